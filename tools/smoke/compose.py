@@ -31,7 +31,7 @@ ADDRESS = "10.99.0.1"
 PATIENCE_S = 300.0  # a deadline for what hangs, not a speed
 POSTGRES = ("exec", "-T", "postgres")
 PASSWORDS = ("POSTGRES_PASSWORD", "WORKER_PASSWORD", "BOARD_PASSWORD", "REDIS_PASSWORD")
-KILLED = ("postgres", "redis", "judge", "compile", "beat", "api", "dashboard")
+KILLED = ("postgres", "redis", "judge", "tell", "compile", "beat", "api", "dashboard")
 
 SIMULATED_NODE = """
 services:
