@@ -1,6 +1,6 @@
 """Sweeps products of shapes that no nightly watches on this machine's GPU, beside their rivals.
 
-    python -m benchmarks.gpu.unlisted [--seconds 240] [--report-only]
+    python -m benchmarks.gpu.unlisted [--part NAME...] [--seconds 240] [--report-only]
 
 An odd number of blocks of K, in groups too, few rows of tokens, and few waves of tiles.
 """
@@ -11,7 +11,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from benchmarks import bounds
@@ -22,20 +22,14 @@ from tilewatch.kernels.compiling import store
 from tilewatch.kernels.compiling.compile_plan import compile_plans
 from tilewatch.kernels.library import FOLDER
 from tilewatch.kernels.measuring.measure import MeasureRequest, measure
-from tilewatch.kernels.results import Cubin, Plan, TrialResult
+from tilewatch.kernels.results import Cubin, Plan
 from tilewatch.kernels.statistics import median_interval, ratio_interval
 
 SCALED = "gemm_fp8_scaled"
 
-EDGES = ("added_n", "narrow")
-"""Axes that say how what is left over of N is cut; the best time of each of their values is printed."""
-
 PARTS: Mapping[str, tuple[str, tuple[str, ...], float]] = {
     "odd blocks of K, groups": ("grouped_fp8", ("8x4096x2048x1408", "4x8192x4096x2432"), 0.80),
     "odd blocks of K, masked groups": ("grouped_fp8_masked", ("32x192x2048x1408", "6x1024x4096x2432"), 0.80),
-    "few waves, scaled": (SCALED, ("4096x2112x7168", "8192x2112x7168"), 0.75),
-    "few waves, FP8": ("gemm_nt_fp8", ("4096x2112x7168-fp8", "8192x2112x7168-fp8"), 0.90),
-    "few waves, bfloat16": ("gemm_nt", ("4096x576x7168-bfloat16", "4096x2112x7168-bfloat16"), 0.75),
     "odd blocks of K": (
         SCALED,
         ("1871x2880x4736", "617x9024x6528", "151x1104x9600", "5447x1520x3712"),
@@ -43,15 +37,16 @@ PARTS: Mapping[str, tuple[str, tuple[str, ...], float]] = {
     ),
     "one row": (SCALED, ("1x2112x7168", "1x6144x4096", "1x4096x12288"), 1.05),
     "8 to 64 rows": (SCALED, tuple(f"{m}x{n}x{k}" for m in (8, 64) for n, k in ((2112, 7168), (6144, 4096))), 0.80),
+    "few waves": ("gemm_nt", ("4096x576x7168-bfloat16", "4096x2112x7168-bfloat16"), 0.75),
     "even blocks of K": (SCALED, ("3012x5584x1792", "27x15296x2048"), 0.85),
 }
 """Kernel, problems, and the least geometric mean of DeepGEMM's time over ours. Problems with odd and even blocks of K
-were chosen before anything was measured on them. Bounds are what an H200 gave on 2026-11-22, rounded down; those of
-groups, not measured yet, are what is wanted of the watched groups."""
+were chosen before anything was measured on them. Bounds are what an H200 gave on 2026-11-22, rounded down."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", action="append", choices=tuple(PARTS), help="this part alone; a shape takes 30 s")
     parser.add_argument("--seconds", type=float, default=240, help="start no part after this time")
     bounds.add_report_only(parser)
     options = parser.parse_args()
@@ -59,12 +54,15 @@ def main() -> None:
     assert gpu.model is not None, f"{gpu.name} is too old"
     print(gpu.name, flush=True)
     until = time.monotonic() + options.seconds
-    sys.exit(bounds.report(_list_figures(gpu.model.arch, until), report_only=options.report_only))
+    sys.exit(
+        bounds.report(_list_figures(gpu.model.arch, options.part or PARTS, until), report_only=options.report_only)
+    )
 
 
-def _list_figures(arch: str, until: float) -> Iterator[Figure]:
+def _list_figures(arch: str, parts: Collection[str], until: float) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as folder:
-        for name, (kernel, problems, least) in PARTS.items():
+        for name in parts:
+            kernel, problems, least = PARTS[name]
             what = f"{name}: DeepGEMM's time over ours, geometric mean of {len(problems)}"
             if time.monotonic() > until:
                 yield bounds.not_measured(what, "the time was up")
@@ -82,8 +80,7 @@ def _measure(arch: str, kernel: str, problem: str, folder: str) -> float | None:
     url = store.folder(Path(folder))
     cubins = list(_compile(plan, url))
     request = MeasureRequest(FOLDER.absolute(), kernel, problem, arch, url, cubins, 0, ("deepgemm",))
-    trials: list[TrialResult] = []
-    result = measure(request, on_trial=trials.append, on_step=lambda *_: None)
+    result = measure(request, on_trial=lambda _: None, on_step=lambda *_: None)
     if result.winner is None:
         return None
     ours, deepgemm = result.measurements
@@ -91,19 +88,7 @@ def _measure(arch: str, kernel: str, problem: str, folder: str) -> float | None:
     words = "missing" if ratio is None else f"{ratio.median:.3f}"
     time_us = median_interval(ours.samples_us).median
     print(f"{kernel} {problem}: {time_us:.1f} us, DeepGEMM {words}, {dict(result.winner)}", flush=True)
-    by_edge = [f"{axis} {value}: {us:.1f} us" for axis in EDGES for value, us in _best_by(axis, trials)]
-    print("  " + ", ".join(by_edge) if by_edge else "", flush=True)
     return None if ratio is None else ratio.median
-
-
-def _best_by(axis: str, trials: Sequence[TrialResult]) -> list[tuple[int, float]]:
-    """The least time of each value of an axis, of the sweep's own short timing; none where the space lacks the axis."""
-    best: dict[int, float] = {}
-    for trial in trials:
-        if trial.median_us is not None and axis in trial.config:
-            value = trial.config[axis]
-            best[value] = min(best.get(value, trial.median_us), trial.median_us)
-    return sorted(best.items())
 
 
 def _compile(plan: Plan, url: str) -> Iterator[Cubin]:

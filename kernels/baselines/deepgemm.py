@@ -5,7 +5,10 @@ takes scales shares them with it; a plain FP8 kernel gives DeepGEMM scales of on
 """
 
 import os
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from tilewatch.kernels.baselines.rival import BaselineMissing, Call, Rival, tensor, torch_module, version
 
@@ -32,8 +35,8 @@ def _fp8(call: Call, scale_a: Any, scale_b: Any, scales: str) -> Rival:
     deep_gemm = _module()
     a, b, d = (tensor(call, name) for name in ("a", "b", "d"))
     detail = {"version": version("sgl-deep-gemm"), "scales": scales}
-    if "group_of_row" in call.inputs:
-        groups = tensor(call, "group_of_row")
+    if "group_of_row" in call.inputs or "end_of_group" in call.inputs:
+        groups = tensor(call, "group_of_row") if "group_of_row" in call.inputs else _group_of_row(call)
         return Rival(lambda: deep_gemm.m_grouped_fp8_gemm_nt_contiguous((a, scale_a), (b, scale_b), d, groups), detail)
     if "rows_of_group" in call.inputs:
         rows, expected = tensor(call, "rows_of_group"), call.sizes["rows"]
@@ -41,6 +44,21 @@ def _fp8(call: Call, scale_a: Any, scale_b: Any, scales: str) -> Rival:
             lambda: deep_gemm.fp8_m_grouped_gemm_nt_masked((a, scale_a), (b, scale_b), d, rows, expected), detail
         )
     return Rival(lambda: deep_gemm.fp8_gemm_nt((a, scale_a), (b, scale_b), d), detail)
+
+
+def find_groups(ends: Sequence[int], rows: int) -> np.ndarray:
+    """Returns each row's group, -1 for padding: groups start on multiples of BLOCK and end before the rows `ends`."""
+    groups = np.full(rows, -1, dtype=np.int32)
+    start = 0
+    for group, end in enumerate(ends):
+        groups[start:end] = group
+        start = -(-end // BLOCK) * BLOCK
+    return groups
+
+
+def _group_of_row(call: Call) -> Any:
+    ends = [int(end) for end in tensor(call, "end_of_group").cpu()]
+    return torch_module().from_numpy(find_groups(ends, call.inputs["a"].shape[0])).cuda()
 
 
 def _scales(call: Call) -> tuple[Any, Any, str]:

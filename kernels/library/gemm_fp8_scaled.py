@@ -40,8 +40,6 @@ def gemm_fp8_scaled_persistent(
     whole: ct.Constant[int],
     even: ct.Constant[int],
     rest: ct.Constant[int],
-    narrow: ct.Constant[int],
-    rest_of_narrow: ct.Constant[int],
 ):
     """Each block walks output tiles; `steps` blocks of K are asked for together, so that one is promoted while another
     is multiplied. scale_a is (K / 128, M) and scale_b (N / 128, K / 128).
@@ -49,29 +47,15 @@ def gemm_fp8_scaled_persistent(
     A tile wider than BLOCK is two products side by side, each with its own scale of B. `whole` says that M is a
     multiple of `tile_m`, `even` that its tiles are a multiple of `group_size_m`, and `rest` counts the blocks of K that
     `steps` leaves over.
-
-    With `narrow` the last columns, half a tile at most, come after all others in tiles of half the width and twice the
-    height: as much work as a tile, where a tile of the usual shape would be half empty. `narrow` blocks of K are asked
-    for together there, `rest_of_narrow` are left over, and M is a multiple of twice `tile_m`.
     """
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, 128))
-    tiles_n = ct.cdiv(b.shape[0], tile_n) if narrow == 0 else b.shape[0] // tile_n
+    tiles_n = ct.cdiv(b.shape[0], tile_n)
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
         i, j = swizzled(tile, tiles_m, tiles_n, group_size_m, even)
         if tile_n <= 128:
             one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, whole, rest)
         else:
             two_tiles(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n // 2, latency, steps, whole, rest)
-    if narrow > 0:
-        j = b.shape[0] // tile_n * 2
-        for i in range(first_of_mine(tiles_m * tiles_n), tiles_m // 2, ct.num_blocks(0)):
-            one_tile(a, b, scale_a, scale_b, d, i, j, 2 * tile_m, tile_n // 2, latency, narrow, whole, rest_of_narrow)
-
-
-def first_of_mine(before):
-    """The first of further tiles that is this block's, when `before` tiles came before them. Part of the kernel."""
-    blocks = ct.num_blocks(0)
-    return (ct.bid(0) + blocks - before % blocks) % blocks
 
 
 def one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, whole, rest):
@@ -247,11 +231,8 @@ def hopper_space(arch: str) -> Space:
             ("group_size_m", (8,)),
             ("latency", (0, 4)),
             ("steps", (2, 4, 8)),
-            ("narrow", (0, 1, 2)),
         ),
-        only=lambda config: (
-            is_for_narrow_end(config) if config["narrow"] > 0 else is_for_few_rows(config) or is_for_many_rows(config)
-        ),
+        only=lambda config: is_for_few_rows(config) or is_for_many_rows(config),
     )
 
 
@@ -268,12 +249,6 @@ def is_for_many_rows(config: Config) -> bool:
     """128x64 came no nearer than 3 % to a winner, and 8 blocks of K at once spill."""
     tile = (config["tile_m"], config["tile_n"])
     return min(tile) >= 64 and tile != (128, 64) and config["steps"] < 8
-
-
-def is_for_narrow_end(config: Config) -> bool:
-    """The tile that wins where M is large."""
-    tile = config["tile_m"], config["tile_n"], config["num_worker_warps"], config["occupancy"], config["steps"]
-    return tile == (128, 128, 8, 1, 2)
 
 
 def blackwell_space(arch: str) -> Space:
@@ -317,16 +292,8 @@ def hopper_constants(problem: Problem, config: Config) -> tuple[int, ...]:
     tile_m, group_size_m, steps = config["tile_m"], config["group_size_m"], config["steps"]
     whole = int(problem.sizes["m"] % tile_m == 0)
     even = int(-(-problem.sizes["m"] // tile_m) % group_size_m == 0)
-    blocks = problem.sizes["k"] // BLOCK
-    narrow = config["narrow"] if has_narrow_end(problem, config) else 0
-    rests = blocks % steps, narrow, blocks % max(narrow, 1)
-    return tile_m, config["tile_n"], group_size_m, config["latency"], steps, whole, even, *rests
-
-
-def has_narrow_end(problem: Problem, config: Config) -> bool:
-    """Whether the last columns fit half a tile, and M tiles of twice the height. Elsewhere `narrow` changes nothing."""
-    columns = problem.sizes["n"] % config["tile_n"]
-    return 0 < columns <= config["tile_n"] // 2 and problem.sizes["m"] % (2 * config["tile_m"]) == 0
+    rest = problem.sizes["k"] // BLOCK % steps
+    return tile_m, config["tile_n"], group_size_m, config["latency"], steps, whole, even, rest
 
 
 def blackwell_constants(_: Problem, config: Config) -> tuple[int, ...]:

@@ -91,22 +91,16 @@ def gemm_persistent_walk(
     group_size_m: ct.Constant[int],
     latency: ct.Constant[int],
     added_n: ct.Constant[int],
-    narrow: ct.Constant[int],
 ):
     """Static persistent: as many blocks as run at once, each walking tiles block, block + blocks, ... of the swizzle.
 
     The loads of one tile's first steps overlap the stores of the tile before it. With `added_n` a tile has that many
     columns more, from the end of D, so that its width need be no power of two: tiles then fill whole waves of blocks
     where powers of two leave the last one almost empty.
-
-    With `narrow`, the load hint there, the last columns, half a tile at most, come after all others in tiles of half
-    the width and twice the height: as much work as a tile, where one of the usual shape would be half empty.
     """
     tiles_m = ct.num_tiles(d, axis=0, shape=(tile_m, tile_n))
     # Not both by cdiv: without added columns the machine code is to stay what it was (2026-11-22).
     whole_n = ct.num_tiles(d, axis=1, shape=(tile_m, tile_n))
-    if narrow > 0:
-        whole_n = d.shape[1] // tile_n
     tiles_n = whole_n if added_n == 0 else ct.cdiv(d.shape[1], tile_n + added_n)
     tiles_k = ct.num_tiles(a, axis=1, shape=(tile_m, tile_k), order=(1, 0) if a_transposed == 1 else (0, 1))
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
@@ -127,20 +121,6 @@ def gemm_persistent_walk(
         ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
         if added_n > 0:
             ct.store(d, index=(i, added), tile=ct.astype(more, d.dtype))
-    if narrow > 0:
-        j = d.shape[1] // tile_n * 2
-        for i in range(first_of_mine(tiles_m * tiles_n), ct.cdiv(tiles_m, 2), ct.num_blocks(0)):
-            acc = ct.full((2 * tile_m, tile_n // 2), 0.0, dtype=ct.float32)
-            for k in range(tiles_k):
-                x, y = operands(a, b, i, j, k, 2 * tile_m, tile_n // 2, tile_k, a_transposed, b_transposed, narrow)
-                acc = ct.mma(x, y, acc, use_fast_acc=a.dtype == ct.float8_e4m3fn)
-            ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
-
-
-def first_of_mine(before):
-    """The first of further tiles that is this block's, when `before` tiles came before them. Part of the kernel."""
-    blocks = ct.num_blocks(0)
-    return (ct.bid(0) + blocks - before % blocks) % blocks
 
 
 def swizzled(tile, tiles_m, tiles_n, group_size_m):
@@ -216,7 +196,7 @@ def tiled_space(arch: str) -> Space:
     )
 
 
-def persistent_space(arch: str, tile_k: tuple[int, ...], added_n: tuple[int, ...], narrow: tuple[int, ...]) -> Space:
+def persistent_space(arch: str, tile_k: tuple[int, ...], added_n: tuple[int, ...]) -> Space:
     """Tiles and hints. Clusters where the GPU has them; several blocks per multiprocessor where tiles are small."""
     consumer = arch in ("sm_120", "sm_121")
     return Space(
@@ -230,11 +210,9 @@ def persistent_space(arch: str, tile_k: tuple[int, ...], added_n: tuple[int, ...
             ("group_size_m", (8,)),
             ("latency", (0,)),
             *((("added_n", added_n),) if added_n else ()),
-            *((("narrow", narrow),) if narrow and arch == "sm_90" else ()),
         ),
         only=lambda config: (
-            (arch != "sm_90" or fits_registers(config))
-            and (config.get("added_n", 0) == config.get("narrow", 0) == 0 or may_end_otherwise(config))
+            (arch != "sm_90" or fits_registers(config)) and (config.get("added_n", 0) == 0 or may_be_wider(config))
         ),
     )
 
@@ -245,10 +223,8 @@ def fits_registers(config: Config) -> bool:
     return 32 <= sums <= 128
 
 
-def may_end_otherwise(config: Config) -> bool:
+def may_be_wider(config: Config) -> bool:
     """The tile that won with added columns, and its sibling of another `tile_k` (H200, 2026-11-22)."""
-    if config.get("added_n", 0) * config.get("narrow", 0) > 0:
-        return False
     tile = config["tile_m"], config["tile_n"], config["num_ctas"], config["occupancy"], config["num_worker_warps"]
     return tile == (128, 128, 1, 1, 8)
 
@@ -272,15 +248,8 @@ def persistent_grid(problem: Problem, config: Config, sm_count: int) -> tuple[in
     return min(tiles_m * tiles_n, max(1, sm_count // config["num_ctas"]) * config["occupancy"]), 1, 1
 
 
-def tiles_of(_: Problem, config: Config) -> tuple[int, ...]:
+def tiles_of(config: Config) -> tuple[int, ...]:
     return config["tile_m"], config["tile_n"], config["tile_k"], config["group_size_m"]
-
-
-def walk_constants(problem: Problem, config: Config) -> tuple[int, ...]:
-    """`narrow` changes nothing where the last columns are none, or more than half a tile."""
-    columns = problem.sizes["n"] % config["tile_n"]
-    narrow = config.get("narrow", 0) if 0 < columns <= config["tile_n"] // 2 else 0
-    return *tiles_of(problem, config), config["latency"], config.get("added_n", 0), narrow
 
 
 def tolerance(problem: Problem) -> float:
@@ -309,7 +278,7 @@ def _kernel(
     layout: str,
     problems: tuple[str, ...],
     space: Callable[[str], Space],
-    constants: Callable[[Problem, Config], tuple[int, ...]],
+    constants: Callable[[Config], tuple[int, ...]],
     grid: Callable[[Problem, Config, int], tuple[int, int, int]],
     baselines: tuple[str, ...],
 ) -> Kernel:
@@ -341,7 +310,7 @@ def _kernel(
         parse=parsed,
         space=space,
         arrays=arrays,
-        constants=lambda problem, config: (a_transposed, b_transposed, *constants(problem, config)),
+        constants=lambda _, config: (a_transposed, b_transposed, *constants(config)),
         grid=grid,
         reference=reference,
         tolerance=tolerance,
@@ -358,15 +327,14 @@ def _persistent(
     tile_k: tuple[int, ...] = (64, 128),
     kind: str = "",
     added_n: tuple[int, ...] = (),
-    narrow: tuple[int, ...] = (),
 ) -> Kernel:
     return _kernel(
         f"gemm_{layout}{kind}",
         gemm_persistent_walk,
         layout,
         problems,
-        lambda arch: persistent_space(arch, tile_k, added_n, narrow),
-        walk_constants,
+        lambda arch: persistent_space(arch, tile_k, added_n),
+        lambda config: (*tiles_of(config), config["latency"], config.get("added_n", 0)),
         persistent_grid,
         baselines,
     )
@@ -394,7 +362,7 @@ KERNELS = (
         "nn",
         SQUARES[:3],
         tutorial_space,
-        lambda *_: (),
+        lambda _: (),
         tutorial_grid,
         ("cublas",),
     ),
@@ -410,8 +378,10 @@ KERNELS = (
     ),
     # Half as deep a tile for TF32, whose elements take twice the room of the 16-bit types.
     _persistent("nn", (*SQUARES, "4096x4096x4096-tf32"), ("cublas", "tile_table"), tile_k=(64, 128, 32)),
-    _persistent("nt", WATCHED_BFLOAT16, ("deepgemm", "cublas", "tile_table"), added_n=(0, 16), narrow=(0, 2, 3)),
-    _persistent("nt", WATCHED_FP8, ("deepgemm", "cublaslt", "tile_table"), kind="_fp8", narrow=(0, 2, 3)),
+    _persistent("nt", WATCHED_BFLOAT16, ("deepgemm", "cublas", "tile_table"), added_n=(0, 16)),
+    _persistent("nt", WATCHED_FP8, ("deepgemm", "cublaslt", "tile_table"), kind="_fp8"),
+    # Both operands with K innermost, as Hopper's TF32 instructions read them; in gemm_nn the compiler turns B first.
+    _persistent("nt", ("4096x4096x4096-tf32",), ("cublas", "tile_table"), tile_k=(32, 64), kind="_tf32"),
     _persistent("tn", ("4096x4096x4096-float16",), ("cublas", "tile_table")),
     _persistent("tt", ("4096x4096x4096-float16",), ("cublas", "tile_table")),
 )

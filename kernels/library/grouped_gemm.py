@@ -10,7 +10,7 @@ Padding rows of D hold anything.
 import itertools
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,6 +68,48 @@ def grouped_fp8_contiguous(
             k = tiles_k // steps * steps + step
             acc = add_block(acc, a, b, scale_a, scale_b, max(g, 0), i, j, k, tile_m, tile_n, latency)
         ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
+
+
+@ct.kernel
+def grouped_fp8_by_ends(
+    a,
+    b,
+    scale_a,
+    scale_b,
+    end_of_group,
+    d,
+    tile_m: ct.Constant[int],
+    tile_n: ct.Constant[int],
+    group_size_m: ct.Constant[int],
+    latency: ct.Constant[int],
+    steps: ct.Constant[int],
+    rest: ct.Constant[int],
+):
+    """As contiguous, but end_of_group (G,) says before which row each group ends; the next starts on a multiple of 128.
+
+    All groups' tiles are numbered through, and each block takes every so many-th of them.
+    """
+    tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, 128))
+    rounds = ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps
+    before = 0
+    start = 0
+    for g in range(b.shape[0]):
+        end = ct.load(end_of_group, index=(g,), shape=(1,)).item()
+        tiles_m = ct.cdiv(end - start, tile_m)
+        for tile in range(first_of_mine(before), tiles_m * tiles_n, ct.num_blocks(0)):
+            row, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
+            i = start // tile_m + row
+            acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
+            for several in range(rounds):
+                for step in ct.static_iter(range(steps)):
+                    k = several * steps + step
+                    acc = add_block(acc, a, b, scale_a, scale_b, g, i, j, k, tile_m, tile_n, latency)
+            for step in ct.static_iter(range(rest)):
+                k = rounds * steps + step
+                acc = add_block(acc, a, b, scale_a, scale_b, g, i, j, k, tile_m, tile_n, latency)
+            ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
+        before = before + tiles_m * tiles_n
+        start = ct.cdiv(end, 128) * 128
 
 
 @ct.kernel
@@ -189,7 +231,7 @@ def grouped_bf16_along_k(
 
 
 def add_block(acc, a, b, scale_a, scale_b, g, i, j, k, tile_m, tile_n, latency):
-    """`acc` and the scaled product of block k of K. Part of grouped_fp8_contiguous."""
+    """`acc` and the scaled product of block k of K. Part of grouped_fp8_contiguous and of grouped_fp8_by_ends."""
     scale = scales(scale_a, (k, i), (1, tile_m)) * of_weights(scale_b, g, j, k, tile_n)
     x = ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=hint(latency))
     y = weights(b, g, j, k, tile_n, 128, latency)
@@ -369,16 +411,19 @@ def bf16_space(arch: str) -> Space:
     )
 
 
-def fp8_arrays(problem: Problem) -> tuple[Array, ...]:
-    g, m, n, k = (problem.sizes[name] for name in ("groups", "m", "n", "k"))
-    return (
-        Array("a", (m, k), "float8_e4m3fn"),
-        Array("b", (g, n, k), "float8_e4m3fn"),
-        Array("scale_a", (k // BLOCK, m), "float32", fill="scale", aligned=False),
-        Array("scale_b", (g, n // BLOCK, k // BLOCK), "float32", fill="scale", aligned=False),
-        Array("group_of_row", (m,), "int32", fill="given", aligned=False),
-        Array("d", (m, n), "bfloat16", output=True),
-    )
+def fp8_arrays(index: str) -> Callable[[Problem], tuple[Array, ...]]:
+    def arrays(problem: Problem) -> tuple[Array, ...]:
+        g, m, n, k = (problem.sizes[name] for name in ("groups", "m", "n", "k"))
+        return (
+            Array("a", (m, k), "float8_e4m3fn"),
+            Array("b", (g, n, k), "float8_e4m3fn"),
+            Array("scale_a", (k // BLOCK, m), "float32", fill="scale", aligned=False),
+            Array("scale_b", (g, n // BLOCK, k // BLOCK), "float32", fill="scale", aligned=False),
+            Array(index, (m if index == "group_of_row" else g,), "int32", fill="given", aligned=False),
+            Array("d", (m, n), "bfloat16", output=True),
+        )
+
+    return arrays
 
 
 def masked_arrays(problem: Problem) -> tuple[Array, ...]:
@@ -468,13 +513,11 @@ def _at_once(config: Config, sm_count: int) -> int:
 
 
 def fp8_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
-    a, b, index = inputs["a"], inputs["b"], inputs["group_of_row"]
+    a, b = inputs["a"], inputs["b"]
     d = xp.full((a.shape[0], b.shape[1]), xp.nan, dtype=xp.float32)
-    for group in range(b.shape[0]):
-        rows = xp.nonzero(index == group)[0]
-        if len(rows):
-            right = _scaled(b[group], xp.repeat(inputs["scale_b"][group], BLOCK, axis=0), xp)
-            d[rows] = _scaled(a[rows], inputs["scale_a"].T[rows], xp) @ right.T
+    for group, rows in _rows_of_groups(inputs, xp):
+        right = _scaled(b[group], xp.repeat(inputs["scale_b"][group], BLOCK, axis=0), xp)
+        d[rows] = _scaled(a[rows], inputs["scale_a"].T[rows], xp) @ right.T
     return {"d": d}
 
 
@@ -490,16 +533,23 @@ def masked_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 def bf16_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
     a, b = inputs["a"], inputs["b"]
     d = xp.full((a.shape[0], b.shape[1]), xp.nan, dtype=xp.float32)
+    for group, rows in _rows_of_groups(inputs, xp):
+        d[rows] = a[rows] @ b[group].T
+    return {"d": d}
+
+
+def _rows_of_groups(inputs: Mapping[str, Any], xp: Any) -> Iterator[tuple[int, Any]]:
+    """Each group that has rows, and which."""
     start = 0
-    for group in range(b.shape[0]):
+    for group in range(inputs["b"].shape[0]):
         if "group_of_row" in inputs:
             rows = xp.nonzero(inputs["group_of_row"] == group)[0]
-            d[rows] = a[rows] @ b[group].T
         else:
             end = int(inputs["end_of_group"][group])
-            d[start:end] = a[start:end] @ b[group].T
+            rows = xp.arange(start, end)
             start = -(-end // BLOCK) * BLOCK
-    return {"d": d}
+        if len(rows):
+            yield group, rows
 
 
 def along_k_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
@@ -565,7 +615,7 @@ KERNELS = (
         problems=(*CONTIGUOUS, ODD),
         parse=parse_rows,
         space=fp8_space,
-        arrays=fp8_arrays,
+        arrays=fp8_arrays("group_of_row"),
         constants=fp8_constants,
         grid=grid,
         reference=fp8_reference,
@@ -574,6 +624,22 @@ KERNELS = (
         bytes=fp8_bytes,
         baselines=("deepgemm",),
         given=given_rows,
+    ),
+    Kernel(
+        name="grouped_fp8_by_ends",
+        entry=grouped_fp8_by_ends,
+        problems=(parse_ends(CONTIGUOUS[7].name),),
+        parse=parse_ends,
+        space=fp8_space,
+        arrays=fp8_arrays("end_of_group"),
+        constants=fp8_constants,
+        grid=grid,
+        reference=fp8_reference,
+        tolerance=fp8_tolerance,
+        flops=flops,
+        bytes=fp8_bytes,
+        baselines=("deepgemm",),
+        given=given_ends,
     ),
     Kernel(
         name="grouped_fp8_masked",

@@ -10,13 +10,10 @@ from tilewatch.kernels.library import FOLDER
 from tilewatch.kernels.loading import load
 
 
-def test_the_kernels_know_every_problem_and_the_edges_are_axes() -> None:
+def test_the_kernels_know_every_problem() -> None:
     kernels = {name: loaded.kernel for name, loaded in load(FOLDER).items()}
-    axes = set()
     for name, problems, _ in unlisted.PARTS.values():
         assert [kernels[name].parse(problem).name for problem in problems] == list(problems)
-        axes |= {axis for axis, _ in kernels[name].space("sm_90").axes}
-    assert set(unlisted.EDGES) <= axes
 
 
 def test_it_sweeps_on_a_gpu_and_names_a_rival_that_is_missing(
@@ -26,16 +23,16 @@ def test_it_sweeps_on_a_gpu_and_names_a_rival_that_is_missing(
     rig = fake_gpu.Rig(tmp_path)
     fake_gpu.measure_in_this_process(monkeypatch)
     monkeypatch.setattr(unlisted, "FOLDER", fake_gpu.LIBRARY)
-    monkeypatch.setattr(unlisted, "PARTS", {"rows": (rig.kernel, (fake_gpu.PROBLEM,), 1.0)})
-    monkeypatch.setattr(unlisted, "EDGES", ("tile_rows",))
+    monkeypatch.setattr(unlisted, "PARTS", dict.fromkeys(("rows", "others"), (rig.kernel, (fake_gpu.PROBLEM,), 1.0)))
     monkeypatch.setattr(unlisted.store, "folder", lambda _: rig.store_url)
     monkeypatch.setattr(unlisted, "_compile", lambda *_: [rig.cubin(1), rig.cubin(2, 80.0)])
-    monkeypatch.setattr("sys.argv", ["unlisted", "--report-only"])
+    monkeypatch.setattr("sys.argv", ["unlisted", "--part", "rows", "--report-only"])
     with pytest.raises(SystemExit) as ended:
         unlisted.main()
     fake_gpu.end_process()
     printed = capsys.readouterr().out
     assert ended.value.code == 0
     assert f"{fake_gpu.PROBLEM}: 80.0 us, DeepGEMM missing, {{'tile_rows': 2}}" in printed
-    assert "  tile_rows 1: 100.0 us, tile_rows 2: 80.0 us" in printed
     assert "DeepGEMM is missing, or no config ran" in printed
+    assert "rows: DeepGEMM's time" in printed
+    assert "others" not in printed

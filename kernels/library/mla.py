@@ -1,0 +1,155 @@
+"""Multi-head latent attention for one new token per sequence, under watch: the decode step of DeepSeek-V3 after its
+projections are absorbed. All heads share one latent vector per key; its first 512 elements are the value too.
+
+q is (batch, heads, 576), kv (batch, keys, 576) and out (batch, heads, 512), bfloat16 and row-major.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import cuda.tile as ct
+
+from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
+
+LATENT, ROPE = 512, 64
+"""kv_lora_rank and qk_rope_head_dim of DeepSeek-V3's configuration."""
+
+SCALE = (128 + ROPE) ** -0.5
+"""By the head size before the projections are absorbed: qk_nope_head_dim 128 and ROPE."""
+
+LOG2_E = 1.4426950408889634
+"""exp(x) = exp2(x * LOG2_E): the GPU has an instruction for exp2."""
+
+LEAST = -1e30
+"""A score that no softmax notices; minus infinity would make NaN of a difference of two."""
+
+ZERO = ct.PaddingMode.ZERO
+
+
+@ct.kernel
+def mla_decode(
+    q,
+    kv,
+    out,
+    tile_m: ct.Constant[int],
+    tile_n: ct.Constant[int],
+    latent: ct.Constant[int],
+    rope: ct.Constant[int],
+    scale: ct.Constant[float],
+):
+    """One block per sequence and `tile_m` heads. A tile of latent vectors is loaded once, as keys and as values."""
+    i, batch = ct.bid(0), ct.bid(1)
+    keys = kv.shape[1]
+    x = part(q, batch, i, 0, tile_m, latent)
+    x_rope = part(q, batch, i, latent // rope, tile_m, rope)
+    column = ct.reshape(ct.arange(tile_n, dtype=ct.int32), (1, tile_n))
+    most = ct.full((tile_m, 1), LEAST, dtype=ct.float32)
+    total = ct.full((tile_m, 1), 0.0, dtype=ct.float32)
+    acc = ct.full((tile_m, latent), 0.0, dtype=ct.float32)
+    for j in range(ct.cdiv(keys, tile_n)):
+        y = part(kv, batch, j, 0, tile_n, latent)
+        y_rope = part(kv, batch, j, latent // rope, tile_n, rope)
+        scores = ct.mma(x_rope, ct.transpose(y_rope), ct.full((tile_m, tile_n), 0.0, dtype=ct.float32))
+        scores = ct.where(column + j * tile_n < keys, ct.mma(x, ct.transpose(y), scores), LEAST)
+        higher = ct.maximum(most, ct.max(scores, axis=1, keepdims=True) * scale)
+        weights = ct.exp2(scores * scale - higher, flush_to_zero=True)
+        kept = ct.exp2(most - higher, flush_to_zero=True)
+        total = total * kept + ct.sum(weights, axis=1, keepdims=True)
+        acc = ct.mma(ct.astype(weights, y.dtype), y, acc * kept)
+        most = higher
+    ct.store(out, index=(batch, i, 0), tile=ct.reshape(ct.astype(acc / total, out.dtype), (1, tile_m, latent)))
+
+
+def part(array, batch, row, column, rows, columns):
+    """(rows, columns) of one sequence's q or kv. Part of the kernel."""
+    at = (batch, row, column)
+    tile = ct.load(array, index=at, shape=(1, rows, columns), padding_mode=ZERO)
+    return ct.reshape(tile, (rows, columns))
+
+
+def parse(text: str) -> Problem:
+    """ "64x128x4096" -> 64 sequences, 128 heads, 4096 keys, one new token per sequence."""
+    found = re.fullmatch(r"(\d+)x(\d+)x(\d+)", text.strip().lower())
+    if found is None:
+        raise BadProblem(f"'{text}' is not a problem of latent attention: write batch x heads x keys, e.g. 64x128x4096")
+    sizes = dict(zip(("batch", "heads", "keys"), map(int, found.groups()), strict=True))
+    if min(sizes.values()) < 1 or max(sizes.values()) > 1 << 20:
+        raise BadProblem(f"problem {text}: every size must be between 1 and {1 << 20}")
+    return Problem("x".join(map(str, sizes.values())), sizes)
+
+
+def space(arch: str) -> Space:
+    """On sm_90 tiles of 16 heads and 4 warps spill (536 and 1568 bytes), a cluster of two gets the Tensor Core code of
+    older GPUs, and `latency` changes nothing: a tile of q and one of kv fill the shared memory."""
+    return Space(
+        (
+            ("tile_m", (64,)),
+            ("tile_n", (16, 32, 64)),
+            ("num_ctas", (1,) if arch.startswith("sm_9") else (1, 2)),
+            ("num_worker_warps", (8,) if arch.startswith("sm_9") else (4, 8)),
+        )
+    )
+
+
+def arrays(problem: Problem) -> tuple[Array, ...]:
+    batch, heads, keys = (problem.sizes[name] for name in ("batch", "heads", "keys"))
+    return (
+        Array("q", (batch, heads, LATENT + ROPE), "bfloat16"),
+        Array("kv", (batch, keys, LATENT + ROPE), "bfloat16"),
+        Array("out", (batch, heads, LATENT), "bfloat16", output=True),
+    )
+
+
+def constants(_: Problem, config: Config) -> tuple[int | float, ...]:
+    return config["tile_m"], config["tile_n"], LATENT, ROPE, LOG2_E * SCALE
+
+
+def grid(problem: Problem, config: Config, _: int) -> tuple[int, int, int]:
+    return -(-problem.sizes["heads"] // config["tile_m"]), problem.sizes["batch"], 1
+
+
+def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
+    """One sequence at a time: all scores of all sequences would take gigabytes."""
+    q, kv = inputs["q"], inputs["kv"]
+    out = xp.empty((*q.shape[:2], LATENT), dtype=xp.float32)
+    for batch in range(len(q)):
+        scores = q[batch] @ kv[batch].T * SCALE
+        weights = xp.exp(scores - scores.max(axis=1, keepdims=True))
+        out[batch] = (weights @ kv[batch, :, :LATENT]) / weights.sum(axis=1, keepdims=True)
+    return {"out": out}
+
+
+def tolerance(_: Problem) -> float:
+    """As in attention.py: weights and results are rounded to bfloat16, and a result is an average of values."""
+    return 2.0**-7
+
+
+def flops(problem: Problem) -> int:
+    batch, heads, keys = (problem.sizes[name] for name in ("batch", "heads", "keys"))
+    return 2 * batch * heads * keys * (2 * LATENT + ROPE)
+
+
+def least_bytes(problem: Problem) -> int:
+    batch, heads, keys = (problem.sizes[name] for name in ("batch", "heads", "keys"))
+    return 2 * batch * (keys * (LATENT + ROPE) + heads * (2 * LATENT + ROPE))
+
+
+KERNELS = (
+    Kernel(
+        name="mla_decode",
+        entry=mla_decode,
+        # All 128 heads on one GPU, and 16 of them: DeepSeek-V3 with its attention spread over eight.
+        problems=(parse("64x128x4096"), parse("128x128x4096"), parse("128x16x8192")),
+        parse=parse,
+        space=space,
+        arrays=arrays,
+        constants=constants,
+        grid=grid,
+        reference=reference,
+        tolerance=tolerance,
+        flops=flops,
+        bytes=least_bytes,
+        baselines=("copy",),
+    ),
+)
