@@ -13,11 +13,11 @@ from typing import Any, Protocol
 import cupy
 
 from tilewatch.kernels import baselines
+from tilewatch.kernels.baselines.stdout_capture import StdoutCapture
 from tilewatch.kernels.gpu import canary, references, timing
 from tilewatch.kernels.gpu.described_launch import DescribedLaunch
 from tilewatch.kernels.gpu.prepared_problem import PreparedProblem, describe_error, prepare, take_reference
 from tilewatch.kernels.gpu.rounds import Entry, WrongWhenTimed, time_rounds
-from tilewatch.kernels.gpu.stdout_capture import StdoutCapture
 from tilewatch.kernels.gpu.telemetry import Telemetry
 from tilewatch.kernels.library_errors import LibraryError
 
