@@ -5,15 +5,17 @@ import enum
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilewatch import tuned
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels.comparing.operators import Operator
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.recording.recording_file import BadRecording
 from tilewatch.kernels.results import Params, Plan, config_key
 from tilewatch.kernels.tile_table import default_config, table_config
+
+if TYPE_CHECKING:
+    from tilewatch.kernels.comparing.operators import Operator  # it imports cuTile, and every command imports this
 
 MOST_TIES = 4
 """A recorded winner and its first ties. Ties are within 0.3 % of each other: more of them add little."""
@@ -113,7 +115,7 @@ def _read_tuned(file: Path) -> Iterator[RecordedWinner]:
 
 
 def choose_configs(
-    operator: Operator, gpu: str, winners: Sequence[RecordedWinner], source: ConfigSource, *, may_sweep: bool
+    operator: "Operator", gpu: str, winners: Sequence[RecordedWinner], source: ConfigSource, *, may_sweep: bool
 ) -> Candidates | None:
     """Returns None where `source` names a place that has nothing for this operator. `gpu` is a GPU model or an
     architecture."""
@@ -133,7 +135,7 @@ def choose_configs(
     return None
 
 
-def _find_recorded(operator: Operator, gpu: str, winners: Sequence[RecordedWinner]) -> tuple[Params, ...]:
+def _find_recorded(operator: "Operator", gpu: str, winners: Sequence[RecordedWinner]) -> tuple[Params, ...]:
     """The newest winner on this GPU model, else on another of its architecture; empty where there is none."""
     matching = [
         winner

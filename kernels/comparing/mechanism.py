@@ -2,15 +2,18 @@
 
 from collections.abc import Iterable
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
-from tilewatch.kernels.code_diff.code_diff import CodeDiff
 from tilewatch.kernels.results import Params, StaticFacts
 from tilewatch.mechanism_pairs import Build, Moved
+
+if TYPE_CHECKING:
+    from tilewatch.kernels.code_diff.code_diff import CodeDiff  # every command imports this
 
 
 def read_build(config: Params, facts: StaticFacts) -> Build:
     return Build(config, {name: value for name, value in asdict(facts).items() if isinstance(value, int)})
 
 
-def read_moved(diffs: Iterable[CodeDiff]) -> tuple[Moved, ...]:
+def read_moved(diffs: Iterable["CodeDiff"]) -> tuple[Moved, ...]:
     return tuple(Moved(row.kind, row.loop_depth > 0, row.base, row.head) for diff in diffs for row in diff.rows)

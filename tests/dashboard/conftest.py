@@ -1,5 +1,6 @@
 """An empty database for pages, which only read, and a real browser with a page in it."""
 
+import functools
 import shutil
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +12,28 @@ from tests.conftest import NewDatabase
 PATIENCE_MS = 120_000
 WAS_HERE = "localStorage.setItem('tilewatch-first-visit', 'yes')"
 """The callouts of a first visit have a test of their own, and would lie over what others click."""
+STILL = """
+addEventListener('DOMContentLoaded', () => {
+    const style = document.createElement('style');
+    style.textContent = `*, *::before, *::after {animation: none !important; transition: none !important;}
+        [data-stale="true"], [data-stale="true"] * {opacity: 1 !important;}`;
+    document.head.append(style);
+});
+"""
+"""What moves or fades is drawn 60 times a second, without a GPU by the CPU: a quarter of a page's CPU time. And half
+faded, the contrast of a text would be another."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _components_are_looked_for_once() -> Iterator[None]:
+    """Streamlit's test harness reads the metadata of every installed package for each app: 0.35 s of CPU time."""
+    from streamlit.components.v2 import manifest_scanner  # not a cost for the collection of other tests
+
+    with pytest.MonkeyPatch.context() as patch:
+        once = functools.cache(manifest_scanner.scan_component_manifests)
+        patch.setattr(manifest_scanner, "scan_component_manifests", once)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -41,6 +63,7 @@ def visitor(browser: Any, address: str) -> Iterator[Any]:
     context = browser.new_context(base_url=address, color_scheme="light")
     context.set_default_timeout(PATIENCE_MS)
     context.add_init_script(WAS_HERE)
+    context.add_init_script(STILL)
     yield context
     context.close()
 

@@ -20,11 +20,6 @@ DRAWN = """() => {
 }"""
 """Streamlit has run the page."""
 DARK = "() => getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor === 'rgb(18, 22, 28)'"
-AT_ONCE = """*, *::before, *::after {transition: none !important; animation: none !important;}
-[data-stale="true"], [data-stale="true"] * {opacity: 1 !important;}"""
-"""What fades in is there, and what is read again does not fade: half faded, its contrast would count."""
-
-
 CONTRAST = {"runOnly": ["color-contrast"]}
 
 
@@ -41,7 +36,6 @@ def test_no_page_hinders_who_needs_a_screen_reader_or_contrast(page: Any) -> Non
         page.emulate_media(color_scheme="light")
         page.goto(f"/{address}")
         page.wait_for_function(DRAWN)
-        page.add_style_tag(content=AT_ONCE)
         findings += list_findings(page, {})
         page.emulate_media(color_scheme="dark")
         page.wait_for_function(DARK)

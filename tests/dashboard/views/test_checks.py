@@ -15,13 +15,10 @@ def app(filled_url: str, monkeypatch: pytest.MonkeyPatch) -> AppTest:
 
 
 def one(app: AppTest, number: str, **choices: str) -> AppTest:
-    app.run()
     app.query_params["check"] = number
     for name, value in choices.items():
         app.query_params[name] = value
-    app.switch_page("views/checks.py").run()
-    assert not app.exception
-    return app
+    return opened(app, "checks")
 
 
 def markdown(app: AppTest) -> str:

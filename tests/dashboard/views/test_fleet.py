@@ -75,11 +75,10 @@ def test_a_series_that_missed_nights_stands_at_the_last_it_has(db_session: Sessi
 
 
 def test_two_gpu_models_are_compared_series_by_series(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with session.session(database_url) as opened:
-        fleet.fill(opened, SMALL)
+    with session.session(database_url) as written:
+        fleet.fill(written, SMALL)
     monkeypatch.setenv("TILEWATCH_DATABASE_URL", database_url)
-    app = AppTest.from_file(str(APP), default_timeout=120).run()
-    app.switch_page("views/compare.py").run()
+    app = opened(AppTest.from_file(str(APP), default_timeout=120), "compare")
     assert "of 8 series on both sides" in " ".join(str(each.value) for each in app.markdown)
     app.get("button_group")[0].set_value("Two GPU models").run()
     assert not app.exception

@@ -144,10 +144,8 @@ def newest_run(url: str) -> str:
 
 
 def test_the_evidence_of_a_run_is_a_permalink(filled_app: AppTest, filled_url: str) -> None:
-    app = opened(filled_app, "overview")
-    app.query_params["run"] = newest_run(filled_url)
-    app.switch_page("views/evidence.py").run()
-    assert not app.exception
+    filled_app.query_params["run"] = newest_run(filled_url)
+    app = opened(filled_app, "evidence")
     assert "compared with 5e6f7a8b00" in words(app)
     assert "9.3 % slower than its history" in words(app)
     assert {trace["name"] for trace in figure(app)["data"]} == {"gemm_fp8", "deepgemm", "cublaslt"}
@@ -184,10 +182,8 @@ def test_the_evidence_of_a_run_is_a_permalink(filled_app: AppTest, filled_url: s
 
 @pytest.mark.parametrize("run", ["999999999", "x'; drop table runs", "9" * 40])
 def test_a_link_to_a_run_that_is_not_there_says_so(filled_app: AppTest, run: str) -> None:
-    app = opened(filled_app, "overview")
-    app.query_params["run"] = run
-    app.switch_page("views/evidence.py").run()
-    assert not app.exception
+    filled_app.query_params["run"] = run
+    app = opened(filled_app, "evidence")
     assert "There is no run" in app.warning[0].value
 
 
@@ -201,10 +197,9 @@ def test_compare_holds_the_newest_commit_against_the_one_before(filled_app: AppT
 
 
 def test_compare_of_two_older_commits_has_their_recordings_too(filled_app: AppTest) -> None:
-    app = opened(filled_app, "overview")
-    app.query_params["a"], app.query_params["b"], app.query_params["all"] = "1a2b3c4d00", "5e6f7a8b00", "true"
-    app.switch_page("views/compare.py").run()
-    assert not app.exception
+    for name, value in {"a": "1a2b3c4d00", "b": "5e6f7a8b00", "all": "true"}.items():
+        filled_app.query_params[name] = value
+    app = opened(filled_app, "compare")
     assert set(app.dataframe[-1].value["GPU"]) == {"H200", "H200 (recorded)"}
 
 

@@ -76,7 +76,7 @@ def test_the_form_submits_for_the_picked_repository(new_database: NewDatabase, m
             repositories.remove(opened, "gone")
         monkeypatch.setenv("TILEWATCH_DATABASE_URL", url)
         monkeypatch.setenv("TILEWATCH_ANONYMOUS", "act")
-        app = AppTest.from_file(str(APP), default_timeout=60).run().switch_page("views/jobs.py").run()
+        app = AppTest.from_file(str(APP), default_timeout=60).switch_page("views/jobs.py").run()
         app.text_input(key="who").set_value("kim").run()
         picked = app.selectbox(key="submit-repository")
         assert picked.options == ["mine", REPOSITORY, "that of TILEWATCH_REPOSITORY"]

@@ -10,7 +10,7 @@ from sqlalchemy import update
 from streamlit.testing.v1 import AppTest
 
 from tests.conftest import NewDatabase
-from tests.dashboard.fixtures.app import APP
+from tests.dashboard.fixtures.app import APP, opened
 from tests.dashboard.fixtures.small_database import fill
 from tilewatch.db.lifecycle.toolchain_reports import begin
 from tilewatch.db.models import Regression, ToolchainReport
@@ -32,12 +32,9 @@ def url(new_database: NewDatabase) -> Iterator[str]:
 def compare(url: str, monkeypatch: pytest.MonkeyPatch, **choices: str) -> AppTest:
     monkeypatch.setenv("TILEWATCH_DATABASE_URL", url)
     app = AppTest.from_file(str(APP), default_timeout=60)
-    app.run()
     for name, value in {"compare": "Two toolchains", **choices}.items():
         app.query_params[name] = value
-    app.switch_page("views/compare.py").run()
-    assert not app.exception
-    return app
+    return opened(app, "compare")
 
 
 def test_the_answer_comes_first_then_what_is_worst(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,14 +72,13 @@ def test_a_regression_of_another_compiler_leads_to_the_report_or_to_how_one_is_m
     cause = f"another compiler: {names.format('13.4.92')} -> {names.format(after)}"
     with new_database() as fresh:
         import_report(fresh, KEPT)
-        with session(fresh) as opened:
-            fill(opened)
-            opened.execute(update(Regression).where(Regression.id == 1).values(category="toolchain", cause=cause))
+        with session(fresh) as written:
+            fill(written)
+            written.execute(update(Regression).where(Regression.id == 1).values(category="toolchain", cause=cause))
         monkeypatch.setenv("TILEWATCH_DATABASE_URL", fresh)
-        app = AppTest.from_file(str(APP), default_timeout=60).run()
+        app = AppTest.from_file(str(APP), default_timeout=60)
         app.query_params["regression"] = "1"
-        app.switch_page("views/regressions.py").run()
-        assert not app.exception
+        opened(app, "regressions")
         links = [each.proto.label for each in app.get("page_link")]
         assert any(words.startswith(shown) for words in [*links, *(each.value for each in app.code)])
 
@@ -92,8 +88,8 @@ def test_a_link_with_the_number_of_an_older_report_opens_it(
 ) -> None:
     with new_database() as fresh:
         import_report(fresh, KEPT)
-        with session(fresh) as opened:
-            begin(opened, "later", "one", "two", LATER)
+        with session(fresh) as written:
+            begin(written, "later", "one", "two", LATER)
         page = compare(fresh, monkeypatch, report="#1")
         assert page.text[0].value.startswith("13.5.37 is not safe to take")
         assert [each.value for each in compare(fresh, monkeypatch, report="#2").text] == [], "it has nothing yet"
@@ -105,8 +101,8 @@ def test_a_compiler_that_is_not_safe_opens_before_newer_ones_that_are(
     with new_database() as fresh:
         for report in sorted(KEPT.parent.glob("*.json"), reverse=True):
             import_report(fresh, report)
-        with session(fresh) as opened:
-            opened.execute(update(ToolchainReport).where(ToolchainReport.b != "13.5.37").values(made_at=LATER))
+        with session(fresh) as written:
+            written.execute(update(ToolchainReport).where(ToolchainReport.b != "13.5.37").values(made_at=LATER))
         page = compare(fresh, monkeypatch)
         assert page.text[0].value.startswith("13.5.37 is not safe to take")
 
