@@ -3,45 +3,47 @@
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.types import CallToolResult, TextContent
+from pydantic import SecretStr
 
 from tests.dashboard.fixtures.small_database import KERNEL, PROBLEM, REPOSITORY
 from tests.worker.fixtures import tiny_repository
 from tilewatch.db.lifecycle import tokens
 from tilewatch.db.session import session
+from tilewatch.worker.api.mcp_server import make_server
 from tilewatch.worker.api.operations import OPERATIONS
 from tilewatch.worker.context import Context
 from tilewatch.worker.settings import Settings
 
 SERIES = {"repository": REPOSITORY, "kernel": KERNEL, "problem": PROBLEM, "gpu_model": "h200"}
 Talk = Callable[[Client], Awaitable[Any]]
-Agent = Callable[..., Any]
 
 
 @pytest.fixture
-def agent(api_url: str, tmp_path: Any) -> Agent:
-    """Runs a conversation with `tilewatch mcp`, which is started for it."""
-    own = {"TILEWATCH_DATABASE_URL": api_url, "TILEWATCH_BROKER_URL": "redis://nobody", "TILEWATCH_HOME": str(tmp_path)}
+def reader(api_url: str, tmp_path: Path) -> Settings:
+    """Of an agent without a token."""
+    return Settings(home=tmp_path, database_url=api_url, broker_url="redis://nobody")
 
-    def run(talk: Talk, environment: Mapping[str, str] | None = None) -> Any:
-        command = ["-c", "from tilewatch.worker.cli.main import main; main()", "mcp"]
-        server = StdioServerParameters(
-            command=sys.executable, args=command, env={**os.environ, **own, **(environment or {})}
-        )
 
-        async def converse() -> Any:
-            async with Client(stdio_client(server)) as client:
-                return await talk(client)
+def converse(talk: Talk, settings: Settings, token: str | None = None) -> Any:
+    """With a server in this process."""
+    own = settings.model_copy(update={"api_token": None if token is None else SecretStr(token)})
+    return converse_with(make_server(own), talk)
 
-        return asyncio.run(converse())
 
-    return run
+def converse_with(server: Any, talk: Talk) -> Any:
+    async def start() -> Any:
+        async with Client(server) as client:
+            return await talk(client)
+
+    return asyncio.run(start())
 
 
 def sentence(result: CallToolResult) -> str:
@@ -50,7 +52,9 @@ def sentence(result: CallToolResult) -> str:
     return content.text
 
 
-def test_an_agent_finds_the_tools_and_reads_from_the_series_to_the_evidence(agent: Agent) -> None:
+def test_an_agent_finds_the_tools_and_reads_from_the_series_to_the_evidence(reader: Settings) -> None:
+    """In a process of its own, as an agent's program starts it."""
+
     async def talk(client: Client) -> None:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert set(tools) == {operation.name for operation in OPERATIONS}
@@ -67,10 +71,14 @@ def test_an_agent_finds_the_tools_and_reads_from_the_series_to_the_evidence(agen
         assert evidence["run"]["reason"] == newest["reason"]
         assert evidence["samples"][0]["samples_us"]
 
-    agent(talk)
+    names = ("database_url", "broker_url", "home")
+    own = {f"TILEWATCH_{name.upper()}": str(getattr(reader, name)) for name in names}
+    command = ["-m", "tilewatch.worker.cli.main", "mcp"]
+    server = StdioServerParameters(command=sys.executable, args=command, env={**os.environ, **own})
+    converse_with(stdio_client(server), talk)
 
 
-def test_an_agent_learns_in_a_sentence_what_is_wrong(agent: Agent) -> None:
+def test_an_agent_learns_in_a_sentence_what_is_wrong(reader: Settings) -> None:
     async def talk(client: Client) -> None:
         missing = await client.call_tool("read_evidence", {"run_id": 999_999})
         assert missing.is_error
@@ -79,19 +87,13 @@ def test_an_agent_learns_in_a_sentence_what_is_wrong(agent: Agent) -> None:
         assert mistaken.is_error
         assert "run_id" in sentence(mistaken)
 
-    agent(talk)
+    converse(talk, reader)
 
 
-def test_an_agent_submits_a_check_and_reads_it(agent: Agent, settings: Settings, context: Context) -> None:
+def test_an_agent_submits_a_check_and_reads_it(settings: Settings, context: Context) -> None:
     tiny_repository.commit(settings.repository, "Triple", factor=3)
     with session(context.database_url) as opened:
         made = tokens.add(opened, name="agent", rights=["read", "check"], gpu_s=600, who="ada")
-    own = {
-        "TILEWATCH_DATABASE_URL": context.database_url,
-        "TILEWATCH_BROKER_URL": context.broker_url,
-        "TILEWATCH_REPOSITORY": str(settings.repository),
-        "TILEWATCH_LIBRARY": settings.library,
-    }
 
     async def talk(client: Client) -> None:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
@@ -105,22 +107,22 @@ def test_an_agent_submits_a_check_and_reads_it(agent: Agent, settings: Settings,
         assert read is not None
         assert (read["check"]["head_subject"], read["check"]["who"]) == ("Triple", "token agent")
 
-    agent(talk, {**own, "TILEWATCH_API_TOKEN": made})
+    converse(talk, settings, made)
 
     async def without_token(client: Client) -> CallToolResult:
         return await client.call_tool("submit_check", {"base": "HEAD~1", "head": "HEAD"})
 
-    assert "this needs a token" in sentence(agent(without_token, own))
+    assert "this needs a token" in sentence(converse(without_token, settings))
 
 
-def test_a_token_that_is_given_must_be_valid(agent: Agent, api_url: str) -> None:
+def test_a_token_that_is_given_must_be_valid(reader: Settings, api_url: str) -> None:
     with session(api_url) as opened:
         made = tokens.add(opened, name="agent", rights=["read"], gpu_s=0, who="ada")
 
     async def ask(client: Client) -> CallToolResult:
         return await client.call_tool("list_repositories", {})
 
-    assert not agent(ask, {"TILEWATCH_API_TOKEN": made}).is_error
-    refused = agent(ask, {"TILEWATCH_API_TOKEN": "nonsense"})
+    assert not converse(ask, reader, made).is_error
+    refused = converse(ask, reader, "nonsense")
     assert refused.is_error
     assert "never made, or was revoked" in sentence(refused)
