@@ -1,5 +1,6 @@
 """Makes text of stored machine code and of the bytecode beside it, with NVIDIA's programs. Needs no GPU."""
 
+import functools
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -16,6 +17,11 @@ ZIP = b"PK\x03\x04"
 
 LIMIT_S = 60.0
 """A listing takes 0.2 to 1.4 s of two busy cores; the longest of the library has 12,800 lines (2026-11)."""
+
+
+LISTINGS_KEPT = 16
+"""The last ones: a winner is compared with the winner before and with the next best config, and again in the next
+night. NVIDIA's program takes 0.9 s of a busy core for the shortest kernel too (2026-11-22)."""
 
 
 class NotDisassembled(Exception):
@@ -54,6 +60,7 @@ def _open(content: bytes) -> Mapping[str, bytes]:
     return read_bundle(content) if content.startswith(ZIP) else {"": content}
 
 
+@functools.lru_cache(LISTINGS_KEPT)
 def _run(command: tuple[str, ...], content: bytes, suffix: str) -> str:
     with tempfile.TemporaryDirectory(prefix="tilewatch-disassembly-") as folder:
         file = Path(folder) / f"code{suffix}"
