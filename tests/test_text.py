@@ -25,6 +25,7 @@ def test_a_number_and_its_noun_agree(count: int, noun: str, text: str) -> None:
 def test_a_commit_has_ten_digits_and_a_change_its_sign() -> None:
     assert short_sha("1a2b3c4d5e6f" + "0" * 28) == "1a2b3c4d5e"
     assert (change_text(0.0312), change_text(-0.5)) == ("+3.1 %", "-50.0 %")
+    assert change_text(-0.0003) == change_text(0.0003) == "+0.0 %"
 
 
 def test_text_of_others_is_one_line_without_markup() -> None:

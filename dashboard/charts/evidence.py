@@ -6,6 +6,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from tilewatch.dashboard.charts import colours
+from tilewatch.dashboard.charts.axes import LOG_NUMBERS
 from tilewatch.dashboard.frames.why import RooflinePoint
 from tilewatch.db.queries.evidence import SamplesRow
 
@@ -14,8 +15,6 @@ CLOCK_COLOUR, POWER_COLOUR = colours.OTHERS[3], colours.OTHERS[2]
 BINS = 40
 US_TFLOP = 1e6
 """Operations per microsecond in a TFLOP/s."""
-LOG_TICKS = "D2"
-"""Plotly's name for ticks at 1, 2 and 5 of each decade."""
 TFLOP_GB = 1e3
 """GB/s in a TB/s: a TFLOP/s at one operation per byte."""
 
@@ -123,7 +122,7 @@ def telemetry(readings: Sequence[Mapping[str, Any]]) -> go.Figure:
         )
     figure.update_layout(
         **_layout("s since the first reading", "SM clock, MHz"),
-        yaxis2={"title": "power, W", "overlaying": "y", "side": "right", "showgrid": False},
+        yaxis2={"title": "power, W", "overlaying": "y", "side": "right", "showgrid": False, "tickformat": ".1f"},
         legend={"orientation": "h", "y": -0.25, "x": 0},
     )
     return figure
@@ -162,8 +161,8 @@ def roofline(points: Sequence[RooflinePoint], tflops: float | None, bandwidth_gb
         )
     layout = _layout("operations per byte of memory", "TFLOP/s")
     figure.update_layout(**layout, legend={"orientation": "h", "y": -0.25, "x": 0})
-    figure.update_xaxes(type="log", dtick=LOG_TICKS)
-    figure.update_yaxes(type="log", dtick=LOG_TICKS)
+    figure.update_xaxes(**LOG_NUMBERS)
+    figure.update_yaxes(**LOG_NUMBERS)
     return figure
 
 

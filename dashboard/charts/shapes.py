@@ -3,6 +3,7 @@
 The frames are those of `findings.add_findings`.
 """
 
+import math
 import re
 
 import pandas as pd
@@ -15,8 +16,13 @@ from tilewatch.text import change_text
 SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)(?:-\w+)?")
 """M, N and K of a problem, which may name its type after them."""
 CHANGE_SPAN = 0.1
-LOG_AXIS = {"type": "log", "zeroline": False, "tickformat": "d"}
-"""Whole numbers: Plotly would write 32576 as 32.576k."""
+LOG_AXIS = {"type": "log", "zeroline": False, "tickformat": "d", "autotickangles": [0, 90]}
+"""Whole numbers: Plotly would write 32576 as 32.576k. Upright where they do not fit side by side, as on a phone."""
+NEAREST = 0.06
+"""Ticks are apart by this share of their axis: their numbers, turned on a phone, are 14 of its 240 pixels high."""
+ABOVE, BELOW = "top center", "bottom center"
+ROOMY = 2.0
+"""Doublings of M between two marks that leave room for the words of both."""
 SMALLEST, LARGEST = 16, 44
 """Diameters in pixels of the problems with the smallest and the largest K."""
 
@@ -37,7 +43,8 @@ def shape_map(pairs: pd.DataFrame) -> go.Figure:
             y=problems["m"],
             mode="markers+text",
             text=problems["label"],
-            textposition="bottom center",
+            textposition=_sides(problems),
+            cliponaxis=False,
             customdata=problems["hint"],
             hovertemplate="%{customdata}<extra></extra>",
             marker={
@@ -61,10 +68,35 @@ def shape_map(pairs: pd.DataFrame) -> go.Figure:
         height=420,
         margin={"t": 10, "b": 10, "l": 10, "r": 10},
         hoverlabel={"align": "left"},
-        xaxis={**LOG_AXIS, "title": "N (log)", "tickvals": sorted(set(problems["n"]))},
-        yaxis={**LOG_AXIS, "title": "M (log)", "tickvals": sorted(set(problems["m"]))},
+        xaxis={**LOG_AXIS, "title": "N (log)", "tickvals": _ticks(problems["n"])},
+        yaxis={**LOG_AXIS, "title": "M (log)", "tickvals": _ticks(problems["m"])},
     )
     return figure
+
+
+def _sides(problems: pd.DataFrame) -> list[str]:
+    """Where the words of each mark are: on the side that is farther from the next mark of its N; where neither is near,
+    not on the side of the mark to its left, whose words they would meet on a phone."""
+    sides: dict[tuple[int, int], str] = {}
+    for m, row in problems.sort_values("n").groupby("m"):
+        last = ABOVE
+        for n in row["n"]:
+            others = [math.log2(other / m) for other in problems.loc[problems["n"] == n, "m"] if other != m]
+            above = min([ROOMY, *(gap for gap in others if gap > 0)])
+            below = min([ROOMY, *(-gap for gap in others if gap < 0)])
+            last = (BELOW if last == ABOVE else ABOVE) if above == below else ABOVE if above > below else BELOW
+            sides[m, n] = last
+    return [sides[place] for place in zip(problems["m"], problems["n"], strict=True)]
+
+
+def _ticks(sizes: "pd.Series[int]") -> list[int]:
+    """The sizes, without those right after another one: a mark beside a tick names its size under the pointer."""
+    span = math.log(sizes.max() / sizes.min()) if len(sizes) else 0.0
+    kept: list[int] = []
+    for size in sorted(set(sizes)):
+        if not kept or math.log(size / kept[-1]) >= NEAREST * span:
+            kept.append(int(size))
+    return kept
 
 
 def keep_shaped(pairs: pd.DataFrame) -> pd.DataFrame:

@@ -35,7 +35,9 @@ class Counts:
 def count(pairs: pd.DataFrame, since: str) -> Counts:
     """`pairs` have one row per series, with its finding."""
     maybe = pairs["finding"].isin(findings.OPEN) & (pairs["change"] < 0)
-    words = f"{findings.count_findings(pairs)} since {since}, in {len(pairs):,} series"
+    compared = int(pairs["change"].notna().sum())
+    of = f"{compared:,} of " if compared < len(pairs) else ""  # the others have no run on one of the two sides
+    words = f"{findings.count_findings(pairs)} since {since}, in {of}{len(pairs):,} series"
     return Counts(words, int(maybe.sum()))
 
 

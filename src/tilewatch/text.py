@@ -27,8 +27,8 @@ def count_text(count: int, noun: str) -> str:
 
 
 def change_text(change: float) -> str:
-    """A relative change: 0.0312 is "+3.1 %"."""
-    return f"{100 * change:+.1f} %"
+    """A relative change: 0.0312 is "+3.1 %". What rounds to nothing is "+0.0 %" from either side."""
+    return f"{round(100 * change, 1) + 0.0:+.1f} %"
 
 
 def name_version(baseline: str, version: str) -> str:

@@ -79,3 +79,22 @@ def test_the_axes_of_the_shapes_have_whole_numbers_and_their_colours_percent() -
     figure = shapes.shape_map(pd.DataFrame([pair("h100", -0.1, "320x32576x7168")]))
     assert (figure.layout.xaxis.tickformat, figure.layout.yaxis.tickformat) == ("d", "d")
     assert figure.data[0].marker.colorbar.tickformat == "+.0%"
+
+
+def test_two_sizes_that_nearly_coincide_have_one_tick_and_both_their_marks() -> None:
+    problems = ("64x512x512", "320x32576x7168", "64x32768x512", "64x24576x1536")
+    figure = shapes.shape_map(pd.DataFrame([pair("h100", -0.1, problem) for problem in problems]))
+    assert list(figure.layout.xaxis.tickvals) == [512, 24576, 32576]
+    assert set(figure.data[0].x) == {512, 24576, 32576, 32768}
+
+
+def test_the_words_of_marks_are_where_no_other_mark_is_near() -> None:
+    places = {
+        "4096x512x64": "bottom center",  # neither side is near, and no mark is to its left
+        "128x512x64": "top center",
+        "64x512x64": "bottom center",
+        "64x600x64": "top center",  # not beside those of the mark to its left
+    }
+    marks = shapes.shape_map(pd.DataFrame([pair("h100", 0.1, problem) for problem in places])).data[0]
+    found = dict(zip((f"{m}x{n}x64" for m, n in zip(marks.y, marks.x, strict=True)), marks.textposition, strict=True))
+    assert found == places

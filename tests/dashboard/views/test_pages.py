@@ -74,7 +74,7 @@ def test_an_address_with_eight_digits_of_a_commit_still_works(
 def test_overview_answers_what_changed_since_a_commit(filled_app: AppTest) -> None:
     filled_app.query_params["since"], filled_app.query_params["from"] = "a commit", "5e6f7a8b00"
     app = opened(filled_app, "overview")
-    assert "0 faster, 1 slower since 5e6f7a8b00, in 2 series of https://example.org/kernels.git" in words(app)
+    assert "0 faster, 1 slower since 5e6f7a8b00, in 1 of 2 series of https://example.org/kernels.git" in words(app)
     judged, movers = app.dataframe[0].value, app.dataframe[1].value
     assert judged["series"].tolist() == ["gemm_fp8 320x32576x7168"]
     first = movers.iloc[0]
