@@ -2,16 +2,16 @@
 fails."""
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.kernels.fixtures.second_toolchain import count_compiles, make_toolchain
 from tests.worker.fixtures import tiny_repository
+from tests.worker.fixtures.command_line import run_here
 from tilewatch.kernels import sandbox
+from tilewatch.kernels.__main__ import main
 
 WORSE = 'for each; do shift; case "$each" in --opt-level*|-O*) ;; *) set -- "$@" "$each" ;; esac; done\n'
 """Takes the optimisation level out of the arguments of a tileiras."""
@@ -28,10 +28,10 @@ def library(tmp_path: Path) -> Path:
 
 def compare(library: Path, a: str, b: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     root = library.parents[1]
-    command = [sys.executable, "-m", "tilewatch.kernels", "toolchain", "compare", a, b, "--toolchains", str(root)]
+    command = ["toolchain", "compare", a, b, "--toolchains", str(root)]
     options = ["--library", str(library), "--jobs", "2", "--arch", "sm_90", "--configs", "shipped", *arguments]
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", sandbox.SWITCH: "off"}  # runs are written outside of it
-    return subprocess.run([*command, *options], cwd=root, env=environment, capture_output=True, text=True, check=False)
+    environment = {"CUDA_VISIBLE_DEVICES": "", sandbox.SWITCH: "off"}  # runs are written outside of it
+    return run_here(*command, *options, environment=environment, folder=root, program=main)
 
 
 def test_two_toolchains_of_one_list_are_identical_though_each_compiles(library: Path, tmp_path: Path) -> None:

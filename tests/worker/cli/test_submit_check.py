@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from tests.worker.cli.conftest import Tilewatch
 from tests.worker.fixtures import git_history, open_regression
 from tests.worker.fixtures.celery_process import environment
+from tests.worker.fixtures.command_line import run_here
 from tests.worker.fixtures.git_history import ADD, NARROW, WORDS
 from tests.worker.fixtures.worker_context import Drain
 from tilewatch.db.lifecycle import jobs
@@ -67,7 +68,7 @@ def read_error_line(process: Waiting) -> str:
 
 
 def test_waiting_ends_with_the_code_of_the_check(
-    context: Context, drain: Drain, shas: dict[str, str], start: Start
+    settings: Settings, context: Context, drain: Drain, shas: dict[str, str], start: Start
 ) -> None:
     revisions = f"{shas[NARROW]}..{shas[ADD]}"
     with start("submit", "check", revisions, "--gpu", "sim", "--wait") as waiting:
@@ -87,10 +88,19 @@ def test_waiting_ends_with_the_code_of_the_check(
     ]
     assert sum(line.startswith(("double 1024: ", "double 2048: ")) for line in lines) == 2
     assert lines[-1].startswith(f"{base} .. {head} on Simulated GPU, 0 s of GPU: ")
-    with start("submit", "check", revisions, "--gpu", "sim", "--wait", "--json") as again:
-        out, _ = again.communicate()
+    again = run_here(
+        "submit",
+        "check",
+        revisions,
+        "--gpu",
+        "sim",
+        "--wait",
+        "--json",
+        environment=environment(settings),
+        folder=settings.repository,
+    )
     assert again.returncode == check.exit_code
-    answer = json.loads(out)
+    answer = json.loads(again.stdout)
     (answered,) = answer["checks"]
     assert (answer["exit_code"], answered["id"], answered["exit_code"]) == (check.exit_code, 1, check.exit_code)
     assert {each["problem"] for each in answered["outcomes"]} == {"1024", "2048"}
