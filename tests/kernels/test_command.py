@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 from tests.worker.fixtures import tiny_repository
+from tests.worker.fixtures.command_line import run_here
+from tilewatch.kernels.__main__ import main
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -30,13 +32,17 @@ def test_the_library_is_the_one_that_the_environment_names(tmp_path: Path) -> No
     assert f"there is no kernel 'gemm_fp8' in the library {repository}/library; nearest: double" in missing.stderr
 
 
+def compile_double(library: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    cubins = library.parent / "cubins"
+    command = ("compile", "double", "--library", str(library), "--cubins", str(cubins), "--jobs", "1", *arguments)
+    return run_here(*command, environment={}, folder=library, program=main)
+
+
 def test_a_kernel_of_which_nothing_compiles_is_an_exit_code(tmp_path: Path) -> None:
     library = tiny_repository.make(tmp_path / "watched") / "library"
     source = (library / "double.py").read_text()
     (library / "double.py").write_text(source.replace("(64, 128, 256, 96)", "(96,)"))
-    done = run(
-        "compile", "double", "--library", str(library), "--cubins", str(tmp_path / "cubins"), "--jobs", "1", "--json"
-    )
+    done = compile_double(library, "--json")
     assert done.returncode == 1
     assert '"by_status": {"error": 1}' in done.stdout
 
@@ -44,6 +50,6 @@ def test_a_kernel_of_which_nothing_compiles_is_an_exit_code(tmp_path: Path) -> N
 def test_what_is_left_out_is_said(tmp_path: Path) -> None:
     library = tiny_repository.make(tmp_path / "watched") / "library"
     (library / "broken.py").write_text("import tilegym")
-    done = run("compile", "double", "--library", str(library), "--cubins", str(tmp_path / "cubins"), "--jobs", "1")
+    done = compile_double(library)
     assert done.returncode == 0
     assert "left out: library file broken.py does not load: ModuleNotFoundError" in done.stderr

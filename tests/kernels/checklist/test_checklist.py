@@ -2,12 +2,13 @@
 
 import json
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.worker.fixtures.command_line import run_here
+from tilewatch.kernels.__main__ import main
 from tilewatch.kernels.catalog import catalog, description
 from tilewatch.kernels.checklist.checklist import checklist
 from tilewatch.kernels.checklist.source_facts import source_facts
@@ -194,24 +195,15 @@ def test_a_cubin_tells_its_threads(tmp_path: Path) -> None:
 
 
 def test_the_command_prints_every_line_with_its_evidence() -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "tilewatch.kernels",
-        "checklist",
-        "residual_add",
-        "--config",
-        "tile_rows=4",
-        "--json",
-    ]
-    output = subprocess.run(command, cwd=LIBRARY.parents[1], capture_output=True, text=True, check=True).stdout
-    report = json.loads(output)
+    def run(config: str) -> subprocess.CompletedProcess[str]:
+        command = ("checklist", "residual_add", "--config", config, "--json")
+        return run_here(*command, environment={}, folder=LIBRARY.parents[1], program=main)
+
+    report = json.loads(run("tile_rows=4").stdout)
     assert report["config"]["tile_rows"] == 4
     assert report["status"] == "ok"
     assert len(report["lines"]) == 15
     assert all(line["evidence"] for line in report["lines"])
-    unknown = subprocess.run(
-        [*command[:5], "--config", "tile_z=4"], cwd=LIBRARY.parents[1], capture_output=True, text=True
-    )
+    unknown = run("tile_z=4")
     assert unknown.returncode == 2
     assert "tile_z" in unknown.stderr
