@@ -55,9 +55,16 @@ def _tests_of(path: Path) -> Iterable[str]:
 
 def _tests_named_after(stem: str, room: Path) -> Iterator[str]:
     for file in sorted(room.rglob("test_*.py")):
-        for node in ast.parse(file.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and stem in node.name.split("_"):
-                yield f"{file.relative_to(ROOT)}::{node.name}"
+        for name in _list_names(file):
+            if stem in name.split("_"):
+                yield f"{file.relative_to(ROOT)}::{name}"
+
+
+@functools.cache
+def _list_names(file: Path) -> list[str]:
+    """The names of a file's tests."""
+    body = ast.parse(file.read_text(encoding="utf-8")).body
+    return [node.name for node in body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
 
 
 def _module(path: Path) -> str:
