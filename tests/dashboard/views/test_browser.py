@@ -90,8 +90,22 @@ def test_the_overview_is_one_stop_of_the_tab_key_and_walked_by_arrows(page: Any)
     page.get_by_text("over 1: faster than DeepGEMM").wait_for()
 
 
-def test_an_operator_of_the_overview_folds_and_the_arrows_walk_past_what_is_folded(page: Any) -> None:
-    page.goto("/?since=a+commit&from=5e6f7a8b00")
+def test_the_overview_is_saved_as_the_kind_of_picture_that_was_picked_and_its_operators_fold(page: Any) -> None:
+    with page.expect_request(lambda request: "/PlotlyChart." in request.url):  # the script of figures comes early
+        page.goto("/?since=a+commit&from=5e6f7a8b00")
+        page.locator("table.series td").first.wait_for()
+    assert page.locator(".js-plotly-plot").count() == 0
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save as PNG").click()
+    assert saved.value.suggested_filename == "tilewatch-ratios.png"
+    assert Path(saved.value.path()).read_bytes().startswith(b"\x89PNG")
+    page.get_by_role("radio", name="SVG").or_(page.get_by_role("button", name="SVG", exact=True)).first.click()
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save as SVG").click()
+    drawn = Path(saved.value.path()).read_text()
+    assert drawn.startswith("<svg")
+    for words in ("0.83 ▼8.5%", "320x32576x7168", "ratio to the main baseline"):
+        assert f">{words}</text>" in drawn
     link = page.get_by_role("link", name="0.83 ▼8.5%")
     link.wait_for()
     operator = page.get_by_role("button", name="gemm_fp8")
@@ -105,32 +119,13 @@ def test_an_operator_of_the_overview_folds_and_the_arrows_walk_past_what_is_fold
     page.get_by_role("link", name="0.63").wait_for()
 
 
-def test_the_overview_is_saved_as_the_kind_of_picture_that_was_picked(page: Any) -> None:
-    page.goto("/?since=a+commit&from=5e6f7a8b00")
-    with page.expect_download() as saved:
-        page.get_by_role("button", name="Save as PNG").click()
-    assert saved.value.suggested_filename == "tilewatch-ratios.png"
-    assert Path(saved.value.path()).read_bytes().startswith(b"\x89PNG")
-    page.get_by_role("radio", name="SVG").or_(page.get_by_role("button", name="SVG", exact=True)).first.click()
-    with page.expect_download() as saved:
-        page.get_by_role("button", name="Save as SVG").click()
-    drawn = Path(saved.value.path()).read_text()
-    assert drawn.startswith("<svg")
-    for words in ("0.83 ▼8.5%", "320x32576x7168", "ratio to the main baseline"):
-        assert f">{words}</text>" in drawn
-
-
-def test_the_script_of_figures_comes_while_the_first_page_is_read(page: Any) -> None:
-    with page.expect_request(lambda request: "/PlotlyChart." in request.url):
-        page.goto("/?since=a+commit&from=5e6f7a8b00")
-        page.locator("table.series td").first.wait_for()
-    assert page.locator(".js-plotly-plot").count() == 0
-
-
-def test_a_click_on_a_point_opens_its_evidence_whose_link_shows_the_same_again(page: Any) -> None:
+def test_a_point_tells_its_commit_and_a_click_opens_its_evidence_whose_link_shows_the_same_again(page: Any) -> None:
     page.goto("/trends")
     page.get_by_text("over 1: faster than DeepGEMM").wait_for()
-    page.locator(".scatterlayer .trace .point").first.click(force=True)
+    point = page.locator(".scatterlayer .trace .point").first
+    point.hover(force=True)  # the drag layer lies over the points and hands the pointer on
+    page.locator(".hovertext").get_by_text("1a2b3c4d00").wait_for()
+    point.click(force=True)
     page.wait_for_url("**/evidence?run=*")
     page.get_by_text("Paired samples").wait_for()
     headline = page.get_by_text("Run ", exact=False).first.inner_text()
@@ -179,14 +174,6 @@ def test_trends_answer_a_change_of_what_is_shown_and_keep_it_in_the_address(page
     page.get_by_text("TFLOP/s (operations / median time)").wait_for()
 
 
-def test_a_point_tells_its_commit_when_the_pointer_is_over_it(page: Any) -> None:
-    page.goto("/trends")
-    page.get_by_text("over 1: faster than DeepGEMM").wait_for()
-    point = page.locator(".scatterlayer .trace .point").first
-    point.hover(force=True)  # the drag layer lies over the points and hands the pointer on
-    page.locator(".hovertext").get_by_text("1a2b3c4d00").wait_for()
-
-
 def test_a_sweep_shows_what_the_compiler_said_of_a_selected_config(page: Any) -> None:
     page.goto("/sweeps")
     page.get_by_text("All configs").wait_for()
@@ -196,7 +183,19 @@ def test_a_sweep_shows_what_the_compiler_said_of_a_selected_config(page: Any) ->
     cell(page, "lowered to TMA").wait_for(state="attached")
 
 
-def test_a_range_dragged_along_an_axis_keeps_the_configs_that_pass_there_until_a_click(page: Any) -> None:
+def test_another_gpu_is_picked_from_the_list_and_its_sweep_drawn(page: Any) -> None:
+    page.goto("/sweeps")
+    page.get_by_text("All configs").wait_for()
+    page.get_by_role("combobox", name="GPU").click()
+    page.get_by_role("option", name="h200").click()
+    page.get_by_text("Measurements").wait_for()
+    page.get_by_text("timed with cupti").wait_for()
+    assert "gpu=h200" in page.url
+
+
+def test_a_range_dragged_along_an_axis_keeps_the_configs_that_pass_and_narrow_axes_do_not_overlap(
+    page: Any,
+) -> None:
     page.goto("/sweeps?gpu=h200")
     lines = page.locator(".parallel polyline")
     lines.first.wait_for(state="attached")
@@ -216,12 +215,8 @@ def test_a_range_dragged_along_an_axis_keeps_the_configs_that_pass_there_until_a
     assert count.inner_text() == f"{left} of {lines.count()} configs"
     page.mouse.click(middle, box["y"] + box["height"] / 2)
     assert count.inner_text() == everything
-
-
-def test_the_names_of_axes_do_not_overlap_in_a_narrow_window(page: Any) -> None:
     page.set_viewport_size({"width": 800, "height": 1000})
-    page.goto("/sweeps?gpu=h200")
-    page.locator(".parallel .name").last.wait_for()
+    page.wait_for_function("document.querySelector('.parallel').clientWidth < 800")
     boxes = [name.bounding_box() for name in page.locator(".parallel .name").all()]
     assert len(boxes) > 6
     for one, other in combinations(boxes, 2):
@@ -250,16 +245,6 @@ def test_new_results_appear_by_themselves_and_leave_the_selection_alone(page: An
         with session.session(filled_url) as opened:
             again = opened.get_one(Trial, (waiting.sweep_id, waiting.config_id))
             again.status, again.compilation_id = "waiting", None
-
-
-def test_another_gpu_is_picked_from_the_list_and_its_sweep_drawn(page: Any) -> None:
-    page.goto("/sweeps")
-    page.get_by_text("All configs").wait_for()
-    page.get_by_role("combobox", name="GPU").click()
-    page.get_by_role("option", name="h200").click()
-    page.get_by_text("Measurements").wait_for()
-    page.get_by_text("timed with cupti").wait_for()
-    assert "gpu=h200" in page.url
 
 
 def test_jobs_open_the_trace_of_a_failed_one(page: Any) -> None:
@@ -307,19 +292,6 @@ def test_what_moved_between_two_commits_is_in_the_address(page: Any) -> None:
     page.get_by_text("Newly failing: 2 configs").wait_for()
 
 
-def test_a_plot_is_saved_as_the_kind_of_picture_that_was_picked(page: Any) -> None:
-    page.goto("/trends")
-    page.get_by_text("over 1: faster than DeepGEMM").wait_for()
-    page.get_by_role("radio", name="SVG").or_(page.get_by_role("button", name="SVG")).first.click()
-    page.wait_for_function("document.querySelector('.js-plotly-plot')._context.toImageButtonOptions.format === 'svg'")
-    page.locator(".js-plotly-plot").first.hover()
-    save = page.locator('.modebar-btn[data-title^="Download plot"]').first
-    save.wait_for()
-    with page.expect_download() as saved:
-        save.click(force=True)
-    assert saved.value.suggested_filename == "tilewatch-trend.svg"
-
-
 def test_a_table_is_saved_as_csv(page: Any) -> None:
     page.add_init_script("delete window.showSaveFilePicker")  # its dialogue is the browser's and has no download
     page.goto("/trends?points=true")
@@ -340,13 +312,12 @@ def test_pages_are_reached_by_keyboard_alone(page: Any) -> None:
     page.get_by_text("over 1: faster than DeepGEMM").wait_for()
 
 
-@pytest.mark.parametrize("name", ["Trends", "Regressions", "Jobs & workers"])
-def test_a_page_opens_with_its_own_title_and_logo_and_nothing_that_is_not_found(page: Any, name: str) -> None:
+def test_a_page_opens_with_its_own_title_and_logo_and_nothing_that_is_not_found(page: Any) -> None:
     missing: list[str] = []
     page.on("response", lambda answer: missing.append(answer.url) if answer.status >= 400 else None)
-    page.goto(f"/{name.split()[0].lower()}")
-    page.get_by_role("heading", name=name, exact=True).wait_for()
-    page.wait_for_function(f"document.title === '{name} - Tilewatch'")
+    page.goto("/jobs")
+    page.get_by_role("heading", name="Jobs & workers", exact=True).wait_for()
+    page.wait_for_function("document.title === 'Jobs & workers - Tilewatch'")
     page.wait_for_function("document.querySelector('link[rel~=icon]').href.includes('svg')")
     page.get_by_test_id("stHeaderLogo").or_(page.get_by_test_id("stLogo")).first.wait_for()
     assert missing == []
@@ -358,16 +329,17 @@ def test_a_browser_shows_that_a_page_loads_before_its_scripts_have_come(page: An
     page.get_by_role("status").get_by_text("Tilewatch is loading").wait_for()
 
 
-def test_each_page_says_what_it_shows(page: Any) -> None:
-    page.goto("/regressions")
-    page.get_by_role("button", name="What am I looking at?").click()
-    page.get_by_text("Each was replayed").wait_for()
-
-
-def test_a_page_without_a_plot_offers_no_format_and_the_choice_is_kept(page: Any) -> None:
+def test_a_plot_is_saved_as_the_kind_of_picture_that_was_picked_which_is_kept(page: Any) -> None:
     page.goto("/trends")
+    page.get_by_text("over 1: faster than DeepGEMM").wait_for()
     page.get_by_role("radio", name="SVG").or_(page.get_by_role("button", name="SVG")).first.click()
     page.wait_for_function("document.querySelector('.js-plotly-plot')._context.toImageButtonOptions.format === 'svg'")
+    page.locator(".js-plotly-plot").first.hover()
+    save = page.locator('.modebar-btn[data-title^="Download plot"]').first
+    save.wait_for()
+    with page.expect_download() as saved:
+        save.click(force=True)
+    assert saved.value.suggested_filename == "tilewatch-trend.svg"
     page.get_by_role("link", name="Regressions").click()
     page.get_by_text("1 regression, worst first").wait_for()
     page.get_by_text("Plots are saved as").wait_for(state="detached")

@@ -12,12 +12,14 @@ pytestmark = pytest.mark.browser
 OVERVIEW = "/?since=a+commit&from=5e6f7a8b00"
 
 
-def test_a_manager_reads_in_the_first_sentence_whether_anything_is_wrong(page: Any) -> None:
+def test_a_manager_reads_at_once_whether_anything_is_wrong_and_a_newcomer_by_one_click_what_is_shown(page: Any) -> None:
     page.goto("/")
     heading = page.get_by_role("heading", name="1 confirmed regression is open, 1 without an owner")
     heading.wait_for()
     top = heading.bounding_box()
     assert top["y"] < 300, "without scrolling"
+    page.get_by_role("button", name="What am I looking at?").click()
+    page.get_by_text("over 1.00 we are faster").wait_for()
 
 
 def test_an_author_sees_what_the_newest_commit_did_by_one_click(page: Any) -> None:
@@ -49,6 +51,7 @@ def test_a_compiler_engineer_lists_the_kernels_that_spill_by_one_click(page: Any
 
 
 def test_the_author_of_a_rival_checks_in_two_clicks_how_it_was_measured(page: Any) -> None:
+    """And who cannot see colours reads good and bad on the way: from words and shapes."""
     page.goto(OVERVIEW)
     page.get_by_role("link", name="0.83 ▼8.5%").click()
     page.get_by_text("over 1: faster than DeepGEMM").wait_for()
@@ -59,19 +62,6 @@ def test_the_author_of_a_rival_checks_in_two_clicks_how_it_was_measured(page: An
     page.get_by_role("heading", name="Paired samples").wait_for()
     page.get_by_role("heading", name="Clocks and power").wait_for()
     page.get_by_role("heading", name="Repeat it").wait_for()
-
-
-def test_a_newcomer_learns_by_one_click_what_a_page_shows(page: Any) -> None:
-    page.goto("/")
-    page.get_by_role("button", name="What am I looking at?").click()
-    page.get_by_text("over 1.00 we are faster").wait_for()
-
-
-def test_who_cannot_see_colours_reads_good_and_bad_from_words_and_shapes(page: Any) -> None:
-    page.goto(OVERVIEW)
-    page.get_by_role("heading", name="1 confirmed regression is open").wait_for()
-    page.get_by_role("link", name="0.83 ▼8.5%").click()
-    page.get_by_text("over 1: faster than DeepGEMM").wait_for()
 
 
 def test_who_has_a_keyboard_alone_comes_from_the_answer_to_the_regressions(page: Any) -> None:
