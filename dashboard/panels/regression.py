@@ -67,7 +67,7 @@ def _headline(url: str, found: pd.Series) -> None:
         st.caption(plain(sentence))
     toolchains.show_link(url, found["cause"])
     facts = [
-        f"{found['category']}, opened {moment(found['opened_at'])}",
+        f"{found['category'].replace('_', ' ')}, opened {moment(found['opened_at'])}",
         f"of {found['repository']}{origin_text(found)}",
         f"owner {found['owner']}" if found["owner"] else "no owner",
         f"marked right {found['right']} and wrong {found['wrong']} times" if found["right"] + found["wrong"] else "",

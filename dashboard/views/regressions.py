@@ -75,7 +75,7 @@ def _row(row: dict[object, object], group: str) -> dict[str, object]:
         "repository": f"{row['repository']}{regression.origin_text(row)}",
         "time": f"{change_text(row['size'])} ({change_text(row['low'])} to {change_text(row['high'])})",  # type: ignore[arg-type]
         "cause": row["cause"],
-        "category": row["category"],
+        "category": str(row["category"]).replace("_", " "),
         "series": row["series"],
         "GPUs": ", ".join(row["gpu_models"]),  # type: ignore[arg-type]
         "first bad commit": f"{short_sha(str(row['bad_sha']))} {row['bad_subject']}",
