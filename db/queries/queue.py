@@ -111,6 +111,17 @@ def list_jobs(session: Session, states: Sequence[str], limit: int = 100) -> list
     return read_rows(session, query, JobRow)
 
 
+def list_next_jobs(session: Session, limit: int = 100) -> list[JobRow]:
+    """Lists the jobs that no worker has taken, in the order in which they are taken; those that wait for others last.
+
+    A check's jobs stand before sweeps of their priority, also where a worker would take a nightly's job between them.
+    """
+    columns = [getattr(Job, name) for name in JobRow.__dataclass_fields__]
+    order = (Job.state, Job.priority, Job.check_id.is_(None), Job.id)
+    query = select(*columns).where(Job.state.in_(("queued", "waiting"))).order_by(*order).limit(limit)
+    return read_rows(session, query, JobRow)
+
+
 def list_workers(session: Session) -> list[WorkerRow]:
     """Lists every worker on record, the most recently seen first."""
     silent_s = func.extract("epoch", func.now() - Worker.seen_at)

@@ -17,6 +17,8 @@ from tests.dashboard.fixtures.small_database import (
     SHAS,
     SUBJECTS,
 )
+from tests.db.fixtures import one_commit
+from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Measurement, Run
 from tilewatch.db.queries import evidence, queue, series, snapshots, static_facts, submissions, sweeps
 
@@ -38,6 +40,15 @@ def test_status_of_an_empty_database_is_empty(db_session: Session) -> None:
     assert queue.read_status(db_session) == queue.Status(
         jobs=(), running=(), put_off=(), failed=(), submissions=(), workers=(), quarantines=()
     )
+
+
+def test_what_is_taken_next_stands_first_however_many_jobs_there_are(db_session: Session) -> None:
+    waits = one_commit.job(db_session, "waits", "waiting", priority=jobs.Priority.CONFIRM)
+    first, second = (one_commit.job(db_session, key) for key in ("first", "second"))
+    replay = one_commit.job(db_session, "replay", priority=jobs.Priority.CONFIRM)
+    assert [row.id for row in queue.list_next_jobs(db_session)] == [replay, first, second, waits]
+    assert [row.id for row in queue.list_next_jobs(db_session, limit=2)] == [replay, first]
+    assert jobs.claim(db_session, second, "worker#1", 60.0).id == replay  # type: ignore[union-attr]
 
 
 def test_a_worker_that_went_silent_is_known_but_not_counted_on(filled: Session) -> None:
