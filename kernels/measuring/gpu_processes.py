@@ -5,7 +5,6 @@ before anything is timed. A watched operator's host code cannot be parted from i
 The other side of a replay is described by a process that runs its library alone.
 """
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,10 +15,6 @@ from typing import Any, Protocol
 from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.measuring.description_schema import BadDescription, check_description
 from tilewatch.kernels.results import Params
-
-MOST_AHEAD = max(1, min(4, (os.cpu_count() or 1) // 4))
-"""Processes that import at the same time, before they are needed. A launch holds the GPU for about a second, so that
-four that import for 2 to 4 s keep up with it."""
 
 
 class Process(Protocol):

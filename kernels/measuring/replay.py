@@ -9,6 +9,7 @@ there is one, both sides are profiled once, after the last time is taken.
 
 import datetime as dt
 import itertools
+import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,12 +22,16 @@ from tilewatch.kernels import device
 from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.gpu.described_launch import DescribedLaunch, read_launch
 from tilewatch.kernels.measuring.description_schema import BadDescription
-from tilewatch.kernels.measuring.gpu_processes import MOST_AHEAD, GpuProcesses, Preparation, describe_side
+from tilewatch.kernels.measuring.gpu_processes import GpuProcesses, Preparation, describe_side
 from tilewatch.kernels.measuring.measure import MeasureFailed, usable_gpu
 from tilewatch.kernels.measuring.profiling import count_pair
 from tilewatch.kernels.measuring.sweep import PREPARE_DEADLINE_S, GpuChild, GpuSetup, SweepFailed, trial_request
 from tilewatch.kernels.results import Cubin, Params
 from tilewatch.kernels.statistics import median_interval, ratio_interval
+
+MOST_AHEAD = max(1, min(4, (os.cpu_count() or 1) // 4))
+"""Processes that import at the same time, before they are needed. A launch holds the GPU for about a second, so that
+four that import for 2 to 4 s keep up with it."""
 
 ROUNDS = 60
 """Timed rounds of a launch. Launches differ by more than a median of this many rounds is uncertain (H200, 2026-11)."""
