@@ -6,6 +6,7 @@ Ages and whether a worker is alive are computed by the database's clock, because
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -106,19 +107,21 @@ def count_jobs(session: Session) -> list[JobCount]:
 def list_jobs(session: Session, states: Sequence[str], limit: int = 100) -> list[JobRow]:
     """Lists the jobs in these states, the one that changed last first."""
     changed_at = func.coalesce(Job.finished_at, Job.started_at, Job.created_at)
-    columns = [getattr(Job, name) for name in JobRow.__dataclass_fields__]
-    query = select(*columns).where(Job.state.in_(states)).order_by(changed_at.desc(), Job.id.desc()).limit(limit)
-    return read_rows(session, query, JobRow)
+    return _read_jobs(session, states, limit, changed_at.desc(), Job.id.desc())
 
 
 def list_next_jobs(session: Session, limit: int = 100) -> list[JobRow]:
     """Lists the jobs that no worker has taken, in the order in which they are taken; those that wait for others last.
 
+    The order is that of `lifecycle.jobs.claim`: jobs without a check have no `check_id`, and Postgres puts those last.
     A check's jobs stand before sweeps of their priority, also where a worker would take a nightly's job between them.
     """
+    return _read_jobs(session, ("queued", "waiting"), limit, Job.state, Job.priority, Job.check_id, Job.id)
+
+
+def _read_jobs(session: Session, states: Sequence[str], limit: int, *order: Any) -> list[JobRow]:
     columns = [getattr(Job, name) for name in JobRow.__dataclass_fields__]
-    order = (Job.state, Job.priority, Job.check_id.is_(None), Job.id)
-    query = select(*columns).where(Job.state.in_(("queued", "waiting"))).order_by(*order).limit(limit)
+    query = select(*columns).where(Job.state.in_(states)).order_by(*order).limit(limit)
     return read_rows(session, query, JobRow)
 
 
