@@ -1,7 +1,8 @@
 """The Celery application: its tasks, the schedule of beat, and what a worker process does as it starts and stops.
 
-Tasks only call other modules. Queues: `compile`, `record`, `judge`, `tell` and `gpu.<model>`. A worker of a GPU
-takes from `gpu.<model>@<uuid>` as well, which is for that GPU alone.
+Tasks only call other modules, imported when needed: no worker starts with what its jobs do not use. Queues: `compile`,
+`record`, `judge`, `tell` and `gpu.<model>`. A worker of a GPU takes from `gpu.<model>@<uuid>` as well, which is for
+that GPU alone.
 
     celery -A tilewatch.worker.app worker -Q compile    -n compile@%h -c 4
     celery -A tilewatch.worker.app worker -Q record     -n record@%h  -c 2     (with what host code imports)
@@ -27,7 +28,7 @@ from sqlalchemy.exc import OperationalError
 from tilewatch import errors, processes
 from tilewatch.db import migrate
 from tilewatch.db.migrate import OtherRelease
-from tilewatch.worker import logs, schedule, submit_requests
+from tilewatch.worker import logs
 from tilewatch.worker.context import Context
 from tilewatch.worker.process import metrics_folder, stopping, ticks
 from tilewatch.worker.process.identity import identify
@@ -56,7 +57,7 @@ PRUNE_HOUR = 12  # UTC; far from the nightlies of most
 def _configuration() -> dict[str, Any]:
     """Celery calls it when it first needs a setting, so importing this module needs no server."""
     settings = Settings.load()
-    night = schedule.schedule(settings.nightly_at)
+    night = crontab(hour=settings.nightly_at.hour, minute=settings.nightly_at.minute)
     on_notify_queue = {"queue": dispatch.NOTIFY_QUEUE}
     return {
         **dispatch.configuration(settings.connection().broker_url),
@@ -110,6 +111,8 @@ def run_job(job_id: int) -> None:
 
 @celery.task(name="worker.nightly")  # type: ignore[untyped-decorator]  # Celery has no types
 def run_nightly() -> None:
+    from tilewatch.worker import schedule
+
     for outcome in schedule.submit(Settings.load()):
         log.info("nightly", outcome=outcome)
 
@@ -117,6 +120,7 @@ def run_nightly() -> None:
 @celery.task(name="worker.reconcile")  # type: ignore[untyped-decorator]  # Celery has no types
 @ticks.skip_repeated
 def run_reconcile() -> None:
+    from tilewatch.worker import schedule, submit_requests
     from tilewatch.worker.queue.reconcile import reconcile
 
     settings = Settings.load()

@@ -8,8 +8,6 @@ the commit. All times are UTC, so no clock change repeats or skips a night.
 
 import datetime as dt
 
-from celery.schedules import crontab
-
 from tilewatch.db import record
 from tilewatch.db.lifecycle import repositories
 from tilewatch.db.session import session
@@ -22,10 +20,6 @@ from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps.pinned_toolchain import ask_comparison
 from tilewatch.worker.steps.submit import submit_nightly
 from tilewatch.worker.submit_requests import AWAY
-
-
-def schedule(at: dt.time) -> crontab:
-    return crontab(hour=at.hour, minute=at.minute)
 
 
 def submit(settings: Settings) -> list[str]:

@@ -9,7 +9,6 @@ from tilewatch.kernels import HARNESS
 from tilewatch.kernels.device import Gpu
 from tilewatch.kernels.toolchains.versions import compiler_version
 from tilewatch.worker.context import Context
-from tilewatch.worker.gpu.backend import backend_for
 from tilewatch.worker.gpu.visible_gpu import require_compiler
 from tilewatch.worker.queue.dispatch import COMPILE, NOTIFY_QUEUE, OF_ONE_GPU, RECORD, one_gpu_queue
 
@@ -36,6 +35,8 @@ def identify(name: str, queues: Iterable[str], context: Context, wanted_compiler
     toolchain = {"harness": HARNESS, "python": platform.python_version()}
     gpu_models = {queue.removeprefix("gpu.").partition(OF_ONE_GPU)[0] for queue in taken if queue.startswith("gpu.")}
     if gpu_models:
+        from tilewatch.worker.gpu.backend import backend_for
+
         backend = backend_for(gpu_models, context)
         gpu = backend.own_gpu()
         backend.require_software(gpu)

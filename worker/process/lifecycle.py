@@ -13,8 +13,6 @@ from tilewatch.db import migrate
 from tilewatch.db.migrate import OtherRelease
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.worker.context import Context
-from tilewatch.worker.gpu.backend import backend_for
-from tilewatch.worker.gpu.quarantine import GpuWatch
 from tilewatch.worker.process import health_checks, prometheus
 from tilewatch.worker.process.heartbeat import Heartbeat
 from tilewatch.worker.process.http_endpoint import Endpoint
@@ -43,6 +41,9 @@ class Lifecycle:
         self._endpoint = _endpoint(settings, context, identity, self.heartbeat)
         self._watch = None
         if identity.gpu is not None:
+            from tilewatch.worker.gpu.backend import backend_for
+            from tilewatch.worker.gpu.quarantine import GpuWatch
+
             gpu, model = identity.gpu, identity.gpu.model
             assert model is not None, "a GPU worker's queue names its model"
             probe = backend_for({model.slug}, context).probe(gpu)
