@@ -43,7 +43,7 @@ def list_rows(
         "flops": plan.flops,
         "bytes": plan.bytes,
     }
-    for trial, outcome in outcomes:
+    for trial, outcome in {trial.code_key: (trial, outcome) for trial, outcome in outcomes}.values():
         yield _compilation(trial, outcome, result.host)
     timed = {config_key(trial.config): trial for trial in result.trials}
     for planned, outcome in outcomes:

@@ -7,7 +7,7 @@ from tilewatch.kernels.device import gpu_model
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.recording.git_commit import GitCommit
 from tilewatch.kernels.recording.recorded_run import list_rows
-from tilewatch.kernels.results import Measured, Plan, RunResult
+from tilewatch.kernels.results import Compiled, Measured, Plan, PlannedTrial, RunResult
 
 NOW = dt.datetime(2026, 11, 22, tzinfo=dt.UTC)
 COMMIT = GitCommit("library", "ab12", 1, NOW.isoformat(), "subject", "author")
@@ -32,3 +32,18 @@ def test_a_baseline_that_could_not_run_has_no_row_and_the_kernel_s_says_why(tmp_
     rows = [row for row in recording_file.read(file).rows if row["row"] == "measurement"]
     assert [row["implementation"] for row in rows] == ["gemm", "deepgemm"]
     assert rows[0]["detail"] == {"rounds": 2, "missing": {"deepgemm 0.2.5": "OSError: undefined symbol"}}
+
+
+def test_configs_that_differ_in_their_launch_alone_share_a_compilation(tmp_path: Path) -> None:
+    configs = ({"tile_m": 64, "blocks": 1}, {"tile_m": 64, "blocks": 2})
+    compiled = Compiled("ok", "cuda-tile 1.7.0", "sm_90", 0.2, 0.2, reused=False, content_key="content")
+    run = RunResult("node", "h200", "GPU-1", "NVIDIA H200", "cupti", {}, (), 1.0, None, (), (), (), NOW, NOW)
+    model = gpu_model("h200")
+    assert model is not None
+    file = tmp_path / "run.jsonl.gz"
+    header = recording_file.Header("a node", NOW.isoformat(), "library", "tilewatch")
+    outcomes = [(PlannedTrial(config, "c0de"), compiled) for config in configs]
+    recording_file.write(file, header, list_rows(PLAN, COMMIT, model, outcomes, run))
+    rows = recording_file.read(file).rows
+    assert [row["code_key"] for row in rows if row["row"] == "compilation"] == ["c0de"]
+    assert [row["config"] for row in rows if row["row"] == "trial"] == list(configs)
