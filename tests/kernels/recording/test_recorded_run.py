@@ -36,7 +36,7 @@ def test_a_baseline_that_could_not_run_has_no_row_and_the_kernel_s_says_why(tmp_
 
 def test_configs_that_differ_in_their_launch_alone_share_a_compilation(tmp_path: Path) -> None:
     configs = ({"tile_m": 64, "blocks": 1}, {"tile_m": 64, "blocks": 2})
-    compiled = Compiled("ok", "cuda-tile 1.7.0", "sm_90", 0.2, 0.2, reused=False, content_key="content")
+    compiled = Compiled("ok", "cuda-tile 1.7.0", "sm_90", 0.2, 0.2, reused=False, content_key="c0de")
     run = RunResult("node", "h200", "GPU-1", "NVIDIA H200", "cupti", {}, (), 1.0, None, (), (), (), NOW, NOW)
     model = gpu_model("h200")
     assert model is not None
