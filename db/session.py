@@ -46,6 +46,18 @@ def reading_session(url: str) -> Iterator[Session]:
         yield opened
 
 
+@contextmanager
+def filling_session(url: str) -> Iterator[Session]:
+    """Opens one transaction that may fill empty tables: Postgres plans each statement for the rows that are there now.
+
+    Otherwise it keeps the plan of a statement that ran some times. One that was made for a few rows reads the whole
+    table for each row of another one, and nothing makes a new one before the transaction ends.
+    """
+    with session(url) as opened:
+        opened.execute(text("set local plan_cache_mode = force_custom_plan"))
+        yield opened
+
+
 def check(url: str) -> None:
     """Raises DatabaseUnreachable unless the database answers a query."""
     where = address(url)

@@ -4,7 +4,7 @@ import multiprocessing
 import socket
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -34,6 +34,17 @@ def test_what_was_loaded_can_be_read_after_the_commit(database_url: str) -> None
         _add(opened, "b200")
         loaded = opened.scalars(select(GpuModel)).one()
     assert loaded.name == "B200"
+
+
+def test_while_tables_are_filled_no_plan_for_fewer_rows_is_kept(database_url: str) -> None:
+    plans = text("select coalesce(sum(generic_plans), 0), coalesce(sum(custom_plans), 0) from pg_prepared_statements")
+    find = select(GpuModel.name).where(GpuModel.slug == "b200")
+    with session.filling_session(database_url) as opened:
+        for _ in range(20):
+            opened.scalars(find).all()
+        kept, made = opened.execute(plans).one()
+    assert kept == 0
+    assert made > 0
 
 
 def test_an_engine_does_not_cross_a_fork(database_url: str) -> None:

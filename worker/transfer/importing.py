@@ -19,7 +19,7 @@ from tilewatch.db import record
 from tilewatch.db.lifecycle.jobs import Priority
 from tilewatch.db.models import RECORDED_HOST_END
 from tilewatch.db.record import config_sha256
-from tilewatch.db.session import session
+from tilewatch.db.session import filling_session
 from tilewatch.db.step_queries import export, judging
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.recording.recording_file import BadRecording
@@ -47,7 +47,7 @@ def import_file(database_url: str, path: Path, *, named: str | None = None) -> I
     contents = recording_file.read(path)
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     try:
-        with session(database_url) as opened:
+        with filling_session(database_url) as opened:
             return _import(
                 opened,
                 path.name,
