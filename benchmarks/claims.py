@@ -97,9 +97,8 @@ def _pairs(opened: Session, repository: str) -> pd.DataFrame:
         to_frame(snapshots.SnapshotRow, snapshots.list_points_at_commit(opened, repository, commit.sha))
         for commit in commits
     ]
-    on = (*changes.SERIES, "origin")  # a recording of the same machine is the same record here
     found = [
-        findings.add_findings(changes.pair_snapshots(before, after, on), judged)
+        findings.add_findings(changes.pair_snapshots(before, after), judged)
         for before, after in itertools.combinations(sides, 2)
     ]
     compared = pd.concat(found)

@@ -15,7 +15,7 @@ from tilewatch.db.queries.submissions import IN_PROGRESS
 from tilewatch.nightlies import ENDED_WELL, NightlyTimes, is_late, missing_night
 
 SERIES = ("kernel", "problem", "gpu_model")
-SOURCE_SERIES = (*SERIES, "origin", "recording_machine")
+RECORD_SERIES = (*SERIES, "origin")
 
 NOISE_BETWEEN_RUNS = 0.0045
 """The relative standard deviation of a run's number, for a series whose own noise the judge does not know yet, and
@@ -26,7 +26,7 @@ CERTAIN = 2.58
 """Standard deviations of a normal distribution that 1 in 100 differences exceed."""
 
 
-def pair_snapshots(before: pd.DataFrame, after: pd.DataFrame, on: Sequence[str] = SOURCE_SERIES) -> pd.DataFrame:
+def pair_snapshots(before: pd.DataFrame, after: pd.DataFrame, on: Sequence[str] = RECORD_SERIES) -> pd.DataFrame:
     """The rows of `after` with the columns change, change_low, change_high and apart; NaN where `before` has no row.
 
     The interval adds, as independent errors, what the 95 % intervals of the two medians allow and what runs of this

@@ -34,7 +34,7 @@ OF_TORCH = ("torch", "nvidia-cublas", "nvidia-cudnn-cu13")
 
 @dataclass(frozen=True)
 class SnapshotRow:
-    """The kernel's point of one series on one kind of record (measured here, simulated, or recorded on a machine).
+    """The kernel's point of one series on one kind of record (measured here, simulated, or recorded).
 
     `noise` is the judge's, of one night of this series, relative; None while the history is too short. `code_sha256`
     is of the winner's machine code; it and `compiler` are None where the cubin is not on record. `baseline_version` is
@@ -50,7 +50,6 @@ class SnapshotRow:
     arch: str
     origin: str
     machine: str
-    recording_machine: str
     measured_at: dt.datetime
     sha: str
     subject: str
@@ -203,12 +202,11 @@ def _select_newest(repository: str | None, limit: int, *columns: InstrumentedAtt
 
 def _runs(*nearest_first: ColumnElement[Any]) -> Query:
     """Selects one run of each series and kind of record. Measurements are joined to these few afterwards: long rows."""
-    record = (*(getattr(Sweep, name) for name in SERIES), Run.origin, Recording.machine)
+    record = (*(getattr(Sweep, name) for name in SERIES), Run.origin)
     return (
         select(Run.id.label("run_id"))
         .join(Sweep, Sweep.id == Run.sweep_id)
         .join(Commit, Commit.id == Sweep.commit_id)
-        .outerjoin(Recording, Recording.id == Run.recording_id)
         .ext(distinct_on(*record))
         .order_by(*record, *nearest_first, Run.finished_at.desc(), Run.id.desc())
     )
@@ -254,7 +252,6 @@ def _of_runs(session: Session, runs: Query | CompoundSelect[Any]) -> list[Snapsh
                 GpuModel.arch,
                 Run.origin,
                 func.coalesce(Recording.machine, Run.host).label("machine"),
-                func.coalesce(Recording.machine, "").label("recording_machine"),
                 Run.finished_at.label("measured_at"),
                 Commit.sha,
                 Commit.subject,

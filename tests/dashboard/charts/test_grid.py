@@ -78,7 +78,7 @@ def test_one_value_is_no_line() -> None:
 
 
 def test_what_was_not_measured_here_says_so_over_its_column_and_over_its_cell() -> None:
-    elsewhere = {"origin": "recorded", "recording_machine": "lab-7", "machine": "lab-7"}
+    elsewhere = {"origin": "recorded", "machine": "lab-7"}
     mixed = series_row(3, 0.8, problem="64x64x64", origin="simulated", **B200)
     pairs = pair(
         [series_row(1, 1.0, **elsewhere)], [series_row(2, 1.0, **elsewhere), series_row(4, 1.0, **B200), mixed]

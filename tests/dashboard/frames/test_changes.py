@@ -73,13 +73,13 @@ def test_the_same_run_and_a_new_series_have_no_change() -> None:
 
 
 def test_a_recording_is_not_compared_with_what_was_measured_here() -> None:
-    recorded = series_row(2, 0.5, origin="recorded", recording_machine="lab-7")
+    recorded = series_row(2, 0.5, origin="recorded")
     assert pd.isna(pair([series_row(1, 1.0)], [recorded]).iloc[0]["change"])
     assert changes.one_row_per_series(pd.DataFrame([recorded, series_row(1, 1.0)]))["run_id"].tolist() == [1]
 
 
 def test_a_simulated_run_stands_for_a_series_only_where_no_gpu_measured_it() -> None:
-    recorded = series_row(2, 0.5, origin="recorded", recording_machine="lab-7")
+    recorded = series_row(2, 0.5, origin="recorded")
     simulated = series_row(3, 0.5, origin="simulated", measured_at=NOW + dt.timedelta(days=1))
     assert changes.one_row_per_series(pd.DataFrame([simulated, recorded]))["run_id"].tolist() == [2]
     assert changes.one_row_per_series(pd.DataFrame([simulated]))["run_id"].tolist() == [3]
