@@ -35,6 +35,8 @@ MEMORY_NEEDED_BYTES = 6 * 2**30
 
 
 def pytest_configure() -> None:
+    # OpenBLAS's other threads wait by running, on cores that other tests use; xdist's processes inherit it.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # A shell starts what it runs in the background with Ctrl-C ignored, and so would everything be that we start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -54,11 +54,11 @@ class Arithmetic:
         return x.transpose(axis0, axis1)
 
     def expand_dims(self, x: Tile, /, axis: int) -> Tile:
-        return Tile(np.expand_dims(x.values, axis), x.dtype)
+        return Tile(np.expand_dims(x.values, axis), x.dtype, held=True)
 
     def broadcast_to(self, x: Any, /, shape: Any) -> Tile:
         tile = as_tile(x)
-        return Tile(np.broadcast_to(tile.values, sides_of(shape)), tile.dtype)
+        return Tile(np.broadcast_to(tile.values, sides_of(shape)), tile.dtype, held=True)
 
     def cat(self, tiles: tuple[Tile, Tile], /, axis: int) -> Tile:
         return Tile(np.concatenate([tile.values for tile in tiles], axis), tiles[0].dtype)
@@ -73,7 +73,8 @@ class Arithmetic:
         if acc.dtype not in (ct.float32, ct.float64, ct.int32):
             raise NotCovered(f"the interpreter does not cover ct.mma with a {acc.dtype} accumulator")
         wide = acc.values.dtype
-        return Tile(np.matmul(x.values.astype(wide), y.values.astype(wide)) + acc.values, acc.dtype)
+        left, right = (each.values.astype(wide, copy=False) for each in (x, y))
+        return Tile(np.matmul(left, right) + acc.values, acc.dtype)
 
     def mma_scaled(self, x: Tile, x_scale: Tile, y: Tile, y_scale: Tile, /, acc: Tile) -> Tile:
         types = ct._datatype

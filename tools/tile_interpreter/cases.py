@@ -115,14 +115,19 @@ def cases(kernel: Kernel) -> Iterator[Case]:
 
 
 def inputs(kernel: Kernel, problem: Problem) -> dict[str, np.ndarray]:
-    """Raw bits by name, the same every time for a problem, and no zeros: those hide elements that were never read."""
+    """Raw bits by name, the same every time for a problem, and no zeros: those hide elements that were never read.
+
+    They are read-only: all configs of a problem take the same ones, and a kernel that writes into them is an error."""
     generator = np.random.default_rng(zlib.crc32(f"{kernel.name} {problem.name}".encode()))
     given = kernel.given(problem) if kernel.given else {}
-    return {
-        spec.name: np.asarray(given[spec.name]) if spec.fill == "given" else _random(spec, generator)
+    made = {
+        spec.name: np.array(given[spec.name]) if spec.fill == "given" else _random(spec, generator)
         for spec in kernel.arrays(problem)
         if not spec.output
     }
+    for bits in made.values():
+        bits.flags.writeable = False
+    return made
 
 
 def _random(spec: Array, generator: np.random.Generator) -> np.ndarray:
@@ -133,14 +138,16 @@ def _random(spec: Array, generator: np.random.Generator) -> np.ndarray:
     return encode(np.where(near == 0, round_to(np.float32(0.5), spec.dtype), near), spec.dtype)
 
 
+def expected(kernel: Kernel, problem: Problem, raw: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What the kernel's reference computes of these inputs, as float32 by name of the output."""
+    dtypes = {spec.name: spec.dtype for spec in kernel.arrays(problem)}
+    values = {name: decode(bits, dtypes[name]) for name, bits in raw.items()}
+    return {name: np.asarray(wanted, np.float32) for name, wanted in kernel.reference(values, np).items()}
+
+
 def largest_error(
-    kernel: Kernel, problem: Problem, raw: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]
+    kernel: Kernel, problem: Problem, wanted: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]
 ) -> float:
     """As a share of the reference's largest magnitude; infinite where an element is NaN and the reference is not."""
-    specs = {spec.name: spec for spec in kernel.arrays(problem)}
-    values = {name: decode(bits, specs[name].dtype) for name, bits in raw.items()}
-    expected = kernel.reference(values, np)
-    return max(
-        difference(decode(bits, specs[name].dtype), np.asarray(expected[name], np.float32))
-        for name, bits in outputs.items()
-    )
+    dtypes = {spec.name: spec.dtype for spec in kernel.arrays(problem)}
+    return max(difference(decode(bits, dtypes[name]), wanted[name]) for name, bits in outputs.items())

@@ -48,10 +48,12 @@ class Memory:
         only("load", hints, "latency", "allow_tma", "memory_order", "memory_scope")
         sides = sides_of(shape)
         window, axes = _window(array, index, sides or (1,) * array.ndim, order, check_bounds)
-        found = array.values_at(window).transpose(axes)
-        tile = np.full(sides or (1,) * array.ndim, _padding(array, padding_mode), dtype=found.dtype)
-        tile[tuple(slice(0, side) for side in found.shape)] = found
-        return Tile(tile.reshape(sides), array.dtype)
+        tile = found = array.values_at(window).transpose(axes)
+        if found.shape != (whole := sides or (1,) * array.ndim):
+            padding = round_to(np.asarray(_padding(array, padding_mode)), array.dtype.name)
+            tile = np.full(whole, padding, dtype=found.dtype)
+            tile[tuple(slice(0, side) for side in found.shape)] = found
+        return Tile(tile.reshape(sides), array.dtype, held=True)
 
     def store(
         self, array: MemoryArray, /, index: Any, tile: Any, *, order: Any = "C", check_bounds: bool = True, **hints: Any
@@ -215,6 +217,8 @@ def _stored(array: MemoryArray, tile: Any) -> np.ndarray:
     """Values as the array holds them; like cuTile, only conversions that lose nothing happen by themselves."""
     if not isinstance(tile, Tile):
         return round_to(np.asarray(tile), array.dtype.name)
-    if tile.dtype != array.dtype and ct._datatype.promote_dtypes(tile.dtype, array.dtype) != array.dtype:
+    if tile.dtype == array.dtype:
+        return tile.values
+    if ct._datatype.promote_dtypes(tile.dtype, array.dtype) != array.dtype:
         raise Undefined(f"a {tile.dtype} tile is stored into {array.name} of {array.dtype} without a conversion")
     return round_to(tile.values, array.dtype.name)

@@ -48,19 +48,29 @@ RAW: Mapping[str, Any] = {
 """The NumPy type that holds a type's bits in memory."""
 
 
+_ROUNDED_HERE = frozenset({*_SMALL, "float8_e8m0fnu"})
+"""The types whose values are computed as float32 and rounded here."""
+
+
 def computed_in(dtype: str) -> Any:
     """The NumPy type that holds a type's values while they are computed with."""
-    if dtype in _SMALL or dtype == "float8_e8m0fnu":
+    if dtype in _ROUNDED_HERE:
         return np.float32
     if dtype not in RAW:
         raise NotCovered(f"the interpreter does not cover the type {dtype}")
     return RAW[dtype]
 
 
-@np.errstate(all="ignore")  # NaN, infinities and overflows round like everything else
-def round_to(values: np.ndarray, dtype: str) -> np.ndarray:
+def round_to(values: Any, dtype: str) -> np.ndarray:
     """Values as the type holds them: to nearest, ties to even."""
     target = computed_in(dtype)
+    if dtype not in _ROUNDED_HERE and getattr(values, "dtype", None) == target:
+        return np.asarray(values)
+    return _round(values, dtype, target)
+
+
+@np.errstate(all="ignore")  # NaN, infinities and overflows round like everything else
+def _round(values: Any, dtype: str, target: Any) -> np.ndarray:
     if dtype == "float8_e8m0fnu":
         exponents = np.log2(np.asarray(values, np.float32))
         if not np.all(exponents == np.rint(exponents)):

@@ -24,8 +24,9 @@ class Undefined(Exception):
 class Tile:
     """An immutable tile. Scalars that a kernel computes itself (block numbers, loop counters) stay Python numbers."""
 
-    def __init__(self, values: Any, dtype: ct.DType) -> None:
-        self.values = round_to(np.asarray(values), dtype.name)
+    def __init__(self, values: Any, dtype: ct.DType, *, held: bool = False) -> None:
+        """`held` says that the values are of the type already, as those of another tile are: nothing is rounded."""
+        self.values = values if held else round_to(np.asarray(values), dtype.name)
         self.dtype = dtype
         if any(side & (side - 1) for side in self.shape):
             raise Undefined(f"a tile of shape {self.shape}: every side must be a power of two")
@@ -39,20 +40,20 @@ class Tile:
         return self.values.ndim
 
     def item(self) -> Tile:
-        return Tile(self.values.reshape(()), self.dtype)
+        return Tile(self.values.reshape(()), self.dtype, held=True)
 
     def reshape(self, shape: Sequence[int]) -> Tile:
-        return Tile(self.values.reshape(shape), self.dtype)
+        return Tile(self.values.reshape(shape), self.dtype, held=True)
 
     def permute(self, axes: Sequence[int]) -> Tile:
-        return Tile(self.values.transpose(axes), self.dtype)
+        return Tile(self.values.transpose(axes), self.dtype, held=True)
 
     def transpose(self, axis0: int | None = None, axis1: int | None = None) -> Tile:
         if axis0 is None or axis1 is None:
             if self.ndim != 2:
                 raise Undefined(f"transpose of a tile of shape {self.shape} must name its axes")
             axis0, axis1 = 0, 1
-        return Tile(self.values.swapaxes(axis0, axis1), self.dtype)
+        return Tile(self.values.swapaxes(axis0, axis1), self.dtype, held=True)
 
     def astype(self, dtype: ct.DType, *, rounding_mode: Any = None) -> Tile:
         if rounding_mode not in (None, ct.RoundingMode.RN):
@@ -63,13 +64,13 @@ class Tile:
 
     def extract(self, index: Sequence[int], shape: Sequence[int]) -> Tile:
         window = tuple(slice(i * side, (i + 1) * side) for i, side in zip(index, shape, strict=True))
-        return Tile(self.values[window], self.dtype)
+        return Tile(self.values[window], self.dtype, held=True)
 
     def __getitem__(self, index: Any) -> Tile:
         parts = index if isinstance(index, tuple) else (index,)
         if any(part not in (None, slice(None), Ellipsis) for part in parts):
             raise Undefined("a tile is indexed by ':', '...' and None alone")
-        return Tile(self.values[parts], self.dtype)
+        return Tile(self.values[parts], self.dtype, held=True)
 
     def __index__(self) -> int:
         return operator.index(self._scalar())
@@ -114,8 +115,13 @@ def promote(x: Any, y: Any, *, force_float: bool = False) -> tuple[np.ndarray, n
         dtype = _beside(tile.dtype, number)
         if force_float and not is_float(dtype):
             dtype = ct.float32
-    left, right = (round_to(each.values if isinstance(each, Tile) else each, dtype.name) for each in (x, y))
-    return left, right, dtype
+    return _values_in(dtype, x), _values_in(dtype, y), dtype
+
+
+def _values_in(dtype: ct.DType, value: Any) -> np.ndarray:
+    if isinstance(value, Tile):
+        return value.values if value.dtype == dtype else round_to(value.values, dtype.name)
+    return round_to(value, dtype.name)
 
 
 def _beside(dtype: ct.DType, number: Any) -> ct.DType:
