@@ -15,6 +15,10 @@ from tilewatch.text import short_sha
 MOST_LABELLED_MARKS = 6
 """Marks beyond this many have a line and no words, which would overlap."""
 AXIS_TITLE_PX = 12
+SIDE_PX, FOOT_PX, END_PX = 92, 97, 32
+"""What the axes, their titles and one row of legend take beside and below the plot. Plotly draws a figure whose margins
+are too small once more, and often twice, with the margins that it found."""
+MOST_LABELS, MOST_DENSE_LABELS = 20, 14
 
 
 def lay_out(points: pd.DataFrame, metric: Metric, along: Along, marks: Sequence[Mark]) -> dict[str, Any]:
@@ -27,7 +31,7 @@ def lay_out(points: pd.DataFrame, metric: Metric, along: Along, marks: Sequence[
         "categoryorder": "array",
         "categoryarray": names,
         "range": [-0.5, max(len(names), 1) - 0.5],
-        "nticks": 20,
+        "nticks": MOST_LABELS if len(names) <= MOST_LABELS else MOST_DENSE_LABELS,
     }
     placed = [(mark, _between(commits, mark, along)) for mark in marks]
     seen = [(mark, x, i) for i, (mark, x) in enumerate(placed) if x is not None]
@@ -38,7 +42,7 @@ def lay_out(points: pd.DataFrame, metric: Metric, along: Along, marks: Sequence[
         "shapes": lines,
         "annotations": [_words(x, mark, labelled=i < MOST_LABELLED_MARKS, row=i) for mark, x, i in seen],
         "height": 460,
-        "margin": {"t": 20 + 16 * min(len(marks), 3), "b": 10, "l": 10, "r": 10},
+        "margin": {"t": 20 + 16 * min(len(marks), 3), "b": FOOT_PX, "l": SIDE_PX, "r": END_PX},
         "hovermode": "closest",
         "hoverlabel": {"align": "left"},
         # At the foot of the figure, which keeps room for it: in a narrow window it lay over the title of the axis.

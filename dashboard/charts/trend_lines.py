@@ -18,6 +18,9 @@ from tilewatch.text import short_sha
 PLAIN = 60
 """A line of more points has a band for its intervals, and a baseline's has no marks: a year of both is unreadable."""
 BAND_OPACITY = 0.25
+MOST_MARKS = 120
+"""The marks of a dense line that the browser draws, each an element of its own; zooming in shows the others. The line,
+its hover and its clicks have every point."""
 
 Along = Literal["commits", "dates"]
 Trace = dict[str, Any]
@@ -43,7 +46,7 @@ def draw_line(line: pd.DataFrame, metric: Metric, along: Along, name: str, colou
     points = {
         "type": "scatter",
         "x": x,
-        "y": line["value"].to_numpy(),
+        "y": _values(line["value"]),
         "error_y": None if dense else _bars(line),
         "name": name,
         "legendgroup": name,
@@ -52,6 +55,7 @@ def draw_line(line: pd.DataFrame, metric: Metric, along: Along, name: str, colou
         "marker": {
             "color": colour,
             "size": size + (2 if opened else 0),
+            "maxdisplayed": MOST_MARKS if dense and not ill.any() else 0,
             "symbol": np.where(ill, QUARANTINED, mark) if ill.any() else mark,
             "line": {"width": 2 if opened else 0, "color": colour},
         },
@@ -67,7 +71,7 @@ def draw_branch(line: pd.DataFrame, metric: Metric, along: Along, name: str, col
     return {
         "type": "scatter",
         "x": _x(line, along),
-        "y": line["value"].to_numpy(),
+        "y": _values(line["value"]),
         "error_y": _bars(line),
         "name": describe_branch(name),
         "mode": "lines+markers",
@@ -84,7 +88,7 @@ def draw_samples(raw: pd.DataFrame, along: Along) -> list[Trace]:
         {
             "type": "scatter",
             "x": _x(samples, along),
-            "y": samples["value"].to_numpy(),
+            "y": _values(samples["value"]),
             "name": f"{implementation}, samples",
             "mode": "markers",
             "marker": {
@@ -108,7 +112,7 @@ def draw_verdicts(points: pd.DataFrame, along: Along) -> list[Trace]:
         {
             "type": "scatter",
             "x": _x(found, along),
-            "y": found["value"].to_numpy(),
+            "y": _values(found["value"]),
             "name": verdict,
             "mode": "markers",
             "marker": {
@@ -126,8 +130,8 @@ def draw_verdicts(points: pd.DataFrame, along: Along) -> list[Trace]:
 
 def _bars(line: pd.DataFrame) -> dict[str, Any]:
     return {
-        "array": (line["high"] - line["value"]).to_numpy(),
-        "arrayminus": (line["value"] - line["low"]).to_numpy(),
+        "array": _values(line["high"] - line["value"]),
+        "arrayminus": _values(line["value"] - line["low"]),
         "thickness": 1.2,
         "width": 3,
     }
@@ -138,10 +142,11 @@ def _band(line: pd.DataFrame, x: npt.NDArray[np.object_], name: str, colour: str
     exists = line["low"].notna().to_numpy()
     if not exists.any():
         return []
+    high, low = _values(line["high"][exists]), _values(line["low"][exists])
     band = {
         "type": "scatter",
         "x": np.concatenate([x[exists], x[exists][::-1]]),
-        "y": np.concatenate([line["high"].to_numpy()[exists], line["low"].to_numpy()[exists][::-1]]),
+        "y": np.concatenate([high, low[::-1]]),
         "fill": "toself",
         "fillcolor": colour,
         "opacity": BAND_OPACITY,
@@ -153,6 +158,12 @@ def _band(line: pd.DataFrame, x: npt.NDArray[np.object_], name: str, colour: str
         "hoverinfo": "skip",
     }
     return [band]
+
+
+def _values(numbers: pd.Series) -> npt.NDArray[np.object_]:
+    """Numbers as Python's own. An array of doubles goes to the browser as bytes, and Plotly, which compares a figure's
+    arrays with those of its last drawing, holds any two of those for different and draws all of it again."""
+    return numbers.to_numpy(dtype=object)
 
 
 def _x(points: pd.DataFrame, along: Along) -> npt.NDArray[np.object_]:

@@ -44,7 +44,7 @@ _PLOTLY = next((path.name for path in _STREAMLIT_JS.glob("PlotlyChart.*.js")), N
 def show(figure: go.Figure, key: str, alt: str, *, bar: bool = True) -> None:
     """Draws it; `alt` says in words what is on it."""
     _note_drawn()
-    st.plotly_chart(figure, key=key, config=_config(key, bar=bar), alt=alt)
+    st.plotly_chart(_draw_once(figure), key=key, config=_config(key, bar=bar), alt=alt)
 
 
 def show_clickable(
@@ -60,7 +60,7 @@ def show_clickable(
             act(dict(point))
 
     clicked = st.plotly_chart(
-        figure,
+        _draw_once(figure),
         key=key,
         config=_config(key),
         alt=alt,
@@ -82,6 +82,16 @@ def show_parallel(drawing: dict[str, Any], key: str) -> None:
     """Shows a drawing of charts/parallel.py."""
     _note_drawn()
     _PARALLEL(key=key, data={**drawing, **_saved_as(key)})
+
+
+def _draw_once(figure: go.Figure) -> go.Figure:
+    """Streamlit gives Plotly each new figure a second time, as a copy, when it has put its theme on it. Without a
+    revision Plotly takes the arrays of the copy for new data, and computes and draws all of it again.
+
+    One revision will do: Streamlit makes a new element where anything of a figure differs.
+    """
+    figure.layout.datarevision = 1
+    return figure
 
 
 def forget_drawn() -> None:

@@ -158,6 +158,20 @@ def test_many_points_have_a_band_instead_of_bars_and_their_baselines_no_marks() 
     assert (band.hoverinfo, band.showlegend, band.legendgroup) == ("skip", False, kernel.legendgroup)
 
 
+def test_no_number_goes_to_the_browser_as_bytes_which_plotly_draws_twice() -> None:
+    few = trend(point(0), baseline(0), point(1, verdict="regression", reason="slower"))
+    line = [each for i in range(trend_lines.PLAIN + 1) for each in (point(i), baseline(i))]
+    for figure in (few, trend(*line)):
+        assert '"bdata"' not in figure.to_json()
+
+
+def test_of_many_marks_only_some_are_drawn_unless_one_of_them_is_a_warning() -> None:
+    line = [point(i) for i in range(trend_lines.PLAIN + 1)]
+    assert trend(*line).data[1].marker.maxdisplayed == trend_lines.MOST_MARKS
+    assert trend(*line[:-1], point(trend_lines.PLAIN, quarantined=True)).data[1].marker.maxdisplayed == 0
+    assert trend(*line[:3]).data[0].marker.maxdisplayed == 0
+
+
 def test_a_point_without_an_interval_is_left_out_of_the_band_and_a_line_without_any_has_none() -> None:
     line = [point(i, ratio_low=None if i == 3 else 0.89) for i in range(trend_lines.PLAIN + 1)]
     assert "0000000300" not in named(trend(*line), "gemm_fp8, 95 %").x

@@ -1,0 +1,21 @@
+"""Streamlit hands a figure to Plotly twice; the second is no work where Plotly can tell that no number is another."""
+
+import json
+
+from streamlit.testing.v1 import AppTest
+
+
+def draw_plots() -> None:
+    import plotly.graph_objects as go
+
+    from tilewatch.dashboard.widgets import plots
+
+    plots.show(go.Figure(go.Bar(y=[1, 2])), "shown", "bars")
+    plots.show_clickable(go.Figure(go.Bar(y=[1, 3])), "clickable", "bars that can be clicked")
+
+
+def test_every_figure_names_a_revision_of_its_numbers() -> None:
+    charts = AppTest.from_function(draw_plots, default_timeout=60).run().get("plotly_chart")
+    assert len(charts) == 2
+    for chart in charts:
+        assert json.loads(chart.proto.spec)["layout"]["datarevision"]  # type: ignore[attr-defined]
