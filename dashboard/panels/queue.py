@@ -109,7 +109,7 @@ def show_failed(url: str, jobs: pd.DataFrame, who: str | None) -> None:
                 )
 
 
-def show_submissions(url: str, newest: pd.DataFrame, who: str | None) -> None:
+def show_submissions(url: str, newest: pd.DataFrame, workers: pd.DataFrame, who: str | None) -> None:
     """Shows the newest submissions; a selected one can be cancelled or retried as a whole."""
     newest = newest[newest["reason"] != "recorded"]
     if newest.empty:
@@ -126,7 +126,7 @@ def show_submissions(url: str, newest: pd.DataFrame, who: str | None) -> None:
                 "commit": f"{short_sha(row['sha'])} {row['subject']}",
                 "compiled": f"{row['settled_trials']:,} of {row['trials']:,}",
                 "measured": f"{row['runs']:,} of {row['sweeps']:,}" if row["measure"] else "",
-                "ends": submissions.ends_text(row, now),
+                "ends": submissions.ends_text(row, now, workers),
                 "failed jobs": f"{row['failed_jobs']:,}" if row["failed_jobs"] else "",
                 "submitted": moment(row["requested_at"]),
             }

@@ -28,14 +28,14 @@ def show(url: str) -> None:
         if len(in_progress):
             for column, (_, newest) in zip(st.columns(max(len(in_progress), 3)), in_progress.iterrows(), strict=False):
                 with column:
-                    _newest(newest)
+                    _newest(url, newest)
         table = pd.DataFrame([_row(row) for _, row in rows.iterrows()])
         if rows["repository"].nunique() > 1:
             table.insert(0, "repository", list(rows["repository"]))
         tables.show(table.style.map(badges.word_colour, subset="state"), key="submissions")
 
 
-def _newest(row: pd.Series) -> None:
+def _newest(url: str, row: pd.Series) -> None:
     """Shows the newest submission for a GPU model as a card."""
     with st.container(border=True, height="stretch"):
         st.markdown(f"**{plain(row['gpu_name'])}** :{badges.SUBMISSIONS[row['state']]}[{row['state']}]")
@@ -43,16 +43,18 @@ def _newest(row: pd.Series) -> None:
             share = row["settled_trials"] / max(row["trials"], 1)
             st.progress(share, f"{row['settled_trials']:,} of {row['trials']:,} configs compiled")
         st.text(f"{short_sha(row['sha'])} {row['subject']}")
-        ends = ends_text(row, dt.datetime.now(dt.UTC))
+        ends = ends_text(row, dt.datetime.now(dt.UTC), reads.workers(url))
         facts = (plain(_why(row)), count_text(row["sweeps"], "sweep"), count_text(row["trials"], "config"))
         st.caption(", ".join(facts) + (f"; ends {ends}" if ends else ""))
 
 
-def ends_text(row: Mapping[Any, Any] | pd.Series, now: dt.datetime) -> str:
+def ends_text(row: Mapping[Any, Any] | pd.Series, now: dt.datetime, workers: pd.DataFrame) -> str:
     """When a submission ends if it goes on as it went until now: its sweeps are measured, or its trials compiled where
-    no GPU is expected. Empty where that is too early to say, where it waits for a GPU, and after its end."""
+    no GPU is expected. Empty where that is too early to say, where no live worker takes its jobs, and after its end."""
     done, total = (row["runs"], row["sweeps"]) if row["measure"] else (row["settled_trials"], row["trials"])
-    if row["state"] not in ("compiling", "measuring") or not 0 < done < total:
+    queue = {"compiling": "compile", "measuring": f"gpu.{row['gpu_model']}"}.get(row["state"])
+    taken = any(alive and queue in queues for alive, queues in zip(workers["alive"], workers["queues"], strict=True))
+    if not 0 < done < total or not taken:
         return ""
     return f"about {moment(now + (now - row['requested_at']) * ((total - done) / done))}"
 

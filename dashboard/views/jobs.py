@@ -40,7 +40,7 @@ def show_now(url: str, who: str | None) -> None:
         queue.show_unfinished(url, reads.jobs(url, ("running",)), "Running", who)
         queue.show_failed(url, reads.jobs(url, ("failed", "poison")), who)
         queue.show_unfinished(url, reads.next_jobs(url), "Next", who)
-        queue.show_submissions(url, reads.submissions(url, SUBMISSIONS), who)
+        queue.show_submissions(url, reads.submissions(url, SUBMISSIONS), reads.workers(url), who)
         left, right = st.columns(2, gap="medium")
         with left:
             queue.show_queues(reads.queues(url))

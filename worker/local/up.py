@@ -177,7 +177,7 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
     for child in workers(settings, environment, gpus_here, compilers):
         children.start(child)
     named = ", ".join(f"GPU {gpu.index} ({gpu.name})" for gpu in gpus_here) or "no NVIDIA GPU to measure on"
-    screen.print_line(f"workers: {compilers} compiling, 1 judging, {named}")
+    screen.print_line(f"workers: {compilers} compiling, 1 judging, 1 sending messages, {named}")
     if settings.kernels == WITHOUT_GPU:
         screen.print_line(
             f"nightlies here compile only {', '.join(WITHOUT_GPU)}; TILEWATCH_KERNELS=all compiles the whole suite"

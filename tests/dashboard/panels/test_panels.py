@@ -4,9 +4,11 @@ import datetime as dt
 
 import pandas as pd
 
+from tilewatch.dashboard.frames.frames import to_frame
 from tilewatch.dashboard.panels import code_diff, gpu_health, judge_score, queue, submissions, submit_form, sweep
 from tilewatch.db.queries.evidence import CodeDiffRow, CubinRow
 from tilewatch.db.queries.judge_score import Delay, Score
+from tilewatch.db.queries.queue import WorkerRow
 
 NOON = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
 
@@ -117,13 +119,21 @@ def test_an_instruction_stands_on_the_side_that_has_it() -> None:
 
 def test_a_night_ends_when_its_sweeps_are_measured_at_the_speed_so_far() -> None:
     night = {"measure": True, "state": "measuring", "requested_at": NOON, "trials": 900, "settled_trials": 900}
+    night |= {"gpu_model": "h200", "sweeps": 80}
     later = NOON + dt.timedelta(minutes=20)
-    assert submissions.ends_text({**night, "runs": 20, "sweeps": 80}, later) == "about 2026-11-20 13:20 UTC"
-    assert submissions.ends_text({**night, "runs": 0, "sweeps": 80}, later) == "", "nothing is known of its speed"
-    waits = {**night, "runs": 20, "sweeps": 80, "state": "waiting for a GPU"}
-    assert submissions.ends_text(waits, later) == ""
-    compiled = {**night, "measure": False, "state": "compiling", "runs": 0, "sweeps": 80, "settled_trials": 450}
-    assert submissions.ends_text(compiled, later) == "about 2026-11-20 12:40 UTC"
+
+    def ends(row: dict[str, object], *queues: str, alive: bool = True) -> str:
+        return submissions.ends_text(row, later, pd.DataFrame({"alive": [alive], "queues": [list(queues)]}))
+
+    assert ends({**night, "runs": 20}, "gpu.h200") == "about 2026-11-20 13:20 UTC"
+    assert ends({**night, "runs": 0}, "gpu.h200") == "", "nothing is known of its speed"
+    assert ends({**night, "runs": 20, "state": "waiting for a GPU"}, "gpu.h200", "compile") == ""
+    assert ends({**night, "runs": 20}, "gpu.b200", "compile") == "", "nobody measures it"
+    assert ends({**night, "runs": 20}, "gpu.h200", alive=False) == ""
+    assert submissions.ends_text({**night, "runs": 20}, later, to_frame(WorkerRow, [])) == "", "none was ever seen"
+    compiled = {**night, "measure": False, "state": "compiling", "runs": 0, "settled_trials": 450}
+    assert ends(compiled, "compile") == "about 2026-11-20 12:40 UTC"
+    assert ends(compiled, "gpu.h200") == ""
 
 
 def test_a_page_says_why_it_has_no_diff_of_the_code() -> None:
