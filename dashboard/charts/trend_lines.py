@@ -163,7 +163,7 @@ def _band(line: pd.DataFrame, x: npt.NDArray[np.object_], name: str, colour: str
 def _values(numbers: pd.Series) -> npt.NDArray[np.object_]:
     """Numbers as Python's own. An array of doubles goes to the browser as bytes, and Plotly, which compares a figure's
     arrays with those of its last drawing, holds any two of those for different and draws all of it again."""
-    return numbers.to_numpy(dtype=object)
+    return np.array(numbers.tolist(), dtype=object)
 
 
 def _x(points: pd.DataFrame, along: Along) -> npt.NDArray[np.object_]:
