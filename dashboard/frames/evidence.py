@@ -146,9 +146,10 @@ def describe_boundary(detail: Mapping[str, Any]) -> str:
     if detail["library_runs_apart"]:
         who = "The commit's code ran in a process of its own, which had ended before the first timed launch."
     else:
+        why = detail.get("not_apart") or "it is host code"
         who = (
-            "The commit's code ran in the process that timed and checked it, because it is host code: a time that is "
-            "too good is a reason to read the commit."
+            f"The commit's code ran in the process that timed and checked it, because {why}: a time that is too good "
+            "is a reason to read the commit."
         )
     return f"{who} {kept_from}".rstrip()
 

@@ -8,17 +8,17 @@ import importlib
 import random
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import cupy
 
 from tilewatch.kernels import baselines
 from tilewatch.kernels.baselines.stdout_capture import StdoutCapture
 from tilewatch.kernels.gpu import canary, references, timing
-from tilewatch.kernels.gpu.described_launch import DescribedLaunch
+from tilewatch.kernels.gpu.host_code import prepared_launches
+from tilewatch.kernels.gpu.prepared import Prepared
 from tilewatch.kernels.gpu.prepared_problem import PreparedProblem, describe_error, prepare, take_reference
 from tilewatch.kernels.gpu.rounds import Entry, WrongWhenTimed, time_rounds
-from tilewatch.kernels.gpu.telemetry import Telemetry
 from tilewatch.kernels.library_errors import LibraryError
 
 HOPELESS = 5.0
@@ -29,64 +29,6 @@ H200 was 3 times its median (2026-11), and launches this slow would take most of
 MOST_TOLERANCE = 0.25
 """The largest error that a file may call right, as a share of the reference's largest magnitude: our own have 0.04 at
 most (2026-11), and with 1 an output of zeros would pass."""
-
-
-class Prepared(Protocol):
-    """One problem on this GPU: of a library file's kernel (PreparedProblem) or of a watched operator."""
-
-    timer: timing.Timer
-    telemetry: Telemetry
-    sm_count: int
-    loaded: dict[int, Any]
-    rivals: dict[str, tuple[baselines.Rival, tuple[str, ...]]]
-
-    @property
-    def tolerance(self) -> float: ...
-    @property
-    def element_bytes(self) -> int: ...
-    @property
-    def work(self) -> Mapping[str, Any]:
-        """The problem's operations, the bytes that must move, and its inputs' types: flops, bytes, dtypes."""
-
-    @property
-    def input_sets(self) -> int: ...
-
-    def find_misfit(self, request: Mapping[str, Any]) -> str | None:
-        """Says why a side of a replay is not comparable with the prepared library; None when it is."""
-
-    def load(self, request: Mapping[str, Any]) -> Any:
-        """Loads the machine code of a config."""
-
-    def check(self, config: Any) -> tuple[float, float]:
-        """Launches a config once and returns its microseconds and its error."""
-
-    def keep(self, identity: int, config: Any) -> None:
-        """Keeps a checked config for rounds."""
-
-    def entry(self, identity: int) -> Entry: ...
-
-    def describe(self, request: Mapping[str, Any]) -> DescribedLaunch | None:
-        """Describes the launch of a config for a profiler's process. None where a config is no single launch of a
-        library file's kernel."""
-
-    def reset_outputs(self) -> None:
-        """Makes the outputs as they are before each launch."""
-
-    def restore_inputs(self) -> str | None:
-        """Makes the inputs as they were, and returns the name of one that a launch changed; None where it changed
-        none."""
-
-    def time_parts(self, identity: int, rounds: int) -> dict[str, float]:
-        """Returns the median microseconds of each launch of a config, by its place and its kernel's name.
-
-        Empty where a config is one launch.
-        """
-
-    def build_rival(self, name: str) -> baselines.Rival:
-        """Raises BaselineMissing."""
-
-    def check_rival(self, rival: baselines.Rival) -> float:
-        """Launches the rival and returns the largest error."""
 
 
 _prepared: Prepared | None = None
@@ -103,7 +45,9 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     if request["ask"] == "take reference":
         return references.take_ahead(request)
     if request["ask"] == "prepare":
-        return begin(partial(prepare, request), request.get("timer"))
+        return begin(
+            partial(prepared_launches.prepare if "operator" in request else prepare, request), request.get("timer")
+        )
     assert _prepared is not None, "prepare comes first"
     try:
         return ANSWERS[request["ask"]](_prepared, request)
@@ -163,13 +107,16 @@ def _expect(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]
 
 
 def _trial(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Loads, checks against the reference, then times: a wrong config is never timed."""
+    """Loads, checks against the reference, then times: a wrong config is never timed. `is_final` says that another
+    process would not find it right with better cause."""
     misfit = prepared.find_misfit(request)
     if misfit is not None:
         return {"status": "wrong", "error": None, "failure": misfit}
     try:
         config = prepared.load(request)
         checked_us, error = prepared.check(config)
+    except WrongWhenTimed as wrong:
+        return {"status": "wrong", "error": None, "failure": str(wrong), "is_final": True}
     except cupy.cuda.driver.CUDADriverError as failed:
         return _failure("launch_error", failed)
     except (cupy.cuda.runtime.CUDARuntimeError, timing.TimingError) as failed:
@@ -187,7 +134,7 @@ def _trial(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
         # No rests here: hundreds of configs would wait, and racing.py knows that a first sample may meet the power cap.
         samples = _sample(prepared, [request["id"]], request["samples"], rest=False)[0]
     except WrongWhenTimed as wrong:
-        return {"status": "wrong", "error": None, "failure": str(wrong)}
+        return {"status": "wrong", "error": None, "failure": str(wrong), "is_final": True}
     except (cupy.cuda.runtime.CUDARuntimeError, timing.TimingError) as failed:
         return _failure("crashed" if _context_is_dead() else "launch_error", failed)
     return {"status": "timed", "error": error, "samples_us": samples}

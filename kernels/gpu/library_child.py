@@ -1,7 +1,8 @@
 """Child role `library`: runs a library on the GPU, beside the process that measures (kernels/gpu/gpu_child.py).
 
-It describes a problem of a library file's kernel, and computes the reference; it ends before the first timed launch.
-A watched operator's host code needs a CUDA context and PyTorch, so that this process measures operators too.
+It describes a problem of a library file's kernel or what a watched operator's host code launches, and computes the
+reference; it ends before the first timed launch. An operator whose launches alone do not do what its host code does is
+measured by this process.
 """
 
 import importlib
@@ -13,7 +14,9 @@ import cupy
 
 from tilewatch.kernels.gpu import arrays, gpu_child, shared_arrays
 from tilewatch.kernels.gpu.described_problem import describe_problem
-from tilewatch.kernels.library_errors import LibraryError
+from tilewatch.kernels.gpu.host_code.describing import describe_operator
+from tilewatch.kernels.gpu.host_code.recording import NotReplayable
+from tilewatch.kernels.library_errors import LibraryError, first_line
 from tilewatch.kernels.loading import LibraryKernel, LibraryOperator, find, load
 
 
@@ -26,6 +29,8 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
         case "describe side":
             found = load(Path(request["library"])).get(request["kernel"])
             return {"problem": found and _describe(found, request)}
+        case "describe operator":
+            return _describe_operator(request)
         case "reference":
             return {"outputs": _compute_reference(request)}
         case "prepare":
@@ -38,7 +43,7 @@ def _import(library: Path, others: Sequence[Path]) -> Mapping[str, Any]:
     whose host code runs here too. Beside a library file's kernels no other commit's code runs."""
     entries = load(library).values()
     if any(isinstance(each, LibraryOperator) for each in entries):
-        importlib.import_module("tilewatch.kernels.gpu.prepared_operator")
+        importlib.import_module("tilewatch.kernels.gpu.host_code.prepared_operator")
     if all(isinstance(each, LibraryOperator) for each in entries):
         for each in others:
             load(each)
@@ -57,6 +62,18 @@ def _describe(found: LibraryKernel | LibraryOperator, request: Mapping[str, Any]
         configs = kernel.space(f"sm_{device.compute_capability}").configs()
     problem = kernel.parse(request["problem"])
     return describe_problem(kernel, problem, configs, device.attributes["MultiProcessorCount"])
+
+
+def _describe_operator(request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Describes a watched operator, or says why this process has to measure it."""
+    try:
+        return {"operator": describe_operator(_find_operator(request), request)}
+    except NotReplayable as error:
+        why = f"its host code {error}"
+    except Exception as error:  # noqa: BLE001 - host code may raise anything, and where it matters does so again
+        why = f"its host code could not be recorded: {first_line(error)}"
+    shared_arrays.free()
+    return {"stays": why}
 
 
 def _compute_reference(request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -78,12 +95,17 @@ def _compute_reference(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _prepare_operator(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    from tilewatch.kernels.gpu.prepared_operator import PreparedOperator  # it needs PyTorch
+    from tilewatch.kernels.gpu.host_code.prepared_operator import PreparedOperator  # it needs PyTorch
 
-    loaded = _find(request)
-    if not isinstance(loaded, LibraryOperator):
-        raise LibraryError(f"{request['kernel']} is no watched operator")
+    loaded = _find_operator(request)
     return gpu_child.begin(lambda uuid, timer: PreparedOperator(loaded, request, uuid, timer), request.get("timer"))
+
+
+def _find_operator(request: Mapping[str, Any]) -> LibraryOperator:
+    found = _find(request)
+    if not isinstance(found, LibraryOperator):
+        raise LibraryError(f"{request['kernel']} is no watched operator")
+    return found
 
 
 def _find(request: Mapping[str, Any]) -> LibraryKernel | LibraryOperator:

@@ -22,13 +22,18 @@ _kept: list[int] = []
 
 def share(array: Any) -> dict[str, Any]:
     """Returns what `take` needs, as JSON can hold it."""
-    runtime = cupy.cuda.runtime
     array = cupy.ascontiguousarray(array, dtype=cupy.float32)
-    block = runtime.malloc(-(-max(1, array.nbytes) // BLOCK_BYTES) * BLOCK_BYTES)
+    return {"handle": share_bytes(array.data.ptr, array.nbytes), "shape": list(array.shape)}
+
+
+def share_bytes(address: int, nbytes: int) -> str:
+    """Copies memory into an allocation of its own, and returns a handle of it for `take_bytes`."""
+    runtime = cupy.cuda.runtime
+    block = runtime.malloc(-(-max(1, nbytes) // BLOCK_BYTES) * BLOCK_BYTES)
     _kept.append(block)
-    runtime.memcpy(block, array.data.ptr, array.nbytes, runtime.memcpyDeviceToDevice)
+    runtime.memcpy(block, address, nbytes, runtime.memcpyDeviceToDevice)
     runtime.deviceSynchronize()
-    return {"handle": bytes(runtime.ipcGetMemHandle(block)).hex(), "shape": list(array.shape)}
+    return bytes(runtime.ipcGetMemHandle(block)).hex()
 
 
 def free() -> None:
@@ -42,18 +47,23 @@ def take(shared: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> Any:
     are the other process's."""
     if tuple(shared["shape"]) != shape:
         raise LibraryError(f"its reference gives '{name}' in shape {tuple(shared['shape'])}, expected {shape}")
-    handle = bytes.fromhex(shared["handle"])
-    if len(handle) != HANDLE_BYTES:
-        raise LibraryError(f"the reference's '{name}' has no handle of {HANDLE_BYTES} bytes")
-    runtime = cupy.cuda.runtime
     own = cupy.empty(shape, dtype=cupy.float32)
+    take_bytes(shared["handle"], own, f"the reference's '{name}'")
+    return own
+
+
+def take_bytes(handle: str, own: Any, what: str) -> None:
+    """Copies as many bytes as an array has out of another process. Raises LibraryError, which calls them `what`."""
+    named = bytes.fromhex(handle)
+    if len(named) != HANDLE_BYTES:
+        raise LibraryError(f"{what} has no handle of {HANDLE_BYTES} bytes")
+    runtime = cupy.cuda.runtime
     try:
-        theirs = runtime.ipcOpenMemHandle(handle)
+        theirs = runtime.ipcOpenMemHandle(named)
         try:
             runtime.memcpy(own.data.ptr, theirs, own.nbytes, runtime.memcpyDeviceToDevice)
             runtime.deviceSynchronize()
         finally:
             runtime.ipcCloseMemHandle(theirs)
     except runtime.CUDARuntimeError as error:
-        raise LibraryError(f"the reference's '{name}' cannot be copied from its process: {error}") from None
-    return own
+        raise LibraryError(f"{what} cannot be copied from its process: {error}") from None

@@ -53,11 +53,14 @@ def time_carefully(
     for each in ids:
         child.load(each)
     prepared: dict[str, dict[str, Any]] = {}
-    asked = [name for name in baselines if name != tile_table.BASELINE]
+    elsewhere = {tile_table.BASELINE, *(name for rival in rivals for name in rival.details)}
+    asked = [name for name in baselines if name not in elsewhere]
     if asked:
         prepared = child.ask({"ask": "baselines", "names": asked}, BASELINES_DEADLINE_S)["baselines"]
     names = [name for name, detail in prepared.items() if "missing" not in detail]
-    rounds = _run_rounds(child, ids, names, rivals, on_step)
+    running = {*names, *(name for rival in rivals for name in rival.names)}
+    main = next((name for name in baselines if name in running), None)
+    rounds = _run_rounds(child, ids, names, rivals, main, on_step)
     calm, throttled = rounds.calm, rounds.throttled
     # A GPU that throttles nearly all the time is measured as it is, and the run says so.
     hot = len(calm[winner]) < 2 * BLOCK_ROUNDS
@@ -70,7 +73,9 @@ def time_carefully(
         "throttled_rounds_left_out": 0 if hot else len(throttled[winner]),
         "seed": seed,
         "sandbox": sandbox.find_gpu_level().value,
-        "library_runs_apart": child.introduction["library_runs_apart"],
+        **{
+            name: child.introduction[name] for name in ("library_runs_apart", "not_apart") if name in child.introduction
+        },
     }
     if parts := child.ask({"ask": "parts", "id": winner, "rounds": BLOCK_ROUNDS}, ROUNDS_DEADLINE_S)["parts_us"]:
         shared["parts_us"] = parts
@@ -84,15 +89,21 @@ def time_carefully(
         return Measured(name, "baseline", tuple(kept[name]), None, {**detail, **_left_out(apart, name)})
 
     details = [*prepared.items(), *(each for rival in rivals for each in rival.details.items())]
+    details.sort(key=lambda each: baselines.index(each[0]) if each[0] in baselines else len(baselines))
     beside = [of_rival(name, detail) for name, detail in details]
     beside += [of_trial(name, "baseline", each, {"is_the_winner": each == winner}) for name, each in named.items()]
     return (of_trial(kernel, "kernel", winner, shared), *beside), rounds.readings
 
 
 def _run_rounds(
-    child: GpuChild, ids: Sequence[int], names: Sequence[str], rivals: Sequence[RivalProcess], on_step: OnStep
+    child: GpuChild,
+    ids: Sequence[int],
+    names: Sequence[str],
+    rivals: Sequence[RivalProcess],
+    main: str | None,
+    on_step: OnStep,
 ) -> Rounds:
-    """Runs rounds until the ratio of the first trial to the first baseline is narrow enough.
+    """Runs rounds until the ratio of the first trial to the main baseline is narrow enough.
 
     The processes of `rivals` take turns with the child, block by block, so that all see the same clocks.
     """
@@ -117,7 +128,7 @@ def _run_rounds(
         for column, samples in timed.items():
             (throttled if slowed else calm)[column] += samples
         on_step("rounds", block * BLOCK_ROUNDS, MOST_ROUNDS)
-        if names and _narrow(calm[ids[0]], calm[names[0]]):
+        if main is not None and _narrow(calm[ids[0]], calm[main]):
             return Rounds(calm, throttled, readings, "interval")
     return Rounds(calm, throttled, readings, "budget")
 
@@ -128,5 +139,7 @@ def _left_out(apart: Mapping[Column, list[float]], column: Column) -> dict[str, 
 
 
 def _narrow(ours: list[float], theirs: list[float]) -> bool:
+    if len(ours) != len(theirs):  # its process has ended
+        return False
     interval = ratio_interval(ours, theirs)
     return len(ours) >= 2 * BLOCK_ROUNDS and interval is not None and interval.half_width < ENOUGH

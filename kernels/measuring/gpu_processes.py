@@ -1,8 +1,9 @@
 """Starts the two processes that measure a problem: one runs the library, the other one measures and runs none.
 
 The library's process (kernels/gpu/library_child.py) describes the problem and computes the reference; then it ends,
-before anything is timed. A watched operator's host code cannot be parted from its launches: there it measures itself.
-The other side of a replay is described by a process that runs its library alone.
+before anything is timed. Where a watched operator's launches alone do not do what its host code does, and where two
+sides of a replay have host code, it measures itself. The other side of a replay of library files is described by a
+process that runs its library alone.
 """
 
 import time
@@ -14,7 +15,15 @@ from typing import Any, Protocol
 
 from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.measuring.description_schema import BadDescription, check_description
+from tilewatch.kernels.measuring.operator_schema import check_operator
 from tilewatch.kernels.results import Params
+
+CONFIRM_DEADLINE_S = 300.0
+MOST_CONFIRMATIONS = 3
+"""Wrong configs of a watched operator, before the first right one, about which its own process is asked too."""
+
+LONGEST_REASON = 500
+"""Letters of a sentence that a library's process gives."""
 
 
 class Process(Protocol):
@@ -30,7 +39,8 @@ class Preparation:
     """Names a problem to prepare. `sides` are the problem as other sides of a replay describe it, by library folder:
     None for one that has no such kernel.
 
-    `configs` are those that will be launched; None means those of the search space.
+    `configs` are those that will be launched; None means those of the search space. `by_library` says why
+    the library's process has to measure a watched operator; empty where it need not.
     """
 
     library: Path
@@ -40,6 +50,7 @@ class Preparation:
     seed: int
     sides: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
     configs: Sequence[Params] | None = None
+    by_library: str = ""
 
     @property
     def request(self) -> dict[str, Any]:
@@ -79,6 +90,9 @@ class GpuProcesses:
         self._planned: Sequence[Preparation] = ()
         self._next = 0
         self._ready: dict[int, Mapping[str, Any] | Exception] = {}
+        self._unconfirmed: Preparation | None = None
+        """Of a watched operator of whose launches none has given a right result yet."""
+        self._confirmations = 0
 
     def plan(self, preparations: Sequence[Preparation]) -> None:
         """Says what will be prepared, in this order. One process of the library then describes the problems and
@@ -97,7 +111,8 @@ class GpuProcesses:
         """Prepares a problem, in the place of the one before, and returns its introduction. Raises ChildDied, ChildHung
         or BadDescription.
 
-        The introduction's `library_runs_apart` is False for a watched operator: the process that runs it measures it.
+        The introduction's `library_runs_apart` is False where the process that runs a watched operator measures it, and
+        `not_apart` then says why.
         """
         if preparation in self._planned[self._next :]:
             place = self._planned.index(preparation, self._next)
@@ -115,15 +130,38 @@ class GpuProcesses:
             self._library = None
             library.close()
             return {**introduction, "library_runs_apart": True}
+        described, why = self._describe_operator(library, preparation, deadline)
+        if described is not None:
+            self._measuring = self._measuring or self._start("gpu")
+            asked = {**preparation.request, "ask": "prepare", "operator": described}
+            introduction = self._measuring.ask(asked, deadline_s=_left_s(deadline))
+            self._library = None
+            library.close()
+            return {**introduction, "library_runs_apart": True, "is_operator": True}
         library.begin({**preparation.request, "ask": "prepare"})
         if self._measuring is not None:
             self._measuring.close()
             self._measuring = None
-        return {**library.finish(deadline_s=_left_s(deadline)), "library_runs_apart": False}
+        return {**library.finish(deadline_s=_left_s(deadline)), "library_runs_apart": False, "not_apart": why}
+
+    def _describe_operator(
+        self, library: ChildProcess, preparation: Preparation, deadline: float
+    ) -> tuple[Mapping[str, Any] | None, str]:
+        """Returns a watched operator as its library describes it; None, and why, where its process must measure it."""
+        if preparation.by_library:
+            return None, preparation.by_library
+        if len(self._libraries) > 1:
+            return None, "both sides of a replay of host code are measured by one process"
+        answer = library.ask({**_question(preparation), "ask": "describe operator"}, deadline_s=_left_s(deadline))
+        if "operator" not in answer:
+            return None, str(answer.get("stays"))[:LONGEST_REASON]
+        check_operator(answer["operator"], preparation.kernel)
+        self._unconfirmed, self._confirmations = preparation, 0
+        return answer["operator"], ""
 
     def _take_references(self, first: int, deadline_s: float) -> None:
         """Makes planned problems ready, each within the deadline: its description, or why there is none. Stops at a
-        watched operator: its process measures it."""
+        watched operator: its memory is handed over when it is prepared."""
         library = self._library = self._library or self._start_library()
         for place, preparation in enumerate(self._planned[first:], first):
             if not library.alive:
@@ -163,10 +201,41 @@ class GpuProcesses:
         return {**introduction, "library_runs_apart": True}
 
     def ask(self, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]:
-        """Asks the process that measures the problem prepared last. Raises ChildDied or ChildHung."""
+        """Asks the process that measures the problem prepared last. Raises ChildDied or ChildHung.
+
+        Where the launches of a watched operator give no right result, and its own process finds that its host code
+        does, that process measures from then on: the answer has its introduction, which says so.
+        """
         measures = self._measuring or self._library
         assert measures is not None
-        return measures.ask(request, deadline_s=deadline_s)
+        answer = measures.ask(request, deadline_s=deadline_s)
+        if self._unconfirmed is None or request["ask"] != "trial":
+            return answer
+        if answer["status"] in ("wrong", "launch_error") and not answer.get("is_final"):
+            return self._confirm(self._unconfirmed, request, answer)
+        if answer["status"] == "timed":
+            self._unconfirmed = None
+        return answer
+
+    def _confirm(self, preparation: Preparation, request: Mapping[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+        """Returns the answer of the library's process where it differs, else the answer that there is."""
+        self._confirmations += 1
+        if self._confirmations == MOST_CONFIRMATIONS:
+            self._unconfirmed = None
+        library = self._start_library()
+        try:
+            introduction = library.ask({**preparation.request, "ask": "prepare"}, deadline_s=CONFIRM_DEADLINE_S)
+            own = library.ask(request, deadline_s=CONFIRM_DEADLINE_S)
+        except (ChildDied, ChildHung):
+            own = {}
+        if own.get("status") != "timed":
+            library.close()
+            return answer
+        if self._measuring is not None:
+            self._measuring.close()
+        self._measuring, self._library, self._unconfirmed = None, library, None
+        why = f"launching again what its host code launched does not give its result: {answer['failure']}"
+        return {**own, "introduction": {**introduction, "library_runs_apart": False, "not_apart": why}}
 
     @property
     def alive(self) -> bool:

@@ -16,7 +16,7 @@ from tilewatch.kernels.measuring.careful_timing import OnStep, time_carefully
 from tilewatch.kernels.measuring.gpu_processes import GpuProcesses
 from tilewatch.kernels.measuring.profiling import add_counts
 from tilewatch.kernels.measuring.racing import RacePolicy
-from tilewatch.kernels.measuring.rival_process import RivalProcess
+from tilewatch.kernels.measuring.rival_process import RivalProcess, start_environment, start_watch_file
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, SweepResult, sweep
 from tilewatch.kernels.results import Cubin, Measured, Params, RunResult, TrialResult, config_key
 from tilewatch.kernels.roofline import find_floor_us
@@ -118,7 +118,9 @@ def measure(
             on_step("baselines", 0, len(request.baselines))
             named = _named_trials(gpu, introduction["element_bytes"], result.trials, request)
             for environment in request.rivals:
-                rivals.append(RivalProcess(environment, setup, request.baselines))
+                rivals.append(start_environment(environment, setup, request.baselines))
+            if "is_operator" in child.introduction:
+                rivals.append(start_watch_file(setup, request.baselines))
             measurements, readings = time_carefully(
                 child,
                 request.kernel,

@@ -1,13 +1,15 @@
-"""Times rival libraries of other versions than those installed: each environment in a GPU process of its own.
+"""Times rivals that need a GPU process of their own: libraries of other versions than those installed, and the
+baselines that a watch file has itself.
 
-Its process prepares the same problem with the same seed, so it has the same inputs. An environment that fails costs its
-own baselines, never the run.
+Its process prepares the same problem with the same seed, so it has the same inputs. One that fails costs its own
+baselines, never the run.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tilewatch.kernels import tile_table
 from tilewatch.kernels.baseline_names import find_versioned_name
 from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed
@@ -17,28 +19,29 @@ ROUNDS_DEADLINE_S = 120.0
 BASELINES_DEADLINE_S = 600.0
 """DeepGEMM compiles its kernel with nvcc when it first meets a shape."""
 
+BUILT_IN = "copy"
+"""The baseline of every watched operator that the process that measures has itself."""
+
 
 class RivalProcess:
-    """The baselines of one environment. `details` has them by the name that they are stored under, and says why one is
-    missing; `names` are those that run."""
+    """Some baselines. `details` has them by the name that they are stored under, and says why one is missing; `names`
+    are those that run."""
 
-    def __init__(self, environment: Toolchain, setup: GpuSetup, baselines: Sequence[str]) -> None:
-        """Prepares those of `baselines` whose library the environment has; no process is started where it has none."""
-        packages = {package: version for package, version, _ in environment.packages}
-        stored = {name: find_versioned_name(name, packages) for name in baselines}
-        self._stored = {name: versioned for name, versioned in stored.items() if versioned is not None}
+    def __init__(self, setup: GpuSetup, stored: Mapping[str, str], about: Mapping[str, Any]) -> None:
+        """Prepares baselines, given with the names that they are stored under; no process is started for none. `about`
+        is added to the details of each."""
+        self._stored = stored
         self.details: dict[str, dict[str, Any]] = {}
         self._child: GpuChild | None = None
         if not self._stored:
             return
         try:
-            self._child = GpuChild(replace(setup, packages=environment.folder))
+            self._child = GpuChild(setup)
             asked = {"ask": "baselines", "names": list(self._stored)}
             answer = self._child.ask(asked, BASELINES_DEADLINE_S)["baselines"]
         except (SweepFailed, ChildDied, ChildHung) as error:
             self._fail(str(error))
             return
-        about = {"environment": environment.name, "packages": packages}
         self.details = {versioned: {**answer[name], **about} for name, versioned in self._stored.items()}
 
     @property
@@ -68,3 +71,22 @@ class RivalProcess:
     def _fail(self, reason: str) -> None:
         self.details = {name: {"missing": reason} for name in self._stored.values()}
         self.close()
+
+
+def start_environment(environment: Toolchain, setup: GpuSetup, baselines: Sequence[str]) -> RivalProcess:
+    """Prepares those of `baselines` whose library an environment has."""
+    packages = {package: version for package, version, _ in environment.packages}
+    stored = {name: find_versioned_name(name, packages) for name in baselines}
+    found = {name: versioned for name, versioned in stored.items() if versioned is not None}
+    about = {"environment": environment.name, "packages": packages}
+    return RivalProcess(replace(setup, packages=environment.folder), found, about)
+
+
+def start_watch_file(setup: GpuSetup, baselines: Sequence[str]) -> RivalProcess:
+    """Prepares those of `baselines` that are callables of a watch file, in a process that runs its library."""
+    own = {name: name for name in baselines if name not in (tile_table.BASELINE, BUILT_IN)}
+    return RivalProcess(
+        replace(setup, by_library="it times the watch file's own baselines"),
+        own,
+        {"timed_by": "a process of the library's"},
+    )

@@ -42,7 +42,7 @@ class GpuSetup:
     """Names the problem that a GPU child prepares. `environment` may pick the GPU (CUDA_VISIBLE_DEVICES).
 
     What lies in the folder `packages` is imported before what is installed. `sides` are what Preparation has, and
-    `configs` those that are launched; None means those of the search space.
+    `configs` those that are launched; None means those of the search space. `by_library` is what Preparation has.
     """
 
     library: Path
@@ -54,6 +54,7 @@ class GpuSetup:
     packages: Path | None = None
     sides: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
     configs: tuple[Params, ...] | None = None
+    by_library: str = ""
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,9 @@ class GpuChild:
             self.gpu_s += time.monotonic() - started
         if "wrong" in answer:
             raise WrongOutput(answer["wrong"])
+        if "introduction" in answer:  # another process measures from now on, also when this one is replaced
+            self.introduction = answer.pop("introduction")
+            self._setup = replace(self._setup, by_library=self.introduction["not_apart"])
         return answer
 
     def trial(self, identity: int, cubin: Cubin, samples: int, best_us: float | None = None) -> TrialResult:
@@ -158,7 +162,14 @@ class GpuChild:
         self._loaded = set()
         setup = self._setup
         preparation = Preparation(
-            setup.library, setup.kernel, setup.problem, self._cubins.url, setup.seed, setup.sides, setup.configs
+            setup.library,
+            setup.kernel,
+            setup.problem,
+            self._cubins.url,
+            setup.seed,
+            setup.sides,
+            setup.configs,
+            setup.by_library,
         )
         started = time.monotonic()
         try:

@@ -186,7 +186,7 @@ class RecordedOperator:
     """One problem of an operator on one architecture. Host code runs anew for each config that is asked for."""
 
     def __init__(self, operator: WatchedOperator, project: Project, problem: Problem) -> None:
-        assert project.arch is not None, "on a GPU, kernels/gpu/prepared_operator.py runs the host code"
+        assert project.arch is not None, "on a GPU, kernels/gpu/host_code/prepared_operator.py runs the host code"
         self.operator, self.project, self.problem, self.arch = operator, project, problem, project.arch
         activate(project)
         remember_globals(project)
@@ -200,7 +200,7 @@ class RecordedOperator:
                 f"{operator.place}: `run` of {operator.name} takes arguments, so `configs` must say which"
             )
         first = self._run(config)
-        self.configs = _list_configs(first) if self._given is None else self._given.configs
+        self.configs = list_configs(first) if self._given is None else self._given.configs
         runs_its_own = config is None and not first.searches
         self._shipped = [to_launch(each).key for each in first.launches] if runs_its_own else None
         self.arrays = list_arrays(first.launches)
@@ -257,8 +257,9 @@ class RecordedOperator:
             return run_config(self.case, self.project, self.operator, self._given, config)
 
 
-def _list_configs(first: Recording) -> tuple[PlainConfig, ...]:
-    """Lists the configs of the host code's own searches; the one config {} where it searches nothing."""
+def list_configs(first: Recording) -> tuple[PlainConfig, ...]:
+    """Lists the configs of the host code's own searches, from its first run; the one config {} where it searches
+    nothing."""
     if len(first.searches) == 1:
         return unique(make_plain(each) for each in first.searches[0].configs)
     return unique(_vary_one_search(first))

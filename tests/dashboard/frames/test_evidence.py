@@ -138,4 +138,8 @@ def test_a_run_says_whether_the_commits_code_ran_beside_the_timer() -> None:
     apart = {"library_runs_apart": True, "sandbox": "network"}
     assert evidence.describe_boundary(apart).endswith("before the first timed launch. It was kept from network.")
     assert "the process that timed and checked it" in evidence.describe_boundary({"library_runs_apart": False})
+    why = "its host code makes its result 1 itself"
+    assert f"checked it, because {why}: a" in evidence.describe_boundary(
+        {"library_runs_apart": False, "not_apart": why}
+    )
     assert evidence.describe_boundary({"sandbox": "network"}) == "", "a run of before says nothing of it"

@@ -286,6 +286,104 @@ def test_each_launch_of_a_replay_is_a_process_of_its_own(machine: Machine) -> No
         assert result.counters["bad"]["instructions"] > 1.5 * result.counters["good"]["instructions"]
 
 
+HONEST_OPERATOR = """
+import cuda.tile as ct
+import torch
+from tilewatch import case, watch
+
+@ct.kernel
+def add_rows(x, y, total, ROWS: ct.Constant[int], COLUMNS: ct.Constant[int]):
+    row = ct.bid(0)
+    both = ct.load(x, (row, 0), (ROWS, COLUMNS)) + ct.load(y, (row, 0), (ROWS, COLUMNS))
+    ct.store(total, (row, 0), both)
+
+@ct.kernel
+def scale_rows(total, out, factor, ROWS: ct.Constant[int], COLUMNS: ct.Constant[int]):
+    row = ct.bid(0)
+    ct.store(out, (row, 0), ct.load(total, (row, 0), (ROWS, COLUMNS)) * factor)
+
+def add_and_scale(x, y, rows):
+    total, out = torch.empty_like(x), torch.empty_like(x)
+    stream, grid, columns = torch.cuda.current_stream(), (x.shape[0] // rows, 1, 1), x.shape[1]
+    ct.launch(stream, grid, add_rows, (x, y, total, rows, columns))
+    ct.launch(stream, grid, scale_rows, (total, out, 1.5, rows, columns))
+    return out  # the result
+
+@watch(problems="1024x256", names="rows x cols", baselines=("torch", "copy"), configs={"rows": [1, 4]})
+def scaled_sum(p):
+    x, y = p.randn(p.rows, p.cols), p.randn(p.rows, p.cols)
+    return case(
+        run=lambda rows: add_and_scale(x, y, rows),
+        reference=lambda: (x + y) * 1.5,
+        torch=lambda: torch.add(x, y).mul_(1.5),
+    )
+"""
+
+PATCHES = """
+import sys
+if "tilewatch.kernels.gpu.gpu_child" in sys.modules:  # not where it is read and compiled, without CuPy
+    from tilewatch.kernels.gpu import arrays, gpu_child, rounds, timing
+    from tilewatch.kernels.gpu.host_code import launched_arrays, operator_results, prepared_launches
+    timing.CuptiTimer.time = lambda self, launches, names, before=None: [0.5 for _ in launches]
+    rounds.time_rounds = gpu_child.time_rounds = lambda timer, entries, count, **_: [[0.5] * count for _ in entries]
+    arrays.largest_error = launched_arrays.largest_error = operator_results.largest_error = lambda *_: 0.0
+    prepared_launches.PreparedLaunches.check = lambda *_: (0.5, 0.0)
+"""
+"""What a watch file does to the timer and to the checker, when it is imported."""
+
+
+def measure_operator(machine: Machine, folder: Path, source: str) -> Any:
+    """The result of measuring both configs of `scaled_sum`; it is compiled before."""
+    pytest.importorskip("torch")
+    (folder / "watch").mkdir()
+    (folder / "pyproject.toml").write_text("[tool.tilewatch]\n")
+    (folder / "watch" / "operators.py").write_text(source)
+    library, store_url = folder / "watch", store.folder(folder)
+    plan = catalog.read(library, arch=machine.arch, kernel="scaled_sum", problem="1024x256")[0]
+    compiled = sorted(compile_plan(library, plan, store_url, jobs=2), key=lambda each: each[0].config["rows"])
+    assert [each.failure for _, each in compiled] == [None, None]
+    cubins = [Cubin(trial.config, each.content_key or "", each.symbol or "") for trial, each in compiled]
+    request = MeasureRequest(
+        library, "scaled_sum", "1024x256", machine.arch, store_url, cubins, machine.gpu.index, ("torch", "copy")
+    )
+    return measure(request, on_trial=lambda _: None, on_step=lambda *_: None)
+
+
+def test_host_code_of_two_launches_and_a_tensor_in_between_is_measured_apart(machine: Machine, tmp_path: Path) -> None:
+    result = measure_operator(machine, tmp_path, HONEST_OPERATOR)
+    assert [(each.status, each.failure) for each in result.trials] == [("timed", None)] * 2
+    ours, own, copy = result.measurements
+    assert ours.detail["library_runs_apart"], ours.detail.get("not_apart")
+    assert list(ours.detail["parts_us"]) == ["1. add_rows", "2. scale_rows"]
+    assert (own.implementation, copy.implementation) == ("torch", "copy")
+    assert "missing" not in own.detail
+    assert own.detail["timed_by"] == "a process of the library's"
+    assert min(ours.samples_us) > 1.0, "two launches on an empty L2"
+
+
+def test_host_code_that_patches_the_timer_and_the_checker_is_timed_and_checked_all_the_same(
+    machine: Machine, tmp_path: Path
+) -> None:
+    """Its second kernel leaves rows out with the config of four rows, as if they were there from an earlier launch."""
+    wrong = "stream, (grid[0] - 3 * (rows == 4), 1, 1), scale_rows"
+    source = HONEST_OPERATOR.replace("stream, grid, scale_rows", wrong)
+    result = measure_operator(machine, tmp_path, PATCHES + source)
+    assert [each.status for each in result.trials] == ["timed", "wrong"]
+    assert (result.trials[1].failure or "").startswith("the output left elements unwritten")
+    (ours, *_) = result.measurements
+    assert ours.detail["library_runs_apart"], ours.detail.get("not_apart")
+    assert min(ours.samples_us) > 1.0, "0.5 is the patched timer's"
+
+
+def test_host_code_that_finishes_its_result_itself_says_why_it_is_not_apart(machine: Machine, tmp_path: Path) -> None:
+    source = HONEST_OPERATOR.replace("* factor)", "* (factor / 2))").replace("return out  #", "return out * 2  #")
+    result = measure_operator(machine, tmp_path, source)
+    assert {each.status for each in result.trials} == {"timed"}
+    detail = result.measurements[0].detail
+    assert not detail["library_runs_apart"]
+    assert "its host code makes its result 1 itself" in detail["not_apart"]
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _nothing_stays_on_the_gpu() -> Iterator[None]:
     """Whatever a test did, no process of ours holds the GPU afterwards."""

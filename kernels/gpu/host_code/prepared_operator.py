@@ -17,7 +17,8 @@ import cupy
 from tilewatch.kernels import baselines
 from tilewatch.kernels.compiling.operator_code import read_bundle
 from tilewatch.kernels.compiling.store import CubinStore
-from tilewatch.kernels.gpu import operator_results, timing
+from tilewatch.kernels.gpu import timing
+from tilewatch.kernels.gpu.host_code import operator_results
 from tilewatch.kernels.gpu.rounds import Entry, count_input_sets
 from tilewatch.kernels.gpu.telemetry import Telemetry
 from tilewatch.kernels.library_errors import LibraryError

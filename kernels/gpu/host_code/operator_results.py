@@ -14,7 +14,7 @@ LEAST_EXACT = 1e-1
 
 def expected_values(result: Any) -> tuple[Any, ...]:
     """Returns the reference's tensors, on memory of their own; None stands for one that is not compared."""
-    values = tuple(None if each is None else each.detach().clone() for each in _flatten(result))
+    values = tuple(None if each is None else each.detach().clone() for each in flatten(result))
     if not any(each is not None for each in values):
         raise LibraryError("`reference` returns no tensor, so there is nothing to compare with")
     return values
@@ -35,18 +35,12 @@ def largest_error(result: Any, expected: tuple[Any, ...]) -> float:
     """
     import torch
 
-    values = _flatten(result)
-    if len(values) < len(expected):
-        raise LibraryError(f"`run` returns {len(values)} tensors, `reference` {len(expected)}")
+    values = flatten(result)
+    require_shapes(values, expected)
     worst = 0.0
-    for number, (value, wanted) in enumerate(zip(values, expected, strict=False), start=1):
+    for value, wanted in zip(values, expected, strict=False):
         if wanted is None:
             continue
-        if value is None or tuple(value.shape) != tuple(wanted.shape):
-            shape = None if value is None else tuple(value.shape)
-            raise LibraryError(
-                f"output {number} of `run` has the shape {shape}; `reference` gives {tuple(wanted.shape)}"
-            )
         wide = wanted.to(torch.float64) if wanted.numel() < 1 << 24 else wanted.to(torch.float32)
         difference = (value.to(wide.dtype) - wide).abs()
         compared = ~torch.isnan(wide)
@@ -55,6 +49,18 @@ def largest_error(result: Any, expected: tuple[Any, ...]) -> float:
         error = float(difference.max()) if difference.numel() else 0.0
         worst = max(worst, error / scale if scale else error)
     return worst
+
+
+def require_shapes(values: Sequence[Any], expected: Sequence[Any]) -> None:
+    """Raises LibraryError where the results are fewer than the reference's, or of other shapes."""
+    if len(values) < len(expected):
+        raise LibraryError(f"`run` returns {len(values)} tensors, `reference` {len(expected)}")
+    for number, (value, wanted) in enumerate(zip(values, expected, strict=False), start=1):
+        shape = None if value is None else tuple(value.shape)
+        if wanted is not None and shape != tuple(wanted.shape):
+            raise LibraryError(
+                f"output {number} of `run` has the shape {shape}; `reference` gives {tuple(wanted.shape)}"
+            )
 
 
 @contextmanager
@@ -77,9 +83,10 @@ def poisoned_outputs() -> Iterator[None]:
         yield
 
 
-def _flatten(result: Any) -> list[Any]:
+def flatten(result: Any) -> list[Any]:
+    """Returns the values in a result of mappings, lists and tuples, in order."""
     if isinstance(result, Mapping):
-        return [each for value in result.values() for each in _flatten(value)]
+        return [each for value in result.values() for each in flatten(value)]
     if isinstance(result, list | tuple):
-        return [each for value in result for each in _flatten(value)]
+        return [each for value in result for each in flatten(value)]
     return [result]

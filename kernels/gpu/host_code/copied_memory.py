@@ -1,0 +1,105 @@
+"""Holds what a library's process handed over, and the memory that launches work on, which is restored before each.
+
+Configs share memory of one size and one first content, so that each finds its arrays at the same place.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import cupy
+
+from tilewatch.kernels.gpu import shared_arrays
+from tilewatch.kernels.gpu.host_code import device_memory
+from tilewatch.kernels.gpu.host_code.described_operator import Memory
+
+_Key = tuple[int | None, int, int, int]
+"""The set of inputs (None: the same for all sets), the content's number or the fill, the size, and how many of these a
+config has before."""
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """An allocation of ours. `before` is a copy of what it holds at first; None where each byte is `fill`."""
+
+    key: _Key
+    own: Any
+    before: Any
+    fill: int
+
+    def restore(self) -> None:
+        if self.before is None:
+            self.own.data.memset_async(self.fill, self.own.nbytes)
+        else:
+            self.own[...] = self.before
+
+    @property
+    def is_changed(self) -> bool:
+        return self.before is not None and not device_memory.is_equal(self.own, self.before)
+
+
+class CopiedMemory:
+    """`_given` are the contents of each set of inputs, never written. `_written` are the inputs that some config writes
+    to, and `_dirty` what was written since it was restored last."""
+
+    def __init__(self, given: Sequence[Sequence[Any]]) -> None:
+        self._given = given
+        self._places: dict[_Key, Allocation] = {}
+        self._written: set[_Key] = set()
+        self._dirty: dict[_Key, Allocation] = {}
+
+    @classmethod
+    def take(cls, contents: Sequence[int], sets: Sequence[Sequence[str]]) -> Self:
+        """Copies contents of these sizes, by their handles. Raises LibraryError."""
+        given = []
+        for handles in sets:
+            given.append([cupy.empty(nbytes, dtype=cupy.uint8) for nbytes, _ in zip(contents, handles, strict=False)])
+            for number, (own, handle) in enumerate(zip(given[-1], handles, strict=True)):
+                shared_arrays.take_bytes(handle, own, f"input {number + 1}")
+        return cls(given)
+
+    def place(self, memory: Sequence[Memory], turn: int) -> tuple[Allocation, ...] | None:
+        """Returns our memory for that of a config, on one set of inputs; None where the set has not all contents."""
+        if any(each.content is not None and each.content >= len(self._given[turn]) for each in memory):
+            return None
+        found: list[Allocation] = []
+        for each in memory:
+            kind = (None, each.fill or 0, each.nbytes) if each.content is None else (turn, each.content, each.nbytes)
+            key = (*kind, sum(known.key[:3] == kind for known in found))
+            if key not in self._places:
+                before = None if each.content is None else self._given[turn][each.content]
+                self._places[key] = Allocation(key, cupy.empty(each.nbytes, dtype=cupy.uint8), before, each.fill or 0)
+                self._places[key].restore()
+            found.append(self._places[key])
+        return tuple(found)
+
+    def expect_writes(self, places: Sequence[Allocation]) -> None:
+        """Says that launches may write there: what is no input, and inputs that were written to at a check."""
+        self._dirty.update({each.key: each for each in places if each.before is None or each.key in self._written})
+
+    def restore_written(self) -> None:
+        for each in self._dirty.values():
+            each.restore()
+        self._dirty.clear()
+
+    def restore_all(self, places: Sequence[Allocation]) -> None:
+        self.restore_written()
+        for each in places:
+            each.restore()
+
+    def find_written(self, places: Sequence[Sequence[Allocation]]) -> None:
+        """Finds the inputs that launches on the first set have just written to: on each set they are restored from now
+        on."""
+        for number, each in enumerate(places[0]):
+            if each.key not in self._written and each.is_changed:
+                self._written |= {of_set[number].key for of_set in places}
+        self.expect_writes(places[0])
+
+    def restore_changed(self) -> int | None:
+        """Restores inputs of the first set, and returns the number of one that was changed; None where none was."""
+        changed = None
+        for each in self._places.values():
+            if each.key[0] == 0 and each.is_changed:
+                changed = each.key[1]
+                each.restore()
+        return changed

@@ -1,0 +1,53 @@
+"""Copies, fills and compares memory of the GPU as bytes, whatever it holds."""
+
+from typing import Any
+
+import cupy
+
+
+def copy_from(address: int, nbytes: int) -> Any:
+    """Returns a copy of memory as an array of bytes, after all that was launched before has ended."""
+    own = cupy.empty(nbytes, dtype=cupy.uint8)
+    copy(own.data.ptr, address, nbytes)
+    return own
+
+
+def copy(target: int, source: int, nbytes: int) -> None:
+    """Copies between addresses after all that was launched before has ended, on whatever stream."""
+    runtime = cupy.cuda.runtime
+    runtime.deviceSynchronize()
+    runtime.memcpy(target, source, nbytes, runtime.memcpyDeviceToDevice)
+    runtime.deviceSynchronize()
+
+
+def fill(address: int, byte: int, nbytes: int) -> None:
+    """Writes one value into each byte, after all that was launched before has ended."""
+    runtime = cupy.cuda.runtime
+    runtime.deviceSynchronize()
+    runtime.memset(address, byte, nbytes)
+    runtime.deviceSynchronize()
+
+
+def find_fill(values: Any) -> int | None:
+    """Returns the byte that an array of bytes consists of; None where there are different ones."""
+    first = int(values[0])
+    return first if is_filled(values, first) else None
+
+
+def is_filled(values: Any, byte: int) -> bool:
+    word = int.from_bytes(bytes([byte] * 8), "little", signed=True)
+    words, rest = _words(values)
+    return bool((words == cupy.int64(word)).all()) and bool((rest == cupy.uint8(byte)).all())
+
+
+def is_equal(values: Any, others: Any) -> bool:
+    """Says whether two arrays of bytes are equal."""
+    if values.size != others.size:
+        return False
+    return all(bool((ours == theirs).all()) for ours, theirs in zip(_words(values), _words(others), strict=True))
+
+
+def _words(values: Any) -> tuple[Any, Any]:
+    """Splits bytes into words of eight, which are compared faster, and the rest."""
+    whole = values.size // 8 * 8
+    return values[:whole].view(cupy.int64), values[whole:]

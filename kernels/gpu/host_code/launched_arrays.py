@@ -1,0 +1,53 @@
+"""Makes what launches are given, and compares what they leave, from the description of arrays on copied memory."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import cupy
+import numpy as np
+
+from tilewatch.kernels.gpu import arrays
+from tilewatch.kernels.gpu.host_code.copied_memory import Allocation
+from tilewatch.kernels.gpu.host_code.described_operator import ITEM_BYTES, Number, View
+
+BITS = {1: np.uint8, 2: np.uint16, 4: np.int32, 8: np.int64}
+NUMBERS = {
+    "bool": np.uint8,
+    "int8": np.int8,
+    "int16": np.int16,
+    "int64": np.int64,
+    "float64": np.float64,
+}
+"""Types beside arrays.RAW that CuPy computes with."""
+
+
+def view(memory: Any, described: View) -> Any:
+    """Returns the array on an allocation, which is an array of bytes."""
+    item = ITEM_BYTES[described.dtype]
+    raw = arrays.RAW.get(described.dtype) or NUMBERS.get(described.dtype) or BITS[item]
+    start = described.offset * item
+    flat = memory[start : start + (memory.size - start) // item * item].view(raw)
+    steps = [each * item for each in described.strides]
+    return cupy.ndarray(described.shape, raw, flat.data, steps)
+
+
+def list_values(arguments: Sequence[View | Number], places: Sequence[Allocation]) -> tuple[Any, ...]:
+    """Returns what cuTile's calling conventions 1 and 2 pass: of an array its pointer, its shape and its strides, in
+    the type of the kernel's indices; of a scalar its value; no constants."""
+    values: list[Any] = []
+    for each in arguments:
+        if isinstance(each, Number):
+            values.append(getattr(cupy, each.dtype)(each.value))
+            continue
+        index = cupy.int64 if each.wide else cupy.int32
+        values.append(view(places[each.memory].own, each))
+        values += [index(size) for size in (*each.shape, *each.strides)]
+    return tuple(values)
+
+
+def largest_error(result: Any, dtype: str, expected: Any) -> float:
+    """Returns the largest |result - expected| where `expected` is not NaN; infinite when `result` is NaN there."""
+    shape = expected.shape or (1,)
+    if dtype in arrays.RAW and dtype != "int32":
+        return arrays.largest_error(cupy.ascontiguousarray(result).reshape(shape), dtype, expected.reshape(shape))
+    return arrays.largest_error(result.astype(cupy.float32).reshape(shape), "float32", expected.reshape(shape))

@@ -1,0 +1,244 @@
+"""Prepares one problem of a watched operator by its description alone: launches what host code launches, on copies of
+its memory. Runs inside the GPU child, and runs no library.
+"""
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import cupy
+
+from tilewatch.kernels import baselines
+from tilewatch.kernels.baselines import BaselineMissing
+from tilewatch.kernels.compiling.operator_code import read_bundle
+from tilewatch.kernels.compiling.store import CubinStore
+from tilewatch.kernels.gpu import shared_arrays, timing
+from tilewatch.kernels.gpu.host_code import launched_arrays
+from tilewatch.kernels.gpu.host_code.copied_memory import Allocation, CopiedMemory
+from tilewatch.kernels.gpu.host_code.described_operator import (
+    ConfigLaunches,
+    DescribedOperator,
+    View,
+    read_operator,
+)
+from tilewatch.kernels.gpu.prepared_problem import describe_error
+from tilewatch.kernels.gpu.rounds import Entry, WrongWhenTimed
+from tilewatch.kernels.gpu.telemetry import Telemetry
+from tilewatch.kernels.library_errors import LibraryError
+
+COPY = "copy"
+"""The only baseline that is not the watch file's own."""
+
+
+class ComputedBefore(WrongWhenTimed):
+    """The result is there before the first launch; the message is a sentence."""
+
+
+@dataclass(frozen=True)
+class LoadedLaunches:
+    """A config with what it launches on each set of inputs: a function that takes nothing for each launch.
+
+    `places` are its memory on each set; `results` are on the first one.
+    """
+
+    names: tuple[str, ...]
+    turns: tuple[tuple[Callable[[], None], ...], ...]
+    places: tuple[tuple[Allocation, ...], ...]
+    results: tuple[tuple[Any, str] | None, ...]
+
+
+@dataclass
+class PreparedLaunches:
+    """One problem with the contents of its memory, its reference, and the configs and baselines loaded so far.
+
+    `expected` are the right results in float32, `scale` the largest magnitude of each; None for one that is not
+    compared. `modules` is the folder that cubins are loaded from.
+    """
+
+    described: DescribedOperator
+    library: str
+    store: CubinStore
+    timer: timing.Timer
+    telemetry: Telemetry
+    sm_count: int
+    memory: CopiedMemory
+    expected: tuple[Any, ...]
+    scale: tuple[float, ...]
+    loaded: dict[int, LoadedLaunches] = field(default_factory=dict)
+    rivals: dict[str, tuple[baselines.Rival, tuple[str, ...]]] = field(default_factory=dict)
+    modules: tempfile.TemporaryDirectory[str] = field(
+        default_factory=lambda: tempfile.TemporaryDirectory(prefix="tilewatch-cubins-")
+    )
+
+    @property
+    def tolerance(self) -> float:
+        return self.described.tolerance
+
+    @property
+    def element_bytes(self) -> int:
+        return self.described.element_bytes
+
+    @property
+    def work(self) -> Mapping[str, Any]:
+        here = self.described
+        return {"flops": here.flops, "bytes": here.bytes, "dtypes": list(here.dtypes)}
+
+    @property
+    def input_sets(self) -> int:
+        return len(self.described.sets)
+
+    def find_misfit(self, request: Mapping[str, Any]) -> str | None:
+        """Returns None: a config that cannot be launched says why when it is loaded."""
+        if request.get("library") not in (None, self.library):
+            return "the other side of a replay of host code is not described here"
+        return None
+
+    def load(self, request: Mapping[str, Any]) -> LoadedLaunches:
+        """Loads the cubins of a config, and makes its memory."""
+        config = self.described.find_config(request["config"])
+        if isinstance(config, str):
+            raise timing.TimingError(config)
+        functions = self._load_functions(config, request["content_key"])
+        try:
+            return self._lay_out(config, functions)
+        except MemoryError:
+            raise timing.TimingError("the GPU has no room for the memory that its kernels are given") from None
+
+    def _load_functions(self, config: ConfigLaunches, content_key: str) -> list[Any]:
+        cubins = read_bundle(self.store.cubin(content_key))
+        functions = []
+        for launch in config.launches:
+            if launch.key not in cubins:
+                raise timing.TimingError(
+                    f"on this GPU ct.launch asks for other code of {launch.symbol} than was compiled: its host code "
+                    "sees another GPU here (multiprocessors, memory) or other values"
+                )
+            # One path per cubin: CuPy's RawModule remembers modules by path.
+            path = Path(self.modules.name) / f"{content_key}-{sorted(cubins).index(launch.key)}.cubin"
+            if not path.exists():
+                path.write_bytes(cubins[launch.key])
+            functions.append(cupy.RawModule(path=str(path)).get_function(launch.symbol))
+        return functions
+
+    def _lay_out(self, config: ConfigLaunches, functions: Sequence[Any]) -> LoadedLaunches:
+        turns, places = [], []
+        for turn in range(self.input_sets):
+            found = self.memory.place(config.memory, turn)
+            if found is None:  # the later sets have no contents for what this config alone uses
+                break
+            places.append(found)
+            turns.append(
+                tuple(
+                    partial(function, launch.grid, (1,), launched_arrays.list_values(launch.arguments, found))
+                    for function, launch in zip(functions, config.launches, strict=True)
+                )
+            )
+        results = tuple(None if each is None else self._find_result(each, places[0]) for each in config.results)
+        names = tuple(each.symbol for each in config.launches)
+        return LoadedLaunches(names, tuple(turns), tuple(places), results)
+
+    def _find_result(self, view: View, places: Sequence[Allocation]) -> tuple[Any, str]:
+        return launched_arrays.view(places[view.memory].own, view), view.dtype
+
+    def launch(self, config: LoadedLaunches, turn: int) -> None:
+        turn %= len(config.turns)
+        self.memory.expect_writes(config.places[turn])
+        for each in config.turns[turn]:
+            each()
+
+    def check(self, config: LoadedLaunches) -> tuple[float, float]:
+        """Launches a config once on the first set of inputs, and returns its microseconds and its error. Raises
+        ComputedBefore."""
+        self.memory.restore_all(config.places[0])
+        if self._error(config) <= self.tolerance:
+            raise ComputedBefore("its result is there before its first launch, so that its launches do not compute it")
+        (checked_us,) = self.timer.time([lambda: self.launch(config, 0)], [config.names])
+        error = self._error(config)
+        self.memory.find_written(config.places)
+        return checked_us, error
+
+    def keep(self, identity: int, config: LoadedLaunches) -> None:
+        """Keeps a checked config for rounds."""
+        self.loaded[identity] = config
+
+    def entry(self, identity: int) -> Entry:
+        config = self.loaded[identity]
+        return Entry(partial(self.launch, config), config.names, partial(self._check_timed, config))
+
+    def describe(self, request: Mapping[str, Any]) -> None:
+        """Returns None: a profiler's process launches single kernels of library files."""
+
+    def reset_outputs(self) -> None:
+        """Restores what the launches before have written."""
+        self.memory.restore_written()
+
+    def restore_inputs(self) -> str | None:
+        """Restores what was written, and returns the name of an input that was changed and was not when its config was
+        checked; None where none was."""
+        self.memory.restore_written()
+        number = self.memory.restore_changed()
+        return None if number is None else f"input {number + 1}"
+
+    def time_parts(self, identity: int, rounds: int) -> dict[str, float]:
+        config = self.loaded[identity]
+        if len(config.names) < 2:
+            return {}
+        self.memory.expect_writes(config.places[0])
+        names = [(name,) for name in config.names]
+        samples = []
+        for _ in range(rounds):
+            self.reset_outputs()
+            self.memory.expect_writes(config.places[0])
+            samples.append(self.timer.time(config.turns[0], names))
+        times = [sorted(each)[rounds // 2] for each in zip(*samples, strict=True)]
+        return {f"{place}. {name}": time for place, (name, time) in enumerate(zip(config.names, times, strict=True), 1)}
+
+    def build_rival(self, name: str) -> baselines.Rival:
+        """Raises BaselineMissing."""
+        if name != COPY:
+            raise BaselineMissing("it is the watch file's own, which runs in another process")
+        return baselines.build(name, baselines.Call(self.described.kernel, {}, {}, {}, {}, self.described.bytes_moved))
+
+    def check_rival(self, rival: baselines.Rival) -> float:
+        raise AssertionError(f"{rival} solves nothing")
+
+    def _error(self, config: LoadedLaunches) -> float:
+        """Largest difference of the results from the reference, as a share of the reference's largest magnitude."""
+        errors = [
+            launched_arrays.largest_error(*result, wanted) / scale
+            for result, wanted, scale in zip(config.results, self.expected, self.scale, strict=False)
+            if result is not None and wanted is not None
+        ]
+        return max(errors)
+
+    def _check_timed(self, config: LoadedLaunches) -> None:
+        failure = describe_error(self._error(config), self.tolerance)
+        if failure is not None:
+            raise WrongWhenTimed(f"when it was timed, {failure}")
+
+
+def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> PreparedLaunches:
+    """Copies what the library's process hands over. Raises LibraryError where it is not as it must be."""
+    described = read_operator(request["operator"])
+    memory = CopiedMemory.take(described.contents, described.sets)
+    expected = [
+        None if each is None else shared_arrays.take(each, f"output {number}", tuple(each["shape"]))
+        for number, each in enumerate(described.reference, start=1)
+    ]
+    for number, each in enumerate(expected, start=1):
+        if each is not None and cupy.isnan(each).all():  # where it is NaN, any value is right
+            raise LibraryError(f"kernel {described.kernel}: its reference gives no number for output {number}")
+    return PreparedLaunches(
+        described=described,
+        library=request["library"],
+        store=CubinStore(request["store"]),
+        timer=timer,
+        telemetry=Telemetry(gpu_uuid),
+        sm_count=cupy.cuda.Device().attributes["MultiProcessorCount"],
+        memory=memory,
+        expected=tuple(expected),
+        scale=tuple(1.0 if each is None else float(cupy.nanmax(cupy.abs(each))) or 1.0 for each in expected),
+    )

@@ -1,0 +1,202 @@
+"""Records what a watched operator's host code launches, as data that another process can launch again.
+
+Nothing is launched: at each launch the memory that it is given is filled with a byte instead, as if the kernel had
+written everywhere. Each config runs twice, with another byte. What differs then depends on what a kernel wrote, and
+memory that does not hold the byte any more was written by the host code after a launch: in both cases launching again
+would not do what the host code does, and NotReplayable says why. Runs inside the library's child, on PyTorch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilewatch.kernels.gpu.host_code import device_memory, operator_results
+from tilewatch.kernels.gpu.host_code.described_operator import (
+    COMPARED,
+    ITEM_BYTES,
+    Number,
+    OneLaunch,
+    View,
+)
+from tilewatch.kernels.library_errors import LibraryError
+from tilewatch.kernels.loading import LibraryOperator
+from tilewatch.kernels.watching.configs import GivenConfigs, PlainConfig
+from tilewatch.kernels.watching.declare import Case
+from tilewatch.kernels.watching.operator import launch_key, run_config
+from tilewatch.kernels.watching.project import activate
+from tilewatch.kernels.watching.recorder import RecordedLaunch, list_arrays, what_is_compiled
+
+BYTES = (0x55, 0x2A)
+"""What kernels are played to write: neither 0 nor all bits, which host code fills memory with itself."""
+
+MOST_LAUNCHES = 1000
+CONVENTIONS = (1, 2)
+"""cuTile's calling conventions that pass an array as its pointer, its shape and its strides, and a tuple as what is in
+it (cuda-tile 1.7). Where they differ, in what is a constant of the code, they pass the same."""
+
+
+class NotReplayable(LibraryError):
+    """Host code whose launches alone do not do what it does; the message goes on from "its host code "."""
+
+
+@dataclass
+class _Seen:
+    """Memory of one run, by its number. `holder` is a tensor on it, so that nothing else gets it meanwhile."""
+
+    number: int
+    address: int
+    holder: Any
+    before: Any
+    """A copy of what it held before its first launch."""
+
+    @property
+    def end(self) -> int:
+        return int(self.address + self.before.size)
+
+
+@dataclass
+class Run:
+    """One run of host code, in which kernels are played to write `byte`. `seen` is memory by its address. `refused`
+    says why it cannot be replayed, also where host code catches the error."""
+
+    byte: int
+    seen: dict[int, _Seen] = field(default_factory=dict)
+    launches: list[OneLaunch] = field(default_factory=list)
+    results: tuple[View | None, ...] = ()
+    refused: str | None = None
+
+    def is_like(self, other: "Run") -> bool:
+        """Says whether both launch the same, on memory of the same sizes."""
+        sizes = [[each.before.size for each in run.seen.values()] for run in (self, other)]
+        return (self.launches, self.results, sizes[0]) == (other.launches, other.results, sizes[1])
+
+    def take(self, launch: RecordedLaunch) -> None:
+        """Stands for a launch. Raises NotReplayable."""
+        if self.refused is None:
+            try:
+                self._take(launch)
+                return
+            except NotReplayable as error:
+                self.refused = str(error)
+        raise NotReplayable(self.refused)
+
+    def _take(self, launch: RecordedLaunch) -> None:
+        if len(self.launches) == MOST_LAUNCHES:
+            raise NotReplayable(f"launches more than {MOST_LAUNCHES:,} kernels")
+        touched = {each.number: each for each in map(self._see, list_arrays([launch]))}
+        signature = what_is_compiled(launch)
+        if signature.calling_convention.version not in CONVENTIONS:
+            raise NotReplayable(f"launches by cuTile's calling convention {signature.calling_convention.code}")
+        arguments: list[View | Number] = []
+        for constraint, value in zip(signature.parameters, launch.args, strict=True):
+            arguments += self._describe(constraint, value)
+        x, y, z = (*launch.grid, 1, 1)[:3]
+        symbol = launch.kernel._pyfunc.__name__
+        self.launches.append(OneLaunch(launch_key(launch.kernel, signature), symbol, (x, y, z), tuple(arguments)))
+        for each in touched.values():
+            device_memory.fill(each.address, self.byte, each.before.size)
+
+    def _see(self, tensor: Any) -> _Seen:
+        """Copies memory that no launch was given before; other memory has to be as the launches left it."""
+        storage = tensor.untyped_storage()
+        address, nbytes = storage.data_ptr(), storage.nbytes()
+        if not tensor.is_cuda or not nbytes or address % 16:
+            raise NotReplayable("gives a kernel an array that is empty or not in the GPU's memory")
+        if address not in self.seen:
+            if any(each.address < address + nbytes and address < each.end for each in self.seen.values()):
+                raise NotReplayable("gives kernels memory of two owners that is the same")
+            before = device_memory.copy_from(address, nbytes)
+            self.seen[address] = _Seen(len(self.seen), address, tensor, before)
+        elif not self._is_untouched(self.seen[address]):
+            raise NotReplayable("writes between launches into memory that a kernel was given before")
+        return self.seen[address]
+
+    def _is_untouched(self, seen: _Seen) -> bool:
+        return device_memory.is_filled(device_memory.copy_from(seen.address, seen.before.size), self.byte)
+
+    def _describe(self, constraint: Any, value: Any) -> list[View | Number]:
+        """Describes what a parameter is given; nothing for a constant."""
+        match type(constraint).__name__:
+            case "ConstantConstraint":
+                return []
+            case "ScalarConstraint":
+                return [Number(value, constraint.dtype.name)]
+            case "TupleConstraint":
+                pairs = zip(constraint.items, value, strict=True)
+                return [each for item, part in pairs for each in self._describe(item, part)]
+            case "ArrayConstraint" if hasattr(value, "untyped_storage"):
+                return [self._view(value, wide=constraint.index_dtype.name == "int64")]
+        raise NotReplayable(f"gives a kernel a {type(value).__name__}")
+
+    def _view(self, tensor: Any, *, wide: bool = False) -> View:
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        if dtype not in ITEM_BYTES:
+            raise NotReplayable(f"gives a kernel an array of {dtype}")
+        number = self.seen[tensor.untyped_storage().data_ptr()].number
+        shape, strides = tuple(map(int, tensor.shape)), tuple(map(int, tensor.stride()))
+        return View(number, int(tensor.storage_offset()), shape, strides, dtype, wide)
+
+    def find_results(self, result: Any, expected: Sequence[Any]) -> tuple[View | None, ...]:
+        """Returns where the results lie. Raises NotReplayable, and LibraryError where they are not those of the
+        reference."""
+        values = operator_results.flatten(result)
+        operator_results.require_shapes(values, expected)
+        return tuple(
+            None if wanted is None else self._find_result(number, value)
+            for number, (value, wanted) in enumerate(zip(values, expected, strict=False), start=1)
+        )
+
+    def _find_result(self, number: int, value: Any) -> View:
+        seen = self.seen.get(value.untyped_storage().data_ptr()) if hasattr(value, "untyped_storage") else None
+        if seen is None:
+            raise NotReplayable(f"makes its result {number} itself: it is in memory that no kernel was given")
+        if not self._is_untouched(seen):
+            raise NotReplayable(f"finishes its result {number} itself, after its last launch")
+        view = self._view(value)
+        if view.dtype not in COMPARED:
+            raise NotReplayable(f"has a result of {view.dtype}, which only its own process can compare")
+        return view
+
+    def restore(self) -> None:
+        """Gives all memory the values that it had before its first launch."""
+        for each in self.seen.values():
+            device_memory.copy(each.address, each.before.data.ptr, each.before.size)
+
+
+@dataclass(frozen=True)
+class HostCode:
+    """An operator on one set of inputs. `expected` are the reference's results on it."""
+
+    loaded: LibraryOperator
+    given: GivenConfigs | None
+    case: Case
+    expected: tuple[Any, ...]
+
+    def record(self, config: PlainConfig) -> "Run":
+        """Records a config. Raises NotReplayable, LibraryError, and what host code raises."""
+        first, second = (self.record_once(config, byte) for byte in BYTES)
+        if not first.is_like(second) or not all(
+            device_memory.is_equal(one.before, other.before)
+            for one, other in zip(first.seen.values(), second.seen.values(), strict=True)
+        ):
+            raise NotReplayable("looks at what a kernel wrote, or does something else each time")
+        return first
+
+    def record_once(self, config: PlainConfig, byte: int = BYTES[0]) -> Run:
+        activate(self.loaded.project)
+        run = Run(byte)
+        try:
+            with operator_results.poisoned_outputs():
+                recording = run_config(
+                    self.case, self.loaded.project, self.loaded.kernel, self.given, config, execute=run.take
+                )
+            if run.refused is not None:
+                raise NotReplayable(run.refused)
+            run.results = run.find_results(recording.result, self.expected)
+            return run
+        except Exception:
+            if run.refused is not None:  # what host code makes of our error
+                raise NotReplayable(run.refused) from None
+            raise
+        finally:
+            run.restore()

@@ -1,0 +1,69 @@
+"""Says what the GPU child asks of one problem on its GPU, whatever prepared it."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from tilewatch.kernels import baselines
+from tilewatch.kernels.gpu import timing
+from tilewatch.kernels.gpu.described_launch import DescribedLaunch
+from tilewatch.kernels.gpu.rounds import Entry
+from tilewatch.kernels.gpu.telemetry import Telemetry
+
+
+class Prepared(Protocol):
+    """One problem on this GPU: of a library file's kernel (PreparedProblem), of a watched operator as it is described
+    (PreparedLaunches), or of one that this process runs (PreparedOperator)."""
+
+    timer: timing.Timer
+    telemetry: Telemetry
+    sm_count: int
+    loaded: dict[int, Any]
+    rivals: dict[str, tuple[baselines.Rival, tuple[str, ...]]]
+
+    @property
+    def tolerance(self) -> float: ...
+    @property
+    def element_bytes(self) -> int: ...
+    @property
+    def work(self) -> Mapping[str, Any]:
+        """The problem's operations, the bytes that must move, and its inputs' types: flops, bytes, dtypes."""
+
+    @property
+    def input_sets(self) -> int: ...
+
+    def find_misfit(self, request: Mapping[str, Any]) -> str | None:
+        """Says why a side of a replay is not comparable with the prepared library; None when it is."""
+
+    def load(self, request: Mapping[str, Any]) -> Any:
+        """Loads the machine code of a config."""
+
+    def check(self, config: Any) -> tuple[float, float]:
+        """Launches a config once and returns its microseconds and its error."""
+
+    def keep(self, identity: int, config: Any) -> None:
+        """Keeps a checked config for rounds."""
+
+    def entry(self, identity: int) -> Entry: ...
+
+    def describe(self, request: Mapping[str, Any]) -> DescribedLaunch | None:
+        """Describes the launch of a config for a profiler's process. None where a config is no single launch of a
+        library file's kernel."""
+
+    def reset_outputs(self) -> None:
+        """Makes the outputs as they are before each launch."""
+
+    def restore_inputs(self) -> str | None:
+        """Makes the inputs as they were, and returns the name of one that a launch changed; None where it changed
+        none."""
+
+    def time_parts(self, identity: int, rounds: int) -> dict[str, float]:
+        """Returns the median microseconds of each launch of a config, by its place and its kernel's name.
+
+        Empty where a config is one launch.
+        """
+
+    def build_rival(self, name: str) -> baselines.Rival:
+        """Raises BaselineMissing."""
+
+    def check_rival(self, rival: baselines.Rival) -> float:
+        """Launches the rival and returns the largest error."""

@@ -1,0 +1,184 @@
+"""Checks the description of a watched operator's launches. The process that runs the host code makes it, so that the
+host code may make it up."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
+
+from tilewatch.kernels.contract import MOST_CONFIGS
+from tilewatch.kernels.gpu.host_code.described_operator import COMPARED, ITEM_BYTES
+from tilewatch.kernels.measuring.description_schema import Amount, BadDescription, Name, Size, Text
+
+MOST_LAUNCHES = 1000
+"""Of one config; host code that launches more is measured by its own process."""
+
+MOST_MEMORY = 1000
+"""Allocations of one config."""
+
+MOST_BYTES = 1 << 40
+"""Of one config's allocations together: more than any GPU has."""
+
+MOST_ARGUMENTS = 1000
+MOST_DIMENSIONS = 25
+"""CuPy makes no arrays of more."""
+
+MOST_CONTENTS = 10_000
+MOST_SETS = 16
+HANDLE_DIGITS = 128
+
+Extent = Annotated[int, Field(ge=0, le=2**48)]
+Handle = Annotated[str, StringConstraints(pattern=rf"^[0-9a-f]{{{HANDLE_DIGITS}}}$")]
+Bytes = Annotated[int, Field(ge=1, le=MOST_BYTES)]
+Number = Annotated[int, Field(ge=0)]
+
+WHOLE: dict[str, tuple[int, int]] = {
+    "bool_": (0, 1),
+    **{f"int{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": (0, 2**bits - 1) for bits in (8, 16, 32, 64)},
+}
+
+
+@with_config(ConfigDict(strict=True, extra="forbid"))
+class _Memory(TypedDict):
+    nbytes: Bytes
+    content: Number | None
+    fill: Annotated[int, Field(ge=0, le=255)] | None
+
+
+@with_config(ConfigDict(strict=True, extra="forbid"))
+class _View(TypedDict):
+    memory: Number
+    offset: Extent
+    shape: Annotated[list[Annotated[int, Field(ge=1, le=2**48)]], Field(max_length=MOST_DIMENSIONS)]
+    strides: Annotated[list[Extent], Field(max_length=MOST_DIMENSIONS)]
+    dtype: Name
+    wide: bool
+
+
+@with_config(ConfigDict(strict=True, extra="forbid"))
+class _Number(TypedDict):
+    value: bool | int | float
+    dtype: Literal[
+        "bool_", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"
+    ]
+
+
+@with_config(ConfigDict(strict=True, extra="forbid"))
+class _Launch(TypedDict):
+    key: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    symbol: Name
+    grid: Annotated[list[Size], Field(min_length=3, max_length=3)]
+    arguments: Annotated[list[_View | _Number], Field(max_length=MOST_ARGUMENTS)]
+
+
+@with_config(ConfigDict(strict=True, extra="forbid"))
+class _Config(TypedDict):
+    memory: Annotated[list[_Memory], Field(min_length=1, max_length=MOST_MEMORY)]
+    launches: Annotated[list[_Launch], Field(min_length=1, max_length=MOST_LAUNCHES)]
+    results: Annotated[list[_View | None], Field(min_length=1, max_length=MOST_ARGUMENTS)]
+
+
+@with_config(ConfigDict(strict=True, extra="forbid"))
+class _NoConfig(TypedDict):
+    failure: Text
+
+
+@with_config(ConfigDict(strict=True, extra="forbid"))
+class _Result(TypedDict):
+    handle: Handle
+    shape: Annotated[list[Annotated[int, Field(ge=1, le=2**48)]], Field(max_length=MOST_DIMENSIONS)]
+
+
+@with_config(ConfigDict(strict=True, extra="forbid"))
+class _Operator(TypedDict):
+    kernel: Name
+    element_bytes: Annotated[int, Field(ge=1, le=16)]
+    tolerance: float
+    flops: Amount
+    bytes: Amount
+    bytes_moved: Amount
+    dtypes: Annotated[list[Name], Field(max_length=100)]
+    contents: Annotated[list[Bytes], Field(max_length=MOST_CONTENTS)]
+    sets: Annotated[
+        list[Annotated[list[Handle], Field(max_length=MOST_CONTENTS)]], Field(min_length=1, max_length=MOST_SETS)
+    ]
+    reference: Annotated[list[_Result | None], Field(min_length=1, max_length=MOST_ARGUMENTS)]
+    configs: Annotated[dict[Text, _Config | _NoConfig], Field(max_length=MOST_CONFIGS)]
+
+
+_OPERATOR: TypeAdapter[_Operator] = TypeAdapter(_Operator)
+
+
+def check_operator(description: object, kernel: str) -> None:
+    """Raises BadDescription where it is not of that operator, or not what `describe_operator` makes."""
+    try:
+        found: Any = _OPERATOR.validate_python(description)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise _bad(f"{'.'.join(map(str, first['loc'])) or 'it'}: {first['msg']}") from None
+    if found["kernel"] != kernel:
+        raise _bad(f"kernel: expected {kernel}")
+    contents = found["contents"]
+    if len(found["sets"][0]) != len(contents) or any(len(each) > len(contents) for each in found["sets"]):
+        raise _bad("sets: the first one needs a handle for each of the contents, and none has more")
+    if not any(found["reference"]):
+        raise _bad("reference: nothing is compared")
+    for key, config in found["configs"].items():
+        if "failure" not in config:
+            _check_config(config, contents, found["reference"], f"configs.{key}")
+
+
+def _check_config(config: Any, contents: list[int], reference: list[Any], place: str) -> None:
+    memory = config["memory"]
+    if sum(each["nbytes"] for each in memory) > MOST_BYTES:
+        raise _bad(f"{place}.memory: more than {MOST_BYTES >> 30:,} GiB")
+    for number, each in enumerate(memory):
+        if (each["content"] is None) == (each["fill"] is None):
+            raise _bad(f"{place}.memory.{number}: expected either a content or a fill")
+        if each["content"] is not None and contents[each["content"] :][:1] != [each["nbytes"]]:
+            raise _bad(f"{place}.memory.{number}: there is no content {each['content']} of its size")
+    for number, launch in enumerate(config["launches"]):
+        for argument in launch["arguments"]:
+            _check_argument(argument, memory, f"{place}.launches.{number}")
+    if len(config["results"]) != len(reference):
+        raise _bad(f"{place}.results: expected {len(reference)}")
+    for result, wanted in zip(config["results"], reference, strict=True):
+        if (result is None) != (wanted is None):
+            raise _bad(f"{place}.results: they are not those of the reference")
+        if result is not None:
+            _check_view(result, memory, f"{place}.results")
+            if result["dtype"] not in COMPARED or result["shape"] != wanted["shape"]:
+                raise _bad(f"{place}.results: one has another shape than its reference, or a type that is not compared")
+
+
+def _check_argument(argument: Any, memory: list[Any], place: str) -> None:
+    if "value" not in argument:
+        _check_view(argument, memory, place)
+    elif argument["dtype"] in WHOLE:
+        low, high = WHOLE[argument["dtype"]]
+        if isinstance(argument["value"], float) or not low <= argument["value"] <= high:
+            raise _bad(f"{place}: {argument['value']} is no {argument['dtype']}")
+    elif abs(argument["value"]) > 2**64 and isinstance(argument["value"], int):
+        raise _bad(f"{place}: {argument['value']} is no {argument['dtype']}")
+
+
+def _check_view(view: Any, memory: list[Any], place: str) -> None:
+    """Every element has to lie inside of its allocation."""
+    if view["dtype"] not in ITEM_BYTES:
+        raise _bad(f"{place}: there is no type {view['dtype']}")
+    if len(view["shape"]) != len(view["strides"]):
+        raise _bad(f"{place}: an array has {len(view['shape'])} sizes and {len(view['strides'])} strides")
+    if view["memory"] >= len(memory):
+        raise _bad(f"{place}: there is no memory {view['memory']}")
+    steps = sum((size - 1) * stride for size, stride in zip(view["shape"], view["strides"], strict=True))
+    end = (view["offset"] + steps + 1) * ITEM_BYTES[view["dtype"]]
+    if end > memory[view["memory"]]["nbytes"]:
+        raise _bad(f"{place}: an array reaches out of memory {view['memory']}")
+    largest = 2**63 - 1 if view["wide"] else 2**31 - 1
+    if max((*view["shape"], *view["strides"]), default=0) > largest:
+        raise _bad(f"{place}: a size or a stride is no int{64 if view['wide'] else 32}")
+
+
+def _bad(what: str) -> BadDescription:
+    return BadDescription(f"the described operator is not as it must be: {what}")

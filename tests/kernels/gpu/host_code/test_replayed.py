@@ -1,0 +1,226 @@
+"""Host code of a watched operator, measured by a process that does not run it: real child processes on a fake GPU."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kernels.fixtures.fake_gpu import UUID, install_for_children
+from tests.kernels.fixtures.fake_gpu.host_code import OPERATOR, PROBLEM, SOURCE, Repository
+from tilewatch.kernels.measuring.measure import MeasureRequest, measure
+from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepResult, sweep
+
+Make = Callable[..., Repository]
+TIMES_US = {16: 2 * 36.0, 32: 2 * 52.0}
+"""Of both launches, by the config's tile (the fixture's cubins)."""
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
+    """A checkout with the honest operator, in whose source each pair of texts is replaced."""
+    install_for_children(monkeypatch)
+
+    def made(*changes: tuple[str, str], before: str = "") -> Repository:
+        source = SOURCE
+        for old, new in changes:
+            assert old in source
+            source = source.replace(old, new)
+        return Repository(tmp_path, before + source)
+
+    return made
+
+
+def run_sweep(
+    repository: Repository, described: Mapping[str, Any], *parts: Mapping[str, Any]
+) -> tuple[SweepResult, GpuChild]:
+    """Sweeps both configs; `parts` change what the launches of the wider one do."""
+    cubins = [repository.cubin(16, described), repository.cubin(32, described, *parts)]
+    setup = GpuSetup(repository.watch, OPERATOR, PROBLEM, repository.store_url, {"CUDA_VISIBLE_DEVICES": UUID})
+    child = GpuChild(setup)
+    try:
+        return sweep(child, cubins, on_trial=lambda _: None), child
+    finally:
+        child.close()
+
+
+def test_two_launches_with_a_tensor_in_between_are_measured_apart(make: Make) -> None:
+    repository = make()
+    described = repository.describe()
+    result, child = run_sweep(repository, described)
+    assert child.introduction["library_runs_apart"]
+    assert [(each.failure, each.median_us) for each in result.trials] == [(None, TIMES_US[16]), (None, TIMES_US[32])]
+    sets = described["operator"]["sets"]
+    assert len(sets) == len({handle for each in sets for handle in each}) / 2 == 4, "two inputs in each of four sets"
+
+
+def test_what_is_computed_in_place_starts_from_the_same_values_at_each_launch(make: Make) -> None:
+    """Every timed result is compared; adding to what was added before would be wrong."""
+    repository = make(
+        ("add_rows, (x, y, total, tile)", "add_rows, (x, y, x, tile)"),
+        ("softmax_rows, (total, out, tile)", "add_rows, (x, y, x, tile)"),
+        ("return out", "return x"),
+        ("reference=lambda: (x + y).softmax(-1)", "reference=lambda: x + y + y"),
+    )
+    result, child = run_sweep(repository, repository.describe())
+    assert child.introduction["library_runs_apart"]
+    assert [(each.status, each.failure) for each in result.trials] == [("timed", None)] * 2
+
+
+def test_a_watch_file_s_own_baseline_is_timed_by_its_own_process(make: Make) -> None:
+    repository = make()
+    described = repository.describe()
+    request = MeasureRequest(
+        repository.watch, OPERATOR, PROBLEM, "sm_90", repository.store_url,
+        [repository.cubin(each, described) for each in (16, 32)], 0, ("torch", "copy"),
+    )  # fmt: skip
+    result = measure(request, on_trial=lambda _: None, on_step=lambda *_: None)
+    ours, own, copy = result.measurements
+    assert (ours.detail["library_runs_apart"], set(ours.samples_us)) == (True, {TIMES_US[16]})
+    assert "not_apart" not in ours.detail
+    assert ours.detail["parts_us"] == {"1. add_rows": 36.0, "2. softmax_rows": 36.0}
+    assert (own.implementation, set(own.samples_us), own.detail["kernels"]) == ("torch", {90.0}, ["torch_softmax"])
+    assert own.detail["timed_by"] == "a process of the library's"
+    assert copy.implementation == "copy"
+    assert ours.detail["stopped"] == "interval", "of the ratio to the main baseline, which is the watch file's own"
+    assert len(ours.samples_us) == len(own.samples_us) == len(copy.samples_us)
+
+
+STAYS = {
+    "it works on what a kernel wrote": ("# between", "total = total * 1.0", "looks at what a kernel wrote, or does"),
+    "it writes between launches": ("# between", "total.mul_(2.0)", "writes between launches into memory"),
+    "it finishes the result in place": ("# after", "out.mul_(1.0)\n    out.array[0, 0] = 7", "finishes its result 1"),
+    "it makes the result itself": ("# after", "out = out * 1.0", "makes its result 1 itself"),
+    "it gives a kernel a list": (
+        "add_rows, (x, y, total, tile)",
+        "add_rows, ([x], y, total, tile)",
+        "gives a kernel a list",
+    ),
+    "it does something else each time": (
+        "# between",
+        "global TIMES\n    TIMES += 1\n    x = x * TIMES\n"
+        "    ct.launch(0, (1,), add_rows, (x, y, torch.empty_like(x), tile))",
+        "does something else each time",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", STAYS)
+def test_host_code_whose_launches_are_not_all_of_it_is_measured_by_its_own_process_and_says_so(
+    make: Make, case: str
+) -> None:
+    old, new, reason = STAYS[case]
+    repository = make((old, new), before="TIMES = 0\n")
+    setup = GpuSetup(repository.watch, OPERATOR, PROBLEM, repository.store_url, {"CUDA_VISIBLE_DEVICES": UUID})
+    child = GpuChild(setup)
+    child.close()
+    assert not child.introduction["library_runs_apart"]
+    assert child.introduction["not_apart"].startswith("its host code ")
+    assert reason in child.introduction["not_apart"]
+
+
+def test_launches_that_do_not_give_the_result_of_the_host_code_are_left_to_its_own_process(make: Make) -> None:
+    repository = make(
+        before="from tilewatch.kernels.gpu.host_code.prepared_operator import PreparedOperator\n"
+        "PreparedOperator.check = lambda *_: (50.0, 0.0)\nPreparedOperator.launch = lambda *_: None\n"
+    )
+    described = repository.describe()
+    wrong = repository.cubin(16, described, {"fault": "off"})
+    setup = GpuSetup(repository.watch, OPERATOR, PROBLEM, repository.store_url, {"CUDA_VISIBLE_DEVICES": UUID})
+    child = GpuChild(setup)
+    try:
+        assert child.introduction["library_runs_apart"]
+        child.trial(0, wrong, 1, best_us=1.0)
+        assert not child.introduction["library_runs_apart"]
+        assert child.introduction["not_apart"].startswith(
+            "launching again what its host code launched does not give its result: the output is off by "
+        )
+        child._child.close()  # type: ignore[union-attr]
+        child.trial(1, wrong, 1, best_us=1.0)
+        assert not child.introduction["library_runs_apart"], "of the process that replaces it, too"
+    finally:
+        child.close()
+
+
+def test_a_wrong_config_is_wrong_where_its_own_process_says_the_same(make: Make) -> None:
+    repository = make()
+    described = repository.describe()
+    setup = GpuSetup(repository.watch, OPERATOR, PROBLEM, repository.store_url, {"CUDA_VISIBLE_DEVICES": UUID})
+    child = GpuChild(setup)
+    try:
+        trial = child.trial(0, repository.cubin(16, described, {"fault": "off"}), 1)
+        assert (trial.status, child.introduction["library_runs_apart"]) == ("wrong", True)
+        assert child.trial(1, repository.cubin(32, described), 1).status == "timed"
+    finally:
+        child.close()
+
+
+PATCHES = """
+import atexit, os, sys, threading, time
+from tilewatch.kernels.gpu import arrays, gpu_child, rounds, timing
+from tilewatch.kernels.gpu.host_code import device_memory, launched_arrays, prepared_launches
+timing.CuptiTimer.time = lambda self, launches, names, before=None: [1.0 for _ in launches]
+rounds.time_rounds = gpu_child.time_rounds = lambda timer, entries, count, **_: [[1.0] * count for _ in entries]
+arrays.largest_error = launched_arrays.largest_error = lambda *_: 0.0
+prepared_launches.PreparedLaunches.check = lambda *_: (1.0, 0.0)
+prepared_launches.describe_error = gpu_child.describe_error = lambda *_: None
+time.monotonic = time.perf_counter = lambda: 0.0
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+"""
+
+
+def test_what_host_code_does_to_its_own_process_changes_neither_times_nor_checks(make: Make) -> None:
+    repository = make(before=PATCHES)
+    result, child = run_sweep(repository, repository.describe(), {"fault": "off"})
+    assert child.introduction["library_runs_apart"]
+    assert [each.median_us for each in result.trials] == [TIMES_US[16], None]
+    assert (result.trials[1].failure or "").startswith("the output is off by")
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "the last rows are skipped": ({"fault": "last row unwritten"}, "the output left elements unwritten"),
+    "it computes when it is checked, and not when it is timed": (
+        {"fault": "rests later", "fault_after": 1},
+        "when it was timed, the output left elements unwritten",
+    ),
+    "it keeps a mark in its input once it was checked": (
+        {"fault": "marks its input", "fault_after": 1},
+        "when it was timed, it wrote into 'input 1', which is an input",
+    ),
+}
+
+
+@pytest.mark.parametrize("cheat", WRONG)
+def test_a_kernel_that_cheats_is_wrong(make: Make, cheat: str) -> None:
+    fault, sentence = WRONG[cheat]
+    repository = make()
+    result, child = run_sweep(repository, repository.describe(), fault)
+    assert child.introduction["library_runs_apart"]
+    assert [each.status for each in result.trials] == ["timed", "wrong"]
+    assert sentence in (result.trials[1].failure or "")
+
+
+def test_a_result_that_is_there_before_the_launches_is_refused(make: Make) -> None:
+    """The host code computes it with PyTorch; its kernels only take time."""
+    repository = make(("total, out = torch.empty_like(x), torch.empty_like(x)", "total = out = (x + y).softmax(-1)"))
+    nothing = {"fault": "rests later", "fault_after": 0}
+    described = repository.describe()
+    result, child = run_sweep(repository, described, nothing, nothing)
+    assert child.introduction["library_runs_apart"]
+    assert {each.failure for each in result.trials} == {
+        "its result is there before its first launch, so that its launches do not compute it"
+    }
+
+
+def test_a_result_that_is_kept_from_an_earlier_run_launches_nothing(make: Make) -> None:
+    repository = make(
+        (
+            "    total, out =",
+            "    if hasattr(torch, f'kept_{tile}'):\n        return getattr(torch, f'kept_{tile}')\n    total, out =",
+        ),
+        ("# after", "setattr(torch, f'kept_{tile}', out)"),
+    )  # fmt: skip
+    configs = repository.describe()["operator"]["configs"]
+    assert {each["failure"] for each in configs.values()} == {
+        "the host code fails: RecordingError: `run` launches no cuTile kernel"
+    }

@@ -1,0 +1,107 @@
+"""A description of a watched operator's launches that its host code has made up is refused with a sentence."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from tilewatch.kernels.gpu.host_code.described_operator import read_operator
+from tilewatch.kernels.measuring.description_schema import BadDescription
+from tilewatch.kernels.measuring.operator_schema import check_operator
+
+VIEW = {"memory": 1, "offset": 4, "shape": [4, 3], "strides": [4, 1], "dtype": "float32", "wide": False}
+DESCRIBED: dict[str, Any] = {
+    "kernel": "k",
+    "element_bytes": 4,
+    "tolerance": 0.01,
+    "flops": 16,
+    "bytes": 0,
+    "bytes_moved": 128,
+    "dtypes": ["float32"],
+    "contents": [256],
+    "sets": [["0a" * 64], []],
+    "reference": [{"handle": "0b" * 64, "shape": [4, 3]}, None],
+    "configs": {
+        "{}": {
+            "memory": [{"nbytes": 256, "content": 0, "fill": None}, {"nbytes": 76, "content": None, "fill": 255}],
+            "launches": [
+                {
+                    "key": "0c" * 32,
+                    "symbol": "rows",
+                    "grid": [1, 1, 1],
+                    "arguments": [VIEW, {"value": 7, "dtype": "int32"}, {"value": True, "dtype": "bool_"}],
+                }
+            ],
+            "results": [VIEW, None],
+        },
+        "{1}": {"failure": "the host code fails"},
+    },
+}
+CONFIG = ("configs", "{}")
+LAUNCH = (*CONFIG, "launches", 0)
+ARGUMENT = (*LAUNCH, "arguments", 0)
+
+
+def test_an_honest_description_is_accepted() -> None:
+    """Its last array ends where its memory does."""
+    check_operator(DESCRIBED, "k")
+    read = read_operator(DESCRIBED)
+    assert read.configs["{1}"] == "the host code fails"
+    assert read.find_config({"tile": 1}) == 'the host code of k has no config {"tile": 1} on this GPU'
+
+
+REFUSED: dict[str, tuple[tuple[Any, ...], Any, str]] = {
+    "another operator": (("kernel",), "other", "kernel: expected k"),
+    "a timer of its own": (("timer",), "mine", "timer: Extra inputs are not permitted"),
+    "no number": (("flops",), -1, "flops: Input should be greater than or equal to 0"),
+    "an array that starts behind its memory": ((*ARGUMENT, "offset"), 5, "an array reaches out of memory 1"),
+    "an array that is too large": ((*ARGUMENT, "shape"), [5, 3], "an array reaches out of memory 1"),
+    "an array whose strides lead out": ((*ARGUMENT, "strides"), [5, 1], "an array reaches out of memory 1"),
+    "a negative stride": ((*ARGUMENT, "strides"), [4, -1], "Input should be greater than or equal to 0"),
+    "a negative offset": ((*ARGUMENT, "offset"), -1, "Input should be greater than or equal to 0"),
+    "memory that is not described": ((*ARGUMENT, "memory"), 2, "there is no memory 2"),
+    "a wider type": ((*ARGUMENT, "dtype"), "float64", "an array reaches out of memory 1"),
+    "a type of its own": ((*ARGUMENT, "dtype"), "void*", "there is no type void*"),
+    "sizes without strides": ((*ARGUMENT, "strides"), [4], "an array has 2 sizes and 1 strides"),
+    "a size that is no int32": ((*ARGUMENT, "shape"), [2**31, 1], "an array reaches out of memory 1"),
+    "a stride that is no int32": (
+        ARGUMENT,
+        {**VIEW, "shape": [1], "strides": [2**31]},
+        "a size or a stride is no int32",
+    ),
+    "a result that is not in its memory": ((*CONFIG, "results", 0, "offset"), 5, "an array reaches out of memory 1"),
+    "a result of another shape": ((*CONFIG, "results", 0, "shape"), [3, 3], "one has another shape than its reference"),
+    "a result that is not compared": ((*CONFIG, "results", 0), None, "they are not those of the reference"),
+    "fewer results": ((*CONFIG, "results"), [VIEW], "results: expected 2"),
+    "nothing to compare with": (("reference",), [None], "reference: nothing is compared"),
+    "a pointer": ((*ARGUMENT,), {"value": 1, "dtype": "void*"}, "Field required"),
+    "a number that is no int32": ((*ARGUMENT,), {"value": 2**31, "dtype": "int32"}, "2147483648 is no int32"),
+    "a fraction for a whole number": ((*ARGUMENT,), {"value": 0.5, "dtype": "int32"}, "0.5 is no int32"),
+    "a number that no float holds": ((*ARGUMENT,), {"value": 10**400, "dtype": "float32"}, "is no float32"),
+    "a grid of two": ((*LAUNCH, "grid"), [1, 1], "List should have at least 3 items"),
+    "a path for a key": ((*LAUNCH, "key"), "../" * 21 + "x", "String should match pattern"),
+    "no launch": ((*CONFIG, "launches"), [], "List should have at least 1 item"),
+    "too many launches": ((*CONFIG, "launches"), [{}] * 1001, "List should have at most 1000 items"),
+    "too much memory": ((*CONFIG, "memory", 1, "nbytes"), 2**40, "memory: more than 1,024 GiB"),
+    "memory without a beginning": ((*CONFIG, "memory", 1, "fill"), None, "expected either a content or a fill"),
+    "a content that is not handed over": ((*CONFIG, "memory", 0, "content"), 1, "there is no content 1 of its size"),
+    "a content of another size": ((*CONFIG, "memory", 0, "nbytes"), 512, "there is no content 0 of its size"),
+    "a handle that is none": (("sets", 0, 0), "00", "String should match pattern"),
+    "fewer handles": (("sets", 0), [], "the first one needs a handle for each of the contents"),
+    "more handles in a later set": (("sets", 1), ["0a" * 64] * 2, "the first one needs a handle for each"),
+    "no set": (("sets",), [], "List should have at least 1 item"),
+}
+"""A place in the description, what is put there, and the sentence."""
+
+
+@pytest.mark.parametrize("made_up", REFUSED)
+def test_a_made_up_description_is_refused_with_the_name_of_its_field(made_up: str) -> None:
+    place, value, sentence = REFUSED[made_up]
+    hostile = copy.deepcopy(DESCRIBED)
+    owner: Any = hostile
+    for each in place[:-1]:
+        owner = owner[each]
+    owner[place[-1]] = value
+    with pytest.raises(BadDescription, match="the described operator is not as it must be: ") as refused:
+        check_operator(hostile, "k")
+    assert sentence in str(refused.value)
