@@ -39,6 +39,9 @@ def run_sweep(
     setup = GpuSetup(repository.watch, OPERATOR, PROBLEM, repository.store_url, {"CUDA_VISIBLE_DEVICES": UUID})
     child = GpuChild(setup)
     try:
+        if child.introduction["library_runs_apart"]:
+            assert child._child is not None
+            assert child._child._library is None, "its process has ended"
         return sweep(child, cubins, on_trial=lambda _: None), child
     finally:
         child.close()
