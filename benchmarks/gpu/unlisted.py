@@ -1,8 +1,9 @@
 """Sweeps products of shapes that no nightly watches on this machine's GPU, beside their rivals.
 
-    python -m benchmarks.gpu.unlisted [--part NAME...] [--seconds 240] [--report-only]
+    python -m benchmarks.gpu.unlisted [--part NAME...] [--only AXIS=VALUE,...] [--seconds 240] [--report-only]
 
-An odd number of blocks of K, in groups too, few rows of tokens, and few waves of tiles.
+An odd number of blocks of K, in groups too, few rows of tokens, and few waves of tiles. A shape whose space can split
+K has a line before: the best time of each number of parts, of the sweep's own short timing.
 """
 
 import argparse
@@ -11,7 +12,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import bounds
@@ -22,7 +24,7 @@ from tilewatch.kernels.compiling import store
 from tilewatch.kernels.compiling.compile_plan import compile_plans
 from tilewatch.kernels.library import FOLDER
 from tilewatch.kernels.measuring.measure import MeasureRequest, measure
-from tilewatch.kernels.results import Cubin, Plan
+from tilewatch.kernels.results import Cubin, Plan, TrialResult
 from tilewatch.kernels.statistics import median_interval, ratio_interval
 
 SCALED = "gemm_fp8_scaled"
@@ -37,6 +39,7 @@ PARTS: Mapping[str, tuple[str, tuple[str, ...], float]] = {
     ),
     "one row": (SCALED, ("1x2112x7168", "1x6144x4096", "1x4096x12288"), 1.05),
     "8 to 64 rows": (SCALED, tuple(f"{m}x{n}x{k}" for m in (8, 64) for n, k in ((2112, 7168), (6144, 4096))), 0.80),
+    "few waves, scaled": (SCALED, ("4096x2112x7168",), 0.75),
     "few waves": ("gemm_nt", ("4096x576x7168-bfloat16", "4096x2112x7168-bfloat16"), 0.75),
     "even blocks of K": (SCALED, ("3012x5584x1792", "27x15296x2048"), 0.85),
 }
@@ -47,19 +50,28 @@ were chosen before anything was measured on them. Bounds are what an H200 gave o
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", action="append", choices=tuple(PARTS), help="this part alone; a shape takes 30 s")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        type=lambda text: text.split("="),
+        metavar="AXIS=VALUE,...",
+        help="leave out configs with other values",
+    )
     parser.add_argument("--seconds", type=float, default=240, help="start no part after this time")
     bounds.add_report_only(parser)
     options = parser.parse_args()
     gpu = device.gpus()[0]
     assert gpu.model is not None, f"{gpu.name} is too old"
     print(gpu.name, flush=True)
-    until = time.monotonic() + options.seconds
-    sys.exit(
-        bounds.report(_list_figures(gpu.model.arch, options.part or PARTS, until), report_only=options.report_only)
-    )
+    only = {axis: {int(value) for value in values.split(",")} for axis, values in options.only}
+    figures = _list_figures(gpu.model.arch, options.part or PARTS, only, time.monotonic() + options.seconds)
+    sys.exit(bounds.report(figures, report_only=options.report_only))
 
 
-def _list_figures(arch: str, parts: Collection[str], until: float) -> Iterator[Figure]:
+def _list_figures(
+    arch: str, parts: Collection[str], only: Mapping[str, Collection[int]], until: float
+) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         for name in parts:
             kernel, problems, least = PARTS[name]
@@ -67,20 +79,26 @@ def _list_figures(arch: str, parts: Collection[str], until: float) -> Iterator[F
             if time.monotonic() > until:
                 yield bounds.not_measured(what, "the time was up")
                 continue
-            ratios = [ratio for problem in problems if (ratio := _measure(arch, kernel, problem, folder)) is not None]
+            ratios = [
+                ratio for problem in problems if (ratio := _measure(arch, kernel, problem, only, folder)) is not None
+            ]
             if len(ratios) < len(problems):
                 yield bounds.not_measured(what, "DeepGEMM is missing, or no config ran")
             else:
                 yield bounds.at_least(what, statistics.geometric_mean(ratios), least, digits=2)
 
 
-def _measure(arch: str, kernel: str, problem: str, folder: str) -> float | None:
-    """Sweeps one problem and prints its line. Returns DeepGEMM's time over ours; None where one of them did not run."""
+def _measure(arch: str, kernel: str, problem: str, only: Mapping[str, Collection[int]], folder: str) -> float | None:
+    """Sweeps one problem and prints it. Returns DeepGEMM's time over ours; None where one of them did not run."""
     (plan,) = catalog.read(FOLDER.absolute(), arch=arch, kernel=kernel, problem=problem)
+    trials = [each for each in plan.trials if all(each.config.get(axis) in only[axis] for axis in only)]
+    plan = replace(plan, trials=tuple(trials))
     url = store.folder(Path(folder))
     cubins = list(_compile(plan, url))
     request = MeasureRequest(FOLDER.absolute(), kernel, problem, arch, url, cubins, 0, ("deepgemm",))
-    result = measure(request, on_trial=lambda _: None, on_step=lambda *_: None)
+    tried: list[TrialResult] = []
+    result = measure(request, on_trial=tried.append, on_step=lambda *_: None)
+    _print_trials(tried)
     if result.winner is None:
         return None
     ours, deepgemm = result.measurements
@@ -89,6 +107,18 @@ def _measure(arch: str, kernel: str, problem: str, folder: str) -> float | None:
     time_us = median_interval(ours.samples_us).median
     print(f"{kernel} {problem}: {time_us:.1f} us, DeepGEMM {words}, {dict(result.winner)}", flush=True)
     return None if ratio is None else ratio.median
+
+
+def _print_trials(tried: Sequence[TrialResult]) -> None:
+    best: dict[int, float] = {}
+    for trial in tried:
+        if trial.median_us is not None and "split" in trial.config:
+            split = trial.config["split"]
+            best[split] = min(best.get(split, trial.median_us), trial.median_us)
+        if trial.failure is not None:
+            print(f"  {dict(trial.config)}: {trial.failure}", flush=True)
+    if len(best) > 1:
+        print("  " + ", ".join(f"in {split}: {us:.1f} us" for split, us in sorted(best.items())), flush=True)
 
 
 def _compile(plan: Plan, url: str) -> Iterator[Cubin]:

@@ -8,6 +8,7 @@ from benchmarks.gpu import unlisted
 from tests.kernels.fixtures import fake_gpu
 from tilewatch.kernels.library import FOLDER
 from tilewatch.kernels.loading import load
+from tilewatch.kernels.results import Cubin, Plan
 
 
 def test_the_kernels_know_every_problem() -> None:
@@ -25,13 +26,20 @@ def test_it_sweeps_on_a_gpu_and_names_a_rival_that_is_missing(
     monkeypatch.setattr(unlisted, "FOLDER", fake_gpu.LIBRARY)
     monkeypatch.setattr(unlisted, "PARTS", dict.fromkeys(("rows", "others"), (rig.kernel, (fake_gpu.PROBLEM,), 1.0)))
     monkeypatch.setattr(unlisted.store, "folder", lambda _: rig.store_url)
-    monkeypatch.setattr(unlisted, "_compile", lambda *_: [rig.cubin(1), rig.cubin(2, 80.0)])
-    monkeypatch.setattr("sys.argv", ["unlisted", "--part", "rows", "--report-only"])
+    wanted = []
+
+    def compile_both(plan: Plan, _: str) -> list[Cubin]:
+        wanted.extend(trial.config["tile_rows"] for trial in plan.trials)
+        return [rig.cubin(1), rig.cubin(2, 80.0)]
+
+    monkeypatch.setattr(unlisted, "_compile", compile_both)
+    monkeypatch.setattr("sys.argv", ["unlisted", "--part", "rows", "--only", "tile_rows=2,3", "--report-only"])
     with pytest.raises(SystemExit) as ended:
         unlisted.main()
     fake_gpu.end_process()
     printed = capsys.readouterr().out
     assert ended.value.code == 0
+    assert wanted == [2]
     assert f"{fake_gpu.PROBLEM}: 80.0 us, DeepGEMM missing, {{'tile_rows': 2}}" in printed
     assert "DeepGEMM is missing, or no config ran" in printed
     assert "rows: DeepGEMM's time" in printed

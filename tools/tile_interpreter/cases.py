@@ -49,7 +49,7 @@ RAGGED_ROWS = ("1x1", "17x127", "127x17", "129x256", "3x1031")
 
 TILED = {"tile_rows": (1, 4), "tile_columns": (16, 128)}
 
-SCALED = {"tile_m": (16, 64), "tile_n": (32, 128, 256), "steps": (1, 2), "latency": (0,)}
+SCALED = {"tile_m": (16, 64), "tile_n": (32, 128, 256), "steps": (2,), "latency": (0,), "split": (1, 2)}
 
 GROUPED = ("3x1x128x128", "5x2x128x256", "2x150x128x384")
 """Groups without a row, groups that are all padding (both of few rows), and groups of more than one block; 1 to 3
@@ -67,7 +67,9 @@ GROUPED_TILES = {
 HEADS = ("1x2x1x1x64", "1x4x2x17x64", "2x2x2x127x64", "1x2x1x129x128")
 
 SMALL: Mapping[str, Small] = {
-    "gemm_fp8_scaled": Small(("1x16x128", "17x48x256", "129x144x384", "127x272x512", "128x48x256"), SCALED),
+    "gemm_fp8_scaled": Small(
+        ("1x16x128", "17x48x256", "129x144x384", "127x272x512", "128x48x256", "193x48x640"), SCALED
+    ),
     "gemm_fp8_block_scaled": Small(
         ("1x16x128", "17x48x256", "129x144x384"),
         {"tile_m": (16, 64), "tile_n": (32, 128), "tile_k": (128, 256)},
