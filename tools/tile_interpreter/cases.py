@@ -39,7 +39,14 @@ class Case:
 RAGGED_FP8 = ("1x16x16", "17x48x208", "127x16x256", "129x144x80")
 """N and K of FP8 products are multiples of 16 (TMA's 16 bytes); M may be anything."""
 
-TILES = {"tile_m": (16, 64), "tile_n": (16, 32), "tile_k": (32, 64), "group_size_m": (2, 8), "added_n": (0, 16)}
+TILES = {
+    "tile_m": (16, 64),
+    "tile_n": (16, 32),
+    "tile_k": (32, 64),
+    "group_size_m": (2, 8),
+    "added_n": (0, 16),
+    "split": (1, 2),
+}
 
 RAGGED = ("1x1x1", "17x127x129", "129x17x127", "64x64x64")
 """M, N and K may be anything where loads need not be TMA."""
@@ -97,7 +104,7 @@ SMALL: Mapping[str, Small] = {
         for layout in ("nn", "nt", "tn", "tt")
     },
     "gemm_nt_tf32": Small(("127x17x31-tf32",), TILES),
-    "gemm_nt_fp8": Small(("17x48x208-fp8",), TILES | {"group_size_m": (2, 8)}),
+    "gemm_nt_fp8": Small(("17x48x208-fp8", "193x17x400-fp8"), TILES | {"group_size_m": (2, 8)}),
     "rms_norm": Small(RAGGED_ROWS),
     "layer_norm": Small(RAGGED_ROWS),
     "silu_and_multiply": Small(RAGGED_ROWS, TILED),
