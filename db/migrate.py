@@ -5,16 +5,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from alembic import command
-from alembic.config import Config
-from alembic.script import ScriptDirectory
 from psycopg.errors import LockNotAvailable
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 
 from tilewatch.db import session
 from tilewatch.errors import ExpectedError
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 UPGRADE_LOCK = 7_114_553_023
 """The advisory lock by which migrating processes take turns: any number, the same in every release."""
@@ -62,6 +63,8 @@ def upgrade(url: str, report: Callable[[str], object] = lambda _: None, patience
     `report` gets a sentence for each time that a table was in use. Raises TablesInUse after `patience_s`,
     DatabaseNewer, or DatabaseOlder for one from before the first release.
     """
+    from alembic import command  # not a cost for those who only ask which revision it is
+
     with _alone(url) as connection:
         _refuse_unknown(url, _revision(connection))
         gives_up_at = time.monotonic() + patience_s
@@ -92,9 +95,7 @@ def current(url: str) -> str | None:
 
 def head() -> str:
     """Returns the revision that this code expects."""
-    revision = _scripts().get_current_head()
-    assert revision is not None
-    return revision
+    return _revisions()[-1]
 
 
 def require_head(url: str) -> None:
@@ -106,8 +107,10 @@ def require_head(url: str) -> None:
         raise DatabaseOlder(f"the database at {session.address(url)} {state}; run `tilewatch migrate`")
 
 
-def config(connection: Connection | None = None) -> Config:
+def config(connection: Connection | None = None) -> "Config":
     """Alembic's settings; migrations/env.py uses the connection when there is one."""
+    from alembic.config import Config
+
     settings = Config(str(Path(__file__).with_name("alembic.ini")))
     settings.attributes["connection"] = connection
     return settings
@@ -119,7 +122,7 @@ def _refuse_unknown(url: str, revision: str | None) -> None:
             f"the database at {session.address(url)} is at revision {revision}, from before the first release, which "
             "this code cannot migrate; check out commit 917c880, run `tilewatch migrate` there, then come back"
         )
-    if revision is not None and revision not in {script.revision for script in _scripts().walk_revisions()}:
+    if revision is not None and revision not in _revisions():
         raise DatabaseNewer(
             f"the database at {session.address(url)} is at revision {revision}, which this code does not know: a newer "
             f"Tilewatch has migrated it; install that one (this code ends at {head()})"
@@ -155,5 +158,8 @@ def _revision(connection: Connection) -> str | None:
 
 
 @cache
-def _scripts() -> ScriptDirectory:
-    return ScriptDirectory.from_config(config())
+def _revisions() -> tuple[str, ...]:
+    """Those that this code knows, oldest first, from the names of their files (alembic.ini says how they are named).
+    Alembic would import itself and each of them, in every process that asks."""
+    versions = Path(__file__).parent / "migrations" / "versions"
+    return tuple(sorted(file.name.partition("_")[0] for file in versions.glob("[0-9]*.py")))
