@@ -36,24 +36,6 @@ def batch_runs(context: Context) -> bool:
         return bool(opened.scalars(select(Job.id).where(Job.state == "running", Job.total_steps > 0)).all())
 
 
-def test_a_worker_compiles_what_was_submitted_and_says_that_it_is_here(settings: Settings, context: Context) -> None:
-    submit_nightly(settings)
-    with celery_worker(settings) as process:
-        wait_for(lambda: all_done(context), settings.home / "compile@test.log")
-        with session(context.database_url) as opened:
-            assert opened.scalar(select(func.count(Trial.config_id)).where(Trial.status == "waiting")) == 0
-        wait_for(lambda: workers(context))
-        (worker,) = workers(context)
-        assert (worker.name, worker.kind) == ("compile@test", "compile")
-        assert "cuda-tile" in worker.toolchain["compiler"]
-        process.send_signal(signal.SIGTERM)
-        process.wait(PATIENCE_S)
-    assert workers(context) == []
-    log_text = (settings.home / "compile@test.log").read_text()
-    for url in (context.database_url, context.broker_url):
-        assert url not in log_text
-
-
 def test_a_job_of_a_killed_worker_is_done_by_the_next(settings: Settings, context: Context) -> None:
     submit_nightly(settings)
     with celery_worker(settings) as process:
@@ -72,24 +54,38 @@ def test_a_job_of_a_killed_worker_is_done_by_the_next(settings: Settings, contex
         assert max(opened.scalars(select(Job.attempt))) == 2
 
 
-def test_an_emptied_redis_loses_nothing(settings: Settings, context: Context) -> None:
+def test_a_redis_that_was_emptied_and_then_refuses_commands_loses_nothing_and_ends_no_worker(
+    settings: Settings, context: Context
+) -> None:
+    """It wants copies of itself, of which there are none: as with a full disk, every command that writes is refused."""
+    log = settings.home / "compile@test.log"
     submit_nightly(settings)
     with redis.Redis.from_url(context.broker_url) as client:
         client.flushdb()
-    with celery_worker(settings):
-        wait_for(lambda: workers(context), settings.home / "compile@test.log")
+    with redis.Redis.from_url(context.broker_url) as client, celery_worker(settings) as process:
+        wait_for(lambda: workers(context), log)
         assert jobs_in(context, "queued") == 1
+        client.config_set("min-replicas-to-write", 1)
+        try:
+            wait_for(lambda: "NOREPLICAS" in log.read_text(), log)
+            with pytest.raises(BrokerUnreachable, match="NOREPLICAS"):
+                dispatch.send(dispatch.sender(context.broker_url), context.database_url, [UnsentJob(1, "compile")])
+        finally:
+            client.config_set("min-replicas-to-write", 0)
+        assert process.poll() is None
         with session(context.database_url) as opened:
             opened.execute(update(Job).values(sent_at=text("now() - interval '2 minutes'")))
         lost = reconcile(context.database_url, context.broker_url)
         assert len(lost) == 1
         dispatch.send(dispatch.sender(context.broker_url), context.database_url, lost)
-        wait_for(lambda: all_done(context), settings.home / "compile@test.log")
+        wait_for(lambda: all_done(context), log)
 
 
-def test_a_redis_that_is_emptied_in_the_middle_of_a_night_loses_nothing(settings: Settings, context: Context) -> None:
+def test_a_worker_says_that_it_is_here_and_compiles_a_night_in_the_middle_of_which_redis_is_emptied(
+    settings: Settings, context: Context
+) -> None:
     submit_nightly(settings, gpus=("h200", "b200"))
-    with celery_worker(settings):
+    with celery_worker(settings) as process:
         wait_for(lambda: batch_runs(context), settings.home / "compile@test.log")
         with redis.Redis.from_url(context.broker_url) as client:
             client.flushdb()
@@ -103,8 +99,18 @@ def test_a_redis_that_is_emptied_in_the_middle_of_a_night_loses_nothing(settings
             dispatch.send(dispatch.sender(context.broker_url), context.database_url, lost)
             time.sleep(0.5)
         assert all_done(context)
-    with session(context.database_url) as opened:
-        assert set(opened.scalars(select(Job.attempt))) == {1}
+        with session(context.database_url) as opened:
+            assert set(opened.scalars(select(Job.attempt))) == {1}
+            assert opened.scalar(select(func.count(Trial.config_id)).where(Trial.status == "waiting")) == 0
+        (worker,) = workers(context)
+        assert (worker.name, worker.kind) == ("compile@test", "compile")
+        assert "cuda-tile" in worker.toolchain["compiler"]
+        process.send_signal(signal.SIGTERM)
+        process.wait(PATIENCE_S)
+    assert workers(context) == []
+    log_text = (settings.home / "compile@test.log").read_text()
+    for url in (context.database_url, context.broker_url):
+        assert url not in log_text
 
 
 def test_an_entry_of_messages_under_way_that_somebody_wrote_is_never_restored(context: Context) -> None:
@@ -115,23 +121,6 @@ def test_an_entry_of_messages_under_way_that_somebody_wrote_is_never_restored(co
         opened.default_channel.qos.restore_visible(interval=1)
         assert client.hgetall("unacked") == forged
         client.delete("unacked", "unacked_index")
-
-
-def test_a_redis_that_refuses_commands_ends_no_worker(settings: Settings, context: Context) -> None:
-    """It wants copies of itself, of which there are none: as with a full disk, every command that writes is refused."""
-    log = settings.home / "compile@test.log"
-    with redis.Redis.from_url(context.broker_url) as client, celery_worker(settings) as process:
-        wait_for(lambda: workers(context), log)
-        client.config_set("min-replicas-to-write", 1)
-        try:
-            wait_for(lambda: "NOREPLICAS" in log.read_text(), log)
-            with pytest.raises(BrokerUnreachable, match="NOREPLICAS"):
-                dispatch.send(dispatch.sender(context.broker_url), context.database_url, [UnsentJob(1, "compile")])
-        finally:
-            client.config_set("min-replicas-to-write", 0)
-        assert process.poll() is None
-        submit_nightly(settings)
-        wait_for(lambda: all_done(context), log)
 
 
 @pytest.mark.parametrize(
@@ -187,13 +176,9 @@ def write_revision(context: Context, revision: str) -> None:
         opened.execute(text("update alembic_version set version_num = :revision"), {"revision": revision})
 
 
-def test_the_clock_submits_the_nightly(settings: Settings, context: Context) -> None:
-    with celery_worker(settings, queues="judge", name="judge@test"):
-        dispatch.sender(context.broker_url).send_task("worker.nightly", queue="judge")
-        wait_for(lambda: jobs_in(context, "queued"), settings.home / "judge@test.log")
-
-
-def test_what_a_judge_opened_is_sent_as_soon_as_its_job_has_ended(settings: Settings, context: Context) -> None:
+def test_what_a_judge_opened_is_sent_as_soon_as_its_job_has_ended_and_the_clock_submits_the_nightly(
+    settings: Settings, context: Context
+) -> None:
     with (
         receiver() as board,
         celery_worker(settings, queues="judge", name="judge@test"),
@@ -212,6 +197,9 @@ def test_what_a_judge_opened_is_sent_as_soon_as_its_job_has_ended(settings: Sett
         assert f"tilewatch regressions acknowledge {number}" in board.taken[0].json["body"]
         dispatch.sender(context.broker_url).send_task("worker.watch", queue="tell")
         wait_for(lambda: "checked alarms" in log.read_text(), log)
+        assert jobs_in(context, "queued") == 0
+        dispatch.sender(context.broker_url).send_task("worker.nightly", queue="judge")
+        wait_for(lambda: jobs_in(context, "queued"), settings.home / "judge@test.log")
 
 
 def test_a_worker_for_a_gpu_that_is_not_there_says_so_and_ends(settings: Settings) -> None:
