@@ -13,7 +13,7 @@ from typing import Any
 
 from tilewatch.kernels.child_process import ChildProcess
 from tilewatch.kernels.gpu.gpu_child import answer
-from tilewatch.kernels.measuring.gpu_processes import Preparation, describe, prepare
+from tilewatch.kernels.measuring.preparation import Preparation, describe, prepare
 
 
 class ThisProcess:

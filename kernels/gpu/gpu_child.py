@@ -46,7 +46,7 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
         return references.take_ahead(request)
     if request["ask"] == "prepare":
         return begin(
-            partial(prepared_launches.prepare if "operator" in request else prepare, request), request.get("timer")
+            partial(prepared_launches.prepare if "operators" in request else prepare, request), request.get("timer")
         )
     assert _prepared is not None, "prepare comes first"
     try:

@@ -5,8 +5,7 @@ reference; it ends before the first timed launch. An operator whose launches alo
 measured by this process.
 """
 
-import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +22,12 @@ from tilewatch.kernels.loading import LibraryKernel, LibraryOperator, find, load
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     match request["ask"]:
         case "import":
-            return _import(Path(request["library"]), [Path(each) for each in request["others"]])
+            return _import(Path(request["library"]))
         case "describe problem":
             return {"problem": _describe(_find(request), request)}
         case "describe side":
             found = load(Path(request["library"])).get(request["kernel"])
-            return {"problem": found and _describe(found, request)}
+            return {"problem": found and _describe(found, request), "is_watched": isinstance(found, LibraryOperator)}
         case "describe operator":
             return _describe_operator(request)
         case "reference":
@@ -38,15 +37,9 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     return gpu_child.answer(request)
 
 
-def _import(library: Path, others: Sequence[Path]) -> Mapping[str, Any]:
-    """Imports what a process needs before it is given its job: with host code PyTorch, and the other sides of a replay,
-    whose host code runs here too. Beside a library file's kernels no other commit's code runs."""
-    entries = load(library).values()
-    if any(isinstance(each, LibraryOperator) for each in entries):
-        importlib.import_module("tilewatch.kernels.gpu.host_code.prepared_operator")
-    if all(isinstance(each, LibraryOperator) for each in entries):
-        for each in others:
-            load(each)
+def _import(library: Path) -> Mapping[str, Any]:
+    """Imports what a process needs before it is given its job: with host code PyTorch, which watch files import."""
+    load(library)
     return {}
 
 

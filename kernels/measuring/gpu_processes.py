@@ -1,66 +1,33 @@
 """Starts the two processes that measure a problem: one runs the library, the other one measures and runs none.
 
 The library's process (kernels/gpu/library_child.py) describes the problem and computes the reference; then it ends,
-before anything is timed. Where a watched operator's launches alone do not do what its host code does, and where two
-sides of a replay have host code, it measures itself. The other side of a replay of library files is described by a
-process that runs its library alone.
+before anything is timed. The other side of a replay is described by a process that runs its library alone. Where a
+watched operator's launches alone do not do what its host code does, one process runs all sides and measures itself.
 """
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.measuring.description_schema import BadDescription, check_description
-from tilewatch.kernels.measuring.operator_schema import check_operator
-from tilewatch.kernels.results import Params
+from tilewatch.kernels.measuring.preparation import (
+    Preparation,
+    describe,
+    describe_operator,
+    left_s,
+    make_question,
+    prepare,
+)
+
+WATCHED: Mapping[str, Any] = {"is_watched": True}
+"""Stands for the description of a watched operator."""
 
 CONFIRM_DEADLINE_S = 300.0
 MOST_CONFIRMATIONS = 3
 """Wrong configs of a watched operator, before the first right one, about which its own process is asked too."""
-
-LONGEST_REASON = 500
-"""Letters of a sentence that a library's process gives."""
-
-
-class Process(Protocol):
-    """What answers requests: a ChildProcess."""
-
-    def begin(self, request: Mapping[str, Any]) -> None: ...
-    def finish(self, *, deadline_s: float) -> dict[str, Any]: ...
-    def ask(self, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]: ...
-
-
-@dataclass(frozen=True)
-class Preparation:
-    """Names a problem to prepare. `sides` are the problem as other sides of a replay describe it, by library folder:
-    None for one that has no such kernel.
-
-    `configs` are those that will be launched; None means those of the search space. `by_library` says why
-    the library's process has to measure a watched operator; empty where it need not.
-    """
-
-    library: Path
-    kernel: str
-    problem: str
-    store_url: str
-    seed: int
-    sides: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
-    configs: Sequence[Params] | None = None
-    by_library: str = ""
-
-    @property
-    def request(self) -> dict[str, Any]:
-        return {
-            "library": str(self.library),
-            "kernel": self.kernel,
-            "problem": self.problem,
-            "store": self.store_url,
-            "seed": self.seed,
-        }
 
 
 class GpuProcesses:
@@ -76,9 +43,9 @@ class GpuProcesses:
         ahead: bool = False,
         torch: bool = False,
     ) -> None:
-        """One process runs `library`, and host code of `others`. With `ahead` they are imported before a problem is
-        known, and with `torch` PyTorch too, for rivals; neither process touches the GPU meanwhile. Otherwise a problem
-        follows at once, so they may."""
+        """One process runs `library`; `others` are other sides of a replay. With `ahead` they are imported before a
+        problem is known, and with `torch` PyTorch too, for rivals; no process touches the GPU meanwhile. Otherwise a
+        problem follows at once, so they may."""
         self._start = partial(ChildProcess, environment=environment, packages=packages)
         self._libraries, self._is_ahead = (library, *others), ahead
         self._measuring: ChildProcess | None = self._start("gpu")
@@ -87,6 +54,7 @@ class GpuProcesses:
         if not ahead:
             self._measuring.begin({"ask": "start timer"})
         self._library: ChildProcess | None = self._start_library()
+        self._sides: dict[Path, ChildProcess] = {}
         self._planned: Sequence[Preparation] = ()
         self._next = 0
         self._ready: dict[int, Mapping[str, Any] | Exception] = {}
@@ -100,12 +68,30 @@ class GpuProcesses:
         problem alone costs a process and a CUDA context."""
         self._planned = preparations
 
-    def _start_library(self) -> ChildProcess:
-        first, *others = self._libraries
-        library = self._start("library", library=first, others=others)
+    def start_sides(self) -> None:
+        """Starts a process for each other side of a replay, which runs its host code and no other."""
+        for folder in self._libraries[1:]:
+            if folder not in self._sides:
+                self._sides[folder] = self._start_library(folder)
+
+    def _start_library(self, folder: Path | None = None) -> ChildProcess:
+        """Starts a process of the first library, or of another side's."""
+        folder = folder or self._libraries[0]
+        library = self._start("library", library=folder)
         if self._is_ahead:
-            library.begin({"ask": "import", "library": str(first), "others": [str(each) for each in others]})
+            library.begin({"ask": "import", "library": str(folder)})
         return library
+
+    def _start_all(self) -> ChildProcess:
+        """Starts a process that may read all sides of a replay."""
+        first, *others = self._libraries
+        return self._start("library", library=first, others=others)
+
+    def _close_libraries(self) -> None:
+        for each in (self._library, *self._sides.values()):
+            if each is not None:
+                each.close()
+        self._library, self._sides = None, {}
 
     def prepare(self, preparation: Preparation, *, deadline_s: float) -> dict[str, Any]:
         """Prepares a problem, in the place of the one before, and returns its introduction. Raises ChildDied, ChildHung
@@ -127,37 +113,39 @@ class GpuProcesses:
         if problems is not None:
             self._measuring = self._measuring or self._start("gpu")
             introduction = prepare(library, self._measuring, preparation, problems, deadline)
-            self._library = None
-            library.close()
+            self._close_libraries()
             return {**introduction, "library_runs_apart": True}
-        described, why = self._describe_operator(library, preparation, deadline)
+        described, why = self._describe_operators(preparation, deadline)
         if described is not None:
             self._measuring = self._measuring or self._start("gpu")
-            asked = {**preparation.request, "ask": "prepare", "operator": described}
-            introduction = self._measuring.ask(asked, deadline_s=_left_s(deadline))
-            self._library = None
-            library.close()
+            asked = {**preparation.request, "ask": "prepare", "operators": described}
+            introduction = self._measuring.ask(asked, deadline_s=left_s(deadline))
+            self._close_libraries()
             return {**introduction, "library_runs_apart": True, "is_operator": True}
+        if len(self._libraries) > 1:  # one process runs all sides, so that it may read them all
+            self._close_libraries()
+            library = self._library = self._start_all()
         library.begin({**preparation.request, "ask": "prepare"})
         if self._measuring is not None:
             self._measuring.close()
             self._measuring = None
-        return {**library.finish(deadline_s=_left_s(deadline)), "library_runs_apart": False, "not_apart": why}
+        return {**library.finish(deadline_s=left_s(deadline)), "library_runs_apart": False, "not_apart": why}
 
-    def _describe_operator(
-        self, library: ChildProcess, preparation: Preparation, deadline: float
-    ) -> tuple[Mapping[str, Any] | None, str]:
-        """Returns a watched operator as its library describes it; None, and why, where its process must measure it."""
+    def _describe_operators(self, preparation: Preparation, deadline: float) -> tuple[Mapping[str, Any] | None, str]:
+        """Returns a watched operator as the library of each side describes it, by its folder; None, and why, where one
+        process must measure them all."""
         if preparation.by_library:
             return None, preparation.by_library
-        if len(self._libraries) > 1:
-            return None, "both sides of a replay of host code are measured by one process"
-        answer = library.ask({**_question(preparation), "ask": "describe operator"}, deadline_s=_left_s(deadline))
-        if "operator" not in answer:
-            return None, str(answer.get("stays"))[:LONGEST_REASON]
-        check_operator(answer["operator"], preparation.kernel)
+        assert self._library is not None
+        self.start_sides()
+        described = {}
+        for folder, process in {preparation.library: self._library, **self._sides}.items():
+            operator, why = describe_operator(process, preparation, folder, deadline)
+            if operator is None:
+                return None, why
+            described[str(folder)] = operator
         self._unconfirmed, self._confirmations = preparation, 0
-        return answer["operator"], ""
+        return described, ""
 
     def _take_references(self, first: int, deadline_s: float) -> None:
         """Makes planned problems ready, each within the deadline: its description, or why there is none. Stops at a
@@ -174,9 +162,9 @@ class GpuProcesses:
                 measuring = self._measuring = self._measuring or self._start("gpu")
                 library.begin({**preparation.request, "ask": "reference"})
                 measuring.begin({"ask": "start timer"})  # and with it the CUDA context, at the same time
-                outputs = library.finish(deadline_s=_left_s(deadline))["outputs"]
+                outputs = library.finish(deadline_s=left_s(deadline))["outputs"]
                 reference = {"place": place, "problem": problems[str(preparation.library)], "outputs": outputs}
-                taken = measuring.ask({**reference, "ask": "take reference"}, deadline_s=_left_s(deadline))
+                taken = measuring.ask({**reference, "ask": "take reference"}, deadline_s=left_s(deadline))
             except (ChildDied, ChildHung, BadDescription) as error:
                 self._ready[place] = error
                 if self._measuring is not None and not self._measuring.alive:
@@ -196,8 +184,8 @@ class GpuProcesses:
         assert self._measuring is not None
         deadline = time.monotonic() + deadline_s
         asked = {**self._planned[place].request, "ask": "prepare", "problems": problems}
-        self._measuring.ask(asked, deadline_s=_left_s(deadline))
-        introduction = self._measuring.ask({"ask": "expect", "place": place}, deadline_s=_left_s(deadline))
+        self._measuring.ask(asked, deadline_s=left_s(deadline))
+        introduction = self._measuring.ask({"ask": "expect", "place": place}, deadline_s=left_s(deadline))
         return {**introduction, "library_runs_apart": True}
 
     def ask(self, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]:
@@ -222,7 +210,7 @@ class GpuProcesses:
         self._confirmations += 1
         if self._confirmations == MOST_CONFIRMATIONS:
             self._unconfirmed = None
-        library = self._start_library()
+        library = self._start_all()
         try:
             introduction = library.ask({**preparation.request, "ask": "prepare"}, deadline_s=CONFIRM_DEADLINE_S)
             own = library.ask(request, deadline_s=CONFIRM_DEADLINE_S)
@@ -247,53 +235,27 @@ class GpuProcesses:
 
     @property
     def _started(self) -> list[ChildProcess]:
-        return [each for each in (self._measuring, self._library) if each is not None]
-
-
-def describe(library: Process, preparation: Preparation, deadline: float) -> Mapping[str, Any] | None:
-    """Returns the problem as each side's library describes it, by its folder; None for a watched operator."""
-    described = library.ask({**_question(preparation), "ask": "describe problem"}, deadline_s=_left_s(deadline))
-    if described["problem"] is None:
-        return None
-    check_description(described["problem"], preparation.kernel)
-    return {**preparation.sides, str(preparation.library): described["problem"]}
+        return [each for each in (self._measuring, self._library, *self._sides.values()) if each is not None]
 
 
 def describe_side(
     preparation: Preparation, environment: Mapping[str, str], *, deadline_s: float
 ) -> Mapping[str, Any] | None:
     """Describes a problem in a process that runs its library and no other, so that one commit cannot change what
-    another one launches. None where it has no such kernel, or a watched operator.
+    another one launches. None where it has no such kernel; WATCHED for a watched operator, whose memory is handed over
+    for each launch of a replay anew.
 
     Raises ChildDied, ChildHung or BadDescription.
     """
     library = ChildProcess("library", environment=environment, library=preparation.library)
     try:
-        asked = {**_question(preparation), "ask": "describe side"}
-        problem: Mapping[str, Any] | None = library.ask(asked, deadline_s=deadline_s)["problem"]
+        asked = {**make_question(preparation), "ask": "describe side"}
+        answer = library.ask(asked, deadline_s=deadline_s)
     finally:
         library.close()
+    if answer["is_watched"]:
+        return WATCHED
+    problem: Mapping[str, Any] | None = answer["problem"]
     if problem is not None:
         check_description(problem, preparation.kernel)
     return problem
-
-
-def _question(preparation: Preparation) -> dict[str, Any]:
-    configs = None if preparation.configs is None else [dict(each) for each in preparation.configs]
-    return {**preparation.request, "configs": configs}
-
-
-def prepare(
-    library: Process, measuring: Process, preparation: Preparation, problems: Mapping[str, Any], deadline: float
-) -> dict[str, Any]:
-    """Prepares a described problem in the process that measures, and returns its introduction."""
-    library.begin({**preparation.request, "ask": "reference"})
-    measuring.begin(
-        {**preparation.request, "ask": "prepare", "problems": problems}
-    )  # both make inputs at the same time
-    outputs = library.finish(deadline_s=_left_s(deadline))["outputs"]
-    return measuring.ask({"ask": "expect", "outputs": outputs}, deadline_s=_left_s(deadline))
-
-
-def _left_s(deadline: float) -> float:
-    return max(0.0, deadline - time.monotonic())

@@ -22,8 +22,9 @@ from tilewatch.kernels import device
 from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.gpu.described_launch import DescribedLaunch, read_launch
 from tilewatch.kernels.measuring.description_schema import BadDescription
-from tilewatch.kernels.measuring.gpu_processes import GpuProcesses, Preparation, describe_side
+from tilewatch.kernels.measuring.gpu_processes import WATCHED, GpuProcesses, describe_side
 from tilewatch.kernels.measuring.measure import MeasureFailed, usable_gpu
+from tilewatch.kernels.measuring.preparation import Preparation
 from tilewatch.kernels.measuring.profiling import count_pair
 from tilewatch.kernels.measuring.sweep import PREPARE_DEADLINE_S, GpuChild, GpuSetup, SweepFailed, trial_request
 from tilewatch.kernels.results import Cubin, Params
@@ -145,18 +146,25 @@ def is_different(good_us: Sequence[float], bad_us: Sequence[float]) -> bool:
 
 
 class ProcessesAhead:
-    """Starts the processes of the next launches while one measures. They import CuPy and the library, and host code of
-    `others`, which takes a watched operator 3 to 4 s of a core because it brings PyTorch, and touch no GPU. With
-    `torch` they import PyTorch for rivals too."""
+    """Starts the processes of the next launches while one measures. They import CuPy and the library, which takes a
+    watched operator 3 to 4 s of a core because it brings PyTorch, and touch no GPU. With `torch` they import PyTorch
+    for rivals too. `others` are other sides of a replay."""
 
     def __init__(self, library: Path, gpu: device.Gpu, *, others: Sequence[Path] = (), torch: bool = False) -> None:
         self._environment = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
         self._library, self._others, self._torch = library, others, torch
         self._waiting: list[GpuProcesses] = []
+        self._with_sides = False
 
     def start(self) -> None:
         while len(self._waiting) <= MOST_AHEAD:
             self._waiting.append(self._start())
+
+    def start_sides(self) -> None:
+        """Starts the processes of other sides too, from now on: they have host code."""
+        self._with_sides = True
+        for each in self._waiting:
+            each.start_sides()
 
     def take(self) -> GpuProcesses:
         self.start()
@@ -175,9 +183,12 @@ class ProcessesAhead:
         self.close()
 
     def _start(self) -> GpuProcesses:
-        return GpuProcesses(
+        started = GpuProcesses(
             self._library, environment=self._environment, others=self._others, ahead=True, torch=self._torch
         )
+        if self._with_sides:
+            started.start_sides()
+        return started
 
 
 def launches(request: ReplayRequest, gpu: device.Gpu, processes: ProcessesAhead) -> Iterator[Launch]:
@@ -187,6 +198,9 @@ def launches(request: ReplayRequest, gpu: device.Gpu, processes: ProcessesAhead)
     environment = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
     configs = (request.good.cubin.config, request.bad.cubin.config)
     sides = {str(each): _describe_side(request, each, configs, environment) for each in find_others(request)}
+    if WATCHED in sides.values():
+        processes.start_sides()
+    sides = {library: None if each is WATCHED else each for library, each in sides.items()}
     for number in itertools.count(1):
         while True:
             # The inputs are those of another launch each time: a difference must not hang on one set of them.

@@ -16,7 +16,8 @@ from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.compiling.local_cubins import LocalCubins
 from tilewatch.kernels.gpu.described_launch import DescribedLaunch, read_launch
 from tilewatch.kernels.measuring.description_schema import BadDescription
-from tilewatch.kernels.measuring.gpu_processes import GpuProcesses, Preparation
+from tilewatch.kernels.measuring.gpu_processes import GpuProcesses
+from tilewatch.kernels.measuring.preparation import Preparation
 from tilewatch.kernels.measuring.racing import RacePolicy, ranking, still_in
 from tilewatch.kernels.results import Cubin, Params, TrialResult, config_key
 from tilewatch.kernels.statistics import median_interval

@@ -16,7 +16,8 @@ from tilewatch.kernels import device
 from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.comparing.gpu_bench import NO_CUPTI, NoCupti
 from tilewatch.kernels.measuring.description_schema import BadDescription
-from tilewatch.kernels.measuring.gpu_processes import GpuProcesses, Preparation
+from tilewatch.kernels.measuring.gpu_processes import GpuProcesses
+from tilewatch.kernels.measuring.preparation import Preparation
 from tilewatch.kernels.measuring.replay import BAD, CHECK_SAMPLES, GOOD, ProcessesAhead
 from tilewatch.kernels.measuring.sweep import (
     PREPARE_DEADLINE_S,

@@ -38,12 +38,21 @@ class ComputedBefore(WrongWhenTimed):
 
 
 @dataclass(frozen=True)
+class Side:
+    """The operator as one library describes it, and the memory of its launches."""
+
+    described: DescribedOperator
+    memory: CopiedMemory
+
+
+@dataclass(frozen=True)
 class LoadedLaunches:
     """A config with what it launches on each set of inputs: a function that takes nothing for each launch.
 
     `places` are its memory on each set; `results` are on the first one.
     """
 
+    memory: CopiedMemory
     names: tuple[str, ...]
     turns: tuple[tuple[Callable[[], None], ...], ...]
     places: tuple[tuple[Allocation, ...], ...]
@@ -52,19 +61,19 @@ class LoadedLaunches:
 
 @dataclass
 class PreparedLaunches:
-    """One problem with the contents of its memory, its reference, and the configs and baselines loaded so far.
+    """One problem with its reference, and the configs and baselines loaded so far. `sides` are by library folder, in a
+    replay of several commits; `library` is the one under test, whose reference counts.
 
     `expected` are the right results in float32, `scale` the largest magnitude of each; None for one that is not
     compared. `modules` is the folder that cubins are loaded from.
     """
 
-    described: DescribedOperator
+    sides: Mapping[str, Side]
     library: str
     store: CubinStore
     timer: timing.Timer
     telemetry: Telemetry
     sm_count: int
-    memory: CopiedMemory
     expected: tuple[Any, ...]
     scale: tuple[float, ...]
     loaded: dict[int, LoadedLaunches] = field(default_factory=dict)
@@ -72,6 +81,10 @@ class PreparedLaunches:
     modules: tempfile.TemporaryDirectory[str] = field(
         default_factory=lambda: tempfile.TemporaryDirectory(prefix="tilewatch-cubins-")
     )
+
+    @property
+    def described(self) -> DescribedOperator:
+        return self.sides[self.library].described
 
     @property
     def tolerance(self) -> float:
@@ -88,22 +101,27 @@ class PreparedLaunches:
 
     @property
     def input_sets(self) -> int:
-        return len(self.described.sets)
+        return min(len(each.described.sets) for each in self.sides.values())
 
     def find_misfit(self, request: Mapping[str, Any]) -> str | None:
-        """Returns None: a config that cannot be launched says why when it is loaded."""
-        if request.get("library") not in (None, self.library):
-            return "the other side of a replay of host code is not described here"
-        return None
+        """Says why a side of a replay is not comparable with the library under test; None when it is. A config that
+        cannot be launched says why when it is loaded."""
+        shapes = [[each and each["shape"] for each in side.described.reference] for side in self._pair(request)]
+        return None if shapes[0] == shapes[1] else "that commit has results of other shapes, so it is not the same work"
+
+    def _pair(self, request: Mapping[str, Any]) -> tuple[Side, Side]:
+        """Returns the side under test and that of the request."""
+        return self.sides[self.library], self.sides[request.get("library") or self.library]
 
     def load(self, request: Mapping[str, Any]) -> LoadedLaunches:
         """Loads the cubins of a config, and makes its memory."""
-        config = self.described.find_config(request["config"])
+        _, side = self._pair(request)
+        config = side.described.find_config(request["config"])
         if isinstance(config, str):
             raise timing.TimingError(config)
         functions = self._load_functions(config, request["content_key"])
         try:
-            return self._lay_out(config, functions)
+            return self._lay_out(config, functions, side.memory)
         except MemoryError:
             raise timing.TimingError("the GPU has no room for the memory that its kernels are given") from None
 
@@ -123,10 +141,10 @@ class PreparedLaunches:
             functions.append(cupy.RawModule(path=str(path)).get_function(launch.symbol))
         return functions
 
-    def _lay_out(self, config: ConfigLaunches, functions: Sequence[Any]) -> LoadedLaunches:
+    def _lay_out(self, config: ConfigLaunches, functions: Sequence[Any], memory: CopiedMemory) -> LoadedLaunches:
         turns, places = [], []
         for turn in range(self.input_sets):
-            found = self.memory.place(config.memory, turn)
+            found = memory.place(config.memory, turn)
             if found is None:  # the later sets have no contents for what this config alone uses
                 break
             places.append(found)
@@ -138,26 +156,26 @@ class PreparedLaunches:
             )
         results = tuple(None if each is None else self._find_result(each, places[0]) for each in config.results)
         names = tuple(each.symbol for each in config.launches)
-        return LoadedLaunches(names, tuple(turns), tuple(places), results)
+        return LoadedLaunches(memory, names, tuple(turns), tuple(places), results)
 
     def _find_result(self, view: View, places: Sequence[Allocation]) -> tuple[Any, str]:
         return launched_arrays.view(places[view.memory].own, view), view.dtype
 
     def launch(self, config: LoadedLaunches, turn: int) -> None:
         turn %= len(config.turns)
-        self.memory.expect_writes(config.places[turn])
+        config.memory.expect_writes(config.places[turn])
         for each in config.turns[turn]:
             each()
 
     def check(self, config: LoadedLaunches) -> tuple[float, float]:
         """Launches a config once on the first set of inputs, and returns its microseconds and its error. Raises
         ComputedBefore."""
-        self.memory.restore_all(config.places[0])
+        config.memory.restore_all(config.places[0])
         if self._error(config) <= self.tolerance:
             raise ComputedBefore("its result is there before its first launch, so that its launches do not compute it")
         (checked_us,) = self.timer.time([lambda: self.launch(config, 0)], [config.names])
         error = self._error(config)
-        self.memory.find_written(config.places)
+        config.memory.find_written(config.places)
         return checked_us, error
 
     def keep(self, identity: int, config: LoadedLaunches) -> None:
@@ -173,25 +191,26 @@ class PreparedLaunches:
 
     def reset_outputs(self) -> None:
         """Restores what the launches before have written."""
-        self.memory.restore_written()
+        for side in self.sides.values():
+            side.memory.restore_written()
 
     def restore_inputs(self) -> str | None:
         """Restores what was written, and returns the name of an input that was changed and was not when its config was
         checked; None where none was."""
-        self.memory.restore_written()
-        number = self.memory.restore_changed()
-        return None if number is None else f"input {number + 1}"
+        self.reset_outputs()
+        changed = [each.memory.restore_changed() for each in self.sides.values()]
+        return next((f"input {number + 1}" for number in changed if number is not None), None)
 
     def time_parts(self, identity: int, rounds: int) -> dict[str, float]:
         config = self.loaded[identity]
         if len(config.names) < 2:
             return {}
-        self.memory.expect_writes(config.places[0])
+        config.memory.expect_writes(config.places[0])
         names = [(name,) for name in config.names]
         samples = []
         for _ in range(rounds):
             self.reset_outputs()
-            self.memory.expect_writes(config.places[0])
+            config.memory.expect_writes(config.places[0])
             samples.append(self.timer.time(config.turns[0], names))
         times = [sorted(each)[rounds // 2] for each in zip(*samples, strict=True)]
         return {f"{place}. {name}": time for place, (name, time) in enumerate(zip(config.names, times, strict=True), 1)}
@@ -222,8 +241,9 @@ class PreparedLaunches:
 
 def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> PreparedLaunches:
     """Copies what the library's process hands over. Raises LibraryError where it is not as it must be."""
-    described = read_operator(request["operator"])
-    memory = CopiedMemory.take(described.contents, described.sets)
+    read = {library: read_operator(each) for library, each in request["operators"].items()}
+    sides = {library: Side(each, CopiedMemory.take(each.contents, each.sets)) for library, each in read.items()}
+    described = read[request["library"]]
     expected = [
         None if each is None else shared_arrays.take(each, f"output {number}", tuple(each["shape"]))
         for number, each in enumerate(described.reference, start=1)
@@ -232,13 +252,12 @@ def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> P
         if each is not None and cupy.isnan(each).all():  # where it is NaN, any value is right
             raise LibraryError(f"kernel {described.kernel}: its reference gives no number for output {number}")
     return PreparedLaunches(
-        described=described,
+        sides=sides,
         library=request["library"],
         store=CubinStore(request["store"]),
         timer=timer,
         telemetry=Telemetry(gpu_uuid),
         sm_count=cupy.cuda.Device().attributes["MultiProcessorCount"],
-        memory=memory,
         expected=tuple(expected),
         scale=tuple(1.0 if each is None else float(cupy.nanmax(cupy.abs(each))) or 1.0 for each in expected),
     )

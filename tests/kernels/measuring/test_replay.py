@@ -11,7 +11,7 @@ from tilewatch.kernels.child_process import ChildDied
 from tilewatch.kernels.device import Gpu, gpu_model
 from tilewatch.kernels.measuring import measure
 from tilewatch.kernels.measuring import replay as replay_module
-from tilewatch.kernels.measuring.gpu_processes import Preparation
+from tilewatch.kernels.measuring.preparation import Preparation
 from tilewatch.kernels.measuring.profiling import HOST_CODE
 from tilewatch.kernels.measuring.replay import (
     ROUNDS,

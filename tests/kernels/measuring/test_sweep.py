@@ -8,7 +8,7 @@ import pytest
 
 from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.measuring import sweep as module
-from tilewatch.kernels.measuring.gpu_processes import Preparation
+from tilewatch.kernels.measuring.preparation import Preparation
 from tilewatch.kernels.measuring.racing import RacePolicy
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, sweep
 from tilewatch.kernels.results import Cubin, TrialResult, config_key

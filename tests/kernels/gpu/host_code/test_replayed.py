@@ -9,7 +9,9 @@ import pytest
 from tests.kernels.fixtures.fake_gpu import UUID, install_for_children
 from tests.kernels.fixtures.fake_gpu.host_code import OPERATOR, PROBLEM, SOURCE, Repository
 from tilewatch.kernels.measuring.measure import MeasureRequest, measure
+from tilewatch.kernels.measuring.replay import ReplayFailed, ReplayRequest, ReplaySide, replay
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepResult, sweep
+from tilewatch.kernels.results import Cubin
 
 Make = Callable[..., Repository]
 TIMES_US = {16: 2 * 36.0, 32: 2 * 52.0}
@@ -87,6 +89,49 @@ def test_a_watch_file_s_own_baseline_is_timed_by_its_own_process(make: Make) -> 
     assert copy.implementation == "copy"
     assert ours.detail["stopped"] == "interval", "of the ratio to the main baseline, which is the watch file's own"
     assert len(ours.samples_us) == len(own.samples_us) == len(copy.samples_us)
+
+
+def start_replay(good: Repository, bad: Repository, cubins: tuple[Cubin, Cubin]) -> ReplayRequest:
+    """Both sides' cubins are in one store."""
+    sides = ReplaySide(good.watch, cubins[0]), ReplaySide(bad.watch, cubins[1])
+    return ReplayRequest(OPERATOR, PROBLEM, "sm_90", bad.store_url, *sides, 1, 0)
+
+
+def make_two(make: Make, tmp_path: Path, before: str = "") -> tuple[Repository, Repository]:
+    """An older commit of the operator, whose source has `before` in front, and the newer one."""
+    bad = make()
+    (tmp_path / "older").mkdir()
+    good = Repository(tmp_path / "older", before + SOURCE)
+    good.store_url = bad.store_url
+    return good, bad
+
+
+REFUSES_THE_OTHER = """
+from tilewatch.kernels import loading
+from tilewatch.kernels.gpu import library_child
+honest = loading.load
+def load(library, *more):
+    if "older" not in str(library): raise SystemExit("the other side was loaded here")
+    return honest(library, *more)
+library_child.load = loading.load = load
+"""
+
+
+def test_each_side_of_a_replay_is_described_by_its_own_process(make: Make, tmp_path: Path) -> None:
+    good, bad = make_two(make, tmp_path, PATCHES + REFUSES_THE_OTHER)
+    cubins = good.cubin(16, good.describe()), bad.cubin(16, bad.describe(), {"time_us": 40.0})
+    result = replay(start_replay(good, bad, cubins), on_launch=lambda _: None)
+    assert (result.good_us, result.bad_us) == ((TIMES_US[16],), (TIMES_US[16] + 4.0,))
+
+
+def test_a_side_of_a_replay_whose_results_have_other_shapes_is_other_work(make: Make, tmp_path: Path) -> None:
+    good, bad = make_two(make, tmp_path)
+    source = (good.watch / "operators.py").read_text()
+    halved = source.replace("return out", "return out[:4]").replace(".softmax(-1),", ".softmax(-1)[:4],")
+    (good.watch / "operators.py").write_text(halved)
+    cubins = good.cubin(16, good.describe()), bad.cubin(16, bad.describe())
+    with pytest.raises(ReplayFailed, match=r"the good side cannot be replayed .* has results of other shapes"):
+        replay(start_replay(good, bad, cubins), on_launch=lambda _: None)
 
 
 STAYS = {
