@@ -97,11 +97,11 @@ def start_replay(good: Repository, bad: Repository, cubins: tuple[Cubin, Cubin])
     return ReplayRequest(OPERATOR, PROBLEM, "sm_90", bad.store_url, *sides, 1, 0)
 
 
-def make_two(make: Make, tmp_path: Path, before: str = "") -> tuple[Repository, Repository]:
-    """An older commit of the operator, whose source has `before` in front, and the newer one."""
-    bad = make()
+def make_two(make: Make, tmp_path: Path, older: str = "", newer: str = "") -> tuple[Repository, Repository]:
+    """An older commit of the operator and a newer one, with these in front of their sources."""
+    bad = make(before=newer)
     (tmp_path / "older").mkdir()
-    good = Repository(tmp_path / "older", before + SOURCE)
+    good = Repository(tmp_path / "older", older + SOURCE)
     good.store_url = bad.store_url
     return good, bad
 
@@ -111,14 +111,15 @@ from tilewatch.kernels import loading
 from tilewatch.kernels.gpu import library_child
 honest = loading.load
 def load(library, *more):
-    if "older" not in str(library): raise SystemExit("the other side was loaded here")
+    if ("older" in str(library)) != IS_OLDER: raise SystemExit("the other side was loaded here")
     return honest(library, *more)
 library_child.load = loading.load = load
 """
 
 
 def test_each_side_of_a_replay_is_described_by_its_own_process(make: Make, tmp_path: Path) -> None:
-    good, bad = make_two(make, tmp_path, PATCHES + REFUSES_THE_OTHER)
+    older, newer = (f"IS_OLDER = {each}\n{PATCHES}{REFUSES_THE_OTHER}" for each in (True, False))
+    good, bad = make_two(make, tmp_path, older, newer)
     cubins = good.cubin(16, good.describe()), bad.cubin(16, bad.describe(), {"time_us": 40.0})
     result = replay(start_replay(good, bad, cubins), on_launch=lambda _: None)
     assert (result.good_us, result.bad_us) == ((TIMES_US[16],), (TIMES_US[16] + 4.0,))
