@@ -23,7 +23,7 @@ from tilewatch.kernels.measuring.profiling import FORBIDDEN
 from tilewatch.kernels.measuring.racing import RacePolicy
 from tilewatch.kernels.measuring.replay import ReplayRequest, ReplaySide, replay
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, sweep
-from tilewatch.kernels.results import Cubin, TrialResult
+from tilewatch.kernels.results import Cubin, RunResult, TrialResult
 
 pytestmark = pytest.mark.gpu
 
@@ -319,6 +319,8 @@ def scaled_sum(p):
     )
 """
 
+SCALE_AGAIN = "    ct.launch(stream, grid, scale_rows, (total, out, 1.5, rows, columns))\n"
+
 PATCHES = """
 import sys
 if "tilewatch.kernels.gpu.gpu_child" in sys.modules:  # not where it is read and compiled, without CuPy
@@ -332,17 +334,22 @@ if "tilewatch.kernels.gpu.gpu_child" in sys.modules:  # not where it is read and
 """What a watch file does to the timer and to the checker, when it is imported."""
 
 
-def measure_operator(machine: Machine, folder: Path, source: str) -> Any:
-    """The result of measuring both configs of `scaled_sum`; it is compiled before."""
+def compile_operator(machine: Machine, folder: Path, source: str, store_url: str) -> tuple[Path, list[Cubin]]:
+    """A checkout with a watch file, and the cubins of both configs of `scaled_sum`."""
     pytest.importorskip("torch")
-    (folder / "watch").mkdir()
+    library = folder / "watch"
+    library.mkdir(parents=True)
     (folder / "pyproject.toml").write_text("[tool.tilewatch]\n")
-    (folder / "watch" / "operators.py").write_text(source)
-    library, store_url = folder / "watch", store.folder(folder)
+    (library / "operators.py").write_text(source)
     plan = catalog.read(library, arch=machine.arch, kernel="scaled_sum", problem="1024x256")[0]
     compiled = sorted(compile_plan(library, plan, store_url, jobs=2), key=lambda each: each[0].config["rows"])
     assert [each.failure for _, each in compiled] == [None, None]
-    cubins = [Cubin(trial.config, each.content_key or "", each.symbol or "") for trial, each in compiled]
+    return library, [Cubin(trial.config, each.content_key or "", each.symbol or "") for trial, each in compiled]
+
+
+def measure_operator(machine: Machine, folder: Path, source: str) -> RunResult:
+    store_url = store.folder(folder)
+    library, cubins = compile_operator(machine, folder, source, store_url)
     request = MeasureRequest(
         library, "scaled_sum", "1024x256", machine.arch, store_url, cubins, machine.gpu.index, ("torch", "copy")
     )
@@ -373,6 +380,17 @@ def test_host_code_that_patches_the_timer_and_the_checker_is_timed_and_checked_a
     (ours, *_) = result.measurements
     assert ours.detail["library_runs_apart"], ours.detail.get("not_apart")
     assert min(ours.samples_us) > 1.0, "0.5 is the patched timer's"
+
+
+def test_each_side_of_a_replay_of_host_code_is_launched_as_it_says(machine: Machine, tmp_path: Path) -> None:
+    store_url = store.folder(tmp_path)
+    launched_often = HONEST_OPERATOR.replace("    return out  #", f"{SCALE_AGAIN * 20}    return out  #")
+    good, (_, once) = compile_operator(machine, tmp_path / "older", PATCHES + HONEST_OPERATOR, store_url)
+    bad, (_, often) = compile_operator(machine, tmp_path / "newer", PATCHES + launched_often, store_url)
+    sides = ReplaySide(good, once), ReplaySide(bad, often)
+    request = ReplayRequest("scaled_sum", "1024x256", machine.arch, store_url, *sides, 2, machine.gpu.index)
+    result = replay(request, on_launch=lambda _: None)
+    assert all(1.0 < one < other for one, other in zip(result.good_us, result.bad_us, strict=True))
 
 
 def test_host_code_that_finishes_its_result_itself_says_why_it_is_not_apart(machine: Machine, tmp_path: Path) -> None:
