@@ -91,6 +91,7 @@ SMALL: Mapping[str, Small] = {
     "attention_prefill": Small(HEADS, {"tile_m": (16, 64), "tile_n": (16, 128)}),
     "attention_prefill_causal": Small(HEADS, {"tile_m": (16, 64), "tile_n": (16, 128)}),
     "attention_decode": Small(HEADS, {"tile_n": (16, 64)}),
+    "attention_decode_split": Small(HEADS, {"tile_n": (16, 64), "split": (1, 2, 8)}),
     "mla_decode": Small(("1x1x1", "2x17x33", "1x64x64"), {"tile_m": (16, 64), "tile_n": (16, 64)}),
     "moe_combine": Small(("1x1x1", "17x3x127", "5x8x256"), {"tile_columns": (16, 128)}),
     "gemm_fp8": Small(RAGGED_FP8, TILES),
