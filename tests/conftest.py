@@ -26,8 +26,14 @@ from tilewatch.db.server.embedded import Embedded, Servers
 
 NewDatabase = Callable[[], AbstractContextManager[str]]
 
-LONG = ("tests/end_to_end/", "tests/worker/local/test_up.py", "tests/kernels/library/test_compiles.py")
-"""Tests of half a minute and more."""
+LONG = (
+    "tests/end_to_end/",
+    "tests/worker/local/test_up.py",
+    "tests/kernels/library/test_compiles.py",
+    "tests/dashboard/views/",
+)
+"""Tests of half a minute and more. A process of pytest begins with them, and no other one takes some of them over: the
+browser and what is imported for the views are started and made once."""
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - a folder with a name of its own is made in it
 MEMORY_NEEDED_BYTES = 6 * 2**30

@@ -2,7 +2,7 @@
 
 import functools
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -57,24 +57,34 @@ def browser() -> Iterator[Any]:
         opened.close()
 
 
-@pytest.fixture(scope="module")
-def visitor(browser: Any, address: str) -> Iterator[Any]:
-    """What a browser keeps of `address`, the dashboard of the test's file."""
-    context = browser.new_context(base_url=address, color_scheme="light")
-    context.set_default_timeout(PATIENCE_MS)
-    context.add_init_script(WAS_HERE)
-    context.add_init_script(STILL)
-    yield context
-    context.close()
+@pytest.fixture(scope="session")
+def visitors(browser: Any) -> Callable[[str], Any]:
+    """What a browser keeps of a dashboard, by its address."""
+
+    @functools.cache
+    def visit(address: str) -> Any:
+        context = browser.new_context(base_url=address, color_scheme="light")
+        context.set_default_timeout(PATIENCE_MS)
+        context.add_init_script(WAS_HERE)
+        context.add_init_script(STILL)
+        return context
+
+    return visit
+
+
+@pytest.fixture
+def visitor(visitors: Callable[[str], Any], address: str) -> Any:
+    """What the browser keeps of `address`, the dashboard of the test's file."""
+    return visitors(address)
 
 
 @pytest.fixture
 def page(visitor: Any, address: str) -> Iterator[Any]:
     """A page of somebody who read the callouts of a first visit: without cookies, and with nothing else stored.
 
-    It is one tab for all tests of a file: Streamlit's scripts are compiled once in it, half of a page's CPU time (5.3 s
-    of 2 cores with a new tab, 2.6 s in the same one, 2026-11). Whatever a test did there, it shows no stack trace, and
-    none of the dashboard's pages asked a stranger for anything.
+    It is one tab for all tests of a dashboard: Streamlit's scripts are compiled once in it, half of a page's CPU time
+    (5.3 s of 2 cores with a new tab, 2.6 s in the same one, 2026-11). Whatever a test did there, it shows no stack
+    trace, and none of the dashboard's pages asked a stranger for anything.
     """
     opened = visitor.pages[0] if visitor.pages else visitor.new_page()
     opened.set_viewport_size({"width": 1440, "height": 1000})
