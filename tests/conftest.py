@@ -133,11 +133,19 @@ def db_session(database_url: str) -> Iterator[Session]:
 
 
 @pytest.fixture(scope="session")
-def filled_url(new_database: NewDatabase) -> Iterator[str]:
-    """One small database with something of everything, for tests that only read."""
-    with new_database() as url:
-        with session.session(url) as opened:
+def new_filled_database(servers: Servers, new_database: NewDatabase) -> Iterator[NewDatabase]:
+    """Opens a new small database with something of everything, and drops it afterwards; for tests that change it."""
+    with new_database() as template:
+        with session.session(template) as opened:
             fill(opened)
+        session.engine(template).dispose()
+        yield lambda: _database(servers.database_url, template=template)
+
+
+@pytest.fixture(scope="session")
+def filled_url(new_filled_database: NewDatabase) -> Iterator[str]:
+    """One small database with something of everything, for tests that only read."""
+    with new_filled_database() as url:
         yield url
 
 

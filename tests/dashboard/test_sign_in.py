@@ -11,7 +11,6 @@ from sqlalchemy import select
 
 from tests.conftest import NewDatabase
 from tests.dashboard.fixtures import servers
-from tests.dashboard.fixtures.small_database import fill
 from tilewatch.db import session
 from tilewatch.db.models import RegressionEvent
 
@@ -39,11 +38,9 @@ def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def acted_on_url(new_database: NewDatabase) -> Iterator[str]:
+def acted_on_url(new_filled_database: NewDatabase) -> Iterator[str]:
     """A filled database of these tests' own, since they change it."""
-    with new_database() as url:
-        with session.session(url) as opened:
-            fill(opened)
+    with new_filled_database() as url:
         yield url
 
 

@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from tests.conftest import NewDatabase
 from tests.dashboard.fixtures.app import APP, opened, rows
-from tests.dashboard.fixtures.small_database import MACHINE, OTHER_PROBLEM, REPOSITORY, fill
+from tests.dashboard.fixtures.small_database import MACHINE, OTHER_PROBLEM, REPOSITORY
 from tilewatch.db import session
 from tilewatch.db.lifecycle import actions
 from tilewatch.db.models import Commit
@@ -105,11 +105,10 @@ def test_a_series_draws_the_ratios_of_its_last_commits(filled_app: AppTest, fill
 
 
 def test_what_a_commit_of_this_hour_measured_is_on_the_overview(
-    new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
+    new_filled_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with new_database() as url:
+    with new_filled_database() as url:
         with session.session(url) as opened_session:
-            fill(opened_session)
             newest = opened_session.query(Commit).order_by(Commit.position.desc()).first()
             assert newest is not None
             newest.committed_at = dt.datetime.now(dt.UTC)
@@ -304,10 +303,10 @@ def test_a_regression_that_is_not_there_says_so(filled_app: AppTest) -> None:
     assert "There is no regression" in opened(filled_app, "regressions").warning[0].value
 
 
-def test_triage_is_written_down_with_who_did_it(new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
-    with new_database() as url:
-        with session.session(url) as opened_session:
-            fill(opened_session)
+def test_triage_is_written_down_with_who_did_it(
+    new_filled_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with new_filled_database() as url:
         monkeypatch.setenv("TILEWATCH_DATABASE_URL", url)
         monkeypatch.setenv("TILEWATCH_ANONYMOUS", "act")
         app = AppTest.from_file(str(APP), default_timeout=60)
@@ -527,11 +526,9 @@ def test_jobs_show_how_the_canaries_of_each_gpu_sing(filled_app: AppTest) -> Non
 
 
 def test_work_is_submitted_and_cancelled_from_the_page_under_a_name(
-    new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
+    new_filled_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with new_database() as url:
-        with session.session(url) as opened_session:
-            fill(opened_session)
+    with new_filled_database() as url:
         monkeypatch.setenv("TILEWATCH_DATABASE_URL", url)
         monkeypatch.setenv("TILEWATCH_ANONYMOUS", "act")
         app = opened(AppTest.from_file(str(APP), default_timeout=60), "jobs")

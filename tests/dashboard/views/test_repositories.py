@@ -20,10 +20,9 @@ BRANCH = "faster-loads"
 
 
 @pytest.fixture(scope="module")
-def branch_url(new_database: NewDatabase) -> Iterator[str]:
-    with new_database() as url:
+def branch_url(new_filled_database: NewDatabase) -> Iterator[str]:
+    with new_filled_database() as url:
         with session.session(url) as opened:
-            small_database.fill(opened)
             small_database.add_branch(opened, BRANCH, 0.9)
         yield url
 
@@ -66,10 +65,11 @@ def test_a_branch_is_drawn_beside_the_main_line_and_leads_to_its_evidence(page: 
     page.get_by_text("Try four stages").first.wait_for()
 
 
-def test_the_form_submits_for_the_picked_repository(new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
-    with new_database() as url:
+def test_the_form_submits_for_the_picked_repository(
+    new_filled_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with new_filled_database() as url:
         with session.session(url) as opened:
-            small_database.fill(opened)
             repositories.add(opened, "mine", "https://example.org/mine.git", "main")
             repositories.add(opened, "gone", "https://example.org/gone.git", "main")
             repositories.add(opened, REPOSITORY, REPOSITORY, "main")

@@ -11,7 +11,6 @@ from streamlit.testing.v1 import AppTest
 
 from tests.conftest import NewDatabase
 from tests.dashboard.fixtures.app import APP, opened
-from tests.dashboard.fixtures.small_database import fill
 from tilewatch.db.lifecycle.toolchain_reports import begin
 from tilewatch.db.models import Regression, ToolchainReport
 from tilewatch.db.session import session
@@ -66,14 +65,13 @@ def test_a_verdict_and_an_operator_are_picked_in_the_address(url: str, monkeypat
     ],
 )
 def test_a_regression_of_another_compiler_leads_to_the_report_or_to_how_one_is_made(
-    new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch, after: str, shown: str
+    new_filled_database: NewDatabase, monkeypatch: pytest.MonkeyPatch, after: str, shown: str
 ) -> None:
     names = "cuda-tile 1.7.0 cuda-nvcc {0} cuda-tileiras {0} nvvm {0} limit 15s"
     cause = f"another compiler: {names.format('13.4.92')} -> {names.format(after)}"
-    with new_database() as fresh:
+    with new_filled_database() as fresh:
         import_report(fresh, KEPT)
         with session(fresh) as written:
-            fill(written)
             written.execute(update(Regression).where(Regression.id == 1).values(category="toolchain", cause=cause))
         monkeypatch.setenv("TILEWATCH_DATABASE_URL", fresh)
         app = AppTest.from_file(str(APP), default_timeout=60)

@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 
 from tests.conftest import NewDatabase
 from tests.dashboard.fixtures.app import APP, opened
-from tests.dashboard.fixtures.small_database import KERNEL, PROBLEM, fill
+from tests.dashboard.fixtures.small_database import KERNEL, PROBLEM
 from tilewatch.db.models import TOTAL, Run, Submission, Sweep
 from tilewatch.db.queries import static_facts, submissions
 from tilewatch.db.session import session
@@ -18,11 +18,10 @@ from tilewatch.worker.judging import totals
 
 
 @pytest.fixture
-def url_with_totals(new_database: NewDatabase) -> Iterator[str]:
+def url_with_totals(new_filled_database: NewDatabase) -> Iterator[str]:
     """The small database, where the one problem of its nightlies is 28 times in a step of the model "decode"."""
-    with new_database() as url:
+    with new_filled_database() as url:
         with session(url) as opened_session:
-            fill(opened_session)
             nightly = Sweep.submission.has(Submission.reason == "nightly")
             for sweep in opened_session.scalars(select(Sweep).where(nightly)).all():
                 sweep.parts_of = {"decode": {"weight": 28.0, "parts": 1}}

@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 from tests.conftest import NewDatabase
 from tests.dashboard.fixtures.app import APP, opened
-from tests.dashboard.fixtures.small_database import FIRST_DAY, KERNEL, PROBLEM, REPOSITORY, SHAS, fill
+from tests.dashboard.fixtures.small_database import FIRST_DAY, KERNEL, PROBLEM, REPOSITORY, SHAS
 from tests.db.fixtures import one_commit
 from tilewatch.db import session
 from tilewatch.db.models import Commit, Sweep
@@ -24,11 +24,9 @@ SERIES = (KERNEL, PROBLEM, "h200")
 
 
 @pytest.fixture(scope="module")
-def both_url(new_database: NewDatabase) -> Iterator[str]:
+def both_url(new_filled_database: NewDatabase) -> Iterator[str]:
     """The filled database, and a recording of another repository with the same kernel and problem."""
-    with new_database() as url:
-        with session.session(url) as written:
-            fill(written)
+    with new_filled_database() as url:
         import_file(url, STORY)
         yield url
 

@@ -5,17 +5,13 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conftest import NewDatabase
-from tests.dashboard.fixtures.small_database import fill
 from tests.worker.fixtures.api_server import serve
-from tilewatch.db.session import session
 from tilewatch.worker.settings import Settings
 
 
 @pytest.fixture(scope="module")
-def api_url(new_database: NewDatabase) -> Iterator[str]:
-    with new_database() as url:
-        with session(url) as opened:
-            fill(opened)
+def api_url(new_filled_database: NewDatabase) -> Iterator[str]:
+    with new_filled_database() as url:
         yield url
 
 
