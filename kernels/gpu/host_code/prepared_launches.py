@@ -45,11 +45,12 @@ class Side:
     memory: CopiedMemory
 
 
-@dataclass(frozen=True)
+@dataclass
 class LoadedLaunches:
     """A config with what it launches on each set of inputs: a function that takes nothing for each launch.
 
-    `places` are its memory on each set; `results` are on the first one.
+    `places` are its memory on each set; `results` are on the first one. `was_launched`: which inputs it writes to is
+    known.
     """
 
     memory: CopiedMemory
@@ -57,6 +58,7 @@ class LoadedLaunches:
     turns: tuple[tuple[Callable[[], None], ...], ...]
     places: tuple[tuple[Allocation, ...], ...]
     results: tuple[tuple[Any, str] | None, ...]
+    was_launched: bool = False
 
 
 @dataclass
@@ -176,10 +178,13 @@ class PreparedLaunches:
         (checked_us,) = self.timer.time([lambda: self.launch(config, 0)], [config.names])
         error = self._error(config)
         config.memory.find_written(config.places)
+        config.was_launched = True
         return checked_us, error
 
     def keep(self, identity: int, config: LoadedLaunches) -> None:
-        """Keeps a checked config for rounds."""
+        """Keeps a config for rounds that this process has checked, or another one before it."""
+        if not config.was_launched:
+            self.check(config)
         self.loaded[identity] = config
 
     def entry(self, identity: int) -> Entry:

@@ -59,14 +59,32 @@ def test_two_launches_with_a_tensor_in_between_are_measured_apart(make: Make) ->
     assert len(sets) == len({handle for each in sets for handle in each}) / 2 == 4, "two inputs in each of four sets"
 
 
+IN_PLACE = (
+    ("add_rows, (x, y, total, tile)", "add_rows, (x, y, x, tile)"),
+    ("softmax_rows, (total, out, tile)", "add_rows, (x, y, x, tile)"),
+    ("return out", "return x"),
+    ("reference=lambda: (x + y).softmax(-1)", "reference=lambda: x + y + y"),
+)
+
+
+def test_a_process_that_replaces_another_restores_what_its_configs_write_to(make: Make) -> None:
+    repository = make(*IN_PLACE)
+    cubin = repository.cubin(16, repository.describe())
+    setup = GpuSetup(repository.watch, OPERATOR, PROBLEM, repository.store_url, {"CUDA_VISIBLE_DEVICES": UUID})
+    child = GpuChild(setup)
+    try:
+        assert child.trial(0, cubin, 5).status == "timed"
+        assert child._child is not None
+        child._child.close()
+        child._loaded.clear()
+        assert len(child.time([0], 5, deadline_s=60.0)[0]) == 5, "every result is compared"
+    finally:
+        child.close()
+
+
 def test_what_is_computed_in_place_starts_from_the_same_values_at_each_launch(make: Make) -> None:
     """Every timed result is compared; adding to what was added before would be wrong."""
-    repository = make(
-        ("add_rows, (x, y, total, tile)", "add_rows, (x, y, x, tile)"),
-        ("softmax_rows, (total, out, tile)", "add_rows, (x, y, x, tile)"),
-        ("return out", "return x"),
-        ("reference=lambda: (x + y).softmax(-1)", "reference=lambda: x + y + y"),
-    )
+    repository = make(*IN_PLACE)
     result, child = run_sweep(repository, repository.describe())
     assert child.introduction["library_runs_apart"]
     assert [(each.status, each.failure) for each in result.trials] == [("timed", None)] * 2
