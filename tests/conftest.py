@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -25,6 +26,7 @@ from tilewatch.db import migrate, session
 from tilewatch.db.server.embedded import Embedded, Servers
 
 NewDatabase = Callable[[], AbstractContextManager[str]]
+Admin = psycopg.Connection[tuple[Any, ...]]
 
 LONG = (
     "tests/end_to_end/",
@@ -104,18 +106,25 @@ def servers() -> Iterator[Servers]:
 
 
 @pytest.fixture(scope="session")
-def empty_database(servers: Servers) -> NewDatabase:
-    """Opens a new database without any table, and drops it afterwards."""
-    return lambda: _database(servers.database_url)
+def admin(servers: Servers) -> Iterator[Admin]:
+    """Makes and drops databases: one connection for all, since to log in is half of what a database costs."""
+    with psycopg.connect(servers.database_url, autocommit=True) as connection:
+        yield connection
 
 
 @pytest.fixture(scope="session")
-def new_database(servers: Servers) -> Iterator[NewDatabase]:
+def empty_database(servers: Servers, admin: Admin) -> NewDatabase:
+    """Opens a new database without any table, and drops it afterwards."""
+    return lambda: _database(admin, servers.database_url)
+
+
+@pytest.fixture(scope="session")
+def new_database(servers: Servers, admin: Admin) -> Iterator[NewDatabase]:
     """Opens a new migrated database, and drops it afterwards; for fixtures that want one for longer than a test."""
-    with _database(servers.database_url) as template:
+    with _database(admin, servers.database_url) as template:
         migrate.upgrade(template)
         session.engine(template).dispose()  # a database in use is no template
-        yield lambda: _database(servers.database_url, template=template)
+        yield lambda: _database(admin, servers.database_url, template=template)
 
 
 @pytest.fixture
@@ -133,13 +142,13 @@ def db_session(database_url: str) -> Iterator[Session]:
 
 
 @pytest.fixture(scope="session")
-def new_filled_database(servers: Servers, new_database: NewDatabase) -> Iterator[NewDatabase]:
+def new_filled_database(servers: Servers, admin: Admin, new_database: NewDatabase) -> Iterator[NewDatabase]:
     """Opens a new small database with something of everything, and drops it afterwards; for tests that change it."""
     with new_database() as template:
         with session.session(template) as opened:
             fill(opened)
         session.engine(template).dispose()
-        yield lambda: _database(servers.database_url, template=template)
+        yield lambda: _database(admin, servers.database_url, template=template)
 
 
 @pytest.fixture(scope="session")
@@ -164,16 +173,14 @@ def broker_url(servers: Servers) -> str:
 
 
 @contextlib.contextmanager
-def _database(server_url: str, template: str | None = None) -> Iterator[str]:
+def _database(admin: Admin, server_url: str, template: str | None = None) -> Iterator[str]:
     name = f"tilewatch_test_{secrets.token_hex(6)}"
     # Copying files takes 40 ms of Postgres' time, writing each page to the log first 60 (two cores, 2026-11-23).
     clone = f"template {make_url(template).database} strategy file_copy" if template else ""
-    with psycopg.connect(server_url, autocommit=True) as admin:
-        admin.execute(f"create database {name} {clone}")
+    admin.execute(f"create database {name} {clone}")
     url = make_url(server_url).set(database=name).render_as_string(hide_password=False)
     try:
         yield url
     finally:
         session.engine(url).dispose()
-        with psycopg.connect(server_url, autocommit=True) as admin:
-            admin.execute(f"drop database {name} with (force)")  # a test may have left a process behind that uses it
+        admin.execute(f"drop database {name} with (force)")  # a test may have left a process behind that uses it
