@@ -97,21 +97,24 @@ def or_zero(table: Subquery, *names: str) -> list[Label[Any]]:
 
 
 def read_rows(session: Session, query: Query, row: Callable[..., Made], documents: Sequence[str] = ()) -> list[Made]:
-    """Runs the query and makes one `row` of each result; the columns have the names of its fields.
+    """Runs the query and makes one `row`, a dataclass, of each result; the columns have the names of its fields.
 
     `documents` are columns that the query selects as the text of a JSON document. Equal texts are decoded once, and
     their rows share the object: in a year of nights there are a few toolchains and configs.
     """
     found = session.execute(query)
     names = list(found.keys())
+    fields = list(row.__dataclass_fields__)  # type: ignore[attr-defined]
+    places = [names.index(field) for field in fields]
+    written = [fields.index(name) for name in documents]
     decoded: dict[str | None, Any] = {None: None}
     made = []
     for columns in found:
-        fields = dict(zip(names, columns, strict=True))
-        for name in documents:
-            text = fields[name]
+        values = [columns[place] for place in places]
+        for place in written:
+            text = values[place]
             if text not in decoded:
                 decoded[text] = json.loads(text)
-            fields[name] = decoded[text]
-        made.append(row(**fields))
+            values[place] = decoded[text]
+        made.append(row(*values))  # by place: with 40 names a third slower
     return made

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, CompoundSelect, case, func, select, true, union_all
+from sqlalchemy import ColumnElement, CompoundSelect, Text, case, cast, func, select, true, union_all
 from sqlalchemy.dialects.postgresql import aggregate_order_by, distinct_on
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
@@ -258,7 +258,7 @@ def _of_runs(session: Session, runs: Query | CompoundSelect[Any]) -> list[Snapsh
                 Commit.author,
                 Commit.committed_at,
                 Commit.position,
-                Config.params,
+                cast(Config.params, Text).label("params"),
                 Measurement.median_us,
                 Measurement.low_us,
                 Measurement.high_us,
@@ -289,4 +289,4 @@ def _of_runs(session: Session, runs: Query | CompoundSelect[Any]) -> list[Snapsh
         .where(Measurement.role == "kernel")
         .order_by(Sweep.kernel, Sweep.problem, Sweep.gpu_model, Run.origin, Run.id)
     )
-    return read_rows(session, query, SnapshotRow)
+    return read_rows(session, query, SnapshotRow, documents=("params",))
