@@ -77,7 +77,8 @@ def differences(pairs: pd.DataFrame, label: str) -> go.Figure:
         height=110 + 20 * max(len(shown), 4),
         margin={"t": 10, "b": TITLE_BELOW_PX + 40, "l": 10, "r": 10},
         hoverlabel={"align": "left"},
-        xaxis={"ticksuffix": " %", "zeroline": False},
+        # Beside the names a phone has room for few numbers; turned, they would lie over the words below them.
+        xaxis={"ticksuffix": " %", "zeroline": False, "tickangle": 0, "tickmode": "auto", "nticks": 6},
         yaxis={"type": "category", "automargin": True, "showgrid": False},
     )
     return figure

@@ -46,12 +46,12 @@ def over_commits(counts: pd.DataFrame) -> go.Figure:
         if compilers[place] != compilers[place - 1]:
             figure.add_vline(x=place - 0.5, line={"width": 1.5, "dash": "dash", "color": colours.LINE})
     figure.update_layout(
-        height=380,
+        height=440,
         margin={"t": 10, "b": 10, "l": 10, "r": 10},
         xaxis={"title": "commit, in commit order<br>(dashed: another compiler)", "type": "category", "nticks": 15},
         yaxis={"title": "% of the configs", "rangemode": "tozero"},
-        # Over the plot: under it, names of commits that do not fit side by side turn and run into it.
-        legend={"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
+        # At the foot of the figure, which keeps room for it: names of commits that do not fit side by side turn.
+        legend={"orientation": "h", "yref": "container", "yanchor": "bottom", "y": 0, "x": 0},
     )
     return figure
 

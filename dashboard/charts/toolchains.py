@@ -28,16 +28,18 @@ def changes(operators: Sequence[OperatorRow], newer: str) -> go.Figure:
     _add(figure, "re-tuned", [(row, row.retuned) for row in timed], retuned)
     figure.add_vline(x=0, line={"width": 1, "color": colours.LINE})
     figure.update_layout(
-        height=120 + 20 * max(len(timed), 4),
+        height=140 + 20 * max(len(timed), 4),
         margin={"t": 30, "b": 10, "l": 10, "r": 10},
         legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0},
-        xaxis={"title": f"change of the time with {newer}, %<br>(plus is slower)", "zeroline": False},
+        # Three short lines: beside the names a phone has no room for a long one.
+        xaxis={"title": f"change of the time<br>with {newer}, %<br>(plus is slower)", "zeroline": False},
         yaxis={
             "type": "category",
             "automargin": True,
             "showgrid": False,
             "categoryorder": "array",
             "categoryarray": [_name(row) for row in reversed(timed)],
+            "range": [-0.7, max(len(timed), 1) - 0.3],  # by itself Plotly leaves a tenth of the height empty
         },
     )
     return figure

@@ -12,6 +12,9 @@ from tilewatch.dashboard.text import config_text, ratio_to, time_text
 from tilewatch.dashboard.widgets import tables
 from tilewatch.text import change_text, count_text, plain, plain_code
 
+ANSWER_PX = 120
+"""The longest answer, "does not apply", whole: in a narrow window it was cut."""
+
 
 def show(trials: pd.DataFrame, measured: pd.DataFrame, sweep: pd.Series, tie: set[int]) -> None:
     """Shows nothing for a sweep without a measured winner."""
@@ -35,7 +38,12 @@ def show_checklist(detail: Mapping[str, Any], before: Mapping[str, Any] | None =
         return
     st.subheader("Checklist of the optimisation guide", anchor=False)
     st.caption(f"The winner: {checklist.count_kept(lines)}. What is not kept comes first.")
-    tables.show(checklist.tabulate(lines, checklist.read_lines(before or {})), key="checklist", height="content")
+    tables.show(
+        checklist.tabulate(lines, checklist.read_lines(before or {})),
+        key="checklist",
+        height="content",
+        column_config={"kept": st.column_config.TextColumn(width=ANSWER_PX)},
+    )
 
 
 def headline(winner: Mapping[Any, Any] | pd.Series) -> str:

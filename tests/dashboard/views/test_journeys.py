@@ -11,6 +11,9 @@ pytestmark = pytest.mark.browser
 
 OVERVIEW = "/?since=a+commit&from=5e6f7a8b00"
 
+RADIOS = "document.querySelectorAll('[role=radio]')"
+"""The choices of the filters that show all of them."""
+
 
 def test_a_manager_reads_at_once_whether_anything_is_wrong_and_a_newcomer_by_one_click_what_is_shown(page: Any) -> None:
     page.goto("/")
@@ -20,6 +23,10 @@ def test_a_manager_reads_at_once_whether_anything_is_wrong_and_a_newcomer_by_one
     assert top["y"] < 300, "without scrolling"
     page.get_by_role("button", name="What am I looking at?").click()
     page.get_by_text("over 1.00 we are faster").wait_for()
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_function(
+        f"[...{RADIOS}].length && [...{RADIOS}].every(each => each.getBoundingClientRect().right <= 390)"
+    )
 
 
 def test_an_author_sees_what_the_newest_commit_did_by_one_click(page: Any) -> None:
