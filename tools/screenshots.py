@@ -19,16 +19,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psycopg
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
+from sqlalchemy import func, select
 
 from benchmarks import fleet
 from tests.dashboard.fixtures import small_database
 from tilewatch.db import migrate
+from tilewatch.db.models import Commit, Run, Sweep
 from tilewatch.db.server.embedded import Embedded
 from tilewatch.db.session import engine, session
 from tilewatch.worker.local import port, up
@@ -68,7 +70,11 @@ class WrongPage(Exception):
 
 @dataclass(frozen=True)
 class Picture:
-    """A page at an address. `text` must be on it. The window is in CSS pixels, of which `scale` pixels are stored."""
+    """A page at an address. `text` must be on it. The window is in CSS pixels, of which `scale` pixels are stored.
+
+    `run` names the run that stands for {run} in the address, by kernel, problem and the beginning of its commit: the
+    number of a run is another one when a recording is added.
+    """
 
     name: str
     address: str
@@ -77,6 +83,7 @@ class Picture:
     height: int = 1000
     scale: float = 0.75
     dark: bool = False
+    run: tuple[str, str, str] | None = None
 
 
 RECORDED = (
@@ -89,8 +96,20 @@ RECORDED = (
         scale=1,
     ),
     Picture("toolchains", "/compare?compare=Two+toolchains", "is not safe to take", height=1500),
-    Picture("why", "/evidence?run=39", "Checklist of the optimisation guide", height=3300),
-    Picture("why-tilegym", "/evidence?run=212", "lost TMA", height=700),
+    Picture(
+        "why",
+        "/evidence?run={run}",
+        "Hardware counters",
+        height=2700,
+        run=("grouped_bf16", "8x4096x4096x2048", "96bf3ebcea"),
+    ),
+    Picture(
+        "why-tilegym",
+        "/evidence?run={run}",
+        "lost TMA",
+        height=700,
+        run=("softmax_tma", "4096x4096:bf16", "3fbae3b654"),
+    ),
 )
 SIMULATED = (
     Picture("fleet-overview", "/?since=a+month+ago", "Regressions judged since a month ago", height=1250),
@@ -135,9 +154,9 @@ def main() -> None:
     with open_browser() as browser:
         for fill, pictures in sources:
             if chosen := [picture for picture in pictures if picture.name in wanted]:
-                with serve(fill) as address:
+                with serve(fill) as (address, url):
                     for picture in chosen:
-                        take(browser, address, picture)
+                        take(browser, address, place(url, picture))
 
 
 def import_recordings(url: str) -> None:
@@ -163,8 +182,9 @@ def fill_made(url: str) -> None:
 
 
 @contextlib.contextmanager
-def serve(fill: Callable[[str], None]) -> Iterator[str]:
-    """Starts servers with a filled database and a dashboard of them, as `tilewatch up` does; gives its address."""
+def serve(fill: Callable[[str], None]) -> Iterator[tuple[str, str]]:
+    """Starts servers with a filled database and a dashboard of them, as `tilewatch up` does; gives its address and the
+    database's."""
     with contextlib.ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tilewatch-pictures-", dir="/var/tmp")))
         home.chmod(0o755)  # the embedded Postgres runs as nobody when this is run by root
@@ -182,9 +202,27 @@ def serve(fill: Callable[[str], None]) -> Iterator[str]:
             if time.monotonic() > deadline:
                 raise WrongPage(f"the dashboard did not answer in {START_LIMIT_S} s: {log_text(home)}")
             time.sleep(0.2)
-        yield f"http://localhost:{settings.port}"
+        yield f"http://localhost:{settings.port}", servers.database_url
         if "Traceback" in log_text(home):
             raise WrongPage(f"the dashboard failed: {log_text(home)}")
+
+
+def place(url: str, picture: Picture) -> Picture:
+    """Returns the picture with the number of its run in the address."""
+    if picture.run is None:
+        return picture
+    kernel, problem, commit = picture.run
+    query = (
+        select(func.max(Run.id))
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .join(Commit, Commit.id == Sweep.commit_id)
+        .where(Sweep.kernel == kernel, Sweep.problem == problem, Commit.sha.startswith(commit))
+    )
+    with session(url) as opened:
+        number = opened.scalar(query)
+    if number is None:
+        raise WrongPage(f"{picture.name}: there is no run of {kernel} {problem} at {commit}")
+    return replace(picture, address=picture.address.format(run=number))
 
 
 def log_text(home: Path) -> str:
