@@ -5,6 +5,7 @@ reference; it ends before the first timed launch. An operator whose launches alo
 measured by this process.
 """
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,9 @@ from tilewatch.kernels.gpu.host_code.describing import describe_operator
 from tilewatch.kernels.gpu.host_code.recording import NotReplayable
 from tilewatch.kernels.library_errors import LibraryError, first_line
 from tilewatch.kernels.loading import LibraryKernel, LibraryOperator, find, load
+
+MOST_DESCRIBED = 32 << 20
+"""Bytes of the description of a watched operator: an answer may have twice as many (kernels/child_process.py)."""
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -60,12 +64,16 @@ def _describe(found: LibraryKernel | LibraryOperator, request: Mapping[str, Any]
 def _describe_operator(request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Describes a watched operator, or says why this process has to measure it."""
     try:
-        return {"operator": describe_operator(_find_operator(request), request)}
+        described = describe_operator(_find_operator(request), request)
+        if len(json.dumps(described)) <= MOST_DESCRIBED:
+            return {"operator": described}
+        why = f"the description of its launches has more than {MOST_DESCRIBED >> 20} MiB"
     except NotReplayable as error:
         why = f"its host code {error}"
     except Exception as error:  # noqa: BLE001 - host code may raise anything, and where it matters does so again
         why = f"its host code could not be recorded: {first_line(error)}"
     shared_arrays.free()
+    cupy.get_default_memory_pool().free_all_blocks()
     return {"stays": why}
 
 

@@ -1,20 +1,20 @@
 """Checks the description of a watched operator's launches. The process that runs the host code makes it, so that the
 host code may make it up."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
 
 from tilewatch.kernels.contract import MOST_CONFIGS
-from tilewatch.kernels.gpu.host_code.described_operator import COMPARED, ITEM_BYTES
+from tilewatch.kernels.gpu.host_code.described_operator import (
+    COMPARED,
+    ITEM_BYTES,
+    MOST_LAUNCHES,
+    MOST_MEMORY,
+    NUMBER_TYPES,
+)
 from tilewatch.kernels.measuring.description_schema import Amount, BadDescription, Name, Size, Text
-
-MOST_LAUNCHES = 1000
-"""Of one config; host code that launches more is measured by its own process."""
-
-MOST_MEMORY = 1000
-"""Allocations of one config."""
 
 MOST_BYTES = 1 << 40
 """Of one config's allocations together: more than any GPU has."""
@@ -59,9 +59,7 @@ class _View(TypedDict):
 @with_config(ConfigDict(strict=True, extra="forbid"))
 class _Number(TypedDict):
     value: bool | int | float
-    dtype: Literal[
-        "bool_", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"
-    ]
+    dtype: Name
 
 
 @with_config(ConfigDict(strict=True, extra="forbid"))
@@ -155,6 +153,8 @@ def _check_config(config: Any, contents: list[int], reference: list[Any], place:
 def _check_argument(argument: Any, memory: list[Any], place: str) -> None:
     if "value" not in argument:
         _check_view(argument, memory, place)
+    elif argument["dtype"] not in NUMBER_TYPES:
+        raise _bad(f"{place}: there is no type {argument['dtype']}")
     elif argument["dtype"] in WHOLE:
         low, high = WHOLE[argument["dtype"]]
         if isinstance(argument["value"], float) or not low <= argument["value"] <= high:

@@ -28,6 +28,18 @@ ITEM_BYTES: Mapping[str, int] = {
 }
 """The types of arrays that a launch may be given, by PyTorch's names."""
 
+NUMBER_TYPES = (
+    "bool_",
+    *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
+    "float32",
+    "float64",
+)
+"""The types of scalars that a launch may be given, by cuTile's names."""
+
+MOST_LAUNCHES = 1000
+MOST_MEMORY = 1000
+"""Launches of a config, and allocations: host code of more is measured by its own process."""
+
 COMPARED = frozenset(ITEM_BYTES) - {"float8_e5m2"}
 """Types of results that the process that measures can compare."""
 

@@ -116,11 +116,14 @@ def describe_operator(loaded: LibraryOperator, request: Mapping[str, Any]) -> di
 
 
 def _describe_facts(case: Case, arrays: Sequence[Any]) -> dict[str, Any]:
+    work = describe_work(case, arrays)
     return {
-        **describe_work(case, arrays),
+        "flops": int(work["flops"]),
+        "bytes": int(work["bytes"]),
+        "dtypes": work["dtypes"],
         "element_bytes": arrays[0].element_size() if arrays else 1,
-        "tolerance": operator_results.tolerance(case, arrays),
-        "bytes_moved": case.moves or sum(each.nbytes for each in arrays),
+        "tolerance": float(operator_results.tolerance(case, arrays)),
+        "bytes_moved": int(case.moves or sum(each.nbytes for each in arrays)),
     }
 
 

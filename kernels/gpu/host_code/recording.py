@@ -14,6 +14,9 @@ from tilewatch.kernels.gpu.host_code import device_memory, operator_results
 from tilewatch.kernels.gpu.host_code.described_operator import (
     COMPARED,
     ITEM_BYTES,
+    MOST_LAUNCHES,
+    MOST_MEMORY,
+    NUMBER_TYPES,
     Number,
     OneLaunch,
     View,
@@ -29,7 +32,6 @@ from tilewatch.kernels.watching.recorder import RecordedLaunch, list_arrays, wha
 BYTES = (0x55, 0x2A)
 """What kernels are played to write: neither 0 nor all bits, which host code fills memory with itself."""
 
-MOST_LAUNCHES = 1000
 CONVENTIONS = (1, 2)
 """cuTile's calling conventions that pass an array as its pointer, its shape and its strides, and a tuple as what is in
 it (cuda-tile 1.7). Where they differ, in what is a constant of the code, they pass the same."""
@@ -103,6 +105,8 @@ class Run:
         if not tensor.is_cuda or not nbytes or address % 16:
             raise NotReplayable("gives a kernel an array that is empty or not in the GPU's memory")
         if address not in self.seen:
+            if len(self.seen) == MOST_MEMORY:
+                raise NotReplayable(f"gives kernels more than {MOST_MEMORY:,} allocations")
             if any(each.address < address + nbytes and address < each.end for each in self.seen.values()):
                 raise NotReplayable("gives kernels memory of two owners that is the same")
             before = device_memory.copy_from(address, nbytes)
@@ -119,7 +123,7 @@ class Run:
         match type(constraint).__name__:
             case "ConstantConstraint":
                 return []
-            case "ScalarConstraint":
+            case "ScalarConstraint" if constraint.dtype.name in NUMBER_TYPES:
                 return [Number(value, constraint.dtype.name)]
             case "TupleConstraint":
                 pairs = zip(constraint.items, value, strict=True)
@@ -130,8 +134,8 @@ class Run:
 
     def _view(self, tensor: Any, *, wide: bool = False) -> View:
         dtype = str(tensor.dtype).removeprefix("torch.")
-        if dtype not in ITEM_BYTES:
-            raise NotReplayable(f"gives a kernel an array of {dtype}")
+        if dtype not in ITEM_BYTES or 0 in tensor.shape:
+            raise NotReplayable(f"has an array of {dtype} in the shape {tuple(tensor.shape)}")
         number = self.seen[tensor.untyped_storage().data_ptr()].number
         shape, strides = tuple(map(int, tensor.shape)), tuple(map(int, tensor.stride()))
         return View(number, int(tensor.storage_offset()), shape, strides, dtype, wide)

@@ -74,7 +74,7 @@ REFUSED: dict[str, tuple[tuple[Any, ...], Any, str]] = {
     "a result that is not compared": ((*CONFIG, "results", 0), None, "they are not those of the reference"),
     "fewer results": ((*CONFIG, "results"), [VIEW], "results: expected 2"),
     "nothing to compare with": (("reference",), [None], "reference: nothing is compared"),
-    "a pointer": ((*ARGUMENT,), {"value": 1, "dtype": "void*"}, "Field required"),
+    "a pointer": ((*ARGUMENT,), {"value": 1, "dtype": "void*"}, "there is no type void*"),
     "a number that is no int32": ((*ARGUMENT,), {"value": 2**31, "dtype": "int32"}, "2147483648 is no int32"),
     "a fraction for a whole number": ((*ARGUMENT,), {"value": 0.5, "dtype": "int32"}, "0.5 is no int32"),
     "a number that no float holds": ((*ARGUMENT,), {"value": 10**400, "dtype": "float32"}, "is no float32"),
