@@ -62,7 +62,7 @@ def differences(pairs: pd.DataFrame, label: str) -> go.Figure:
     )
     figure.add_vline(x=0, line={"width": 1, "color": colours.UNCERTAIN})
     figure.add_annotation(
-        text=f"{label}<br>(plus is faster)",
+        text=f"{label}, %<br>(plus is faster)",
         x=1,
         xref="paper",
         xanchor="right",
@@ -78,7 +78,7 @@ def differences(pairs: pd.DataFrame, label: str) -> go.Figure:
         margin={"t": 10, "b": TITLE_BELOW_PX + 40, "l": 10, "r": 10},
         hoverlabel={"align": "left"},
         # Beside the names a phone has room for few numbers; turned, they would lie over the words below them.
-        xaxis={"ticksuffix": " %", "zeroline": False, "tickangle": 0, "tickmode": "auto", "nticks": 6},
+        xaxis={"zeroline": False, "tickangle": 0, "tickmode": "auto", "nticks": 6},
         yaxis={"type": "category", "automargin": True, "showgrid": False},
     )
     return figure

@@ -38,14 +38,20 @@ def trend(
     points = points.assign(line=name_lines(points))
     beside = {name: line.join(metric.values(line)).dropna(subset="value") for name, line in branches.items()}
     traces: list[Trace] = []
+    machines = points.groupby(["line", "origin"])["machine"].nunique()
     for (shown_as, role, origin, machine), line in points.groupby(["line", "role", "origin", "machine"], sort=False):
-        # A recording's machine is "h200-node, NVIDIA H200": the whole of it is wider than a phone.
-        name = shown_as if origin == "measured" else f"{shown_as}, {origin} on {machine.partition(',')[0]}"
+        # A recording's machine is "h200-node, NVIDIA H200": the whole of it is wider than a phone. Lines of several
+        # look alike, so one row of the legend is of them all: on a phone their rows took the room of the plot.
+        several = machines[shown_as, origin]
+        place = machine.partition(",")[0] if several == 1 else f"{several} machines"
+        name = shown_as if origin == "measured" else f"{shown_as}, {origin} on {place}"
         colour = colours.colour_of(
             line["implementation"].iloc[-1], role
         )  # of the installed version, if it is the newest
         line = line.assign(implementation=shown_as)
-        traces += trend_lines.draw_line(line, metric, along, name, colour, main=role == "kernel")
+        named = any(trace["name"] == name for trace in traces)
+        drawn = trend_lines.draw_line(line, metric, along, name, colour, main=role == "kernel")
+        traces += [{**trace, "showlegend": False} for trace in drawn] if named else drawn
     traces += trend_lines.draw_verdicts(points, along)
     if raw is not None and len(raw):
         traces += trend_lines.draw_samples(raw, along)

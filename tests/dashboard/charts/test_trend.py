@@ -211,6 +211,12 @@ def test_recorded_points_look_different_and_say_so_in_the_legend() -> None:
     assert here.line.color == recorded.line.color
 
 
+def test_recordings_of_several_machines_share_a_row_of_the_legend() -> None:
+    lines = [point(i, origin="recorded", machine=f"node-{i}, NVIDIA H200") for i in range(3)]
+    drawn = [trace for trace in trend(*lines).data if trace.name == "gemm_fp8, recorded on 3 machines"]
+    assert [trace.showlegend for trace in drawn] == [None, False, False]
+
+
 def test_an_implementation_keeps_its_colour_whatever_is_beside_it() -> None:
     alone = named(trend(baseline(1, "cublaslt")), "cublaslt")
     among = named(trend(baseline(1, "triton"), point(1), baseline(1), baseline(1, "cublaslt")), "cublaslt")
