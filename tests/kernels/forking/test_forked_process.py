@@ -7,15 +7,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from cuda.tile import _compile
 
 from tests.kernels.fixtures.fake_gpu import install_for_children
 from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
-from tilewatch.kernels.forking import forked_process
+from tilewatch.kernels.forking import fork_server, forked_process
 
 LOOK = """
 import json, os, sys, tempfile
@@ -67,6 +69,19 @@ def test_each_child_is_its_own_and_all_have_one_parent(tmp_path: Path) -> None:
     assert first["home"] != second["home"]
     assert not Path(first["home"]).exists()
     assert (len(first["modules"]), second["modules"]) == (1, [])
+
+
+def test_a_child_asks_which_bytecode_its_compiler_reads_only_where_that_is_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask, nowhere = _compile._get_max_supported_bytecode_version, str(tmp_path / "a folder where no file can be made")
+    wanted, compiler = ask(str(tmp_path)), _compile._find_compiler_bin()
+    monkeypatch.setattr(_compile, "_get_max_supported_bytecode_version", ask)
+    fork_server._ask_bytecode_version.__wrapped__()
+    assert _compile._get_max_supported_bytecode_version(nowhere) == wanted
+    monkeypatch.setattr(_compile, "_find_compiler_bin", lambda: replace(compiler, path="/elsewhere/tileiras"))
+    with pytest.raises(FileNotFoundError):
+        _compile._get_max_supported_bytecode_version(nowhere)
 
 
 def test_a_signal_is_the_end_that_is_told(tmp_path: Path) -> None:
