@@ -2,8 +2,8 @@
 
     python -m benchmarks.gpu.unlisted [--part NAME...] [--only AXIS=VALUE,...] [--seconds 240] [--report-only]
 
-An odd number of blocks of K, in groups too, few rows of tokens, and few waves of tiles. A shape whose space can split
-K has a line before: the best time of each number of parts, of the sweep's own short timing.
+An odd number of blocks of K, in groups too, few rows of tokens, and few waves of tiles. A config that fails has a line
+that says why.
 """
 
 import argparse
@@ -99,7 +99,7 @@ def _measure(arch: str, kernel: str, problem: str, only: Mapping[str, Collection
     request = MeasureRequest(FOLDER.absolute(), kernel, problem, arch, url, cubins, 0, ("deepgemm",))
     tried: list[TrialResult] = []
     result = measure(request, on_trial=tried.append, on_step=lambda *_: None)
-    _print_trials(tried)
+    _print_failures(tried)
     if result.winner is None:
         return None
     ours, deepgemm = result.measurements
@@ -110,16 +110,10 @@ def _measure(arch: str, kernel: str, problem: str, only: Mapping[str, Collection
     return None if ratio is None else ratio.median
 
 
-def _print_trials(tried: Sequence[TrialResult]) -> None:
-    best: dict[int, float] = {}
+def _print_failures(tried: Sequence[TrialResult]) -> None:
     for trial in tried:
-        if trial.median_us is not None and "split" in trial.config:
-            split = trial.config["split"]
-            best[split] = min(best.get(split, trial.median_us), trial.median_us)
         if trial.failure is not None:
             print(f"  {dict(trial.config)}: {trial.failure}", flush=True)
-    if len(best) > 1:
-        print("  " + ", ".join(f"in {split}: {us:.1f} us" for split, us in sorted(best.items())), flush=True)
 
 
 def _compile(plan: Plan, url: str) -> Iterator[Cubin]:

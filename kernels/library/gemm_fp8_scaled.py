@@ -21,18 +21,6 @@ LARGEST_SIDE = 1 << 20
 SCALE_LATENCY = 4
 """The hint under which the compiler asks for scales a whole step of its loop ahead of their use; 1 and 2 do not."""
 
-NOTHING = -1
-"""What `parts` holds where no partial sum is: as a float32 a NaN that no sum has, and what a launch finds and leaves.
-A partial sum says by itself that it has come, so that no counter need say it: the counter made the compiler order
-every load (docs/kernels.md)."""
-
-MOST_PARTS = 160
-"""Partial sums of a launch, at most one per block."""
-
-TRIES = 1 << 16
-"""How often a block looks for the partial sums of the others, each time for about a microsecond, before it gives up
-and leaves NaN."""
-
 ZERO = ct.PaddingMode.ZERO
 UNPADDED = ct.PaddingMode.UNDETERMINED
 
@@ -44,7 +32,6 @@ def gemm_fp8_scaled_persistent(
     scale_a,
     scale_b,
     d,
-    parts,
     tile_m: ct.Constant[int],
     tile_n: ct.Constant[int],
     group_size_m: ct.Constant[int],
@@ -53,39 +40,16 @@ def gemm_fp8_scaled_persistent(
     whole: ct.Constant[int],
     even: ct.Constant[int],
     rest: ct.Constant[int],
-    split: ct.Constant[int],
 ):
     """Each block walks output tiles; `steps` blocks of K are asked for together, so that one is promoted while another
     is multiplied. scale_a is (K / 128, M) and scale_b (N / 128, K / 128).
 
     A tile wider than BLOCK is two products side by side, each with its own scale of B. `whole` says that M is a
     multiple of `tile_m`, `even` that its tiles are a multiple of `group_size_m`, and `rest` counts the blocks of K that
-    `steps` leaves over. With `split` over 1, tiles that leave the last wave of blocks part empty have that many blocks
-    each, with a part of K each.
+    `steps` leaves over.
     """
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, 128))
     tiles_n = ct.cdiv(b.shape[0], tile_n)
-    if split > 1 and tile_n <= 128:
-        split_walk(
-            a,
-            b,
-            scale_a,
-            scale_b,
-            d,
-            parts,
-            tiles_m,
-            tiles_n,
-            tile_m,
-            tile_n,
-            group_size_m,
-            latency,
-            steps,
-            whole,
-            even,
-            rest,
-            split,
-        )
-        return
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
         i, j = swizzled(tile, tiles_m, tiles_n, group_size_m, even)
         if tile_n <= 128:
@@ -108,118 +72,6 @@ def one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, wh
     for step in ct.static_iter(range(rest)):
         acc = one_product(acc, a, b, scale_a, scale_b, i, j, rounds * steps + step, tile_m, tile_n, latency, whole)
     ct.store(d, index=(i, j), tile=ct.astype(ct.transpose(acc) if tile_m < 64 else acc, d.dtype))
-
-
-def split_walk(
-    a,
-    b,
-    scale_a,
-    scale_b,
-    d,
-    parts,
-    tiles_m,
-    tiles_n,
-    tile_m,
-    tile_n,
-    group_size_m,
-    latency,
-    steps,
-    whole,
-    even,
-    rest,
-    split,
-):
-    """First the tiles that fill whole waves of blocks, each by `alone` one block; then those left over, each by `split`
-    blocks of neighbouring numbers, where there are as many blocks. The last of them adds their partial sums.
-
-    A block has one part at most and waits only for blocks before it, so it waits for none that could not start.
-    """
-    blocks, tiles = ct.num_blocks(0), tiles_m * tiles_n
-    left = tiles % blocks
-    shared = left if left * split <= blocks else 0
-    alone = tiles - shared
-    rounds = ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps
-    for item in range(ct.bid(0), alone + shared * split, blocks):
-        if item < alone:
-            tile, part, first = item, split - 1, 0
-        else:
-            tile, part = alone + (item - alone) // split, (item - alone) % split
-            first = rounds * part // split
-        i, j = swizzled(tile, tiles_m, tiles_n, group_size_m, even)
-        acc = ct.full((tile_n, tile_m) if tile_m < 64 else (tile_m, tile_n), 0.0, dtype=ct.float32)
-        for several in range(first, rounds * (part + 1) // split):
-            for step in ct.static_iter(range(steps)):
-                k = several * steps + step
-                acc = one_product(acc, a, b, scale_a, scale_b, i, j, k, tile_m, tile_n, latency, whole)
-        if part == split - 1:
-            for step in ct.static_iter(range(rest)):
-                k = rounds * steps + step
-                acc = one_product(acc, a, b, scale_a, scale_b, i, j, k, tile_m, tile_n, latency, whole)
-        if tile_m * tile_n <= 4096:
-            if part < split - 1:
-                give(parts, item - alone, acc)
-            else:
-                if item >= alone:
-                    acc = add_parts(acc, parts, item - alone - part, split - 1, 1, 0)
-                ct.store(d, index=(i, j), tile=ct.astype(ct.transpose(acc) if tile_m < 64 else acc, d.dtype))
-        else:
-            # Sums of other blocks beside its own do not fit a thread's registers: it reads its own again.
-            if item < alone:
-                ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
-            else:
-                give(parts, item - alone, acc)
-                if part == split - 1:
-                    slices = max(2, tile_m * split // 256)
-                    for row in range(slices):
-                        zero = ct.full((tile_m // slices, tile_n), 0.0, dtype=ct.float32)
-                        sums = add_parts(zero, parts, item - alone - part, split, slices, row)
-                        # Outside D lies no slice of it.
-                        if (i * slices + row) * (tile_m // slices) < d.shape[0]:
-                            ct.store(d, index=(i * slices + row, j), tile=ct.astype(sums, d.dtype), allow_tma=False)
-
-
-def add_parts(acc, parts, first, count, slices, row):
-    """`acc` and slice `row` of `slices` of each of `count` partial sums from number `first` on, always in one order.
-    Waits until all have come, and leaves NOTHING in their place."""
-    sums = acc
-    have_come, tries = 0, 0
-    while have_come == 0 and tries < TRIES:
-        sums = acc
-        come = ct.full(acc.shape, 1, dtype=ct.int32)
-        for part in ct.static_iter(range(count)):
-            bits = ct.load(
-                parts,
-                index=((first + part) * slices + row, 0),
-                shape=acc.shape,
-                check_bounds=False,
-                allow_tma=False,
-                memory_order=ct.MemoryOrder.RELAXED,
-                memory_scope=ct.MemoryScope.DEVICE,
-            )
-            come = ct.where(bits == NOTHING, 0, come)
-            sums = sums + ct.bitcast(bits, ct.float32)
-        have_come = ct.min(come)
-        tries += 1
-    for part in ct.static_iter(range(count)):
-        give_bits(parts, (first + part) * slices + row, ct.full(acc.shape, NOTHING, dtype=ct.int32))
-    return sums
-
-
-def give(parts, number, acc):
-    """Writes a partial sum where the block that adds it up looks for it."""
-    give_bits(parts, number, ct.bitcast(acc, ct.int32))
-
-
-def give_bits(parts, number, bits):
-    ct.store(
-        parts,
-        index=(number, 0),
-        tile=bits,
-        check_bounds=False,
-        allow_tma=False,
-        memory_order=ct.MemoryOrder.RELAXED,
-        memory_scope=ct.MemoryScope.DEVICE,
-    )
 
 
 def one_product(acc, a, b, scale_a, scale_b, i, j, k, tile_m, tile_n, latency, whole):
@@ -379,22 +231,9 @@ def hopper_space(arch: str) -> Space:
             ("group_size_m", (8,)),
             ("latency", (0, 4)),
             ("steps", (2, 4, 8)),
-            ("split", (1, 2, 4, 8)),
         ),
-        only=lambda config: (
-            may_be_split(config) if config["split"] > 1 else is_for_few_rows(config) or is_for_many_rows(config)
-        ),
+        only=lambda config: is_for_few_rows(config) or is_for_many_rows(config),
     )
-
-
-def may_be_split(config: Config) -> bool:
-    """Tiles whose partial sums are added without spills: for few rows, and for a few tiles more than whole waves."""
-    tile, steps, split = (config["tile_m"], config["tile_n"]), config["steps"], config["split"]
-    if config["occupancy"] == 2:
-        return False
-    if config["num_worker_warps"] == 8:
-        return tile == (128, 128) and steps == 2 and config["latency"] == 4
-    return split < 8 and config["latency"] == 0 and (tile == (8, 64) or (tile == (64, 64) and steps < 8))
 
 
 def is_for_few_rows(config: Config) -> bool:
@@ -435,7 +274,6 @@ def hopper_arrays(problem: Problem) -> tuple[Array, ...]:
         Array("scale_a", (k // BLOCK, m), "float32", fill="scale", aligned=False),
         Array("scale_b", (-(-n // BLOCK), k // BLOCK), "float32", fill="scale", aligned=False),
         Array("d", (m, n), "bfloat16", output=True),
-        Array("parts", (MOST_PARTS * BLOCK, BLOCK), "int32", output=True),
     )
 
 
@@ -455,7 +293,7 @@ def hopper_constants(problem: Problem, config: Config) -> tuple[int, ...]:
     whole = int(problem.sizes["m"] % tile_m == 0)
     even = int(-(-problem.sizes["m"] // tile_m) % group_size_m == 0)
     rest = problem.sizes["k"] // BLOCK % steps
-    return tile_m, config["tile_n"], group_size_m, config["latency"], steps, whole, even, rest, config["split"]
+    return tile_m, config["tile_n"], group_size_m, config["latency"], steps, whole, even, rest
 
 
 def blackwell_constants(_: Problem, config: Config) -> tuple[int, ...]:
@@ -463,18 +301,16 @@ def blackwell_constants(_: Problem, config: Config) -> tuple[int, ...]:
 
 
 def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Static persistent: as many blocks as run at once, and never more than there are tiles, or parts of them."""
+    """Static persistent: as many blocks as run at once, and never more than there are tiles."""
     tiles = -(-problem.sizes["m"] // config["tile_m"]) * -(-problem.sizes["n"] // config["tile_n"])
     at_once = max(1, sm_count // config["num_ctas"]) * config["occupancy"]
-    split = config.get("split", 1)
-    return min(tiles * split, at_once if split == 1 else min(at_once, MOST_PARTS)), 1, 1
+    return min(tiles, at_once), 1, 1
 
 
 def hopper_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
     n = inputs["b"].shape[0]
     rows_of_b = xp.repeat(inputs["scale_b"], BLOCK, axis=0)[:n]
-    d = _scaled(inputs["a"], inputs["scale_a"].T, xp) @ _scaled(inputs["b"], rows_of_b, xp).T
-    return {"d": d, "parts": xp.full((MOST_PARTS * BLOCK, BLOCK), NOTHING, dtype=xp.float32)}
+    return {"d": _scaled(inputs["a"], inputs["scale_a"].T, xp) @ _scaled(inputs["b"], rows_of_b, xp).T}
 
 
 def blackwell_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:

@@ -16,12 +16,6 @@ import cuda.tile as ct
 
 from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
 
-NOTHING, MOST_PARTS, TRIES = -1, 160, 1 << 16
-"""As in gemm_fp8_scaled.py: what `parts` holds where no partial sum is, the partial sums of a launch, and how often a
-block looks for those of others before it gives up and leaves NaN."""
-
-PARTS_SHAPE = (MOST_PARTS * 128, 128)
-
 LARGEST_SIDE = 1 << 20
 """No GPU made so far holds a GEMM operand with a longer side and a useful other one; a typing error otherwise."""
 
@@ -104,34 +98,6 @@ def gemm_persistent_walk(
     columns more, from the end of D, so that its width need be no power of two: tiles then fill whole waves of blocks
     where powers of two leave the last one almost empty.
     """
-    walk(a, b, d, a_transposed, b_transposed, tile_m, tile_n, tile_k, group_size_m, latency, added_n)
-
-
-@ct.kernel
-def gemm_persistent_split(
-    a,
-    b,
-    d,
-    parts,
-    a_transposed: ct.Constant[int],
-    b_transposed: ct.Constant[int],
-    tile_m: ct.Constant[int],
-    tile_n: ct.Constant[int],
-    tile_k: ct.Constant[int],
-    group_size_m: ct.Constant[int],
-    latency: ct.Constant[int],
-    added_n: ct.Constant[int],
-    split: ct.Constant[int],
-):
-    """The same walk. With `split` over 1, tiles that leave the last wave of blocks part empty have that many blocks
-    each, with a part of K each."""
-    if split == 1:
-        walk(a, b, d, a_transposed, b_transposed, tile_m, tile_n, tile_k, group_size_m, latency, added_n)
-    else:
-        split_walk(a, b, d, parts, a_transposed, b_transposed, tile_m, tile_n, tile_k, group_size_m, latency, split)
-
-
-def walk(a, b, d, a_transposed, b_transposed, tile_m, tile_n, tile_k, group_size_m, latency, added_n):
     tiles_m = ct.num_tiles(d, axis=0, shape=(tile_m, tile_n))
     # Not both by cdiv: without added columns the machine code is to stay what it was (2026-11-22).
     whole_n = ct.num_tiles(d, axis=1, shape=(tile_m, tile_n))
@@ -155,84 +121,6 @@ def walk(a, b, d, a_transposed, b_transposed, tile_m, tile_n, tile_k, group_size
         ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
         if added_n > 0:
             ct.store(d, index=(i, added), tile=ct.astype(more, d.dtype))
-
-
-def split_walk(a, b, d, parts, a_transposed, b_transposed, tile_m, tile_n, tile_k, group_size_m, latency, split):
-    """First the tiles that fill whole waves of blocks, each by one block; then those left over, each by `split`
-    blocks of neighbouring numbers, where there are as many blocks. The last of them adds their partial sums.
-
-    A block has one part at most and waits only for blocks before it, so it waits for none that could not start.
-    """
-    tiles_m = ct.num_tiles(d, axis=0, shape=(tile_m, tile_n))
-    tiles_n = ct.num_tiles(d, axis=1, shape=(tile_m, tile_n))
-    tiles_k = ct.num_tiles(a, axis=1, shape=(tile_m, tile_k), order=(1, 0) if a_transposed == 1 else (0, 1))
-    blocks, tiles = ct.num_blocks(0), tiles_m * tiles_n
-    left = tiles % blocks
-    shared = left if left * split <= blocks else 0
-    alone = tiles - shared
-    for item in range(ct.bid(0), alone + shared * split, blocks):
-        if item < alone:
-            tile, part, first = item, split - 1, 0
-        else:
-            tile, part = alone + (item - alone) // split, (item - alone) % split
-            first = tiles_k * part // split
-        i, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
-        acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
-        for k in range(first, tiles_k * (part + 1) // split):
-            x, y = operands(a, b, i, j, k, tile_m, tile_n, tile_k, a_transposed, b_transposed, latency)
-            acc = ct.mma(x, y, acc, use_fast_acc=a.dtype == ct.float8_e4m3fn)
-        if item < alone:
-            ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
-        else:
-            # Sums of other blocks beside its own do not fit a thread's registers: the last reads its own again.
-            give(parts, item - alone, ct.bitcast(acc, ct.int32))
-            if part == split - 1:
-                slices = max(2, tile_m * split // 256)
-                for row in range(slices):
-                    sums = add_parts(parts, item - alone - part, (tile_m // slices, tile_n), split, slices, row)
-                    # Outside D lies no slice of it.
-                    if (i * slices + row) * (tile_m // slices) < d.shape[0]:
-                        ct.store(d, index=(i * slices + row, j), tile=ct.astype(sums, d.dtype), allow_tma=False)
-
-
-def add_parts(parts, first, shape, count, slices, row):
-    """Slice `row` of `slices` of the sum of `count` partial sums from number `first` on, always in one order. Waits
-    until all have come, and leaves NOTHING in their place."""
-    sums = ct.full(shape, 0.0, dtype=ct.float32)
-    have_come, tries = 0, 0
-    while have_come == 0 and tries < TRIES:
-        sums = ct.full(shape, 0.0, dtype=ct.float32)
-        come = ct.full(shape, 1, dtype=ct.int32)
-        for part in ct.static_iter(range(count)):
-            bits = ct.load(
-                parts,
-                index=((first + part) * slices + row, 0),
-                shape=shape,
-                check_bounds=False,
-                allow_tma=False,
-                memory_order=ct.MemoryOrder.RELAXED,
-                memory_scope=ct.MemoryScope.DEVICE,
-            )
-            come = ct.where(bits == NOTHING, 0, come)
-            sums = sums + ct.bitcast(bits, ct.float32)
-        have_come = ct.min(come)
-        tries += 1
-    for part in ct.static_iter(range(count)):
-        give(parts, (first + part) * slices + row, ct.full(shape, NOTHING, dtype=ct.int32))
-    return sums
-
-
-def give(parts, number, bits):
-    """Writes a partial sum where the block that adds it up looks for it."""
-    ct.store(
-        parts,
-        index=(number, 0),
-        tile=bits,
-        check_bounds=False,
-        allow_tma=False,
-        memory_order=ct.MemoryOrder.RELAXED,
-        memory_scope=ct.MemoryScope.DEVICE,
-    )
 
 
 def swizzled(tile, tiles_m, tiles_n, group_size_m):
@@ -308,7 +196,7 @@ def tiled_space(arch: str) -> Space:
     )
 
 
-def persistent_space(arch: str, tile_k: tuple[int, ...], added_n: tuple[int, ...], is_split: bool) -> Space:
+def persistent_space(arch: str, tile_k: tuple[int, ...], added_n: tuple[int, ...]) -> Space:
     """Tiles and hints. Clusters where the GPU has them; several blocks per multiprocessor where tiles are small."""
     consumer = arch in ("sm_120", "sm_121")
     return Space(
@@ -322,12 +210,9 @@ def persistent_space(arch: str, tile_k: tuple[int, ...], added_n: tuple[int, ...
             ("group_size_m", (8,)),
             ("latency", (0,)),
             *((("added_n", added_n),) if added_n else ()),
-            *((("split", (1, 2, 4, 8) if arch == "sm_90" else (1,)),) if is_split else ()),
         ),
         only=lambda config: (
-            (arch != "sm_90" or fits_registers(config))
-            and (config.get("added_n", 0) == 0 or may_be_wider(config))
-            and (config.get("split", 1) == 1 or (config.get("added_n", 0) == 0 and may_be_wider(config)))
+            (arch != "sm_90" or fits_registers(config)) and (config.get("added_n", 0) == 0 or may_be_wider(config))
         ),
     )
 
@@ -339,8 +224,7 @@ def fits_registers(config: Config) -> bool:
 
 
 def may_be_wider(config: Config) -> bool:
-    """The tile that won with added columns, and its sibling of another `tile_k` (H200, 2026-11-22). They alone are
-    split too."""
+    """The tile that won with added columns, and its sibling of another `tile_k` (H200, 2026-11-22)."""
     tile = config["tile_m"], config["tile_n"], config["num_ctas"], config["occupancy"], config["num_worker_warps"]
     return tile == (128, 128, 1, 1, 8)
 
@@ -361,8 +245,7 @@ def tiled_grid(problem: Problem, config: Config, _: int) -> tuple[int, int, int]
 def persistent_grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
     """As many blocks as run at once, and never more than there are tiles."""
     tiles_m, tiles_n = _tiles(problem, config["tile_m"], config["tile_n"] + config.get("added_n", 0))
-    at_once, split = max(1, sm_count // config["num_ctas"]) * config["occupancy"], config.get("split", 1)
-    return min(tiles_m * tiles_n * split, at_once if split == 1 else min(at_once, MOST_PARTS)), 1, 1
+    return min(tiles_m * tiles_n, max(1, sm_count // config["num_ctas"]) * config["occupancy"]), 1, 1
 
 
 def tiles_of(config: Config) -> tuple[int, ...]:
@@ -398,7 +281,6 @@ def _kernel(
     constants: Callable[[Config], tuple[int, ...]],
     grid: Callable[[Problem, Config, int], tuple[int, int, int]],
     baselines: tuple[str, ...],
-    has_parts: bool = False,
 ) -> Kernel:
     """A kernel for one layout; everything that depends on the layout stands here."""
     a_transposed, b_transposed = (int(letter == "t") for letter in layout)
@@ -415,13 +297,11 @@ def _kernel(
             Array("a", (k, m) if a_transposed else (m, k), types.operand),
             Array("b", (n, k) if b_transposed else (k, n), types.operand),
             Array("d", (m, n), types.result, output=True),
-            *((Array("parts", PARTS_SHAPE, "int32", output=True),) if has_parts else ()),
         )
 
     def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
         a, b = inputs["a"], inputs["b"]
-        d = xp.matmul(a.T if a_transposed else a, b.T if b_transposed else b)
-        return {"d": d, "parts": xp.full(PARTS_SHAPE, NOTHING, dtype=xp.float32)} if has_parts else {"d": d}
+        return {"d": xp.matmul(a.T if a_transposed else a, b.T if b_transposed else b)}
 
     return Kernel(
         name=name,
@@ -447,22 +327,16 @@ def _persistent(
     tile_k: tuple[int, ...] = (64, 128),
     kind: str = "",
     added_n: tuple[int, ...] = (),
-    is_split: bool = False,
 ) -> Kernel:
-    def constants(config: Config) -> tuple[int, ...]:
-        of_walk = *tiles_of(config), config["latency"], config.get("added_n", 0)
-        return (*of_walk, config["split"]) if is_split else of_walk
-
     return _kernel(
         f"gemm_{layout}{kind}",
-        gemm_persistent_split if is_split else gemm_persistent_walk,
+        gemm_persistent_walk,
         layout,
         problems,
-        lambda arch: persistent_space(arch, tile_k, added_n, is_split),
-        constants,
+        lambda arch: persistent_space(arch, tile_k, added_n),
+        lambda config: (*tiles_of(config), config["latency"], config.get("added_n", 0)),
         persistent_grid,
         baselines,
-        is_split,
     )
 
 
@@ -504,8 +378,8 @@ KERNELS = (
     ),
     # Half as deep a tile for TF32, whose elements take twice the room of the 16-bit types.
     _persistent("nn", (*SQUARES, "4096x4096x4096-tf32"), ("cublas", "tile_table"), tile_k=(64, 128, 32)),
-    _persistent("nt", WATCHED_BFLOAT16, ("deepgemm", "cublas", "tile_table"), added_n=(0, 16), is_split=True),
-    _persistent("nt", WATCHED_FP8, ("deepgemm", "cublaslt", "tile_table"), kind="_fp8", is_split=True),
+    _persistent("nt", WATCHED_BFLOAT16, ("deepgemm", "cublas", "tile_table"), added_n=(0, 16)),
+    _persistent("nt", WATCHED_FP8, ("deepgemm", "cublaslt", "tile_table"), kind="_fp8"),
     # Both operands with K innermost, as Hopper's TF32 instructions read them; in gemm_nn the compiler turns B first.
     _persistent("nt", ("4096x4096x4096-tf32",), ("cublas", "tile_table"), tile_k=(32, 64), kind="_tf32"),
     _persistent("tn", ("4096x4096x4096-float16",), ("cublas", "tile_table")),

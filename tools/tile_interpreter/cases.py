@@ -39,14 +39,7 @@ class Case:
 RAGGED_FP8 = ("1x16x16", "17x48x208", "127x16x256", "129x144x80")
 """N and K of FP8 products are multiples of 16 (TMA's 16 bytes); M may be anything."""
 
-TILES = {
-    "tile_m": (16, 64),
-    "tile_n": (16, 32),
-    "tile_k": (32, 64),
-    "group_size_m": (2, 8),
-    "added_n": (0, 16),
-    "split": (1, 2),
-}
+TILES = {"tile_m": (16, 64), "tile_n": (16, 32), "tile_k": (32, 64), "group_size_m": (2, 8), "added_n": (0, 16)}
 
 RAGGED = ("1x1x1", "17x127x129", "129x17x127", "64x64x64")
 """M, N and K may be anything where loads need not be TMA."""
@@ -56,7 +49,7 @@ RAGGED_ROWS = ("1x1", "17x127", "127x17", "129x256", "3x1031")
 
 TILED = {"tile_rows": (1, 4), "tile_columns": (16, 128)}
 
-SCALED = {"tile_m": (16, 64), "tile_n": (32, 128, 256), "steps": (2,), "latency": (0,), "split": (1, 2)}
+SCALED = {"tile_m": (16, 64), "tile_n": (32, 128, 256), "steps": (1, 2), "latency": (0,)}
 
 GROUPED = ("3x1x128x128", "5x2x128x256", "2x150x128x384")
 """Groups without a row, groups that are all padding (both of few rows), and groups of more than one block; 1 to 3
@@ -74,9 +67,7 @@ GROUPED_TILES = {
 HEADS = ("1x2x1x1x64", "1x4x2x17x64", "2x2x2x127x64", "1x2x1x129x128")
 
 SMALL: Mapping[str, Small] = {
-    "gemm_fp8_scaled": Small(
-        ("1x16x128", "17x48x256", "129x144x384", "127x272x512", "128x48x256", "193x48x640"), SCALED
-    ),
+    "gemm_fp8_scaled": Small(("1x16x128", "17x48x256", "129x144x384", "127x272x512", "128x48x256"), SCALED),
     "gemm_fp8_block_scaled": Small(
         ("1x16x128", "17x48x256", "129x144x384"),
         {"tile_m": (16, 64), "tile_n": (32, 128), "tile_k": (128, 256)},
@@ -91,7 +82,6 @@ SMALL: Mapping[str, Small] = {
     "attention_prefill": Small(HEADS, {"tile_m": (16, 64), "tile_n": (16, 128)}),
     "attention_prefill_causal": Small(HEADS, {"tile_m": (16, 64), "tile_n": (16, 128)}),
     "attention_decode": Small(HEADS, {"tile_n": (16, 64)}),
-    "attention_decode_split": Small(HEADS, {"tile_n": (16, 64), "split": (1, 2, 8)}),
     "mla_decode": Small(("1x1x1", "2x17x33", "1x64x64"), {"tile_m": (16, 64), "tile_n": (16, 64)}),
     "moe_combine": Small(("1x1x1", "17x3x127", "5x8x256"), {"tile_columns": (16, 128)}),
     "gemm_fp8": Small(RAGGED_FP8, TILES),
@@ -105,7 +95,7 @@ SMALL: Mapping[str, Small] = {
         for layout in ("nn", "nt", "tn", "tt")
     },
     "gemm_nt_tf32": Small(("127x17x31-tf32",), TILES),
-    "gemm_nt_fp8": Small(("17x48x208-fp8", "193x17x400-fp8"), TILES | {"group_size_m": (2, 8)}),
+    "gemm_nt_fp8": Small(("17x48x208-fp8",), TILES | {"group_size_m": (2, 8)}),
     "rms_norm": Small(RAGGED_ROWS),
     "layer_norm": Small(RAGGED_ROWS),
     "silu_and_multiply": Small(RAGGED_ROWS, TILED),

@@ -48,6 +48,6 @@ def list_values(arguments: Sequence[View | Number], places: Sequence[Allocation]
 def largest_error(result: Any, dtype: str, expected: Any) -> float:
     """Returns the largest |result - expected| where `expected` is not NaN; infinite when `result` is NaN there."""
     shape = expected.shape or (1,)
-    if dtype in arrays.RAW and dtype != "int32":
+    if dtype in arrays.RAW:
         return arrays.largest_error(cupy.ascontiguousarray(result).reshape(shape), dtype, expected.reshape(shape))
     return arrays.largest_error(result.astype(cupy.float32).reshape(shape), "float32", expected.reshape(shape))

@@ -103,6 +103,12 @@ def test_where_the_reference_is_nan_any_output_will_do(arrays: Any, dtype: str) 
     assert arrays.largest_error(arrays.encode(device(values), dtype), dtype, device(expected)) == 0.0
 
 
+def test_whole_numbers_are_compared_too(arrays: Any) -> None:
+    """CuPy refuses a kernel of float32 an array of another type; so does the fake one."""
+    values = device(np.array([[1, 2], [3, -1]], np.int32))
+    assert arrays.largest_error(values, "int32", device(np.array([[1, 2], [3, 4]], np.float32))) == 5.0
+
+
 def test_an_unknown_type_is_named(arrays: Any) -> None:
     with pytest.raises(arrays.UnknownType, match="array x: type float4 is not one of float8_e4m3fn"):
         arrays.raw_dtype(Array("x", (1,), "float4"))
