@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewatch.kernels import device
+from tilewatch.kernels.checklist.of_winner import add_checklist
 from tilewatch.kernels.measuring.measure import MeasureRequest, measure
 from tilewatch.kernels.measuring.replay import ProcessesAhead, ReplayRequest, ReplayResult, ReplaySide, replay
 from tilewatch.kernels.recording import recording_file
@@ -78,6 +79,7 @@ class Recorder:
         )  # fmt: skip
         began = time.monotonic()
         result = measure(request, on_trial=lambda _: None, on_step=lambda *_: None, spawn=processes.take)
+        result = add_checklist(result, request, request.cubins)
         ours = next((each for each in result.measurements if each.role == "kernel"), None)
         median_us = sorted(ours.samples_us)[len(ours.samples_us) // 2] if ours else None
         failures = {trial.failure for trial in result.trials if trial.status != "timed"}
