@@ -50,7 +50,8 @@ class Design:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Changes are shares: 0.018 is 1.8 % slower. `low` and `high` are the ends of the 95 % interval.
+    """Changes are shares: 0.018 is 1.8 % slower. `low` and `high` are the ends of the 95 % interval, which is widened
+    to `change` where the change itself drifted, so that looks early and late disagree.
 
     `not_slower_than` is infinite until there are launches enough. `is_over` and `is_fine` say on which side of the
     design's fail_over the operator surely is; both are False when that is open. `is_final` means that no further launch
@@ -78,6 +79,7 @@ def judge(base_us: Sequence[float], head_us: Sequence[float], design: Design) ->
     outer = _shares(read_range(changes, design.looks, 2 * NOT_SLOWER_ERROR / design.operators))
     most = outer.high
     not_slower_than = math.inf if math.isinf(most) else max(0.0, math.ceil(most / STEP - 1e-9) * STEP)
+    change = math.expm1(estimate(changes))
     slower, faster = strict.low > 0, strict.high < 0
     is_over = strict.low > design.fail_over
     is_fine = faster or most <= (design.fail_over or ACCEPTABLE)
@@ -93,9 +95,9 @@ def judge(base_us: Sequence[float], head_us: Sequence[float], design: Design) ->
         enough = most <= min(MARGIN, design.fail_over or MARGIN) and outer.low >= -MARGIN
     return Verdict(
         kind=kind,
-        change=math.expm1(estimate(changes)),
-        low=shown.low,
-        high=shown.high,
+        change=change,
+        low=min(shown.low, change),
+        high=max(shown.high, change),
         not_slower_than=not_slower_than,
         launches=len(changes),
         is_over=is_over,
