@@ -65,11 +65,12 @@ def find_environment(words):
         raise PermissionError(words)
     return readable
 parent = os.getppid()
+LINK = os.environ["TMPDIR"] + "/link"
 found = {
     "secret": attempt(lambda: open(SECRET).read()),
     "secret by a program": attempt(lambda: run("cat", SECRET)),
     "secret in a namespace": attempt(lambda: run("unshare", "--user", "--map-root-user", "--mount", "cat", SECRET)),
-    "secret by a link": attempt(lambda: (os.symlink(SECRET, "link"), open("link").read())),
+    "secret by a link": attempt(lambda: (os.symlink(SECRET, LINK), open(LINK).read())),
     "other checkout": attempt(lambda: os.listdir(os.path.dirname(SECRET))),
     "write there": attempt(lambda: open(os.path.dirname(SECRET) + "/new", "w")),
     "write product": attempt(lambda: open(PRODUCT, "r+")),
@@ -164,6 +165,7 @@ def test_without_a_sandbox_the_same_probes_are_answered(library: Path, monkeypat
     for name in (
         "secret",
         "secret by a program",
+        "secret by a link",
         "connect",
         "kill parent",
         "token of any process",

@@ -34,6 +34,14 @@ def test_src_links_to_every_folder_of_the_product() -> None:
     assert linked == {name: ROOT / name for name in (*PRODUCT, "recordings")}
 
 
+def test_no_link_leads_out_of_the_repository() -> None:
+    """A test left one in its working folder, to a file of one machine, and it was committed."""
+    listed = subprocess.run(["git", "ls-files", "-s"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    links = [ROOT / line.split("\t")[1] for line in listed.splitlines() if line.startswith("120000")]
+    assert len(links) >= len(PRODUCT)
+    assert all(link.resolve().is_relative_to(ROOT) for link in links)
+
+
 def test_no_sql_outside_db() -> None:
     """Other folders pass sessions on and catch errors of the database; what they ask and write has a name in db/."""
     statements = [
