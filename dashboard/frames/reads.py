@@ -16,6 +16,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.errors import StreamlitSecretNotFoundError
 
+from tilewatch.dashboard.frames import changes, findings
 from tilewatch.dashboard.frames.frames import to_frame, trials_frame
 from tilewatch.db.queries import actions as action_queries
 from tilewatch.db.queries import alarms as alarm_queries
@@ -146,6 +147,14 @@ cubin_changes = _frames(static_fact_queries.list_cubin_changes, HISTORY_TTL_S)
 sweeps = _frames(sweep_queries.list_sweeps, LIVE_TTL_S)
 winners = _frames(sweep_queries.list_winners, HISTORY_TTL_S)
 measurements = _frames(sweep_queries.list_measurements, LIVE_TTL_S)
+
+
+@_cached(HISTORY_TTL_S)
+def compared(url: str, repository: str, at: dt.datetime, until: dt.datetime) -> pd.DataFrame:
+    """One row per series as of `until`, with its change since `at` and its finding. Computed once for several viewers:
+    65 ms of CPU for 488 series (2 cores, 2026-11-23)."""
+    pairs = changes.pair_snapshots(snapshot(url, repository, at), snapshot(url, repository, until))
+    return changes.one_row_per_series(findings.add_findings(pairs, judged_changes(url, repository, EVER)))
 
 
 @_cached(HISTORY_TTL_S)
