@@ -11,8 +11,8 @@ import cupy
 from tilewatch.kernels.gpu import shared_arrays
 from tilewatch.kernels.gpu.host_code import device_memory, operator_results
 from tilewatch.kernels.gpu.host_code.described_operator import ConfigLaunches, Memory
+from tilewatch.kernels.gpu.host_code.input_sets import INPUT_BUDGET, count_sets
 from tilewatch.kernels.gpu.host_code.recording import HostCode, NotReplayable, Run
-from tilewatch.kernels.gpu.rounds import count_input_sets
 from tilewatch.kernels.library_errors import first_line
 from tilewatch.kernels.loading import LibraryOperator
 from tilewatch.kernels.results import config_key
@@ -28,10 +28,6 @@ from tilewatch.kernels.watching.operator import (
 )
 from tilewatch.kernels.watching.project import activate, remember_globals
 from tilewatch.kernels.watching.recorder import list_arrays
-
-MOST_INPUT_SETS = 4
-INPUT_BUDGET = 0.1
-"""Share of the GPU's memory that all that is handed over may take: both processes have it twice."""
 
 LARGEST_WHOLE = 1 << 24
 """Whole numbers up to here are exact in float32, which references are handed over in."""
@@ -97,7 +93,7 @@ def describe_operator(loaded: LibraryOperator, request: Mapping[str, Any]) -> di
     if first is not None:
         known = first[2].memory
         used = sum(each.nbytes for each in known if each.content is not None)
-        for turn in range(1, _count_sets(used, sum(each.size for each in contents.known))):
+        for turn in range(1, count_sets(used, sum(each.size for each in contents.known) - used)):
             other = HostCode(loaded, given, make(turn), expected).record_once(first[0])
             handles = _hand_over_like(other, first[1], known)
             if handles is None:  # what is launched depends on the values
@@ -151,13 +147,6 @@ def _hand_over_like(run: Run, first: Run, memory: tuple[Memory, ...]) -> list[st
             return None
     ordered = [values[number] for number in range(len(values))]
     return [shared_arrays.share_bytes(each.data.ptr, each.size) for each in ordered]
-
-
-def _count_sets(set_bytes: int, all_bytes: int) -> int:
-    device = cupy.cuda.Device()
-    budget_bytes = INPUT_BUDGET * device.mem_info[1] - (all_bytes - set_bytes)
-    sets = count_input_sets(set_bytes, l2_bytes=device.attributes["L2CacheSize"], budget_bytes=budget_bytes)
-    return min(sets, MOST_INPUT_SETS)
 
 
 def _share_reference(value: Any) -> dict[str, Any]:

@@ -19,7 +19,8 @@ from tilewatch.kernels.compiling.operator_code import read_bundle
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.gpu import timing
 from tilewatch.kernels.gpu.host_code import operator_results
-from tilewatch.kernels.gpu.rounds import Entry, count_input_sets
+from tilewatch.kernels.gpu.host_code.input_sets import count_sets
+from tilewatch.kernels.gpu.rounds import Entry
 from tilewatch.kernels.gpu.telemetry import Telemetry
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.loading import LibraryOperator, load
@@ -43,10 +44,6 @@ from tilewatch.kernels.watching.recorder import (
     list_arrays,
     open_recording,
 )
-
-MOST_INPUT_SETS = 4
-INPUT_BUDGET = 0.1
-"""Share of the GPU's memory that all sets of inputs may take: each config has outputs of its own besides."""
 
 
 class CodeMissing(timing.TimingError):
@@ -107,7 +104,7 @@ class PreparedOperator:
         self.bytes_moved = first.cases[0].moves or sum(each.nbytes for each in arrays)
         self.element_bytes: int = arrays[0].element_size() if arrays else 1
         self.work = describe_work(first.cases[0], arrays)
-        sets = _count_input_sets(sum(each.nbytes for each in arrays))
+        sets = count_sets(sum(each.nbytes for each in arrays))
         self._sides = {self._library: first if sets == 1 else self._prepare(loaded, sets)}
         self._expected = operator_results.expected_values(self._fresh_case(self._own).reference())
         self.tolerance = operator_results.tolerance(first.cases[0], arrays)
@@ -223,13 +220,6 @@ class PreparedOperator:
             raise
         except Exception as error:
             raise timing.TimingError(f"the host code fails: {type(error).__name__}: {error}") from error
-
-
-def _count_input_sets(set_bytes: int) -> int:
-    device = cupy.cuda.Device()
-    budget_bytes = INPUT_BUDGET * device.mem_info[1]
-    sets = count_input_sets(set_bytes, l2_bytes=device.attributes["L2CacheSize"], budget_bytes=budget_bytes)
-    return min(sets, MOST_INPUT_SETS)
 
 
 _served: list[Mapping[str, bytes]] = []

@@ -1,0 +1,18 @@
+"""Counts the sets of inputs that rounds take turns with, for an operator on PyTorch tensors."""
+
+import cupy
+
+from tilewatch.kernels.gpu.rounds import count_input_sets
+
+MOST_INPUT_SETS = 4
+INPUT_BUDGET = 0.1
+"""Share of the GPU's memory that all inputs may take: each config has outputs of its own besides, and what is handed
+over lies in two processes."""
+
+
+def count_sets(set_bytes: int, other_bytes: int = 0) -> int:
+    """Returns how many sets of so many bytes fit the budget beside `other_bytes`, MOST_INPUT_SETS at most."""
+    device = cupy.cuda.Device()
+    budget_bytes = INPUT_BUDGET * device.mem_info[1] - other_bytes
+    sets = count_input_sets(set_bytes, l2_bytes=device.attributes["L2CacheSize"], budget_bytes=budget_bytes)
+    return min(sets, MOST_INPUT_SETS)
