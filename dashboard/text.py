@@ -14,6 +14,7 @@ BASELINES = {
     "cublaslt": "cuBLASLt",
     "cublas": "cuBLAS",
     "cublas_per_group": "cuBLAS per group",
+    "cublaslt_per_group": "cuBLASLt per group",
     "attention_cudnn": "cuDNN",
     "attention_flash": "FlashAttention",
     "torch_rms_norm": "PyTorch",

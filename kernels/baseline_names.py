@@ -14,6 +14,7 @@ NAMES = (
     "cublaslt",
     "cublas",
     "cublas_per_group",
+    "cublaslt_per_group",
     "attention_cudnn",
     "attention_flash",
     "torch_rms_norm",
@@ -31,6 +32,7 @@ PACKAGES: Mapping[str, tuple[str, ...]] = {
         "cublaslt",
         "cublas",
         "cublas_per_group",
+        "cublaslt_per_group",
         "attention_cudnn",
         "attention_flash",
         "torch_rms_norm",
@@ -46,6 +48,7 @@ DOES_THE_WORK: Mapping[str, str] = {
     "cublaslt": "nvidia-cublas",
     "cublas": "nvidia-cublas",
     "cublas_per_group": "nvidia-cublas",
+    "cublaslt_per_group": "nvidia-cublas",
     "attention_cudnn": "nvidia-cudnn-cu13",
 }
 """The package whose kernels run when PyTorch is called; it has versions of its own under one PyTorch."""

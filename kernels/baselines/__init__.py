@@ -17,6 +17,7 @@ MAKERS: Mapping[str, Callable[[Call], Rival]] = {
     "cublaslt": torch_rivals.cublaslt,
     "cublas": torch_rivals.cublas,
     "cublas_per_group": torch_rivals.cublas_per_group,
+    "cublaslt_per_group": torch_rivals.cublaslt_per_group,
     "attention_cudnn": torch_rivals.attention("CUDNN_ATTENTION"),
     "attention_flash": torch_rivals.attention("FLASH_ATTENTION"),
     "torch_rms_norm": torch_rivals.rms_norm,

@@ -62,6 +62,24 @@ def cublas_per_group(call: Call) -> Rival:
     return Rival(launch, {"version": torch.__version__, "products": len(parts)})
 
 
+def cublaslt_per_group(call: Call) -> Rival:
+    """One FP8 product with scales per row and 128 of K per group along K, called one after the other (Hopper)."""
+    torch = torch_module()
+    a, b, scale_a, scale_b, d = (tensor(call, name) for name in ("a", "b", "scale_a", "scale_b", "d"))
+    ends = [int(end) for end in tensor(call, "end_of_group").cpu()]
+    parts = []
+    for group, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
+        blocks = slice(start // GROUP_ROWS, end // GROUP_ROWS)
+        scales = {"scale_a": scale_a[blocks].t(), "scale_b": scale_b[blocks]}
+        parts.append((a[:, start:end], b[:, start:end].t(), scales, d[group]))
+
+    def launch() -> None:
+        for left, right, scales, out in parts:
+            torch._scaled_mm(left, right, **scales, out_dtype=torch.float32, out=out)
+
+    return Rival(launch, {"version": torch.__version__, "products": len(parts), "scales": "the kernel's own"})
+
+
 def attention(backend: str) -> Callable[[Call], Rival]:
     """torch's scaled_dot_product_attention by one of its backends, e.g. "CUDNN_ATTENTION"."""
 

@@ -230,6 +230,54 @@ def grouped_bf16_along_k(
         ct.store(d, index=(g, i, j), tile=ct.reshape(ct.astype(acc, d.dtype), (1, tile_m, tile_n)))
 
 
+@ct.kernel
+def grouped_fp8_along_k(
+    a,
+    b,
+    scale_a,
+    scale_b,
+    end_of_group,
+    d,
+    tile_m: ct.Constant[int],
+    tile_n: ct.Constant[int],
+    group_size_m: ct.Constant[int],
+    steps: ct.Constant[int],
+):
+    """d[g] = a[:, K of g] @ b[:, K of g]^T in float32. Each row of a and of b has a scale per 128 of K: scale_a is
+    (K / 128, M) and scale_b (K / 128, N).
+
+    K lies innermost in a (M, K) and b (N, K), as Hopper's FP8 instructions read both. A group's share of K is a
+    multiple of 128 and may be none: its d is zero.
+    """
+    tiles_m = ct.num_tiles(d, axis=1, shape=(1, tile_m, tile_n))
+    tiles_n = ct.num_tiles(d, axis=2, shape=(1, tile_m, tile_n))
+    for tile in range(ct.bid(0), d.shape[0] * tiles_m * tiles_n, ct.num_blocks(0)):
+        g = tile // (tiles_m * tiles_n)
+        i, j = swizzled(tile % (tiles_m * tiles_n), tiles_m, tiles_n, group_size_m)
+        first = min(g, 1) * ct.load(end_of_group, index=(max(g - 1, 0),), shape=(1,)).item() // 128
+        last = ct.load(end_of_group, index=(g,), shape=(1,)).item() // 128
+        rounds = (last - first) // steps
+        acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
+        for several in range(rounds):
+            for step in ct.static_iter(range(steps)):
+                k = first + several * steps + step
+                acc = add_outer_block(acc, a, b, scale_a, scale_b, i, j, k, tile_m, tile_n)
+        if steps > 1:
+            for k in range(first + rounds * steps, last):
+                acc = add_outer_block(acc, a, b, scale_a, scale_b, i, j, k, tile_m, tile_n)
+        ct.store(d, index=(g, i, j), tile=ct.reshape(acc, (1, tile_m, tile_n)))
+
+
+def add_outer_block(acc, a, b, scale_a, scale_b, i, j, k, tile_m, tile_n):
+    """`acc` and the product of block k of K, with a scale per row of A and per row of B."""
+    of_a = ct.reshape(scales(scale_a, (k, i), (1, tile_m)), (tile_m, 1))
+    of_b = scales(scale_b, (k, j), (1, tile_n))
+    x = ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO)
+    y = ct.load(b, index=(j, k), shape=(tile_n, 128), padding_mode=ZERO)
+    zero = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
+    return acc + ct.mma(x, ct.transpose(y), zero, use_fast_acc=True) * of_a * of_b
+
+
 def add_block(acc, a, b, scale_a, scale_b, g, i, j, k, tile_m, tile_n, latency):
     """`acc` and the scaled product of block k of K. Part of grouped_fp8_contiguous and of grouped_fp8_by_ends."""
     scale = scales(scale_a, (k, i), (1, tile_m)) * of_weights(scale_b, g, j, k, tile_n)
@@ -397,6 +445,29 @@ def fp8_space(arch: str) -> Space:
     )
 
 
+def fp8_along_k_space(arch: str) -> Space:
+    """A worker thread holds at most 64 sums; more of them, or 4 warps that have a multiprocessor alone, spill."""
+    hopper = arch.startswith("sm_9")
+    return Space(
+        (
+            ("tile_m", (64, 128)),
+            ("tile_n", (64, 128)),
+            ("num_ctas", (1,) if hopper else (1, 2)),
+            ("occupancy", (1, 2)),
+            ("num_worker_warps", (4, 8)),
+            ("group_size_m", (8,)),
+            ("steps", (1, 2) if hopper else (1,)),
+        ),
+        _has_registers_for_two_scales,
+    )
+
+
+def _has_registers_for_two_scales(config: Config) -> bool:
+    sums = config["tile_m"] * config["tile_n"]
+    few_warps = config["num_worker_warps"] == 4
+    return 64 * 128 <= sums <= 64 * 32 * config["num_worker_warps"] and not (few_warps and config["occupancy"] == 1)
+
+
 def bf16_space(arch: str) -> Space:
     return Space(
         (
@@ -461,6 +532,18 @@ def along_k_arrays(problem: Problem) -> tuple[Array, ...]:
     )
 
 
+def fp8_along_k_arrays(problem: Problem) -> tuple[Array, ...]:
+    g, m, n, k = (problem.sizes[name] for name in ("groups", "m", "n", "k"))
+    return (
+        Array("a", (m, k), "float8_e4m3fn"),
+        Array("b", (n, k), "float8_e4m3fn"),
+        Array("scale_a", (k // BLOCK, m), "float32", fill="scale"),
+        Array("scale_b", (k // BLOCK, n), "float32", fill="scale"),
+        Array("end_of_group", (g,), "int32", fill="given", aligned=False),
+        Array("d", (g, m, n), "float32", output=True),
+    )
+
+
 def given_rows(problem: Problem) -> Mapping[str, np.ndarray]:
     shared = share(problem.name, problem.sizes["groups"], problem.sizes["rows"], empty_blocks=True)
     found = np.full(problem.sizes["m"], -1, dtype=np.int32)
@@ -491,6 +574,10 @@ def fp8_constants(problem: Problem, config: Config) -> tuple[int, ...]:
 def masked_constants(problem: Problem, config: Config) -> tuple[int, ...]:
     rest = problem.sizes["k"] // BLOCK % config["steps"]
     return config["tile_m"], config["tile_n"], config["latency"], config["steps"], rest
+
+
+def fp8_along_k_constants(_: Problem, config: Config) -> tuple[int, ...]:
+    return tuple(config[axis] for axis in ("tile_m", "tile_n", "group_size_m", "steps"))
 
 
 def bf16_constants(_: Problem, config: Config) -> tuple[int, ...]:
@@ -558,6 +645,16 @@ def along_k_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
     return {"d": xp.stack(parts)}
 
 
+def fp8_along_k_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
+    ends = [0, *(int(each) for each in inputs["end_of_group"])]
+    parts = []
+    for start, end in itertools.pairwise(ends):
+        blocks = slice(start // BLOCK, end // BLOCK)
+        left = _scaled(inputs["a"][:, start:end], inputs["scale_a"][blocks].T, xp)
+        parts.append(left @ _scaled(inputs["b"][:, start:end], inputs["scale_b"][blocks].T, xp).T)
+    return {"d": xp.stack(parts)}
+
+
 def _scaled(values: Any, scales: Any, xp: Any) -> Any:
     """(rows, K) times (rows, K / 128), each scale for its 128 of K."""
     return values * xp.repeat(scales, BLOCK, axis=1)
@@ -566,6 +663,11 @@ def _scaled(values: Any, scales: Any, xp: Any) -> Any:
 def fp8_tolerance(problem: Problem) -> float:
     """As in gemm_fp8_scaled: half a bfloat16 step, and 4 deviations of the walk of Hopper's short FP8 sums."""
     return float(2.0**-8 + 4 * (problem.sizes["k"] / 32) ** 0.5 * 2.0**-13)
+
+
+def fp8_along_k_tolerance(problem: Problem) -> float:
+    """The same walk over the longest group; d is float32 and loses nothing."""
+    return float(4 * (1.3 * problem.sizes["rows"] / 32) ** 0.5 * 2.0**-13)
 
 
 def bf16_tolerance(_: Problem) -> float:
@@ -591,6 +693,11 @@ def bf16_bytes(problem: Problem) -> int:
     return 2 * (rows * k + g * n * k + rows * n)
 
 
+def fp8_bytes_along_k(problem: Problem) -> int:
+    g, m, n, k = (problem.sizes[name] for name in ("groups", "m", "n", "real_k"))
+    return (k + 4 * (k // BLOCK)) * (m + n) + 4 * g * m * n
+
+
 def bytes_along_k(problem: Problem) -> int:
     g, m, n, k = (problem.sizes[name] for name in ("groups", "m", "n", "real_k"))
     return 2 * (k * m + k * n + g * m * n)
@@ -605,6 +712,10 @@ CONTIGUOUS = tuple(
 
 ODD = parse_rows("8x4096x4096x1408")
 """An odd number of blocks of K: the projection down of GLM-4.5-Air's experts (1408 to 4096)."""
+
+ALONG_K = tuple(map(parse_along_k, ("4x4096x7168x8192", "4x7168x2048x8192", "16x7168x2048x2048")))
+"""Weight gradients of DeepSeek-V3's experts, of DeepGEMM's own list: gate and up (4096x7168) and down (7168x2048), 4
+experts per GPU and 16."""
 
 MASKED = tuple(parse_room(f"{groups}x6144x7168") for groups in ("32x192", "6x1024", "32x20", "6x20"))
 
@@ -703,6 +814,22 @@ KERNELS = (
         flops=flops_along_k,
         bytes=bytes_along_k,
         baselines=("cublas_per_group",),
+        given=given_ends_along_k,
+    ),
+    Kernel(
+        name="grouped_fp8_along_k",
+        entry=grouped_fp8_along_k,
+        problems=ALONG_K,
+        parse=parse_along_k,
+        space=fp8_along_k_space,
+        arrays=fp8_along_k_arrays,
+        constants=fp8_along_k_constants,
+        grid=grid_of_groups,
+        reference=fp8_along_k_reference,
+        tolerance=fp8_along_k_tolerance,
+        flops=flops_along_k,
+        bytes=fp8_bytes_along_k,
+        baselines=("cublaslt_per_group",),
         given=given_ends_along_k,
     ),
 )
