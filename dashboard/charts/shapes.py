@@ -5,6 +5,11 @@ The frames are those of `findings.add_findings`.
 
 import math
 import re
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from statistics import median
+from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -26,76 +31,85 @@ ROOMY = 2.0
 SMALLEST, LARGEST = 16, 44
 """Diameters in pixels of the problems with the smallest and the largest K."""
 
+Row = Mapping[Any, Any]
+BY = ("kernel", "problem")
+
 
 def shape_map(pairs: pd.DataFrame) -> go.Figure:
     """One mark per problem at its N and M, as large as its K, in the colour of its median change of speed.
 
     A difference of which nothing is claimed counts as no change in the colour.
     """
-    shaped = pairs.dropna(subset="change").assign(shape=pairs["problem"].map(_shape)).dropna(subset="shape")
-    rows = [_problem(name, group) for name, group in shaped.groupby("problem", sort=True)]
-    problems = pd.DataFrame(rows, columns=["m", "n", "k", "claimed", "label", "hint"])
-    root = problems["k"] ** 0.5
-    share = (root - root.min()) / max(root.max() - root.min(), 1)
-    figure = go.Figure(
-        go.Scatter(
-            x=problems["n"],
-            y=problems["m"],
-            mode="markers+text",
-            text=problems["label"],
-            textposition=_sides(problems),
-            cliponaxis=False,
-            customdata=problems["hint"],
-            hovertemplate="%{customdata}<extra></extra>",
-            marker={
-                "size": SMALLEST + (LARGEST - SMALLEST) * share,
-                "color": problems["claimed"],
-                "colorscale": colours.SLOWER_TO_FASTER,
-                "cmin": -CHANGE_SPAN,
-                "cmax": CHANGE_SPAN,
-                "cmid": 0,
-                "line": {"width": 1, "color": colours.LINE},
-                "colorbar": {
-                    "title": {"text": "change of speed", "side": "right"},
-                    "tickformat": "+.0%",
-                    "thickness": 12,
-                    "outlinewidth": 0,
-                },
+    rows = sorted(_records(pairs, "problem", "gpu_name"), key=itemgetter("problem"))
+    problems = [_problem(name, list(group)) for name, group in groupby(rows, itemgetter("problem")) if _shape(name)]
+    m, n, k, claimed, labels, hints = zip(*problems, strict=True)
+    roots = [each**0.5 for each in k]
+    widest = max(max(roots) - min(roots), 1)
+    marks = {
+        "type": "scatter",
+        "x": n,
+        "y": m,
+        "mode": "markers+text",
+        "text": labels,
+        "textposition": _sides(list(zip(m, n, strict=True))),
+        "cliponaxis": False,
+        "customdata": hints,
+        "hovertemplate": "%{customdata}<extra></extra>",
+        "marker": {
+            "size": [SMALLEST + (LARGEST - SMALLEST) * (root - min(roots)) / widest for root in roots],
+            "color": claimed,
+            "colorscale": colours.SLOWER_TO_FASTER,
+            "cmin": -CHANGE_SPAN,
+            "cmax": CHANGE_SPAN,
+            "cmid": 0,
+            "line": {"width": 1, "color": colours.LINE},
+            "colorbar": {
+                "title": {"text": "change of speed", "side": "right"},
+                "tickformat": "+.0%",
+                "thickness": 12,
+                "outlinewidth": 0,
             },
-        )
-    )
-    figure.update_layout(
-        height=420,
-        margin={"t": 10, "b": 10, "l": 10, "r": 10},
-        hoverlabel={"align": "left"},
-        xaxis={**LOG_AXIS, "title": "N (log)", "tickvals": _ticks(problems["n"])},
-        yaxis={**LOG_AXIS, "title": "M (log)", "tickvals": _ticks(problems["m"])},
-    )
-    return figure
+        },
+    }
+    layout = {
+        "height": 420,
+        "margin": {"t": 10, "b": 10, "l": 10, "r": 10},
+        "hoverlabel": {"align": "left"},
+        "xaxis": {**LOG_AXIS, "title": {"text": "N (log)"}, "tickvals": _ticks(n)},
+        "yaxis": {**LOG_AXIS, "title": {"text": "M (log)"}, "tickvals": _ticks(m)},
+    }
+    return go.Figure([marks], layout)
 
 
-def _sides(problems: pd.DataFrame) -> list[str]:
-    """Where the words of each mark are: on the side that is farther from the next mark of its N; where neither is near,
-    not on the side of the mark to its left, whose words they would meet on a phone."""
+def _records(pairs: pd.DataFrame, *columns: str) -> list[Row]:
+    """These columns of the rows that have a change, as dicts: a frame for each problem of a fleet took two thirds of
+    the page's time (2026-11-23)."""
+    rows: list[Row] = pairs[[*columns, "change", "finding"]].dropna(subset="change").to_dict("records")
+    return rows
+
+
+def _sides(places: Sequence[tuple[int, int]]) -> list[str]:
+    """Where the words of each mark are, from its M and N: on the side that is farther from the next mark of its N;
+    where neither is near, not on the side of the mark to its left, whose words they would meet on a phone."""
     sides: dict[tuple[int, int], str] = {}
-    for m, row in problems.sort_values("n").groupby("m"):
+    for m, row in groupby(sorted(places), itemgetter(0)):
         last = ABOVE
-        for n in row["n"]:
-            others = [math.log2(other / m) for other in problems.loc[problems["n"] == n, "m"] if other != m]
+        for _, n in row:
+            others = [math.log2(other / m) for other, at in places if at == n and other != m]
             above = min([ROOMY, *(gap for gap in others if gap > 0)])
             below = min([ROOMY, *(-gap for gap in others if gap < 0)])
             last = (BELOW if last == ABOVE else ABOVE) if above == below else ABOVE if above > below else BELOW
             sides[m, n] = last
-    return [sides[place] for place in zip(problems["m"], problems["n"], strict=True)]
+    return [sides[place] for place in places]
 
 
-def _ticks(sizes: "pd.Series[int]") -> list[int]:
+def _ticks(sizes: Sequence[int]) -> list[int]:
     """The sizes, without those right after another one: a mark beside a tick names its size under the pointer."""
-    span = math.log(sizes.max() / sizes.min()) if len(sizes) else 0.0
+    span = math.log(max(sizes) / min(sizes))
     kept: list[int] = []
     for size in sorted(set(sizes)):
         if not kept or math.log(size / kept[-1]) >= NEAREST * span:
-            kept.append(int(size))
+            kept.append(size)
     return kept
 
 
@@ -109,62 +123,63 @@ def _shape(problem: str) -> tuple[int, int, int] | None:
     return (int(match[1]), int(match[2]), int(match[3])) if match else None
 
 
-def _problem(name: str, group: pd.DataFrame) -> tuple[object, ...]:
-    m, n, k = group["shape"].iloc[0]
-    middle = float(group["change"].median())
+def _problem(name: str, group: Sequence[Row]) -> tuple[int, int, int, float, str, str]:
+    """M, N and K of a problem, its median change as a colour and as words, and its hover."""
+    shape = _shape(name)
+    assert shape, "else it has no place"
     lines = [
         f"{row['gpu_name']}: {change_text(row['change'])}"
         + ("" if row["finding"] in findings.CLAIMS else f" ({row['finding']})")
-        for row in group.sort_values("change").to_dict("records")
+        for row in sorted(group, key=itemgetter("change"))
     ]
-    claimed = float(group["change"].where(group["finding"].isin(findings.CLAIMS), 0.0).median())
-    return m, n, k, claimed, change_text(middle), "<br>".join([f"<b>{name}</b>", *lines])
+    claimed = median(row["change"] if row["finding"] in findings.CLAIMS else 0.0 for row in group)
+    label = change_text(median(row["change"] for row in group))
+    return *shape, claimed, label, "<br>".join([f"<b>{name}</b>", *lines])
 
 
 def list_moved(pairs: pd.DataFrame) -> pd.DataFrame:
     """Each kernel and problem that changed anywhere, one column per GPU model, with what the pattern means."""
-    compared = pairs.dropna(subset="change")
-    models = sorted(set(compared["gpu_model"]))
+    compared = sorted(_records(pairs, *BY, "gpu_model", "arch"), key=itemgetter(*BY))
+    models = sorted({row["gpu_model"] for row in compared})
     rows = []
-    for (kernel, problem), group in compared.groupby(["kernel", "problem"], sort=True):
-        moved = group[group["finding"].isin(findings.DIFFERENT)]
-        for sign, direction in ((moved["change"] < 0, "slower"), (moved["change"] > 0, "faster")):
-            if sign.any():
-                cells = dict(zip(group["gpu_model"], group.to_dict("records"), strict=True))
+    for (kernel, problem), each in groupby(compared, itemgetter(*BY)):
+        group = list(each)
+        moved = [row for row in group if row["finding"] in findings.DIFFERENT]
+        for sign, direction in ((-1, "slower"), (1, "faster")):
+            so_moved = [row for row in moved if sign * row["change"] > 0]
+            if so_moved:
+                cells = {row["gpu_model"]: _cell(row) for row in group}
                 rows.append(
                     {
                         "kernel": kernel,
                         "problem": problem,
                         "moved": direction,
-                        "where": explain_pattern(moved[sign], group),
-                        "worst": float(moved[sign]["change"].abs().max()),
-                        **{model: _cell(cells.get(model)) for model in models},
+                        "where": explain_pattern(so_moved, group),
+                        "worst": max(abs(row["change"]) for row in so_moved),
+                        **{model: cells.get(model, "") for model in models},
                     }
                 )
-    table = pd.DataFrame(rows, columns=["kernel", "problem", "moved", "where", "worst", *models])
-    order = table.assign(bad=table["moved"] == "slower").sort_values(["bad", "worst"], ascending=False)
-    return order.drop(columns=["worst", "bad"])
+    rows.sort(key=lambda row: (row["moved"] == "slower", row["worst"]), reverse=True)
+    return pd.DataFrame(rows, columns=["kernel", "problem", "moved", "where", *models])
 
 
-def explain_pattern(moved: pd.DataFrame, all_models: pd.DataFrame) -> str:
-    """What the GPU models on which it changed have in common."""
-    archs, models = sorted(set(moved["arch"])), sorted(set(moved["gpu_model"]))
-    if len(all_models) == 1:
+def explain_pattern(moved: Sequence[Row], everywhere: Sequence[Row]) -> str:
+    """What the GPU models on which it changed have in common; `everywhere` are its rows on all of them."""
+    archs, models = sorted({row["arch"] for row in moved}), sorted({row["gpu_model"] for row in moved})
+    if len(everywhere) == 1:
         return "measured on one GPU model only"
-    if len(models) == len(all_models):
+    if len(models) == len(everywhere):
         return "everywhere: the algorithm"
     if len(archs) == 1:
-        siblings = set(all_models[all_models["arch"] == archs[0]]["gpu_model"])
+        siblings = {row["gpu_model"] for row in everywhere if row["arch"] == archs[0]}
         if siblings == set(models):
             return f"{archs[0]} alone: its code generation"
         return f"{' and '.join(models)} alone, not all of {archs[0]}: its node, its GPU or noise"
     return "several architectures"
 
 
-def _cell(row: dict[object, object] | None) -> str:
-    if row is None:
-        return ""
-    change = change_text(float(row["change"]))  # type: ignore[arg-type]
+def _cell(row: Row) -> str:
+    change = change_text(row["change"])
     if row["finding"] in findings.CLAIMS:
         return change
     return f"{change} {row['finding']}" if row["finding"] in findings.DIFFERENT else f"≈ {change}"
