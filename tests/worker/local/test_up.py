@@ -27,6 +27,8 @@ from tilewatch.worker.queue import dispatch
 from tilewatch.worker.settings import Settings
 
 DEADLINE_S = 300.0  # against a hang: a message that is lost while a worker starts is sent again after up to two minutes
+LOOK_EVERY_S = 0.5
+"""To look costs a login to Postgres, or a look at every process of the machine."""
 TRIALS = len(tiny_repository.PROBLEMS) * tiny_repository.CONFIGS
 ROOT = Path(__file__).parents[3]
 SMALL_RECORDING = ROOT / "recordings" / "story" / "h200.jsonl.gz"
@@ -95,7 +97,7 @@ class Running:
             assert self.process.poll() is None, self.printed()
             assert "ended unexpectedly" not in self.printed(), self.printed()
             assert time.monotonic() < deadline, self.printed()
-            time.sleep(0.1)
+            time.sleep(LOOK_EVERY_S)
 
     def until_compiled(self) -> None:
         self.until(lambda: self.settled_trials() == TRIALS)
