@@ -5,25 +5,25 @@ import os
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from mcp import Client, StdioServerParameters
-from mcp.client.stdio import stdio_client
-from mcp.types import CallToolResult, TextContent
 from pydantic import SecretStr
 
 from tests.dashboard.fixtures.small_database import KERNEL, PROBLEM, REPOSITORY
 from tests.worker.fixtures import tiny_repository
 from tilewatch.db.lifecycle import tokens
 from tilewatch.db.session import session
-from tilewatch.worker.api.mcp_server import make_server
 from tilewatch.worker.api.operations import OPERATIONS
 from tilewatch.worker.context import Context
 from tilewatch.worker.settings import Settings
 
+if TYPE_CHECKING:  # tests import it, which is not a cost for the collection of others
+    from mcp import Client
+    from mcp.types import CallToolResult
+
 SERIES = {"repository": REPOSITORY, "kernel": KERNEL, "problem": PROBLEM, "gpu_model": "h200"}
-Talk = Callable[[Client], Awaitable[Any]]
+Talk = Callable[["Client"], Awaitable[Any]]
 
 
 @pytest.fixture
@@ -34,11 +34,15 @@ def reader(api_url: str, tmp_path: Path) -> Settings:
 
 def converse(talk: Talk, settings: Settings, token: str | None = None) -> Any:
     """With a server in this process."""
+    from tilewatch.worker.api.mcp_server import make_server
+
     own = settings.model_copy(update={"api_token": None if token is None else SecretStr(token)})
     return converse_with(make_server(own), talk)
 
 
 def converse_with(server: Any, talk: Talk) -> Any:
+    from mcp import Client
+
     async def start() -> Any:
         async with Client(server) as client:
             return await talk(client)
@@ -46,7 +50,9 @@ def converse_with(server: Any, talk: Talk) -> Any:
     return asyncio.run(start())
 
 
-def sentence(result: CallToolResult) -> str:
+def sentence(result: "CallToolResult") -> str:
+    from mcp.types import TextContent
+
     (content,) = result.content
     assert isinstance(content, TextContent)
     return content.text
@@ -54,8 +60,10 @@ def sentence(result: CallToolResult) -> str:
 
 def test_an_agent_finds_the_tools_and_reads_from_the_series_to_the_evidence(reader: Settings) -> None:
     """In a process of its own, as an agent's program starts it."""
+    from mcp import StdioServerParameters
+    from mcp.client.stdio import stdio_client
 
-    async def talk(client: Client) -> None:
+    async def talk(client: "Client") -> None:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert set(tools) == {operation.name for operation in OPERATIONS}
         assert set(tools["list_points"].input_schema["properties"]) == {*SERIES, "static_facts", "limit"}
@@ -79,7 +87,7 @@ def test_an_agent_finds_the_tools_and_reads_from_the_series_to_the_evidence(read
 
 
 def test_an_agent_learns_in_a_sentence_what_is_wrong(reader: Settings) -> None:
-    async def talk(client: Client) -> None:
+    async def talk(client: "Client") -> None:
         missing = await client.call_tool("read_evidence", {"run_id": 999_999})
         assert missing.is_error
         assert "there is no run 999999" in sentence(missing)
@@ -95,7 +103,7 @@ def test_an_agent_submits_a_check_and_reads_it(settings: Settings, context: Cont
     with session(context.database_url) as opened:
         made = tokens.add(opened, name="agent", rights=["read", "check"], gpu_s=600, who="ada")
 
-    async def talk(client: Client) -> None:
+    async def talk(client: "Client") -> None:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         acts = [name for name, tool in tools.items() if tool.annotations and not tool.annotations.read_only_hint]
         assert acts == ["submit_check"]
@@ -109,7 +117,7 @@ def test_an_agent_submits_a_check_and_reads_it(settings: Settings, context: Cont
 
     converse(talk, settings, made)
 
-    async def without_token(client: Client) -> CallToolResult:
+    async def without_token(client: "Client") -> "CallToolResult":
         return await client.call_tool("submit_check", {"base": "HEAD~1", "head": "HEAD"})
 
     assert "this needs a token" in sentence(converse(without_token, settings))
@@ -119,7 +127,7 @@ def test_a_token_that_is_given_must_be_valid(reader: Settings, api_url: str) -> 
     with session(api_url) as opened:
         made = tokens.add(opened, name="agent", rights=["read"], gpu_s=0, who="ada")
 
-    async def ask(client: Client) -> CallToolResult:
+    async def ask(client: "Client") -> "CallToolResult":
         return await client.call_tool("list_repositories", {})
 
     assert not converse(ask, reader, made).is_error
