@@ -13,9 +13,11 @@ from typing import Any
 import cupy
 
 from tilewatch.kernels import baselines
+from tilewatch.kernels.baseline_names import DOES_THE_WORK
 from tilewatch.kernels.baselines.stdout_capture import StdoutCapture
 from tilewatch.kernels.gpu import canary, references, timing
 from tilewatch.kernels.gpu.host_code import prepared_launches
+from tilewatch.kernels.gpu.loaded_libraries import read_loaded_versions
 from tilewatch.kernels.gpu.prepared import Prepared
 from tilewatch.kernels.gpu.prepared_problem import PreparedProblem, describe_error, prepare, take_reference
 from tilewatch.kernels.gpu.rounds import Entry, WrongWhenTimed, time_rounds
@@ -166,6 +168,8 @@ def _baselines(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, A
             details[name] = {"missing": lines[0] if lines else type(failure).__name__}
             continue
         detail = {**rival.detail, "kernels": list(kernels), "error": error, "chose": printed.lines}
+        if versions := read_loaded_versions(DOES_THE_WORK.get(name, "")):
+            detail["library"] = " and ".join(versions)
         if not error <= 2 * prepared.tolerance:
             details[name] = {**detail, "missing": f"its output is off by {error:.3g} of the largest value"}
             continue

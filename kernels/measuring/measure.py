@@ -118,7 +118,8 @@ def measure(
             on_step("baselines", 0, len(request.baselines))
             named = _named_trials(gpu, introduction["element_bytes"], result.trials, request)
             for environment in request.rivals:
-                rivals.append(start_environment(environment, setup, request.baselines))
+                taken = [name for rival in rivals for name in rival.details]
+                rivals.append(start_environment(environment, setup, request.baselines, taken))
             if "is_operator" in child.introduction:
                 rivals.append(start_watch_file(setup, request.baselines))
             measurements, readings = time_carefully(

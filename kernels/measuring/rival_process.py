@@ -5,12 +5,12 @@ Its process prepares the same problem with the same seed, so it has the same inp
 baselines, never the run.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from tilewatch.kernels import tile_table
-from tilewatch.kernels.baseline_names import find_versioned_name
+from tilewatch.kernels.baseline_names import DOES_THE_WORK, find_versioned_name
 from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed
 from tilewatch.kernels.toolchains.toolchain import Toolchain
@@ -42,7 +42,10 @@ class RivalProcess:
         except (SweepFailed, ChildDied, ChildHung) as error:
             self._fail(str(error))
             return
-        self.details = {versioned: {**answer[name], **about} for name, versioned in self._stored.items()}
+        self.details = {
+            versioned: {**answer[name], **about, **describe_other_library(name, answer[name], about)}
+            for name, versioned in self._stored.items()
+        }
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -73,11 +76,24 @@ class RivalProcess:
         self.close()
 
 
-def start_environment(environment: Toolchain, setup: GpuSetup, baselines: Sequence[str]) -> RivalProcess:
-    """Prepares those of `baselines` whose library an environment has."""
+def describe_other_library(baseline: str, detail: Mapping[str, Any], about: Mapping[str, Any]) -> Mapping[str, str]:
+    """Returns why a baseline of an environment is missing whose process loaded another version of the library that does
+    the work than the environment has; nothing where it did not, or where either is not known."""
+    package = DOES_THE_WORK.get(baseline, "")
+    named, loaded = about.get("packages", {}).get(package), detail.get("library")
+    if named is None or loaded is None or named == loaded or named.startswith(f"{loaded}."):
+        return {}
+    return {"missing": f"its process loaded {package} {loaded} in place of {named}"}
+
+
+def start_environment(
+    environment: Toolchain, setup: GpuSetup, baselines: Sequence[str], taken: Collection[str]
+) -> RivalProcess:
+    """Prepares those of `baselines` whose library an environment has. Names in `taken` are another environment's: what
+    both have in the same version is timed once."""
     packages = {package: version for package, version, _ in environment.packages}
     stored = {name: find_versioned_name(name, packages) for name in baselines}
-    found = {name: versioned for name, versioned in stored.items() if versioned is not None}
+    found = {name: versioned for name, versioned in stored.items() if versioned is not None and versioned not in taken}
     about = {"environment": environment.name, "packages": packages}
     return RivalProcess(replace(setup, packages=environment.folder), found, about)
 

@@ -15,6 +15,7 @@ from tilewatch.kernels.gpu import health
 from tilewatch.kernels.measuring import sweep as module
 from tilewatch.kernels.measuring.measure import GpuBusy, MeasureRequest, measure
 from tilewatch.kernels.measuring.replay import ReplayRequest, ReplaySide, replay
+from tilewatch.kernels.measuring.rival_process import describe_other_library
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, sweep
 from tilewatch.kernels.results import Cubin, TrialResult
 from tilewatch.kernels.toolchains.toolchain import Package, Toolchain
@@ -135,6 +136,42 @@ def test_a_rival_of_another_version_is_timed_beside_the_installed_one(
     detail = result.measurements[-1].detail
     assert (detail["environment"], detail["version"], detail["error"]) == ("next", "2.12.0", 0.0)
     assert "torch" not in result.toolchain or result.toolchain["torch"] != "2.12.0", "it is no part of our toolchain"
+
+
+def test_what_two_environments_have_in_one_version_is_timed_once(rig: Rig, nvidia_smi: Path, tmp_path: Path) -> None:
+    """Two rows of one name made a recording that nothing could read."""
+    assert nvidia_smi.exists()
+    both = [make_environment(tmp_path / "rivals", name, "2.12.0", 110.0) for name in ("cublas-13.0", "cudnn-9.14")]
+    request = MeasureRequest(
+        LIBRARY, rig.kernel, PROBLEM, "sm_90", rig.store_url, [rig.cubin(1)], 0, ("torch_residual_add",), rivals=both
+    )
+    result = measure(request, on_trial=lambda _: None, on_step=lambda *_: None)
+    names = [each.implementation for each in result.measurements]
+    assert names == ["residual_add", "torch_residual_add", "torch_residual_add torch 2.12.0"]
+    assert result.measurements[-1].detail["environment"] == "cublas-13.0"
+
+
+LOADED = "its process loaded nvidia-cublas"
+
+
+@pytest.mark.parametrize(
+    ("baseline", "loaded", "missing"),
+    [
+        ("cublaslt", "13.1.0", {"missing": f"{LOADED} 13.1.0 in place of 13.0.0.19"}),
+        ("cublaslt", "13.0.0 and 13.1.0", {"missing": f"{LOADED} 13.0.0 and 13.1.0 in place of 13.0.0.19"}),
+        ("cublaslt", "13.0.0", {}),
+        ("cublaslt", "13.0.00", {"missing": f"{LOADED} 13.0.00 in place of 13.0.0.19"}),
+        ("cublaslt", None, {}),
+        ("attention_cudnn", "9.19.0", {}),
+        ("attention_flash", "13.1.0", {}),
+    ],
+)  # fmt: skip
+def test_times_of_a_library_that_is_not_the_environments_are_not_stored_under_its_name(
+    baseline: str, loaded: str | None, missing: dict[str, str]
+) -> None:
+    detail = {} if loaded is None else {"library": loaded}
+    about = {"environment": "next", "packages": {"torch": "2.11.0", "nvidia-cublas": "13.0.0.19"}}
+    assert describe_other_library(baseline, detail, about) == missing
 
 
 def test_an_environment_that_fails_costs_its_own_baselines_alone(rig: Rig, nvidia_smi: Path, tmp_path: Path) -> None:
