@@ -3,11 +3,11 @@
 A mark lies between two commits; the figure computes where that is on its axis.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from tilewatch.dashboard.charts import colours
@@ -16,6 +16,8 @@ from tilewatch.text import change_text
 
 MOST_NODE_CHANGES = 6
 """With more, the runs of the series alternate between nodes, and no change of node is shown."""
+
+Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -31,27 +33,26 @@ class Mark:
 
 def toolchain_changes(points: pd.DataFrame) -> Iterator[Mark]:
     """Where the toolchain of the kernel's runs changed, per machine: another machine's driver is not a change."""
-    kernel = _kernel(points, "origin", "machine", "toolchain_sha256", "toolchain")
-    for _, line in kernel.groupby(["origin", "machine"], sort=False):
+    for line in _by_machine(_list_kernel(points, "toolchain_sha256", "toolchain")):
         for before, after in _changes(line, "toolchain_sha256"):
-            yield Mark(before.position, after.position, describe_difference(before.toolchain, after.toolchain))
+            words = describe_difference(before["toolchain"], after["toolchain"])
+            yield Mark(before["position"], after["position"], words)
 
 
 def baseline_changes(points: pd.DataFrame) -> Iterator[Mark]:
     """Where the main baseline changed, per machine."""
-    compared = _kernel(points, "origin", "machine", "baseline").dropna(subset="baseline")
-    for _, line in compared.groupby(["origin", "machine"], sort=False):
+    for line in _by_machine(row for row in _list_kernel(points, "baseline") if row["baseline"]):
         for before, after in _changes(line, "baseline"):
-            names = rival_text(before.baseline), rival_text(after.baseline)
-            yield Mark(before.position, after.position, f"ratio to {' → '.join(names)}")
+            names = rival_text(before["baseline"]), rival_text(after["baseline"])
+            yield Mark(before["position"], after["position"], f"ratio to {' → '.join(names)}")
 
 
 def node_changes(points: pd.DataFrame) -> list[Mark]:
     """Where the machine of the series changed; recordings come from elsewhere and do not count."""
-    here = _kernel(points, "origin", "machine")
+    here = [row for row in _list_kernel(points) if row["origin"] != "recorded"]
     changes = [
-        Mark(before.position, after.position, f"{before.machine} → {after.machine}", dash="dot")
-        for before, after in _changes(here[here["origin"] != "recorded"], "machine")
+        Mark(before["position"], after["position"], f"{before['machine']} → {after['machine']}", dash="dot")
+        for before, after in _changes(here, "machine")
     ]
     return changes if len(changes) <= MOST_NODE_CHANGES else []
 
@@ -79,13 +80,23 @@ def describe_difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> 
     return ", ".join(parts + more)
 
 
-def _changes(points: pd.DataFrame, name: str) -> Iterator[tuple[Any, Any]]:
-    """Each point whose next differs in a column, and that next one."""
-    values = points[name].to_numpy(dtype=object)
-    for i in np.flatnonzero(values[1:] != values[:-1]):
-        yield tuple(points.iloc[i : i + 2].itertuples(index=False))
+def _changes(rows: Sequence[Row], name: str) -> Iterator[tuple[Row, Row]]:
+    """Each row whose next differs in a column, and that next one."""
+    return (pair for pair in pairwise(rows) if pair[0][name] != pair[1][name])
 
 
-def _kernel(points: pd.DataFrame, *names: str) -> pd.DataFrame:
-    """The kernel's points with their position and these columns: all forty would take four times as long."""
-    return points.loc[points["role"] == "kernel", ["position", *names]]
+def _by_machine(rows: Iterable[Row]) -> Iterable[list[Row]]:
+    lines: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        lines.setdefault((row["origin"], row["machine"]), []).append(row)
+    return lines.values()
+
+
+def _list_kernel(points: pd.DataFrame, *names: str) -> list[Row]:
+    """The kernel's points with where and when they were measured, and these columns: all forty would take four times as
+    long."""
+    columns = ("role", "position", "origin", "machine", *names)
+    rows = (
+        dict(zip(columns, row, strict=True)) for row in zip(*(points[name].tolist() for name in columns), strict=True)
+    )
+    return [row for row in rows if row["role"] == "kernel"]

@@ -7,6 +7,7 @@ for these (2026-11, docs/measurements.md; at most 1.0 s is asked for), and have 
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pandas as pd
@@ -29,22 +30,25 @@ def drawing(trials: pd.DataFrame) -> dict[str, Any]:
     be many times slower, and would leave one colour for the half that people look at.
     """
     by = "median_us" if trials["median_us"].notna().any() else "registers"
-    drawn = trials.dropna(subset=by).sort_values(by, ascending=False, kind="stable")
-    names = [name for name in parameters(trials) if trials[f"param.{name}"].nunique() > 1]
-    facts = [fact for fact in FACTS if fact.key != "compile_s" and drawn[fact.key].nunique() > 1]
-    axes = [_steps(drawn, name) for name in names] + [_fact(drawn, fact) for fact in facts]
-    best, middle = drawn[by].min(), drawn[by].median()
+    drawn = trials.dropna(subset=by).sort_values(by, ascending=False, kind="stable").to_dict("records")
+    names = parameters(trials)
+    several = [name for name in names if trials[f"param.{name}"].nunique() > 1]
+    axes = [_steps([row[f"param.{name}"] for row in drawn], name) for name in several]
+    for fact in FACTS:
+        if fact.key != "compile_s" and len({row[fact.key] for row in drawn if not pd.isna(row[fact.key])}) > 1:
+            axes.append(_fact([row[fact.key] for row in drawn], fact))
+    values = [row[by] for row in drawn]
+    best, middle = min(values, default=0.0), median(values or [0.0])
     span = middle - best if middle > best else 1.0
-    hints = [_hint(row, parameters(trials)) for row in drawn.to_dict("records")]
     return {
         "axes": [{"label": label, "ticks": ticks} for label, ticks, _ in axes],
         "lines": [
             {
                 "at": [round(positions[i], 4) for _, _, positions in axes],
-                "colour": colours.colour_at(colours.GOOD_TO_BAD, (value - best) / span),
-                "hint": hints[i],
+                "colour": colours.colour_at(colours.GOOD_TO_BAD, (row[by] - best) / span),
+                "hint": _hint(row, names),
             }
-            for i, value in enumerate(drawn[by])
+            for i, row in enumerate(drawn)
         ],
     }
 
@@ -53,17 +57,17 @@ Axis = tuple[str, list[tuple[float, str]], list[float]]
 """Label, ticks, and the position of each line on the axis."""
 
 
-def _steps(trials: pd.DataFrame, name: str) -> Axis:
+def _steps(column: Sequence[Any], name: str) -> Axis:
     """A parameter's values evenly spaced: 64, 128, 256 would crowd at one end."""
-    values = sorted(trials[f"param.{name}"].dropna().unique())
+    values = sorted({value for value in column if not pd.isna(value)})
     positions = {value: i / max(len(values) - 1, 1) for i, value in enumerate(values)}
     ticks = [(position, str(value)) for value, position in positions.items()]
-    return name, ticks, [positions.get(value, 0.0) for value in trials[f"param.{name}"]]
+    return name, ticks, [positions.get(value, 0.0) for value in column]
 
 
-def _fact(trials: pd.DataFrame, fact: Fact) -> Axis:
-    values = trials[fact.key].astype(float).fillna(0)
-    low, high = float(values.min()), float(values.max())
+def _fact(column: Sequence[float], fact: Fact) -> Axis:
+    values = [0.0 if pd.isna(value) else float(value) for value in column]
+    low, high = min(values), max(values)
     ticks = [((tick - low) / (high - low), format(tick, ",.10g")) for tick in _round_between(low, high)]
     return axis_title(fact), ticks, [(value - low) / (high - low) for value in values]
 
