@@ -22,6 +22,7 @@ BASELINES = {
     "torch_residual_add": "PyTorch",
     "torch_silu_and_multiply": "PyTorch",
     "torch_softmax": "PyTorch",
+    "torch_moe_route": "PyTorch",
     "copy": "a copy",
 }
 """The baselines that kernels name, as people call them."""

@@ -22,6 +22,7 @@ NAMES = (
     "torch_residual_add",
     "torch_silu_and_multiply",
     "torch_softmax",
+    "torch_moe_route",
     "copy",
     tile_table.BASELINE,
 )
@@ -40,6 +41,7 @@ PACKAGES: Mapping[str, tuple[str, ...]] = {
         "torch_residual_add",
         "torch_silu_and_multiply",
         "torch_softmax",
+        "torch_moe_route",
     ),
 }
 """The baselines of each package. PyTorch brings cuBLAS, cuBLASLt and cuDNN and finds them beside itself."""

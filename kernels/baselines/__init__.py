@@ -25,6 +25,7 @@ MAKERS: Mapping[str, Callable[[Call], Rival]] = {
     "torch_residual_add": torch_rivals.residual_add,
     "torch_silu_and_multiply": torch_rivals.silu_and_multiply,
     "torch_softmax": torch_rivals.softmax,
+    "torch_moe_route": torch_rivals.moe_route,
     "copy": bandwidth.copy,
 }
 

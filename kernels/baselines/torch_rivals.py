@@ -11,6 +11,9 @@ GROUP_ROWS = 128
 NORM_EPSILON = 1e-6
 """As the library's norms have it."""
 
+ROUTED_SCALING = 2.5
+"""As the library's routing by groups has it."""
+
 
 def cublaslt(call: Call) -> Rival:
     """D = A @ B^T in FP8, one scale per tensor."""
@@ -135,6 +138,35 @@ def softmax(call: Call) -> Rival:
     torch = torch_module()
     x = tensor(call, "x")
     return _with_own_output(call, lambda: torch.softmax(x, -1), "y", {})
+
+
+def moe_route(call: Call) -> Rival:
+    """Each token's experts as models choose them in PyTorch: by softmax, or with a bias by groups."""
+    torch = torch_module()
+    logits, top_k = tensor(call, "logits"), call.sizes["top_k"]
+    computed: list[Any] = []
+
+    def by_softmax() -> tuple[Any, Any]:
+        weight, expert = torch.softmax(logits, -1).topk(top_k, -1)
+        return expert, weight / weight.sum(-1, keepdim=True)
+
+    def by_groups() -> tuple[Any, Any]:
+        scores = torch.sigmoid(logits)
+        choice = (scores + tensor(call, "bias")).unflatten(-1, (call.sizes["groups"], -1))
+        sums = choice.topk(2, -1)[0].sum(-1)
+        closed = torch.ones_like(sums, dtype=torch.bool).scatter_(1, sums.topk(call.sizes["kept"], -1)[1], value=False)
+        expert = choice.masked_fill(closed[:, :, None], -torch.inf).flatten(1).topk(top_k, -1)[1]
+        weight = scores.gather(1, expert)
+        return expert, weight * (ROUTED_SCALING / weight.sum(-1, keepdim=True))
+
+    def launch() -> None:
+        computed[:] = by_groups() if "bias" in call.inputs else by_softmax()
+
+    def settle() -> None:
+        for output, found in zip(("expert", "weight"), computed, strict=True):
+            tensor(call, output).copy_(found)
+
+    return Rival(launch, {"version": torch.__version__}, settle)
 
 
 def _with_own_output(call: Call, compute: Callable[[], Any], output: str, detail: dict[str, Any]) -> Rival:

@@ -85,6 +85,8 @@ SMALL: Mapping[str, Small] = {
     "attention_decode": Small(HEADS, {"tile_n": (16, 64)}),
     "mla_decode": Small(("1x1x1", "2x17x33", "1x64x64"), {"tile_m": (16, 64), "tile_n": (16, 64)}),
     "moe_combine": Small(("1x1x1", "17x3x127", "5x8x256"), {"tile_columns": (16, 128)}),
+    "moe_route_softmax": Small(("1x8", "17x60", "127x128"), {"tile_rows": (1, 4, 16)}),
+    "moe_route_groups": Small(("1x16", "17x64", "127x256"), {"tile_rows": (1, 4, 16)}),
     "gemm_fp8": Small(RAGGED_FP8, TILES),
     "gemm_fp8_hinted": Small(RAGGED_FP8, TILES | {"latency": (0, 4), "fast_acc": (1,)}),
     "gemm_tutorial": Small((*RAGGED, "127x129x17-bfloat16", "17x1x16-tf32")),

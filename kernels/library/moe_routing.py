@@ -1,0 +1,339 @@
+"""Choosing experts under watch: the first step of a mixture-of-experts layer, after the router's own small product.
+
+Each token takes the TOP_K experts of the highest scores, best first, with weights that sum to one (softmax) or to
+SCALING (by groups). A choice is the largest score; it is then lowered, so that the next one is found the same way.
+"""
+
+import re
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import cuda.tile as ct
+import numpy as np
+
+from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
+
+TOP_K = 8
+"""Experts per token in DeepSeek-V3 and in Qwen3-235B-A22B; a power of two, as the sides of tiles are."""
+
+GROUPS, KEPT = 8, 4
+"""DeepSeek-V3's experts are in 8 groups, of which each token keeps 4 (`n_group`, `topk_group`)."""
+
+LOG2_E = 1.4426950408889634
+
+SCALING = 2.5
+"""What the weights of DeepSeek-V3's experts sum to: its `routed_scaling_factor`."""
+
+CLEAR = 1e-5
+"""The least distance between the scores that a choice hangs on. Float32 scores differ by 1e-6 between
+implementations, and where rounding decides, each may rightly choose another expert."""
+
+LOWEST = -(1 << 31)
+"""The key of what was taken already, or never counts."""
+
+NOWHERE = 1 << 30
+"""A place beyond every expert."""
+
+
+@ct.kernel
+def moe_route_softmax(
+    logits,
+    expert,
+    weight,
+    experts: ct.Constant[int],
+    tile_rows: ct.Constant[int],
+    tile_experts: ct.Constant[int],
+):
+    """logits (tokens, experts); expert and weight (tokens, TOP_K): softmax over those chosen.
+
+    That is the softmax over all experts, divided by its sum over those chosen.
+    """
+    row = ct.bid(0)
+    columns = numbers(tile_experts)[None, :]
+    keys = ordered(rows_of(logits, row, 0, tile_rows, tile_experts))
+    if experts != tile_experts:
+        keys = ct.where(columns < experts, keys, LOWEST)
+    chosen = ct.full((tile_rows, TOP_K), 0, dtype=ct.int32)
+    best = ct.full((tile_rows, TOP_K), 0, dtype=ct.int32)
+    for slot in ct.static_iter(range(TOP_K)):
+        key, at = best_of(keys, columns, 1)
+        chosen = ct.where(numbers(TOP_K)[None, :] == slot, at, chosen)
+        best = ct.where(numbers(TOP_K)[None, :] == slot, key, best)
+        keys = ct.where(columns == at, LOWEST, keys)
+    found = as_float(best)
+    raised = ct.exp2((found - ct.max(found, axis=1, keepdims=True)) * LOG2_E)
+    share = raised / ct.sum(raised, axis=1, keepdims=True)
+    ct.store(expert, index=(row, 0), tile=chosen, allow_tma=False)
+    ct.store(weight, index=(row, 0), tile=share, allow_tma=False)
+
+
+@ct.kernel
+def moe_route_groups(
+    logits,
+    bias,
+    expert,
+    weight,
+    tile_rows: ct.Constant[int],
+    half: ct.Constant[int],
+):
+    """As DeepSeek-V3: scores are sigmoids, and a bias per expert counts in choosing alone. Experts of KEPT groups take
+    part, of those groups whose two best scores have the highest sums.
+
+    A row is two tiles of `half` its experts: of 128 columns a warp holds whole rows, of 256 two warps share each, and
+    every maximum would wait for both.
+    """
+    row = ct.bid(0)
+    left, of_left = scores_by_group(logits, bias, row, 0, tile_rows, half)
+    right, of_right = scores_by_group(logits, bias, row, 1, tile_rows, half)
+    places = numbers(GROUPS // 2)[None, :]
+    for _ in ct.static_iter(range(KEPT)):
+        _, at = better_of(of_left, of_right, places, GROUPS // 2)
+        of_left = ct.where(places == at, LOWEST, of_left)
+        of_right = ct.where(places + GROUPS // 2 == at, LOWEST, of_right)
+    left = only_kept(left, of_left, tile_rows, half)
+    right = only_kept(right, of_right, tile_rows, half)
+    columns = numbers(half)[None, :]
+    chosen = ct.full((tile_rows, TOP_K), 0, dtype=ct.int32)
+    for slot in ct.static_iter(range(TOP_K)):
+        _, at = better_of(left, right, columns, half)
+        chosen = ct.where(numbers(TOP_K)[None, :] == slot, at, chosen)
+        left = ct.where(columns == at, LOWEST, left)
+        right = ct.where(columns + half == at, LOWEST, right)
+    rows = row * tile_rows + numbers(tile_rows)[:, None]
+    share = sigmoid(ct.gather(logits, (rows, chosen)))
+    share = share * (SCALING / ct.sum(share, axis=1, keepdims=True))
+    ct.store(expert, index=(row, 0), tile=chosen, allow_tma=False)
+    ct.store(weight, index=(row, 0), tile=share, allow_tma=False)
+
+
+def rows_of(logits, row, column, tile_rows, columns):
+    padding = ct.PaddingMode.ZERO
+    return ct.load(logits, index=(row, column), shape=(tile_rows, columns), padding_mode=padding, allow_tma=False)
+
+
+def scores_by_group(logits, bias, row, column, tile_rows, half):
+    """Keys of one half's scores (rows, groups, experts of a group), and of each group's sum of its two best scores."""
+    more = ct.load(bias, index=(column,), shape=(half,), allow_tma=False)
+    score = sigmoid(rows_of(logits, row, column, tile_rows, half)) + more[None, :]
+    size = half // (GROUPS // 2)
+    keys = ct.reshape(ordered(score), (tile_rows, GROUPS // 2, size))
+    places = numbers(size)[None, None, :]
+    best, at = best_of(keys, places, 2)
+    second = ct.max(ct.where(places == at, LOWEST, keys), axis=2, keepdims=True)
+    return keys, ct.reshape(ordered(as_float(best) + as_float(second)), (tile_rows, GROUPS // 2))
+
+
+def only_kept(keys, of_groups, tile_rows, half):
+    """(rows, half): keys of the groups that were taken, whose own keys are LOWEST."""
+    taken = ct.reshape(of_groups == LOWEST, (tile_rows, GROUPS // 2, 1))
+    return ct.reshape(ct.where(taken, keys, LOWEST), (tile_rows, half))
+
+
+def better_of(left, right, places, half):
+    """The largest key of two tiles side by side, and its place."""
+    key_left, at_left = best_of(left, places, 1)
+    key_right, at_right = best_of(right, places, 1)
+    return ct.maximum(key_left, key_right), ct.where(key_left >= key_right, at_left, at_right + half)
+
+
+def best_of(keys, places, axis):
+    """The largest key along an axis, and its place, the first of equal ones. Part of the kernels."""
+    key = ct.max(keys, axis=axis, keepdims=True)
+    return key, ct.min(ct.where(keys == key, places, NOWHERE), axis=axis, keepdims=True)
+
+
+def ordered(x):
+    """Whole numbers in the order of the floats: Hopper has the maximum of a warp's whole numbers as one instruction."""
+    return turned(ct.bitcast(x, ct.int32))
+
+
+def as_float(keys):
+    return ct.bitcast(turned(keys), ct.float32)
+
+
+def turned(bits):
+    """The bits of negative floats grow with their magnitude."""
+    return ct.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
+
+
+def numbers(size):
+    return ct.arange(size, dtype=ct.int32)
+
+
+def sigmoid(x):
+    return 1.0 / (1.0 + ct.exp2(x * -LOG2_E))
+
+
+def parse_softmax(text: str) -> Problem:
+    """ "16384x128" -> 16384 tokens, 128 experts."""
+    found = re.fullmatch(r"(\d+)x(\d+)", text.strip().lower())
+    if found is None:
+        raise BadProblem(f"'{text}' is not a problem: write tokens x experts, such as 16384x128")
+    tokens, experts = map(int, found.groups())
+    if not 1 <= tokens <= 1 << 20 or not TOP_K <= experts <= 1024:
+        raise BadProblem(f"problem {text}: 1 to {1 << 20} tokens, and {TOP_K} to 1024 experts")
+    return Problem(f"{tokens}x{experts}", {"tokens": tokens, "experts": experts, "top_k": TOP_K})
+
+
+def parse_groups(text: str) -> Problem:
+    found = parse_softmax(text)
+    experts = found.sizes["experts"]
+    if experts & (experts - 1) or experts < 2 * GROUPS:
+        raise BadProblem(f"problem {text}: {experts} experts must be a power of two from {2 * GROUPS} up")
+    return Problem(found.name, {**found.sizes, "groups": GROUPS, "kept": KEPT})
+
+
+def softmax_space(_: str) -> Space:
+    """4 warps: of more rows than warps each has whole ones, of fewer all wait for each other."""
+    return Space((("tile_rows", (4, 8, 16)), ("occupancy", (4, 8)), ("num_worker_warps", (4,))))
+
+
+def groups_space(_: str) -> Space:
+    """16 rows take 14 s of CPU time to compile."""
+    return Space((("tile_rows", (4, 8)), ("occupancy", (4, 8)), ("num_worker_warps", (4,))))
+
+
+def softmax_arrays(problem: Problem) -> tuple[Array, ...]:
+    tokens, experts = problem.sizes["tokens"], problem.sizes["experts"]
+    return (
+        Array("logits", (tokens, experts), "float32", fill="given"),
+        Array("expert", (tokens, TOP_K), "int32", output=True),
+        Array("weight", (tokens, TOP_K), "float32", output=True),
+    )
+
+
+def groups_arrays(problem: Problem) -> tuple[Array, ...]:
+    logits, *outputs = softmax_arrays(problem)
+    return logits, Array("bias", (problem.sizes["experts"],), "float32", fill="given"), *outputs
+
+
+def given_softmax(problem: Problem) -> Mapping[str, np.ndarray]:
+    return {"logits": _clear_rows(problem, lambda logits: _least_gap(logits, TOP_K))}
+
+
+def given_groups(problem: Problem) -> Mapping[str, np.ndarray]:
+    """The same, and biases of a few hundredths."""
+    experts = problem.sizes["experts"]
+    bias = (0.02 * np.random.default_rng(experts).standard_normal(experts)).astype(np.float32)
+
+    def gap(logits: np.ndarray) -> np.ndarray:
+        scores = _sigmoid(logits.astype(np.float64), np) + bias
+        sums, masked = _by_group(scores, np)
+        least: np.ndarray = np.minimum(_least_gap(sums, KEPT, order=False), _least_gap(masked, TOP_K))
+        return least
+
+    return {"logits": _clear_rows(problem, gap), "bias": bias}
+
+
+def _clear_rows(problem: Problem, gap: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Normal values, drawn again for each token whose choice hangs on less than CLEAR."""
+    draw = np.random.default_rng(zlib.crc32(problem.name.encode()))
+    logits = np.empty((problem.sizes["tokens"], problem.sizes["experts"]), np.float32)
+    again = np.arange(len(logits))
+    while again.size:
+        logits[again] = draw.standard_normal((again.size, logits.shape[1]), dtype=np.float32)
+        again = again[gap(logits[again]) < CLEAR]
+    return logits
+
+
+def _least_gap(scores: np.ndarray, count: int, *, order: bool = True) -> np.ndarray:
+    """Per row, between neighbours of the `count` best and the next one; without `order` before the next one alone."""
+    best = np.sort(scores, axis=1)[:, ::-1][:, : count + 1]
+    gaps = best[:, :-1] - best[:, 1:]
+    least: np.ndarray = np.min(gaps if order else gaps[:, count - 1 :], axis=1, initial=np.inf)
+    return least
+
+
+def softmax_constants(problem: Problem, config: Config) -> tuple[int, ...]:
+    experts = problem.sizes["experts"]
+    return experts, config["tile_rows"], 1 << (experts - 1).bit_length()
+
+
+def groups_constants(problem: Problem, config: Config) -> tuple[int, ...]:
+    return config["tile_rows"], problem.sizes["experts"] // 2
+
+
+def grid(problem: Problem, config: Config, _: int) -> tuple[int, int, int]:
+    return -(-problem.sizes["tokens"] // config["tile_rows"]), 1, 1
+
+
+def softmax_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
+    logits = inputs["logits"]
+    expert = xp.argsort(-logits, axis=1)[:, :TOP_K]
+    best = xp.take_along_axis(logits, expert, axis=1)
+    raised = xp.exp(best - best[:, :1])
+    return {"expert": expert, "weight": raised / raised.sum(axis=1, keepdims=True)}
+
+
+def groups_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
+    scores = _sigmoid(inputs["logits"], xp)
+    _, masked = _by_group(scores + inputs["bias"], xp)
+    expert = xp.argsort(-masked, axis=1)[:, :TOP_K]
+    best = xp.take_along_axis(scores, expert, axis=1)
+    return {"expert": expert, "weight": best * (SCALING / best.sum(axis=1, keepdims=True))}
+
+
+def _by_group(scores: Any, xp: Any) -> tuple[Any, Any]:
+    """Each group's sum of its two best scores, and the scores with those of groups that are not kept lowered."""
+    parted = scores.reshape(len(scores), GROUPS, -1)
+    sums = xp.sort(parted, axis=2)[:, :, -2:].sum(axis=2)
+    least = xp.sort(sums, axis=1)[:, GROUPS - KEPT, None]
+    masked = xp.where((sums >= least)[:, :, None], parted, -xp.inf)
+    return sums, masked.reshape(scores.shape)
+
+
+def _sigmoid(values: Any, xp: Any) -> Any:
+    return 1 / (1 + xp.exp(-values))
+
+
+def tolerance(_: Problem) -> float:
+    """Weights lose a few float32 steps. Experts are numbers below 1024, so that a wrong one is off by more."""
+    return 2.0**-17
+
+
+def flops(problem: Problem) -> int:
+    """One comparison per expert and choice."""
+    return TOP_K * problem.sizes["tokens"] * problem.sizes["experts"]
+
+
+def least_bytes(problem: Problem) -> int:
+    return problem.sizes["tokens"] * (4 * problem.sizes["experts"] + 8 * TOP_K)
+
+
+KERNELS = (
+    Kernel(
+        name="moe_route_softmax",
+        entry=moe_route_softmax,
+        # Qwen3-235B-A22B: 128 experts; a prompt's part of 16384 tokens, and 128 sequences that decode.
+        problems=(parse_softmax("16384x128"), parse_softmax("128x128")),
+        parse=parse_softmax,
+        space=softmax_space,
+        arrays=softmax_arrays,
+        constants=softmax_constants,
+        grid=grid,
+        reference=softmax_reference,
+        tolerance=tolerance,
+        flops=flops,
+        bytes=least_bytes,
+        baselines=("copy", "torch_moe_route"),
+        given=given_softmax,
+    ),
+    Kernel(
+        name="moe_route_groups",
+        entry=moe_route_groups,
+        # DeepSeek-V3: 256 routed experts.
+        problems=(parse_groups("16384x256"), parse_groups("128x256")),
+        parse=parse_groups,
+        space=groups_space,
+        arrays=groups_arrays,
+        constants=groups_constants,
+        grid=grid,
+        reference=groups_reference,
+        tolerance=tolerance,
+        flops=flops,
+        bytes=least_bytes,
+        baselines=("copy", "torch_moe_route"),
+        given=given_groups,
+    ),
+)
