@@ -36,6 +36,8 @@ def count(pairs: pd.DataFrame, since: str) -> Counts:
     """`pairs` have one row per series, with its finding."""
     maybe = pairs["finding"].isin(findings.OPEN) & (pairs["change"] < 0)
     compared = int(pairs["change"].notna().sum())
+    if not compared:
+        return Counts(f"No series has a newer run to compare since {since}, of {len(pairs):,} series", 0)
     of = f"{compared:,} of " if compared < len(pairs) else ""  # the others have no run on one of the two sides
     words = f"{findings.count_findings(pairs)} since {since}, in {of}{len(pairs):,} series"
     return Counts(words, int(maybe.sum()))

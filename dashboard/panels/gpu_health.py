@@ -10,6 +10,7 @@ from tilewatch.dashboard.text import moment
 from tilewatch.dashboard.widgets import plots, tables
 from tilewatch.text import plain, plain_code
 
+PALETTE = (colours.KERNEL, *colours.OTHERS)
 BEST_OF = 0.05
 """This quantile of a GPU's canaries counts as its best time; another GPU's best would not do."""
 
@@ -43,15 +44,15 @@ def canary_figure(canaries: pd.DataFrame, quarantines: pd.DataFrame) -> go.Figur
     """Each GPU's canaries over time, in percent over its own best. Pure."""
     figure = go.Figure()
     for i, ((uuid, name, host), runs) in enumerate(canaries.groupby(["gpu_uuid", "gpu_name", "host"])):
-        for column, words, symbol in (("compute_us", "arithmetic", "circle"), ("memory_us", "memory", "diamond")):
+        for column, words, dash in (("compute_us", "arithmetic", "solid"), ("memory_us", "memory", "dot")):
             best_us = runs[column].quantile(BEST_OF)
             figure.add_scatter(
                 x=runs["measured_at"],
                 y=100 * (runs[column] / best_us - 1),
                 name=f"{host} {str(uuid)[-6:]}, {words}",
                 mode="lines+markers",
-                marker={"size": 5, "symbol": symbol},
-                line={"width": 1, "color": (colours.KERNEL, *colours.OTHERS)[i % (1 + len(colours.OTHERS))]},
+                marker={"size": 6, "symbol": "circle" if dash == "solid" else "diamond-open"},
+                line={"width": 1.5, "dash": dash, "color": PALETTE[i % len(PALETTE)]},
                 hovertemplate=f"{name} {uuid}<br>{words}: %{{y:+.2f}} % over its best<extra></extra>",
             )
     for row in quarantines.to_dict("records"):

@@ -16,6 +16,8 @@ from tilewatch.db.queries.submissions import IN_PROGRESS
 from tilewatch.text import plain, plain_code, short_sha
 
 STATES = ("running", "queued", "waiting", "failed", "poison", "done", "cancelled")
+ENDS_PX = 200
+"""The width of "about 2026-11-23 06:22 UTC": most rows have none, and the one that has was cut."""
 
 
 def show_counts(url: str) -> None:
@@ -133,7 +135,12 @@ def show_submissions(url: str, newest: pd.DataFrame, workers: pd.DataFrame, who:
             for row in newest.to_dict("records")
         ]
     )
-    chosen = tables.pick_row(table.style.map(badges.word_colour, subset="state"), newest, "submissions")
+    chosen = tables.pick_row(
+        table.style.map(badges.word_colour, subset="state"),
+        newest,
+        "submissions",
+        column_config={"ends": st.column_config.TextColumn(width=ENDS_PX)},
+    )
     if chosen is None:
         return
     own = int(chosen["id"])

@@ -41,8 +41,8 @@ def _row(row: CheckRow) -> dict[str, object]:
     return {
         "#": row.id,
         "state": row.state,
-        "commits": f"{short_sha(row.base_sha)}..{short_sha(row.head_sha)}",
         "subject": row.head_subject,
+        "commits": f"{short_sha(row.base_sha)}..{short_sha(row.head_sha)}",
         "GPU": row.gpu_name,
         "kernels": row.kernel or "all",
         "answered": f"{row.answered} of {row.operators}" if row.operators else "",

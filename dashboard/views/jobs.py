@@ -18,8 +18,8 @@ ABOUT = (
 def page(url: str) -> None:
     page_head.show("Jobs & workers", ABOUT)
     if reads.job_counts(url).empty and reads.workers(url).empty:
-        st.info("No job was submitted and no worker has started.")
-        st.code("make up                    # starts workers and submits the first nightly\ntilewatch submit nightly")
+        st.info("There is no job, and no worker has started.")
+        st.code("make up  # starts workers and submits the first nightly\ntilewatch submit nightly", wrap_lines=True)
     run_action.show_outcome()
     who = run_action.find_actor()
     if who is not None:

@@ -33,9 +33,7 @@ def page(url: str) -> None:
     page_head.show("Overview", ABOUT)
     if reads.submissions(url, submissions.RECENT).empty:
         st.info("Nothing was submitted yet. Submit a commit; its sweeps appear here as they run.")
-        st.code(
-            "make up                    # starts everything and submits the first nightly\ntilewatch submit nightly"
-        )
+        st.code("make up  # starts everything and submits the first nightly\ntilewatch submit nightly", wrap_lines=True)
         return
     now = reads.this_hour()
     name = repository.pick_repository(url)

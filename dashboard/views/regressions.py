@@ -68,12 +68,11 @@ def _list(shown: pd.DataFrame, group: str, word: str) -> None:
 
 
 def _row(row: dict[object, object], group: str) -> dict[str, object]:
-    cells = {
+    cells = {  # a phone shows the first four
         "#": row["id"],
-        "state": row["state"],
         "kernel": row["kernel"],
-        "repository": f"{row['repository']}{regression.origin_text(row)}",
         "time": f"{change_text(row['size'])} ({change_text(row['low'])} to {change_text(row['high'])})",  # type: ignore[arg-type]
+        "state": row["state"],
         "cause": row["cause"],
         "category": str(row["category"]).replace("_", " "),
         "series": row["series"],
@@ -81,6 +80,7 @@ def _row(row: dict[object, object], group: str) -> dict[str, object]:
         "first bad commit": f"{short_sha(str(row['bad_sha']))} {row['bad_subject']}",
         "owner": row["owner"],
         "opened": day(row["opened_at"]),  # type: ignore[arg-type]
+        "repository": f"{row['repository']}{regression.origin_text(row)}",
     }
     return {group: cells.pop(group), **cells}
 

@@ -63,3 +63,8 @@ def test_what_looks_faster_and_is_undecided_is_counted_and_is_nothing_wrong() ->
     assert count(pairs, "yesterday") == Counts(
         "0 faster, 1 slower, 1 not judged yet, 2 undecided, 1 not confirmed since yesterday, in 5 series", 2
     )
+
+
+def test_where_nothing_has_a_newer_run_no_change_is_counted() -> None:
+    same = pd.DataFrame([("", float("nan"))] * 3, columns=["finding", "change"])
+    assert count(same, "yesterday") == Counts("No series has a newer run to compare since yesterday, of 3 series", 0)
