@@ -70,10 +70,14 @@ def _failures(trials: pd.DataFrame) -> None:
     if failed.empty:
         return
     kinds = ", ".join(f"{outcome} {count}" for outcome, count in failed["outcome"].value_counts().items())
-    with st.expander(f"{count_text(len(failed), 'config')} failed: {kinds}", key="failed"):
-        lines = failed.assign(reason=failed["failure"].map(first_line))
-        table = lines.groupby(["outcome", "reason"]).size().rename("configs").reset_index()
-        tables.show(table.sort_values("configs", ascending=False), key="failures")
+    title = f"{count_text(len(failed), 'config')} failed: {kinds}"
+    tables.show_in_expander(title, "failed", lambda: _group_failures(failed))
+
+
+def _group_failures(failed: pd.DataFrame) -> pd.DataFrame:
+    lines = failed.assign(reason=failed["failure"].map(first_line))
+    table = lines.groupby(["outcome", "reason"]).size().rename("configs").reset_index()
+    return table.sort_values("configs", ascending=False)
 
 
 def _measurements(measured: pd.DataFrame, sweep: pd.Series) -> None:

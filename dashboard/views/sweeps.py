@@ -1,6 +1,8 @@
 """Shows the whole search space of one kernel, problem, GPU model and commit, picked on a slider."""
 
+from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -38,7 +40,7 @@ def page(url: str) -> None:
             spaces = filters.pick_value(spaces, label, name, key)
     space = spaces.iloc[0]
     sweeps = reads.sweeps(url, space["repository"], space["kernel"], space["problem"], space["gpu_model"])
-    whole = sweeps[[_is_whole(sweep) for _, sweep in sweeps.iterrows()]]
+    whole = sweeps[list(map(_is_whole, sweeps["reason"], sweeps["space_size"], sweeps["axes"]))]
     newest = (sweeps if whole.empty else whole).iloc[0]
     left, right = st.columns([3, 2], vertical_alignment="bottom", gap="medium")
     with left:
@@ -75,9 +77,9 @@ def page(url: str) -> None:
     st.fragment(sweep_panel.show, run_every=reads.LIVE_EVERY_S if unfinished else None)(url, sweep)
 
 
-def _is_whole(sweep: pd.Series) -> bool:
+def _is_whole(reason: str, space_size: int, axes: Sequence[tuple[str, Sequence[Any]]]) -> bool:
     """False for a recording that tried only some configs of its space, as tools/record_history.py does."""
-    return bool(sweep["reason"] != "recorded" or sweep["space_size"] == prod(len(each) for _, each in sweep["axes"]))
+    return reason != "recorded" or space_size == prod(len(values) for _, values in axes)
 
 
 def _submission(sweep: pd.Series) -> str:

@@ -430,6 +430,7 @@ def test_a_kernel_over_its_sizes_at_one_commit(filled_app: AppTest) -> None:
 
 
 def test_the_failures_of_a_sweep_are_counted_by_kind_and_first_line(filled_app: AppTest) -> None:
+    filled_app.query_params["failed"] = "true"
     failed = opened(filled_app, "sweeps").dataframe[0].value
     assert failed.to_dict("records") == [
         {"outcome": "compile error", "reason": "error: tile of 256x64 is not legal in a cluster of 2", "configs": 3}
@@ -448,7 +449,7 @@ def test_a_measured_sweep_shows_the_record_and_the_fastest_configs(filled_app: A
     assert "least 116.8 us of 21 samples" in words(app)
     assert "block_m=128 block_n=192 num_stages=4" in words(app)
     assert "deepgemm_as_called could not run: it was not asked." in words(app)
-    regrets = app.dataframe[1].value
+    regrets = app.dataframe[0].value
     assert regrets["the config of"].tolist() == [
         "the library's host code",
         "the tile table",
