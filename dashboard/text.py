@@ -23,6 +23,7 @@ BASELINES = {
     "torch_silu_and_multiply": "PyTorch",
     "torch_softmax": "PyTorch",
     "torch_moe_route": "PyTorch",
+    "torch_moe_gate_up": "PyTorch",
     "copy": "a copy",
 }
 """The baselines that kernels name, as people call them."""

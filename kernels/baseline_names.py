@@ -23,6 +23,7 @@ NAMES = (
     "torch_silu_and_multiply",
     "torch_softmax",
     "torch_moe_route",
+    "torch_moe_gate_up",
     "copy",
     tile_table.BASELINE,
 )
@@ -42,6 +43,7 @@ PACKAGES: Mapping[str, tuple[str, ...]] = {
         "torch_silu_and_multiply",
         "torch_softmax",
         "torch_moe_route",
+        "torch_moe_gate_up",
     ),
 }
 """The baselines of each package. PyTorch brings cuBLAS, cuBLASLt and cuDNN and finds them beside itself."""

@@ -26,6 +26,7 @@ MAKERS: Mapping[str, Callable[[Call], Rival]] = {
     "torch_silu_and_multiply": torch_rivals.silu_and_multiply,
     "torch_softmax": torch_rivals.softmax,
     "torch_moe_route": torch_rivals.moe_route,
+    "torch_moe_gate_up": torch_rivals.moe_gate_up,
     "copy": bandwidth.copy,
 }
 

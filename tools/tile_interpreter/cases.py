@@ -85,6 +85,9 @@ SMALL: Mapping[str, Small] = {
     "attention_decode": Small(HEADS, {"tile_n": (16, 64)}),
     "mla_decode": Small(("1x1x1", "2x17x33", "1x64x64"), {"tile_m": (16, 64), "tile_n": (16, 64)}),
     "moe_combine": Small(("1x1x1", "17x3x127", "5x8x256"), {"tile_columns": (16, 128)}),
+    "moe_gate_up": Small(
+        ("5x2x3x128x128", "200x3x100x256x128"), {"tile_m": (32, 128), "tile_n": (32, 128), "tile_k": (64,)}
+    ),
     "moe_route_softmax": Small(("1x8", "17x60", "127x128"), {"tile_rows": (1, 4, 16)}),
     "moe_route_groups": Small(("1x16", "17x64", "127x256"), {"tile_rows": (1, 4, 16)}),
     "gemm_fp8": Small(RAGGED_FP8, TILES),

@@ -1,0 +1,194 @@
+"""The first product of a mixture-of-experts layer under watch, fused: rows of x are gathered by token where the product
+reads them, and its two halves are joined by SwiGLU where it ends.
+
+Without it the chosen tokens' rows are copied out, multiplied group by group, and read again by the activation.
+"""
+
+import re
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import cuda.tile as ct
+import numpy as np
+
+from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
+
+BLOCK = 128
+"""What each expert's rows are padded to, and what N and K are multiples of."""
+
+LOG2_E = 1.4426950408889634
+
+ZERO = ct.PaddingMode.ZERO
+
+
+@ct.kernel
+def moe_gate_up(
+    x,
+    gate_up,
+    token_of_row,
+    expert_of_block,
+    y,
+    tile_m: ct.Constant[int],
+    tile_n: ct.Constant[int],
+    tile_k: ct.Constant[int],
+    group_size_m: ct.Constant[int],
+):
+    """y = silu(x[token] @ gate^T) * (x[token] @ up^T) of each row's expert.
+
+    x (tokens, K), gate_up (experts, 2 N, K) with all rows of the gate before those of up, y (rows, N). Rows are sorted
+    by expert: token_of_row (rows,), and expert_of_block (rows / 128,).
+
+    Unchecked, the gather becomes copies of 16 bytes into shared memory that run ahead (cp.async); as
+    ct.load_advanced_indexing it is one TMA load per row, and the rows' numbers spill.
+    """
+    tiles_m = ct.num_tiles(y, axis=0, shape=(tile_m, tile_n))
+    tiles_n = ct.num_tiles(y, axis=1, shape=(tile_m, tile_n))
+    for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
+        i, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
+        expert = ct.load(expert_of_block, index=(i * tile_m // 128,), shape=(1,)).item()
+        tokens = ct.load(token_of_row, index=(i,), shape=(tile_m,), allow_tma=False)
+        gate = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
+        up = gate
+        for k in range(ct.num_tiles(x, axis=1, shape=(tile_m, tile_k))):
+            columns = k * tile_k + ct.arange(tile_k, dtype=ct.int32)
+            rows = ct.gather(x, (tokens[:, None], columns[None, :]), check_bounds=False)
+            gate = ct.mma(rows, weights(gate_up, expert, j, k, tile_n, tile_k), gate)
+            up = ct.mma(rows, weights(gate_up, expert, tiles_n + j, k, tile_n, tile_k), up)
+        below = 1.0 + ct.exp2(gate * -LOG2_E)
+        joined = ct.truediv(gate * up, below, rounding_mode=ct.RoundingMode.APPROX, flush_to_zero=True)
+        ct.store(y, index=(i, j), tile=ct.astype(joined, y.dtype))
+
+
+def weights(gate_up, expert, j, k, tile_n, tile_k):
+    """(tile_k, tile_n) of an expert's weights. Part of the kernel."""
+    found = ct.load(gate_up, index=(expert, j, k), shape=(1, tile_n, tile_k), padding_mode=ZERO)
+    return ct.transpose(ct.reshape(found, (tile_n, tile_k)))
+
+
+def swizzled(tile, tiles_m, tiles_n, group_size_m):
+    """Which tile of y comes when: `group_size_m` down before a step along N. Part of the kernel."""
+    group = tile // (group_size_m * tiles_n)
+    first = group * group_size_m
+    rows = min(tiles_m - first, group_size_m)
+    within = tile % (group_size_m * tiles_n)
+    return first + within % rows, within // rows
+
+
+def parse(text: str) -> Problem:
+    """ "4096x16x256x1536x4096" -> 4096 tokens; 16 experts here with about 256 of them each; N=1536, K=4096."""
+    found = re.fullmatch(r"(\d+)x(\d+)x(\d+)x(\d+)x(\d+)", text.strip().lower())
+    if found is None:
+        raise BadProblem(f"'{text}' is not a problem: write tokens x experts x rows x N x K, such as 64x4x16x128x128")
+    tokens, experts, rows, n, k = map(int, found.groups())
+    if not 1 <= rows <= tokens <= 1 << 20 or not 1 <= experts <= 256 or not max(n, k) <= 1 << 17:
+        raise BadProblem(f"problem {text}: no more rows than tokens, 1 to 256 experts, N and K up to {1 << 17}")
+    if n < 1 or k < 1 or n % BLOCK or k % BLOCK:
+        raise BadProblem(f"problem {text}: N and K must be multiples of {BLOCK}")
+    real = _rows_of_experts(text.strip().lower(), experts, rows, tokens)
+    padded = BLOCK * int(np.sum(-(-real // BLOCK)))
+    sizes = {"tokens": tokens, "experts": experts, "rows": rows, "m": padded, "n": n, "k": k}
+    return Problem(text.strip().lower(), {**sizes, "real_rows": int(real.sum())})
+
+
+def _rows_of_experts(name: str, experts: int, rows: int, tokens: int) -> np.ndarray:
+    """Between 0.7 and 1.3 of what is expected, the same every time."""
+    draw = np.random.default_rng(zlib.crc32(name.encode()))
+    counts: np.ndarray = np.clip((rows * draw.uniform(0.7, 1.3, experts)).astype(int), 1, tokens)
+    return counts
+
+
+def space(_: str) -> Space:
+    """8 warps that have a multiprocessor alone: with 4, or two blocks, the sums of both halves spill."""
+    return Space(
+        (
+            ("tile_m", (64, 128)),
+            ("tile_n", (64, 128)),
+            ("tile_k", (64, 128)),
+            ("occupancy", (1,)),
+            ("num_worker_warps", (8,)),
+            ("group_size_m", (8,)),
+        )
+    )
+
+
+def arrays(problem: Problem) -> tuple[Array, ...]:
+    tokens, experts, m, n, k = (problem.sizes[name] for name in ("tokens", "experts", "m", "n", "k"))
+    return (
+        Array("x", (tokens, k), "bfloat16"),
+        Array("gate_up", (experts, 2 * n, k), "bfloat16"),
+        Array("token_of_row", (m,), "int32", fill="given", aligned=False),
+        Array("expert_of_block", (m // BLOCK,), "int32", fill="given", aligned=False),
+        Array("y", (m, n), "bfloat16", output=True),
+    )
+
+
+def given(problem: Problem) -> Mapping[str, np.ndarray]:
+    """Tokens in their order, each once for an expert. Rows of padding read the first token."""
+    tokens, experts, rows = (problem.sizes[name] for name in ("tokens", "experts", "rows"))
+    draw = np.random.default_rng(problem.sizes["m"])
+    token_of_row, expert_of_block = [], []
+    for expert, count in enumerate(_rows_of_experts(problem.name, experts, rows, tokens)):
+        blocks = -(-int(count) // BLOCK)
+        mine = np.zeros(blocks * BLOCK, np.int32)
+        mine[:count] = np.sort(draw.choice(tokens, count, replace=False))
+        token_of_row.append(mine)
+        expert_of_block += blocks * [expert]
+    return {"token_of_row": np.concatenate(token_of_row), "expert_of_block": np.asarray(expert_of_block, np.int32)}
+
+
+def constants(_: Problem, config: Config) -> tuple[int, ...]:
+    return tuple(config[axis] for axis in ("tile_m", "tile_n", "tile_k", "group_size_m"))
+
+
+def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
+    """Static persistent: as many blocks as run at once, and never more than there are tiles."""
+    tiles = -(-problem.sizes["m"] // config["tile_m"]) * -(-problem.sizes["n"] // config["tile_n"])
+    return min(tiles, sm_count * config["occupancy"]), 1, 1
+
+
+def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
+    x, gate_up, experts = inputs["x"], inputs["gate_up"], inputs["expert_of_block"]
+    n = gate_up.shape[1] // 2
+    y = xp.empty((len(inputs["token_of_row"]), n), dtype=xp.float32)
+    for expert in range(len(gate_up)):
+        rows = xp.repeat(experts == expert, BLOCK)
+        both = x[inputs["token_of_row"][rows]] @ gate_up[expert].T
+        gate, up = both[:, :n], both[:, n:]
+        y[rows] = gate * up / (1 + xp.exp(-gate))
+    return {"y": y}
+
+
+def tolerance(_: Problem) -> float:
+    """Half a bfloat16 step of the largest output; float32 sums of bfloat16 products lose next to nothing."""
+    return 2.0**-8
+
+
+def flops(problem: Problem) -> int:
+    return 4 * problem.sizes["real_rows"] * problem.sizes["n"] * problem.sizes["k"]
+
+
+def least_bytes(problem: Problem) -> int:
+    tokens, experts, rows, n, k = (problem.sizes[name] for name in ("tokens", "experts", "real_rows", "n", "k"))
+    return 2 * (min(tokens, rows) * k + 2 * experts * n * k + rows * n)
+
+
+KERNELS = (
+    Kernel(
+        name="moe_gate_up",
+        entry=moe_gate_up,
+        # A GPU's share of 128 experts of Qwen3-235B-A22B (16 of them) and of 256 of DeepSeek-V3 (8), 8 per token.
+        problems=(parse("4096x16x256x1536x4096"), parse("8192x8x256x2048x7168")),
+        parse=parse,
+        space=space,
+        arrays=arrays,
+        constants=constants,
+        grid=grid,
+        reference=reference,
+        tolerance=tolerance,
+        flops=flops,
+        bytes=least_bytes,
+        baselines=("torch_moe_gate_up",),
+        given=given,
+    ),
+)
