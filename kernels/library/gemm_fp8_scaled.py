@@ -21,6 +21,18 @@ LARGEST_SIDE = 1 << 20
 SCALE_LATENCY = 4
 """The hint under which the compiler asks for scales a whole step of its loop ahead of their use; 1 and 2 do not."""
 
+NOTHING = -1
+"""What `parts` holds where no partial sum is, before a launch and after it: as a float32 a NaN that no sum has."""
+
+MOST_PARTS = 264
+"""Partial sums of a launch: of more tiles than that there are enough blocks."""
+
+PARTS_SHAPE = (MOST_PARTS * BLOCK + 1, BLOCK)
+
+TRIES = 1 << 16
+"""How often a block looks for the partial sums of others, each time for about a microsecond, before it gives up and
+leaves NaN."""
+
 ZERO = ct.PaddingMode.ZERO
 UNPADDED = ct.PaddingMode.UNDETERMINED
 
@@ -32,6 +44,7 @@ def gemm_fp8_scaled_persistent(
     scale_a,
     scale_b,
     d,
+    parts,
     tile_m: ct.Constant[int],
     tile_n: ct.Constant[int],
     group_size_m: ct.Constant[int],
@@ -40,16 +53,22 @@ def gemm_fp8_scaled_persistent(
     whole: ct.Constant[int],
     even: ct.Constant[int],
     rest: ct.Constant[int],
+    split: ct.Constant[int],
 ):
     """Each block walks output tiles; `steps` blocks of K are asked for together, so that one is promoted while another
     is multiplied. scale_a is (K / 128, M) and scale_b (N / 128, K / 128).
 
     A tile wider than BLOCK is two products side by side, each with its own scale of B. `whole` says that M is a
     multiple of `tile_m`, `even` that its tiles are a multiple of `group_size_m`, and `rest` counts the blocks of K that
-    `steps` leaves over.
+    `steps` leaves over. With `split` over 1 a tile has that many blocks, each with a part of K.
     """
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, 128))
     tiles_n = ct.cdiv(b.shape[0], tile_n)
+    if split > 1:
+        tile, part = ct.bid(0) // split, ct.bid(0) % split
+        i, j = swizzled(tile, tiles_m, tiles_n, group_size_m, even)
+        one_part(a, b, scale_a, scale_b, d, parts, i, j, part, tile_m, tile_n, latency, steps, whole, rest, split)
+        return
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
         i, j = swizzled(tile, tiles_m, tiles_n, group_size_m, even)
         if tile_n <= 128:
@@ -72,6 +91,91 @@ def one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, wh
     for step in ct.static_iter(range(rest)):
         acc = one_product(acc, a, b, scale_a, scale_b, i, j, rounds * steps + step, tile_m, tile_n, latency, whole)
     ct.store(d, index=(i, j), tile=ct.astype(ct.transpose(acc) if tile_m < 64 else acc, d.dtype))
+
+
+def one_part(a, b, scale_a, scale_b, d, parts, i, j, part, tile_m, tile_n, latency, steps, whole, rest, split):
+    """Part `part` of `split` parts of K of tile (i, j) of D; the last has what `steps` leaves over too.
+
+    Blocks of neighbouring numbers have a tile's parts. All but the last write their sums into `parts` and end; the last
+    adds them to its own and writes D. It waits only for blocks of lower numbers, so for none that could not start.
+    """
+    rounds = ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps
+    acc = ct.full((tile_n, tile_m) if tile_m < 64 else (tile_m, tile_n), 0.0, dtype=ct.float32)
+    for several in range(rounds * part // split, rounds * (part + 1) // split):
+        for step in ct.static_iter(range(steps)):
+            acc = one_product(acc, a, b, scale_a, scale_b, i, j, several * steps + step, tile_m, tile_n, latency, whole)
+    if part < split - 1:
+        give(parts, ct.bid(0), ct.bitcast(acc, ct.int32))
+    else:
+        for step in ct.static_iter(range(rest)):
+            acc = one_product(acc, a, b, scale_a, scale_b, i, j, rounds * steps + step, tile_m, tile_n, latency, whole)
+        acc = add_parts(acc, parts, ct.bid(0) - part, split - 1)
+        ct.store(d, index=(i, j), tile=ct.astype(ct.transpose(acc) if tile_m < 64 else acc, d.dtype))
+
+
+def add_parts(acc, parts, first, count):
+    """`acc` and `count` partial sums from number `first` on, always added in one order, so that a result is the same
+    every time. Waits until all have come, and leaves NOTHING in their place for the next launch.
+
+    A partial sum says by itself that it has come, so no counter need say it: with one, whose loads and stores other
+    loads must not pass, the compiler ordered every load of the kernel (docs/kernels.md).
+    """
+    sums = acc
+    have_come, tries = 0, 0
+    while have_come == 0 and tries < TRIES:
+        look_again(parts)
+        sums = acc
+        come = ct.full(acc.shape, 1, dtype=ct.int32)
+        if acc.shape[0] * acc.shape[1] > 1024:
+            # One after the other: together they do not fit a thread's registers.
+            for part in range(count):
+                bits = take(parts, first + part, acc.shape)
+                come = ct.where(bits == NOTHING, 0, come)
+                sums = sums + ct.bitcast(bits, ct.float32)
+        else:
+            for part in ct.static_iter(range(count)):
+                bits = take(parts, first + part, acc.shape)
+                come = ct.where(bits == NOTHING, 0, come)
+                sums = sums + ct.bitcast(bits, ct.float32)
+        have_come = ct.min(come)
+        tries += 1
+    for part in ct.static_iter(range(count)):
+        give(parts, first + part, ct.full(acc.shape, NOTHING, dtype=ct.int32))
+    return sums
+
+
+def look_again(parts):
+    """Makes the loads after it look anew, by a store to the last row of `parts`, which nobody reads.
+
+    The compiler takes two loads of one place for one where no store to the array is between them, whatever their order:
+    it moved the loads out of the loop that waits (cuda-tile 1.7.0 with 13.4.92; an H200, 2026-11-23: docs/kernels.md).
+    """
+    give(parts, parts.shape[0] - 1, ct.full((1, 1), NOTHING, dtype=ct.int32))
+
+
+def take(parts, number, shape):
+    return ct.load(
+        parts,
+        index=(number, 0),
+        shape=shape,
+        check_bounds=False,
+        allow_tma=False,
+        memory_order=ct.MemoryOrder.RELAXED,
+        memory_scope=ct.MemoryScope.DEVICE,
+    )
+
+
+def give(parts, number, bits):
+    """Writes a tile where the block that adds up looks for it."""
+    ct.store(
+        parts,
+        index=(number, 0),
+        tile=bits,
+        check_bounds=False,
+        allow_tma=False,
+        memory_order=ct.MemoryOrder.RELAXED,
+        memory_scope=ct.MemoryScope.DEVICE,
+    )
 
 
 def one_product(acc, a, b, scale_a, scale_b, i, j, k, tile_m, tile_n, latency, whole):
@@ -231,9 +335,19 @@ def hopper_space(arch: str) -> Space:
             ("group_size_m", (8,)),
             ("latency", (0, 4)),
             ("steps", (2, 4, 8)),
+            ("split", (1, 2, 4)),
         ),
-        only=lambda config: is_for_few_rows(config) or is_for_many_rows(config),
+        only=lambda config: (
+            may_be_split(config) if config["split"] > 1 else is_for_few_rows(config) or is_for_many_rows(config)
+        ),
     )
+
+
+def may_be_split(config: Config) -> bool:
+    """For few rows: tiles whose partial sums are added without spills."""
+    if (config["num_worker_warps"], config["occupancy"], config["latency"]) != (4, 1, 0):
+        return False
+    return (config["tile_m"], config["tile_n"]) in ((8, 64), (64, 32), (64, 64)) and config["steps"] < 8
 
 
 def is_for_few_rows(config: Config) -> bool:
@@ -274,6 +388,7 @@ def hopper_arrays(problem: Problem) -> tuple[Array, ...]:
         Array("scale_a", (k // BLOCK, m), "float32", fill="scale", aligned=False),
         Array("scale_b", (-(-n // BLOCK), k // BLOCK), "float32", fill="scale", aligned=False),
         Array("d", (m, n), "bfloat16", output=True),
+        Array("parts", PARTS_SHAPE, "int32", output=True),
     )
 
 
@@ -293,7 +408,15 @@ def hopper_constants(problem: Problem, config: Config) -> tuple[int, ...]:
     whole = int(problem.sizes["m"] % tile_m == 0)
     even = int(-(-problem.sizes["m"] // tile_m) % group_size_m == 0)
     rest = problem.sizes["k"] // BLOCK % steps
-    return tile_m, config["tile_n"], group_size_m, config["latency"], steps, whole, even, rest
+    split = parts_of_a_tile(problem, config)
+    return tile_m, config["tile_n"], group_size_m, config["latency"], steps, whole, even, rest, split
+
+
+def parts_of_a_tile(problem: Problem, config: Config) -> int:
+    """1 where so many parts, or parts so wide, have no place in `parts`."""
+    split = config.get("split", 1)
+    has_place = config["tile_n"] <= BLOCK and count_tiles(problem, config) * split <= MOST_PARTS
+    return split if has_place else 1
 
 
 def blackwell_constants(_: Problem, config: Config) -> tuple[int, ...]:
@@ -302,15 +425,25 @@ def blackwell_constants(_: Problem, config: Config) -> tuple[int, ...]:
 
 def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
     """Static persistent: as many blocks as run at once, and never more than there are tiles."""
-    tiles = -(-problem.sizes["m"] // config["tile_m"]) * -(-problem.sizes["n"] // config["tile_n"])
     at_once = max(1, sm_count // config["num_ctas"]) * config["occupancy"]
-    return min(tiles, at_once), 1, 1
+    return min(count_tiles(problem, config), at_once), 1, 1
+
+
+def hopper_grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
+    """As many blocks as parts where tiles have some."""
+    split = parts_of_a_tile(problem, config)
+    return (count_tiles(problem, config) * split, 1, 1) if split > 1 else grid(problem, config, sm_count)
+
+
+def count_tiles(problem: Problem, config: Config) -> int:
+    return -(-problem.sizes["m"] // config["tile_m"]) * -(-problem.sizes["n"] // config["tile_n"])
 
 
 def hopper_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
     n = inputs["b"].shape[0]
     rows_of_b = xp.repeat(inputs["scale_b"], BLOCK, axis=0)[:n]
-    return {"d": _scaled(inputs["a"], inputs["scale_a"].T, xp) @ _scaled(inputs["b"], rows_of_b, xp).T}
+    d = _scaled(inputs["a"], inputs["scale_a"].T, xp) @ _scaled(inputs["b"], rows_of_b, xp).T
+    return {"d": d, "parts": xp.full(PARTS_SHAPE, NOTHING, dtype=xp.float32)}
 
 
 def blackwell_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
@@ -367,7 +500,7 @@ KERNELS = (
         space=hopper_space,
         arrays=hopper_arrays,
         constants=hopper_constants,
-        grid=grid,
+        grid=hopper_grid,
         reference=hopper_reference,
         tolerance=tolerance,
         flops=flops,
