@@ -131,11 +131,11 @@ class Running:
 
 
 @pytest.fixture
-def start(tilewatch: list[str], environment: dict[str, str], scratch: Path) -> Iterator[Callable[[], Running]]:
+def start(tilewatch: list[str], environment: dict[str, str], scratch: Path) -> Iterator[Callable[..., Running]]:
     started: list[Running] = []
 
-    def one() -> Running:
-        started.append(Running(tilewatch, environment, scratch / f"output{len(started)}"))
+    def one(command: Sequence[str] = tilewatch) -> Running:
+        started.append(Running(command, environment, scratch / f"output{len(started)}"))
         return started[-1]
 
     yield one
@@ -184,7 +184,7 @@ def _series(environment: dict[str, str]) -> str:
 
 
 def test_a_killed_one_leaves_no_process_and_the_next_does_the_rest_and_ends_at_ctrl_c(
-    tilewatch: list[str], start: Callable[[], Running], environment: dict[str, str]
+    tilewatch: list[str], start: Callable[..., Running], environment: dict[str, str]
 ) -> None:
     """Everything that runs, asked of two starts: each takes 10 s of CPU."""
     first = start()
@@ -263,11 +263,13 @@ def test_a_taken_port_is_one_sentence_and_starts_nothing(tilewatch: list[str], e
 
 
 def test_a_folder_without_git_history_still_gets_a_dashboard(
-    start: Callable[[], Running], environment: dict[str, str], scratch: Path
+    start: Callable[..., Running], environment: dict[str, str], scratch: Path
 ) -> None:
-    (scratch / "empty").mkdir()
-    environment["TILEWATCH_REPOSITORY"] = str(scratch / "empty")
-    running = start()
+    """Without recordings and without the API, which another start has."""
+    empty = scratch / "empty"
+    empty.mkdir()
+    environment |= {"TILEWATCH_REPOSITORY": str(empty), "TILEWATCH_API_PORT": "0"}
+    running = start([sys.executable, "-c", START.format(recordings=str(empty))])
     running.until(lambda: "no nightly was submitted" in running.printed())
     assert port.healthy(int(environment["TILEWATCH_PORT"]))
     assert running.end(signal.SIGTERM) == 0, running.printed()
