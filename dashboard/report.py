@@ -123,7 +123,7 @@ def _trend(trend: Trend) -> Iterable[str]:
     metric = _metric(points)
     lines = [*marks.level_changes(trend.levels), *marks.toolchain_changes(points), *marks.node_changes(points)]
     yield f"<h2>{escape(trend.name)}</h2>"
-    yield _figure(charts.trend(points, metric, marks=lines))
+    yield _figure(go.Figure(charts.trend(points, metric, marks=lines)))
 
 
 def _metric(points: pd.DataFrame) -> Metric:

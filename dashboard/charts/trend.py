@@ -6,6 +6,7 @@ Text and grid colours come from Streamlit's theme; colours with a meaning are in
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -28,8 +29,9 @@ def trend(
     marks: Sequence[Mark] = (),
     raw: pd.DataFrame | None = None,
     branches: Mapping[str, pd.DataFrame] = _NONE,
-) -> go.Figure:
-    """One series: the kernel and its baselines, each with its 95 % interval, and the marks.
+) -> dict[str, Any]:
+    """One series: the kernel and its baselines, each with its 95 % interval, and the marks. The figure is a dict, which
+    is kept for several viewers.
 
     `raw` has a row per sample: sha, committed_at, implementation, role, value. `branches` are the kernel's points off
     the main line, by the name of the branch.
@@ -59,7 +61,7 @@ def trend(
     traces += [trend_lines.draw_branch(line, metric, along, name, chosen[name]) for name, line in beside.items()]
     shown = [points, *(line for line in beside.values() if len(line))]
     in_order = pd.concat(shown).sort_values(["position", "committed_at"], kind="stable") if len(shown) > 1 else points
-    return go.Figure(traces, lay_out(in_order, metric, along, marks))
+    return {"data": traces, "layout": lay_out(in_order, metric, along, marks)}
 
 
 def trends(series: Mapping[str, pd.DataFrame], metric: Metric, *, along: Along = "commits") -> go.Figure:

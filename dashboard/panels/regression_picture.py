@@ -1,6 +1,7 @@
 """Shows one series of a regression: its trend with the step, the replay, what moved in the code, the commands."""
 
 import pandas as pd
+import plotly.graph_objects as go
 import streamlit as st
 
 from tilewatch.dashboard.charts import evidence as evidence_charts
@@ -27,7 +28,8 @@ def show_step(url: str, found: pd.Series, row: pd.Series, measured: reads.Eviden
     else:
         levels = reads.levels(url, found["repository"], row["kernel"], row["problem"], row["gpu_model"])
         lines = [*marks.level_changes(levels), *marks.toolchain_changes(points)]
-        plots.show(trend.trend(points, metric, marks=lines), "step", f"{metric.label} around the change")
+        figure = go.Figure(trend.trend(points, metric, marks=lines))
+        plots.show(figure, "step", f"{metric.label} around the change")
     for i, replay in enumerate(measured.replays if measured else ()):
         st.text(evidence.replay_sentence(replay))
         if replay.failure is None:

@@ -1,14 +1,16 @@
 """Shows one series over the commits with its baselines, or a few series in one chart."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pandas as pd
+import plotly.graph_objects as go
 import streamlit as st
 
 from tilewatch.dashboard.charts import colours, hover, marks, trend, trend_lines
 from tilewatch.dashboard.frames import reads
-from tilewatch.dashboard.frames.metrics import Metric, values_of_samples
+from tilewatch.dashboard.frames.metrics import METRICS, Metric, values_of_samples
 from tilewatch.dashboard.text import config_text, moment, rival_text, source_text
 from tilewatch.dashboard.widgets import filters, page_head, plots, repository, tables
 from tilewatch.repository_names import describe_branch, split_branch
@@ -63,14 +65,57 @@ def page(url: str) -> None:
         _few(url, {_name(*_key(own)): _key(own), **others}, metric, along)
         return
     with middle:
-        in_view = _in_view(points)
-    branches = {
-        name: _beside(line, points, in_view) for name, line in _read_branches(url, own, static_facts=metric.static)
-    }
-    _chart(url, own, in_view, metric, along, branches)
-    named = [line.assign(implementation=f"{own['kernel']}, {describe_branch(name)}") for name, line in branches.items()]
-    behind = pd.concat([in_view, *(line for line in named if len(line))])
-    _behind(f"{count_text(len(behind), 'measurement')} behind the chart", behind)
+        span = filters.pick_span(list(dict.fromkeys(points["sha"])), "commits")
+    key = _key(own)
+    figure, words, caption, measurements = _draw(url, key, span, metric.key, along)
+    if figure is None:
+        st.info(words)
+    else:
+        _open(plots.show_clickable(go.Figure(figure), "trend", words))
+        st.caption(caption)
+    _behind(measurements, lambda: _list_behind(*_in_view(url, key, span, metric), own["kernel"]))
+
+
+@st.cache_data(ttl=reads.HISTORY_TTL_S, max_entries=reads.CACHED_RESULTS, show_spinner=False)
+def _draw(
+    url: str, key: Key, span: tuple[int, int], metric_key: str, along: trend_lines.Along
+) -> tuple[dict[str, Any] | None, str, str, int]:
+    """Draws one series once for several viewers. Returns the figure, its words, its caption, and the number of
+    measurements behind it; without a figure the words say why."""
+    metric = next(metric for metric in METRICS if metric.key == metric_key)
+    points, branches = _in_view(url, key, span, metric)
+    measurements = len(points) + sum(map(len, branches.values()))
+    if not metric.values(points)["value"].notna().any():
+        why = f"{metric.missing}, so {metric.label.lower()} cannot be shown. Pick another value under Show."
+        return None, why, "", measurements
+    lines = [
+        *marks.level_changes(reads.levels(url, *key)),
+        *marks.toolchain_changes(points),
+        *(marks.baseline_changes(points) if metric.key == "ratio" else ()),
+        *marks.node_changes(points),
+    ]
+    commits = points["sha"].nunique()
+    raw = _raw(url, points, metric) if commits <= FEW_COMMITS else None
+    branches = {name: line for name, line in branches.items() if metric.values(line)["value"].notna().any()}
+    figure = trend.trend(points, metric, along=along, marks=lines, raw=raw, branches=branches)
+    apart = ["hexagons are of branches and other toolchains, which count for no verdict"] if branches else []
+    caption = ", ".join([*_legend(points, lines, raw), *apart]) + "."
+    return figure, f"{metric.label} over {count_text(commits, 'commit')}", caption, measurements
+
+
+def _in_view(url: str, key: Key, span: tuple[int, int], metric: Metric) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
+    """The points of the commits from the first to the last of the span, and those of each branch beside them."""
+    points = reads.points(url, *key, static_facts=metric.static)
+    first, last = span
+    shas = list(dict.fromkeys(points["sha"]))[first : last + 1]
+    in_view = points[points["sha"].isin(shas)].reset_index(drop=True)
+    branches = _read_branches(url, key, static_facts=metric.static)
+    return in_view, {name: _beside(line, points, in_view) for name, line in branches}
+
+
+def _list_behind(points: pd.DataFrame, branches: dict[str, pd.DataFrame], kernel: str) -> pd.DataFrame:
+    named = [line.assign(implementation=f"{kernel}, {describe_branch(name)}") for name, line in branches.items()]
+    return pd.concat([points, *(line for line in named if len(line))])
 
 
 def _say_unmeasured(finding: str) -> None:
@@ -81,9 +126,8 @@ def _say_unmeasured(finding: str) -> None:
     st.page_link("views/sweeps.py", label="To the sweeps")
 
 
-def _read_branches(url: str, own: pd.Series, *, static_facts: bool) -> Iterator[tuple[str, pd.DataFrame]]:
+def _read_branches(url: str, key: Key, *, static_facts: bool) -> Iterator[tuple[str, pd.DataFrame]]:
     """The newest branches that measured this series, by name: the points of the kernel."""
-    key = _key(own)
     for repository_name in reads.branches(url, *key, limit=MOST_BRANCHES):
         points = reads.points(url, repository_name, *key[1:], static_facts=static_facts)
         yield str(split_branch(repository_name)[1]), points[points["role"] == "kernel"].reset_index(drop=True)
@@ -117,13 +161,6 @@ def _pick_others(everything: pd.DataFrame, own: pd.Series) -> dict[str, Key]:
     return {name: names[name] for name in [*picked, *(elsewhere if everywhere else ())]}
 
 
-def _in_view(points: pd.DataFrame) -> pd.DataFrame:
-    """The points of the commits between the two ends of the slider."""
-    shas = list(dict.fromkeys(points["sha"]))
-    first, last = filters.pick_span(shas, "commits")
-    return points[points["sha"].isin(shas[first : last + 1])].reset_index(drop=True)
-
-
 def _few(url: str, chosen: dict[str, Key], metric: Metric, along: trend_lines.Along) -> None:
     series = {name: reads.points(url, *key, static_facts=metric.static) for name, key in chosen.items()}
     clicked = plots.show_clickable(
@@ -132,36 +169,7 @@ def _few(url: str, chosen: dict[str, Key], metric: Metric, along: trend_lines.Al
     st.caption("Medians of the kernels with their 95 % interval; a click on a point opens its evidence.")
     _open(clicked)
     kernels = pd.concat([points[points["role"] == "kernel"].assign(implementation=n) for n, points in series.items()])
-    _behind(f"{count_text(len(kernels), 'measurement')} behind the chart", kernels)
-
-
-def _chart(
-    url: str,
-    own: pd.Series,
-    points: pd.DataFrame,
-    metric: Metric,
-    along: trend_lines.Along,
-    branches: dict[str, pd.DataFrame],
-) -> None:
-    shown = metric.values(points)["value"].notna()
-    if not shown.any():
-        st.info(f"{metric.missing}, so {metric.label.lower()} cannot be shown. Pick another value under Show.")
-        return
-    lines = [
-        *marks.level_changes(reads.levels(url, *_key(own))),
-        *marks.toolchain_changes(points),
-        *(marks.baseline_changes(points) if metric.key == "ratio" else ()),
-        *marks.node_changes(points),
-    ]
-    raw = _raw(url, points, metric) if points["sha"].nunique() <= FEW_COMMITS else None
-    branches = {name: line for name, line in branches.items() if metric.values(line)["value"].notna().any()}
-    figure = trend.trend(points, metric, along=along, marks=lines, raw=raw, branches=branches)
-    clicked = plots.show_clickable(
-        figure, "trend", f"{metric.label} over {count_text(points['sha'].nunique(), 'commit')}"
-    )
-    _open(clicked)
-    apart = ["hexagons are of branches and other toolchains, which count for no verdict"] if branches else []
-    st.caption(", ".join([*_legend(points, lines, raw), *apart]) + ".")
+    _behind(len(kernels), lambda: kernels)
 
 
 def _raw(url: str, points: pd.DataFrame, metric: Metric) -> pd.DataFrame:
@@ -211,10 +219,11 @@ def _legend(points: pd.DataFrame, lines: list[marks.Mark], raw: pd.DataFrame | N
     return words
 
 
-def _behind(title: str, points: pd.DataFrame) -> None:
+def _behind(count: int, read: Callable[[], pd.DataFrame]) -> None:
     columns = {name: st.column_config.NumberColumn(format="%.1f") for name in ("median us", "low us", "high us")}
     columns["ratio"] = st.column_config.NumberColumn(format="%.3fx")
-    tables.show_in_expander(title, "points", lambda: _table(points), columns)
+    title = f"{count_text(count, 'measurement')} behind the chart"
+    tables.show_in_expander(title, "points", lambda: _table(read()), columns)
 
 
 def _table(points: pd.DataFrame) -> pd.DataFrame:

@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 import pandas as pd
+import plotly.graph_objects as go
 import pytest
 
 from tilewatch.dashboard.charts import colours, hover, marks, trend_lines
@@ -68,7 +69,8 @@ def frame(*points: dict[str, Any]) -> pd.DataFrame:
 
 def trend(*points: dict[str, Any], metric: Any = RATIO, **more: Any) -> Any:
     found = frame(*points)
-    return charts.trend(found, metric, marks=[*marks.toolchain_changes(found), *marks.node_changes(found)], **more)
+    lines = [*marks.toolchain_changes(found), *marks.node_changes(found)]
+    return go.Figure(charts.trend(found, metric, marks=lines, **more))
 
 
 def hover_text(trace: Any, place: int) -> str:
@@ -277,7 +279,7 @@ def test_another_main_baseline_is_a_line_and_no_name_on_the_axis() -> None:
     both = frame(point(1), point(2, baseline="copy"))
     (mark,) = marks.baseline_changes(both)
     assert (mark.before, mark.after, mark.words) == (1, 2, "ratio to DeepGEMM → a copy")
-    assert charts.trend(both, RATIO).layout.yaxis.title.text.startswith("the main baseline's time")
+    assert go.Figure(charts.trend(both, RATIO)).layout.yaxis.title.text.startswith("the main baseline's time")
 
 
 def test_a_judged_regression_wears_a_mark_and_its_reason() -> None:
@@ -320,18 +322,19 @@ def test_runs_that_go_back_and_forth_between_machines_have_no_line() -> None:
 def test_a_confirmed_change_begins_a_level_in_the_colour_of_its_direction() -> None:
     level = {"regression_id": 7, "direction": "regression", "state": "new", "size": 0.085}
     level |= {"good_position": 1, "bad_position": 2}
-    figure = charts.trend(frame(point(1), point(2)), TIME, marks=marks.level_changes(pd.DataFrame([level])))
+    figure = go.Figure(charts.trend(frame(point(1), point(2)), TIME, marks=marks.level_changes(pd.DataFrame([level]))))
     assert figure.layout.shapes[0].line.color == colours.WORSE
     assert figure.layout.annotations[0].text == "▼ +8.5 % time #7"
 
 
 def test_a_mark_outside_of_the_commits_in_view_is_left_out() -> None:
     for outside in (marks.Mark(0, 1, "driver 1 → 2"), marks.Mark(2, 3, "driver 1 → 2")):
-        assert not charts.trend(frame(point(1), point(2)), TIME, marks=[outside]).layout.shapes
+        assert not charts.trend(frame(point(1), point(2)), TIME, marks=[outside])["layout"]["shapes"]
 
 
 def test_a_change_at_a_commit_that_this_series_did_not_measure_lies_between_those_that_it_did() -> None:
-    (line,) = charts.trend(frame(point(1), point(9)), TIME, marks=[marks.Mark(1, 5, "▲")]).layout.shapes
+    figure = go.Figure(charts.trend(frame(point(1), point(9)), TIME, marks=[marks.Mark(1, 5, "▲")]))
+    (line,) = figure.layout.shapes
     assert line.x0 == line.x1 == 0.5
 
 
