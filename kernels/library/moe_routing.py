@@ -322,8 +322,8 @@ KERNELS = (
     Kernel(
         name="moe_route_groups",
         entry=moe_route_groups,
-        # DeepSeek-V3: 256 routed experts.
-        problems=(parse_groups("16384x256"), parse_groups("128x256")),
+        # DeepSeek-V3: 256 routed experts. The values of more tokens are too long an answer for a library's process.
+        problems=(parse_groups("8192x256"), parse_groups("128x256")),
         parse=parse_groups,
         space=groups_space,
         arrays=groups_arrays,
