@@ -21,6 +21,7 @@ RAW = {
     "float16": np.float16,
     "float32": np.float32,
     "int32": np.int32,
+    "uint8": np.uint8,
 }
 CHUNK = 1 << 24
 

@@ -55,6 +55,13 @@ def test_every_bit_pattern_survives_decoding_and_encoding(dtype: str) -> None:
     assert np.array_equal(back[usual], bits[usual])
 
 
+def test_a_byte_is_two_fp4_values_the_lower_half_first() -> None:
+    values = (
+        Language().unpack_from_bytes(Tile(np.array([0x71, 0x9E], dtype=np.uint8), ct.uint8), ct.float4_e2m1fn).values
+    )
+    assert values.tolist() == [0.5, 6.0, -4.0, -0.5]
+
+
 def test_scales_are_powers_of_two() -> None:
     raw = np.array([0, 1, 127, 128, 254], dtype=np.uint8)
     assert decode(raw, "float8_e8m0fnu").tolist() == [2.0**-127, 2.0**-126, 1.0, 2.0, 2.0**127]

@@ -9,7 +9,7 @@ from typing import Any
 import cuda.tile as ct
 import numpy as np
 
-from tools.tile_interpreter.rounding import RAW, NotCovered, decode, encode
+from tools.tile_interpreter.rounding import RAW, NotCovered, decode, decode_pairs, encode
 from tools.tile_interpreter.tile import Tile, Undefined, as_tile, binary, compare, only, promote, sides_of
 
 
@@ -43,6 +43,13 @@ class Arithmetic:
         tile = as_tile(x)
         bits = np.ascontiguousarray(encode(tile.values, tile.dtype.name))
         return Tile(decode(bits.view(RAW[dtype.name]), dtype.name).reshape(tile.shape), dtype)
+
+    def unpack_from_bytes(self, x: Tile, /, dtype: ct.DType) -> Tile:
+        if dtype != ct.float4_e2m1fn:
+            raise NotCovered(f"the interpreter does not cover ct.unpack_from_bytes to {dtype}")
+        if x.ndim != 1 or x.dtype != ct.uint8:
+            raise Undefined(f"ct.unpack_from_bytes of a {x.dtype} tile of shape {x.shape}: it takes one row of uint8")
+        return Tile(decode_pairs(x.values), dtype, held=True)
 
     def reshape(self, x: Tile, /, shape: Any) -> Tile:
         return x.reshape(shape)

@@ -73,6 +73,11 @@ SMALL: Mapping[str, Small] = {
         {"tile_m": (16, 64), "tile_n": (32, 128), "tile_k": (128, 256)},
         needs="sm_100",
     ),
+    "gemm_fp4_scaled": Small(
+        ("1x16x256", "17x48x512", "129x144x256"),
+        {"tile_m": (16, 64), "tile_n": (32, 128), "tile_k": (128, 256)},
+        needs="sm_100",
+    ),
     "grouped_fp8": Small(GROUPED, GROUPED_TILES),
     "grouped_fp8_by_ends": Small(GROUPED, GROUPED_TILES),
     "grouped_fp8_masked": Small(("3x1x128x128", "2x150x128x256", "2x20x128x384"), GROUPED_TILES),

@@ -30,7 +30,8 @@ SHARED = (
         "ByTarget",
     ),
     *("bool_", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-    *("float64", "float32", "tfloat32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu"),
+    *("float64", "float32", "tfloat32", "float16", "bfloat16"),
+    *("float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "float4_e2m1fn"),
 )
 """What is taken from the real module as it is: types, annotations, enumerations."""
 

@@ -100,6 +100,12 @@ def decode(raw: np.ndarray, dtype: str) -> np.ndarray:
     return raw.astype(computed_in(dtype))
 
 
+def decode_pairs(raw: np.ndarray) -> np.ndarray:
+    """Bytes to twice as many FP4 e2m1 values along the last axis, that of the lower half of a byte first."""
+    codes = np.stack((raw & 15, raw >> 4), axis=-1).reshape(*raw.shape[:-1], -1)
+    return _CODES_E2M1[codes]
+
+
 def encode(values: np.ndarray, dtype: str) -> np.ndarray:
     """Values that the type holds (see `rounded`) to raw bits."""
     if dtype == "bfloat16":
@@ -138,3 +144,6 @@ def _e4m3() -> np.ndarray:
 
 
 _CODES_E4M3 = _e4m3()
+
+_CODES_E2M1 = np.array([sign * each for sign in (1, -1) for each in (0, 0.5, 1, 1.5, 2, 3, 4, 6)], np.float32)
+"""By code (OCP Microscaling Formats 1.0, section 5.3.3)."""

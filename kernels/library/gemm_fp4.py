@@ -1,0 +1,186 @@
+"""FP4 products under watch (Blackwell): 4-bit floats with a scale per 16 of K, as NVFP4 checkpoints hold them.
+
+D = A @ B^T. Two elements of K lie in one byte, so A is (M, K / 2) bytes and B (N, K / 2): cuTile has the type
+float4_e2m1fn for tiles alone, and the kernel unpacks what it loads. NVFP4's float32 factor per tensor is left out.
+"""
+
+import re
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import cuda.tile as ct
+import numpy as np
+
+from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
+
+BLOCK = 16
+"""Elements of K that share a scale."""
+
+LARGEST_SIDE = 1 << 20
+
+ZERO = ct.PaddingMode.ZERO
+
+MAGNITUDES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+"""By the lower three bits of a code; the fourth is the sign (OCP Microscaling Formats 1.0, section 5.3.3)."""
+
+
+@ct.kernel
+def gemm_fp4_scaled(
+    a,
+    b,
+    scale_a,
+    scale_b,
+    d,
+    tile_m: ct.Constant[int],
+    tile_n: ct.Constant[int],
+    tile_k: ct.Constant[int],
+    group_size_m: ct.Constant[int],
+):
+    """scale_a (M, K / 16) and scale_b (N, K / 16), float8_e4m3fn: the Tensor Core applies them."""
+    tiles_m = ct.num_tiles(d, axis=0, shape=(tile_m, tile_n))
+    tiles_n = ct.num_tiles(d, axis=1, shape=(tile_m, tile_n))
+    for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
+        i, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
+        acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
+        for k in range(ct.num_tiles(scale_a, axis=1, shape=(tile_m, tile_k // 16))):
+            of_x = ct.load(scale_a, index=(i, k), shape=(tile_m, tile_k // 16), padding_mode=ZERO)
+            of_y = ct.load(scale_b, index=(j, k), shape=(tile_n, tile_k // 16), padding_mode=ZERO)
+            x, y = unpacked(a, i, k, tile_m, tile_k), unpacked(b, j, k, tile_n, tile_k)
+            acc = ct.mma_scaled(x, of_x, ct.transpose(y), ct.transpose(of_y), acc)
+        ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
+
+
+def unpacked(array, row, k, rows, tile_k):
+    """(rows, tile_k) FP4 elements of half as many bytes. Part of the kernel."""
+    packed = ct.load(array, index=(row, k), shape=(rows, tile_k // 2), padding_mode=ZERO)
+    elements = ct.unpack_from_bytes(ct.reshape(packed, (rows * tile_k // 2,)), ct.float4_e2m1fn)
+    return ct.reshape(elements, (rows, tile_k))
+
+
+def swizzled(tile, tiles_m, tiles_n, group_size_m):
+    """Which tile of D comes when: `group_size_m` down M before a step along N. Part of the kernel."""
+    group = tile // (group_size_m * tiles_n)
+    first = group * group_size_m
+    rows = min(tiles_m - first, group_size_m)
+    within = tile % (group_size_m * tiles_n)
+    return first + within % rows, within // rows
+
+
+def parse(text: str) -> Problem:
+    """ "4096x7168x2048" -> M=4096, N=7168, K=2048."""
+    found = re.fullmatch(r"(\d+)x(\d+)x(\d+)", text.strip().lower())
+    if found is None:
+        raise BadProblem(f"'{text}' is not a GEMM problem: write MxNxK, for example 4096x7168x2048")
+    sizes = dict(zip(("m", "n", "k"), map(int, found.groups()), strict=True))
+    for side, multiple in (("m", 1), ("n", 16), ("k", 256)):
+        if not 1 <= sizes[side] <= LARGEST_SIDE or sizes[side] % multiple:
+            raise BadProblem(
+                f"problem {text}: {side.upper()}={sizes[side]} must be a multiple of {multiple} up to {LARGEST_SIDE}"
+            )
+    return Problem("x".join(str(size) for size in sizes.values()), sizes)
+
+
+def space(arch: str) -> Space:
+    if arch.startswith(("sm_8", "sm_9")):
+        return Space((("tile_m", ()),))  # no FP4 instructions
+    if arch.startswith("sm_12"):
+        return _space((64, 128), (128,))  # of 256 the sums spill, up to 3112 bytes
+    return _space(
+        (128, 256), (128, 256), lambda config: min(config["tile_m"], config["tile_n"]) < 256 * config["num_ctas"]
+    )
+
+
+def _space(tile_m: tuple[int, ...], tile_n: tuple[int, ...], only: Callable[[Config], bool] | None = None) -> Space:
+    """Of sm_100, tiles of 64 rows and 256x256 in one multiprocessor were not compiled in 15 s of CPU time."""
+    return Space(
+        (
+            ("tile_m", tile_m),
+            ("tile_n", tile_n),
+            ("tile_k", (128, 256)),
+            ("num_ctas", (1, 2)),
+            ("group_size_m", (8,)),
+        ),
+        only,
+    )
+
+
+def arrays(problem: Problem) -> tuple[Array, ...]:
+    m, n, k = (problem.sizes[side] for side in ("m", "n", "k"))
+    return (
+        Array("a", (m, k // 2), "uint8", fill="given"),
+        Array("b", (n, k // 2), "uint8", fill="given"),
+        Array("scale_a", (m, k // BLOCK), "float8_e4m3fn", fill="scale"),
+        Array("scale_b", (n, k // BLOCK), "float8_e4m3fn", fill="scale"),
+        Array("d", (m, n), "bfloat16", output=True),
+    )
+
+
+def given(problem: Problem) -> Mapping[str, np.ndarray]:
+    """Every code but the two zeros, which would hide elements that were never read."""
+    draw = np.random.default_rng(zlib.crc32(problem.name.encode()))
+    m, n, half = problem.sizes["m"], problem.sizes["n"], problem.sizes["k"] // 2
+    return {name: _codes(draw, (rows, half)) | (_codes(draw, (rows, half)) << 4) for name, rows in (("a", m), ("b", n))}
+
+
+def _codes(draw: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+    magnitudes, signs = draw.integers(1, 8, shape, dtype=np.uint8), draw.integers(0, 2, shape, dtype=np.uint8)
+    return magnitudes | (signs << 3)
+
+
+def constants(_: Problem, config: Config) -> tuple[int, ...]:
+    return tuple(config[axis] for axis in ("tile_m", "tile_n", "tile_k", "group_size_m"))
+
+
+def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
+    """Static persistent: as many blocks as run at once, and never more than there are tiles."""
+    tiles = -(-problem.sizes["m"] // config["tile_m"]) * -(-problem.sizes["n"] // config["tile_n"])
+    return min(tiles, max(1, sm_count // config["num_ctas"])), 1, 1
+
+
+def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
+    left, right = (_values(inputs[name], inputs[f"scale_{name}"], xp) for name in ("a", "b"))
+    return {"d": left @ right.T}
+
+
+def _values(packed: Any, scales: Any, xp: Any) -> Any:
+    """(rows, K) in float32, the first of two elements in the lower half of a byte."""
+    magnitudes = xp.asarray(MAGNITUDES + tuple(-each for each in MAGNITUDES), dtype=xp.float32)
+    packed = packed.astype(xp.uint8)
+    elements = xp.stack((magnitudes[packed & 15], magnitudes[packed >> 4]), axis=-1)
+    return elements.reshape(len(packed), -1) * xp.repeat(scales, BLOCK, axis=1)
+
+
+def tolerance(_: Problem) -> float:
+    """Half a bfloat16 step of the largest output; Blackwell adds in float32."""
+    return 2.0**-8
+
+
+def flops(problem: Problem) -> int:
+    return 2 * problem.sizes["m"] * problem.sizes["n"] * problem.sizes["k"]
+
+
+def least_bytes(problem: Problem) -> int:
+    m, n, k = (problem.sizes[side] for side in ("m", "n", "k"))
+    return (m + n) * (k // 2 + k // BLOCK) + 2 * m * n
+
+
+KERNELS = (
+    Kernel(
+        name="gemm_fp4_scaled",
+        entry=gemm_fp4_scaled,
+        # DeepSeek-V3's projections down (2048 to 7168) and of attention's output (16384 to 7168).
+        problems=tuple(map(parse, ("4096x7168x2048", "128x7168x16384"))),
+        parse=parse,
+        space=space,
+        arrays=arrays,
+        constants=constants,
+        grid=grid,
+        reference=reference,
+        tolerance=tolerance,
+        flops=flops,
+        bytes=least_bytes,
+        baselines=("copy",),
+        given=given,
+    ),
+)
