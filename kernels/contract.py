@@ -37,8 +37,9 @@ class Problem:
 
 
 Fill = Literal["normal", "scale", "given"]
-"""What an input holds. normal: standard normal values, no zeros; scale: positive values around 1, as block scales have;
-given: what the kernel's `given` says, because the values are part of the problem (which group a row belongs to)."""
+"""What an input holds. normal: standard normal values, no zeros (uint8: any byte but 0); scale: positive values near 1,
+as block scales have; given: what the kernel's `given` says, because the values are part of the problem (which group a
+row belongs to)."""
 
 
 @dataclass(frozen=True)

@@ -45,10 +45,14 @@ def raw_dtype(array: Array) -> Any:
 
 
 def random(array: Array, generator: Any) -> Any:
-    """Makes random values rounded to the array's type: every bit pattern of a real activation or scale, no zeros."""
+    """Makes random values rounded to the array's type: every bit pattern of a real activation or scale, no zeros. Bytes
+    are any but 0."""
     out = cupy.empty(int(np.prod(array.shape)), dtype=raw_dtype(array))
     for at in range(0, out.size, CHUNK):
         values = generator.standard_normal(min(CHUNK, out.size - at), dtype=cupy.float32)
+        if array.dtype == "uint8":
+            out[at : at + values.size] = cupy.maximum(values.view(cupy.uint32) & 0xFF, 1)
+            continue
         if array.fill == "scale":
             values = cupy.exp2(values if array.dtype == "float8_e8m0fnu" else SCALE_SPREAD * values)
         out[at : at + values.size] = encode(values, array.dtype)

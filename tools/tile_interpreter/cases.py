@@ -142,6 +142,8 @@ def inputs(kernel: Kernel, problem: Problem) -> dict[str, np.ndarray]:
 
 
 def _random(spec: Array, generator: np.random.Generator) -> np.ndarray:
+    if spec.dtype == "uint8":
+        return generator.integers(1, 256, spec.shape, dtype=np.uint8)
     values = generator.standard_normal(spec.shape, dtype=np.float32)
     if spec.fill == "scale":
         values = np.exp2(np.rint(values) if spec.dtype == "float8_e8m0fnu" else SCALE_SPREAD * values)
