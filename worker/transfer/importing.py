@@ -27,6 +27,7 @@ from tilewatch.text import short_sha
 from tilewatch.worker.measurement_rows import Sampled, measurement_rows, trial_median_us
 from tilewatch.worker.queue import follow_up
 from tilewatch.worker.transfer import replays as transfer_replays
+from tilewatch.worker.transfer.recorded_commits import RecordedCommits
 
 Row = Mapping[str, Any]
 
@@ -83,10 +84,12 @@ def _import(opened: Session, file_name: str, sha256: str, contents: recording_fi
     recorded = [{**_columns(row), "host": row["host"] + RECORDED_HOST_END} for row in rows["compilation"]]
     record.add_compilations(opened, recorded)
     config_ids = _config_ids(opened, contents.rows)
-    sweep_ids = _import_sweeps(opened, sweeps, recording_id, f"recorded:{sha256}", {run["sweep"] for run in runs})
+    commits = RecordedCommits(opened)
+    measured = {run["sweep"] for run in runs}
+    sweep_ids = _import_sweeps(opened, sweeps, commits, recording_id, f"recorded:{sha256}", measured)
     _import_trials(opened, [row for row in rows["trial"] if row["sweep"] not in held], sweep_ids, config_ids)
     _import_runs(opened, runs, rows["measurement"], recording_id, sweep_ids, config_ids)
-    transfer_replays.write_replays(opened, rows["replay"], recording_id)
+    transfer_replays.write_replays(opened, rows["replay"], commits, recording_id)
     _judge(opened, recording_id)
     repeated = f", {len(known_keys)} more were here already" if known_keys else ""
     return Imported(
@@ -114,24 +117,20 @@ def _config_ids(opened: Session, rows: Sequence[Row]) -> dict[str, int]:
 
 
 def _import_sweeps(
-    opened: Session, rows: Sequence[Row], recording_id: int, key: str, measured: set[Any]
+    opened: Session, rows: Sequence[Row], commits: RecordedCommits, recording_id: int, key: str, measured: set[Any]
 ) -> dict[Any, int]:
     """Ids by the file's own numbers. Sweeps of one night, commit and GPU model share a submission, as they did; a
     second one of a kernel and problem opens another."""
     ids = {}
-    own = export.list_own_repositories(opened)
+    for model in {tuple(sorted(row["gpu_model"].items())): row["gpu_model"] for row in rows}.values():
+        record.add_gpu_model(opened, **model, corrects=False)
     met: Counter[tuple[Any, ...]] = Counter()
     for row in rows:
         commit, model = row["commit"], row["gpu_model"]
         group = (row["reason"], row["night"], commit["repository"], commit["sha"], model["slug"])
         again = met[*group, row["kernel"], row["problem"]]
         met[*group, row["kernel"], row["problem"]] += 1
-        record.add_gpu_model(opened, **model, corrects=False)
-        commit_id = record.add_commit(
-            opened,
-            **{**commit, "committed_at": dt.datetime.fromisoformat(commit["committed_at"])},
-            corrects=commit["repository"] not in own,
-        )
+        commit_id = commits.add(commit)
         submission_id, _ = record.add_submission(
             opened,
             key=":".join(str(part) for part in (key, *group, again)),
@@ -159,21 +158,19 @@ def _import_sweeps(
 def _import_trials(
     opened: Session, rows: Sequence[Row], sweep_ids: Mapping[Any, int], config_ids: Mapping[str, int]
 ) -> None:
-    by_sweep: dict[int, list[Row]] = defaultdict(list)
+    by_sweep: dict[int, list[tuple[int, Row]]] = defaultdict(list)
     for row in rows:
-        by_sweep[sweep_ids[row["sweep"]]].append(row)
+        by_sweep[sweep_ids[row["sweep"]]].append((config_ids[config_sha256(row["config"])], row))
     for sweep_id, trials in by_sweep.items():
-        record.add_trials(
-            opened, sweep_id, [(config_ids[config_sha256(row["config"])], row["code_key"]) for row in trials]
-        )
-        for compiler in sorted({row["compiler"] for row in trials if row["compiler"] is not None}):
+        record.add_trials(opened, sweep_id, [(config_id, row["code_key"]) for config_id, row in trials])
+        for compiler in sorted({row["compiler"] for _, row in trials if row["compiler"] is not None}):
             record.attach_compilations(opened, compiler=compiler, sweep_id=sweep_id)
-        record.write_trial_results(opened, sweep_id, [_trial_result(row, config_ids) for row in trials])
+        record.write_trial_results(opened, sweep_id, [_trial_result(*trial) for trial in trials])
 
 
-def _trial_result(row: Row, config_ids: Mapping[str, int]) -> dict[str, Any]:
+def _trial_result(config_id: int, row: Row) -> dict[str, Any]:
     return {
-        "config_id": config_ids[config_sha256(row["config"])],
+        "config_id": config_id,
         "status": row["status"],
         "samples_us": row["samples_us"],
         "median_us": trial_median_us(row["samples_us"]) if row["status"] == "timed" else None,
