@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +48,9 @@ def converse_with(server: Any, talk: Talk) -> Any:
         async with Client(server) as client:
             return await talk(client)
 
-    return asyncio.run(start())
+    # A thread of its own, because Playwright's loop runs in a process that had a browser before.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(lambda: asyncio.run(start())).result()
 
 
 def sentence(result: "CallToolResult") -> str:
