@@ -1,6 +1,7 @@
 """Names the versions of rivals and what each chose for a problem. Pure: takes the detail of a measurement."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,12 +37,15 @@ def name_lines(points: pd.DataFrame) -> pd.Series:
 
 def describe_choice(params: Mapping[str, Any] | None, detail: Mapping[str, Any]) -> str:
     """What an implementation ran: the config, DeepGEMM's settings, else the names of its kernels, in which cuBLAS
-    writes its tile. Empty where nothing is stored."""
+    writes its tile, each once. Empty where nothing is stored."""
     if params is not None:
         return config_text(params)
     printed = dict(SETTING.findall(" ".join(detail.get("chose") or ())))
     chosen = {name: printed[name] for name in SETTINGS if name in printed}
-    return config_text(chosen) if chosen else ", ".join(map(_short_name, detail.get("kernels") or ()))
+    if chosen:
+        return config_text(chosen)
+    kernels = Counter(map(_short_name, detail.get("kernels") or ()))
+    return ", ".join(name if count == 1 else f"{count} x {name}" for name, count in kernels.items())
 
 
 def list_missing(detail: Mapping[str, Any]) -> list[str]:
