@@ -281,6 +281,10 @@ def test_git_ignores_the_passwords_and_the_key() -> None:
 def test_what_the_image_is_built_from_exists(services: dict[str, Any]) -> None:
     lists = {service["build"]["args"]["LIST"] for service in services.values() if "build" in service}
     assert all((ROOT / "requirements" / f"{name}.txt").is_file() for name in lists)
-    copied = re.findall(r"^COPY (\S+) \1$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    lines = re.findall(r"^COPY (?!--from)(.+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    copied = {source for line in lines for source in line.split()[:-1] if "$" not in source}
     assert copied
-    assert [name for name in copied if not (ROOT / name).is_dir()] == []
+    assert [name for name in copied if not (ROOT / name).exists()] == []
+    ignored, *let_in = re.findall(r"^[*!]\S*$", (ROOT / ".dockerignore").read_text(), re.MULTILINE)
+    assert ignored == "*"
+    assert {name.split("/")[0] for name in copied} <= {name.removeprefix("!") for name in let_in}
