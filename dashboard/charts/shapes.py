@@ -36,12 +36,13 @@ BY = ("kernel", "problem")
 
 
 def shape_map(pairs: pd.DataFrame) -> go.Figure:
-    """One mark per problem at its N and M, as large as its K, in the colour of its median change of speed.
+    """One mark per problem at its N and M, as large as its K, in the colour of its median change of speed. `pairs` are
+    rows of `keep_shaped`, at least one with a change.
 
     A difference of which nothing is claimed counts as no change in the colour.
     """
     rows = sorted(_records(pairs, "problem", "gpu_name"), key=itemgetter("problem"))
-    problems = [_problem(name, list(group)) for name, group in groupby(rows, itemgetter("problem")) if _shape(name)]
+    problems = [_problem(name, list(group)) for name, group in groupby(rows, itemgetter("problem"))]
     m, n, k, claimed, labels, hints = zip(*problems, strict=True)
     roots = [each**0.5 for each in k]
     widest = max(max(roots) - min(roots), 1)

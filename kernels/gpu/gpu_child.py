@@ -163,12 +163,13 @@ def _baselines(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, A
                 rival = prepared.build_rival(name)
                 error = prepared.check_rival(rival) if rival.solves else 0.0
             kernels = prepared.timer.names(rival.launch)
+            versions = read_loaded_versions(DOES_THE_WORK.get(name, ""))
         except (baselines.BaselineMissing, Exception) as failure:  # noqa: BLE001 - a rival's failure must not cost the run
             lines = str(failure).strip().splitlines()
             details[name] = {"missing": lines[0] if lines else type(failure).__name__}
             continue
         detail = {**rival.detail, "kernels": list(kernels), "error": error, "chose": printed.lines}
-        if versions := read_loaded_versions(DOES_THE_WORK.get(name, "")):
+        if versions:
             detail["library"] = " and ".join(versions)
         if not error <= 2 * prepared.tolerance:
             details[name] = {**detail, "missing": f"its output is off by {error:.3g} of the largest value"}

@@ -296,6 +296,18 @@ def test_a_rival_that_fails_does_not_cost_the_others(rig: Rig) -> None:
     assert "missing" not in answer["torch_residual_add"]
 
 
+def test_a_library_that_cannot_say_its_version_costs_its_own_rival(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tilewatch.kernels.gpu import gpu_child
+
+    def read(package: str) -> tuple[str, ...]:
+        raise OSError(f"libcudnn.so.9 of '{package}': cannot open shared object file")
+
+    child, _ = rig.start()
+    monkeypatch.setattr(gpu_child, "read_loaded_versions", read)
+    answer = child.ask({"ask": "baselines", "names": ["torch_residual_add"]}, deadline_s=1)["baselines"]
+    assert answer["torch_residual_add"]["missing"] == "libcudnn.so.9 of '': cannot open shared object file"
+
+
 def test_a_side_of_a_replay_that_is_other_work_is_wrong(rig: Rig, tmp_path: Any) -> None:
     """The library of another commit lays the arrays out differently, or has no such kernel."""
     source = (LIBRARY / "rows.py").read_text()
