@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilewatch import processes
+from tilewatch.errors import ExpectedError
 from tilewatch.kernels import sandbox
 from tilewatch.kernels.child_process import WITHOUT_GPU
 from tilewatch.kernels.forking import fork_server
@@ -41,7 +42,11 @@ def main(role: str, readable: Sequence[str], writable: Sequence[str]) -> None:
     signal.signal(signal.SIGTERM, _end_with_group)
     handler = import_role(role)
     for line in sys.stdin:
-        answers.write(json.dumps(handler(json.loads(line))) + "\n")
+        try:
+            answer = handler(json.loads(line))
+        except ExpectedError as error:  # a sentence for a person, which the parent repeats: no traceback
+            sys.exit(str(error))
+        answers.write(json.dumps(answer) + "\n")
         answers.flush()
 
 

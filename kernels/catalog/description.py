@@ -10,6 +10,7 @@ from typing import Any
 
 from tilewatch.kernels.contract import Array, Config, Kernel, Problem
 from tilewatch.kernels.device import MULTIPROCESSORS, model_of
+from tilewatch.kernels.given_values import list_given
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.loading import PACKAGE, LibraryKernel
 from tilewatch.kernels.parameters import Scalar, arguments
@@ -91,11 +92,11 @@ def read_description(answer: dict[str, Any]) -> Description:
 def _describe_launch(kernel: Kernel, problem: Problem, config: Config, arch: str) -> dict[str, Any]:
     model = model_of(arch)
     multiprocessors = MULTIPROCESSORS.get("" if model is None else model.slug, MANY)
-    given = kernel.given(problem) if kernel.given else {}
+    given = list_given(kernel, problem)
     described: list[dict[str, Any]] = []
     for each in arguments(kernel, problem, config):
         if isinstance(each, Array):
-            values = given[each.name].tolist() if each.fill == "given" else None
+            values = given[each.name] if each.fill == "given" else None
             described.append({**asdict(each), "written": each.written, "values": values})
         elif isinstance(each, Scalar):
             described.append(asdict(each))

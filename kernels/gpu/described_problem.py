@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tilewatch.kernels.contract import Array, Config, Kernel, Problem
+from tilewatch.kernels.given_values import list_given
 from tilewatch.kernels.library_errors import first_line
 from tilewatch.kernels.parameters import Constant, Scalar, arguments
 from tilewatch.kernels.results import config_key
@@ -63,13 +64,12 @@ class DescribedProblem:
 
 
 def describe_problem(kernel: Kernel, problem: Problem, configs: Iterable[Config], sm_count: int) -> dict[str, Any]:
-    """Returns a description as JSON can hold it."""
-    given = kernel.given(problem) if kernel.given else {}
+    """Returns a description as JSON can hold it. Raises LibraryError where its given values are too many."""
     return {
         "kernel": kernel.name,
         "sizes": dict(problem.sizes),
         "arrays": [asdict(each) for each in kernel.arrays(problem)],
-        "given": {name: values.tolist() for name, values in given.items()},
+        "given": list_given(kernel, problem),
         "tolerance": float(kernel.tolerance(problem)),
         "flops": int(kernel.flops(problem)),
         "bytes": int(kernel.bytes(problem)),

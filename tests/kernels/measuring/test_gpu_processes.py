@@ -252,6 +252,23 @@ def test_a_gpu_that_cannot_be_prepared_says_why(rig: Rig) -> None:
         GpuChild(GpuSetup(LIBRARY, rig.kernel, PROBLEM, rig.store_url, {"FAKE_GPU_MISSING": "1"}))
 
 
+GIVES_TOO_MUCH = """
+MANY = {"rows": np.zeros(10_000_000, "int32"), "ends": np.zeros(8_000_000)}
+KERNELS = tuple(dataclasses.replace(each, given=lambda problem: MANY) for each in KERNELS)
+"""
+
+
+def test_given_values_that_are_too_many_are_named_with_their_limit(rig: Rig, tmp_path: Path) -> None:
+    (tmp_path / "rows.py").write_text((LIBRARY / "rows.py").read_text() + GIVES_TOO_MUCH)
+    with pytest.raises(SweepFailed) as refused:
+        GpuChild(GpuSetup(tmp_path, rig.kernel, PROBLEM, rig.store_url))
+    assert str(refused.value) == (
+        "the GPU process could not prepare 64x64: exit code 1: kernel residual_add: `given` gives too many numbers: "
+        "'rows' 10,000,000, 'ends' 8,000,000, at least 51 MiB as text of at most 48 MiB; give fewer, or let inputs be "
+        'random (fill="normal" or fill="scale")'
+    )
+
+
 def test_a_canary_of_an_idle_gpu_comes_from_a_child_of_its_own() -> None:
     readings = health.canary(UUID)
     assert [each["when"] for each in readings] == ["before the canary", "canary", "after the canary"]
