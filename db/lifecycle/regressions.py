@@ -4,6 +4,7 @@ The table `TRANSITIONS` says which state may follow which. db/lifecycle/regressi
 nothing of statistics, messages or the queue; whoever opened the session commits.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db.models import Mark, Regression, RegressionEvent
 from tilewatch.errors import ExpectedError
+from tilewatch.text import without_controls
 
 ITSELF = "tilewatch"
 """The name in an event that no person made."""
@@ -28,13 +30,16 @@ TRANSITIONS: Mapping[str, Mapping[str, str]] = {
 OPEN = ("new", "acknowledged", "reopened")
 """States in which a regression waits for somebody. "expected" is a new level that people accepted."""
 
+WEB_ADDRESS = re.compile(r"https?://[^\s/?#]\S*", re.IGNORECASE)
+"""A browser runs what stands behind `javascript:`."""
+
 
 class NoSuchRegression(ExpectedError, LookupError):
     """The message is a sentence with the number that was asked for."""
 
 
 class NotPossible(ExpectedError, ValueError):
-    """A change that the regression's state does not allow; the message says which are."""
+    """A change that the regression's state does not allow, or a value that is not stored; the message says what is."""
 
 
 def acknowledge(session: Session, regression_id: int, who: str, note: str | None = None) -> None:
@@ -73,9 +78,14 @@ def note(session: Session, regression_id: int, who: str, text: str) -> None:
 
 
 def link(session: Session, regression_id: int, who: str, url: str | None) -> None:
-    """Sets where the work on it happens: an issue, a pull request."""
+    """Sets where the work on it happens: an issue, a pull request. Raises NotPossible for no address of the web."""
+    address = _given(url)
+    if address is not None and not WEB_ADDRESS.fullmatch(address):
+        raise NotPossible(
+            f"'{address}' is not stored as a link: expected an address like https://example.org/issues/12"
+        )
     regression = lock(session, regression_id)
-    regression.link = _given(url)
+    regression.link = address
     add_remark(session, regression, who, "link", regression.link)
 
 
@@ -165,9 +175,9 @@ def add_event(
 def _person(who: str) -> str:
     if not who.strip():
         raise ValueError("a change of a regression needs a name: who made it")
-    return who.strip()
+    return without_controls(who).strip()
 
 
 def _given(text: str | None) -> str | None:
-    """Returns None for what was left empty."""
-    return (text or "").strip() or None
+    """Returns None for what was left empty. Postgres stores no NUL, and terminals take other controls for orders."""
+    return without_controls(text or "").strip() or None

@@ -44,7 +44,7 @@ def commit_of(folder: Path, revision: str = "HEAD") -> GitCommit:
         position=int(_git(folder, "rev-list", "--count", "--first-parent", sha)),
         committed_at=committed_at,
         subject=without_controls(subject),
-        author=author,
+        author=without_controls(author),
     )
 
 

@@ -14,6 +14,23 @@ def test_a_commit_knows_its_place_in_the_history(repository: Path) -> None:
     assert (found.sha, found.position, found.subject) == (sha, 2, "Triple numbers")
 
 
+def test_control_characters_of_a_commit_are_replaced(repository: Path) -> None:
+    (repository / "more").write_text("")
+    tiny_repository.git(repository, "add", ".")
+    tiny_repository.git(
+        repository,
+        "-c",
+        "user.name=A\x1b[2Jda",
+        "commit",
+        "--quiet",
+        "--message",
+        "Add\x1b[2J",
+        "--author=A\x1b[2Jda <a@b>",
+    )
+    found = resolve(repository, "HEAD")
+    assert (found.author, found.subject) == ("A\ufffd[2Jda", "Add\ufffd[2J")
+
+
 def test_a_repository_is_named_by_its_origin_without_credentials(repository: Path) -> None:
     assert resolve(repository, "HEAD").repository == "watched"
     tiny_repository.git(repository, "remote", "add", "origin", "https://me:secret@example.org/kernels.git")

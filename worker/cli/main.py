@@ -15,7 +15,7 @@ import typer
 
 from tilewatch import errors
 from tilewatch.kernels.checking.command import check
-from tilewatch.text import short_sha
+from tilewatch.text import short_sha, without_controls
 from tilewatch.worker.cli import compare, data, options, serve, work
 from tilewatch.worker.cli.notify import tell
 from tilewatch.worker.cli.regressions import regressions
@@ -81,7 +81,7 @@ def main() -> None:
         sentence = errors.sentence(error)
         if sentence is None:
             raise
-        print(f"tilewatch: {sentence}", file=sys.stderr)
+        print(f"tilewatch: {without_controls(sentence)}", file=sys.stderr)
         sys.exit(EXPECTED_ERROR)
 
 

@@ -146,6 +146,29 @@ def test_a_regression_goes_from_hand_to_hand_and_every_step_has_a_name(db_sessio
     ]
 
 
+@pytest.mark.parametrize(
+    "address", ["javascript:alert(1)", "data:text/html,x", "//example.org/1", "example.org/1", "https://", "http:// x"]
+)
+def test_a_link_is_an_address_of_the_web(db_session: Session, address: str) -> None:
+    ids, run_id = commits(db_session, 3), run_of(db_session)
+    number = open_or_join(db_session, cause(ids[0], ids[1]), moved(run_id)).id
+    with pytest.raises(regressions.NotPossible, match="is not stored as a link: expected an address like https://"):
+        regressions.link(db_session, number, "grace", address)
+    regressions.link(db_session, number, "grace", " HTTPS://example.org:8443/1?a=b#c ")
+    assert one(db_session, number).link == "HTTPS://example.org:8443/1?a=b#c"
+    regressions.link(db_session, number, "grace", "")
+    assert one(db_session, number).link is None
+
+
+def test_control_characters_in_words_of_people_are_replaced(db_session: Session) -> None:
+    """Postgres stores no NUL, and a terminal takes an escape character for an order."""
+    ids, run_id = commits(db_session, 3), run_of(db_session)
+    number = open_or_join(db_session, cause(ids[0], ids[1]), moved(run_id)).id
+    regressions.note(db_session, number, "gr\0ace", "first\nsec\0ond\x1b[31m")
+    assert one(db_session, number).note == "first\nsec\ufffdond\ufffd[31m"
+    assert actions(db_session, number)[-1][0] == "gr\ufffdace"
+
+
 def test_what_a_state_does_not_allow_is_refused_with_what_it_does(db_session: Session) -> None:
     ids, run_id = commits(db_session, 3), run_of(db_session)
     number = open_or_join(db_session, cause(ids[0], ids[1]), moved(run_id)).id
