@@ -29,7 +29,7 @@ from tilewatch.kernels.recording import git_commit, recording_file
 from tilewatch.kernels.recording.recorded_run import list_rows
 from tilewatch.kernels.results import Compiled, Cubin, Plan, PlannedTrial
 from tilewatch.kernels.toolchains.toolchain import list_toolchains
-from tilewatch.kernels.upgrading.command import HOME, compare, reproduce
+from tilewatch.kernels.upgrading.command import HOME, MOST_JOBS, MOST_LIMIT_S, compare, reproduce
 
 app = typer.Typer(
     help="Sweep, compile and time cuTile kernels on this machine alone: no queue, no database.",
@@ -42,8 +42,11 @@ say = Console(stderr=True)
 KernelName = Annotated[str, typer.Argument(help="A kernel of the library, e.g. gemm_fp8.")]
 Library = Annotated[Path, typer.Option(help="Folder of library files; TILEWATCH_REPOSITORY/TILEWATCH_LIBRARY.")]
 Store = Annotated[Path, typer.Option(help="Folder for cubins; a second run finds them there.")]
-Jobs = Annotated[int, typer.Option(min=1, help="Compiler processes.")]
-Limit = Annotated[float, typer.Option(min=0.1, help="CPU seconds a config may take to compile.")]
+Jobs = Annotated[int, typer.Option(min=1, max=MOST_JOBS, help="Compiler processes.")]
+Limit = Annotated[
+    float,
+    typer.Option(min=0.1, max=MOST_LIMIT_S, help="CPU seconds a config may take to compile."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, for machines.")]
 
 

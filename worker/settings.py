@@ -25,9 +25,12 @@ class BadSettings(ExpectedError, ValueError):
 
 
 EVERY_KERNEL = "all"
+"""The value of TILEWATCH_KERNELS that means the whole suite."""
+
 MOST_DAYS = 36_500
 """For ever, as far as samples go: a larger age has no date."""
-"""The value of TILEWATCH_KERNELS that means the whole suite."""
+
+HOUR_S = 3600.0
 
 
 class NotRunning(ExpectedError, RuntimeError):
@@ -60,26 +63,28 @@ class Settings(NightlyTimes):
     # What a nightly sweeps, of the library's suite: all of it, or these kernels. Not set: `tilewatch up` decides.
     kernels: Annotated[tuple[str, ...] | None, NoDecode] = None
     compiler: str | None = None  # what every compile worker must have, as `tilewatch doctor` names it; any when not set
-    compile_limit_s: float = Field(default=15.0, gt=0)
+    compile_limit_s: float = Field(default=15.0, gt=0, le=HOUR_S)
     # For a worker of the simulated GPU (worker/gpu/simulated.py); no other worker reads them.
     sim_seed: int = 0
-    sim_trial_s: float = Field(default=0.005, ge=0)
+    sim_trial_s: float = Field(default=0.005, ge=0, le=HOUR_S)
     sim_ill: float = Field(default=0.0, ge=0, le=1)  # the share of sweeps in which the simulated GPU falls ill
     sim_node: str = Field(default_factory=lambda fields: fields["node"], min_length=1)  # the node that it says it is in
-    sim_slow: float = Field(default=0.0, ge=0)  # how much longer everything takes there: 0.05 is 5 %
+    sim_slow: float = Field(default=0.0, ge=0, le=1000)  # how much longer everything takes there: 0.05 is 5 %
     sim_driver: str = Field(default="none", min_length=1)
     # After SIGTERM a worker may finish its job for this long, then it hands it back. Less than what stops it will wait.
-    drain_s: float = Field(default=540.0, ge=0)
-    canary_every_s: float = Field(default=600.0, gt=0)  # between two canaries of a GPU in quarantine
+    drain_s: float = Field(default=540.0, ge=0, le=24 * HOUR_S)
+    canary_every_s: float = Field(default=600.0, gt=0, le=24 * HOUR_S)  # between two canaries of a GPU in quarantine
     keep_samples_days: int = Field(
         default=90, ge=1, le=MOST_DAYS
     )  # of trials that lost; everything else is kept for ever
     # The numbers by which the judge decides, as a JSON file; by default those that benchmarks/judge.py reports.
     policy: Path | None = None
     replay_launches: int = Field(
-        default=240, ge=0
+        default=240, ge=0, le=1_000_000
     )  # a night and GPU model; an H200 takes 1 s for one of an FP8 product
-    regret_limit: float = Field(default=0.1, gt=0)  # how much slower the tile table's config may be than the best found
+    regret_limit: float = Field(
+        default=0.1, gt=0, le=1000
+    )  # how much slower the tile table's config may be than the best found
     watch_releases: bool = False  # ask this machine's pip once a day for a newer tile compiler
     # Who gets messages (worker/notify/routing.py); by default tell.toml in the home if there is one, else the log.
     tell: Path | None = None

@@ -12,6 +12,7 @@ import typer
 
 from tilewatch.kernels.comparing.configs import ConfigSource
 from tilewatch.kernels.library import FOLDER, watched_folder
+from tilewatch.typed_share import parse_share
 
 if TYPE_CHECKING:
     from tilewatch.kernels.upgrading.report_file import ToolchainReport
@@ -24,17 +25,12 @@ HOME = Path(
 ARCHS = ("sm_80", "sm_90", "sm_100", "sm_103", "sm_120")
 CORES = os.cpu_count() or 1
 LIBRARY = watched_folder()
+MOST_JOBS = 1024
+MOST_MINUTES = 7 * 24 * 60
+MOST_LIMIT_S = 3600
 
 Toolchains = Annotated[Path, typer.Option(metavar="FOLDER", help="Where toolchains of a name are.")]
 LibraryFolder = Annotated[Path, typer.Option(metavar="FOLDER", help="The folder of library files.")]
-
-
-def _parse_share(text: str) -> float:
-    """2% and 2 are both 0.02."""
-    try:
-        return float(text.removesuffix("%")) / 100
-    except ValueError:
-        raise typer.BadParameter(f"'{text}' is not a percentage; expected one such as 2%") from None
 
 
 def compare(
@@ -49,7 +45,8 @@ def compare(
         int | None, typer.Option(min=0, metavar="INDEX", help="Time on this machine's GPU of that number too.")
     ] = None,
     minutes: Annotated[
-        float | None, typer.Option(min=0.1, help="Start no launch after this many minutes of the command.")
+        float | None,
+        typer.Option(min=0.1, max=MOST_MINUTES, help="Start no launch after this many minutes."),
     ] = None,
     retune: Annotated[bool, typer.Option(help="Sweep with B what got worse, and time B's winner beside A's.")] = True,
     report: Annotated[
@@ -68,9 +65,14 @@ def compare(
     ] = "1%",
     toolchains: Toolchains = HOME / "toolchains",
     library: LibraryFolder = LIBRARY,
-    jobs: Annotated[int, typer.Option(min=1, help="Compiler processes.")] = CORES,
+    jobs: Annotated[int, typer.Option(min=1, max=MOST_JOBS, help="Compiler processes.")] = CORES,
     limit: Annotated[
-        float | None, typer.Option(min=0.1, help="CPU seconds a config may take to compile. Default: as a sweep's.")
+        float | None,
+        typer.Option(
+            min=0.1,
+            max=MOST_LIMIT_S,
+            help="CPU seconds a config may take to compile. Default: as a sweep's.",
+        ),
     ] = None,
     events: Annotated[bool, typer.Option("--events", help="Time with CUDA events where CUPTI does not work.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
@@ -110,7 +112,7 @@ def compare(
             gpu=gpu,
             minutes=minutes,
             retunes=retune,
-            fail_over=_parse_share(fail_over),
+            fail_over=parse_share(fail_over),
             jobs=jobs,
             limit_s=LIMIT_S if limit is None else limit,
             may_use_events=events,

@@ -23,7 +23,7 @@ class NightlyTimes(BaseSettings):
     )
 
     nightly_at: dt.time = dt.time(3, 0)  # UTC
-    nightly_limit_h: float = Field(default=8.0, gt=0)  # a nightly that is not over by then is late
+    nightly_limit_h: float = Field(default=8.0, gt=0, le=24 * 366)  # a nightly that is not over by then is late
 
 
 def due_night(now: dt.datetime, times: NightlyTimes, patience: dt.timedelta = SUBMIT_PATIENCE) -> dt.date:

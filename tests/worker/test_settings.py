@@ -11,6 +11,11 @@ from tilewatch.worker.settings import CHECKOUT, BadSettings, NotRunning, Setting
 
 DATABASE_URL = "postgresql://tilewatch:hunter2@db.example:5432/tilewatch"
 BROKER_URL = "redis://:hunter3@redis.example:6379/0"
+NUMBERS = [
+    name
+    for name, field in Settings.model_fields.items()
+    if field.annotation in (int, float) and name != "sim_seed"  # any whole number is a seed
+]
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +44,8 @@ def test_an_empty_variable_is_no_variable(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("PORT", "many"), ("PORT", "70000"), ("NIGHTLY_AT", "25:00"), ("COMPILE_LIMIT_S", "0")],
+    [("PORT", "many"), ("PORT", "70000"), ("NIGHTLY_AT", "25:00"), ("COMPILE_LIMIT_S", "0")]
+    + [(name.upper(), value) for name in NUMBERS for value in ("inf", "nan", "-1", "1e300")],
 )
 def test_a_wrong_value_is_named_with_its_variable(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"TILEWATCH_{name}", value)

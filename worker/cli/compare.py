@@ -16,6 +16,7 @@ from tilewatch.errors import ExpectedError
 from tilewatch.kernels.comparing.configs import Candidates, ConfigSource, parse_config
 from tilewatch.kernels.comparing.outcome import UNSURE, exit_code
 from tilewatch.kernels.comparing.verdict import MOST_LAUNCHES
+from tilewatch.typed_share import parse_share
 from tilewatch.worker.cli import options
 from tilewatch.worker.cli.options import INTERRUPTED, FailOver
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from tilewatch.kernels.comparing.outcome import Outcome
     from tilewatch.kernels.comparing.report import About
     from tilewatch.worker.cli.compare_sides import Sides, Wanted
+
+MOST_SECONDS = 7 * 24 * 3600
 
 LibraryName = Annotated[
     str | None,
@@ -36,7 +39,10 @@ GpuIndex = Annotated[
     int, typer.Option("--gpu", min=0, metavar="INDEX", help="The number of this machine's GPU to use.")
 ]
 Launches = Annotated[int, typer.Option(min=1, help="The most launches per kernel and problem.")]
-Seconds = Annotated[float | None, typer.Option(min=1, help="Start no new launch after this many seconds.")]
+Seconds = Annotated[
+    float | None,
+    typer.Option(min=1, max=MOST_SECONDS, help="Start no new launch after this many seconds."),
+]
 Events = Annotated[bool, typer.Option("--events", help="Time with CUDA events where CUPTI does not work.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]
 
@@ -92,7 +98,7 @@ def compare(
         raise typer.BadParameter("--configs given is what `tilewatch replay --config` does")
     if problem is not None and kernel is None:
         raise typer.BadParameter("--problem needs --kernel")
-    limit = options.parse_share(fail_over)
+    limit = parse_share(fail_over)
     settings = options.settings()
     at = work.find_repository(settings)
     folder = library or work.find_library(at, settings)
@@ -141,7 +147,7 @@ def replay(
     """
     from tilewatch.worker.cli import compare_sides as work
 
-    limit = options.parse_share(fail_over)
+    limit = parse_share(fail_over)
     settings = options.settings()
     at = work.find_repository(settings)
     given = None

@@ -66,17 +66,6 @@ def day(text: str | None) -> dt.date | None:
         raise typer.BadParameter(f"{text} is not a day; expected YYYY-MM-DD, such as 2026-11-01") from None
 
 
-def parse_share(text: str) -> float:
-    """2% and 2 are both 0.02."""
-    try:
-        share = float(text.replace("%", "").strip()) / 100
-    except ValueError:
-        share = -1.0
-    if not 0 <= share < 1:
-        raise typer.BadParameter(f"'{text}' is not a percentage; expected one such as 2%")
-    return share
-
-
 def name_of(who: str | None) -> str:
     """Returns the name to store with an action: as given, else that of the account that runs the command."""
     from tilewatch.db.lifecycle.regressions import ITSELF

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tilewatch.typed_share import parse_share
 from tilewatch.worker.cli import options
 from tilewatch.worker.cli.options import FailOver, Gpus, Repository, Wait, Who
 
@@ -41,7 +42,7 @@ def check(
     from tilewatch.worker.repository import split_range
     from tilewatch.worker.submit_requests import CheckAsked, submit_check_by
 
-    limit = options.parse_share(fail_over)
+    limit = parse_share(fail_over)
     settings = options.settings()
     base, head = split_range(revisions)
     asked = CheckAsked(base, head, kernel, tuple(gpu or ()), limit, repository)

@@ -39,6 +39,10 @@ class Policy:
     rounds: int = 23  # replay rounds a night; one below the 24 that a night allows
 
 
+MOST = 1_000_000
+"""JSON of Python may also say NaN and Infinity."""
+
+
 class BadPolicy(ExpectedError, ValueError):
     """A policy file that cannot be used; the message is a sentence naming file and field."""
 
@@ -63,8 +67,8 @@ def _number(path: Path, name: str, value: Any) -> float | int:
     numbers = {name: number for name, number in asdict(Policy()).items() if name != "name"}
     if name not in numbers:
         raise BadPolicy(f"the policy {path} has '{name}', which is no number of a policy; known: {', '.join(numbers)}")
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadPolicy(f"the policy {path} has {name}={value!r}; expected a number")
-    if isinstance(numbers[name], int) and value != int(value):
-        raise BadPolicy(f"the policy {path} has {name}={value!r}; expected a whole number")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= MOST:
+        raise BadPolicy(f"the policy {path} has {name}={value!r}; expected a number of at most {MOST:,} either way")
+    if isinstance(numbers[name], int) and (value != int(value) or value < 0):
+        raise BadPolicy(f"the policy {path} has {name}={value!r}; expected a whole number from 0 up")
     return int(value) if isinstance(numbers[name], int) else float(value)

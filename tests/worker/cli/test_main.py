@@ -16,7 +16,7 @@ from tests.conftest import NewDatabase
 from tests.worker.fixtures.command_line import run_here
 from tilewatch.db import migrate
 from tilewatch.db.session import engine
-from tilewatch.worker.cli.main import cli
+from tilewatch.worker.cli.main import cli, main
 from tilewatch.worker.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -38,6 +38,38 @@ def test_a_number_that_no_row_can_have_is_a_sentence(command: str) -> None:
     done = CliRunner().invoke(cli, command.split())
     assert (done.exit_code, done.exception.__class__) == (2, SystemExit)
     assert "Input should be less than or equal to" in done.output
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf", "-1", "1e300"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "compare --dirty --seconds",
+        "replay double 1024 --of HEAD --beside HEAD --seconds",
+        "compare --dirty --fail-over",
+        "toolchain compare installed installed --minutes",
+        "toolchain compare installed installed --limit",
+        "toolchain compare installed installed --fail-over",
+        "submit toolchain installed next --minutes",
+        "submit toolchain installed next --fail-over",
+    ],
+)
+def test_a_number_that_makes_no_sense_is_a_sentence_with_its_option(command: str, number: str) -> None:
+    done = CliRunner().invoke(cli, [*command.split(), number])
+    assert (done.exit_code, done.exception.__class__) == (2, SystemExit), done.output
+    said = " ".join(done.output.replace("│", "").split())
+    assert re.search(r"'--\w+':|is not a percentage; expected one from 0% to under 100%", said), said
+
+
+def test_an_error_gives_a_terminal_no_orders(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["tilewatch", "check", "\x1b[2Jnowhere.py"])
+    with pytest.raises(SystemExit):
+        main()
+    said = capsys.readouterr().err
+    assert "\ufffd[2Jnowhere.py" in said
+    assert "\x1b" not in said
 
 
 @pytest.fixture

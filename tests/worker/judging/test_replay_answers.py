@@ -102,6 +102,9 @@ def test_a_policy_file_changes_only_what_it_names(tmp_path: Path) -> None:
         ('{"alone": 2}', "has 'alone', which is no number of a policy"),
         ('{"budget": "much"}', "has budget='much'; expected a number"),
         ('{"min_history": 2.5}', "has min_history=2.5; expected a whole number"),
+        ('{"min_history": -1}', "has min_history=-1; expected a whole number from 0 up"),
+        ('{"min_history": NaN}', "has min_history=nan; expected a number of at most 1,000,000 either way"),
+        ('{"budget": -Infinity}', "has budget=-inf; expected a number of at most"),
         ('{"name": "mine"}', "has 'name'"),
     ],
 )

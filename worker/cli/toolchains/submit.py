@@ -4,11 +4,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tilewatch.typed_share import parse_share
 from tilewatch.worker.cli import options
 from tilewatch.worker.cli.options import Commit, FailOver, Gpus, Repository, Wait
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
+
+MOST_MINUTES = 7 * 24 * 60
 
 
 def toolchain(
@@ -21,7 +24,12 @@ def toolchain(
         list[str] | None, typer.Option(help="Compile for this architecture too, such as sm_100. Repeat it for several.")
     ] = None,
     minutes: Annotated[
-        float, typer.Option(min=0.1, help="Start no launch after this many minutes of each GPU model.")
+        float,
+        typer.Option(
+            min=0.1,
+            max=MOST_MINUTES,
+            help="Start no launch after this many minutes of each GPU model.",
+        ),
     ] = 10.0,
     retune: Annotated[bool, typer.Option(help="Sweep with B what got worse, and time B's winner beside A's.")] = True,
     fail_over: FailOver = "1%",
@@ -52,7 +60,7 @@ def toolchain(
         archs=tuple(arch or ()),
         minutes=minutes,
         retunes=retune,
-        fail_over=options.parse_share(fail_over),
+        fail_over=parse_share(fail_over),
     )
     submitted = submit_toolchains(settings, asked)
     link = report_link(settings.dashboard_url.rstrip("/"), submitted.report_id)
