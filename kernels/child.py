@@ -17,6 +17,7 @@ from typing import Any
 from tilewatch import processes
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import sandbox
+from tilewatch.kernels.child_answers import make_line
 from tilewatch.kernels.child_process import WITHOUT_GPU
 from tilewatch.kernels.forking import fork_server
 
@@ -37,7 +38,7 @@ def main(role: str, readable: Sequence[str], writable: Sequence[str]) -> None:
         sandbox.confine_with_gpu(writable=writable)
     elif role == "gpu":
         sandbox.confine_with_gpu(writable=None)
-    answers = os.fdopen(os.dup(1), "w")
+    answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     signal.signal(signal.SIGTERM, _end_with_group)
     handler = import_role(role)
@@ -46,7 +47,7 @@ def main(role: str, readable: Sequence[str], writable: Sequence[str]) -> None:
             answer = handler(json.loads(line))
         except ExpectedError as error:  # a sentence for a person, which the parent repeats: no traceback
             sys.exit(str(error))
-        answers.write(json.dumps(answer) + "\n")
+        answers.write(make_line(answer))
         answers.flush()
 
 

@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 
 import tilewatch
 from tilewatch import processes
-from tilewatch.kernels import library_homes, sandbox
+from tilewatch.kernels import child_answers, library_homes, sandbox
 from tilewatch.kernels.forking import forked_process
 from tilewatch.kernels.forking.forked_process import ForkedProcess
 from tilewatch.kernels.library_homes import LibraryHome, is_filled
@@ -255,11 +255,8 @@ class ChildProcess:
                 raise self._end(deadline)
             self._buffer += chunk
         line, self._buffer = self._buffer[:end], self._buffer[end + 1 :]
-        try:
-            answer = json.loads(line)
-        except (ValueError, RecursionError):
-            answer = None
-        if not isinstance(answer, dict):  # a library found the descriptor and wrote to it
+        answer = child_answers.read_line(line)
+        if answer is None:  # a library found the descriptor and wrote to it
             self.close()
             raise ChildDied("its answer is no JSON object")
         return answer

@@ -18,6 +18,7 @@ from tilewatch.db.step_queries import repositories
 from tilewatch.db.step_queries.repositories import RepositoryRow
 from tilewatch.kernels.recording.git_commit import GitCommit, NoHistory, repository_name
 from tilewatch.repository_names import BRANCH_START, split_branch
+from tilewatch.text import is_name
 from tilewatch.worker import checkouts, clones, repository
 from tilewatch.worker.clones import Clone, FetchFailed
 from tilewatch.worker.context import Context
@@ -91,7 +92,7 @@ def add(
     remote's default one. Raises BadAddress, RepositoryError and RepositoryRefused."""
     url = clones.clean_address(address)
     name = (name or url.rstrip("/").replace(":", "/").rpartition("/")[2].removesuffix(".git")).strip()
-    if not name or BRANCH_START in name or not name.isprintable():
+    if BRANCH_START in name or not is_name(name):
         raise RepositoryError(f"{name!r} cannot be the name of a repository: give another with --name")
     clone = clones.clone_of(name, url, settings.clones)
     clones.fetch(clone)

@@ -10,6 +10,7 @@ from typing import Any
 
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.catalog.description import Description, read_description
+from tilewatch.kernels.catalog.plan_names import find_bad_name
 from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.contract import BadProblem
 from tilewatch.kernels.library_errors import LibraryError, NoConfigs, PackageMissing
@@ -45,6 +46,9 @@ def read_library(library: Path, *, arch: str, kernel: str | None = None, problem
     Raises UnknownKernel, BadProblem, NoConfigs, PackageMissing or LibraryError; every message is a sentence.
     """
     answer = _ask(library, {"library": str(library), "arch": arch, "kernel": kernel, "problem": problem})
+    bad_name = next(filter(None, map(find_bad_name, answer["plans"])), None)
+    if bad_name is not None:
+        raise LibraryError(f"the library {library}: {bad_name}")
     plans = tuple(
         Plan(
             kernel=plan["kernel"],

@@ -9,6 +9,7 @@ from tilewatch.kernels.catalog.check import call, check_kernel, check_problem, l
 from tilewatch.kernels.catalog.description import MANY, describe
 from tilewatch.kernels.catalog.operators import describe_operator, plan_operator
 from tilewatch.kernels.catalog.parts import Parts, list_parts
+from tilewatch.kernels.catalog.plan_names import find_bad_name
 from tilewatch.kernels.contract import BadProblem, Config, Problem
 from tilewatch.kernels.library_errors import LibraryError, NoConfigs, PackageMissing
 from tilewatch.kernels.loading import Entry, LibraryKernel, LibraryOperator, join_failures, list_failures, load
@@ -108,8 +109,12 @@ def _plan(loaded: Entry, problem: Problem, arch: str, parts: Parts) -> dict[str,
 def plan_alone(loaded: Entry, problem: Problem, arch: str) -> dict[str, Any]:
     """Returns the fields of Plan but the totals that the problem is part of. Raises LibraryError."""
     if isinstance(loaded, LibraryOperator):
-        return plan_operator(loaded, problem, arch)
-    return _plan_kernel(loaded, problem, arch)
+        plan = plan_operator(loaded, problem, arch)
+    else:
+        plan = _plan_kernel(loaded, problem, arch)
+    if bad_name := find_bad_name(plan):
+        raise LibraryError(f"library file {loaded.file}: {bad_name}")
+    return plan
 
 
 def _plan_kernel(loaded: LibraryKernel, problem: Problem, arch: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from tilewatch.kernels.baseline_names import NAMES
 from tilewatch.kernels.contract import MOST_CONFIGS, Array, Problem, Space
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.loading import LibraryKernel
+from tilewatch.text import is_name
 
 
 def check_kernel(loaded: LibraryKernel) -> None:
@@ -64,7 +65,7 @@ def read_weights(loaded: LibraryKernel, problem: Problem) -> Mapping[str, float]
     """Returns the problem's weight by model; empty where there is none. Raises LibraryError where one is wrong."""
     weights = {} if loaded.kernel.weights is None else call(loaded, "weights", problem)
     for model, weight in weights.items():
-        if not isinstance(model, str) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
+        if not is_name(model) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
             raise _wrong(
                 loaded, f"`weights` of {problem.name} has {model!r}: {weight!r}; expected a model and a number over 0"
             )

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewatch.errors import ExpectedError
+from tilewatch.text import is_name
 
 VERSION = 1
 LINE_BYTES = 16 << 20
@@ -116,6 +117,9 @@ def read(path: Path) -> RecordingContents:
         header = Header(**first)
     except TypeError:
         raise BadRecording(f"{path} line 1: the header must hold machine, recorded_at, repository and tool") from None
+    for field, text in asdict(header).items():
+        if not is_name(text):
+            raise BadRecording(f"{path} line 1: the header's {field} is {text!r:.60}, which cannot be shown")
     rows: list[dict[str, Any]] = []
     seen: set[tuple[str, str]] = set()
     for number, line in lines:

@@ -16,7 +16,7 @@ _CHECK = ConfigDict(strict=True, allow_inf_nan=False)
 MOST_COMMITS = 10_000_000
 """The largest position of a commit; Linux had 1.3 million commits in 2026."""
 
-Name = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=r"^[^\p{C}\p{Zl}\p{Zp}]+$")]
 Text = Annotated[str, StringConstraints(max_length=100_000, pattern=r"^[^\x00]*$")]
 Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{1,128}$")]
 Moment = Annotated[dt.datetime, Field(strict=False)]

@@ -12,7 +12,15 @@ WORD_JOINER = "\N{WORD JOINER}"
 
 _MENTION = re.compile(r"<(?=\S)|(?<![\w.+-])@(?=\w)|\](?=[(\[])")
 
+LONGEST_NAME = 500
+"""An index of Postgres takes some 2,700 bytes."""
+
 SAME_IN_PLURAL = ("series",)
+
+
+def is_name(text: object) -> bool:
+    """Whether tables, pages and terminals can show this as a name: letters that show, on one line, and not too many."""
+    return isinstance(text, str) and 0 < len(text) <= LONGEST_NAME and text.isprintable()
 
 
 def short_sha(sha: str) -> str:

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from tilewatch import processes
-from tilewatch.kernels import child_process
+from tilewatch.kernels import child_answers, child_process
 from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -127,6 +127,14 @@ def test_an_answer_that_is_no_object_ends_the_child(text: str) -> None:
         with pytest.raises(ChildDied, match="its answer is no JSON object"):
             child.ask({"do": "write", "text": text}, deadline_s=60)
         assert not child.alive
+
+
+def test_text_of_an_answer_can_be_stored() -> None:
+    """Postgres stores no NUL and no half of a surrogate pair; a backslash before a `u` is one."""
+    with started() as child:
+        answer = child.ask({"do": "echo", "text": "a\0b\\u0000c\\\0"}, deadline_s=60)
+    assert answer == {"text": "a\ufffdb\\u0000c\\\ufffd"}
+    assert child_answers.read_line(child_answers.make_line({"text": "\udc80\U0001f600\n"})) == {"text": "?\U0001f600\n"}
 
 
 def test_a_child_that_takes_too_much_memory_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:

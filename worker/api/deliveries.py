@@ -98,6 +98,8 @@ def _push(event: Any) -> WantedCheck | Nothing:
     branch = ref.removeprefix("refs/heads/")
     if branch == ref:
         return Nothing(f"{ref} is no branch")
+    if not BRANCH.fullmatch(branch):
+        raise ValueError(branch)
     if not after.strip(NO_COMMIT):
         return Nothing(f"the branch {branch} was deleted")
     if not before.strip(NO_COMMIT):

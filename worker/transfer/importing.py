@@ -23,7 +23,7 @@ from tilewatch.db.session import filling_session
 from tilewatch.db.step_queries import export, judging
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.recording.recording_file import BadRecording
-from tilewatch.text import short_sha
+from tilewatch.text import is_name, short_sha
 from tilewatch.worker.measurement_rows import Sampled, measurement_rows, trial_median_us
 from tilewatch.worker.queue import follow_up
 from tilewatch.worker.transfer import replays as transfer_replays
@@ -45,6 +45,8 @@ def import_file(database_url: str, path: Path, *, named: str | None = None) -> I
 
     It queues a judge job for each night; the reconciler sends their messages.
     """
+    if named is not None and not is_name(named):
+        raise BadRecording(f"{named!r:.60} cannot be the name of a repository")
     contents = recording_file.read(path)
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     try:

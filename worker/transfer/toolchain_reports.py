@@ -4,10 +4,13 @@ import datetime as dt
 import json
 from pathlib import Path
 
+from sqlalchemy.exc import DataError
+
 from tilewatch.db.lifecycle.toolchain_reports import JudgedReport, write_report
 from tilewatch.db.session import session
 from tilewatch.kernels.upgrading import writing
 from tilewatch.kernels.upgrading.report_file import MADE_AT, BadReport, read_report
+from tilewatch.text import is_name
 from tilewatch.worker.transfer.importing import Imported
 
 END = ".json"
@@ -17,6 +20,9 @@ END = ".json"
 def import_report(database_url: str, path: Path) -> Imported:
     """Stores a report, or what is new in it. Raises BadReport, and then nothing has changed."""
     report = read_report(path)
+    for name in (report.a.name, report.b.name):
+        if not is_name(name):
+            raise BadReport(f"{path} cannot be imported: {name!r:.60} is not the name of a toolchain")
     try:
         made_at = dt.datetime.strptime(report.made_at, MADE_AT).replace(tzinfo=dt.UTC)
     except ValueError as error:
@@ -30,8 +36,11 @@ def import_report(database_url: str, path: Path) -> Imported:
         answer=writing.make_answer(report),
         markdown=writing.write_markdown(report),
     )
-    with session(database_url) as opened:
-        written = write_report(opened, judged)
+    try:
+        with session(database_url) as opened:
+            written = write_report(opened, judged)
+    except DataError as error:  # a NUL, for example
+        raise BadReport(f"{path} cannot be imported: {str(error.orig).splitlines()[0]}") from None
     if written == "unchanged":
         return Imported(False, f"{path.name} was imported before; nothing changed")
     verb = "imported" if written == "added" else "imported what is new in"

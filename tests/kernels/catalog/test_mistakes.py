@@ -49,6 +49,40 @@ def test_a_mistake_names_file_kernel_and_what_was_expected(tmp_path: Path, old: 
     assert sentence in message
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ('name="double"', 'name="dou\\0ble"', r"'dou\x00ble' cannot be the name of a kernel"),
+        ('name="double"', 'name="\\x1b[2Jdouble"', r"'\x1b[2Jdouble' cannot be the name of a kernel"),
+        ('name="double"', 'name="d" * 501', "cannot be the name of a kernel: expected 1 to 500 letters"),
+        ("Problem(text,", 'Problem(text + "\\n",', r"'1024\n' cannot be the name of a problem"),
+        ('"width", (64', '"width\\x9b", (64', r"'width\x9b' cannot be the name of an axis"),
+    ],
+)
+def test_a_name_that_cannot_be_shown_is_refused(tmp_path: Path, old: str, new: str, sentence: str) -> None:
+    assert old in SOURCE
+    source = SOURCE.replace(old, new).replace('config["width"]', "64")
+    with pytest.raises(LibraryError) as raised:
+        read_with(tmp_path, source)
+    assert str(raised.value).startswith("library file double.py: ")
+    assert sentence in str(raised.value)
+
+
+def test_a_process_that_makes_up_a_name_is_refused_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Liar:
+        def __init__(self, *_: object, **__: object) -> None: ...
+
+        def ask(self, *_: object, **__: object) -> dict[str, object]:
+            plan = {"kernel": "a\x1b[2J", "problem": "1024", "axes": []}
+            return {"plans": [plan], "failures": [], "package_missing": None}
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(catalog, "ChildProcess", Liar)
+    with pytest.raises(LibraryError, match="cannot be the name of a kernel"):
+        catalog.read_library(tmp_path, arch="sm_90")
+
+
 def test_a_space_has_only_the_combinations_that_it_says(tmp_path: Path) -> None:
     reading = read_with(tmp_path, SOURCE.replace("256, 96)),))", '256, 96)),), only=lambda c: c["width"] < 128)'))
     assert [[each.config["width"] for each in plan.trials] for plan in reading.plans] == [[64, 96], [64, 96]]

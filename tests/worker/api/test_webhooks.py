@@ -205,7 +205,16 @@ def test_a_merge_request_that_asks_for_no_check(
 
 @pytest.mark.usefixtures("token")
 @pytest.mark.parametrize(
-    "payload", [None, [], {}, {"ref": 1}, push("--all", "b" * 40), push("a" * 40, "b" * 39 + "\n")]
+    "payload",
+    [
+        None,
+        [],
+        {},
+        {"ref": 1},
+        push("--all", "b" * 40),
+        push("a" * 40, "b" * 39 + "\n"),
+        push("a" * 40, "b" * 40, "refs/heads/to\0pic"),
+    ],
 )
 def test_a_body_that_is_none_is_refused_in_a_sentence(server: str, context: Context, payload: Any) -> None:
     answer = github(server, "push", payload)

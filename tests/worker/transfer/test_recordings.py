@@ -196,6 +196,8 @@ def test_one_repository_of_several_is_exported_and_its_name_here_may_be_another(
     file = tmp_path / "watched.jsonl.gz"
     assert export_file(source.database_url, file, ExportFilter(repository="watched")) > 0
     with new_database() as elsewhere:
+        with pytest.raises(BadRecording, match=r"'wat\\x1bched' cannot be the name of a repository"):
+            import_file(elsewhere, file, named="wat\x1bched")
         import_file(elsewhere, file, named="https://example.org/watched.git")
         with session(elsewhere) as opened:
             assert set(opened.scalars(select(Sweep.repository))) == {"https://example.org/watched.git"}

@@ -1,0 +1,31 @@
+"""Finds names in a plan that no table, page or terminal can show.
+
+A library's process makes the plan, so that the library may make it up: it is looked at there, for a sentence with its
+file, and again where the plan is read.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tilewatch.text import LONGEST_NAME, is_name
+
+SHOWN = 60
+
+
+def find_bad_name(plan: Mapping[str, Any]) -> str | None:
+    """Returns a sentence on the first bad one; None where every name can be shown."""
+    for kind, name in _list_names(plan):
+        if not is_name(name):
+            rule = f"expected 1 to {LONGEST_NAME} letters, and no control characters"
+            return f"{name!r:.{SHOWN}} cannot be the name of {kind}: {rule}"
+    return None
+
+
+def _list_names(plan: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    yield "a kernel", plan["kernel"]
+    yield "a problem", plan["problem"]
+    for axis, values in plan["axes"]:
+        yield "an axis", axis
+        yield from ((f"a value of {axis}", each) for each in values if isinstance(each, str))
+    for model in plan.get("parts_of", ()):
+        yield "a model", model

@@ -1,0 +1,24 @@
+"""Writes and reads the answers of child processes: one line of JSON each, whose text a database can store."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
+"""As JSON writes it, with an even number of backslashes before it: `\\\\u0000` is a backslash and letters."""
+
+
+def make_line(answer: Mapping[str, Any]) -> bytes:
+    """Half a surrogate pair, as Python has it in the name of a file that is no UTF-8, becomes "?"."""
+    return json.dumps(answer, ensure_ascii=False).encode(errors="replace") + b"\n"
+
+
+def read_line(line: bytes | bytearray) -> dict[str, Any] | None:
+    """Returns the answer, in whose text U+FFFD stands for each NUL: Postgres stores none. None for what is no JSON
+    object."""
+    try:
+        answer = json.loads(_NUL.sub(rb"\1\\ufffd", line).decode(errors="replace"))
+    except (ValueError, RecursionError):
+        return None
+    return answer if isinstance(answer, dict) else None

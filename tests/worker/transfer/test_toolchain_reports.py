@@ -1,0 +1,32 @@
+"""Comparisons of toolchains that come as files from elsewhere."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import NewDatabase
+from tilewatch.db.queries.toolchain_reports import list_reports
+from tilewatch.db.session import session
+from tilewatch.kernels.upgrading.report_file import BadReport, ToolchainName, ToolchainReport, list_rows
+from tilewatch.worker.transfer.toolchain_reports import import_report
+
+
+def write(file: Path, a: str, compiler: str) -> Path:
+    report = ToolchainReport(ToolchainName(a, compiler), ToolchainName("next", "B"), "2026-11-23 09:00 UTC")
+    file.write_text(json.dumps(list_rows(report)))
+    return file
+
+
+def test_a_report_whose_text_cannot_be_stored_or_shown_is_refused_in_a_sentence(
+    tmp_path: Path, new_database: NewDatabase
+) -> None:
+    file = tmp_path / "a..b.json"
+    with new_database() as database_url:
+        with pytest.raises(BadReport, match=r"cannot be imported: 'a\\x1b\[2J' is not the name of a toolchain"):
+            import_report(database_url, write(file, "a\x1b[2J", "A"))
+        with pytest.raises(BadReport, match=r"a\.\.b\.json cannot be imported: .*NUL"):
+            import_report(database_url, write(file, "installed", "A\0"))
+        assert import_report(database_url, write(file, "installed", "A\\u0000")).created
+        with session(database_url) as opened:
+            assert [row.a for row in list_reports(opened)] == ["installed"]
