@@ -1,15 +1,20 @@
 """Lists the names of baselines that a library file may give. kernels/baselines, which needs CuPy, has their makers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from tilewatch.kernels import tile_table
-from tilewatch.text import name_version
+from tilewatch.text import has_version, name_version
+
+DEEPGEMM, COPY = "deepgemm", "copy"
 
 SHIPPED = "shipped"
 """The watched library's own config, timed beside the winner: it is the kernel itself, and no rival."""
 
+OURS = (tile_table.BASELINE, SHIPPED)
+"""Baselines that are the kernel itself with another config, and no rivals."""
+
 NAMES = (
-    "deepgemm",
+    DEEPGEMM,
     "deepgemm_as_called",
     "cublaslt",
     "cublas",
@@ -24,12 +29,12 @@ NAMES = (
     "torch_softmax",
     "torch_moe_route",
     "torch_moe_gate_up",
-    "copy",
+    COPY,
     tile_table.BASELINE,
 )
 
 PACKAGES: Mapping[str, tuple[str, ...]] = {
-    "sgl-deep-gemm": ("deepgemm", "deepgemm_as_called"),
+    "sgl-deep-gemm": (DEEPGEMM, "deepgemm_as_called"),
     "torch": (
         "cublaslt",
         "cublas",
@@ -56,6 +61,17 @@ DOES_THE_WORK: Mapping[str, str] = {
     "attention_cudnn": "nvidia-cudnn-cu13",
 }
 """The package whose kernels run when PyTorch is called; it has versions of its own under one PyTorch."""
+
+
+def find_main(measured: Iterable[str]) -> str | None:
+    """Returns the baseline of all ratios of a run; None where no rival is among those that it measured.
+
+    DeepGEMM comes first, then the kernel's others in its order. A copy moves the bytes and computes nothing: it is a
+    limit, and the main baseline only of a kernel beside which nothing else was measured. A rival of another version
+    comes and goes with its environment, so it is never the main one.
+    """
+    rivals = [name for name in measured if name not in OURS and not has_version(name)]
+    return min(rivals, key=lambda name: (name == COPY) - (name == DEEPGEMM), default=None)
 
 
 def find_versioned_name(baseline: str, packages: Mapping[str, str]) -> str | None:

@@ -8,12 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilewatch.kernels import tile_table
-from tilewatch.kernels.baseline_names import SHIPPED
+from tilewatch.kernels.baseline_names import find_main
 from tilewatch.kernels.statistics import median_interval, ratio_interval
-from tilewatch.text import has_version
-
-DEEPGEMM = "deepgemm"
 
 
 @dataclass(frozen=True)
@@ -32,25 +28,10 @@ def measurement_rows(sampled: Sequence[Sampled]) -> list[dict[str, Any]]:
 
     A baseline that could not run has no time to put on record; why it is missing goes to the kernel's own row.
     """
-    main = main_baseline(sampled)
+    rivals = {each.implementation: each for each in sampled if each.role == "baseline" and each.samples_us}
+    main = rivals.get(find_main(rivals) or "")
     missing = {each.implementation: each.detail.get("missing") for each in sampled if not each.samples_us}
     return [_row(each, main, missing if each.role == "kernel" else {}) for each in sampled if each.samples_us]
-
-
-OURS = (tile_table.BASELINE, SHIPPED)
-"""Baselines that are the kernel itself with another config, and no rivals."""
-
-
-def main_baseline(sampled: Sequence[Sampled]) -> Sampled | None:
-    """The baseline of all ratios: DeepGEMM where it was measured, else the first of the kernel's baselines that was.
-
-    A run has them in the order of the library file. The tile table's config and the shipped one are the kernel itself.
-    One of another version is beside the others for as long as its environment is installed.
-    """
-    rivals = [each for each in sampled if each.role == "baseline" and each.implementation not in OURS]
-    rivals = [each for each in rivals if not has_version(each.implementation)]
-    measured = [each for each in rivals if each.samples_us]
-    return next((each for each in measured if each.implementation == DEEPGEMM), next(iter(measured), None))
 
 
 def trial_median_us(samples_us: Sequence[float] | None) -> float | None:

@@ -3,13 +3,14 @@
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Text, cast, exists, false, func, select, true
+from sqlalchemy import Text, bindparam, cast, exists, false, func, select, true
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
-from tilewatch.db.joins import is_of_series, measured_points, read_rows, series_keys
+from tilewatch.db.joins import SERIES, Query, is_of_series, measured_points, read_rows, series_keys
 from tilewatch.db.models import (
     Commit,
     Compilation,
@@ -180,6 +181,14 @@ def list_points(
     The static facts are those of the measured config's cubin; a baseline has none. Without them the winners' trials are
     not looked for: those lie far apart among millions, and took four fifths of the time (60 of 75 ms, a year's nights).
     """
+    about = {"repository": repository, "kernel": kernel, "problem": problem, "gpu_model": gpu_model}
+    documents = ("toolchain", "params", "detail", "work", "rate")
+    return read_rows(session, _select_points(static_facts=static_facts), PointRow, documents, about)
+
+
+@cache
+def _select_points(*, static_facts: bool) -> Query:
+    """The bound parameters are those of SERIES."""
     trial = (Trial.sweep_id == Sweep.id) & (Trial.config_id == Measurement.config_id)
     ill = (
         select(Quarantine.id)
@@ -190,7 +199,7 @@ def list_points(
         )
         .exists()
     )
-    query = (
+    return (
         measured_points(
             select(
                 Run.id.label("run_id"),
@@ -240,10 +249,9 @@ def list_points(
         .outerjoin(Config, Config.id == Measurement.config_id)
         .outerjoin(Trial, trial if static_facts else false())
         .outerjoin(Compilation, Compilation.id == Trial.compilation_id)
-        .where(*is_of_series({"repository": repository, "kernel": kernel, "problem": problem, "gpu_model": gpu_model}))
+        .where(*is_of_series({name: bindparam(name, type_=Text) for name in SERIES}))
         .order_by(Commit.position, Commit.committed_at, Run.finished_at, Run.id, Measurement.id)
     )
-    return read_rows(session, query, PointRow, documents=("toolchain", "params", "detail", "work", "rate"))
 
 
 def list_sizes(session: Session, repository: str, kernel: str, gpu_model: str, sha: str) -> list[SizeRow]:

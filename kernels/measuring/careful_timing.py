@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tilewatch.kernels import sandbox, tile_table
+from tilewatch.kernels.baseline_names import find_main
 from tilewatch.kernels.measuring.rival_process import BASELINES_DEADLINE_S, ROUNDS_DEADLINE_S, RivalProcess
 from tilewatch.kernels.measuring.sweep import GpuChild
 from tilewatch.kernels.results import Measured, TrialResult
@@ -59,7 +60,7 @@ def time_carefully(
         prepared = child.ask({"ask": "baselines", "names": asked}, BASELINES_DEADLINE_S)["baselines"]
     names = [name for name, detail in prepared.items() if "missing" not in detail]
     running = {*names, *(name for rival in rivals for name in rival.names)}
-    main = next((name for name in baselines if name in running), None)
+    main = find_main(name for name in baselines if name in running)
     rounds = _run_rounds(child, ids, names, rivals, main, on_step)
     calm, throttled = rounds.calm, rounds.throttled
     # A GPU that throttles nearly all the time is measured as it is, and the run says so.

@@ -37,6 +37,14 @@ def test_deepgemm_is_the_main_baseline_wherever_it_was_measured() -> None:
     assert (found["baseline"], found["ratio"]) == ("deepgemm", pytest.approx(0.9))
 
 
+def test_a_copy_is_the_main_baseline_only_beside_nothing_else() -> None:
+    """It moves the bytes and computes nothing, so what is beside it would look slow whatever it does."""
+    both = ours(kernel(), rival("copy", DEEPGEMM_US), rival("torch_moe_route", CUDNN_US))
+    assert (both["baseline"], both["ratio"]) == ("torch_moe_route", pytest.approx(1.2))
+    alone = ours(kernel(), rival("copy", DEEPGEMM_US), rival("torch_moe_route", (), missing="no torch"))
+    assert (alone["baseline"], alone["ratio"]) == ("copy", pytest.approx(0.9))
+
+
 def test_a_rival_of_another_version_is_never_the_main_baseline() -> None:
     """Its environment may come and go; what the ratio is to would come and go with it."""
     beside = rival("deepgemm 0.2.5", CUDNN_US)

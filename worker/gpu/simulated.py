@@ -17,7 +17,8 @@ from random import Random
 
 from tilewatch.db.lifecycle.quarantine import OpenQuarantine
 from tilewatch.db.step_queries.steps import CompiledConfig, SweepFacts
-from tilewatch.kernels import HARNESS, tile_table
+from tilewatch.kernels import HARNESS
+from tilewatch.kernels.baseline_names import DEEPGEMM, find_main
 from tilewatch.kernels.comparing.operators import Operator
 from tilewatch.kernels.device import SIMULATED, Gpu
 from tilewatch.kernels.gpu.illness import Reading
@@ -249,10 +250,9 @@ def _measurements(sweep: SweepToMeasure, winner: object, simulation: Simulation)
     ours = _samples(_here_us(facts.problem, chosen.content_key, simulation), ROUNDS, noise)
     theirs = _samples(RIVAL_US * (1.0 + simulation.slow), ROUNDS, noise)
     detail = {"simulated": True, "rounds": ROUNDS}
-    named = [name for name in sweep.baselines if name != tile_table.BASELINE]
     return (
         Measured(facts.kernel, "kernel", ours, chosen.params, detail),
-        Measured(named[0] if named else "deepgemm", "baseline", theirs, None, detail),
+        Measured(find_main(sweep.baselines) or DEEPGEMM, "baseline", theirs, None, detail),
     )
 
 
