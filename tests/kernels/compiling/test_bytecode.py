@@ -25,6 +25,48 @@ def test_everything_else_does(changed: tuple[tuple[int, bytes], ...]) -> None:
     assert meaning_sha256(bytecode(*changed)) != meaning_sha256(bytecode((2, b"code"), (1, b"names")))
 
 
+def strings(*texts: bytes) -> tuple[int, bytes]:
+    """A section of strings as cuda-tile writes it: their number, where each starts, and all texts."""
+    starts = [sum(map(len, texts[:number])) for number in range(len(texts))]
+    table = b"".join(each.to_bytes(4, "little") for each in starts)
+    return 1, bytes((len(texts),)) + bytes(3) + table + b"".join(texts)
+
+
+def test_the_position_of_a_helper_does_not_change_the_name() -> None:
+    one = bytecode((2, b"code"), strings(b"gemm.py", b"helper@gemm:7:1_s0", b"lambda@gemm:9:12_s1"))
+    other = bytecode((2, b"code"), strings(b"gemm.py", b"helper@gemm:1007:1_s0", b"lambda@gemm:1009:12_s1"))
+    assert meaning_sha256(one) == meaning_sha256(other)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        (b"gemm.py", b"other@gemm:7:1_s0", b"7"),
+        (b"gemm.py", b"helper@gemm:7:1_s1", b"7"),
+        (b"gemm.py", b"helper@gemm:7:1_s0", b"8"),
+        (b"gemm.py", b"helper@gemm:7:1_s07", b""),
+        (b"gemm.py", b"at helper@gemm:8:1_s0", b"7"),
+        (b"gemm.py7", b"helper@gemm:7:1_s0", b""),
+        (b"gemm.py", b"helper@gemm:7:1_s0", b"7", b""),
+    ],
+)
+def test_every_other_string_does(changed: tuple[bytes, ...]) -> None:
+    plain = bytecode((2, b"code"), strings(b"gemm.py", b"helper@gemm:7:1_s0", b"7"))
+    assert meaning_sha256(bytecode((2, b"code"), strings(*changed))) != meaning_sha256(plain)
+
+
+@pytest.mark.parametrize(
+    ("at", "byte"), [(0, 9), (0, 0x80), (4, 1), (8, 0xFF)], ids=["too many", "a number without end", "a gap", "too far"]
+)
+def test_strings_that_are_laid_out_otherwise_are_hashed_as_they_are(at: int, byte: int) -> None:
+    names = set()
+    for line in (7, 8):
+        number, content = strings(b"gemm.py", b"helper@gemm:%d:1_s0" % line)
+        odd = content[:at] + bytes((byte,)) + content[at + 1 :]
+        names.add(meaning_sha256(bytecode((2, b"code"), (number, odd))))
+    assert len(names) == 2
+
+
 def test_aligned_sections_are_padded() -> None:
     head = HEADER + bytes((2 | 0x80, 4, 8))
     padded = head + b"\xcb" * (-len(head) % 8) + b"code" + b"\0"

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.worker.fixtures import tiny_repository
 from tilewatch.kernels import sandbox
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
@@ -162,6 +163,24 @@ def test_a_moved_line_keeps_the_cubin_and_changed_arithmetic_does_not(tmp_path: 
     assert outcomes["moved"].code_sha256 == outcomes["plain"].code_sha256
     assert not outcomes["changed"].reused
     assert outcomes["changed"].code_sha256 != outcomes["plain"].code_sha256
+
+
+def test_a_helper_that_moved_keeps_the_name_and_the_machine_code(tmp_path: Path) -> None:
+    """Each side is compiled for itself: the name would bring the other's cubin."""
+    helper = "def doubled(tile):\n    return tile * 2.0\n\n\n"
+    plain = "tile=ct.load(x, index=(i,), shape=(width,)) * FACTOR"
+    assert plain in tiny_repository.SOURCE
+    body = tiny_repository.SOURCE.replace(plain, "tile=doubled(ct.load(x, index=(i,), shape=(width,)))")
+    body = body.replace("FACTOR", "2.0")
+    outcomes = []
+    for name, above in (("plain", ""), ("moved", "# a comment\n" * 300)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "double.py").write_text(body.replace("@ct.kernel", f"{above}{helper}@ct.kernel"))
+        with Compiler(folder(tmp_path / name / "cubins")) as compiler:
+            outcomes.append(compiler.compile(tmp_path / name, "double", "1024", {"width": 64}, "sm_90"))
+    assert [each.reused for each in outcomes] == [False, False], outcomes
+    assert len({each.content_key for each in outcomes}) == 1
+    assert len({each.code_sha256 for each in outcomes}) == 1
 
 
 def test_the_fp8_story_s_space_is_stated_as_data() -> None:
