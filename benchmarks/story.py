@@ -32,7 +32,7 @@ from tilewatch.db.models import Commit, Job, Regression, RegressionSeries, Repla
 from tilewatch.db.server.embedded import Embedded, Servers
 from tilewatch.db.session import session
 from tilewatch.db.step_queries.export import ExportFilter
-from tilewatch.worker.local.up import cuda_home
+from tilewatch.worker.local.programs import cuda_home
 from tilewatch.worker.queue.dispatch import gpu_queue
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps.submit import submit_nightly

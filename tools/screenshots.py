@@ -33,7 +33,7 @@ from tilewatch.db import migrate
 from tilewatch.db.models import Commit, Run, Sweep
 from tilewatch.db.server.embedded import Embedded
 from tilewatch.db.session import engine, session
-from tilewatch.worker.local import port, up
+from tilewatch.worker.local import port, programs, up
 from tilewatch.worker.local.children import Children
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.transfer.importing import import_file
@@ -195,8 +195,8 @@ def serve(fill: Callable[[str], None]) -> Iterator[tuple[str, str]]:
         settings = Settings(home=home / "home", port=free_port())
         children = Children(home, home)  # not in a folder with sign-in secrets of a developer
         stack.callback(children.stop)
-        environment = up.child_environment(settings, servers) | {"TILEWATCH_ANONYMOUS": "act"}
-        children.start(up.dashboard(settings, environment))
+        environment = programs.child_environment(settings, servers) | {"TILEWATCH_ANONYMOUS": "act"}
+        children.start(programs.dashboard(settings, environment))
         deadline = time.monotonic() + START_LIMIT_S
         while not port.healthy(settings.port):
             if time.monotonic() > deadline:

@@ -1,6 +1,7 @@
 """`tilewatch up`: runs everything on one machine until Ctrl-C: servers, dashboard, workers, the first nightly.
 
-Decides what runs here and prints the progress. db/server/embedded.py runs the servers, children.py the other processes.
+Decides what runs here, starts it and watches it. db/server/embedded.py runs the servers, children.py the other
+processes, which programs.py names; screen.py prints.
 """
 
 import contextlib
@@ -10,72 +11,35 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import tilewatch
 from tilewatch import errors, processes
 from tilewatch.db import migrate
 from tilewatch.db.lifecycle import jobs
-from tilewatch.db.queries import queue, submissions
+from tilewatch.db.queries import queue
 from tilewatch.db.server.embedded import Embedded, Servers
 from tilewatch.db.session import session
 from tilewatch.kernels.device import OLDEST_DRIVER, Gpu, gpus
 from tilewatch.kernels.recording.git_commit import NoHistory, repository_name
-from tilewatch.text import short_sha
-from tilewatch.worker.local import port
+from tilewatch.worker.local import port, programs
 from tilewatch.worker.local.children import Child, Children
-from tilewatch.worker.local.doctor import PACKAGED_CUDA, nvcc
 from tilewatch.worker.local.first_nightlies import submit_apart
 from tilewatch.worker.local.local_logins import let_owner_act, make_dashboard_login, make_worker_login
+from tilewatch.worker.local.programs import PACKAGE, SECRETS_OF_PEOPLE, withhold
+from tilewatch.worker.local.screen import Screen, progress
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.settings import CHECKOUT, Settings
 
 DASHBOARD_LIMIT_S = 120  # Streamlit's first import on a cold disk takes long; a dead dashboard is noticed before
 GPU_WORKERS_LIMIT_S = 60
 LOOK_EVERY_S = 1.0
-PRINT_EVERY_S = 15.0  # where the output is no terminal
-MOST_COMPILERS = 16  # each holds a database connection or two, and the embedded Postgres gives workers 47
-MEMORY_PER_COMPILER_BYTES = 1 << 30  # tileiras needs a few hundred MB, more while it unrolls a large tile
-PACKAGE = Path(tilewatch.__file__).parent
 RECORDINGS = PACKAGE / "recordings"
-SECRETS_OF_PEOPLE = ("TILEWATCH_FORGE_TOKEN", "TILEWATCH_WEBHOOK_SECRET", "TILEWATCH_API_TOKEN")
-"""What only the processes that use it are given."""
-
+"""Those of this checkout, or of the wheel."""
 WITHOUT_GPU = ("gemm_fp8",)
 """What a nightly compiles where nothing is measured: 500 configs for each architecture take two cores some five
 minutes, the whole suite's 9,000 an hour and a half."""
-
-
-class Screen:
-    """Prints lines for a person. A terminal's progress line is overwritten; a log gets one now and then."""
-
-    def __init__(self) -> None:
-        self._terminal = sys.stdout.isatty()
-        self._shown = ""
-        self._printed_at = 0.0
-
-    def print_line(self, line: str) -> None:
-        self._write(f"\r\033[K{line}\n" if self._terminal else f"{line}\n")
-        self._shown = ""
-
-    def progress(self, line: str) -> None:
-        if line == self._shown:
-            return
-        if self._terminal:
-            width = os.get_terminal_size(sys.stdout.fileno()).columns
-            self._write(f"\r\033[K{line[: width - 1]}")
-        elif time.monotonic() - self._printed_at >= PRINT_EVERY_S:
-            self._write(f"{line}\n")
-        else:
-            return
-        self._shown = line
-        self._printed_at = time.monotonic()
-
-    def _write(self, text: str) -> None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
 
 
 def end_on_signals() -> None:
@@ -148,7 +112,7 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
     stack.callback(children.stop)
     gpus_here = tuple(find_usable(gpus(), screen.print_line))
     settings = limit_kernels(settings, gpus_here)
-    environment = child_environment(settings, servers)
+    environment = programs.child_environment(settings, servers)
 
     def watch() -> None:
         for death in children.restart_dead():
@@ -157,7 +121,7 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
             raise CannotRun(sentence)
 
     visitors = let_owner_act(environment)
-    children.start(dashboard(settings, {**visitors, "TILEWATCH_DATABASE_URL": dashboard_url}))
+    children.start(programs.dashboard(settings, {**visitors, "TILEWATCH_DATABASE_URL": dashboard_url}))
     address = f"http://localhost:{settings.port}"
     answers = functools.partial(port.healthy, settings.port)
     _wait(answers, watch, DASHBOARD_LIMIT_S, f"the dashboard does not answer at {address}")
@@ -173,8 +137,8 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
         children.start(Child("api", (sys.executable, "-m", "tilewatch.worker.cli.main", "api"), serves))
         screen.print_line(f"programs are answered at http://localhost:{settings.api_port} (docs/api.md)")
 
-    compilers = compile_processes(len(os.sched_getaffinity(0)), _memory_bytes())
-    for child in workers(settings, environment, gpus_here, compilers):
+    compilers = programs.compile_processes(len(os.sched_getaffinity(0)), _memory_bytes())
+    for child in programs.workers(settings, environment, gpus_here, compilers):
         children.start(child)
     named = ", ".join(f"GPU {gpu.index} ({gpu.name})" for gpu in gpus_here) or "no NVIDIA GPU to measure on"
     screen.print_line(f"workers: {compilers} compiling, 1 judging, 1 sending messages, {named}")
@@ -219,61 +183,6 @@ def write_connection_file(file: Path, servers: Servers) -> Iterator[None]:
         file.unlink(missing_ok=True)
 
 
-def child_environment(settings: Settings, servers: Servers) -> dict[str, str]:
-    return {
-        **os.environ,
-        "TILEWATCH_HOME": str(settings.home),
-        **({"TILEWATCH_KERNELS": ",".join(settings.kernels)} if settings.kernels is not None else {}),
-        "TILEWATCH_DATABASE_URL": servers.database_url,
-        "TILEWATCH_BROKER_URL": servers.broker_url,
-        # So that `python -m` and the programs next to it come from the environment that `up` runs in.
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
-        "PYTHONUNBUFFERED": "1",
-    }
-
-
-def dashboard(settings: Settings, environment: Mapping[str, str]) -> Child:
-    # Outside site-packages Streamlit runs in its development mode, which refuses a port.
-    installed = ("--global.developmentMode", "false")
-    options = ("--server.port", str(settings.port), "--server.address", "localhost", "--server.headless", "true")
-    passed = withhold(environment, "TILEWATCH_BROKER_URL", *SECRETS_OF_PEOPLE)
-    app = str(PACKAGE / "dashboard" / "server.py")
-    return Child("dashboard", (sys.executable, "-m", "streamlit", "run", app, *installed, *options), passed)
-
-
-def workers(
-    settings: Settings, environment: Mapping[str, str], gpus_here: Iterable[Gpu], compilers: int
-) -> Iterator[Child]:
-    """One worker that compiles, one that judges, one that sends messages, one per GPU, and beat, the nightlies' clock.
-
-    The one that sends messages alone has the forge's token: it runs no library.
-    """
-    celery = (sys.executable, "-m", "celery", "-A", "tilewatch.worker.app")
-    no_secrets = withhold(environment, *SECRETS_OF_PEOPLE)
-    # Mingle and gossip are for workers that coordinate; ours meet in Postgres, and start a second sooner without.
-    worker = (*celery, "worker", "--loglevel", "INFO", "--without-mingle", "--without-gossip")
-    yield Child("compile", (*worker, "-Q", "compile", "-n", "compile@%h", "-c", str(compilers)), no_secrets)
-    tells = withhold(environment, "TILEWATCH_WEBHOOK_SECRET", "TILEWATCH_API_TOKEN")
-    yield Child("judge", (*worker, "-Q", "judge", "-n", "judge@%h", "-c", "1"), no_secrets)
-    yield Child("tell", (*worker, "-Q", "tell", "-n", "tell@%h", "-c", "1"), tells)
-    for gpu in gpus_here:
-        assert gpu.model is not None
-        queue_and_name = ("-Q", f"gpu.{gpu.model.slug}", "-n", f"gpu{gpu.index}@%h", "-c", "1")
-        one_gpu = {**cuda_home(), **no_secrets, "CUDA_VISIBLE_DEVICES": gpu.uuid}
-        yield Child(f"gpu{gpu.index}", (*worker, *queue_and_name), one_gpu)
-    schedule = ("beat", "--loglevel", "INFO", "-s", str(settings.home / "beat"))
-    yield Child("beat", (*celery, *schedule, "--pidfile="), no_secrets)
-
-
-def withhold(environment: Mapping[str, str], *names: str) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name not in names}
-
-
-def cuda_home() -> dict[str, str]:
-    """CUDA_HOME for DeepGEMM, which finds a machine's CUDA toolkit but not the nvcc of the tile compiler's packages."""
-    return {"CUDA_HOME": str(PACKAGED_CUDA)} if nvcc() == PACKAGED_CUDA / "bin" / "nvcc" else {}
-
-
 def limit_kernels(settings: Settings, gpus_here: Sequence[Gpu]) -> Settings:
     """Sweeps only WITHOUT_GPU of our own library where nothing can be measured and TILEWATCH_KERNELS is not set."""
     if gpus_here or settings.kernels is not None or not _watches_checkout(settings):
@@ -298,24 +207,6 @@ def find_usable(gpus_here: Iterable[Gpu], print_line: Callable[[str], None]) -> 
             )
         else:
             yield gpu
-
-
-def compile_processes(cores: int, memory_bytes: int) -> int:
-    return max(1, min(cores, memory_bytes // MEMORY_PER_COMPILER_BYTES, MOST_COMPILERS))
-
-
-def progress(servers: Servers, ended: Sequence[str] = ()) -> str:
-    """One line with the submissions in progress, one for each GPU model; before it, which processes are ended."""
-    with session(servers.database_url) as opened:
-        under_way = [row for row in submissions.list_submissions(opened) if row.state in submissions.IN_PROGRESS]
-    states = [f"{name} ended and will be started again" for name in ended]
-    states += [describe(row) for row in reversed(under_way)]
-    return " · ".join(states) or "everything that was submitted is done; Ctrl-C stops Tilewatch"
-
-
-def describe(row: submissions.SubmissionRow) -> str:
-    steps = f" {row.settled_trials} of {row.trials} configs" if row.state == "compiling" else ""
-    return f"{row.reason} {short_sha(row.sha)} for {row.gpu_name}: {row.state}{steps}"
 
 
 def _import(settings: Settings, servers: Servers, screen: Screen) -> None:

@@ -22,7 +22,7 @@ from tests.dashboard.fixtures import servers
 from tests.worker.fixtures import tiny_repository
 from tilewatch.db.queries.submissions import SubmissionRow
 from tilewatch.kernels.device import GPU_MODELS, Gpu
-from tilewatch.worker.local import port, up
+from tilewatch.worker.local import port, programs, screen, up
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.settings import Settings
 
@@ -277,10 +277,10 @@ def test_a_folder_without_git_history_still_gets_a_dashboard(
 
 @pytest.mark.parametrize(
     ("cores", "memory_gb", "processes"),
-    [(2, 24, 2), (8, 4, 4), (128, 1024, up.MOST_COMPILERS), (1, 0, 1)],
+    [(2, 24, 2), (8, 4, 4), (128, 1024, programs.MOST_COMPILERS), (1, 0, 1)],
 )
 def test_as_many_compilers_as_the_machine_has_cores_and_memory_for(cores: int, memory_gb: int, processes: int) -> None:
-    assert up.compile_processes(cores, memory_gb << 30) == processes
+    assert programs.compile_processes(cores, memory_gb << 30) == processes
 
 
 def test_each_usable_gpu_gets_a_worker_that_sees_only_it_and_for_the_others_the_reason_is_printed(
@@ -294,7 +294,7 @@ def test_each_usable_gpu_gets_a_worker_that_sees_only_it_and_for_the_others_the_
     )
     lines: list[str] = []
     usable = tuple(up.find_usable(found, lines.append))
-    children = {child.name: child for child in up.workers(Settings(home=tmp_path), {}, usable, 2)}
+    children = {child.name: child for child in programs.workers(Settings(home=tmp_path), {}, usable, 2)}
     assert set(children) == {"compile", "judge", "tell", "gpu0", "beat"}
     assert "gpu.h200" in children["gpu0"].command
     assert children["gpu0"].environment["CUDA_VISIBLE_DEVICES"] == "GPU-0"
@@ -306,15 +306,15 @@ def test_each_usable_gpu_gets_a_worker_that_sees_only_it_and_for_the_others_the_
 
 def test_the_dashboard_is_not_given_the_broker(tmp_path: Path) -> None:
     given = {"TILEWATCH_DATABASE_URL": "database", "TILEWATCH_BROKER_URL": "broker"}
-    assert up.dashboard(Settings(home=tmp_path), given).environment == {"TILEWATCH_DATABASE_URL": "database"}
+    assert programs.dashboard(Settings(home=tmp_path), given).environment == {"TILEWATCH_DATABASE_URL": "database"}
 
 
 def test_what_runs_a_library_is_not_given_the_secrets_of_people(tmp_path: Path) -> None:
-    given = dict.fromkeys((*up.SECRETS_OF_PEOPLE, "TILEWATCH_DATABASE_URL"), "secret")
+    given = dict.fromkeys((*programs.SECRETS_OF_PEOPLE, "TILEWATCH_DATABASE_URL"), "secret")
     gpu = Gpu(0, "GPU-0", "NVIDIA H200", "580.159", next(model for model in GPU_MODELS if model.slug == "h200"))
     has = {
         child.name: set(child.environment) & set(given)
-        for child in up.workers(Settings(home=tmp_path), given, [gpu], 2)
+        for child in programs.workers(Settings(home=tmp_path), given, [gpu], 2)
     }
     assert has.pop("tell") == {"TILEWATCH_DATABASE_URL", "TILEWATCH_FORGE_TOKEN"}
     assert has == {name: {"TILEWATCH_DATABASE_URL"} for name in ("compile", "judge", "gpu0", "beat")}
@@ -322,8 +322,8 @@ def test_what_runs_a_library_is_not_given_the_secrets_of_people(tmp_path: Path) 
 
 def test_progress_names_the_processes_that_ended(settings: Settings) -> None:
     done = "everything that was submitted is done; Ctrl-C stops Tilewatch"
-    assert up.progress(settings.connection()) == done
-    assert up.progress(settings.connection(), ["compile"]) == "compile ended and will be started again"
+    assert screen.progress(settings.connection()) == done
+    assert screen.progress(settings.connection(), ["compile"]) == "compile ended and will be started again"
 
 
 def test_progress_names_the_commit_the_gpu_and_how_far_it_is() -> None:
@@ -348,7 +348,7 @@ def test_progress_names_the_commit_the_gpu_and_how_far_it_is() -> None:
         failed_jobs=0,
         state="compiling",
     )
-    assert up.describe(row) == "nightly 0123456789 for NVIDIA B200: compiling 120 of 500 configs"
+    assert screen.describe(row) == "nightly 0123456789 for NVIDIA B200: compiling 120 of 500 configs"
 
 
 def test_a_tilewatch_that_a_script_started_in_the_background_ends_on_sigint_too() -> None:

@@ -1,0 +1,78 @@
+"""Names the programs that `tilewatch up` runs beside the servers, each with the environment that it gets."""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import tilewatch
+from tilewatch.db.server.embedded import Servers
+from tilewatch.kernels.device import Gpu
+from tilewatch.worker.local.children import Child
+from tilewatch.worker.local.doctor import PACKAGED_CUDA, nvcc
+from tilewatch.worker.settings import Settings
+
+MOST_COMPILERS = 16  # each holds a database connection or two, and the embedded Postgres gives workers 47
+MEMORY_PER_COMPILER_BYTES = 1 << 30  # tileiras needs a few hundred MB, more while it unrolls a large tile
+PACKAGE = Path(tilewatch.__file__).parent
+SECRETS_OF_PEOPLE = ("TILEWATCH_FORGE_TOKEN", "TILEWATCH_WEBHOOK_SECRET", "TILEWATCH_API_TOKEN")
+"""What only the processes that use it are given."""
+
+
+def child_environment(settings: Settings, servers: Servers) -> dict[str, str]:
+    return {
+        **os.environ,
+        "TILEWATCH_HOME": str(settings.home),
+        **({"TILEWATCH_KERNELS": ",".join(settings.kernels)} if settings.kernels is not None else {}),
+        "TILEWATCH_DATABASE_URL": servers.database_url,
+        "TILEWATCH_BROKER_URL": servers.broker_url,
+        # So that `python -m` and the programs next to it come from the environment that `up` runs in.
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def dashboard(settings: Settings, environment: Mapping[str, str]) -> Child:
+    # Outside site-packages Streamlit runs in its development mode, which refuses a port.
+    installed = ("--global.developmentMode", "false")
+    options = ("--server.port", str(settings.port), "--server.address", "localhost", "--server.headless", "true")
+    passed = withhold(environment, "TILEWATCH_BROKER_URL", *SECRETS_OF_PEOPLE)
+    app = str(PACKAGE / "dashboard" / "server.py")
+    return Child("dashboard", (sys.executable, "-m", "streamlit", "run", app, *installed, *options), passed)
+
+
+def workers(
+    settings: Settings, environment: Mapping[str, str], gpus_here: Iterable[Gpu], compilers: int
+) -> Iterator[Child]:
+    """One worker that compiles, one that judges, one that sends messages, one per GPU, and beat, the nightlies' clock.
+
+    The one that sends messages alone has the forge's token: it runs no library.
+    """
+    celery = (sys.executable, "-m", "celery", "-A", "tilewatch.worker.app")
+    no_secrets = withhold(environment, *SECRETS_OF_PEOPLE)
+    # Mingle and gossip are for workers that coordinate; ours meet in Postgres, and start a second sooner without.
+    worker = (*celery, "worker", "--loglevel", "INFO", "--without-mingle", "--without-gossip")
+    yield Child("compile", (*worker, "-Q", "compile", "-n", "compile@%h", "-c", str(compilers)), no_secrets)
+    tells = withhold(environment, "TILEWATCH_WEBHOOK_SECRET", "TILEWATCH_API_TOKEN")
+    yield Child("judge", (*worker, "-Q", "judge", "-n", "judge@%h", "-c", "1"), no_secrets)
+    yield Child("tell", (*worker, "-Q", "tell", "-n", "tell@%h", "-c", "1"), tells)
+    for gpu in gpus_here:
+        assert gpu.model is not None
+        queue_and_name = ("-Q", f"gpu.{gpu.model.slug}", "-n", f"gpu{gpu.index}@%h", "-c", "1")
+        one_gpu = {**cuda_home(), **no_secrets, "CUDA_VISIBLE_DEVICES": gpu.uuid}
+        yield Child(f"gpu{gpu.index}", (*worker, *queue_and_name), one_gpu)
+    schedule = ("beat", "--loglevel", "INFO", "-s", str(settings.home / "beat"))
+    yield Child("beat", (*celery, *schedule, "--pidfile="), no_secrets)
+
+
+def withhold(environment: Mapping[str, str], *names: str) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name not in names}
+
+
+def cuda_home() -> dict[str, str]:
+    """CUDA_HOME for DeepGEMM, which finds a machine's CUDA toolkit but not the nvcc of the tile compiler's packages."""
+    return {"CUDA_HOME": str(PACKAGED_CUDA)} if nvcc() == PACKAGED_CUDA / "bin" / "nvcc" else {}
+
+
+def compile_processes(cores: int, memory_bytes: int) -> int:
+    return max(1, min(cores, memory_bytes // MEMORY_PER_COMPILER_BYTES, MOST_COMPILERS))

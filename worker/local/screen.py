@@ -1,0 +1,57 @@
+"""Prints what a person at a terminal reads of `tilewatch up`."""
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+
+from tilewatch.db.queries import submissions
+from tilewatch.db.server.embedded import Servers
+from tilewatch.db.session import session
+from tilewatch.text import short_sha
+
+PRINT_EVERY_S = 15.0  # where the output is no terminal
+
+
+class Screen:
+    """Prints lines for a person. A terminal's progress line is overwritten; a log gets one now and then."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stdout.isatty()
+        self._shown = ""
+        self._printed_at = 0.0
+
+    def print_line(self, line: str) -> None:
+        self._write(f"\r\033[K{line}\n" if self._terminal else f"{line}\n")
+        self._shown = ""
+
+    def progress(self, line: str) -> None:
+        if line == self._shown:
+            return
+        if self._terminal:
+            width = os.get_terminal_size(sys.stdout.fileno()).columns
+            self._write(f"\r\033[K{line[: width - 1]}")
+        elif time.monotonic() - self._printed_at >= PRINT_EVERY_S:
+            self._write(f"{line}\n")
+        else:
+            return
+        self._shown = line
+        self._printed_at = time.monotonic()
+
+    def _write(self, text: str) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+def progress(servers: Servers, ended: Sequence[str] = ()) -> str:
+    """One line with the submissions in progress, one for each GPU model; before it, which processes are ended."""
+    with session(servers.database_url) as opened:
+        under_way = [row for row in submissions.list_submissions(opened) if row.state in submissions.IN_PROGRESS]
+    states = [f"{name} ended and will be started again" for name in ended]
+    states += [describe(row) for row in reversed(under_way)]
+    return " · ".join(states) or "everything that was submitted is done; Ctrl-C stops Tilewatch"
+
+
+def describe(row: submissions.SubmissionRow) -> str:
+    steps = f" {row.settled_trials} of {row.trials} configs" if row.state == "compiling" else ""
+    return f"{row.reason} {short_sha(row.sha)} for {row.gpu_name}: {row.state}{steps}"
