@@ -354,16 +354,19 @@ def timed(act: Callable[[int], None], each: Sequence[int]) -> float:
 
 
 @contextlib.contextmanager
-def database() -> Iterator[str]:
-    folder = Path(tempfile.mkdtemp(prefix="tilewatch-storage-"))
+def database(home: Path | None = None, *, fsync: bool = True) -> Iterator[str]:
+    """Runs a server in a folder that stays, and for None in a new one that does not."""
+    folder = home or Path(tempfile.mkdtemp(prefix="tilewatch-storage-"))
+    folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o755)  # started by root, the servers run as nobody
     try:
-        with Embedded(folder) as servers:
+        with Embedded(folder, fsync=fsync) as servers:
             migrate.upgrade(servers.database_url)
             yield servers.database_url
             engine(servers.database_url).dispose()
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if home is None:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -1,36 +1,48 @@
-"""Counts the bytes of a trial on disk at several sizes, and times what the pages ask about trials there.
+"""Counts the bytes of a trial on disk at several sizes, and times what is asked about trials there, and one more night.
 
-    python -m benchmarks.trial_bytes [--sizes 100000 1000000] [--report-only]
+    python -m benchmarks.trial_bytes [--sizes 200000 1000000] [--keep FOLDER] [--report-only]
 
-A real Postgres with fsync, the functions that the workers call, and the states that a trial goes through: planned;
-compiled, every second night in batches and otherwise as a nightly whose code is known; timed, first in parts as a sweep
-goes on and once more with its run. The table is counted with its indexes and with the room that old versions of its
-rows left.
+A real Postgres and the states that a trial goes through: planned; compiled, every second night in batches and otherwise
+as a nightly whose code is known; timed, first in parts as a sweep goes on and once more with its run. The first two
+nights, 200,000 trials, are written by the functions that the workers call. All further nights are copies of these two,
+made by Postgres itself with as many versions of each row (benchmarks/copied_nights.py). Vacuum runs when autovacuum
+would: after a fifth more trials. The table is counted with its indexes and with the room that old versions of its rows
+left.
+
+At each size, with fsync, parts of one more night are written by the workers' functions in turns with the same parts
+into an empty database of the same server.
+
+With --keep the database stays in FOLDER, and another call measures again what is there, or goes on from it.
 """
 
 import argparse
 import math
 import random
+import shutil
 import statistics
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from sqlalchemy import text
-from sqlalchemy.orm import Session
+from sqlalchemy import make_url, text
 
-from benchmarks import bounds, storage
+from benchmarks import bounds, storage, trial_questions
 from benchmarks.bounds import Figure
+from benchmarks.copied_nights import copies
 from benchmarks.storage import TRIALS, Night
-from tilewatch.db import record
-from tilewatch.db.queries import static_facts, submissions, sweeps
+from tilewatch.db import migrate, record
 from tilewatch.db.session import engine, session
 from tilewatch.db.step_queries import steps
 from tilewatch.worker.steps.compile import attach_in_parts
 
 GPUS, SWEEPS = 4, 50
 """Of a night: 100,000 trials."""
+
+WRITTEN = (2, 3)
+"""Nights that the workers' functions write; all others are copies of these. An even one compiles."""
 
 COMPILER = "cuda-tile 1.7.0"
 CHUNK = 250
@@ -41,7 +53,13 @@ PARTS = 5
 
 MOST_BYTES = 200.0
 MOST_QUERY_MS = 120.0
-REPEATS = 40
+MOST_TIMES_AN_EMPTY_ONE = 1.2
+GROWTH = 1.2
+"""Autovacuum's defaults: it comes when a fifth of the rows changed or came."""
+
+TURNS, TURN_SWEEPS = 10, 10
+"""Parts of one more night, of 5,000 trials each."""
+
 LATER = (10**8, 10**9)
 
 COMPILE = text("""
@@ -60,39 +78,62 @@ BYTES = text("""
 
 @dataclass(frozen=True)
 class Size:
-    """A database with some trials: bytes of the table with its index, of that alone, of all tables, and the p95 of each
-    question."""
+    """A database with some trials: bytes of the table with its index, of that alone, of all tables, the p95 of each
+    question, and how many times as long one more night takes as in an empty database."""
 
     trials: int
     table_bytes: int
     index_bytes: int
     database_bytes: int
     questions_ms: dict[str, float]
+    nights: list[tuple[float, float]]
 
 
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("--sizes", type=int, nargs="+", default=[10**5, 10**6])
+    asked.add_argument("--sizes", type=int, nargs="+", default=[2 * 10**5, 10**6])
+    asked.add_argument("--keep", type=Path, metavar="FOLDER")
     bounds.add_report_only(asked)
     options = asked.parse_args()
-    sys.exit(bounds.report(measure(sorted(options.sizes)), report_only=options.report_only))
+    folder = options.keep or Path(tempfile.mkdtemp(prefix="tilewatch-trials-"))
+    try:
+        sys.exit(bounds.report(measure(sorted(options.sizes), folder), report_only=options.report_only))
+    finally:
+        if options.keep is None:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def measure(sizes: Sequence[int]) -> Iterator[Figure]:
+def measure(sizes: Sequence[int], folder: Path) -> Iterator[Figure]:
     measured = []
-    with storage.database() as url:
-        with session(url) as opened:
-            configs = storage.prepare(opened, GPUS)
-        nights = 0
-        for size in sizes:
-            began = time.monotonic()
-            while nights * GPUS * SWEEPS * TRIALS < size:
-                nights += 1
-                write_night(url, Night(nights, GPUS, SWEEPS), configs)
-                vacuum(url)
-            measured.append(read_size(url, nights * GPUS * SWEEPS * TRIALS))
-            yield from describe(measured[-1], time.monotonic() - began)
+    for size in sizes:
+        began = time.monotonic()
+        with storage.database(folder, fsync=False) as url:
+            grow(url, size)
+        with storage.database(folder) as url:
+            yield Figure(f"{size:,} trials: written in", f"{time.monotonic() - began:.0f} s")
+            measured.append(read_size(url))
+        yield from describe(measured[-1])
     yield from extrapolate(measured)
+
+
+def grow(url: str, size: int) -> None:
+    with session(url) as opened:
+        configs = storage.prepare(opened, GPUS)
+        number = 1 + (opened.scalar(text("select max(position) from commits")) or WRITTEN[0] - 1)
+        trials = opened.scalar(text("select count(*) from trials"))
+    if not trials:
+        for number in WRITTEN:
+            write_night(url, Night(number, GPUS, SWEEPS), configs)
+            vacuum(url)
+        number, trials = WRITTEN[-1] + 1, len(WRITTEN) * GPUS * SWEEPS * TRIALS
+    vacuumed = trials
+    with copies(url, WRITTEN) as copied:
+        while trials < size:
+            copied.write(number)
+            number, trials = number + 2, trials + 2 * GPUS * SWEEPS * TRIALS
+            if trials >= GROWTH * vacuumed:
+                vacuum(url)
+                vacuumed = trials
 
 
 def write_night(url: str, night: Night, configs: Sequence[int]) -> None:
@@ -144,47 +185,57 @@ def vacuum(url: str) -> None:
         connection.execute(text("vacuum (analyze)"))
 
 
-def read_size(url: str, trials: int) -> Size:
+def read_size(url: str) -> Size:
+    vacuum(url)
     with engine(url).connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.execute(text("vacuum (analyze)"))
         connection.execute(text("checkpoint"))
-        found = connection.execute(text("select count(*) from trials")).scalar_one()
+        trials = connection.execute(text("select count(*) from trials")).scalar_one()
         table_bytes, index_bytes, database_bytes = connection.execute(BYTES).one()
-    if found != trials:
-        raise RuntimeError(f"{found:,} trials are on record and {trials:,} were written")
-    questions_ms = {what: ask(url, question) for what, question in QUESTIONS.items()}
-    return Size(trials, table_bytes, index_bytes, database_bytes, questions_ms)
+    questions_ms = trial_questions.ask_all(url)
+    return Size(trials, table_bytes, index_bytes, database_bytes, questions_ms, write_one_more(url))
 
 
-def ask(url: str, question: Callable[[Session, int], object]) -> float:
-    """The p95 in ms over sweeps of all nights, each asked once."""
-    chance = random.Random(1)  # noqa: S311 - any sweeps
+def write_one_more(url: str) -> list[tuple[float, float]]:
+    """Seconds of each part of a night, in this database and in an empty one. The first two are not counted."""
+    empty_url = make_url(url).set(database="empty").render_as_string(hide_password=False)
+    with engine(url).connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("create database empty"))
+        try:
+            return list(_write_in_turns(url, empty_url))[2:]
+        finally:
+            engine(empty_url).dispose()
+            connection.execute(text("drop database empty"))
+
+
+def _write_in_turns(url: str, empty_url: str) -> Iterator[tuple[float, float]]:
+    migrate.upgrade(empty_url)
+    configs = {}
+    for each in (url, empty_url):
+        with session(each) as opened:
+            configs[each] = storage.prepare(opened, GPUS)
     with session(url) as opened:
-        sweep_ids = chance.sample(list(opened.scalars(text("select id from sweeps"))), REPEATS)
-        question(opened, sweep_ids[0])  # connects and plans
-        taken_ms = []
-        for sweep_id in sweep_ids[1:]:
-            began = time.perf_counter()
-            question(opened, sweep_id)
-            taken_ms.append(1e3 * (time.perf_counter() - began))
-    return statistics.quantiles(taken_ms, n=20)[-1]
+        first = opened.scalar(text("select max(position) from commits")) or 0
+    for turn in range(TURNS):  # an even number, after which the next copy is again one that compiles
+        taken_s = {}
+        for each in (url, empty_url) if turn % 2 else (empty_url, url):
+            began = time.monotonic()
+            write_night(each, Night(first + 1 + turn, 1, TURN_SWEEPS), configs[each])
+            taken_s[each] = time.monotonic() - began
+        yield taken_s[url], taken_s[empty_url]
 
 
-QUESTIONS: dict[str, Callable[[Session, int], object]] = {
-    "the trials of a sweep": sweeps.list_trials,
-    "the newest submission, 25,000 trials": lambda opened, _: submissions.list_submissions(opened, 1),
-    "spills of a GPU model": lambda opened, _: static_facts.list_spills(opened, "bench", "bench0"),
-}
-
-
-def describe(size: Size, written_s: float) -> Iterator[Figure]:
+def describe(size: Size) -> Iterator[Figure]:
     what = f"{size.trials:,} trials"
-    yield Figure(f"{what}: written in", f"{written_s:.0f} s")
     yield bounds.at_most(f"{what}: bytes of a trial", size.table_bytes / size.trials, MOST_BYTES)
     yield Figure(f"{what}: of these the index", f"{size.index_bytes / size.trials:.0f}")
     yield Figure(f"{what}: bytes of all tables for each", f"{size.database_bytes / size.trials:.0f}")
     for question, taken_ms in size.questions_ms.items():
         yield bounds.at_most(f"{what}: {question}, p95", taken_ms, MOST_QUERY_MS, " ms", 1)
+    times = statistics.median(full_s / empty_s for full_s, empty_s in size.nights)
+    totals = (sum(each) for each in zip(*size.nights, strict=True))
+    what = f"{what}: {len(size.nights)} parts of one more night"
+    yield Figure(f"{what}, here and in an empty database", " and ".join(f"{each:.1f} s" for each in totals))
+    yield bounds.at_most(f"{what}, the median of the ratios", times, MOST_TIMES_AN_EMPTY_ONE, digits=2)
 
 
 def extrapolate(sizes: Sequence[Size]) -> Iterator[Figure]:

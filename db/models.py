@@ -139,6 +139,7 @@ class Sweep(Base):
     __table_args__ = (
         UniqueConstraint("submission_id", "kernel", "problem"),
         Index("ix_sweeps_series", "repository", "kernel", "problem", "gpu_model", "commit_id"),
+        Index("ix_sweeps_unpruned", "created_at", postgresql_where=text("pruned_at is null")),
     )
     id: Mapped[key]
     submission_id: Mapped[int] = mapped_column(ForeignKey("submissions.id"))
@@ -155,6 +156,10 @@ class Sweep(Base):
     created_at: Mapped[born]
     repository: Mapped[words] = mapped_column(server_default=FetchedValue())  # the commit's; a trigger fills it
     parts_of: Mapped[facts]  # {"decode": {"weight": 28.0, "parts": 12}}: one of 12 problems in a step of the model
+    trial_facts: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
+    """What db/trial_facts.py counts, as it was when the last of its trials got its compilation; None before."""
+    pruned_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
+    """When the samples of trials that lost were deleted."""
     submission: Mapped[Submission] = relationship()
 
 

@@ -13,10 +13,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import case, delete, exists, func, or_, select, text, tuple_, update
+from sqlalchemy import case, delete, exists, func, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
+from tilewatch.db import trial_facts
 from tilewatch.db.models import (
     RECORDED_HOST_END,
     CodeDiff,
@@ -307,10 +308,21 @@ def attach_compilations(
             status=case((Compilation.status == "ok", "compiled"), else_="not_compiled"),
             failure=Compilation.failure,
         )
-        .returning(Trial.config_id),
+        .returning(Trial.sweep_id),
         execution_options={"synchronize_session": False},
     )
-    return len(attached.all())
+    of_sweeps = attached.scalars().all()
+    _keep_trial_facts(session, sorted(set(of_sweeps)))
+    return len(of_sweeps)
+
+
+def _keep_trial_facts(session: Session, sweep_ids: Sequence[int]) -> None:
+    """Counts the trials of those sweeps of which none waits any more."""
+    waits = exists().where(Trial.sweep_id == Sweep.id, Trial.status == "waiting")
+    session.execute(
+        update(Sweep).where(Sweep.id == func.any(list(sweep_ids)), ~waits).values(trial_facts=trial_facts.count()),
+        execution_options={"synchronize_session": False},
+    )
 
 
 def in_parts(rows: Sequence[Any]) -> list[Sequence[Any]]:
@@ -334,9 +346,14 @@ def write_trial_results(session: Session, sweep_id: int, rows: Sequence[Row]) ->
     if not last:
         return
     # The sweep is locked first, as attach_compilations does: two workers that write one sweep take turns.
-    session.execute(select(Sweep.id).where(Sweep.id == sweep_id).with_for_update(key_share=True))
+    locked = select(Sweep.pruned_at).where(Sweep.id == sweep_id).with_for_update(key_share=True)
+    pruned_at = session.execute(locked).scalar()
     results = json.dumps([_result(last[config_id]) for config_id in sorted(last)])
     session.execute(_END_TRIALS, {"sweep_id": sweep_id, "results": results, "measured": list(MEASURED)})
+    if pruned_at is not None:  # it has samples again
+        session.execute(update(Sweep).where(Sweep.id == sweep_id).values(pruned_at=None))
+    if any(row["status"] not in MEASURED for row in last.values()):
+        _keep_trial_facts(session, [sweep_id])
 
 
 def _result(row: Row) -> Row:
@@ -429,33 +446,40 @@ def mark_compared(session: Session, run_id: int) -> None:
     session.execute(update(Run).where(Run.id == run_id).values(code_compared_at=func.now()))
 
 
-def roll_up_trials(session: Session, before: dt.datetime, most: int) -> int:
-    """Deletes the raw samples of at most `most` old trials that lost; returns how many trials, and 0 when none is left.
+def roll_up_trials(session: Session, before: dt.datetime, most: int) -> int | None:
+    """Deletes the raw samples of the trials that lost in at most `most` old sweeps; returns how many trials, and None
+    when no such sweep is left.
 
     Their median and error stay, and so do all samples of configs that a run measured or that were tied with its winner.
     """
+    unpruned = (
+        select(Sweep.id)
+        .where(Sweep.created_at < before, Sweep.pruned_at.is_(None))
+        .order_by(Sweep.created_at)
+        .limit(most)
+        .with_for_update(key_share=True, skip_locked=True)
+    )
+    sweep_ids = list(session.scalars(unpruned))
+    if not sweep_ids:
+        return None
     won = select(Measurement.config_id).join(Run, Run.id == Measurement.run_id).where(Run.sweep_id == Trial.sweep_id)
     tied = exists().where(Run.sweep_id == Trial.sweep_id, Trial.config_id == func.any(Run.tie))
-    old = (
-        select(Trial.sweep_id, Trial.config_id)
-        .join(Sweep, Sweep.id == Trial.sweep_id)
+    rolled = (
+        update(Trial)
         .where(
-            Sweep.created_at < before,
+            Trial.sweep_id == func.any(sweep_ids),
             Trial.samples_us.is_not(None),
             ~exists(won.where(Measurement.config_id == Trial.config_id)),
             ~tied,
         )
-        .order_by(Trial.sweep_id, Trial.config_id)
-        .limit(most)
-        .with_for_update(of=Trial, skip_locked=True)
-    )
-    rolled = (
-        update(Trial)
-        .where(tuple_(Trial.sweep_id, Trial.config_id).in_(old))
         .values(samples_us=None)
         .returning(Trial.config_id)
     )
-    return len(session.execute(rolled, execution_options={"synchronize_session": False}).all())
+    silent = {"synchronize_session": False}
+    trials = len(session.execute(rolled, execution_options=silent).all())
+    pruned = update(Sweep).where(Sweep.id == func.any(sweep_ids)).values(pruned_at=func.now())
+    session.execute(pruned, execution_options=silent)
+    return trials
 
 
 def write_heartbeat(

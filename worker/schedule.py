@@ -63,8 +63,8 @@ def _submit_one(settings: Settings, name: str, night: dt.date | None) -> str:
     return sentence
 
 
-BATCH = 5_000
-"""Trials in one transaction."""
+BATCH = 10
+"""Sweeps in one transaction: some 5,000 trials."""
 
 
 def prune(database_url: str, days: int, now: dt.datetime) -> int:
@@ -74,6 +74,6 @@ def prune(database_url: str, days: int, now: dt.datetime) -> int:
     while True:
         with session(database_url) as opened:
             changed = record.roll_up_trials(opened, before, BATCH)
-        rolled_up += changed
-        if not changed:
+        if changed is None:
             return rolled_up
+        rolled_up += changed

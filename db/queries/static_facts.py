@@ -3,13 +3,14 @@
 Two commits whose configs have the same code key share one compilation, and then nothing can differ.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
-from sqlalchemy import ColumnElement, case, func, or_, select, true
+from sqlalchemy import case, func, or_, select, true
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
+from tilewatch.db import trial_facts
 from tilewatch.db.joins import is_of_series, read_rows, series_keys
 from tilewatch.db.models import TOTAL, Commit, Compilation, Config, GpuModel, Sweep, Trial
 
@@ -28,7 +29,7 @@ class SpaceRow:
 
 @dataclass(frozen=True)
 class StaticRow:
-    """One sweep's configs counted by their static facts. `spilling` have stack; `tma` and `tensor_core` have all."""
+    """One sweep's configs counted by their static facts, as tilewatch.db.trial_facts does."""
 
     sweep_id: int
     sha: str
@@ -84,35 +85,27 @@ def list_spills(session: Session, repository: str, gpu_model: str) -> list[Spill
     """Lists every kernel and problem for a GPU model, those with the largest share of spilling configs first."""
     keys = series_keys()
     has_cubin = select(Trial.config_id).where(Trial.sweep_id == Sweep.id, Trial.compilation_id.is_not(None)).exists()
+    settled = Sweep.trial_facts["settled"].as_integer()
     newest = (
-        select(Sweep.id.label("sweep_id"), Commit.sha, Commit.subject)
+        select(Sweep.id, Commit.sha, Commit.subject)
         .join(Commit, Commit.id == Sweep.commit_id)
-        .where(*is_of_series(keys), has_cubin)
+        .where(*is_of_series(keys), case((Sweep.trial_facts.is_(None), has_cubin), else_=settled > 0))
         .order_by(Commit.position.desc(), Sweep.id.desc())
         .limit(1)
         .lateral()
     )
-    compiled = func.count().filter(Compilation.status == "ok")
-    spilling = func.count().filter(Compilation.stack_bytes > 0)
     query = (
-        select(
-            keys.c.kernel,
-            keys.c.problem,
-            newest.c.sha,
-            newest.c.subject,
-            compiled.label("compiled"),
-            spilling.label("spilling"),
-            func.coalesce(func.max(Compilation.stack_bytes), 0).label("most_stack_bytes"),
-        )
+        select(keys.c.kernel, keys.c.problem, newest.c.sha, newest.c.subject, trial_facts.of_sweep().label("facts"))
         .select_from(keys)
         .join(newest, true())
-        .join(Trial, Trial.sweep_id == newest.c.sweep_id)
-        .join(Compilation, Compilation.id == Trial.compilation_id)
+        .join(Sweep, Sweep.id == newest.c.id)
         .where(keys.c.repository == repository, keys.c.gpu_model == gpu_model)
-        .group_by(keys.c.kernel, keys.c.problem, newest.c.sha, newest.c.subject)
-        .order_by((spilling * 1.0 / func.greatest(compiled, 1)).desc(), keys.c.kernel, keys.c.problem)
     )
-    return read_rows(session, query, SpillsRow)
+    names = ("compiled", "spilling", "most_stack_bytes")
+    rows = [
+        SpillsRow(*of_sweep, **{name: facts[name] for name in names}) for *of_sweep, facts in session.execute(query)
+    ]
+    return sorted(rows, key=lambda row: (-row.spilling / max(row.compiled, 1), row.kernel, row.problem))
 
 
 def list_spaces(session: Session) -> list[SpaceRow]:
@@ -141,33 +134,17 @@ def list_static_facts(
         .subquery()
     )
 
-    def counted(condition: ColumnElement[bool]) -> ColumnElement[int]:
-        return func.count().filter(condition)
-
     query = (
-        select(
-            newest.c.sweep_id,
-            newest.c.sha,
-            newest.c.subject,
-            newest.c.position,
-            func.max(Compilation.compiler).label("compiler"),
-            func.count().label("settled"),
-            counted(Compilation.status == "ok").label("compiled"),
-            counted(Compilation.status == "timeout").label("timeouts"),
-            counted(Compilation.status == "error").label("errors"),
-            counted(Compilation.stack_bytes > 0).label("spilling"),
-            counted((Compilation.loads > 0) & (Compilation.tma_loads == Compilation.loads)).label("tma"),
-            counted((Compilation.mmas > 0) & (Compilation.tensor_core_mmas == Compilation.mmas)).label("tensor_core"),
-            func.percentile_cont(0.5).within_group(Compilation.registers).label("median_registers"),
-            func.percentile_cont(0.5).within_group(Compilation.code_bytes).label("median_code_bytes"),
-            func.sum(Compilation.compile_s).label("compile_s"),
-        )
-        .join(Trial, Trial.sweep_id == newest.c.sweep_id)
-        .join(Compilation, Compilation.id == Trial.compilation_id)
-        .group_by(newest.c.sweep_id, newest.c.sha, newest.c.subject, newest.c.position, newest.c.committed_at)
+        select(newest.c.sweep_id, newest.c.sha, newest.c.subject, newest.c.position, trial_facts.of_sweep())
+        .join(Sweep, Sweep.id == newest.c.sweep_id)
         .order_by(newest.c.position, newest.c.committed_at)
     )
-    return read_rows(session, query, StaticRow)
+    names = [each.name for each in fields(StaticRow)[4:]]
+    return [
+        StaticRow(*of_sweep, **{name: facts[name] for name in names})
+        for *of_sweep, facts in session.execute(query)
+        if facts["settled"]
+    ]
 
 
 def list_cubin_changes(session: Session, before: int, after: int) -> list[CubinChangeRow]:

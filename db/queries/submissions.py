@@ -4,7 +4,7 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Select, Subquery, func, select
+from sqlalchemy import BigInteger, ColumnElement, Select, Subquery, cast, func, select, true
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
@@ -133,15 +133,30 @@ def _with_states(session: Session, chosen: Select[Submission]) -> list[Submissio
 
 
 def _trial_counts(submission_ids: Select[int]) -> Subquery:
+    """Counts the trials of those sweeps that keep no counts, as they still compile."""
+    counted = (
+        select(
+            func.count().label("trials"),
+            func.count().filter(Trial.status != "waiting").label("settled_trials"),
+            func.count().filter(Trial.status == "not_compiled").label("not_compiled"),
+        )
+        .where(Sweep.trial_facts.is_(None), Trial.sweep_id == Sweep.id)
+        .lateral()
+    )
+
+    def total(name: str, kept: str) -> ColumnElement[int]:
+        of_sweep = func.coalesce(Sweep.trial_facts[kept].as_integer(), counted.c[name])
+        return cast(func.sum(of_sweep), BigInteger).label(name)
+
     return (
         select(
             Sweep.submission_id,
-            func.count(Sweep.id.distinct()).label("sweeps"),
-            func.count(Trial.config_id).label("trials"),
-            func.count(Trial.config_id).filter(Trial.status != "waiting").label("settled_trials"),
-            func.count(Trial.config_id).filter(Trial.status == "not_compiled").label("not_compiled"),
+            func.count().label("sweeps"),
+            total("trials", "trials"),
+            total("settled_trials", "trials"),
+            total("not_compiled", "not_compiled"),
         )
-        .outerjoin(Trial, Trial.sweep_id == Sweep.id)
+        .join(counted, true())
         .where(Sweep.submission_id.in_(submission_ids), Sweep.kernel != TOTAL)
         .group_by(Sweep.submission_id)
         .subquery()

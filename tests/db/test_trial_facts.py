@@ -1,0 +1,120 @@
+"""What is counted of a sweep's trials is kept with it: pages read the same numbers, and no trial."""
+
+import datetime as dt
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy import select, text, update
+from sqlalchemy.orm import Session
+
+from tests.db.fixtures import one_commit
+from tilewatch.db import record
+from tilewatch.db.models import Compilation, Sweep, Trial
+from tilewatch.db.queries import static_facts, submissions
+
+SERIES = ("tilewatch", "gemm_fp8", "320x32576x7168", "b200")
+READS_OF_TRIALS = text("select seq_scan + idx_scan from pg_stat_xact_user_tables where relname = 'trials'")
+QUESTIONS: dict[str, Callable[[Session], list[object]]] = {
+    "submissions": lambda opened: list(submissions.list_submissions(opened)),
+    "last nights": lambda opened: list(submissions.list_last_nights(opened)),
+    "spills": lambda opened: list(static_facts.list_spills(opened, "tilewatch", "b200")),
+    "static facts": lambda opened: list(static_facts.list_static_facts(opened, *SERIES)),
+}
+
+
+def _compile(opened: Session, *outcomes: str) -> one_commit.Planned:
+    """Compiles the first configs of a sweep of four, the first with 128 bytes of stack and 100 registers."""
+    planned = one_commit.submit(opened)
+    codes = zip(planned.code_keys, outcomes, strict=False)
+    record.add_compilations(opened, [one_commit.compiled(code, status=status) for code, status in codes])
+    first = Compilation.code_key == planned.code_keys[0]
+    opened.execute(update(Compilation).where(first).values(registers=100))
+    opened.execute(update(Compilation).where(~first, Compilation.status == "ok").values(stack_bytes=0, tma_loads=0))
+    record.attach_compilations(opened, compiler=one_commit.COMPILER, submission_id=planned.submission_id)
+    return planned
+
+
+def _kept(opened: Session) -> dict[str, object] | None:
+    return opened.scalars(select(Sweep.trial_facts)).one()
+
+
+def test_the_counts_are_kept_once_no_trial_waits(db_session: Session) -> None:
+    planned = _compile(db_session, "ok", "ok", "timeout")
+    assert _kept(db_session) is None, "the fourth still waits"
+    record.add_compilations(db_session, [one_commit.compiled(planned.code_keys[3], status="error")])
+    record.attach_compilations(db_session, compiler=one_commit.COMPILER, submission_id=planned.submission_id)
+    assert _kept(db_session) == {
+        "trials": 4,
+        "not_compiled": 2,
+        "settled": 4,
+        "compiled": 2,
+        "timeouts": 1,
+        "errors": 1,
+        "spilling": 1,
+        "most_stack_bytes": 128,
+        "tma": 1,
+        "tensor_core": 2,
+        "median_registers": 114.0,
+        "median_code_bytes": 128.0,
+        "compile_s": 6.0,
+        "compiler": one_commit.COMPILER,
+    }
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_pages_say_the_same_of_kept_counts_and_read_no_trial_for_it(db_session: Session, question: str) -> None:
+    _compile(db_session, "ok", "ok", "timeout", "error")
+    before = db_session.scalar(READS_OF_TRIALS)
+    kept = QUESTIONS[question](db_session)
+    assert db_session.scalar(READS_OF_TRIALS) == before
+    db_session.execute(update(Sweep).values(trial_facts=None))
+    assert kept == QUESTIONS[question](db_session), "counted, as for a sweep of before there were kept counts"
+    assert db_session.scalar(READS_OF_TRIALS) != before
+
+
+def test_a_sweep_that_compiles_is_counted_as_far_as_it_is(db_session: Session) -> None:
+    _compile(db_session, "ok", "ok", "timeout")
+    (submission,) = submissions.list_submissions(db_session)
+    assert (submission.sweeps, submission.trials, submission.settled_trials, submission.not_compiled) == (1, 4, 3, 1)
+    (facts,) = static_facts.list_static_facts(db_session, *SERIES)
+    assert (facts.settled, facts.compiled, facts.timeouts, facts.spilling) == (3, 2, 1, 1)
+    (spills,) = static_facts.list_spills(db_session, "tilewatch", "b200")
+    assert (spills.compiled, spills.spilling, spills.most_stack_bytes) == (2, 1, 128)
+
+
+def test_a_sweep_of_which_nothing_is_compiled_has_no_facts(db_session: Session) -> None:
+    one_commit.submit(db_session)
+    assert static_facts.list_static_facts(db_session, *SERIES) == []
+    assert static_facts.list_spills(db_session, "tilewatch", "b200") == []
+
+
+def test_a_cubin_that_the_gpu_s_node_could_not_make_is_counted_too(db_session: Session) -> None:
+    """Its trial was compiled and no longer is, so the kept count is written anew."""
+    planned = _compile(db_session, "ok", "ok", "ok", "ok")
+    no_time = {"samples_us": None, "median_us": None, "error": None}
+    failed = {"config_id": planned.config_ids[0], "status": "not_compiled", "failure": "timeout", **no_time}
+    record.write_trial_results(db_session, planned.sweep_id, [failed])
+    (submission,) = submissions.list_submissions(db_session)
+    assert submission.not_compiled == 1
+
+
+def _prune(opened: Session) -> int | None:
+    return record.roll_up_trials(opened, dt.datetime.now(dt.UTC) + dt.timedelta(days=1), 10)
+
+
+def test_a_pruned_sweep_is_not_read_again(db_session: Session) -> None:
+    one_commit.measure(db_session, _compile(db_session, "ok", "ok", "ok", "ok"))
+    assert _prune(db_session) == 1, "of three with samples two are tied"
+    before = db_session.scalar(READS_OF_TRIALS)
+    assert _prune(db_session) is None
+    assert db_session.scalar(READS_OF_TRIALS) == before
+
+
+def test_samples_that_come_after_the_pruning_are_pruned_as_well(db_session: Session) -> None:
+    planned = _compile(db_session, "ok", "ok", "ok", "ok")
+    one_commit.measure(db_session, planned)
+    _prune(db_session)
+    one_commit.measure(db_session, planned)
+    assert _prune(db_session) == 1
+    kept = db_session.scalars(select(Trial.config_id).where(Trial.samples_us.is_not(None)))
+    assert set(kept) == set(planned.config_ids[:2])
