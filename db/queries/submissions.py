@@ -4,9 +4,9 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import BigInteger, ColumnElement, Select, Subquery, cast, func, select, true
+from sqlalchemy import BigInteger, ColumnElement, Subquery, cast, func, select, true
 from sqlalchemy.dialects.postgresql import distinct_on
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy.orm import Session
 
 from tilewatch.db.joins import or_zero
 from tilewatch.db.models import (
@@ -57,25 +57,66 @@ class SubmissionRow:
 
 def list_submissions(session: Session, limit: int = 50) -> list[SubmissionRow]:
     """Lists the newest submissions, each with its state."""
-    newest = select(Submission).order_by(Submission.requested_at.desc(), Submission.id.desc()).limit(limit)
-    return _with_states(session, newest)
+    newest = select(Submission.id).order_by(Submission.requested_at.desc(), Submission.id.desc()).limit(limit)
+    return list_submissions_by_id(session, session.scalars(newest).all())
 
 
 def list_last_nights(session: Session) -> list[SubmissionRow]:
     """Lists the newest nightly of each repository and GPU model, with its state; not those of branches."""
     newest = (
-        select(Submission)
+        select(Submission.id)
         .join(Commit, Commit.id == Submission.commit_id)
         .where(Submission.reason == "nightly", ~Commit.repository.contains(BRANCH_START, autoescape=True))
         .ext(distinct_on(Commit.repository, Submission.gpu_model))
         .order_by(Commit.repository, Submission.gpu_model, Submission.requested_at.desc(), Submission.id.desc())
     )
-    return _with_states(session, newest)
+    return list_submissions_by_id(session, session.scalars(newest).all())
 
 
 def list_submissions_by_id(session: Session, submission_ids: Sequence[int]) -> list[SubmissionRow]:
-    """Lists these submissions, each with its state; the newest first."""
-    return _with_states(session, select(Submission).where(Submission.id.in_(submission_ids)))
+    """Lists these submissions, each with its state; the newest first.
+
+    Their ids are known before anything is counted. A plan that Postgres keeps for a query with `limit` in it expects a
+    tenth of all submissions, and counts every sweep.
+    """
+    ids = list(submission_ids)
+    trials, runs, jobs = _trial_counts(ids), _run_counts(ids), _job_counts(ids)
+    query = (
+        select(
+            Submission.id,
+            Submission.reason,
+            Submission.night,
+            Submission.gpu_model,
+            GpuModel.name.label("gpu_name"),
+            Commit.repository,
+            Commit.sha,
+            Commit.subject,
+            Submission.measure,
+            Submission.requested_at,
+            Recording.machine,
+            Recording.recorded_at,
+            *or_zero(trials, "sweeps", "trials", "settled_trials", "not_compiled"),
+            *or_zero(runs, "runs"),
+            *or_zero(jobs, "failed_jobs", "cancelled_jobs", *OPEN_JOB_COUNTS),
+        )
+        .join(Commit, Commit.id == Submission.commit_id)
+        .join(GpuModel, GpuModel.slug == Submission.gpu_model)
+        .outerjoin(Recording, Recording.id == Submission.recording_id)
+        .outerjoin(trials, trials.c.submission_id == Submission.id)
+        .outerjoin(runs, runs.c.submission_id == Submission.id)
+        .outerjoin(jobs, jobs.c.submission_id == Submission.id)
+        .where(Submission.id == func.any(ids))
+        .order_by(Submission.requested_at.desc(), Submission.id.desc())
+    )
+    rows = []
+    for row in session.execute(query):
+        columns = row._asdict()
+        job_counts = {name: columns.pop(name) for name in ("cancelled_jobs", *OPEN_JOB_COUNTS)}
+        facts = {
+            name: columns[name] for name in ("reason", "measure", "runs", "failed_jobs", "trials", "settled_trials")
+        }
+        rows.append(SubmissionRow(**columns, state=submission_state(**facts, **job_counts)))
+    return rows
 
 
 def list_regressions_confirmed(session: Session, submission_ids: Sequence[int]) -> list[int]:
@@ -90,49 +131,7 @@ def list_regressions_confirmed(session: Session, submission_ids: Sequence[int]) 
     return sorted(set(session.scalars(query)))
 
 
-def _with_states(session: Session, chosen: Select[Submission]) -> list[SubmissionRow]:
-    newest = chosen.subquery()
-    wanted = aliased(Submission, newest)
-    ids = select(newest.c.id)
-    trials, runs, jobs = _trial_counts(ids), _run_counts(ids), _job_counts(ids)
-    query = (
-        select(
-            wanted.id,
-            wanted.reason,
-            wanted.night,
-            wanted.gpu_model,
-            GpuModel.name.label("gpu_name"),
-            Commit.repository,
-            Commit.sha,
-            Commit.subject,
-            wanted.measure,
-            wanted.requested_at,
-            Recording.machine,
-            Recording.recorded_at,
-            *or_zero(trials, "sweeps", "trials", "settled_trials", "not_compiled"),
-            *or_zero(runs, "runs"),
-            *or_zero(jobs, "failed_jobs", "cancelled_jobs", *OPEN_JOB_COUNTS),
-        )
-        .join(Commit, Commit.id == wanted.commit_id)
-        .join(GpuModel, GpuModel.slug == wanted.gpu_model)
-        .outerjoin(Recording, Recording.id == wanted.recording_id)
-        .outerjoin(trials, trials.c.submission_id == wanted.id)
-        .outerjoin(runs, runs.c.submission_id == wanted.id)
-        .outerjoin(jobs, jobs.c.submission_id == wanted.id)
-        .order_by(wanted.requested_at.desc(), wanted.id.desc())
-    )
-    rows = []
-    for row in session.execute(query):
-        columns = row._asdict()
-        job_counts = {name: columns.pop(name) for name in ("cancelled_jobs", *OPEN_JOB_COUNTS)}
-        facts = {
-            name: columns[name] for name in ("reason", "measure", "runs", "failed_jobs", "trials", "settled_trials")
-        }
-        rows.append(SubmissionRow(**columns, state=submission_state(**facts, **job_counts)))
-    return rows
-
-
-def _trial_counts(submission_ids: Select[int]) -> Subquery:
+def _trial_counts(submission_ids: list[int]) -> Subquery:
     """Counts the trials of those sweeps that keep no counts, as they still compile."""
     counted = (
         select(
@@ -157,23 +156,23 @@ def _trial_counts(submission_ids: Select[int]) -> Subquery:
             total("not_compiled", "not_compiled"),
         )
         .join(counted, true())
-        .where(Sweep.submission_id.in_(submission_ids), Sweep.kernel != TOTAL)
+        .where(Sweep.submission_id == func.any(submission_ids), Sweep.kernel != TOTAL)
         .group_by(Sweep.submission_id)
         .subquery()
     )
 
 
-def _run_counts(submission_ids: Select[int]) -> Subquery:
+def _run_counts(submission_ids: list[int]) -> Subquery:
     return (
         select(Sweep.submission_id, func.count(Run.id).label("runs"))
         .join(Run, Run.sweep_id == Sweep.id)
-        .where(Sweep.submission_id.in_(submission_ids), Sweep.kernel != TOTAL)
+        .where(Sweep.submission_id == func.any(submission_ids), Sweep.kernel != TOTAL)
         .group_by(Sweep.submission_id)
         .subquery()
     )
 
 
-def _job_counts(submission_ids: Select[int]) -> Subquery:
+def _job_counts(submission_ids: list[int]) -> Subquery:
     is_open = Job.state.in_(OPEN_JOB)
     return (
         select(
@@ -185,7 +184,7 @@ def _job_counts(submission_ids: Select[int]) -> Subquery:
             func.count().filter(Job.state == "running", Job.kind == "measure").label("running_measure_jobs"),
             func.count().filter(is_open, Job.kind == "judge").label("open_judge_jobs"),
         )
-        .where(Job.submission_id.in_(submission_ids))
+        .where(Job.submission_id == func.any(submission_ids))
         .group_by(Job.submission_id)
         .subquery()
     )
