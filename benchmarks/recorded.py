@@ -23,7 +23,7 @@ from benchmarks.bounds import ROOT, Figure
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.statistics import median_interval, ratio_interval
 
-NIGHTLY = ROOT / "recordings" / "h200-6bc220e4.jsonl.gz"
+NIGHTLY = ROOT / "recordings" / "h200-7a799d57.jsonl.gz"
 """The newest nightly of the whole suite: `winners` and `ratios` are of it."""
 
 STORY = ROOT / "recordings" / "story" / "h200.jsonl.gz"

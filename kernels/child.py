@@ -5,6 +5,8 @@ Answers go to a private copy of standard output; standard output itself is sent 
 that prints (DeepGEMM and the compilers do) cannot garble an answer.
 """
 
+import contextlib
+import importlib
 import json
 import os
 import resource
@@ -18,7 +20,7 @@ from tilewatch import processes
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import sandbox
 from tilewatch.kernels.child_answers import make_line
-from tilewatch.kernels.child_process import WITHOUT_GPU
+from tilewatch.kernels.child_process import IMPORT_FIRST, WITHOUT_GPU
 from tilewatch.kernels.forking import fork_server
 
 Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -58,6 +60,9 @@ def _end_with_group(*_: object) -> None:
 
 def import_role(role: str) -> Handler:
     """Imports what answers in a role. Exits where there is no such role."""
+    if first := os.environ.get(IMPORT_FIRST):
+        with contextlib.suppress(Exception):  # the baseline that needs it says why it is missing
+            importlib.import_module(first)
     # By role: the catalog must answer without a compiler or a GPU stack, the compiler without CuPy.
     if role in WITHOUT_GPU:  # also the compiler, after which the others may be forked: cuTile looks for PyTorch once
         from tilewatch.kernels.watching import pretend_driver

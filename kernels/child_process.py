@@ -65,6 +65,9 @@ WITHOUT_GPU = ("catalog", "check", "record", "compile")
 
 PROGRAM = ("-m", "tilewatch.kernels.child")
 
+IMPORT_FIRST = "TILEWATCH_IMPORT_FIRST"
+"""Names, in a child's environment, the module that it imports before all others."""
+
 ON_GPU = ("gpu", "library")
 """The roles of children with a CUDA context."""
 
@@ -99,7 +102,9 @@ class ChildProcess:
         others: Sequence[Path] = (),
         writable: Sequence[str] = (),
     ) -> None:
-        """What lies in the folder `packages` is imported before what is installed; None imports what is installed.
+        """What lies in the folder `packages` is imported before what is installed, and PyTorch first of all: CuPy loads
+        the cuBLAS that is installed beside it, and a process has one cuBLASLt (13.1 for both, H200, 2026-11-23). None
+        imports what is installed.
 
         A child without a GPU may read the checkout of `library`, and it writes into the folders `writable`, beside what
         every child may. One with a GPU that runs `library`, and `others` too, has a home that only children of just
@@ -121,6 +126,8 @@ class ChildProcess:
             own |= {"HOME": home, "TMPDIR": folder, "CUPY_CACHE_DIR": f"{home}/{library_homes.CUPY_CACHE}"}
             writable = (home, *writable)
         first = "" if packages is None else str(packages)
+        if packages is not None:
+            passed[IMPORT_FIRST] = "torch"
         path = os.pathsep.join(filter(None, (first, str(ROOT), os.environ.get("PYTHONPATH", ""))))
         imports_from = {**passed, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
         self._errors = stderr_path.open("ab+") if stderr_path else tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()

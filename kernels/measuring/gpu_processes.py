@@ -45,10 +45,11 @@ class GpuProcesses:
     ) -> None:
         """One process runs `library`; `others` are other sides of a replay. With `ahead` they are imported before a
         problem is known, and with `torch` PyTorch too, for rivals; no process touches the GPU meanwhile. Otherwise a
-        problem follows at once, so they may."""
-        self._start = partial(ChildProcess, environment=environment, packages=packages)
-        self._libraries, self._is_ahead = (library, *others), ahead
-        self._measuring: ChildProcess | None = self._start("gpu")
+        problem follows at once, so they may. The process that measures imports from `packages` first."""
+        self._start = partial(ChildProcess, environment=environment)
+        self._start_measuring = partial(self._start, "gpu", packages=packages)
+        self._packages, self._libraries, self._is_ahead = packages, (library, *others), ahead
+        self._measuring: ChildProcess | None = self._start_measuring()
         if torch:
             self._measuring.begin({"ask": "import torch"})
         if not ahead:
@@ -83,9 +84,9 @@ class GpuProcesses:
         return library
 
     def _start_all(self) -> ChildProcess:
-        """Starts a process that may read all sides of a replay."""
+        """Starts a process that may read all sides of a replay, and that measures."""
         first, *others = self._libraries
-        return self._start("library", library=first, others=others)
+        return self._start("library", library=first, others=others, packages=self._packages)
 
     def _close_libraries(self) -> None:
         for each in (self._library, *self._sides.values()):
@@ -111,18 +112,18 @@ class GpuProcesses:
         library = self._library = self._library or self._start_library()
         problems = describe(library, preparation, deadline)
         if problems is not None:
-            self._measuring = self._measuring or self._start("gpu")
+            self._measuring = self._measuring or self._start_measuring()
             introduction = prepare(library, self._measuring, preparation, problems, deadline)
             self._close_libraries()
             return {**introduction, "library_runs_apart": True}
         described, why = self._describe_operators(preparation, deadline)
         if described is not None:
-            self._measuring = self._measuring or self._start("gpu")
+            self._measuring = self._measuring or self._start_measuring()
             asked = {**preparation.request, "ask": "prepare", "operators": described}
             introduction = self._measuring.ask(asked, deadline_s=left_s(deadline))
             self._close_libraries()
             return {**introduction, "library_runs_apart": True, "is_operator": True}
-        if len(self._libraries) > 1:  # one process runs all sides, so that it may read them all
+        if len(self._libraries) > 1 or self._packages is not None:  # it may read all sides, and has the rivals' packages
             self._close_libraries()
             library = self._library = self._start_all()
         library.begin({**preparation.request, "ask": "prepare"})
@@ -159,7 +160,7 @@ class GpuProcesses:
                 problems = describe(library, preparation, deadline)
                 if problems is None:
                     break
-                measuring = self._measuring = self._measuring or self._start("gpu")
+                measuring = self._measuring = self._measuring or self._start_measuring()
                 library.begin({**preparation.request, "ask": "reference"})
                 measuring.begin({"ask": "start timer"})  # and with it the CUDA context, at the same time
                 outputs = library.finish(deadline_s=left_s(deadline))["outputs"]

@@ -57,5 +57,5 @@ def test_a_value_that_never_won_is_shown_as_far_from_a_winner_as_it_was() -> Non
     rows = [line.split(" | ") for line in recorded.format_values().splitlines()[2:]]
     nearest = {(kernel.strip("| `"), axis, value): float(ratio.strip(" |")) for kernel, axis, value, ratio in rows}
     assert nearest["gemm_fp8_scaled", "latency", "4"] == 1.0
-    assert nearest["gemm_fp8_scaled", "tile_n", "32"] > 1.01
+    assert nearest["gemm_fp8_scaled", "tile_n", "16"] > 1.01
     assert not any(axis == "num_ctas" for kernel, axis, _ in nearest if kernel == "gemm_fp8_scaled"), "it has one value"

@@ -138,6 +138,28 @@ def test_a_rival_of_another_version_is_timed_beside_the_installed_one(
     assert "torch" not in result.toolchain or result.toolchain["torch"] != "2.12.0", "it is no part of our toolchain"
 
 
+def test_an_environment_is_imported_before_cupy_and_by_the_process_that_measures_alone(
+    rig: Rig, nvidia_smi: Path, tmp_path: Path
+) -> None:
+    """CuPy loads the cuBLAS that is installed beside it: another PyTorch then meets two, and says
+    CUBLAS_STATUS_NOT_INITIALIZED. A reference that is computed with a mixture of both ended with SIGSEGV."""
+    assert nvidia_smi.exists()
+    environment = make_environment(tmp_path / "rivals", "next", "2.12.0", 110.0)
+    assert environment.folder is not None
+    file, imported = environment.folder / "torch.py", tmp_path / "imported"
+    first = f"""import sys
+with open({str(imported)!r}, "a") as file:
+    file.write("after" if "cupy" in sys.modules else "before")
+"""
+    file.write_text(first + file.read_text())
+    request = MeasureRequest(
+        LIBRARY, rig.kernel, PROBLEM, "sm_90", rig.store_url, [rig.cubin(1)], 0, ("torch_residual_add",)
+    )
+    result = measure(replace(request, rivals=(environment,)), on_trial=lambda _: None, on_step=lambda *_: None)
+    assert set(result.measurements[-1].samples_us) == {110.0}
+    assert imported.read_text() == "before"
+
+
 def test_what_two_environments_have_in_one_version_is_timed_once(rig: Rig, nvidia_smi: Path, tmp_path: Path) -> None:
     """Two rows of one name made a recording that nothing could read."""
     assert nvidia_smi.exists()
