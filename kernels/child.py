@@ -19,9 +19,9 @@ from typing import Any
 from tilewatch import processes
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import sandbox
-from tilewatch.kernels.child_answers import make_line
 from tilewatch.kernels.child_process import IMPORT_FIRST, WITHOUT_GPU
 from tilewatch.kernels.forking import fork_server
+from tilewatch.kernels.forking.child_answers import make_line
 
 Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 

@@ -22,8 +22,8 @@ from typing import Any, ClassVar
 
 import tilewatch
 from tilewatch import processes
-from tilewatch.kernels import child_answers, library_homes, sandbox
-from tilewatch.kernels.forking import forked_process
+from tilewatch.kernels import library_homes, sandbox
+from tilewatch.kernels.forking import child_answers, forked_process
 from tilewatch.kernels.forking.forked_process import ForkedProcess
 from tilewatch.kernels.library_homes import LibraryHome, is_filled
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from tilewatch.kernels.contract import Array, Config, Kernel, Problem
 from tilewatch.kernels.device import MULTIPROCESSORS, model_of
-from tilewatch.kernels.given_values import list_given
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.loading import PACKAGE, LibraryKernel
 from tilewatch.kernels.parameters import Scalar, arguments
+from tilewatch.kernels.problems.given_values import list_given
 from tilewatch.kernels.signature import dtype_bytes, element_bytes
 from tilewatch.kernels.signature import signature as signature_of
 

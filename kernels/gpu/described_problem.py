@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tilewatch.kernels.contract import Array, Config, Kernel, Problem
-from tilewatch.kernels.given_values import list_given
 from tilewatch.kernels.library_errors import first_line
 from tilewatch.kernels.parameters import Constant, Scalar, arguments
+from tilewatch.kernels.problems.given_values import list_given
 from tilewatch.kernels.results import config_key
 from tilewatch.kernels.signature import dtype_bytes
 

@@ -123,7 +123,7 @@ class GpuProcesses:
             introduction = self._measuring.ask(asked, deadline_s=left_s(deadline))
             self._close_libraries()
             return {**introduction, "library_runs_apart": True, "is_operator": True}
-        if len(self._libraries) > 1 or self._packages is not None:  # it may read all sides, and has the rivals' packages
+        if len(self._libraries) > 1 or self._packages is not None:  # one that may read all sides and imports packages
             self._close_libraries()
             library = self._library = self._start_all()
         library.begin({**preparation.request, "ask": "prepare"})

@@ -10,8 +10,9 @@ import psutil
 import pytest
 
 from tilewatch import processes
-from tilewatch.kernels import child_answers, child_process
+from tilewatch.kernels import child_process
 from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
+from tilewatch.kernels.forking import child_answers
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tests.kernels.fixtures import fake_gpu
-from tilewatch.kernels import given_values
 from tilewatch.kernels.contract import Kernel
-from tilewatch.kernels.given_values import list_given
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.loading import LibraryKernel, load
+from tilewatch.kernels.problems import given_values
+from tilewatch.kernels.problems.given_values import list_given
 
 
 @pytest.fixture
