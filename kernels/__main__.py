@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from tilewatch.command_options import require_arch, require_place
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import HARNESS, device
 from tilewatch.kernels.catalog import catalog
@@ -59,7 +60,9 @@ SPARE_CORES = max(1, CORES - 1)
 def compile(
     kernel: KernelName,
     problem: Annotated[str | None, typer.Argument(help="A problem, e.g. 320x32576x7168; default: the first.")] = None,
-    arch: Annotated[str, typer.Option(help="Architecture to compile for; no GPU is needed.")] = "sm_100",
+    arch: Annotated[
+        str, typer.Option(callback=require_arch, help="Architecture to compile for; no GPU is needed.")
+    ] = "sm_100",
     jobs: Jobs = CORES,
     limit: Limit = LIMIT_S,
     library: Library = LIBRARY,
@@ -98,7 +101,9 @@ def sweep(
     library: Library = LIBRARY,
     cubins: Store = store.DEFAULT_FOLDER,
     rivals: Annotated[Path, typer.Option(help="Folder of other versions of rivals, timed too.")] = HOME / "rivals",
-    record: Annotated[Path | None, typer.Option(help="Also add the run to FILE, for `tilewatch import`.")] = None,
+    record: Annotated[
+        Path | None, typer.Option(callback=require_place, help="Also add the run to FILE, for `tilewatch import`.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Try every config of a kernel on a problem on this machine's GPU, then time the winner and its baselines.

@@ -64,7 +64,10 @@ def is_on_main_line(repository: Path, sha: str, branch: str) -> bool:
     The branch as its remote has it counts too: a clone that is only fetched stays behind. Raises RepositoryError where
     there is no such branch.
     """
-    resolve(repository, branch)
+    try:
+        resolve(repository, branch)
+    except RepositoryError:
+        raise RepositoryError(f"{repository} has no branch '{branch}', whose commits are to be followed") from None
     for tip in (branch, f"{branch}@{{upstream}}"):
         try:
             if sha in git(repository, "rev-list", "--first-parent", tip).split():

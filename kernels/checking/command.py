@@ -5,22 +5,27 @@ from typing import Annotated
 
 import typer
 
+from tilewatch.command_options import require_arch, require_files
 from tilewatch.errors import ExpectedError
 from tilewatch.text import count_text
 
 
-class FilesMissing(ExpectedError):
-    """The files to check are not there, or lie in several folders."""
+class SeveralFolders(ExpectedError):
+    """The files to check lie in several folders."""
 
 
 def check(
     files: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[FILE]...", help="Files of one folder. Default: all of tool.tilewatch.watch, or TILEWATCH_LIBRARY."
+            metavar="FILE",
+            callback=require_files,
+            help="Files of one folder. Default: all of tool.tilewatch.watch, or TILEWATCH_LIBRARY.",
         ),
     ] = None,
-    arch: Annotated[str, typer.Option(help="The architecture to check for; no GPU is needed.")] = "sm_90",
+    arch: Annotated[
+        str, typer.Option(callback=require_arch, help="The architecture to check for; no GPU is needed.")
+    ] = "sm_90",
 ) -> None:
     """Check library files and watch files before a GPU is spent on them.
 
@@ -32,12 +37,9 @@ def check(
     from tilewatch.kernels.checking.mistakes import check_library
     from tilewatch.kernels.compiling import store
 
-    missing = [str(each) for each in files or () if not each.is_file()]
-    if missing:
-        raise FilesMissing(f"there is no file {missing[0]}")
     folders = {each.resolve().parent for each in files or ()} or {_find_folder().resolve()}
     if len(folders) > 1:
-        raise FilesMissing("the files lie in several folders; check one folder at a time")
+        raise SeveralFolders("the files lie in several folders; check one folder at a time")
     (folder,) = folders
     checked = check_library(folder, [each.name for each in files or ()], arch, store.folder(store.DEFAULT_FOLDER))
     for finding in checked.findings:

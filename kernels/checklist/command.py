@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tilewatch.command_options import require_arch
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.catalog.description import Description
 from tilewatch.kernels.checklist.checklist import Line, checklist
@@ -31,7 +32,9 @@ PATIENT_S = 60.0
 def command(
     kernel: Annotated[str, typer.Argument(help="A kernel of the library, e.g. gemm_fp8.")],
     problem: Annotated[str | None, typer.Option(help="A problem, e.g. 320x32576x7168; default: the first.")] = None,
-    arch: Annotated[str, typer.Option(help="Architecture to compile for; no GPU is needed.")] = "sm_90",
+    arch: Annotated[
+        str, typer.Option(callback=require_arch, help="Architecture to compile for; no GPU is needed.")
+    ] = "sm_90",
     config: Annotated[
         str, typer.Option(help="Parameters instead of the tile table's, e.g. tile_m=128,num_ctas=2.")
     ] = "",

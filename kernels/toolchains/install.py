@@ -48,6 +48,14 @@ def find_hashes(versions: Mapping[str, str], wheels: Path | None) -> tuple[Packa
     return tuple(Package(name, version, hashes[name]) for name, version in versions.items())
 
 
+def require_new_name(root: Path, name: str) -> None:
+    """Raises NotInstalled for what is no name, and for the name of what is there."""
+    if not is_name(name):
+        raise NotInstalled(f"'{name}' cannot be the name of a toolchain; expected one like next-13.5")
+    if (root / name).exists():
+        raise NotInstalled(f"{name} is in {root} already; remove it first")
+
+
 def install(
     root: Path,
     name: str,
@@ -59,11 +67,9 @@ def install(
 
     Raises NotInstalled, and what `check` raises; then nothing is left.
     """
-    if not is_name(name):
-        raise NotInstalled(f"'{name}' cannot be the name of a toolchain; expected one like next-13.5")
+    require_new_name(root, name)
     with _alone(root):
-        if (root / name).exists():
-            raise NotInstalled(f"{name} is in {root} already; remove it first")
+        require_new_name(root, name)  # another command may have been quicker
         part = root / f".{name}{PART}"
         try:
             (part / SITE).mkdir(parents=True)

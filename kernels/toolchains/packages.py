@@ -37,7 +37,7 @@ def read_versions(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         found = WANTED.fullmatch(text)
         if found is None:
-            raise BadPackages(f"'{text}' names no version; expected one such as cuda-tile==1.7.0")
+            raise BadPackages(f"'{text}' names no version; expected PACKAGE==VERSION, such as cuda-tile==1.7.0")
         name = re.sub(r"[-_.]+", "-", found["package"]).lower()  # as package indexes write names (PEP 503)
         if wanted.setdefault(name, found["version"]) != found["version"]:
             raise BadPackages(f"{name} is named twice, with {wanted[name]} and {found['version']}")

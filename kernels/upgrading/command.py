@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tilewatch.command_options import parse_share, require_archs, require_files, require_place
 from tilewatch.kernels.comparing.configs import ConfigSource
 from tilewatch.kernels.library import FOLDER, watched_folder
-from tilewatch.typed_share import parse_share
 
 if TYPE_CHECKING:
     from tilewatch.kernels.upgrading.report_file import ToolchainReport
@@ -39,7 +39,10 @@ def compare(
     kernel: Annotated[list[str] | None, typer.Option(help="Compare this kernel only. Repeat it for several.")] = None,
     problem: Annotated[str | None, typer.Option(help="Compare this problem of the one --kernel only.")] = None,
     arch: Annotated[
-        list[str] | None, typer.Option(help="Compile for this architecture. Default: all, or with --gpu that GPU's.")
+        list[str] | None,
+        typer.Option(
+            callback=require_archs, help="Compile for this architecture. Default: all, or with --gpu that GPU's."
+        ),
     ] = None,
     gpu: Annotated[
         int | None, typer.Option(min=0, metavar="INDEX", help="Time on this machine's GPU of that number too.")
@@ -51,14 +54,22 @@ def compare(
     retune: Annotated[bool, typer.Option(help="Sweep with B what got worse, and time B's winner beside A's.")] = True,
     report: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Keep the results here, and go on from what it holds. Default: A..B.json."),
+        typer.Option(
+            metavar="FILE",
+            callback=require_place,
+            help="Keep the results here, and go on from what it holds. Default: A..B.json.",
+        ),
     ] = None,
     configs: Annotated[
         ConfigSource, typer.Option(help="The source of the configs: auto, recording or shipped.")
     ] = ConfigSource.auto,
     recording: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="Take A's winners from this recording or tuned table, not from recordings/."),
+        typer.Option(
+            metavar="FILE",
+            callback=require_files,
+            help="Take A's winners from this recording or tuned table, not from recordings/.",
+        ),
     ] = None,
     fail_over: Annotated[
         str, typer.Option(metavar="PER_CENT", help="Worse is what is surely slower by more than this, such as 2%.")
@@ -76,7 +87,9 @@ def compare(
     ] = None,
     events: Annotated[bool, typer.Option("--events", help="Time with CUDA events where CUPTI does not work.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
-    markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the report as Markdown.")] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE", callback=require_place, help="Also write the report as Markdown.")
+    ] = None,
 ) -> None:
     """Say whether toolchain B may take the place of A: safe, safe if re-tuned, or not safe.
 

@@ -96,6 +96,8 @@ def read_report(path: Path) -> ToolchainReport:
     """Raises BadReport."""
     try:
         return read_rows(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise BadReport(f"there is no file {path}") from None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise BadReport(f"{path} is no report of `tilewatch toolchain compare`: {error}") from None
 

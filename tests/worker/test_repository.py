@@ -79,7 +79,7 @@ def test_the_main_line_is_the_followed_branch_along_first_parents(repository: Pa
     tiny_repository.git(repository, "merge", "--quiet", "--no-ff", "--message", "Merge", "feature")
     assert is_on_main_line(repository, resolve(repository, "HEAD").sha, "main")
     assert not is_on_main_line(repository, branch, "main"), "a merged commit is no first parent"
-    with pytest.raises(RepositoryError, match="no commit 'trunk'"):
+    with pytest.raises(RepositoryError, match="has no branch 'trunk'"):
         is_on_main_line(repository, first, "trunk")
 
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tilewatch.command_options import parse_share, require_files, require_place
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.comparing.configs import Candidates, ConfigSource, parse_config
 from tilewatch.kernels.comparing.outcome import UNSURE, exit_code
 from tilewatch.kernels.comparing.verdict import MOST_LAUNCHES
-from tilewatch.typed_share import parse_share
 from tilewatch.worker.cli import options
 from tilewatch.worker.cli.options import INTERRUPTED, FailOver
 
@@ -48,7 +48,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for
 
 
 def compare(
-    revisions: Annotated[str | None, typer.Argument(metavar="[BASE..HEAD]", help="The two commits to compare.")] = None,
+    revisions: Annotated[str | None, typer.Argument(metavar="BASE..HEAD", help="The two commits to compare.")] = None,
     dirty: Annotated[bool, typer.Option("--dirty", help="Compare the working tree, new files too, with HEAD.")] = False,
     static: Annotated[
         bool, typer.Option("--static", help="Compare what the compiler makes of both; needs no GPU.")
@@ -64,7 +64,11 @@ def compare(
     ] = ConfigSource.auto,
     recording: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="Take winners from this recording or tuned table, not from recordings/."),
+        typer.Option(
+            metavar="FILE",
+            callback=require_files,
+            help="Take winners from this recording or tuned table, not from recordings/.",
+        ),
     ] = None,
     fail_over: FailOver = "0%",
     launches: Launches = MOST_LAUNCHES,
@@ -73,9 +77,14 @@ def compare(
     events: Events = False,
     as_json: AsJson = False,
     markdown: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write Markdown, as a comment for a pull request.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", callback=require_place, help="Also write Markdown, as a comment for a pull request."
+        ),
     ] = None,
-    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML.")] = None,
+    junit: Annotated[
+        Path | None, typer.Option(metavar="FILE", callback=require_place, help="Also write JUnit XML.")
+    ] = None,
 ) -> None:
     """Compare the speed of two commits, or of the working tree and HEAD. Needs no server and no database.
 

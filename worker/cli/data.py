@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tilewatch.command_options import require_place
 from tilewatch.worker.cli import options
 
 MOST_OF_DASHBOARDS = 45
@@ -34,7 +35,7 @@ def prune(
 
 
 def export_(
-    file: Annotated[Path, typer.Argument(help="The file to write, such as h200.jsonl.gz.")],
+    file: Annotated[Path, typer.Argument(callback=require_place, help="The file to write, such as h200.jsonl.gz.")],
     kernel: Annotated[str | None, typer.Option(help="Only this kernel.")] = None,
     gpu: Annotated[str | None, typer.Option(metavar="MODEL", help="Only this GPU model.")] = None,
     since: Annotated[

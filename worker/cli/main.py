@@ -165,18 +165,27 @@ def report(
     """Write the weekly report: one HTML page with the dashboard's charts of seven days, to send by mail."""
     import subprocess
 
+    from tilewatch.db.queries.series import list_repositories
+    from tilewatch.db.session import session
     from tilewatch.worker.settings import CHECKOUT
 
     if not week:
         raise typer.BadParameter("add --week: there is no report of another period")
 
+    database_url = options.ready_database()
+    if repository is not None:
+        with session(database_url) as opened:
+            names = list_repositories(opened)
+        if repository not in names:
+            those = ", ".join(names) or "none"
+            raise errors.ExpectedError(f"no repository '{repository}' has results; those that have: {those}")
     # A process of its own, as `up` starts the dashboard: what workers run neither imports it nor needs its packages.
     line = [sys.executable, "-m", "tilewatch.dashboard.report", "--week", "--html", str(html.absolute())]
     if until is not None:
         line += ["--until", str(options.day(until))]
     if repository is not None:
         line += ["--repository", repository]
-    environment = {**os.environ, "TILEWATCH_DATABASE_URL": options.ready_database()}
+    environment = {**os.environ, "TILEWATCH_DATABASE_URL": database_url}
     raise typer.Exit(subprocess.run(line, cwd=CHECKOUT, env=environment, check=False).returncode)
 
 

@@ -64,7 +64,7 @@ def alarms(as_json: AsJson = False) -> None:
 @tell.command()
 def again(
     ids: Annotated[
-        list[int], typer.Argument(metavar="ID...", max=options.LARGEST_ID, help="Messages that could not be sent.")
+        list[int], typer.Argument(metavar="ID", max=options.LARGEST_ID, help="Messages that could not be sent.")
     ],
 ) -> None:
     """Send failed messages again.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tilewatch.typed_share import parse_share
+from tilewatch.command_options import parse_share
 from tilewatch.worker.cli import options
 from tilewatch.worker.cli.options import FailOver, Gpus, Repository, Wait, Who
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from tilewatch.command_options import require_place
 from tilewatch.worker.cli import options
 
 tuned = typer.Typer(
@@ -14,7 +15,7 @@ tuned = typer.Typer(
 
 @tuned.command("export")
 def export(
-    file: Annotated[Path, typer.Argument(help="The file to write, such as tuned.json.")],
+    file: Annotated[Path, typer.Argument(callback=require_place, help="The file to write, such as tuned.json.")],
     kernel: Annotated[str | None, typer.Option(help="Only this kernel.")] = None,
     gpu: Annotated[str | None, typer.Option(metavar="MODEL", help="Only this GPU model.")] = None,
     repository: Annotated[

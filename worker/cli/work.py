@@ -9,7 +9,7 @@ from tilewatch.worker.cli.options import Who
 
 Job = Annotated[
     int | None,
-    typer.Argument(metavar="[JOB]", max=options.LARGEST_ID, help="A job's number, as `tilewatch status` shows it."),
+    typer.Argument(metavar="JOB", max=options.LARGEST_ID, help="A job's number, as `tilewatch status` shows it."),
 ]
 OfSubmission = Annotated[
     int | None,

@@ -32,7 +32,7 @@ def test_without_tileiras_the_rest_is_as_installed() -> None:
     ("wanted", "installed", "sentence"),
     [
         ([], INSTALLED, "name a package, such as nvidia-cuda-tileiras==13.5.37"),
-        (["cuda-tile"], INSTALLED, "'cuda-tile' names no version; expected one such as cuda-tile==1.7.0"),
+        (["cuda-tile"], INSTALLED, "'cuda-tile' names no version; expected PACKAGE==VERSION, such as cuda-tile==1.7.0"),
         (["cuda-tile>=1.7"], INSTALLED, "'cuda-tile>=1.7' names no version"),
         (["--target==1"], INSTALLED, "'--target==1' names no version"),
         (["torch==2.9"], INSTALLED, "torch is no part of a toolchain; its packages are cuda-tile, "),

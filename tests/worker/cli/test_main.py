@@ -61,14 +61,40 @@ def test_a_number_that_makes_no_sense_is_a_sentence_with_its_option(command: str
     assert re.search(r"'--\w+':|is not a percentage; expected one from 0% to under 100%", said), said
 
 
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        ("compare --dirty --recording nope", "'--recording': there is no file nope"),
+        ("compare --dirty --junit /nowhere/x", "'--junit': there is no folder /nowhere"),
+        ("compare --dirty --markdown /", "'--markdown': / is a folder; name a file"),
+        ("export /nowhere/x.jsonl.gz", "'file': there is no folder /nowhere"),
+        ("tuned export /nowhere/x.json", "'file': there is no folder /nowhere"),
+        ("toolchain compare a b --report /nowhere/x.json", "'--report': there is no folder /nowhere"),
+        ("toolchain compare a b --markdown /nowhere/x.md", "'--markdown': there is no folder /nowhere"),
+        ("toolchain compare a b --recording nope", "'--recording': there is no file nope"),
+        ("toolchain compare a b --arch 90", "'--arch': '90' is no architecture that cuTile compiles for"),
+        ("submit toolchain a b --arch sm_70", "'--arch': 'sm_70' is no architecture that cuTile compiles for"),
+        ("check --arch sm90", "'--arch': 'sm90' is no architecture that cuTile compiles for"),
+        ("check nope.py", "there is no file nope.py"),
+        ("check /", "/ is a folder; name files in it"),
+    ],
+)
+def test_what_cannot_be_read_or_written_is_said_before_work_is_done_for_it(command: str, sentence: str) -> None:
+    done = CliRunner().invoke(cli, command.split())
+    assert (done.exit_code, done.exception.__class__) == (2, SystemExit), done.output
+    assert sentence in " ".join(done.output.replace("│", "").split())
+
+
 def test_an_error_gives_a_terminal_no_orders(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["tilewatch", "check", "\x1b[2Jnowhere.py"])
+    monkeypatch.setattr(
+        sys, "argv", ["tilewatch", "rejudge", "--policy", "\x1b[2Jnowhere.json", "--since", "2026-01-01"]
+    )
     with pytest.raises(SystemExit):
         main()
     said = capsys.readouterr().err
-    assert "\ufffd[2Jnowhere.py" in said
+    assert "\ufffd[2Jnowhere.json" in said
     assert "\x1b" not in said
 
 
@@ -136,11 +162,23 @@ def test_migrating_again_is_nothing_new(tilewatch: Tilewatch) -> None:
         (("submit", "nightly", "--gpu", "h201"), "there is no GPU model 'h201'; nearest: h20, h200"),
         (("submit", "nightly", "--commit", "nosuch"), "has no commit 'nosuch'"),
         (("import", "nowhere.jsonl.gz"), "there is no file nowhere.jsonl.gz"),
+        (("import", "nowhere.json"), "there is no file nowhere.json"),
+        (("toolchain", "add", "../x", "cuda-tile==1.7.0"), "'../x' cannot be the name of a toolchain"),
+        (("rivals", "add", "../x", "torch==2.0"), "'../x' cannot be the name of a toolchain"),
         (("export", "out.jsonl.gz"), "nothing to export"),
+        (
+            ("report", "--week", "--html", "x.html", "--repository", "nope"),
+            "no repository 'nope' has results",
+        ),
     ],
 )
 def test_what_does_not_exist_is_named(tilewatch: Tilewatch, arguments: tuple[str, ...], words: str) -> None:
     assert words in error_of(tilewatch(*arguments))
+
+
+def test_a_branch_that_is_not_there_is_named(tilewatch: Tilewatch) -> None:
+    said = error_of(tilewatch("submit", "nightly", branch="nosuch"))
+    assert said.endswith("has no branch 'nosuch', whose commits are to be followed")
 
 
 def test_a_folder_without_history_is_named(tilewatch: Tilewatch, tmp_path: Path) -> None:

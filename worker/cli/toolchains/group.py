@@ -55,7 +55,7 @@ def add(
     name: Name,
     packages: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PACKAGE==VERSION...", help="What differs from the installed toolchain."),
+        typer.Argument(metavar="PACKAGE==VERSION", help="What differs from the installed toolchain."),
     ] = None,
     wheels: Wheels = None,
     list_file: Annotated[
@@ -89,13 +89,15 @@ def add(
 
     if (list_file is None) == (not packages):
         raise typer.BadParameter("name packages, or a list of packages with --list, and not both")
+    root = options.settings().toolchains
+    install.require_new_name(root, name)
     if list_file is None:
         chosen = install.find_hashes(complete(read_wanted(packages or ()), versions(NEEDED)), wheels)
     else:
         chosen = read_list(list_file.read_text(encoding="utf-8"))
         complete(read_wanted([f"{each.package}=={each.version}" for each in chosen]), {})
     print(f"fetching {', '.join(f'{each.package} {each.version}' for each in chosen)}", file=sys.stderr)
-    made = install.install(options.settings().toolchains, name, chosen, wheels, require_compiles)
+    made = install.install(root, name, chosen, wheels, require_compiles)
     print(f"added the toolchain {made.name}; it compiles")
 
 

@@ -19,7 +19,7 @@ Name = Annotated[str, typer.Argument(help="The environment's name.")]
 def add(
     name: Name,
     packages: Annotated[
-        list[str], typer.Argument(metavar="PACKAGE==VERSION...", help="Every package that differs from the installed.")
+        list[str], typer.Argument(metavar="PACKAGE==VERSION", help="Every package that differs from the installed.")
     ],
     wheels: Wheels = None,
 ) -> None:
@@ -38,12 +38,14 @@ def add(
     from tilewatch.kernels.toolchains import install
     from tilewatch.kernels.toolchains.packages import read_versions
 
+    root = options.settings().rivals
+    install.require_new_name(root, name)
     versions = read_versions(packages)
     if not versions.keys() & PACKAGES.keys():
         raise typer.BadParameter(f"no baseline is of {', '.join(versions)}; expected {' or '.join(PACKAGES)}")
     chosen = install.find_hashes(versions, wheels)
     print(f"fetching {', '.join(f'{each.package} {each.version}' for each in chosen)}", file=sys.stderr)
-    made = install.install(options.settings().rivals, name, chosen, wheels, lambda _: None)
+    made = install.install(root, name, chosen, wheels, lambda _: None)
     print(f"added {made.name}; a run that cannot use it says why")
 
 

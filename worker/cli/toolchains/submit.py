@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tilewatch.typed_share import parse_share
+from tilewatch.command_options import parse_share, require_archs
 from tilewatch.worker.cli import options
 from tilewatch.worker.cli.options import Commit, FailOver, Gpus, Repository, Wait
 
@@ -21,7 +21,10 @@ def toolchain(
     kernel: Annotated[list[str] | None, typer.Option(help="Compare this kernel only. Repeat it for several.")] = None,
     gpu: Gpus = None,
     arch: Annotated[
-        list[str] | None, typer.Option(help="Compile for this architecture too, such as sm_100. Repeat it for several.")
+        list[str] | None,
+        typer.Option(
+            callback=require_archs, help="Compile for this architecture too, such as sm_100. Repeat it for several."
+        ),
     ] = None,
     minutes: Annotated[
         float,

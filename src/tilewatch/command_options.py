@@ -1,0 +1,54 @@
+"""Reads what people type as options of a command, and refuses it before work is done for it."""
+
+import re
+from pathlib import Path
+
+import typer
+
+ARCHITECTURE = re.compile(r"sm_(8|9|1[0-9])[0-9]")
+"""cuTile compiles for sm_80 and later."""
+
+
+def parse_share(text: str) -> float:
+    """Reads `--fail-over`: 2% and 2 are both 0.02. Raises BadParameter."""
+    try:
+        share = float(text.replace("%", "").strip()) / 100
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < 1:
+        sentence = f"'{text}' is not a percentage; expected one from 0% to under 100%, such as 2%"
+        raise typer.BadParameter(sentence, param_hint="'--fail-over'")
+    return share
+
+
+def require_place(file: Path | None) -> Path | None:
+    """Raises BadParameter for a file that cannot be written where it is named. None is no file."""
+    if file is not None and file.is_dir():
+        raise typer.BadParameter(f"{file} is a folder; name a file")
+    if file is not None and not file.absolute().parent.is_dir():
+        raise typer.BadParameter(f"there is no folder {file.parent}")
+    return file
+
+
+def require_files(files: list[Path] | None) -> list[Path] | None:
+    """Raises BadParameter for a file that is not there."""
+    for each in files or ():
+        if each.is_dir():
+            raise typer.BadParameter(f"{each} is a folder; name files in it")
+        if not each.exists():
+            raise typer.BadParameter(f"there is no file {each}")
+    return files
+
+
+def require_arch(arch: str) -> str:
+    """Raises BadParameter for what is no architecture."""
+    if not ARCHITECTURE.fullmatch(arch):
+        raise typer.BadParameter(f"'{arch}' is no architecture that cuTile compiles for; expected one such as sm_90")
+    return arch
+
+
+def require_archs(archs: list[str] | None) -> list[str] | None:
+    """Raises BadParameter for what is no architecture."""
+    for each in archs or ():
+        require_arch(each)
+    return archs
