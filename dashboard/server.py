@@ -5,14 +5,21 @@ for it. Here the imports are done before the port opens.
 """
 
 import importlib
+import sys
 
 import streamlit as st
 from starlette.middleware import Middleware
 
 from tilewatch.dashboard.front import Guard, list_routes
 from tilewatch.dashboard.gc_tuning import tune_memory
+from tilewatch.nightlies import BadSettings, NightlyTimes
 
 NEEDED = ("pandas", "plotly.graph_objects", "plotly.io", "sqlalchemy.orm", "psycopg", "tilewatch.db.queries.series")
+
+try:
+    NightlyTimes.load()  # a page would end in a stack trace later
+except BadSettings as error:
+    sys.exit(f"tilewatch: {error}")
 
 for name in NEEDED:
     importlib.import_module(name)

@@ -8,9 +8,9 @@ import json
 import os
 import socket
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import NoDecode
 
 from tilewatch.db.server.embedded import Servers
@@ -18,10 +18,6 @@ from tilewatch.errors import ExpectedError
 from tilewatch.nightlies import NightlyTimes
 
 CHECKOUT = Path(__file__).resolve().parent.parent
-
-
-class BadSettings(ExpectedError, ValueError):
-    """A TILEWATCH_ variable with a value that makes no sense; the message is a sentence for a person."""
 
 
 EVERY_KERNEL = "all"
@@ -104,13 +100,6 @@ class Settings(NightlyTimes):
     tell_health_port: int = Field(default=9473, ge=0, le=65535)
     gpu_health_port: int = Field(default=9480, ge=0, le=65535)
 
-    @classmethod
-    def load(cls) -> Self:
-        try:
-            return cls()
-        except ValidationError as error:
-            raise BadSettings("; ".join(_sentences(error))) from None
-
     @field_validator("home", "repository", "tell")
     @classmethod
     def _absolute(cls, path: Path | None) -> Path | None:
@@ -174,15 +163,3 @@ class Settings(NightlyTimes):
                 f"no Tilewatch is running in {self.home}; start it with `make up` or `tilewatch up`, "
                 "or set TILEWATCH_DATABASE_URL and TILEWATCH_BROKER_URL"
             ) from None
-
-
-def _sentences(error: ValidationError) -> list[str]:
-    """One clause per wrong variable. The value of a URL or a token is never repeated: it is, or contains, a secret."""
-    clauses = []
-    for problem in error.errors():
-        if problem["type"] == "default_factory_not_called":  # a consequence of another field's error
-            continue
-        name = str(problem["loc"][0])
-        value = "" if name.endswith(("_url", "_token", "_secret")) else f"={problem['input']}"
-        clauses.append(f"TILEWATCH_{name.upper()}{value}: {problem['msg'][:1].lower()}{problem['msg'][1:]}")
-    return clauses

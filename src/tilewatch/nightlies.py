@@ -1,9 +1,12 @@
 """Decides when a nightly is missing or late: one definition for the alarms of the workers and for the dashboard."""
 
 import datetime as dt
+from typing import Self
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from tilewatch.errors import ExpectedError
 
 SUBMIT_PATIENCE = dt.timedelta(minutes=5)
 """The clock's own entry gets this long to submit a nightly."""
@@ -15,6 +18,10 @@ ENDED_WELL = ("measured", "static facts only")
 """States of a submission in which a nightly is over and nothing failed."""
 
 
+class BadSettings(ExpectedError, ValueError):
+    """A TILEWATCH_ variable with a value that makes no sense; the message is a sentence for a person."""
+
+
 class NightlyTimes(BaseSettings):
     """The settings of nightlies, from TILEWATCH_NIGHTLY_AT and TILEWATCH_NIGHTLY_LIMIT_H."""
 
@@ -24,6 +31,14 @@ class NightlyTimes(BaseSettings):
 
     nightly_at: dt.time = dt.time(3, 0)  # UTC
     nightly_limit_h: float = Field(default=8.0, gt=0, le=24 * 366)  # a nightly that is not over by then is late
+
+    @classmethod
+    def load(cls) -> Self:
+        """Reads the environment. Raises BadSettings."""
+        try:
+            return cls()
+        except ValidationError as error:
+            raise BadSettings("; ".join(_sentences(error))) from None
 
 
 def due_night(now: dt.datetime, times: NightlyTimes, patience: dt.timedelta = SUBMIT_PATIENCE) -> dt.date:
@@ -44,3 +59,15 @@ def missing_night(last: dt.date | None, now: dt.datetime, times: NightlyTimes) -
 def is_late(state: str, requested_at: dt.datetime, now: dt.datetime, times: NightlyTimes) -> bool:
     """Says whether a nightly of this state of its submission should be over by now. A failed one is late too."""
     return state not in ENDED_WELL and now - requested_at > dt.timedelta(hours=times.nightly_limit_h)
+
+
+def _sentences(error: ValidationError) -> list[str]:
+    """One clause per wrong variable. The value of a URL or a token is never repeated: it is, or contains, a secret."""
+    clauses = []
+    for problem in error.errors():
+        if problem["type"] == "default_factory_not_called":  # a consequence of another field's error
+            continue
+        name = str(problem["loc"][0])
+        value = "" if name.endswith(("_url", "_token", "_secret")) else f"={problem['input']}"
+        clauses.append(f"TILEWATCH_{name.upper()}{value}: {problem['msg'][:1].lower()}{problem['msg'][1:]}")
+    return clauses

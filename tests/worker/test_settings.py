@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from tilewatch.db.server.embedded import Servers
+from tilewatch.nightlies import BadSettings
 from tilewatch.worker.local.up import limit_kernels
-from tilewatch.worker.settings import CHECKOUT, BadSettings, NotRunning, Settings
+from tilewatch.worker.settings import CHECKOUT, NotRunning, Settings
 
 DATABASE_URL = "postgresql://tilewatch:hunter2@db.example:5432/tilewatch"
 BROKER_URL = "redis://:hunter3@redis.example:6379/0"
