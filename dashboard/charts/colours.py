@@ -34,6 +34,12 @@ OUTCOMES = {
 }
 GOOD_TO_BAD = ((0.0, "#1d7f74"), (0.35, "#8cc0a0"), (0.6, "#f1dfa0"), (1.0, "#d0603f"))
 SLOWER_TO_FASTER = ((0.0, "#c4502d"), (0.25, "#e9a06f"), (0.5, "#f4ecd2"), (0.75, "#7dbfae"), (1.0, "#17756b"))
+TEXT = {
+    "light": {"blue": "#2a66c2", "green": "#127a6f", "orange": "#9a5a06", "red": "#b83f21", "gray": "#5f6b7a"},
+    "dark": {"blue": "#6ea8ff", "green": "#35b3a4", "orange": "#e8a04a", "red": "#f0795a", "gray": "#9aa5b4"},
+}
+"""Words on a page's own background, by theme and Streamlit's name of the colour: no colour has enough contrast on both.
+.streamlit/config.toml says the same, for words in Markdown."""
 DARK_INK, LIGHT_INK = "#000000", "#ffffff"
 """Of words on a coloured ground: on any colour, one of these has enough contrast."""
 LINE = "#8a94a3"

@@ -77,6 +77,12 @@ def distribution(now: SamplesRow, before: SamplesRow | None) -> go.Figure:
     return figure
 
 
+def _compared(old_us: float, new_us: float) -> str:
+    if new_us == old_us:
+        return colours.UNCERTAIN
+    return colours.WORSE if new_us > old_us else colours.BETTER
+
+
 def replay(old_us: Sequence[float], new_us: Sequence[float]) -> go.Figure:
     """Both cubins by launch: each pair ran in one process, so a line between them is one comparison."""
     figure = go.Figure()
@@ -85,7 +91,7 @@ def replay(old_us: Sequence[float], new_us: Sequence[float]) -> go.Figure:
             x=["old cubin", "new cubin"],
             y=[good_us, bad_us],
             mode="lines+markers",
-            line={"color": colours.WORSE if bad_us > good_us else colours.BETTER, "width": 1.2},
+            line={"color": _compared(good_us, bad_us), "width": 1.2},
             marker={"size": 8, "color": [BEFORE_COLOUR, colours.KERNEL]},
             hovertemplate="%{x}: %{y:,.2f} us, one launch<extra></extra>",
             showlegend=False,

@@ -36,20 +36,28 @@ export default function ({ data, parentElement }) {
     count.textContent = `${passing.toLocaleString("en")} of ${data.lines.length.toLocaleString("en")} configs`;
   };
 
+  let drawn = 0; // the width of the drawing
   const draw = () => {
     const wide = root.clientWidth;
     if (!wide) return; // in a part of the page that is closed
     svg.replaceChildren();
     svg.setAttribute("viewBox", `0 0 ${wide} ${HEIGHT_PX}`);
     const step = (wide - 2 * SIDE_PX) / Math.max(dragged.order.length - 1, 1);
+    drawn = wide;
     const lines = element("g", { fill: "none", "stroke-width": 1, "stroke-opacity": 0.75 });
-    for (const { at, colour, hint } of data.lines) {
-      const points = dragged.order.map((axis, i) => `${(SIDE_PX + i * step).toFixed(1)},${high(at[axis]).toFixed(1)}`).join(" ");
-      const line = element("polyline", { points, stroke: colour });
-      line.addEventListener("pointermove", (event) => tooltip.show(new DOMRect(event.clientX, event.clientY, 0, 0), hint));
-      line.addEventListener("pointerleave", tooltip.hide);
-      lines.append(line);
-    }
+    const across = dragged.order.map((_, i) => (SIDE_PX + i * step).toFixed(1));
+    // As one text, which the browser reads at once; positions and colours are numbers of parallel.py.
+    lines.innerHTML = data.lines
+      .map(({ at, colour }) => {
+        const points = dragged.order.map((axis, i) => `${across[i]},${high(at[axis]).toFixed(1)}`).join(" ");
+        return `<polyline points="${points}" stroke="${colour}"/>`;
+      })
+      .join("");
+    const of = new Map([...lines.children].map((line, place) => [line, data.lines[place]]));
+    lines.addEventListener("pointermove", ({ target, clientX, clientY }) => {
+      if (of.has(target)) tooltip.show(new DOMRect(clientX, clientY, 0, 0), of.get(target).hint);
+    });
+    lines.addEventListener("pointerout", tooltip.hide);
     svg.append(lines, ...dragged.order.map((axis, i) => upright(axis, SIDE_PX + i * step, step)));
     filter();
   };
@@ -118,7 +126,7 @@ export default function ({ data, parentElement }) {
   };
 
   root.resized?.disconnect();
-  root.resized = new ResizeObserver(draw);
+  root.resized = new ResizeObserver(() => root.clientWidth !== drawn && draw()); // it calls once without a change too
   root.resized.observe(root);
   draw();
   saves(root, data, () => {

@@ -5,6 +5,7 @@ Text and grid colours come from Streamlit's theme; colours with a meaning are in
 
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -19,6 +20,17 @@ from tilewatch.dashboard.frames.metrics import Metric
 from tilewatch.dashboard.frames.rivals import name_lines
 
 _NONE: Mapping[str, pd.DataFrame] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """One series: its figure, the figure's words and caption, and the number of measurements behind it. Without a
+    figure the words say why."""
+
+    figure: dict[str, Any] | None
+    words: str
+    caption: str
+    measurements: int
 
 
 def trend(

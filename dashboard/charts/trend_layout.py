@@ -76,7 +76,7 @@ def _words(x: Any, mark: Mark, *, labelled: bool, row: int) -> dict[str, Any]:
         "showarrow": False,
         "text": escape(mark.words) if labelled else "",
         "hovertext": escape(mark.words),
-        "font": {"size": 11} if mark.colour == colours.LINE else {"size": 11, "color": mark.colour},
+        "font": {"size": 11},  # in the page's own colour: a mark's has too little contrast on one of the themes
     }
 
 

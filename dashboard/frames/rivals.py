@@ -30,8 +30,10 @@ def name_lines(points: pd.DataFrame) -> pd.Series:
     rows = zip(points["implementation"], points["detail"], points["role"], strict=True)
     names = [name if role == "kernel" else version_name(name, detail) for name, detail, role in rows]
     lines = pd.Series(names, index=points.index, dtype=object)
-    twice = points[["run_id"]].assign(line=lines).duplicated(keep=False)
     of_environment = points["implementation"].map(has_version)
+    if not of_environment.any():
+        return lines
+    twice = points[["run_id"]].assign(line=lines).duplicated(keep=False)
     return lines.mask(twice & of_environment, lines + ", environment")
 
 

@@ -1,6 +1,7 @@
 """Says what won a sweep and why that matters: beside its baseline, the config that ships, and the next config."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 import pandas as pd
@@ -14,6 +15,18 @@ from tilewatch.text import change_text, count_text, plain, plain_code
 
 ANSWER_PX = 120
 """The longest answer, "does not apply", whole: in a narrow window it was cut."""
+
+
+A_FEW = 8
+"""The most configs that a recorded history tries of a space at one commit (the recordings of this repository: 6)."""
+
+
+def is_whole(reason: str, space_size: int, axes: Sequence[tuple[str, Sequence[Any]]]) -> bool:
+    """False for a recording that tried only some configs of its space, as tools/record_history.py does.
+
+    A library's `only` rule may leave a tenth of what the axes would give: a few configs are a part, more are a space.
+    """
+    return reason != "recorded" or space_size > A_FEW or space_size == prod(len(values) for _, values in axes)
 
 
 def show(trials: pd.DataFrame, measured: pd.DataFrame, sweep: pd.Series, tie: set[int]) -> None:

@@ -1,15 +1,11 @@
 """Shows the whole search space of one kernel, problem, GPU model and commit, picked on a slider."""
 
-from collections.abc import Sequence
-from math import prod
-from typing import Any
-
 import pandas as pd
 import streamlit as st
 
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import sweep as sweep_panel
-from tilewatch.dashboard.panels import sweep_comparison, sweep_sizes
+from tilewatch.dashboard.panels import sweep_comparison, sweep_sizes, sweep_winner
 from tilewatch.dashboard.text import moment
 from tilewatch.dashboard.widgets import filters, page_head, repository
 from tilewatch.dashboard.widgets.errors import show_errors
@@ -40,7 +36,7 @@ def page(url: str) -> None:
             spaces = filters.pick_value(spaces, label, name, key)
     space = spaces.iloc[0]
     sweeps = reads.sweeps(url, space["repository"], space["kernel"], space["problem"], space["gpu_model"])
-    whole = sweeps[list(map(_is_whole, sweeps["reason"], sweeps["space_size"], sweeps["axes"]))]
+    whole = sweeps[list(map(sweep_winner.is_whole, sweeps["reason"], sweeps["space_size"], sweeps["axes"]))]
     newest = (sweeps if whole.empty else whole).iloc[0]
     left, right = st.columns([3, 2], vertical_alignment="bottom", gap="medium")
     with left:
@@ -75,11 +71,6 @@ def page(url: str) -> None:
     not_ended = ["waiting", "compiled"] if sweep["measure"] else ["waiting"]
     unfinished = reads.trials(url, sweep["id"])["status"].isin(not_ended).any()
     st.fragment(sweep_panel.show, run_every=reads.LIVE_EVERY_S if unfinished else None)(url, sweep)
-
-
-def _is_whole(reason: str, space_size: int, axes: Sequence[tuple[str, Sequence[Any]]]) -> bool:
-    """False for a recording that tried only some configs of its space, as tools/record_history.py does."""
-    return reason != "recorded" or space_size == prod(len(values) for _, values in axes)
 
 
 def _submission(sweep: pd.Series) -> str:

@@ -2,10 +2,8 @@
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pandas as pd
-import plotly.graph_objects as go
 import streamlit as st
 
 from tilewatch.dashboard.charts import colours, hover, marks, trend, trend_lines
@@ -67,27 +65,24 @@ def page(url: str) -> None:
     with middle:
         span = filters.pick_span(list(dict.fromkeys(points["sha"])), "commits")
     key = _key(own)
-    figure, words, caption, measurements = _draw(url, key, span, metric.key, along)
-    if figure is None:
-        st.info(words)
+    drawing = _draw(url, key, span, metric.key, along)
+    if drawing.figure is None:
+        st.info(drawing.words)
     else:
-        _open(plots.show_clickable(go.Figure(figure), "trend", words))
-        st.caption(caption)
-    _behind(measurements, lambda: _list_behind(*_in_view(url, key, span, metric), own["kernel"]))
+        _open(plots.show_clickable(drawing.figure, "trend", drawing.words))
+        st.caption(drawing.caption)
+    _behind(drawing.measurements, lambda: _list_behind(*_in_view(url, key, span, metric), own["kernel"]))
 
 
 @st.cache_data(ttl=reads.HISTORY_TTL_S, max_entries=reads.CACHED_RESULTS, show_spinner=False)
-def _draw(
-    url: str, key: Key, span: tuple[int, int], metric_key: str, along: trend_lines.Along
-) -> tuple[dict[str, Any] | None, str, str, int]:
-    """Draws one series once for several viewers. Returns the figure, its words, its caption, and the number of
-    measurements behind it; without a figure the words say why."""
+def _draw(url: str, key: Key, span: tuple[int, int], metric_key: str, along: trend_lines.Along) -> trend.Drawing:
+    """Draws one series once for several viewers."""
     metric = next(metric for metric in METRICS if metric.key == metric_key)
     points, branches = _in_view(url, key, span, metric)
     measurements = len(points) + sum(map(len, branches.values()))
     if not metric.values(points)["value"].notna().any():
         why = f"{metric.missing}, so {metric.label.lower()} cannot be shown. Pick another value under Show."
-        return None, why, "", measurements
+        return trend.Drawing(None, why, "", measurements)
     lines = [
         *marks.level_changes(reads.levels(url, *key)),
         *marks.toolchain_changes(points),
@@ -100,7 +95,7 @@ def _draw(
     figure = trend.trend(points, metric, along=along, marks=lines, raw=raw, branches=branches)
     apart = ["hexagons are of branches and other toolchains, which count for no verdict"] if branches else []
     caption = ", ".join([*_legend(points, lines, raw), *apart]) + "."
-    return figure, f"{metric.label} over {count_text(commits, 'commit')}", caption, measurements
+    return trend.Drawing(figure, f"{metric.label} over {count_text(commits, 'commit')}", caption, measurements)
 
 
 def _in_view(url: str, key: Key, span: tuple[int, int], metric: Metric) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:

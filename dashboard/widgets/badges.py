@@ -1,5 +1,8 @@
 """The colours of states and verdicts, in tables and badges. Knows no query."""
 
+import streamlit as st
+
+from tilewatch.dashboard.charts import colours
 from tilewatch.dashboard.frames import findings
 
 GOING_ON, WELL, UNSURE, BADLY, OVER = "blue", "green", "orange", "red", "gray"
@@ -36,18 +39,18 @@ OUTCOMES = {
     "identical": OVER,
 }
 
-# Readable on the light and on the dark background.
-_TEXT = {GOING_ON: "#3d7fe0", WELL: "#17857a", UNSURE: "#d98214", BADLY: "#cf4a2a", OVER: "#8a94a3"}
-
 
 def word_colour(word: str) -> str:
     """The style of a cell that holds a state or a verdict."""
-    colours = SUBMISSIONS | VERDICTS | REGRESSIONS | CHECKS | OUTCOMES | SAFETIES
-    colour = colours.get(word)
-    return f"color: {_TEXT[colour]}" if colour else ""
+    colour = (SUBMISSIONS | VERDICTS | REGRESSIONS | CHECKS | OUTCOMES | SAFETIES).get(word)
+    return _style(colour)
 
 
 def change_colour(finding: str) -> str:
     """The style of a cell that holds a change of speed with this finding; coloured only where a change is claimed."""
     colour = {findings.FASTER: WELL, findings.SLOWER: BADLY}.get(finding)
-    return f"color: {_TEXT[colour]}" if colour else ""
+    return _style(colour)
+
+
+def _style(colour: str | None) -> str:
+    return f"color: {colours.TEXT[st.context.theme.type or 'light'][colour]}" if colour else ""

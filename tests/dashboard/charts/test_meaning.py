@@ -2,6 +2,9 @@
 
 import colorsys
 import datetime as dt
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -9,6 +12,7 @@ import pytest
 
 from tests.dashboard.fixtures.snapshots import pair, series_row
 from tests.dashboard.fixtures.trials import frame, trial
+from tilewatch import dashboard
 from tilewatch.dashboard.charts import colours, evidence, hover, landscape, marks, sweep
 from tilewatch.dashboard.charts.differences import differences
 from tilewatch.dashboard.frames import metrics
@@ -17,6 +21,7 @@ from tilewatch.dashboard.widgets import badges
 from tilewatch.db.queries.evidence import SamplesRow
 from tilewatch.db.queries.replays import ReplayRow
 
+CONFIG = Path(dashboard.__file__).parent / ".streamlit" / "config.toml"
 NOON = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
 METRICS = {metric.key: metric for metric in metrics.METRICS}
 POINTS = pd.DataFrame(
@@ -74,6 +79,25 @@ def test_words_of_states_and_changes_are_coloured_by_what_they_mean() -> None:
         assert badges.change_colour(finding) == ""
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_words_are_readable_on_both_backgrounds_of_their_theme(theme: str) -> None:
+    """4.5 is what WCAG 2 asks of words (AA). Markdown and tables have one colour for one meaning."""
+    themes = tomllib.loads(CONFIG.read_text())["theme"]
+    of_markdown = {name: themes[theme][f"{name}TextColor"] for name in colours.TEXT[theme]}
+    assert of_markdown == colours.TEXT[theme]
+    for word in (themes[theme]["textColor"], themes[theme]["primaryColor"], *of_markdown.values()):
+        for ground in ("backgroundColor", "secondaryBackgroundColor"):
+            assert colours.contrast(word, themes[theme][ground]) >= 4.5, f"{word} on {ground}"
+
+
+def test_a_table_has_the_words_of_the_theme_that_a_visitor_sees(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words of one theme have a contrast of 2.4 to 3.5 on the other's background."""
+    for theme in ("light", "dark"):
+        monkeypatch.setattr(badges.st, "context", SimpleNamespace(theme=SimpleNamespace(type=theme)))
+        assert style_colour(badges.word_colour("regression")) == colours.TEXT[theme]["red"]
+        assert style_colour(badges.change_colour("faster")) == colours.TEXT[theme]["green"]
+
+
 def test_a_regression_points_down_and_an_improvement_up() -> None:
     assert colours.VERDICT_MARKS == {"regression": "triangle-down-open", "improvement": "triangle-up-open"}
     level = {"regression_id": 7, "state": "new", "good_position": 1, "bad_position": 2}
@@ -106,17 +130,18 @@ def test_a_launch_of_a_replay_is_orange_red_when_the_new_cubin_is_slower() -> No
         bad_code_sha256="b",
         good_toolchain=None,
         bad_toolchain=None,
-        good_us=[100.0, 100.0],
-        bad_us=[104.0, 96.0],
+        good_us=[100.0, 100.0, 100.0],
+        bad_us=[104.0, 96.0, 100.0],
         failure=None,
         host="n1",
         gpu_uuid="GPU-1",
         origin="measured",
         at=NOON,
     )
-    slower, faster = evidence.replay(row.good_us, row.bad_us).data
+    slower, faster, equal = evidence.replay(row.good_us, row.bad_us).data
     assert is_orange_red(slower.line.color)
     assert is_teal(faster.line.color)
+    assert equal.line.color == colours.UNCERTAIN
     assert (list(slower.x), list(slower.y)) == (["old cubin", "new cubin"], [100.0, 104.0])
     assert "us, one launch" in slower.hovertemplate
 

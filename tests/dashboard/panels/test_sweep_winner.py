@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from tilewatch.dashboard.panels.sweep import common_text
-from tilewatch.dashboard.panels.sweep_winner import headline, list_reasons
+from tilewatch.dashboard.panels.sweep_winner import headline, is_whole, list_reasons
 
 
 def trials(*times_us: float | None) -> pd.DataFrame:
@@ -77,3 +77,22 @@ def test_what_the_fastest_configs_have_in_common_is_named() -> None:
     assert common_text(fastest, ["tile_m", "tile_n"]) == "All of them have tile_m=64."
     assert common_text(fastest, ["tile_n"]) == "They have no parameter in common."
     assert common_text(fastest.head(1), ["tile_m"]) == ""
+
+
+AXES = [["tile", list(range(36))], ["stages", [2, 3, 4]], ["swizzle", list(range(10))]]
+
+
+@pytest.mark.parametrize(
+    ("reason", "configs", "axes", "whole"),
+    [
+        ("recorded", 95, AXES, True),
+        ("recorded", 6, AXES, False),
+        ("recorded", 3, AXES[1:2], True),
+        ("manual", 1, AXES, True),
+    ],
+)
+def test_a_sweep_is_whole_unless_a_recording_tried_a_few_of_its_configs(
+    reason: str, configs: int, axes: list[Any], whole: bool
+) -> None:
+    """The first is `gemm_fp8_scaled` with `split`: its `only` rule leaves 95 of 1080 configs."""
+    assert is_whole(reason, configs, axes) is whole
