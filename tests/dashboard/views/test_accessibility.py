@@ -19,7 +19,10 @@ DRAWN = """() => {
         && !document.querySelector('[data-testid="stSkeleton"], [data-testid="stSpinner"], [data-stale="true"]');
 }"""
 """Streamlit has run the page."""
+SHOWS = "title => document.title === title"
+"""Set by the run of a page, which begins with that."""
 DARK = "() => getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor === 'rgb(18, 22, 28)'"
+LIGHT = DARK.replace("===", "!==")
 ONLY_VIOLATIONS = {"resultTypes": ["violations"], "preload": False}
 """What axe loads beforehand is for rules of sound and of turned screens."""
 CONTRAST = {"runOnly": ["color-contrast"]}
@@ -34,14 +37,31 @@ def list_findings(page: Any, options: dict[str, Any]) -> Iterator[str]:
                 yield f"{page.url}: {found['help']}: {node['html'][:200]}"
 
 
+def show_pages(page: Any) -> Iterator[None]:
+    """Shows them one after the other, as a visitor comes to them: by the links of one page, which is loaded once."""
+    page.goto("/")
+    links = page.get_by_test_id("stTopNavLink")
+    links.first.wait_for()
+    shown = {link.get_attribute("href").rpartition("/")[2]: link for link in links.all()}
+    assert set(shown) == set(front.PAGES)
+    for address, link in shown.items():
+        if address:
+            link.click()
+        page.wait_for_function(SHOWS, arg=f"{link.inner_text()} - Tilewatch")
+        yield
+    for address in ONE_OF_MANY:
+        page.goto(f"/{address}")
+        yield
+
+
 def test_no_page_hinders_who_needs_a_screen_reader_or_contrast(page: Any) -> None:
     findings = []
-    for address in (*front.PAGES, *ONE_OF_MANY):
-        page.emulate_media(color_scheme="light")
-        page.goto(f"/{address}")
+    for _ in show_pages(page):
         page.wait_for_function(DRAWN)
         findings += list_findings(page, {})
         page.emulate_media(color_scheme="dark")
         page.wait_for_function(DARK)
         findings += list_findings(page, CONTRAST)
+        page.emulate_media(color_scheme="light")
+        page.wait_for_function(LIGHT)
     assert findings == []
