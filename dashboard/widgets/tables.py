@@ -24,7 +24,8 @@ def show(table: "pd.DataFrame | Styler", **options: Any) -> Any:
 
 def pick_row(table: Any, rows: pd.DataFrame, key: str, **options: Any) -> pd.Series | None:
     """Shows `table`, a frame or a styled one; returns the row of `rows` that is selected in it, or None."""
-    shown = show(table, on_select="rerun", selection_mode="single-row", key=key, **options)
+    # A choice of another page may have that key, and Streamlit would take its value for the selection.
+    shown = show(table, on_select="rerun", selection_mode="single-row", key=f"{key}-picked", **options)
     # A selection outlives the rows: there may be fewer by now.
     return next((rows.iloc[row] for row in shown.selection.rows if row < len(rows)), None)
 

@@ -59,6 +59,14 @@ def subheaders(app: AppTest) -> list[str]:
     return [str(each.value) for each in app.subheader]
 
 
+def test_each_page_is_shown_after_the_overview_and_after_the_others(filled_app: AppTest) -> None:
+    """Streamlit hands the value of a widget to one of another page that has its key."""
+    for page in PAGES[1:]:
+        for each in ("overview", page):
+            filled_app.switch_page(f"views/{each}.py").run()
+            assert not filled_app.exception
+
+
 @pytest.mark.parametrize(
     ("page", "key", "old", "shown"),
     [("overview", "from", "5e6f7a8b", "5e6f7a8b00"), ("sweeps", "commit", "1a2b3c4d", "1a2b3c4d00")],
