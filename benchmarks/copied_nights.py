@@ -149,6 +149,8 @@ class Copies:
             _copy(connection, table, values)
         found = text("select id from submissions where commit_id = :commit_id order by id")
         submissions = list(connection.scalars(found, values))
+        for submission_id in submissions:  # one after the other, as they are submitted: so the index fills its pages
+            connection.execute(PLAN, values | {"submission_id": submission_id})
 
         def write(number: int, connection: Connection) -> None:
             for submission_id in submissions[number :: len(self._connections)]:
@@ -158,7 +160,6 @@ class Copies:
 
 
 def _write_trials(connection: Connection, values: dict[str, int]) -> None:
-    connection.execute(PLAN, values)
     for update in (ATTACH, TIME):
         for part in range(PARTS):
             connection.execute(update, values | {"part": part})

@@ -57,8 +57,8 @@ MOST_TIMES_AN_EMPTY_ONE = 1.2
 GROWTH = 1.2
 """Autovacuum's defaults: it comes when a fifth of the rows changed or came."""
 
-TURNS, TURN_SWEEPS = 10, 10
-"""Parts of one more night, of 5,000 trials each."""
+TURNS, TURN_SWEEPS = 14, 3
+"""Parts of one more night, of 1,500 trials each."""
 
 LATER = (10**8, 10**9)
 

@@ -86,7 +86,7 @@ class Commit(Base):
     """`position` counts commits along first parents, so that charts run in commit order and not in time."""
 
     __tablename__ = "commits"
-    __table_args__ = (UniqueConstraint("repository", "sha"),)
+    __table_args__ = (UniqueConstraint("repository", "sha"), Index(None, "repository", "position"))
     id: Mapped[key]
     repository: Mapped[words]
     sha: Mapped[words]

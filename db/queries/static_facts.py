@@ -86,12 +86,26 @@ def list_spills(session: Session, repository: str, gpu_model: str) -> list[Spill
     keys = series_keys()
     has_cubin = select(Trial.config_id).where(Trial.sweep_id == Sweep.id, Trial.compilation_id.is_not(None)).exists()
     settled = Sweep.trial_facts["settled"].as_integer()
-    newest = (
-        select(Sweep.id, Commit.sha, Commit.subject)
-        .join(Commit, Commit.id == Sweep.commit_id)
-        .where(*is_of_series(keys), case((Sweep.trial_facts.is_(None), has_cubin), else_=settled > 0))
-        .order_by(Commit.position.desc(), Sweep.id.desc())
+    compiled = (
+        select(Sweep.id)
+        .where(
+            *is_of_series(keys),
+            Sweep.commit_id == Commit.id,
+            case((Sweep.trial_facts.is_(None), has_cubin), else_=settled > 0),
+        )
+        .order_by(Sweep.id.desc())
         .limit(1)
+        .correlate(keys, Commit)
+        .lateral()
+    )
+    # The newest commits are asked first, mostly one: a series has a sweep for each night of years.
+    newest = (
+        select(compiled.c.id, Commit.sha, Commit.subject)
+        .join(compiled, true())
+        .where(Commit.repository == keys.c.repository)
+        .order_by(Commit.position.desc(), compiled.c.id.desc())
+        .limit(1)
+        .correlate(keys)
         .lateral()
     )
     query = (

@@ -88,6 +88,36 @@ def test_a_sweep_of_which_nothing_is_compiled_has_no_facts(db_session: Session) 
     assert static_facts.list_spills(db_session, "tilewatch", "b200") == []
 
 
+SWEEPS_READ = text("select seq_tup_read + idx_tup_fetch from pg_stat_xact_user_tables where relname = 'sweeps'")
+NIGHTS = text("""
+    with commit as (
+        insert into commits (repository, sha, position, committed_at, subject)
+        select 'tilewatch', 'commit ' || night, 100 + night, now(), 'Tile it' from generate_series(1, 300) as night
+        returning id, sha
+    ), submission as (
+        insert into submissions (key, reason, commit_id, gpu_model, measure)
+        select sha, 'nightly', id, 'b200', true from commit
+        returning id, commit_id, key
+    )
+    insert into sweeps (submission_id, commit_id, kernel, problem, gpu_model, arch, source_sha256, space, space_size,
+                        flops, bytes, trial_facts)
+    select submission.id, submission.commit_id, kernel, problem, sweeps.gpu_model, arch, source_sha256, space,
+           space_size, flops, bytes,
+           case when key = 'commit 300' then null else jsonb_set(trial_facts, '{spilling}', '3') end
+    from submission cross join sweeps
+""")
+
+
+def test_of_three_hundred_nights_spills_are_read_from_the_newest_that_is_compiled(db_session: Session) -> None:
+    _compile(db_session, "ok", "ok", "timeout", "error")
+    db_session.execute(NIGHTS)
+    db_session.execute(text("analyze commits, sweeps, submissions"))
+    before = db_session.scalar(SWEEPS_READ)
+    (spills,) = static_facts.list_spills(db_session, "tilewatch", "b200")
+    assert (spills.sha, spills.spilling) == ("commit 299", 3)
+    assert db_session.scalar(SWEEPS_READ) - before < 20
+
+
 def test_a_cubin_that_the_gpu_s_node_could_not_make_is_counted_too(db_session: Session) -> None:
     """Its trial was compiled and no longer is, so the kept count is written anew."""
     planned = _compile(db_session, "ok", "ok", "ok", "ok")
