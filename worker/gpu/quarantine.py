@@ -60,16 +60,17 @@ class GpuWatch:
         Postgres is away."""
         with session(self._database_url) as opened:
             ill = quarantine.find_open(opened, self._gpu.uuid)
+        well = ill is None
         if ill is None:
             illness_now = self._find_illness()
             if illness_now is not None:
                 with session(self._database_url) as opened:
                     isolate(opened, self._gpu, self._host, illness_now, {"readings": self._readings})
-                self._readings = []
+                self._readings, well = [], False
         elif ill.waited_s >= self._canary_every_s:
             self._try_canary(ill)
-        with session(self._database_url) as opened:
-            well = quarantine.find_open(opened, self._gpu.uuid) is None
+            with session(self._database_url) as opened:
+                well = quarantine.find_open(opened, self._gpu.uuid) is None
         if well != self._consuming:
             self._consuming = well
             log.warning("takes sweeps again" if well else "takes no sweeps", gpu=self._gpu.uuid)

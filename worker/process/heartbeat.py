@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
 
 from tilewatch.db import record
 from tilewatch.db.session import session
@@ -32,6 +33,7 @@ class Heartbeat:
         self._database_url, self._identity, self._on_beat, self._refuses = database_url, identity, on_beat, refuses
         self._over = threading.Event()
         self._subjects: str | None = None
+        self._model_is_known = False
         self._written_at = self._tried_at = time.monotonic()
 
     def start(self) -> None:
@@ -59,42 +61,49 @@ class Heartbeat:
         return time.monotonic() - self._tried_at
 
     def write(self, doing: str | None) -> None:
+        with session(self._database_url) as opened:
+            self._write(opened, doing)
+
+    def _write(self, opened: Session, doing: str | None) -> None:
         who = self._identity
         model = who.gpu.model if who.gpu else None
-        with session(self._database_url) as opened:
-            if model is not None:
-                record.add_gpu_model(opened, **model.stored)
-            record.write_heartbeat(
-                opened,
-                name=who.name,
-                kind=who.kind,
-                host=who.host,
-                gpu_model=model.slug if model else None,
-                gpu_uuid=who.gpu.uuid if who.gpu else None,
-                toolchain=who.toolchain,
-                queues=who.queues,
-                doing=doing,
-            )
+        # Once: all workers of a model write the same row, and each would wait for the others at every beat.
+        if model is not None and not self._model_is_known:
+            record.add_gpu_model(opened, **model.stored)
+        record.write_heartbeat(
+            opened,
+            name=who.name,
+            kind=who.kind,
+            host=who.host,
+            gpu_model=model.slug if model else None,
+            gpu_uuid=who.gpu.uuid if who.gpu else None,
+            toolchain=who.toolchain,
+            queues=who.queues,
+            doing=doing,
+        )
 
     def _keep_writing(self) -> None:
         while True:
             self._tried_at = time.monotonic()
             try:
-                self.write(self._refuses() or self._doing())
+                refusal = self._refuses()
+                with session(self._database_url) as opened:
+                    self._write(opened, refusal or self._doing(opened))
+                self._model_is_known = True
                 self._written_at = time.monotonic()
                 self._on_beat()
             except SQLAlchemyError as error:  # Postgres may be restarting; the next beat tries again
+                self._model_is_known = False  # it may come back as another, without the model
                 log.warning("heartbeat not written", reason=type(error).__name__)
             if self._over.wait(HEARTBEAT_S):
                 return
 
-    def _doing(self) -> str | None:
+    def _doing(self, opened: Session) -> str | None:
         """The running jobs, or the last reason why there are none (a GPU in use) that a process of this worker
         wrote."""
-        with session(self._database_url) as opened:
-            subjects = steps.list_running_subjects(opened, f"{self._identity.name}#")
-            if subjects:
-                self._subjects = "; ".join(subjects)
-                return self._subjects
-            written = steps.find_worker_activity(opened, self._identity.name)
+        subjects = steps.list_running_subjects(opened, f"{self._identity.name}#")
+        if subjects:
+            self._subjects = "; ".join(subjects)
+            return self._subjects
+        written = steps.find_worker_activity(opened, self._identity.name)
         return written if written != self._subjects else None
