@@ -31,6 +31,7 @@ from tilewatch.kernels.recording.recorded_run import list_rows
 from tilewatch.kernels.results import Compiled, Cubin, Plan, PlannedTrial
 from tilewatch.kernels.toolchains.toolchain import list_toolchains
 from tilewatch.kernels.upgrading.command import HOME, MOST_JOBS, MOST_LIMIT_S, compare, reproduce
+from tilewatch.text import without_controls
 
 app = typer.Typer(
     help="Sweep, compile and time cuTile kernels on this machine alone: no queue, no database.",
@@ -179,7 +180,9 @@ app.add_typer(toolchain, name="toolchain")
 def _plan(library: Path, arch: str, kernel: str, problem: str | None) -> Plan:
     reading = catalog.read_library(library.absolute(), arch=arch, kernel=kernel, problem=problem)
     for failure in reading.failures:
-        say.print(f"left out: {failure}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+        say.print(
+            f"left out: {without_controls(failure)}", style="yellow", highlight=False, markup=False, soft_wrap=True
+        )
     return reading.plans[0]
 
 
@@ -231,7 +234,7 @@ def main() -> None:
     try:
         app()
     except ExpectedError as error:
-        say.print(f"Error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+        say.print(f"Error: {without_controls(str(error))}", style="red", highlight=False, markup=False, soft_wrap=True)
         sys.exit(2)
 
 

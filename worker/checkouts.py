@@ -75,7 +75,11 @@ def checkout_commit(repository: Path, sha: str, cache: Path) -> Path:
             f"{error}; it is the TILEWATCH_REPOSITORY of this worker: fetch it, or let Tilewatch clone the repository "
             "of the job by itself with `tilewatch watch add`"
         ) from None
-    cache.mkdir(parents=True, exist_ok=True)
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError) as error:
+        why = f"the folder {cache} cannot be made: {error.strerror}"
+        raise RepositoryError(f"{why}; TILEWATCH_HOME names the data folder") from None
     with tempfile.TemporaryDirectory(dir=cache, prefix=_MAKING) as scratch:
         files = Path(scratch) / "files"
         files.mkdir()
@@ -147,7 +151,7 @@ def _mark_used(folder: Path) -> bool:
     """Returns False where there is no such checkout."""
     try:
         os.utime(folder)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     return True
 

@@ -7,7 +7,7 @@ import typer
 
 from tilewatch.command_options import require_arch, require_files
 from tilewatch.errors import ExpectedError
-from tilewatch.text import count_text
+from tilewatch.text import count_text, without_controls
 
 
 class SeveralFolders(ExpectedError):
@@ -43,7 +43,7 @@ def check(
     (folder,) = folders
     checked = check_library(folder, [each.name for each in files or ()], arch, store.folder(store.DEFAULT_FOLDER))
     for finding in checked.findings:
-        print(finding)
+        print(without_controls(str(finding)))
     compiled, findings = count_text(checked.operators, "operator"), count_text(len(checked.findings), "finding")
     print(f"{compiled} compiled for {arch}, {findings}")
     if checked.findings:

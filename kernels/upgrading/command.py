@@ -13,6 +13,7 @@ import typer
 from tilewatch.command_options import parse_share, require_archs, require_files, require_place
 from tilewatch.kernels.comparing.configs import ConfigSource
 from tilewatch.kernels.library import FOLDER, watched_folder
+from tilewatch.text import without_controls
 
 if TYPE_CHECKING:
     from tilewatch.kernels.upgrading.report_file import ToolchainReport
@@ -169,5 +170,5 @@ def _print(report: "ToolchainReport", *, as_json: bool, markdown: Path | None) -
 
     if markdown is not None:
         markdown.write_text(writing.write_markdown(report), encoding="utf-8")
-    print(writing.write_json(report) if as_json else "\n".join(writing.write_lines(report)))
+    print(writing.write_json(report) if as_json else without_controls("\n".join(writing.write_lines(report))))
     raise typer.Exit(safety_exit_code(judge_everything(report)))

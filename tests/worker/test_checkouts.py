@@ -44,6 +44,12 @@ def test_a_commit_without_the_library_is_named(repository: Path, tmp_path: Path)
         checkout(repository, sha, "kernels/library", tmp_path / "cache")
 
 
+def test_a_cache_that_cannot_be_made_is_named_with_its_setting(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("a file")
+    with pytest.raises(RepositoryError, match=r"home/commits cannot be made: .*; TILEWATCH_HOME names the data folder"):
+        checkout(repository, resolve(repository, "HEAD").sha, "library", tmp_path / "home" / "commits")
+
+
 @pytest.mark.parametrize("absolute", [True, False])
 def test_a_library_outside_of_the_commit_is_refused(repository: Path, tmp_path: Path, absolute: bool) -> None:
     (tmp_path / "elsewhere").mkdir()

@@ -17,6 +17,7 @@ from tilewatch.errors import ExpectedError
 from tilewatch.kernels.comparing.configs import Candidates, ConfigSource, parse_config
 from tilewatch.kernels.comparing.outcome import UNSURE, exit_code
 from tilewatch.kernels.comparing.verdict import MOST_LAUNCHES
+from tilewatch.text import without_controls
 from tilewatch.worker.cli import options
 from tilewatch.worker.cli.options import INTERRUPTED, FailOver
 
@@ -235,7 +236,7 @@ def _print(
     if as_json:
         print(report.write_json(outcomes, about))
     else:
-        print("\n".join(report.write_lines(outcomes, about)))
+        print(without_controls("\n".join(report.write_lines(outcomes, about))))
     raise typer.Exit(exit_code(outcomes))
 
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tilewatch.text import without_controls
 from tilewatch.worker.cli import options
 from tilewatch.worker.cli.options import Commit, Gpus, Repository, Wait, Who
 from tilewatch.worker.cli.submit_check import check
@@ -99,7 +100,7 @@ def _submit(action: str, wanted: dict[str, Any], who: str | None) -> list[int]:
     submission_ids: list[int] = []
     for submitted in submit_for(options.settings(), options.name_of(who), action, wanted):
         ids = ", ".join(map(str, submitted.submission_ids))
-        print(f"{submitted.sentence} (submission {ids})", flush=True)
+        print(f"{without_controls(submitted.sentence)} (submission {ids})", flush=True)
         created = created or submitted.created
         submission_ids += submitted.submission_ids
     if created:

@@ -1,5 +1,6 @@
 """`tilewatch watch`: adds, lists and removes repositories that Tilewatch clones and fetches itself."""
 
+import shlex
 from typing import Annotated
 
 import typer
@@ -39,7 +40,7 @@ def add(
     with session(options.ready_database()) as opened:
         added = watched.add(opened, settings, address, name=name, branch=branch)
     print(f"{added.name} is watched: branch {added.branch}, cloned to {added.folder}")
-    print(f"the next night sweeps it; `tilewatch submit nightly --repository {added.name}` sweeps it now")
+    print(f"the next night sweeps it; `tilewatch submit nightly --repository {shlex.quote(added.name)}` sweeps it now")
 
 
 @watch.command("list")

@@ -77,6 +77,12 @@ def test_a_library_files_kernel_is_checked_too(tmp_path: Path, old: str, new: st
     assert lines[1:] == ["0 operators compiled for sm_90, 1 finding"]
 
 
+def test_a_finding_gives_a_terminal_no_orders(tmp_path: Path) -> None:
+    (tmp_path / "double.py").write_text('raise ValueError("\\x1b[2J")\n')
+    _, lines = check(tmp_path / "double.py")
+    assert "ValueError: \ufffd[2J" in lines[0]
+
+
 def test_files_of_two_folders_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("")
     done = CliRunner().invoke(cli, ["check", str(tmp_path / "a.py"), str(REPOSITORY / "watch" / "operators.py")])

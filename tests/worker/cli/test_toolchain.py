@@ -50,4 +50,6 @@ def test_packages_and_a_list_exclude_each_other(tilewatch: Tilewatch, tmp_path: 
     assert "name packages, or a list of packages with --list, and not both" in " ".join(
         tilewatch("toolchain", "add", "next", "cuda-tile==1.7.0", "--list", str(written), fails=True).split()
     )
-    assert "name a package" in tilewatch("toolchain", "add", "next", "--list", str(written), fails=True)
+    said = " ".join(tilewatch("toolchain", "add", "next", "--list", str(written), fails=True).replace("│", "").split())
+    assert "'--list': " in said
+    assert "names no package with its hash" in said

@@ -20,6 +20,8 @@ def test_a_repository_is_added_listed_submitted_and_removed(
     added = tilewatch("watch", "add", str(repository), "--name", "mine")
     assert added.startswith("mine is watched: branch main, cloned to ")
     assert "`tilewatch submit nightly --repository mine`" in added
+    assert "--repository 'the other'`" in tilewatch("watch", "add", str(other), "--name", "the other")
+    tilewatch("watch", "remove", "the other")
     tilewatch("watch", "add", str(other))
     rows = [line.split() for line in tilewatch("watch", "list").splitlines()[1:]]
     assert [row[:3] for row in rows] == [["mine", "main", str(repository)], ["other", "main", str(other)]]

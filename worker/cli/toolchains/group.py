@@ -95,6 +95,8 @@ def add(
         chosen = install.find_hashes(complete(read_wanted(packages or ()), versions(NEEDED)), wheels)
     else:
         chosen = read_list(list_file.read_text(encoding="utf-8"))
+        if not chosen:
+            raise typer.BadParameter(f"{list_file} names no package with its hash", param_hint="'--list'")
         complete(read_wanted([f"{each.package}=={each.version}" for each in chosen]), {})
     print(f"fetching {', '.join(f'{each.package} {each.version}' for each in chosen)}", file=sys.stderr)
     made = install.install(root, name, chosen, wheels, require_compiles)
