@@ -79,6 +79,9 @@ def _engine(url: str, _process: int) -> Engine:
     return create_engine(
         _parse(url),
         pool_pre_ping=True,  # the server may have been restarted since the last use
+        # A connection prepares a statement when it asks for the fifth time: planning the points of a series takes 14 ms
+        # (2 cores, 2026-11-23). The one that was used last is used next, so that one connection gets there.
+        pool_use_lifo=True,
         connect_args={"connect_timeout": CONNECT_LIMIT_S, "application_name": "tilewatch"},
     )
 

@@ -145,9 +145,16 @@ def _range(rows: Sequence[Row | None], scale: Scale) -> str:
     values = [scale.valued(row) for row in there]
     low, high = scale.tick(min(values)), scale.tick(max(values))
     arrows = Counter(_arrow(row) for row in there if row["finding"] in findings.DIFFERENT)
-    words = [low if low == high else f"{low} to {high}", *(f"{arrow}{count}" for arrow, count in arrows.items())]
+    words = [low if low == high else f"{low} to {high}", *_name_rivals(there, scale)]
+    words += [f"{arrow}{count}" for arrow, count in arrows.items()]
     colour = scale.colour(min(values))
     return f'<td style="background:{colour};color:{colours.ink_on(colour)}"><span>{" ".join(words)}</span></td>'
+
+
+def _name_rivals(rows: Sequence[Row], scale: Scale) -> list[str]:
+    """What the ratios of a folded kernel are to, as its cells say it: nothing where that is DeepGEMM."""
+    rivals = {row["baseline"] for row in rows} if scale.column == RATIO.column else set()
+    return [escape(" or ".join(sorted(map(rival_text, rivals))))] if rivals - {DEEPGEMM} else []
 
 
 def _models(series: pd.DataFrame) -> dict[str, str]:

@@ -47,7 +47,9 @@ def describe_choice(params: Mapping[str, Any] | None, detail: Mapping[str, Any])
     if chosen:
         return config_text(chosen)
     kernels = Counter(map(_short_name, detail.get("kernels") or ()))
-    return ", ".join(name if count == 1 else f"{count} x {name}" for name, count in kernels.items())
+    return ", ".join(
+        name if count == 1 else f"{count}\N{NO-BREAK SPACE}x\N{NO-BREAK SPACE}{name}" for name, count in kernels.items()
+    )
 
 
 def list_missing(detail: Mapping[str, Any]) -> list[str]:

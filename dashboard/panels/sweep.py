@@ -90,7 +90,8 @@ def _measurements(measured: pd.DataFrame, sweep: pd.Series) -> None:
     for cell, (_, row) in zip(cells, run.iterrows(), strict=False):
         with cell, st.container(border=True, height="stretch"):
             st.metric(plain(row["implementation"]), f"{row['median_us']:,.1f} us")
-            ratio = "" if pd.isna(row["ratio"]) else f"{ratio_to(row['ratio'], row['baseline'])}, "
+            is_main = row["implementation"] == row["baseline"]  # its ratio is to itself
+            ratio = "" if is_main or pd.isna(row["ratio"]) else f"{ratio_to(row['ratio'], row['baseline'])}, "
             st.caption(
                 f"{ratio}95 %: {row['low_us']:,.1f} to {row['high_us']:,.1f} us, least {row['least_us']:,.1f} us "
                 f"of {count_text(row['samples'], 'sample')}"

@@ -52,6 +52,17 @@ def test_an_operator_of_several_problems_has_a_row_with_its_range_and_its_change
     assert 'data-operator="gemm_fp8" data-slower>' in written
 
 
+def test_the_range_of_an_operator_names_what_it_is_to_as_its_cells_do() -> None:
+    """The words below the table say that it is DeepGEMM unless a cell names another; often only folded rows show."""
+    torch = {"kernel": "softmax", "baseline": "torch_softmax"}
+    now = [series_row(1, 2.0, **torch), series_row(2, 1.5, problem="64", **torch), series_row(3, 0.9)]
+    both = [*now, series_row(4, 0.8, problem="64")]
+    assert heads(grid.ratio_table(pair(both, both))) == [
+        ["gemm_fp8 2 problems", "0.80 to 0.90"],
+        ["softmax 2 problems", "1.50 to 2.00 PyTorch"],
+    ]
+
+
 def test_a_cell_draws_the_last_ratios_of_its_own_series() -> None:
     pairs = pair([series_row(1, 1.0)], [series_row(2, 1.0), series_row(3, 1.0, problem="64")])
     written = grid.ratio_table(pairs, sparks={("gemm_fp8", "64", "h200", "measured"): [1.0, 0.5]})

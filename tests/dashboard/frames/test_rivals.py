@@ -26,7 +26,11 @@ PRINTED = (
             id="kernels by their names",
         ),
         pytest.param({"kernels": ["_Z6reduceILi4EEvPf"]}, "reduce", id="a kernel outside of a namespace"),
-        pytest.param({"kernels": ["copy", "gemm_a", "gemm_b", "gemm_a"]}, "copy, 2 x gemm_a, gemm_b", id="one often"),
+        pytest.param(
+            {"kernels": ["copy", "gemm_a", "gemm_b", "gemm_a"]},
+            "copy, 2\N{NO-BREAK SPACE}x\N{NO-BREAK SPACE}gemm_a, gemm_b",
+            id="one often",
+        ),
         pytest.param({}, "", id="nothing stored"),
     ],
 )
