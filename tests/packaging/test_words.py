@@ -1,9 +1,10 @@
 """The rules for words that a machine can check: docstrings, names, the glossary and the pictures of the map."""
 
 import ast
+import functools
 import re
 from collections import Counter
-from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from tools import code_paths
@@ -15,28 +16,46 @@ SAY_NOTHING = ("told", "said", "heard")
 GLOSSARY_ENTRIES = 40
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    for folder in FOLDERS:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            yield str(path.relative_to(ROOT)), ast.parse(path.read_text(encoding="utf-8"))
+@dataclass(frozen=True)
+class Module:
+    """`stores`: the variables that it sets, with their lines."""
+
+    file: str
+    docstring: str
+    stores: tuple[tuple[int, str], ...]
+    classes: tuple[str, ...]
+
+
+@functools.cache
+def modules() -> tuple[Module, ...]:
+    return tuple(read(path) for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py")))
+
+
+def read(path: Path) -> Module:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes = list(ast.walk(tree))
+    return Module(
+        str(path.relative_to(ROOT)),
+        ast.get_docstring(tree) or "",
+        tuple(
+            (node.lineno, node.id) for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        ),
+        tuple(node.name for node in nodes if isinstance(node, ast.ClassDef)),
+    )
 
 
 def test_a_module_says_what_it_does_and_does_not_begin_with_a_question() -> None:
     wrong = {
-        file: docstring.split(".")[0]
-        for file, tree in modules()
-        for docstring in [ast.get_docstring(tree) or ""]
-        if not file.startswith("db/migrations/") and docstring.split(" ")[0] in ("", *QUESTIONS)
+        module.file: module.docstring.split(".")[0]
+        for module in modules()
+        if not module.file.startswith("db/migrations/") and module.docstring.split(" ")[0] in ("", *QUESTIONS)
     }
     assert wrong == {}
 
 
 def test_no_variable_has_a_name_that_says_nothing() -> None:
     wrong = [
-        f"{file}:{node.lineno} {node.id}"
-        for file, tree in modules()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in SAY_NOTHING
+        f"{module.file}:{line} {name}" for module in modules() for line, name in module.stores if name in SAY_NOTHING
     ]
     assert wrong == []
 
@@ -44,11 +63,11 @@ def test_no_variable_has_a_name_that_says_nothing() -> None:
 def test_two_classes_have_no_name_in_common() -> None:
     """A table and the value that is read from it may: those of db/models.py are the tables."""
     names = Counter(
-        node.name
-        for file, tree in modules()
-        if file != "db/models.py"
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+        name
+        for module in modules()
+        if module.file != "db/models.py"
+        for name in module.classes
+        if not name.startswith("_")
     )
     assert {name: count for name, count in names.items() if count > 1} == {}
 
