@@ -119,7 +119,7 @@ bench-switch: dev ## Time a compile worker that goes from one toolchain to anoth
 bench-toolchains: dev ## Score the comparison of toolchains on equal ones and on 12 with a planted fault (10 minutes; WHOLE=1 TIMES=5 for the whole library)
 	@$(BIN)/python -m benchmarks.toolchains --times $(or $(TIMES),1) $(if $(WHOLE),--whole) $(ONLY_REPORT)
 
-bench-trials: dev ## Count the bytes of a trial on disk, time the pages' questions and one more night (20 minutes; SIZES="1000000 10000000 100000000": hours, 35 GB; KEEP=folder goes on from it)
+bench-trials: dev ## Count the bytes of a trial on disk, time the pages' questions and one more night (10 minutes; SIZES="1000000 10000000 100000000": an hour or two, 30 GB; KEEP=folder stays and is gone on from)
 	@$(BIN)/python -m benchmarks.trial_bytes --sizes $(or $(SIZES),200000 1000000) $(if $(KEEP),--keep "$(KEEP)") $(ONLY_REPORT)
 
 bench-tuned: dev ## Measure what tuned tables lose on other GPUs and problems, from recordings, and the time of a lookup (seconds)

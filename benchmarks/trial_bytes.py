@@ -126,6 +126,7 @@ def grow(url: str, size: int) -> None:
             write_night(url, Night(number, GPUS, SWEEPS), configs)
             vacuum(url)
         number, trials = WRITTEN[-1] + 1, len(WRITTEN) * GPUS * SWEEPS * TRIALS
+    number += number % 2
     vacuumed = trials
     with copies(url, WRITTEN) as copied:
         while trials < size:
@@ -199,6 +200,7 @@ def write_one_more(url: str) -> list[tuple[float, float]]:
     """Seconds of each part of a night, in this database and in an empty one. The first two are not counted."""
     empty_url = make_url(url).set(database="empty").render_as_string(hide_password=False)
     with engine(url).connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("drop database if exists empty"))  # of a call that was killed
         connection.execute(text("create database empty"))
         try:
             return list(_write_in_turns(url, empty_url))[2:]
