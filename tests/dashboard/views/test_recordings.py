@@ -15,6 +15,7 @@ from tests.dashboard.conftest import PATIENCE_MS, WAS_HERE
 from tests.dashboard.fixtures.app import APP, opened
 from tests.dashboard.fixtures.servers import dashboard, free_port
 from tests.worker.fixtures.worker_context import do_all_jobs, settings_for
+from tilewatch.dashboard.charts import colours
 from tilewatch.dashboard.frames.findings import CLAIMS
 from tilewatch.db.models import Commit, GpuModel, Run, Sweep, Verdict
 from tilewatch.db.queries import series
@@ -26,7 +27,7 @@ from tilewatch.worker.transfer.importing import import_file
 
 RECORDINGS = sorted((Path(__file__).parents[3] / "recordings").glob("*.jsonl.gz"))
 REPOSITORY = "https://example.org/tilewatch.git"
-COLOURS = {"faster": "#17857a", "slower": "#cf4a2a"}
+COLOURS = {"faster": colours.TEXT["light"]["green"], "slower": colours.TEXT["light"]["red"]}
 SAID_BY = {"faster": "improvement", "slower": "regression"}
 Verdicts = dict[tuple[str, ...], set[tuple[str, str]]]
 
