@@ -50,9 +50,8 @@ def browser() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright  # a dependency of these tests alone
 
     with sync_playwright() as playwright:
-        # Containers forbid Chromium its own sandbox, and it would call home for updates. Scripts run too shortly to pay
-        # for being optimized: a seventh of a page's CPU time (2026-11).
-        quiet = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--js-flags=--no-opt --no-maglev"]
+        # Containers forbid Chromium its own sandbox, and it would call home for updates.
+        quiet = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
         opened = playwright.chromium.launch(executable_path=path, args=quiet)
         yield opened
         opened.close()
