@@ -26,9 +26,13 @@ from tilewatch.kernels.statistics import median_interval, ratio_interval
 NIGHTLY = ROOT / "recordings" / "h200-7a799d57.jsonl.gz"
 """The newest nightly of the whole suite: `winners` and `ratios` are of it."""
 
+PREFILL = ROOT / "recordings" / "h200-6bc220e4.jsonl.gz"
+"""Prefill attention, whose code is the same there: tests ran on the newest nightly's GPU while that measured it."""
+
+
 STORY = ROOT / "recordings" / "story" / "h200.jsonl.gz"
 TILEGYM = ROOT / "recordings" / "tilegym" / "h200.jsonl.gz"
-FILES = (NIGHTLY, ROOT / "recordings" / "h200.jsonl.gz", STORY, TILEGYM)
+FILES = (NIGHTLY, ROOT / "recordings" / "h200.jsonl.gz", PREFILL, STORY, TILEGYM)
 SHOWN_PROBLEM = "320x32576x7168"
 SHOWN_KERNELS = ("gemm_fp8", "gemm_fp8_scaled", "gemm_nt_fp8")
 OURS = ("deepgemm_as_called", "tile_table")
@@ -124,7 +128,7 @@ def format_winners() -> str:
 
 def format_ratios() -> str:
     rows = []
-    for each in list_rivalries(read_runs(NIGHTLY)):
+    for each in list_rivalries(read_suite()):
         problem, worst = each.worst
         least = LEAST_MEANS.get((each.kernel, each.rival))
         rows.append(
@@ -207,6 +211,10 @@ def read_runs(file: Path) -> list[Recorded]:
     return found
 
 
+def read_suite() -> list[Recorded]:
+    return [*read_runs(PREFILL), *read_runs(NIGHTLY)]
+
+
 def list_rivalries(runs: Sequence[Recorded]) -> list[Rivalry]:
     """Each kernel (and type) against each rival, in the order of the runs."""
     found: dict[tuple[str, str], dict[str, float]] = {}
@@ -218,7 +226,7 @@ def list_rivalries(runs: Sequence[Recorded]) -> list[Rivalry]:
 
 
 def _list_figures() -> Iterator[Figure]:
-    rivalries = {(each.kernel, each.rival): each for each in list_rivalries(read_runs(NIGHTLY))}
+    rivalries = {(each.kernel, each.rival): each for each in list_rivalries(read_suite())}
     for (kernel, rival), least in LEAST_MEANS.items():
         each = rivalries[kernel, rival]
         what = f"{kernel} against {rival}, geometric mean of {len(each.ratios)} problems"

@@ -25,7 +25,8 @@ PAGES = (
 # of its captions is 4.2, that of the colours in its code 2.8 to 4.4; WCAG wants 4.5. A caption is not made transparent
 # as a whole: its links were then at 4.4. The heading of an expander fades to a third while its page reads itself again;
 # it can be pressed all that time, so its contrast counts. In a narrow window the choices of a filter take several
-# lines, where Streamlit lets them scroll out of sight, and filters below each other have the space of other lines.
+# lines, where Streamlit lets them scroll out of sight, and filters below each other have the space of other lines. The
+# search stands beside the title where the names of the pages leave no room for it.
 STYLE = """<style>
 .stMainBlockContainer {padding-top: 4.2rem; padding-bottom: 2rem; max-width: 1600px;}
 [data-testid="stCaptionContainer"] {opacity: 1; color: color-mix(in srgb, currentcolor 78%, transparent);}
@@ -35,6 +36,7 @@ STYLE = """<style>
 .stButtonGroup [role="radiogroup"] {flex-wrap: wrap; overflow: visible;}
 @media (max-width: 640px) {.stHorizontalBlock {row-gap: 1rem;}}
 .st-key-search {position: fixed; top: 0.7rem; right: 1rem; width: auto; z-index: 999991;}
+@media (min-width: 768px) and (max-width: 900px) {.st-key-search {top: 4.6rem;}}
 .st-key-search kbd, .st-key-search :has(> kbd) {color: inherit; opacity: 1;}
 </style>"""
 

@@ -98,6 +98,11 @@ def _arguments() -> argparse.Namespace:
 
 def read_history(arguments: argparse.Namespace, arch: str, only: Only | None) -> list[Version]:
     """Returns every wanted series at every commit, the oldest first. A commit that cannot be read is left out."""
+    if _git(arguments.repository, "rev-parse", "--is-shallow-repository").strip() == "true":
+        raise SystemExit(
+            f"{arguments.repository} is a shallow clone: its commits would stand before all others. "
+            "`git fetch --unshallow` brings the rest"
+        )
     if arguments.commits.startswith("@"):
         revisions = Path(arguments.commits[1:]).read_text().split()
     else:

@@ -28,7 +28,7 @@ from tilewatch.kernels.results import Compiled, Cubin, Plan, PlannedTrial, RunRe
 from tilewatch.kernels.statistics import median_interval, ratio_interval
 from tilewatch.kernels.toolchains.toolchain import list_toolchains
 
-RECORDING = Path("recordings/h200-7a799d57.jsonl.gz")
+RECORDINGS = (Path("recordings/h200-7a799d57.jsonl.gz"), Path("recordings/h200-6bc220e4.jsonl.gz"))
 CORES = os.cpu_count() or 1
 
 
@@ -77,7 +77,7 @@ def _list_plans(library: Path, arch: str, kernel: str) -> list[Plan]:
     """The kernel's problems, each with the configs that won or tied in the recording."""
     won = {
         (each.problem, config_key(config))
-        for each in read_winners([RECORDING])
+        for each in read_winners(RECORDINGS)
         if (each.kernel, each.arch) == (kernel, arch)
         for config in each.configs
     }

@@ -1,5 +1,6 @@
 """A history of two commits is recorded on a fake GPU, and is judged by what was replayed there."""
 
+import argparse
 import json
 import shutil
 import subprocess
@@ -77,3 +78,12 @@ def test_a_series_is_measured_where_its_code_changes_and_at_the_last_commit(
         ([], shas[1], shas[2]),
         ([], shas[2], shas[3]),
     ]
+
+
+def test_a_clone_without_its_history_is_refused(tmp_path: Path, shas: list[str]) -> None:
+    """Its newest commit would have the first place among all commits, and change the trend of each series."""
+    assert shas
+    git(tmp_path, "clone", "--quiet", "--depth", "1", f"file://{tmp_path}/clone", "shallow")
+    asked = argparse.Namespace(repository=tmp_path / "shallow", commits="HEAD")
+    with pytest.raises(SystemExit, match=r"is a shallow clone: .* `git fetch --unshallow` brings the rest"):
+        record_history.read_history(asked, "sm_90", None)
