@@ -63,8 +63,11 @@ def serve(control: socket.socket, import_role: Callable[[str], object]) -> Forke
             if request["role"] in COMPILING:
                 _ask_bytecode_version()
         gc.freeze()  # collecting garbage in the child would copy what it shares with this process
+        has_group, group_made = os.pipe()
         process_id = os.fork()
         if process_id == 0:
+            os.setsid()
+            os.close(group_made)
             processes.end_with_parent(request["death_signal"])
             if os.getppid() != server:  # which ended before this
                 os._exit(1)
@@ -72,8 +75,11 @@ def serve(control: socket.socket, import_role: Callable[[str], object]) -> Forke
             _become(request["environment"], files)
             return Forked(request["role"], request["readable"], request["writable"])
         forked.add(process_id)
-        for file in files:
+        for file in (*files, group_made):
             os.close(file)
+        # Whoever ends a child signals its group: before there is one, the signal reaches nobody, and the child stays.
+        os.read(has_group, 1)
+        os.close(has_group)
         handle = os.pidfd_open(process_id)
         socket.send_fds(control, [json.dumps({"process_id": process_id}).encode()], [handle])
         os.close(handle)
@@ -100,7 +106,6 @@ def _ask_bytecode_version() -> None:
 
 def _become(environment: dict[str, str], files: list[int]) -> None:
     """Leaves this process nothing of the server's but its memory."""
-    os.setsid()
     for stream, file in enumerate(files):
         os.dup2(file, stream)
     os.closerange(STREAMS, os.sysconf("SC_OPEN_MAX"))

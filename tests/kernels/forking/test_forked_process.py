@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -107,6 +108,31 @@ def test_children_that_measure_have_servers_apart(monkeypatch: pytest.MonkeyPatc
     assert len({os.getpid(), catalog, library, gpu}) == 4
     for each in children:
         each.close()
+
+
+def test_a_child_that_is_slow_to_begin_has_its_group_when_it_is_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was ended at once was never ended: there was no such group yet, and whoever waited did so for ever."""
+    begin = os.setsid
+    monkeypatch.setattr(os, "setsid", lambda: (time.sleep(0.5), begin()))
+    control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    server = os.fork()
+    if server == 0:
+        control.close()
+        fork_server.serve(theirs, lambda _: None)
+        os._exit(signal.pause() or 0)
+    theirs.close()
+    request = {"role": "gpu", "readable": [], "writable": [], "environment": {}, "death_signal": signal.SIGKILL}
+    with open(os.devnull) as null:
+        socket.send_fds(control, [json.dumps(request).encode()], [null.fileno()] * 3)
+    answer, (handle,), _, _ = socket.recv_fds(control, 1 << 16, 1)
+    child = json.loads(answer)["process_id"]
+    group = os.getpgid(child)
+    os.kill(child, signal.SIGKILL)
+    os.close(handle)
+    os.kill(server, signal.SIGKILL)
+    os.waitpid(server, 0)
+    control.close()
+    assert group == child
 
 
 def test_what_cannot_be_imported_is_the_last_word_of_a_child(tmp_path: Path) -> None:
