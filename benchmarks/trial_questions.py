@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from tilewatch.db.joins import SERIES, is_of_series
 from tilewatch.db.models import Commit, Measurement, Run, Sweep
 from tilewatch.db.queries import evidence, series, snapshots, static_facts, submissions, sweeps
 from tilewatch.db.session import session
@@ -78,13 +79,8 @@ def _describe(opened: Session, sweep_id: int) -> Asked:
     )
     sweep, sha, at, config_id = opened.execute(query).one()
     series_of = (sweep.repository, sweep.kernel, sweep.problem, sweep.gpu_model)
-    before = select(func.max(Sweep.id)).where(
-        Sweep.repository == series_of[0],
-        Sweep.kernel == series_of[1],
-        Sweep.problem == series_of[2],
-        Sweep.gpu_model == series_of[3],
-        Sweep.id < sweep_id,
-    )
+    keys = dict(zip(SERIES, series_of, strict=True))
+    before = select(func.max(Sweep.id)).where(*is_of_series(keys), Sweep.id < sweep_id)
     return Asked(sweep_id, opened.scalar(before) or sweep_id, config_id or 0, series_of, sha, at)
 
 

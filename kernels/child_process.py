@@ -125,9 +125,9 @@ class ChildProcess:
             # CuPy takes the home itself from what it saw when it was imported, in the process that forks.
             own |= {"HOME": home, "TMPDIR": folder, "CUPY_CACHE_DIR": f"{home}/{library_homes.CUPY_CACHE}"}
             writable = (home, *writable)
-        first = "" if packages is None else str(packages)
+        first = ""
         if packages is not None:
-            passed[IMPORT_FIRST] = "torch"
+            first, passed[IMPORT_FIRST] = str(packages), "torch"
         path = os.pathsep.join(filter(None, (first, str(ROOT), os.environ.get("PYTHONPATH", ""))))
         imports_from = {**passed, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
         self._errors = stderr_path.open("ab+") if stderr_path else tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()

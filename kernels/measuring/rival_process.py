@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from tilewatch.kernels import tile_table
-from tilewatch.kernels.baseline_names import DOES_THE_WORK, find_versioned_name
+from tilewatch.kernels.baseline_names import COPY, DOES_THE_WORK, find_versioned_name
 from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed
 from tilewatch.kernels.toolchains.toolchain import Toolchain
@@ -18,9 +18,6 @@ from tilewatch.kernels.toolchains.toolchain import Toolchain
 ROUNDS_DEADLINE_S = 120.0
 BASELINES_DEADLINE_S = 600.0
 """DeepGEMM compiles its kernel with nvcc when it first meets a shape."""
-
-BUILT_IN = "copy"
-"""The baseline of every watched operator that the process that measures has itself."""
 
 
 class RivalProcess:
@@ -99,8 +96,9 @@ def start_environment(
 
 
 def start_watch_file(setup: GpuSetup, baselines: Sequence[str]) -> RivalProcess:
-    """Prepares those of `baselines` that are callables of a watch file, in a process that runs its library."""
-    own = {name: name for name in baselines if name not in (tile_table.BASELINE, BUILT_IN)}
+    """Prepares those of `baselines` that are callables of a watch file, in a process that runs its library. The process
+    that measures has the copy itself."""
+    own = {name: name for name in baselines if name not in (tile_table.BASELINE, COPY)}
     return RivalProcess(
         replace(setup, by_library="it times the watch file's own baselines"),
         own,

@@ -11,12 +11,14 @@ from typing import Annotated, Any, NotRequired
 from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, with_config
 from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
 
+from tilewatch.text import LONGEST_NAME
+
 _CHECK = ConfigDict(strict=True, allow_inf_nan=False)
 
 MOST_COMMITS = 10_000_000
 """The largest position of a commit; Linux had 1.3 million commits in 2026."""
 
-Name = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=r"^[^\p{C}\p{Zl}\p{Zp}]+$")]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_NAME, pattern=r"^[^\p{C}\p{Zl}\p{Zp}]+$")]
 Text = Annotated[str, StringConstraints(max_length=100_000, pattern=r"^[^\x00]*$")]
 Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{1,128}$")]
 Moment = Annotated[dt.datetime, Field(strict=False)]

@@ -12,6 +12,7 @@ from typing import Any
 import cupy
 
 from tilewatch.kernels import baselines
+from tilewatch.kernels.baseline_names import COPY
 from tilewatch.kernels.baselines import BaselineMissing
 from tilewatch.kernels.compiling.operator_code import read_bundle
 from tilewatch.kernels.compiling.store import CubinStore
@@ -28,9 +29,6 @@ from tilewatch.kernels.gpu.prepared_problem import describe_error
 from tilewatch.kernels.gpu.rounds import Entry, WrongWhenTimed
 from tilewatch.kernels.gpu.telemetry import Telemetry
 from tilewatch.kernels.library_errors import LibraryError
-
-COPY = "copy"
-"""The only baseline that is not the watch file's own."""
 
 
 class ComputedBefore(WrongWhenTimed):
@@ -222,7 +220,7 @@ class PreparedLaunches:
 
     def build_rival(self, name: str) -> baselines.Rival:
         """Raises BaselineMissing."""
-        if name != COPY:
+        if name != COPY:  # the only baseline that is not the watch file's own
             raise BaselineMissing("it is the watch file's own, which runs in another process")
         return baselines.build(name, baselines.Call(self.described.kernel, {}, {}, {}, {}, self.described.bytes_moved))
 
