@@ -8,6 +8,8 @@ second copy has new compilations, with new keys in no order, and the one after i
 not do is check foreign keys and wait for the disk.
 """
 
+import math
+import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -18,7 +20,7 @@ from tilewatch.db.models import Base
 from tilewatch.db.record import PARTS
 from tilewatch.db.session import engine
 
-WRITERS = 2
+WRITERS = os.cpu_count() or 2
 SETTINGS = ("session_replication_role = replica", "synchronous_commit = off", "temp_buffers = '128MB'")
 """No trigger runs, and with that no check of a foreign key."""
 
@@ -40,14 +42,14 @@ PLAN = text("""
 ATTACH = text("""
     update trials set compilation_id = copied.compilation_id + :compilations, code_key = null, status = 'compiled'
     from copied
-    where submission_id = :submission_id and part = :part
+    where submission_id = :submission_id and part = :part and copied.sweep_id % :shares = :share
         and trials.sweep_id = copied.sweep_id + :sweeps and trials.config_id = copied.config_id
 """)
 TIME = text("""
     update trials set status = copied.status, samples_us = copied.samples_us, median_us = copied.median_us,
                       error = copied.error
     from copied
-    where submission_id = :submission_id and part = :part
+    where submission_id = :submission_id and part = :part and copied.sweep_id % :shares = :share
         and trials.sweep_id = copied.sweep_id + :sweeps and trials.config_id = copied.config_id
 """)
 
@@ -152,19 +154,26 @@ class Copies:
         for submission_id in submissions:  # one after the other, as they are submitted: so the index fills its pages
             connection.execute(PLAN, values | {"submission_id": submission_id})
 
+        writers = len(self._connections)
+        shares = math.ceil(writers / len(submissions))
+        work = [(submission_id, share) for submission_id in submissions for share in range(shares)]
+
         def write(number: int, connection: Connection) -> None:
-            for submission_id in submissions[number :: len(self._connections)]:
-                _write_trials(connection, values | {"submission_id": submission_id})
+            for submission_id, share in work[number::writers]:
+                taken = {"submission_id": submission_id, "shares": shares, "share": share}
+                _write_share(connection, values | taken)
 
-        list(self._threads.map(write, range(len(self._connections)), self._connections))
+        list(self._threads.map(write, range(writers), self._connections))
 
 
-def _write_trials(connection: Connection, values: dict[str, int]) -> None:
+def _write_share(connection: Connection, values: dict[str, int]) -> None:
+    """Writes the trials of a share of a submission's sweeps; the first share writes its runs too."""
     for update in (ATTACH, TIME):
         for part in range(PARTS):
             connection.execute(update, values | {"part": part})
-    for table in ("runs", "measurements", "verdicts"):
-        _copy(connection, table, values)
+    if values["share"] == 0:
+        for table in ("runs", "measurements", "verdicts"):
+            _copy(connection, table, values)
 
 
 def _copy(connection: Connection, table: str, values: dict[str, int]) -> None:

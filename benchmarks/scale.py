@@ -15,6 +15,7 @@ import contextlib
 import itertools
 import logging
 import multiprocessing
+import os
 import random
 import shutil
 import statistics
@@ -52,7 +53,9 @@ from tilewatch.worker.queue.lease import LEASE_S
 from tilewatch.worker.queue.reconcile import reconcile
 from tilewatch.worker.settings import Settings
 
-PROCESSES = 4
+PROCESSES = max(4, (os.cpu_count() or 1) // 2)
+"""Of the simulated workers; the other half of the cores is for the servers."""
+
 RUSH = 2
 """Jobs of the rush, for each worker."""
 
