@@ -196,7 +196,7 @@ def _parts(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _describe(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
     described = prepared.describe(request)
-    return {"launch": None if described is None else described.as_json}
+    return {"missing": described} if isinstance(described, str) else {"described": described.as_json}
 
 
 def _canary(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:

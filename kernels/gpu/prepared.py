@@ -6,6 +6,7 @@ from typing import Any, Protocol
 from tilewatch.kernels import baselines
 from tilewatch.kernels.gpu import timing
 from tilewatch.kernels.gpu.described_launch import DescribedLaunch
+from tilewatch.kernels.gpu.host_code.described_run import DescribedRun
 from tilewatch.kernels.gpu.rounds import Entry
 from tilewatch.kernels.gpu.telemetry import Telemetry
 
@@ -45,9 +46,8 @@ class Prepared(Protocol):
 
     def entry(self, identity: int) -> Entry: ...
 
-    def describe(self, request: Mapping[str, Any]) -> DescribedLaunch | None:
-        """Describes the launch of a config for a profiler's process. None where a config is no single launch of a
-        library file's kernel."""
+    def describe(self, request: Mapping[str, Any]) -> DescribedLaunch | DescribedRun | str:
+        """Describes the launches of a config for a profiler's process, or says why there are no counters."""
 
     def reset_outputs(self) -> None:
         """Makes the outputs as they are before each launch."""

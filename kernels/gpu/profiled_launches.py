@@ -1,38 +1,89 @@
 """Launches stored cubins for Nsight Compute: `python -m tilewatch.kernels.gpu.profiled_launches FILE STORE`.
 
-FILE holds a JSON list of described launches. Only what runs between the profiler's start and stop is counted, so that
-making the inputs is not. Nothing is timed or checked: that was done before, in other processes. This process is not
-confined, because Nsight Compute talks to it through a socket; so it reads no library file.
+FILE holds a JSON list of described launches and runs. Only what runs between the profiler's start and stop is counted,
+so that making the inputs is not. Nothing is timed or checked: that was done before, in other processes. This process is
+not confined, because Nsight Compute talks to it through a socket; so it reads no library file.
 """
 
+import base64
 import json
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import cupy
+import numpy as np
 
+from tilewatch.kernels.compiling.operator_code import read_bundle
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.contract import Array
 from tilewatch.kernels.gpu import arrays
-from tilewatch.kernels.gpu.described_launch import TIMES, DescribedLaunch, read_launch
+from tilewatch.kernels.gpu.described_launch import TIMES, DescribedLaunch
+from tilewatch.kernels.gpu.host_code import launched_arrays
+from tilewatch.kernels.gpu.host_code.described_operator import ITEM_BYTES
+from tilewatch.kernels.gpu.host_code.described_run import Described, DescribedRun, FirstContent, read_described
 
 SEED = 1
 """Counts hardly depend on the values of the inputs; equal ones make them comparable."""
 
 
-def launch_each(launches: list[DescribedLaunch], store: CubinStore) -> None:
+def launch_each(described: Described, store: CubinStore) -> None:
     with tempfile.TemporaryDirectory(prefix="tilewatch-profiled-") as folder:
-        for number, described in enumerate(launches):
-            path = Path(folder) / f"{number}.cubin"  # one path per cubin: CuPy remembers modules by path
-            path.write_bytes(store.cubin(described.content_key))
-            _launch(described, path)
+        for number, each in enumerate(described):
+            place = Path(folder) / str(number)
+            place.mkdir()
+            if isinstance(each, DescribedRun):
+                _run(each, read_bundle(store.cubin(each.content_key)), place)
+            else:
+                _launch(each, _load(store.cubin(each.content_key), each.symbol, place))
             cupy.get_default_memory_pool().free_all_blocks()
 
 
-def _launch(described: DescribedLaunch, cubin: Path) -> None:
-    function = cupy.RawModule(path=str(cubin)).get_function(described.symbol)
+def _load(cubin: bytes, symbol: str, place: Path) -> Any:
+    path = place / f"{len(list(place.iterdir()))}.cubin"  # one path per cubin: CuPy remembers modules by path
+    path.write_bytes(cubin)
+    return cupy.RawModule(path=str(path)).get_function(symbol)
+
+
+def _run(described: DescribedRun, cubins: Mapping[str, bytes], place: Path) -> None:
+    """Launches all of a run TIMES times. Its memory is as at first each time: lengths and indices may be among what a
+    launch writes."""
+    memory = [_make_memory(each) for each in described.memory]
+    before = [each.copy() for each in memory]
+    launches = [
+        (
+            _load(cubins[each.key], each.symbol, place),
+            each.grid,
+            launched_arrays.list_values(each.arguments, memory),
+        )
+        for each in described.launches
+    ]
+    for _ in range(TIMES):
+        for own, first in zip(memory, before, strict=True):
+            own[...] = first
+        cupy.cuda.runtime.deviceSynchronize()
+        cupy.cuda.runtime.profilerStart()
+        for function, grid, values in launches:
+            function(grid, (1,), values)
+            cupy.cuda.runtime.deviceSynchronize()
+        cupy.cuda.runtime.profilerStop()
+
+
+def _make_memory(content: FirstContent) -> Any:
+    """Returns an array of bytes."""
+    if content.values is not None:
+        return cupy.asarray(np.frombuffer(base64.b64decode(content.values), dtype=np.uint8))
+    if content.dtype is None:
+        filled = cupy.empty(content.nbytes, dtype=cupy.uint8)
+        filled.fill(content.fill)
+        return filled
+    items = Array("memory", (-(-content.nbytes // ITEM_BYTES[content.dtype]),), content.dtype)
+    return arrays.random(items, cupy.random.default_rng(SEED)).view(cupy.uint8)[: content.nbytes]
+
+
+def _launch(described: DescribedLaunch, function: Any) -> None:
     made = {each.name: _make(each, described) for each in described.arguments if isinstance(each, Array)}
     values = arrays.list_launch_values(described.arguments, lambda array: made[array.name])
     cupy.cuda.runtime.deviceSynchronize()
@@ -52,4 +103,4 @@ def _make(array: Array, described: DescribedLaunch) -> Any:
 
 
 if __name__ == "__main__":
-    launch_each([read_launch(each) for each in json.loads(Path(sys.argv[1]).read_text())], CubinStore(sys.argv[2]))
+    launch_each([read_described(each) for each in json.loads(Path(sys.argv[1]).read_text())], CubinStore(sys.argv[2]))

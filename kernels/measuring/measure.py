@@ -135,7 +135,7 @@ def measure(
             )
             telemetry += readings
             counted = _find_tied(result, winner)
-            launches = child.describe(counted)
+            described = child.describe(counted)
         telemetry.append(_canary(child, "after"))
     except (SweepFailed, ChildDied, ChildHung) as error:
         raise MeasureFailed(f"measuring {request.kernel} on {request.problem} stopped: {error}") from None
@@ -146,7 +146,7 @@ def measure(
     if result.winner is not None:  # after the last time is taken, and with the GPU free
         on_step("counters", 0, len(counted))
         configs = [result.trials[each].config for each in counted]
-        measurements = add_counts(measurements, configs, launches, store_url=request.store_url, gpu_uuid=gpu.uuid)
+        measurements = add_counts(measurements, configs, described, store_url=request.store_url, gpu_uuid=gpu.uuid)
     return RunResult(
         host=request.host,
         gpu_model=gpu.model.slug if gpu.model else "",

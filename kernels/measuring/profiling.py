@@ -24,6 +24,7 @@ from tilewatch.kernels.child_process import PASSED_ON, ROOT
 from tilewatch.kernels.compiling.local_cubins import LocalCubins
 from tilewatch.kernels.compiling.store import StoreError
 from tilewatch.kernels.gpu.described_launch import TIMES, DescribedLaunch
+from tilewatch.kernels.gpu.host_code.described_run import Described, DescribedRun
 from tilewatch.kernels.results import Measured, Params
 
 Counts = Mapping[str, float]
@@ -55,6 +56,16 @@ METRICS: Mapping[str, tuple[str, ...]] = {
 }
 """The sum of these metrics of Nsight Compute is a counter: "Metrics Reference" of its profiling guide."""
 
+CYCLES = "gpc__cycles_elapsed.max"
+WEIGHTS: Mapping[str, str] = {
+    "warps_active_pct": CYCLES,
+    "tensor_pipe_pct": CYCLES,
+    "l2_hit_pct": "lts__t_bytes.sum",
+    **{name: "smsp__inst_executed.sum" for name in METRICS if name.startswith("stalled_")},
+}
+"""Counters that are shares, and what each is a share of: an operator's is the mean of its launches' with that weight.
+All others are sums."""
+
 LIMIT_S = 60.0
 LIMIT_EACH_S = 20.0
 """The start of Nsight Compute and of our process, and of each launch its inputs and its passes."""
@@ -63,34 +74,36 @@ FORBIDDEN = "ERR_NVGPUCTRPERM"
 ERROR = re.compile(r"==ERROR== (.*)")
 
 
-HOST_CODE = "the host code of a watched operator cannot run under a profiler"
-
-
 class NoCounters(Exception):
     """Counters cannot be read here; the message goes on from "no counters: "."""
 
 
-def count(launches: Sequence[DescribedLaunch], store_url: str, gpu_uuid: str) -> tuple[Counts, ...]:
-    """Returns the counters of each launch, in order. Raises NoCounters, also where host code left none to launch."""
-    if not launches:
-        raise NoCounters(HOST_CODE)
-    output = profile(launches, store_url, gpu_uuid)
-    counted = read_counts(output)
-    if len(counted) != len(launches):
-        raise NoCounters(find_reason(output) or f"{len(counted)} of {len(launches)} launches were profiled")
+def count(described: Described | str, store_url: str, gpu_uuid: str) -> tuple[Counts, ...]:
+    """Returns the counters of each config, in order. Raises NoCounters, also for a sentence that says why there is
+    nothing to launch."""
+    if isinstance(described, str):
+        raise NoCounters(described)
+    output = profile(described, store_url, gpu_uuid)
+    counted = read_counts(output, [_count_launches(each) for each in described])
+    if len(counted) != len(described):
+        raise NoCounters(find_reason(output) or f"{len(counted)} of {len(described)} configs were profiled")
     return counted
 
 
-def profile(launches: Sequence[DescribedLaunch], store_url: str, gpu_uuid: str) -> str:
+def _count_launches(described: DescribedLaunch | DescribedRun) -> int:
+    return len(described.launches) if isinstance(described, DescribedRun) else 1
+
+
+def profile(described: Described, store_url: str, gpu_uuid: str) -> str:
     """Returns what Nsight Compute printed. Raises NoCounters."""
     program = shutil.which("ncu")
     if program is None:
         raise NoCounters("Nsight Compute (ncu) is not installed on this machine")
     cubins = LocalCubins(store_url)
     try:
-        for each in launches:
+        for each in described:
             cubins.fetch(each.content_key)
-        return _run(program, launches, cubins.url, gpu_uuid)
+        return _run(program, described, cubins.url, gpu_uuid)
     except StoreError as error:
         raise NoCounters(str(error)) from None
     finally:
@@ -100,17 +113,17 @@ def profile(launches: Sequence[DescribedLaunch], store_url: str, gpu_uuid: str) 
 def add_counts(
     measurements: Sequence[Measured],
     configs: Sequence[Params],
-    launches: Sequence[DescribedLaunch],
+    described: Described | str,
     *,
     store_url: str,
     gpu_uuid: str,
 ) -> tuple[Measured, ...]:
     """Returns the measurements with the counters of the kernel's winner in its detail, or why there are none.
 
-    `configs` are those of the launches, the winner's first; the others tied with it.
+    `configs` are those that are described, the winner's first; the others tied with it.
     """
     try:
-        counted = count(launches, store_url, gpu_uuid)
+        counted = count(described, store_url, gpu_uuid)
     except NoCounters as reason:
         found: dict[str, Any] = {"no_counters": str(reason)}
     else:
@@ -121,17 +134,18 @@ def add_counts(
     )
 
 
-def count_pair(launches: Sequence[DescribedLaunch], *, store_url: str, gpu_uuid: str) -> Mapping[str, Any]:
+def count_pair(described: Described | str, *, store_url: str, gpu_uuid: str) -> Mapping[str, Any]:
     """Returns the counters of both sides of a replay by "good" and "bad", or why there are none by "missing"."""
     try:
-        good, bad = count(launches, store_url, gpu_uuid)
+        good, bad = count(described, store_url, gpu_uuid)
     except NoCounters as reason:
         return {"missing": str(reason)}
     return {"good": dict(good), "bad": dict(bad)}
 
 
-def read_counts(output: str) -> tuple[Counts, ...]:
-    """Reads what `ncu --csv` printed: of each described launch, in order, the medians of its TIMES launches.
+def read_counts(output: str, launches: Sequence[int]) -> tuple[Counts, ...]:
+    """Reads what `ncu --csv` printed: of each config, in order, the medians of its TIMES runs. `launches` are the
+    numbers of launches of each.
 
     Empty where it profiled none, and without those that were not profiled to their end.
     """
@@ -144,9 +158,29 @@ def read_counts(output: str) -> tuple[Counts, ...]:
             launch[row["Metric Name"]] = float(row["Metric Value"].replace(",", ""))
         except ValueError:  # "n/a": this GPU does not have it
             continue
-    counted = [_name(values[number]) for number in sorted(values)]
-    whole = [counted[start : start + TIMES] for start in range(0, len(counted) - TIMES + 1, TIMES)]
-    return tuple(_take_medians(each) for each in whole)
+    profiled = [values[number] for number in sorted(values)]
+    counted = []
+    for number in launches:
+        runs = [profiled[start : start + number] for start in range(0, TIMES * number, number)]
+        if len(runs[-1]) < number:
+            break
+        counted.append(_take_medians([_join(each) for each in runs]))
+        profiled = profiled[TIMES * number :]
+    return tuple(counted)
+
+
+def _join(launches: Sequence[Mapping[str, float]]) -> Counts:
+    """Makes one operator's counters of its launches' metrics. A counter that one of them lacks is left out."""
+    named = [_name(each) for each in launches]
+    if len(named) == 1:
+        return named[0]
+    joined = {}
+    for name in METRICS:
+        if all(name in each for each in named):
+            weights = [each.get(WEIGHTS[name], 0.0) if name in WEIGHTS else 1.0 for each in launches]
+            total = sum(weight * each[name] for weight, each in zip(weights, named, strict=True))
+            joined[name] = total / (sum(weights) or 1.0) if name in WEIGHTS else total
+    return joined
 
 
 def _take_medians(counted: Sequence[Counts]) -> Counts:
@@ -169,8 +203,9 @@ def find_reason(output: str) -> str | None:
     return f"Nsight Compute: {errors[0].strip()}" if errors else None
 
 
-def _run(program: str, launches: Sequence[DescribedLaunch], store_url: str, gpu_uuid: str) -> str:
-    metrics = ",".join(metric for each in METRICS.values() for metric in each)
+def _run(program: str, described: Described, store_url: str, gpu_uuid: str) -> str:
+    metrics = ",".join([CYCLES, *(metric for each in METRICS.values() for metric in each)])
+    launches = sum(map(_count_launches, described))
     # Without clock control: it would lock the clocks of a GPU that is timed a moment later.
     profiler = [program, "--metrics", metrics, "--profile-from-start", "off", "--clock-control", "none"]
     profiler += ["--csv", "--print-units", "base", "--target-processes", "all"]
@@ -179,11 +214,11 @@ def _run(program: str, launches: Sequence[DescribedLaunch], store_url: str, gpu_
     environment |= {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": gpu_uuid}
     with tempfile.TemporaryDirectory(prefix="tilewatch-profile-") as folder, tempfile.TemporaryFile() as errors:
         file = Path(folder) / "launches.json"
-        file.write_text(json.dumps([each.as_json for each in launches]))
+        file.write_text(json.dumps([each.as_json for each in described]))
         target = [sys.executable, "-P", "-m", "tilewatch.kernels.gpu.profiled_launches", str(file), store_url]
         process = processes.start([*profiler, *target], environment=environment, log=errors, stdout=subprocess.PIPE)
         try:
-            output, _ = process.communicate(timeout=LIMIT_S + LIMIT_EACH_S * len(launches))
+            output, _ = process.communicate(timeout=LIMIT_S + LIMIT_EACH_S * launches)
         except subprocess.TimeoutExpired:
             raise NoCounters("Nsight Compute did not end in time") from None
         finally:

@@ -20,13 +20,20 @@ from typing import Any, Literal, Self
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device
 from tilewatch.kernels.child_process import ChildDied, ChildHung
-from tilewatch.kernels.gpu.described_launch import DescribedLaunch, read_launch
+from tilewatch.kernels.gpu.host_code.described_run import Described
 from tilewatch.kernels.measuring.description_schema import BadDescription
 from tilewatch.kernels.measuring.gpu_processes import WATCHED, GpuProcesses, describe_side
 from tilewatch.kernels.measuring.measure import MeasureFailed, usable_gpu
 from tilewatch.kernels.measuring.preparation import Preparation
 from tilewatch.kernels.measuring.profiling import count_pair
-from tilewatch.kernels.measuring.sweep import PREPARE_DEADLINE_S, GpuChild, GpuSetup, SweepFailed, trial_request
+from tilewatch.kernels.measuring.sweep import (
+    PREPARE_DEADLINE_S,
+    GpuChild,
+    GpuSetup,
+    SweepFailed,
+    describe,
+    trial_request,
+)
 from tilewatch.kernels.results import Cubin, Params
 from tilewatch.kernels.statistics import median_interval, ratio_interval
 
@@ -98,14 +105,14 @@ class ReplayResult:
 @dataclass(frozen=True)
 class Launch:
     """The median of each side in one fresh process. `gpu_s` includes processes that died before this one. `described`
-    are both sides for a profiler; empty where they are no single launches."""
+    are both sides for a profiler, or why there are no counters of them."""
 
     good_us: float
     bad_us: float
     timer: Literal["cupti", "events"]
     telemetry: tuple[Mapping[str, Any], ...]
     gpu_s: float
-    described: tuple[DescribedLaunch, ...] = ()
+    described: Described | str = ()
 
 
 def replay(request: ReplayRequest, *, on_launch: Callable[[int], None]) -> ReplayResult:
@@ -220,7 +227,7 @@ def launches(request: ReplayRequest, gpu: device.Gpu, processes: ProcessesAhead)
                 raise MeasureFailed(str(error)) from None
             try:
                 times_us, telemetry = _launch(child, request, seed=number)
-                described = _describe(child, request)
+                described = describe(child, (_request_of(GOOD, request.good), _request_of(BAD, request.bad)))
                 break
             except (ChildDied, ChildHung, SweepFailed) as error:
                 spare -= 1
@@ -262,12 +269,6 @@ def _launch(child: GpuChild, request: ReplayRequest, seed: int) -> tuple[list[li
     child.ask({**asked, "rounds": WARM_UP_ROUNDS}, ROUNDS_DEADLINE_S)
     answer = child.ask({**asked, "rounds": ROUNDS}, ROUNDS_DEADLINE_S)
     return answer["samples_us"], answer["telemetry"]
-
-
-def _describe(child: GpuChild, request: ReplayRequest) -> tuple[DescribedLaunch, ...]:
-    sides = (_request_of(GOOD, request.good), _request_of(BAD, request.bad))
-    answers = [child.ask({**each, "ask": "describe"})["launch"] for each in sides]
-    return tuple(read_launch(each) for each in answers if each is not None)
 
 
 def _request_of(identity: int, side: ReplaySide) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.compiling.local_cubins import LocalCubins
-from tilewatch.kernels.gpu.described_launch import DescribedLaunch, read_launch
+from tilewatch.kernels.gpu.host_code.described_run import Described, read_described
 from tilewatch.kernels.measuring.description_schema import BadDescription
 from tilewatch.kernels.measuring.gpu_processes import GpuProcesses
 from tilewatch.kernels.measuring.preparation import Preparation
@@ -145,12 +145,9 @@ class GpuChild:
         """Loads a checked config, so that a request of rounds may name it."""
         self.time([identity], 1, TRIAL_DEADLINE_S)
 
-    def describe(self, identities: Sequence[int]) -> list[DescribedLaunch]:
-        """Describes the launches of checked configs; empty where they are no single launches. Raises ChildDied or
-        ChildHung."""
-        asked = [{**_cubin_request(each, self._checked[each]), "ask": "describe"} for each in identities]
-        answers = [self.ask(each)["launch"] for each in asked]
-        return [read_launch(each) for each in answers if each is not None]
+    def describe(self, identities: Sequence[int]) -> Described | str:
+        """Describes what checked configs launch, or says why one cannot be described. Raises ChildDied or ChildHung."""
+        return describe(self, [_cubin_request(each, self._checked[each]) for each in identities])
 
     def close(self) -> None:
         if self._child is not None:
@@ -180,6 +177,18 @@ class GpuChild:
             raise SweepFailed(f"the GPU process could not prepare {self._setup.problem}: {error}") from None
         finally:
             self.gpu_s += time.monotonic() - started
+
+
+def describe(child: GpuChild, requests: Iterable[Mapping[str, Any]]) -> Described | str:
+    """Describes the launches of each config's cubin for a profiler, or says why one cannot be described. Raises
+    ChildDied or ChildHung."""
+    found = []
+    for each in requests:
+        answer = child.ask({**each, "ask": "describe"})
+        if "missing" in answer:
+            return str(answer["missing"])
+        found.append(read_described(answer["described"]))
+    return found
 
 
 def trial_request(identity: int, cubin: Cubin, samples: int, best_us: float | None = None) -> dict[str, Any]:

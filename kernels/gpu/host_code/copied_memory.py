@@ -58,6 +58,11 @@ class CopiedMemory:
                 shared_arrays.take_bytes(handle, own, f"input {number + 1}")
         return cls(given)
 
+    @property
+    def contents(self) -> dict[int, Any]:
+        """The contents of the first set of inputs, arrays of bytes by their numbers."""
+        return dict(enumerate(self._given[0]))
+
     def place(self, memory: Sequence[Memory], turn: int) -> tuple[Allocation, ...] | None:
         """Returns our memory for that of a config, on one set of inputs; None where the set has not all contents."""
         if any(each.content is not None and each.content >= len(self._given[turn]) for each in memory):

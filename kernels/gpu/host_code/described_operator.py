@@ -136,12 +136,12 @@ def read_operator(description: Mapping[str, Any]) -> DescribedOperator:
 def _read_config(config: Mapping[str, Any]) -> ConfigLaunches | str:
     if "failure" in config:
         return str(config["failure"])
-    launches = tuple(_read_launch(each) for each in config["launches"])
+    launches = tuple(read_one_launch(each) for each in config["launches"])
     results = tuple(each and read_view(each) for each in config["results"])
     return ConfigLaunches(tuple(Memory(**each) for each in config["memory"]), launches, results)
 
 
-def _read_launch(launch: Mapping[str, Any]) -> OneLaunch:
+def read_one_launch(launch: Mapping[str, Any]) -> OneLaunch:
     x, y, z = launch["grid"]
     given: Sequence[Mapping[str, Any]] = launch["arguments"]
     arguments = tuple(Number(**each) if "value" in each else read_view(each) for each in given)

@@ -7,7 +7,6 @@ import cupy
 import numpy as np
 
 from tilewatch.kernels.gpu import arrays
-from tilewatch.kernels.gpu.host_code.copied_memory import Allocation
 from tilewatch.kernels.gpu.host_code.described_operator import ITEM_BYTES, Number, View
 
 BITS = {1: np.uint8, 2: np.uint16, 4: np.int32, 8: np.int64}
@@ -31,7 +30,7 @@ def view(memory: Any, described: View) -> Any:
     return cupy.ndarray(described.shape, raw, flat.data, steps)
 
 
-def list_values(arguments: Sequence[View | Number], places: Sequence[Allocation]) -> tuple[Any, ...]:
+def list_values(arguments: Sequence[View | Number], memory: Sequence[Any]) -> tuple[Any, ...]:
     """Returns what cuTile's calling conventions 1 and 2 pass: of an array its pointer, its shape and its strides, in
     the type of the kernel's indices; of a scalar its value; no constants."""
     values: list[Any] = []
@@ -40,7 +39,7 @@ def list_values(arguments: Sequence[View | Number], places: Sequence[Allocation]
             values.append(getattr(cupy, each.dtype)(each.value))
             continue
         index = cupy.int64 if each.wide else cupy.int32
-        values.append(view(places[each.memory].own, each))
+        values.append(view(memory[each.memory], each))
         values += [index(size) for size in (*each.shape, *each.strides)]
     return tuple(values)
 

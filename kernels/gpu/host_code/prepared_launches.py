@@ -25,6 +25,7 @@ from tilewatch.kernels.gpu.host_code.described_operator import (
     View,
     read_operator,
 )
+from tilewatch.kernels.gpu.host_code.described_run import DescribedRun, NotDescribable, describe_run
 from tilewatch.kernels.gpu.prepared_problem import describe_error
 from tilewatch.kernels.gpu.rounds import Entry, WrongWhenTimed
 from tilewatch.kernels.gpu.telemetry import Telemetry
@@ -148,9 +149,10 @@ class PreparedLaunches:
             if found is None:  # the later sets have no contents for what this config alone uses
                 break
             places.append(found)
+            memory_of_set = [each.own for each in found]
             turns.append(
                 tuple(
-                    partial(function, launch.grid, (1,), launched_arrays.list_values(launch.arguments, found))
+                    partial(function, launch.grid, (1,), launched_arrays.list_values(launch.arguments, memory_of_set))
                     for function, launch in zip(functions, config.launches, strict=True)
                 )
             )
@@ -189,8 +191,16 @@ class PreparedLaunches:
         config = self.loaded[identity]
         return Entry(partial(self.launch, config), config.names, partial(self._check_timed, config))
 
-    def describe(self, request: Mapping[str, Any]) -> None:
-        """Returns None: a profiler's process launches single kernels of library files."""
+    def describe(self, request: Mapping[str, Any]) -> DescribedRun | str:
+        """Describes the launches of a config for a profiler's process, or says why it cannot repeat them."""
+        _, side = self._pair(request)
+        config = side.described.find_config(request["config"])
+        if isinstance(config, str):
+            return config
+        try:
+            return describe_run(config, request["content_key"], side.memory.contents)
+        except NotDescribable as reason:
+            return str(reason)
 
     def reset_outputs(self) -> None:
         """Restores what the launches before have written."""

@@ -366,6 +366,11 @@ def test_host_code_of_two_launches_and_a_tensor_in_between_is_measured_apart(mac
     assert "missing" not in own.detail
     assert own.detail["timed_by"] == "a process of the library's"
     assert min(ours.samples_us) > 1.0, "two launches on an empty L2"
+    if "no_counters" in ours.detail:
+        assert "(ncu)" in ours.detail["no_counters"] or FORBIDDEN in ours.detail["no_counters"]
+    else:
+        array_bytes = 4 * 1024 * 256  # the first launch reads two, the second one more, each with L2 emptied before
+        assert 2.7 * array_bytes <= ours.detail["counters"]["dram_read_bytes"] < 6 * array_bytes
 
 
 def test_host_code_that_patches_the_timer_and_the_checker_is_timed_and_checked_all_the_same(

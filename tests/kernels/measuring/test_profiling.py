@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernels.fixtures.ncu import FORBIDDEN, NCU_OUTPUT, make_ncu
+from tests.kernels.fixtures.ncu import FORBIDDEN, HEADER, NCU_OUTPUT, make_ncu, row
 from tilewatch.counters import COUNTERS
 from tilewatch.kernels.contract import Array
-from tilewatch.kernels.gpu.described_launch import DescribedLaunch, read_launch
+from tilewatch.kernels.gpu.described_launch import TIMES, DescribedLaunch, read_launch
 from tilewatch.kernels.measuring.profiling import METRICS, NoCounters, count, read_counts
 from tilewatch.kernels.parameters import Scalar
 
@@ -31,13 +31,43 @@ def test_every_counter_has_metrics_and_a_label() -> None:
 
 
 def test_medians_are_read_by_cubin_with_their_thousands_and_sums() -> None:
-    first, second = read_counts(NCU_OUTPUT)
+    first, second = read_counts(NCU_OUTPUT, [1, 1])
     assert first == {"instructions": 1_234_567, "l2_hit_pct": 81.25, "spilled_bytes": 5120}
     assert second == {"instructions": 2_000_000, "l2_hit_pct": 80.5}
 
 
+def test_an_operator_s_launches_are_added_and_its_shares_weighted() -> None:
+    """Each share by what it is of: cycles, bytes of L2, instructions."""
+    shown = {
+        "smsp__inst_executed.sum": (100, 300),
+        "lts__t_bytes.sum": (1000, 3000),
+        "lts__t_sector_hit_rate.pct": (80, 40),
+        "gpc__cycles_elapsed.max": (10, 30),
+        "sm__warps_active.avg.pct_of_peak_sustained_active": (20, 60),
+        "smsp__average_warps_issue_stalled_wait_per_issue_active.ratio": (1, 3),
+        "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed": (50,),
+    }
+    rows = [
+        row(2 * run + launch, metric, str(values[launch]))
+        for run in range(TIMES)
+        for launch in (0, 1)
+        for metric, values in shown.items()
+        if launch < len(values)
+    ]
+    (joined,) = read_counts(HEADER + "".join(rows), [2])
+    assert joined == {
+        "instructions": 400,
+        "l2_bytes": 4000,
+        "l2_hit_pct": 50,
+        "warps_active_pct": 50,
+        "stalled_on_latency": 2.5,
+    }
+    assert read_counts(HEADER + "".join(rows), [2, 1]) == (joined,), "the second one was not profiled"
+    assert read_counts(HEADER + "".join(rows), [3]) == (), "nor all of the first"
+
+
 def test_output_without_a_table_has_no_launches() -> None:
-    assert read_counts(FORBIDDEN) == ()
+    assert read_counts(FORBIDDEN, [1]) == ()
 
 
 def test_launches_are_profiled_in_order_and_clocks_are_left_alone(ncu: Path, tmp_path: Path) -> None:
@@ -55,7 +85,7 @@ def test_launches_are_profiled_in_order_and_clocks_are_left_alone(ncu: Path, tmp
         (FORBIDDEN, 1, "may not read the GPU's performance counters"),
         ("==ERROR== Failed to prepare kernel\n", 0, "Nsight Compute: Failed to prepare kernel"),
         ("", 9, "Nsight Compute ended with 9"),
-        (NCU_OUTPUT.partition('"9","4242"')[0], 0, "1 of 2 launches were profiled"),
+        (NCU_OUTPUT.partition('"9","4242"')[0], 0, "1 of 2 configs were profiled"),
     ],
 )
 def test_it_says_why_there_are_no_counters(

@@ -1,5 +1,7 @@
 """Host code of a watched operator, measured by a process that does not run it: real child processes on a fake GPU."""
 
+import json
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -8,6 +10,8 @@ import pytest
 
 from tests.kernels.fixtures.fake_gpu import UUID, install_for_children
 from tests.kernels.fixtures.fake_gpu.host_code import OPERATOR, PROBLEM, SOURCE, Repository
+from tests.kernels.fixtures.ncu import HEADER, make_ncu, row
+from tilewatch.kernels.gpu.described_launch import TIMES
 from tilewatch.kernels.measuring.measure import MeasureRequest, measure
 from tilewatch.kernels.measuring.replay import ReplayFailed, ReplayRequest, ReplaySide, replay
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepResult, sweep
@@ -107,6 +111,18 @@ def test_a_watch_file_s_own_baseline_is_timed_by_its_own_process(make: Make) -> 
     assert copy.implementation == "copy"
     assert ours.detail["stopped"] == "interval", "of the ratio to the main baseline, which is the watch file's own"
     assert len(ours.samples_us) == len(own.samples_us) == len(copy.samples_us)
+
+
+def test_counters_are_read_of_all_its_launches(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = "".join(row(number, "smsp__inst_executed.sum", str(100 + number % 2)) for number in range(2 * TIMES))
+    monkeypatch.setenv("PATH", f"{make_ncu(tmp_path / 'bin', HEADER + rows)}:{os.environ['PATH']}")
+    repository = make()
+    cubin = repository.cubin(16, repository.describe())
+    request = MeasureRequest(repository.watch, OPERATOR, PROBLEM, "sm_90", repository.store_url, [cubin], 0, ("copy",))
+    result = measure(request, on_trial=lambda _: None, on_step=lambda *_: None)
+    assert result.measurements[0].detail["counters"] == {"instructions": 201}
+    (described,) = json.loads((tmp_path / "bin" / "launches").read_text())
+    assert [each["symbol"] for each in described["launches"]] == ["add_rows", "softmax_rows"]
 
 
 def start_replay(good: Repository, bad: Repository, cubins: tuple[Cubin, Cubin]) -> ReplayRequest:
