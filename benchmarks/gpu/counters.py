@@ -28,7 +28,8 @@ from tilewatch.kernels.gpu.described_launch import DescribedLaunch
 from tilewatch.kernels.gpu.described_problem import ConfigLaunch, describe_problem, read_problem
 from tilewatch.kernels.loading import LibraryKernel, find
 from tilewatch.kernels.measuring import profiling
-from tilewatch.kernels.measuring.profiling import Counts, NoCounters
+from tilewatch.kernels.measuring.profiler import NoCounters
+from tilewatch.kernels.measuring.profiling import Counts
 from tilewatch.kernels.measuring.sweep import GpuSetup
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.recording.recording_file import RecordingContents

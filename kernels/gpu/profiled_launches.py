@@ -1,14 +1,17 @@
-"""Launches stored cubins for Nsight Compute: `python -m tilewatch.kernels.gpu.profiled_launches FILE STORE`.
+"""Launches stored cubins for Nsight Compute: `python -m tilewatch.kernels.gpu.profiled_launches FILE`.
 
-FILE holds a JSON list of described launches and runs. Only what runs between the profiler's start and stop is counted,
-so that making the inputs is not. Nothing is timed or checked: that was done before, in other processes. This process is
-not confined, because Nsight Compute talks to it through a socket; so it reads no library file.
+It waits for FILE, which names a store and describes launches and runs. Only what runs between the profiler's start and
+stop is counted, so that making the inputs is not. Nothing is timed or checked: that was done before, in other
+processes. This process is not confined, because Nsight Compute talks to it through a socket; so it reads no library
+file.
 """
 
 import base64
 import json
+import os
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +28,7 @@ from tilewatch.kernels.gpu.host_code import launched_arrays
 from tilewatch.kernels.gpu.host_code.described_operator import ITEM_BYTES
 from tilewatch.kernels.gpu.host_code.described_run import Described, DescribedRun, FirstContent, read_described
 
+WAIT_S = 0.01
 SEED = 1
 """Counts hardly depend on the values of the inputs; equal ones make them comparable."""
 
@@ -102,5 +106,16 @@ def _make(array: Array, described: DescribedLaunch) -> Any:
     return arrays.random(array, cupy.random.default_rng(SEED))
 
 
+def _wait_for(file: Path) -> Any:
+    """Returns the file's content. Ends this process when the profiler that started it is gone."""
+    profiler = os.getppid()
+    while not file.exists():
+        if os.getppid() != profiler:
+            raise SystemExit("nobody wants anything to be launched any more")
+        time.sleep(WAIT_S)
+    return json.loads(file.read_text())
+
+
 if __name__ == "__main__":
-    launch_each([read_described(each) for each in json.loads(Path(sys.argv[1]).read_text())], CubinStore(sys.argv[2]))
+    asked = _wait_for(Path(sys.argv[1]))
+    launch_each([read_described(each) for each in asked["described"]], CubinStore(asked["store"]))

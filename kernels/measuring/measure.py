@@ -4,6 +4,7 @@ import datetime as dt
 import secrets
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from tilewatch.kernels.baseline_names import SHIPPED
 from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.measuring.careful_timing import OnStep, time_carefully
 from tilewatch.kernels.measuring.gpu_processes import GpuProcesses
-from tilewatch.kernels.measuring.profiling import add_counts
+from tilewatch.kernels.measuring.profiling import add_counts, start_profiler
 from tilewatch.kernels.measuring.racing import RacePolicy
 from tilewatch.kernels.measuring.rival_process import RivalProcess, start_environment, start_watch_file
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, SweepResult, sweep
@@ -82,6 +83,19 @@ def measure(
 
     Raises GpuMissing, GpuBusy or MeasureFailed; a failing config is a trial.
     """
+    with ExitStack() as opened:
+        return _measure(request, on_trial, on_step, policy, spawn, opened)
+
+
+def _measure(
+    request: MeasureRequest,
+    on_trial: OnTrial,
+    on_step: OnStep,
+    policy: RacePolicy | None,
+    spawn: Callable[[], GpuProcesses] | None,
+    opened: ExitStack,
+) -> RunResult:
+    """`opened` closes the profiler, which outlives the GPU child."""
     gpu = usable_gpu(request.gpu_index, request.arch)
     this_gpu = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
     setup = GpuSetup(request.library, request.kernel, request.problem, request.store_url, this_gpu, request.seed)
@@ -115,6 +129,7 @@ def measure(
         measurements: tuple[Measured, ...] = ()
         if result.winner is not None:
             winner = [trial.config for trial in result.trials].index(result.winner)
+            profiler = opened.enter_context(start_profiler(gpu.uuid))  # it imports meanwhile, and touches no GPU
             on_step("baselines", 0, len(request.baselines))
             named = _named_trials(gpu, introduction["element_bytes"], result.trials, request)
             for environment in request.rivals:
@@ -146,7 +161,7 @@ def measure(
     if result.winner is not None:  # after the last time is taken, and with the GPU free
         on_step("counters", 0, len(counted))
         configs = [result.trials[each].config for each in counted]
-        measurements = add_counts(measurements, configs, described, store_url=request.store_url, gpu_uuid=gpu.uuid)
+        measurements = add_counts(measurements, configs, described, store_url=request.store_url, profiler=profiler)
     return RunResult(
         host=request.host,
         gpu_model=gpu.model.slug if gpu.model else "",

@@ -1,30 +1,18 @@
 """Reads hardware counters of launches with Nsight Compute. No time of a profiled launch is ever kept.
 
-Nsight Compute runs each launch several times, with L2 emptied before each, as many counters as fit at a time. It starts
-a process of ours (kernels/gpu/profiled_launches.py) that launches stored cubins and reads no library file.
+Nsight Compute runs each launch several times, with L2 emptied before each, as many counters as fit at a time.
 """
 
 import csv
 import io
-import json
-import os
-import re
-import shutil
-import subprocess
-import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tilewatch import processes
-from tilewatch.kernels.child_process import PASSED_ON, ROOT
-from tilewatch.kernels.compiling.local_cubins import LocalCubins
-from tilewatch.kernels.compiling.store import StoreError
-from tilewatch.kernels.gpu.described_launch import TIMES, DescribedLaunch
-from tilewatch.kernels.gpu.host_code.described_run import Described, DescribedRun
+from tilewatch.kernels.gpu.described_launch import TIMES
+from tilewatch.kernels.gpu.host_code.described_run import Described
+from tilewatch.kernels.measuring.profiler import NoCounters, Profiler, count_launches, find_reason
 from tilewatch.kernels.results import Measured, Params
 
 Counts = Mapping[str, float]
@@ -66,48 +54,28 @@ WEIGHTS: Mapping[str, str] = {
 """Counters that are shares, and what each is a share of: an operator's is the mean of its launches' with that weight.
 All others are sums."""
 
-LIMIT_S = 60.0
-LIMIT_EACH_S = 20.0
-"""The start of Nsight Compute and of our process, and of each launch its inputs and its passes."""
 
-FORBIDDEN = "ERR_NVGPUCTRPERM"
-ERROR = re.compile(r"==ERROR== (.*)")
-
-
-class NoCounters(Exception):
-    """Counters cannot be read here; the message goes on from "no counters: "."""
+def start_profiler(gpu_uuid: str) -> Profiler:
+    """Starts Nsight Compute for all counters; it says when it is used that it is not there."""
+    return Profiler(gpu_uuid, [CYCLES, *(metric for each in METRICS.values() for metric in each)])
 
 
 def count(described: Described | str, store_url: str, gpu_uuid: str) -> tuple[Counts, ...]:
-    """Returns the counters of each config, in order. Raises NoCounters, also for a sentence that says why there is
-    nothing to launch."""
+    """Returns the counters of each config, in order. Raises NoCounters."""
+    with start_profiler(gpu_uuid) as profiler:
+        return count_with(profiler, described, store_url)
+
+
+def count_with(profiler: Profiler, described: Described | str, store_url: str) -> tuple[Counts, ...]:
+    """Does what `count` does with a profiler that was started before. A sentence says why there is nothing to launch:
+    it is raised as NoCounters."""
     if isinstance(described, str):
         raise NoCounters(described)
-    output = profile(described, store_url, gpu_uuid)
-    counted = read_counts(output, [_count_launches(each) for each in described])
+    output = profiler.profile(described, store_url)
+    counted = read_counts(output, [count_launches(each) for each in described])
     if len(counted) != len(described):
         raise NoCounters(find_reason(output) or f"{len(counted)} of {len(described)} configs were profiled")
     return counted
-
-
-def _count_launches(described: DescribedLaunch | DescribedRun) -> int:
-    return len(described.launches) if isinstance(described, DescribedRun) else 1
-
-
-def profile(described: Described, store_url: str, gpu_uuid: str) -> str:
-    """Returns what Nsight Compute printed. Raises NoCounters."""
-    program = shutil.which("ncu")
-    if program is None:
-        raise NoCounters("Nsight Compute (ncu) is not installed on this machine")
-    cubins = LocalCubins(store_url)
-    try:
-        for each in described:
-            cubins.fetch(each.content_key)
-        return _run(program, described, cubins.url, gpu_uuid)
-    except StoreError as error:
-        raise NoCounters(str(error)) from None
-    finally:
-        cubins.close()
 
 
 def add_counts(
@@ -116,14 +84,14 @@ def add_counts(
     described: Described | str,
     *,
     store_url: str,
-    gpu_uuid: str,
+    profiler: Profiler,
 ) -> tuple[Measured, ...]:
     """Returns the measurements with the counters of the kernel's winner in its detail, or why there are none.
 
     `configs` are those that are described, the winner's first; the others tied with it.
     """
     try:
-        counted = count(described, store_url, gpu_uuid)
+        counted = count_with(profiler, described, store_url)
     except NoCounters as reason:
         found: dict[str, Any] = {"no_counters": str(reason)}
     else:
@@ -193,39 +161,3 @@ def _name(values: Mapping[str, float]) -> Counts:
         for name, metrics in METRICS.items()
         if any(each in values for each in metrics)
     }
-
-
-def find_reason(output: str) -> str | None:
-    """Says why Nsight Compute profiled nothing; None where it does not say."""
-    if FORBIDDEN in output:
-        return f"this user may not read the GPU's performance counters ({FORBIDDEN}): see docs/why.md"
-    errors = ERROR.findall(output)
-    return f"Nsight Compute: {errors[0].strip()}" if errors else None
-
-
-def _run(program: str, described: Described, store_url: str, gpu_uuid: str) -> str:
-    metrics = ",".join([CYCLES, *(metric for each in METRICS.values() for metric in each)])
-    launches = sum(map(_count_launches, described))
-    # Without clock control: it would lock the clocks of a GPU that is timed a moment later.
-    profiler = [program, "--metrics", metrics, "--profile-from-start", "off", "--clock-control", "none"]
-    profiler += ["--csv", "--print-units", "base", "--target-processes", "all"]
-    environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
-    environment |= {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": gpu_uuid}
-    with tempfile.TemporaryDirectory(prefix="tilewatch-profile-") as folder, tempfile.TemporaryFile() as errors:
-        file = Path(folder) / "launches.json"
-        file.write_text(json.dumps([each.as_json for each in described]))
-        target = [sys.executable, "-P", "-m", "tilewatch.kernels.gpu.profiled_launches", str(file), store_url]
-        process = processes.start([*profiler, *target], environment=environment, log=errors, stdout=subprocess.PIPE)
-        try:
-            output, _ = process.communicate(timeout=LIMIT_S + LIMIT_EACH_S * launches)
-        except subprocess.TimeoutExpired:
-            raise NoCounters("Nsight Compute did not end in time") from None
-        finally:
-            processes.kill_descendants(process.pid)
-            processes.kill([process])
-            process.stdout.close() if process.stdout else None
-        printed = output.decode(errors="replace")
-        if process.returncode != 0 and find_reason(printed) is None:
-            raise NoCounters(f"Nsight Compute ended with {process.returncode}: {processes.last_words(process, errors)}")
-    return printed

@@ -19,7 +19,7 @@ from tilewatch.kernels.compiling.compile_plan import compile_plan
 from tilewatch.kernels.measuring import sweep as sweeping
 from tilewatch.kernels.measuring.careful_timing import BLOCK_ROUNDS, MOST_ROUNDS
 from tilewatch.kernels.measuring.measure import MeasureRequest, measure
-from tilewatch.kernels.measuring.profiling import FORBIDDEN
+from tilewatch.kernels.measuring.profiler import FORBIDDEN
 from tilewatch.kernels.measuring.racing import RacePolicy
 from tilewatch.kernels.measuring.replay import ReplayRequest, ReplaySide, replay
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, sweep

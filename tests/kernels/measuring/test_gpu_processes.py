@@ -242,7 +242,7 @@ def test_a_replay_profiles_both_cubins_once_where_they_differ(
         return
     assert counters is not None
     assert [counters[side]["instructions"] for side in ("good", "bad")] == [1_234_567, 2_000_000]
-    launched = [each["content_key"] for each in json.loads((ncu / "launches").read_text())]
+    launched = [each["content_key"] for each in json.loads((ncu / "launches").read_text())["described"]]
     assert launched == [good.cubin.content_key, bad.cubin.content_key]
 
 

@@ -9,7 +9,8 @@ from tests.kernels.fixtures.ncu import FORBIDDEN, HEADER, NCU_OUTPUT, make_ncu, 
 from tilewatch.counters import COUNTERS
 from tilewatch.kernels.contract import Array
 from tilewatch.kernels.gpu.described_launch import TIMES, DescribedLaunch, read_launch
-from tilewatch.kernels.measuring.profiling import METRICS, NoCounters, count, read_counts
+from tilewatch.kernels.measuring.profiler import NoCounters
+from tilewatch.kernels.measuring.profiling import METRICS, count, read_counts, start_profiler
 from tilewatch.kernels.parameters import Scalar
 
 ROWS = Array("x", (64, 64), "float32")
@@ -76,7 +77,19 @@ def test_launches_are_profiled_in_order_and_clocks_are_left_alone(ncu: Path, tmp
     arguments = (ncu / "arguments").read_text().splitlines()
     assert arguments[arguments.index("--clock-control") + 1] == "none"
     assert arguments[arguments.index("--profile-from-start") + 1] == "off"
-    assert [read_launch(each) for each in json.loads((ncu / "launches").read_text())] == LAUNCHES
+    asked = json.loads((ncu / "launches").read_text())
+    assert [read_launch(each) for each in asked["described"]] == LAUNCHES
+    assert asked["store"] == tmp_path.as_uri()
+
+
+@pytest.mark.usefixtures("ncu")
+def test_a_profiler_that_has_nothing_to_launch_ends_with_its_run() -> None:
+    with start_profiler("GPU-1") as profiler:
+        assert profiler._started is not None
+        process, folder = profiler._started.process, Path(profiler._started.folder.name)
+        assert process.poll() is None, "it waits"
+    assert process.poll() is not None
+    assert not folder.exists()
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ def test_counters_are_read_of_all_its_launches(make: Make, tmp_path: Path, monke
     request = MeasureRequest(repository.watch, OPERATOR, PROBLEM, "sm_90", repository.store_url, [cubin], 0, ("copy",))
     result = measure(request, on_trial=lambda _: None, on_step=lambda *_: None)
     assert result.measurements[0].detail["counters"] == {"instructions": 201}
-    (described,) = json.loads((tmp_path / "bin" / "launches").read_text())
+    (described,) = json.loads((tmp_path / "bin" / "launches").read_text())["described"]
     assert [each["symbol"] for each in described["launches"]] == ["add_rows", "softmax_rows"]
 
 

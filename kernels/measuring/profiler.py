@@ -1,0 +1,131 @@
+"""Runs Nsight Compute with a process of ours that launches stored cubins (kernels/gpu/profiled_launches.py).
+
+It can be started before there is anything to launch: the process imports CuPy and waits, without touching the GPU.
+That takes most of the time for which counters would otherwise hold the GPU.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from tilewatch import processes
+from tilewatch.kernels.child_process import PASSED_ON, ROOT
+from tilewatch.kernels.compiling.local_cubins import LocalCubins
+from tilewatch.kernels.compiling.store import StoreError
+from tilewatch.kernels.gpu.described_launch import DescribedLaunch
+from tilewatch.kernels.gpu.host_code.described_run import Described, DescribedRun
+
+LIMIT_S = 60.0
+LIMIT_EACH_S = 20.0
+"""The start of Nsight Compute and of our process, and of each launch its inputs and its passes."""
+
+FORBIDDEN = "ERR_NVGPUCTRPERM"
+ERROR = re.compile(r"==ERROR== (.*)")
+
+
+class NoCounters(Exception):
+    """Counters cannot be read here; the message goes on from "no counters: "."""
+
+
+@dataclass(frozen=True)
+class _Started:
+    process: subprocess.Popen[bytes]
+    folder: tempfile.TemporaryDirectory[str]
+    errors: IO[bytes]
+
+    @property
+    def file(self) -> Path:
+        """Where the process waits for what to launch."""
+        return Path(self.folder.name) / "launches.json"
+
+
+class Profiler:
+    """Nsight Compute for one GPU, started. It profiles once."""
+
+    def __init__(self, gpu_uuid: str, metrics: Sequence[str]) -> None:
+        program = shutil.which("ncu")
+        self._started = None if program is None else _start(program, gpu_uuid, metrics)
+
+    def profile(self, described: Described, store_url: str) -> str:
+        """Returns what Nsight Compute printed. Raises NoCounters."""
+        if self._started is None:
+            raise NoCounters("Nsight Compute (ncu) is not installed on this machine")
+        cubins = LocalCubins(store_url)
+        try:
+            for each in described:
+                cubins.fetch(each.content_key)
+            return _launch(self._started, described, cubins.url)
+        except StoreError as error:
+            raise NoCounters(str(error)) from None
+        finally:
+            cubins.close()
+
+    def close(self) -> None:
+        if self._started is None:
+            return
+        process = self._started.process
+        processes.kill_descendants(process.pid)
+        processes.kill([process])
+        process.stdout.close() if process.stdout else None
+        self._started.errors.close()
+        self._started.folder.cleanup()
+        self._started = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def count_launches(described: DescribedLaunch | DescribedRun) -> int:
+    return len(described.launches) if isinstance(described, DescribedRun) else 1
+
+
+def find_reason(output: str) -> str | None:
+    """Says why Nsight Compute profiled nothing; None where it does not say."""
+    if FORBIDDEN in output:
+        return f"this user may not read the GPU's performance counters ({FORBIDDEN}): see docs/why.md"
+    errors = ERROR.findall(output)
+    return f"Nsight Compute: {errors[0].strip()}" if errors else None
+
+
+def _start(program: str, gpu_uuid: str, metrics: Sequence[str]) -> _Started:
+    # Without clock control: it would lock the clocks of a GPU that is timed a moment later.
+    profiler = [program, "--metrics", ",".join(metrics), "--profile-from-start", "off", "--clock-control", "none"]
+    profiler += ["--csv", "--print-units", "base", "--target-processes", "all"]
+    environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
+    environment |= {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": gpu_uuid}
+    folder = tempfile.TemporaryDirectory(prefix="tilewatch-profile-")
+    errors = tempfile.TemporaryFile()  # noqa: SIM115 - `close` does
+    target = [sys.executable, "-P", "-m", "tilewatch.kernels.gpu.profiled_launches", f"{folder.name}/launches.json"]
+    process = processes.start([*profiler, *target], environment=environment, log=errors, stdout=subprocess.PIPE)
+    return _Started(process, folder, errors)
+
+
+def _launch(started: _Started, described: Described, store_url: str) -> str:
+    process, launches = started.process, sum(map(count_launches, described))
+    written = started.file.with_suffix(".new")
+    written.write_text(json.dumps({"store": store_url, "described": [each.as_json for each in described]}))
+    written.rename(started.file)
+    try:
+        output, _ = process.communicate(timeout=LIMIT_S + LIMIT_EACH_S * launches)
+    except subprocess.TimeoutExpired:
+        raise NoCounters("Nsight Compute did not end in time") from None
+    printed = output.decode(errors="replace")
+    if process.returncode != 0 and find_reason(printed) is None:
+        words = processes.last_words(process, started.errors)
+        raise NoCounters(f"Nsight Compute ended with {process.returncode}: {words}")
+    return printed
