@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from statistics import median
 from typing import Any
@@ -152,6 +152,18 @@ def describe_boundary(detail: Mapping[str, Any]) -> str:
             "is a reason to read the commit."
         )
     return f"{who} {kept_from}".rstrip()
+
+
+def describe_others(readings: Sequence[Mapping[str, Any]]) -> str:
+    """Says whether other processes used the GPU while it measured. Empty of runs before 2026-11-23, and simulated
+    ones."""
+    looks = [reading["others"] for reading in readings if "others" in reading]
+    if names := sorted({name for look in looks for name in look or ()}):
+        return f"Also used by {', '.join(names)}: what was timed meanwhile was dropped and timed again."
+    if None in looks:
+        why = next(filter(None, (reading.get("unreadable", {}).get("others") for reading in readings)), "")
+        return f"Whether another process used the GPU meanwhile is not known{f': {why}' if why else ''}."
+    return "No other process was seen on the GPU." if looks else ""
 
 
 def as_json(found: Evidence) -> str:

@@ -206,7 +206,12 @@ def _circumstances(found: Evidence) -> None:
         figure = evidence_charts.telemetry(found.run.telemetry)
         plots.show(figure, "telemetry", "SM clock and power while it was measured")
         st.caption(
-            f"Throttled: {plain(', '.join(throttled))}." if throttled else "The GPU was not throttled in any reading."
+            (
+                f"Throttled: {plain(', '.join(throttled))}. "
+                if throttled
+                else "The GPU was not throttled in any reading. "
+            )
+            + plain(evidence.describe_others(found.run.telemetry))
         )
     else:
         st.caption("This run has no telemetry.")

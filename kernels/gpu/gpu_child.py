@@ -6,6 +6,7 @@ The parent (kernels/measuring/sweep.py) decides what to try next and survives wh
 import contextlib
 import importlib
 import random
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -51,10 +52,14 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
             partial(prepared_launches.prepare if "operators" in request else prepare, request), request.get("timer")
         )
     assert _prepared is not None, "prepare comes first"
+    began_unix_s = time.time()
     try:
-        return ANSWERS[request["ask"]](_prepared, request)
+        answered = ANSWERS[request["ask"]](_prepared, request)
     except WrongWhenTimed as wrong:
         return {"wrong": str(wrong)}
+    if request["ask"] not in WITH_LOOK or answered.get("status", "timed") != "timed":
+        return answered
+    return {**answered, "seen": _prepared.telemetry.list_processes(began_unix_s)}
 
 
 def begin(make: Callable[[str, timing.Timer], Prepared], wanted_timer: str | None) -> Mapping[str, Any]:
@@ -203,7 +208,13 @@ def _canary(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]
     return {"telemetry": {"when": request["when"], **canary.canary(prepared.timer)}}
 
 
+def _look(_: Prepared, __: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Says who uses the GPU before anything is timed."""
+    return {}
+
+
 ANSWERS: Mapping[str, Callable[[Prepared, Mapping[str, Any]], Mapping[str, Any]]] = {
+    "look": _look,
     "expect": _expect,
     "trial": _trial,
     "load": _load,
@@ -214,6 +225,9 @@ ANSWERS: Mapping[str, Callable[[Prepared, Mapping[str, Any]], Mapping[str, Any]]
     "describe": _describe,
     "canary": _canary,
 }
+
+WITH_LOOK = ("look", "trial", "time", "rounds", "parts", "canary")
+"""Answers that say who else used the GPU: times are worth nothing then (kernels/measuring/other_processes.py)."""
 
 
 def _sample(prepared: Prepared, ids: list[int], rounds: int, *, rest: bool = True) -> list[list[float]]:

@@ -1,5 +1,7 @@
-"""Reads clocks, power, temperature, throttle reasons and ECC errors through NVML. Runs inside the GPU child."""
+"""Reads clocks, power, temperature, throttle reasons, ECC errors and who uses the GPU through NVML. Runs inside the GPU
+child."""
 
+import os
 import time
 from typing import Any
 
@@ -16,6 +18,9 @@ THROTTLE_REASONS = {
     0x0000000000000080: "hw power brake",
 }
 """NVML's clocksEventReasons that make a kernel slower than the same kernel on a quiet GPU."""
+
+SAMPLING_S = 0.2
+"""The driver notes some seven times a second which process is active (72 samples in 10 s)."""
 
 
 class Telemetry:
@@ -58,3 +63,34 @@ class Telemetry:
     def _throttled(self) -> list[str]:
         reasons = pynvml.nvmlDeviceGetCurrentClocksEventReasons(self._handle)
         return [text for bit, text in THROTTLE_REASONS.items() if reasons & bit]
+
+    def list_processes(self, since_unix_s: float) -> dict[str, Any]:
+        """Lists the other compute processes of this moment, and those that were active since then, with those that have
+        ended. `unknown` says why NVML cannot tell who they are; None where it can.
+
+        Neither takes root. Of another container's processes NVML lists those that were active alone, by the number that
+        the machine gives them, and from driver 570 on.
+        """
+        if self._handle is None:
+            return {"running": [], "active": [], "unknown": self.missing}
+        try:
+            running = {each.pid for each in pynvml.nvmlDeviceGetComputeRunningProcesses(self._handle)}
+        except pynvml.NVMLError as error:
+            return {"running": [], "active": [], "unknown": str(error)}
+        if os.getpid() not in running:  # numbers are another container's, or hidden
+            return {"running": [], "active": [], "unknown": "NVML does not list the process that asks it"}
+        others = {"running": running - {os.getpid()}, "active": self._find_active(since_unix_s + SAMPLING_S)}
+        return {**{name: sorted(each) for name, each in others.items()}, "unknown": None}
+
+    def _find_active(self, since_unix_s: float) -> set[int]:
+        """Empty where this process is not among them: then their numbers are another container's. What draws a desktop
+        is none of them."""
+        if time.time() <= since_unix_s:  # nothing starts, launches and ends in so short a time
+            return set()
+        try:
+            samples = pynvml.nvmlDeviceGetProcessUtilization(self._handle, int(since_unix_s * 1e6))
+            drawing = {each.pid for each in pynvml.nvmlDeviceGetGraphicsRunningProcesses(self._handle)}
+        except pynvml.NVMLError:  # no sample was taken, or MIG
+            return set()
+        active = {each.pid for each in samples if each.smUtil > 0} - drawing
+        return active - {os.getpid()} if os.getpid() in active else set()

@@ -13,6 +13,7 @@ from typing import Any
 
 from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.measuring.description_schema import BadDescription, check_description
+from tilewatch.kernels.measuring.other_processes import UndisturbedGpu
 from tilewatch.kernels.measuring.preparation import (
     Preparation,
     describe,
@@ -62,6 +63,7 @@ class GpuProcesses:
         self._unconfirmed: Preparation | None = None
         """Of a watched operator of whose launches none has given a right result yet."""
         self._confirmations = 0
+        self._gpu = UndisturbedGpu()
 
     def plan(self, preparations: Sequence[Preparation]) -> None:
         """Says what will be prepared, in this order. One process of the library then describes the problems and
@@ -190,14 +192,15 @@ class GpuProcesses:
         return {**introduction, "library_runs_apart": True}
 
     def ask(self, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]:
-        """Asks the process that measures the problem prepared last. Raises ChildDied or ChildHung.
+        """Asks the process that measures the problem prepared last. What it times was timed while no other process used
+        the GPU. Raises ChildDied, ChildHung or GpuBusy.
 
         Where the launches of a watched operator give no right result, and its own process finds that its host code
         does, that process measures from then on: the answer has its introduction, which says so.
         """
         measures = self._measuring or self._library
         assert measures is not None
-        answer = measures.ask(request, deadline_s=deadline_s)
+        answer = self._gpu.ask(measures, request, deadline_s=deadline_s)
         if self._unconfirmed is None or request["ask"] != "trial":
             return answer
         if answer["status"] in ("wrong", "launch_error") and not answer.get("is_final"):
@@ -214,7 +217,7 @@ class GpuProcesses:
         library = self._start_all()
         try:
             introduction = library.ask({**preparation.request, "ask": "prepare"}, deadline_s=CONFIRM_DEADLINE_S)
-            own = library.ask(request, deadline_s=CONFIRM_DEADLINE_S)
+            own = self._gpu.ask(library, request, deadline_s=CONFIRM_DEADLINE_S)
         except (ChildDied, ChildHung):
             own = {}
         if own.get("status") != "timed":

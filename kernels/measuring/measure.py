@@ -15,6 +15,7 @@ from tilewatch.kernels.baseline_names import SHIPPED
 from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.measuring.careful_timing import OnStep, time_carefully
 from tilewatch.kernels.measuring.gpu_processes import GpuProcesses
+from tilewatch.kernels.measuring.other_processes import GpuBusy
 from tilewatch.kernels.measuring.profiling import add_counts, start_profiler
 from tilewatch.kernels.measuring.racing import RacePolicy
 from tilewatch.kernels.measuring.rival_process import RivalProcess, start_environment, start_watch_file
@@ -33,10 +34,6 @@ SEEDS = 2**31
 
 class GpuMissing(ExpectedError):
     """No such GPU here; the message is a sentence."""
-
-
-class GpuBusy(ExpectedError):
-    """Somebody else's process is on the GPU; the message names it."""
 
 
 class MeasureFailed(ExpectedError):

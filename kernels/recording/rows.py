@@ -136,6 +136,7 @@ class TelemetryFields(TypedDict):
     temperature_c: NotRequired[Number | None]
     ecc_uncorrected: NotRequired[Number | None]
     throttled: NotRequired[list[Name] | None]
+    others: NotRequired[list[Name] | None]
     canary_compute_us: NotRequired[Number | None]
     canary_memory_us: NotRequired[Number | None]
 

@@ -116,11 +116,16 @@ class RealProbe:
         return self._watcher.look()
 
     def canary(self, _: OpenQuarantine) -> Sequence[Reading]:
-        """Only on a GPU that nobody uses: next to other work it would measure that work."""
+        """Only on a GPU that nobody uses, nor began to: next to other work it would measure that work."""
+        self._require_alone()
+        readings = health.canary(self._gpu_uuid)
+        self._require_alone()
+        return readings
+
+    def _require_alone(self) -> None:
         others = processes_on(self._gpu_uuid)
         if others:
             raise NoAnswer(f"no canary on {self._gpu_uuid}: it is in use by {', '.join(others)}")
-        return health.canary(self._gpu_uuid)
 
     def close(self) -> None:
         self._watcher.close()

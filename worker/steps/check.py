@@ -18,7 +18,8 @@ from tilewatch.kernels.comparing.operators import Operator
 from tilewatch.kernels.comparing.outcome import Outcome
 from tilewatch.kernels.comparing.verdict import Design
 from tilewatch.kernels.device import gpu_model
-from tilewatch.kernels.measuring.measure import GpuBusy, GpuMissing, MeasureFailed
+from tilewatch.kernels.measuring.measure import GpuMissing, MeasureFailed
+from tilewatch.kernels.measuring.other_processes import GpuBusy
 from tilewatch.kernels.measuring.replay import ReplayFailed, ReplaySide
 from tilewatch.kernels.results import Cubin
 from tilewatch.worker import watched

@@ -17,7 +17,8 @@ from tilewatch.db.step_queries import steps
 from tilewatch.db.step_queries.steps import CompiledConfig, SweepFacts
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.compiling.store import CubinStore
-from tilewatch.kernels.measuring.measure import GpuBusy, GpuMissing, MeasureFailed
+from tilewatch.kernels.measuring.measure import GpuMissing, MeasureFailed
+from tilewatch.kernels.measuring.other_processes import GpuBusy
 from tilewatch.kernels.results import TrialResult
 from tilewatch.kernels.toolchains.versions import read_compilers
 from tilewatch.worker import metrics

@@ -10,7 +10,8 @@ from tilewatch.db.session import session
 from tilewatch.db.step_queries import winners
 from tilewatch.kernels.comparing.gpu_bench import NoCupti
 from tilewatch.kernels.device import GpuSpec, gpu_model
-from tilewatch.kernels.measuring.measure import GpuBusy, GpuMissing, MeasureFailed
+from tilewatch.kernels.measuring.measure import GpuMissing, MeasureFailed
+from tilewatch.kernels.measuring.other_processes import GpuBusy
 from tilewatch.kernels.results import config_key
 from tilewatch.kernels.upgrading.comparison import find_installed_side
 from tilewatch.kernels.upgrading.gpu_half import GpuWanted, time_on_gpu

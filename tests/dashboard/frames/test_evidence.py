@@ -83,6 +83,19 @@ def test_the_clock_and_the_power_have_an_axis_each_and_unreadable_readings_are_l
     assert "sw power cap" in figure.data[0].customdata[1]
 
 
+def test_who_else_used_the_gpu_is_told() -> None:
+    warm, alone = {"when": "prepared", "unreadable": {"temperature_c": "Not Supported"}}, {"others": []}
+    unknown = {"others": None, "unreadable": {"others": "NVML: Driver Not Loaded"}}
+    assert evidence.describe_others([warm]) == "", "an old run"
+    assert evidence.describe_others([warm, alone]) == "No other process was seen on the GPU."
+    assert evidence.describe_others([warm, alone, {"others": ["9 b", "4711 a"]}, {"others": ["9 b"]}]) == (
+        "Also used by 4711 a, 9 b: what was timed meanwhile was dropped and timed again."
+    )
+    not_known = "Whether another process used the GPU meanwhile is not known"
+    assert evidence.describe_others([warm, unknown]) == f"{not_known}: NVML: Driver Not Loaded."
+    assert evidence.describe_others([alone, {"others": None}]) == f"{not_known}.", "of a recording"
+
+
 def replay(**other: object) -> ReplayRow:
     about = {
         "axis": "commit",

@@ -5,6 +5,7 @@ import itertools
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -405,6 +406,79 @@ def test_host_code_that_finishes_its_result_itself_says_why_it_is_not_apart(mach
     detail = result.measurements[0].detail
     assert not detail["library_runs_apart"]
     assert "its host code makes its result 1 itself" in detail["not_apart"]
+
+
+NEIGHBOUR = """
+import os, sys, time
+import cupy
+busy = cupy.ones(1 << 26)
+began = time.monotonic()
+while time.monotonic() - began < float(sys.argv[2]):
+    busy *= 1.0
+    busy.sum().get()
+    if not os.path.exists(sys.argv[1]):
+        with open(sys.argv[1], "w") as pid:
+            pid.write(str(os.getpid()))
+os.replace(sys.argv[1], sys.argv[1] + ".ended")
+"""
+"""Launches for some seconds. The file named first has its number meanwhile, and another name afterwards."""
+
+
+def test_a_process_of_somebody_else_during_the_rounds_is_named_and_nothing_timed_beside_it_is_kept(
+    machine: Machine, tmp_path: Path
+) -> None:
+    launching = tmp_path / "launching"
+    detached = ["setsid", "--fork", sys.executable, "-c", NEIGHBOUR, str(launching), "6"]
+
+    def on_step(step: str, done: int, total: int) -> None:
+        assert (done, total) is not None
+        if step == "baselines":
+            subprocess.run(detached, check=True, timeout=60)  # an orphan now, so none of ours
+            for _ in range(600):
+                if launching.exists() and launching.read_text():
+                    return
+                time.sleep(0.1)
+            raise AssertionError("it did not launch")
+
+    cubins = [machine.cubins[4, 1, rows.RIGHT]]
+    request = MeasureRequest(
+        LIBRARY, KERNEL, PROBLEM, machine.arch, machine.store_url, cubins, machine.gpu.index, ("copy",)
+    )
+    result = measure(request, on_trial=lambda _: None, on_step=on_step)
+    ended = tmp_path / "launching.ended"
+    assert ended.exists(), "the run waited for it"
+    named = [reading["others"] for reading in result.telemetry if reading.get("others")]
+    assert [[each.split()[0] for each in names] for names in named] == [[ended.read_text()]], "by the first reading"
+    assert len(result.measurements[0].samples_us) >= 2 * BLOCK_ROUNDS
+
+
+LOOKS = """
+import json, subprocess, sys, time
+import cupy
+from tilewatch.kernels.gpu.telemetry import Telemetry
+telemetry, busy = Telemetry(sys.argv[1]), cupy.ones(1 << 26)
+busy.sum().get()
+began, took_s = time.time(), []
+other = subprocess.Popen([sys.executable, "-c", sys.argv[2], sys.argv[3], "3"])
+while other.poll() is None:
+    busy *= 1.0
+    busy.sum().get()
+for since in (began, time.time()):
+    started = time.perf_counter()
+    found = telemetry.list_processes(since)
+    took_s.append(time.perf_counter() - started)
+    print(json.dumps({"found": found, "other": other.pid}))
+print(f"a look took {1000 * took_s[0]:.2f} ms with samples, {1000 * took_s[1]:.2f} ms without", file=sys.stderr)
+"""
+
+
+def test_nvml_names_a_process_that_launched_and_ended_between_two_looks(machine: Machine, tmp_path: Path) -> None:
+    """Its last line on standard error says what a look takes."""
+    asked = [sys.executable, "-c", LOOKS, machine.gpu.uuid, NEIGHBOUR, str(tmp_path / "launching")]
+    done = subprocess.run(asked, stdout=subprocess.PIPE, text=True, timeout=120, check=True)
+    first, second = (json.loads(line) for line in done.stdout.splitlines())
+    assert first["found"] == {"running": [], "active": [first["other"]], "unknown": None}
+    assert second["found"] == {"running": [], "active": [], "unknown": None}
 
 
 @pytest.fixture(scope="module", autouse=True)

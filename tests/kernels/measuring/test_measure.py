@@ -20,7 +20,8 @@ from tests.kernels.fixtures.fake_gpu import (
 from tests.kernels.fixtures.fake_gpu.device import NAME, THROTTLED, FakeGpu
 from tests.kernels.fixtures.ncu import NCU_OUTPUT, make_ncu
 from tilewatch.kernels import device, sandbox
-from tilewatch.kernels.measuring.measure import GpuBusy, GpuMissing, MeasureFailed, MeasureRequest, measure
+from tilewatch.kernels.measuring.measure import GpuMissing, MeasureFailed, MeasureRequest, measure
+from tilewatch.kernels.measuring.other_processes import GpuBusy
 from tilewatch.kernels.results import Cubin, RunResult, TrialResult
 
 RIVALS = ("torch_residual_add", "copy")

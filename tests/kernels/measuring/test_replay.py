@@ -9,8 +9,8 @@ import pytest
 from tilewatch.kernels import device
 from tilewatch.kernels.child_process import ChildDied
 from tilewatch.kernels.device import Gpu, gpu_model
-from tilewatch.kernels.measuring import measure
 from tilewatch.kernels.measuring import replay as replay_module
+from tilewatch.kernels.measuring.other_processes import GpuBusy
 from tilewatch.kernels.measuring.preparation import Preparation
 from tilewatch.kernels.measuring.replay import (
     ROUNDS,
@@ -179,5 +179,5 @@ def test_a_replay_takes_no_gpu_that_somebody_uses(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(device, "gpus", lambda: (GPU,))
     monkeypatch.setattr(device, "processes_on", lambda _: ("17 python",))
     side = ReplaySide(Path("/at"), Cubin({}, "k", "k"))
-    with pytest.raises(measure.GpuBusy, match="in use by 17 python"):
+    with pytest.raises(GpuBusy, match="in use by 17 python"):
         replay(ReplayRequest("k", "1x1", "sm_90", "file:///s", side, side, 1, 0), on_launch=lambda _: None)

@@ -14,11 +14,13 @@ from tilewatch.db.queries.checks import find_check
 from tilewatch.db.session import session
 from tilewatch.db.step_queries.steps import CompiledConfig, SweepFacts
 from tilewatch.kernels.device import gpu_model
+from tilewatch.kernels.gpu.health import NoAnswer
 from tilewatch.kernels.results import Cubin, TrialResult
 from tilewatch.worker.context import Context, Simulation
 from tilewatch.worker.detection.policy import Policy
+from tilewatch.worker.gpu import real
 from tilewatch.worker.gpu.backend import backend_for
-from tilewatch.worker.gpu.real import RealGpu
+from tilewatch.worker.gpu.real import RealGpu, RealProbe
 from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
 from tilewatch.worker.queue.lease import Lease
 from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide, MachineCode, ReplayJob
@@ -150,3 +152,23 @@ def test_a_check_launches_both_sides_until_the_verdict_is_sure(
     assert (operator.base_us, operator.head_us) == ([100.0] * 12, [110.0] * 12)
     assert (operator.gpu_uuid, story.check.exit_code) == (UUID, 1)
     assert operator.gpu_s > 0
+
+
+@pytest.mark.parametrize("comes", ["before", "during"])
+def test_a_canary_beside_somebody_else_says_nothing_of_the_gpu(monkeypatch: pytest.MonkeyPatch, comes: str) -> None:
+    processes = install_for_children(monkeypatch)
+    processes.write_text("")
+
+    def canary(_: str) -> list[object]:
+        assert comes == "during"
+        processes.write_text(f"{UUID}, 4711, train.py\n")
+        return []
+
+    monkeypatch.setattr(real.health, "canary", canary)
+    if comes == "before":
+        processes.write_text(f"{UUID}, 4711, train.py\n")
+    try:
+        with pytest.raises(NoAnswer, match=r"it is in use by 4711 train\.py"):
+            RealProbe(UUID).canary(None)  # type: ignore[arg-type]
+    finally:
+        processes.write_text("")
