@@ -37,5 +37,5 @@ def list_actions(session: Session, limit: int = 20) -> list[ActionRow]:
         .scalar_subquery()
         .label("gpu_s")
     )
-    columns = [getattr(Action, name) for name in ActionRow.__dataclass_fields__ if hasattr(Action, name)]
+    columns = [getattr(Action, name).label(name) for name in ActionRow.__dataclass_fields__ if hasattr(Action, name)]
     return read_rows(session, select(*columns, cost).order_by(Action.id.desc()).limit(limit), ActionRow)

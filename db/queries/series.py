@@ -6,11 +6,19 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Text, bindparam, cast, exists, false, func, select, true
-from sqlalchemy.dialects.postgresql import distinct_on
+from sqlalchemy import ARRAY, BigInteger, Text, bindparam, cast, exists, func, select, true
 from sqlalchemy.orm import Session
 
-from tilewatch.db.joins import SERIES, Query, is_of_series, measured_points, read_rows, series_keys
+from tilewatch.db.joins import (
+    SERIES,
+    SHORT_DETAIL,
+    Query,
+    is_of_series,
+    make_row,
+    read_fields,
+    read_rows,
+    series_keys,
+)
 from tilewatch.db.models import (
     Commit,
     Compilation,
@@ -94,24 +102,6 @@ class PointRow:
     compile_s: float | None
 
 
-@dataclass(frozen=True)
-class SizeRow:
-    """One implementation on one problem of a kernel at one commit, by the newest run there."""
-
-    run_id: int
-    problem: str
-    origin: str
-    machine: str
-    implementation: str
-    role: str
-    median_us: float
-    low_us: float
-    high_us: float
-    flops: int
-    bytes: int
-    detail: dict[str, Any]
-
-
 def list_repositories(session: Session) -> list[str]:
     """Lists repositories that have a submission: those that this Tilewatch watches, oldest first, then their branches,
     those that were removed, and recorded ones."""
@@ -169,27 +159,34 @@ def list_branches(
     return list(session.scalars(query))
 
 
-_SHORT_DETAIL = Measurement.detail.op("-")("checklist")
-"""What a run stored of an implementation, without its checklist: that is 3 kB, and a series has hundreds of runs."""
-
-
 def list_points(
     session: Session, repository: str, kernel: str, problem: str, gpu_model: str, *, static_facts: bool = True
 ) -> list[PointRow]:
     """Lists every measurement of one series and of its baselines, in commit order.
 
     The static facts are those of the measured config's cubin; a baseline has none. Without them the winners' trials are
-    not looked for: those lie far apart among millions, and took four fifths of the time (60 of 75 ms, a year's nights).
+    not looked for: those lie far apart among millions.
+
+    Runs are read once, not with each of their measurements, and both as the driver has them: a series has 1,000 points
+    after a year of nights, and each of them took 31 us of CPU time (12 of Postgres) as one row of both with 41 columns.
     """
     about = {"repository": repository, "kernel": kernel, "problem": problem, "gpu_model": gpu_model}
-    documents = ("toolchain", "params", "detail", "work", "rate")
-    return read_rows(session, _select_points(static_facts=static_facts), PointRow, documents, about)
+    runs = read_fields(session, _select_runs(), ("toolchain", "work", "rate"), about)
+    sweep_of = {run["run_id"]: run.pop("sweep_id") for run in runs}
+    nothing = dict.fromkeys(PointRow.__dataclass_fields__)
+    known = {run["run_id"]: {**nothing, **run} for run in runs}
+    query = _select_measurements(static_facts=static_facts)
+    ids = {"run_ids": list(sweep_of), "sweep_ids": list(sweep_of.values())}
+    measured = read_fields(session, query, ("params", "detail"), ids)
+    return [make_row(PointRow, {**known[each["run_id"]], **each}) for each in measured]
+
+
+_STATIC_FACTS = ("registers", "stack_bytes", "shared_bytes", "code_bytes", "compile_s")
 
 
 @cache
-def _select_points(*, static_facts: bool) -> Query:
+def _select_runs() -> Query:
     """The bound parameters are those of SERIES."""
-    trial = (Trial.sweep_id == Sweep.id) & (Trial.config_id == Measurement.config_id)
     ill = (
         select(Quarantine.id)
         .where(
@@ -200,99 +197,81 @@ def _select_points(*, static_facts: bool) -> Query:
         .exists()
     )
     return (
-        measured_points(
-            select(
-                Run.id.label("run_id"),
-                Commit.sha,
-                Commit.position,
-                Commit.subject,
-                Commit.author,
-                Commit.committed_at,
-                Run.origin,
-                func.coalesce(Recording.machine, Run.host).label("machine"),
-                Run.finished_at.label("measured_at"),
-                Run.gpu_name.label("device_name"),
-                Run.timer,
-                cast(Run.toolchain, Text).label("toolchain"),
-                Run.toolchain_sha256,
-                Measurement.implementation,
-                Measurement.role,
-                cast(Config.params, Text).label("params"),
-                func.cardinality(Measurement.samples_us).label("samples"),
-                Measurement.median_us,
-                Measurement.low_us,
-                Measurement.high_us,
-                Measurement.ratio,
-                Measurement.ratio_low,
-                Measurement.ratio_high,
-                Measurement.baseline,
-                cast(_SHORT_DETAIL, Text).label("detail"),
-                Sweep.flops,
-                Sweep.bytes,
-                Sweep.space["work"].astext.label("work"),
-                Sweep.space["rate"].astext.label("rate"),
-                func.concat(Sweep.kernel, " ", Sweep.problem).label("operator"),
-                GpuModel.fp8_tflops,
-                GpuModel.bandwidth_gbps,
-                Verdict.verdict,
-                Verdict.change,
-                Verdict.reason,
-                ill.label("quarantined"),
-                Compilation.registers,
-                Compilation.stack_bytes,
-                Compilation.shared_bytes,
-                Compilation.code_bytes,
-                Compilation.compile_s,
-            )
-        )
-        .join(GpuModel, GpuModel.slug == Sweep.gpu_model)
-        .outerjoin(Config, Config.id == Measurement.config_id)
-        .outerjoin(Trial, trial if static_facts else false())
-        .outerjoin(Compilation, Compilation.id == Trial.compilation_id)
-        .where(*is_of_series({name: bindparam(name, type_=Text) for name in SERIES}))
-        .order_by(Commit.position, Commit.committed_at, Run.finished_at, Run.id, Measurement.id)
-    )
-
-
-def list_sizes(session: Session, repository: str, kernel: str, gpu_model: str, sha: str) -> list[SizeRow]:
-    """Lists what a kernel and its baselines took on each of its problems at one commit, the fewest operations first."""
-    newest = (
-        select(Run.id.label("run_id"))
-        .join(Sweep, Sweep.id == Run.sweep_id)
-        .join(Commit, Commit.id == Sweep.commit_id)
-        .where(
-            Commit.repository == repository,
-            Commit.sha == sha,
-            Sweep.kernel == kernel,
-            Sweep.gpu_model == gpu_model,
-        )
-        .ext(distinct_on(Sweep.problem))
-        .order_by(Sweep.problem, Run.finished_at.desc(), Run.id.desc())
-        .subquery()
-    )
-    query = (
         select(
             Run.id.label("run_id"),
-            Sweep.problem,
+            Run.sweep_id,
+            Commit.sha,
+            Commit.position,
+            Commit.subject,
+            Commit.author,
+            Commit.committed_at,
             Run.origin,
             func.coalesce(Recording.machine, Run.host).label("machine"),
+            Run.finished_at.label("measured_at"),
+            Run.gpu_name.label("device_name"),
+            Run.timer,
+            cast(Run.toolchain, Text).label("toolchain"),
+            Run.toolchain_sha256,
+            Sweep.flops,
+            Sweep.bytes,
+            Sweep.space["work"].astext.label("work"),
+            Sweep.space["rate"].astext.label("rate"),
+            func.concat(Sweep.kernel, " ", Sweep.problem).label("operator"),
+            GpuModel.fp8_tflops,
+            GpuModel.bandwidth_gbps,
+            Verdict.verdict,
+            Verdict.change,
+            Verdict.reason,
+            ill.label("quarantined"),
+        )
+        .select_from(Run)
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .join(Commit, Commit.id == Sweep.commit_id)
+        .join(GpuModel, GpuModel.slug == Sweep.gpu_model)
+        .outerjoin(Recording, Recording.id == Run.recording_id)
+        .outerjoin(Verdict, Verdict.run_id == Run.id)
+        .where(*is_of_series({name: bindparam(name, type_=Text) for name in SERIES}))
+        .order_by(Commit.position, Commit.committed_at, Run.finished_at, Run.id)
+    )
+
+
+@cache
+def _select_measurements(*, static_facts: bool) -> Query:
+    """The bound parameters are lists of runs and of their sweeps; the measurements are in the order of the runs.
+
+    A baseline that could not run has no samples, and is left out.
+    """
+    ids = (bindparam(name, type_=ARRAY(BigInteger)) for name in ("run_ids", "sweep_ids"))
+    runs = func.unnest(*ids).table_valued("run_id", "sweep_id", with_ordinality="place").render_derived("listed")
+    query = (
+        select(
+            Measurement.run_id,
             Measurement.implementation,
             Measurement.role,
+            cast(Config.params, Text).label("params"),
+            func.cardinality(Measurement.samples_us).label("samples"),
             Measurement.median_us,
             Measurement.low_us,
             Measurement.high_us,
-            Sweep.flops,
-            Sweep.bytes,
-            _SHORT_DETAIL.label("detail"),
+            Measurement.ratio,
+            Measurement.ratio_low,
+            Measurement.ratio_high,
+            Measurement.baseline,
+            cast(SHORT_DETAIL, Text).label("detail"),
         )
-        .select_from(newest)
-        .join(Run, Run.id == newest.c.run_id)
-        .join(Sweep, Sweep.id == Run.sweep_id)
-        .outerjoin(Recording, Recording.id == Run.recording_id)
-        .join(Measurement, Measurement.run_id == Run.id)
-        .order_by(Sweep.flops, Sweep.bytes, Sweep.problem, Measurement.role.desc(), Measurement.id)
+        .select_from(runs)
+        .join(Measurement, Measurement.run_id == runs.c.run_id)
+        .outerjoin(Config, Config.id == Measurement.config_id)
+        .where(func.cardinality(Measurement.samples_us) > 0)
+        .order_by(runs.c.place, Measurement.id)
     )
-    return read_rows(session, query, SizeRow)
+    if not static_facts:
+        return query
+    return (
+        query.add_columns(*(getattr(Compilation, name) for name in _STATIC_FACTS))
+        .outerjoin(Trial, (Trial.sweep_id == runs.c.sweep_id) & (Trial.config_id == Measurement.config_id))
+        .outerjoin(Compilation, Compilation.id == Trial.compilation_id)
+    )
 
 
 def list_raw_samples(session: Session, run_ids: Sequence[int]) -> list[RawSamplesRow]:

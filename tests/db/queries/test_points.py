@@ -1,0 +1,97 @@
+"""The points of a series are what the objects of the tables say, field by field."""
+
+import dataclasses
+
+import pytest
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from tests.dashboard.fixtures.small_database import KERNEL, PROBLEM, REPOSITORY
+from tilewatch.db.joins import read_rows
+from tilewatch.db.models import (
+    Commit,
+    Compilation,
+    Config,
+    GpuModel,
+    Measurement,
+    Recording,
+    Run,
+    Sweep,
+    Trial,
+    Verdict,
+)
+from tilewatch.db.queries import series
+from tilewatch.db.queries.series import PointRow
+
+ABOUT = {"repository": REPOSITORY, "kernel": KERNEL, "problem": PROBLEM, "gpu_model": "h200"}
+
+
+def read_point(opened: Session, measured: Measurement) -> PointRow:
+    """Reads one point slowly, a table after the other."""
+    run = opened.get_one(Run, measured.run_id)
+    sweep = opened.get_one(Sweep, run.sweep_id)
+    commit = opened.get_one(Commit, sweep.commit_id)
+    gpu = opened.scalars(select(GpuModel).where(GpuModel.slug == sweep.gpu_model)).one()
+    recording = opened.get(Recording, run.recording_id or 0)
+    verdict = opened.scalars(select(Verdict).where(Verdict.run_id == run.id)).one_or_none()
+    config = opened.get(Config, measured.config_id or 0)
+    trial = opened.get(Trial, (sweep.id, measured.config_id or 0))
+    cubin = opened.get(Compilation, trial.compilation_id or 0) if trial else None
+    same = {
+        measured: "implementation role median_us low_us high_us ratio ratio_low ratio_high baseline",
+        run: "origin timer toolchain toolchain_sha256",
+        sweep: "flops bytes",
+        commit: "sha position subject author committed_at",
+        gpu: "fp8_tflops bandwidth_gbps",
+    }
+    nothing = {"verdict": None, "change": None, "reason": None}
+    facts = ("registers", "stack_bytes", "shared_bytes", "code_bytes", "compile_s")
+    return PointRow(
+        **{name: getattr(stored, name) for stored, names in same.items() for name in names.split()},
+        **({name: getattr(verdict, name) for name in nothing} if verdict else nothing),
+        **{name: getattr(cubin, name, None) for name in facts},
+        run_id=run.id,
+        machine=recording.machine if recording else run.host,
+        measured_at=run.finished_at,
+        device_name=run.gpu_name,
+        params=config.params if config else None,
+        samples=len(measured.samples_us),
+        detail={name: each for name, each in measured.detail.items() if name != "checklist"},
+        work=sweep.space.get("work"),
+        rate=sweep.space.get("rate"),
+        operator=f"{sweep.kernel} {sweep.problem}",
+        quarantined=False,
+    )
+
+
+def test_each_point_is_what_its_tables_say(filled: Session) -> None:
+    of_series = (getattr(Sweep, name) == value for name, value in ABOUT.items())
+    query = select(Measurement).join(Run, Run.id == Measurement.run_id).join(Sweep).where(*of_series)
+    one = filled.scalars(query.order_by(Measurement.id)).first()
+    assert one is not None
+    one.detail = {**one.detail, "checklist": [{"line": "TMA"}], "counters": {"instructions": 3.0}}
+    sweep = filled.get_one(Sweep, filled.get_one(Run, one.run_id).sweep_id)
+    sweep.space = {**sweep.space, "work": [["rows", 3]], "rate": {"unit": "rows"}}
+    slowly = {
+        (row.run_id, row.implementation): row for row in (read_point(filled, each) for each in filled.scalars(query))
+    }
+    points = series.list_points(filled, **ABOUT)
+    assert {(row.run_id, row.implementation): row for row in points} == slowly
+    order = [(row.position, row.committed_at, row.measured_at, row.run_id) for row in points]
+    assert order == sorted(order)
+    known = {name for row in points for name, value in dataclasses.asdict(row).items() if value is not None}
+    assert known == {field.name for field in dataclasses.fields(PointRow)}, "each field has a value somewhere"
+    filled.rollback()
+
+
+def test_a_series_that_nobody_measured_has_no_points(filled: Session) -> None:
+    assert series.list_points(filled, **{**ABOUT, "problem": "1x1x1"}) == []
+
+
+def test_a_query_whose_columns_are_not_the_row_s_fields_is_refused(filled: Session) -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Named:
+        name: str
+
+    with pytest.raises(TypeError, match=r"the columns \['slug'\] are not the fields of Named"):
+        read_rows(filled, select(GpuModel.slug), Named)
