@@ -21,6 +21,8 @@ from tilewatch.errors import ExpectedError
 from tilewatch.kernels import project_settings
 
 REQUIRE, SWITCH = "TILEWATCH_REQUIRE_SANDBOX", "TILEWATCH_SANDBOX"
+REQUIRE_APART = "TILEWATCH_REQUIRE_APART"
+"""Refuses host code that would have to be measured by the process that runs it."""
 
 SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr", "/etc", "/opt", "/nix", "/proc", "/sys", "/dev")
 """What programs and libraries read. Homes, /var, /tmp, /run and other disks are not among them."""
@@ -97,8 +99,8 @@ def require() -> None:
         )
 
 
-def is_required() -> bool:
-    return os.environ.get(REQUIRE, "") not in ("", "0")
+def is_required(name: str = REQUIRE) -> bool:
+    return os.environ.get(name, "") not in ("", "0")
 
 
 def landlock_version() -> int:

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tilewatch.kernels import sandbox
 from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.measuring.description_schema import BadDescription, check_description
 from tilewatch.kernels.measuring.other_processes import UndisturbedGpu
@@ -125,6 +126,10 @@ class GpuProcesses:
             introduction = self._measuring.ask(asked, deadline_s=left_s(deadline))
             self._close_libraries()
             return {**introduction, "library_runs_apart": True, "is_operator": True}
+        if sandbox.is_required(sandbox.REQUIRE_APART):
+            raise BadDescription(
+                f"{why}, and {sandbox.REQUIRE_APART} is set: no process measures the code that it runs"
+            )
         if len(self._libraries) > 1 or self._packages is not None:  # one that may read all sides and imports packages
             self._close_libraries()
             library = self._library = self._start_all()
@@ -210,7 +215,10 @@ class GpuProcesses:
         return answer
 
     def _confirm(self, preparation: Preparation, request: Mapping[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
-        """Returns the answer of the library's process where it differs, else the answer that there is."""
+        """Returns the answer of the library's process where it differs and counts, else the answer that there is."""
+        if sandbox.is_required(sandbox.REQUIRE_APART):
+            why = f"launched by what its host code said ({sandbox.REQUIRE_APART}), {answer['failure']}"
+            return {**answer, "failure": why}
         self._confirmations += 1
         if self._confirmations == MOST_CONFIRMATIONS:
             self._unconfirmed = None

@@ -11,10 +11,11 @@ import pytest
 from tests.kernels.fixtures.fake_gpu import UUID, install_for_children
 from tests.kernels.fixtures.fake_gpu.host_code import OPERATOR, PROBLEM, SOURCE, Repository
 from tests.kernels.fixtures.ncu import HEADER, make_ncu, row
+from tilewatch.kernels import sandbox
 from tilewatch.kernels.gpu.described_launch import TIMES
 from tilewatch.kernels.measuring.measure import MeasureRequest, measure
 from tilewatch.kernels.measuring.replay import ReplayFailed, ReplayRequest, ReplaySide, replay
-from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepResult, sweep
+from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, SweepResult, sweep
 from tilewatch.kernels.results import Cubin
 
 Make = Callable[..., Repository]
@@ -200,6 +201,36 @@ def test_host_code_whose_launches_are_not_all_of_it_is_measured_by_its_own_proce
     assert not child.introduction["library_runs_apart"]
     assert child.introduction["not_apart"].startswith("its host code ")
     assert reason in child.introduction["not_apart"]
+
+
+@pytest.mark.parametrize("own", [(), ("torch",)])
+def test_who_runs_the_workers_may_refuse_host_code_that_would_measure_itself(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: tuple[str, ...]
+) -> None:
+    """What is in the commit does not choose: neither for its kernels nor for its own baselines."""
+    monkeypatch.setenv(sandbox.REQUIRE_APART, "1")
+    old, new, reason = STAYS["it makes the result itself"]
+    stays = make((old, new))
+    setup = GpuSetup(stays.watch, OPERATOR, PROBLEM, stays.store_url, {"CUDA_VISIBLE_DEVICES": UUID})
+    with pytest.raises(
+        SweepFailed, match=f"{reason}.*, and TILEWATCH_REQUIRE_APART is set: no process measures the code"
+    ):
+        GpuChild(setup)
+    apart = Repository(tmp_path / "apart", SOURCE)
+    described = apart.describe()
+    cubins = [apart.cubin(16, described, {"fault": "off"}), apart.cubin(32, described)]
+    request = MeasureRequest(apart.watch, OPERATOR, PROBLEM, "sm_90", apart.store_url, cubins, 0, (*own, "copy"))
+    result = measure(request, on_trial=lambda _: None, on_step=lambda *_: None)
+    assert [each.status for each in result.trials] == ["wrong", "timed"]
+    assert "launched by what its host code said (TILEWATCH_REQUIRE_APART), the output" in (
+        result.trials[0].failure or ""
+    )
+    assert result.measurements[0].detail["library_runs_apart"]
+    missing = {each.implementation: each.detail["missing"] for each in result.measurements if not each.samples_us}
+    assert list(missing) == list(own)
+    assert all(
+        "it times the watch file's own baselines, and TILEWATCH_REQUIRE_APART" in each for each in missing.values()
+    )
 
 
 def test_launches_that_do_not_give_the_result_of_the_host_code_are_left_to_its_own_process(make: Make) -> None:
