@@ -20,7 +20,9 @@ from tilewatch.db.models import Base
 from tilewatch.db.record import PARTS
 from tilewatch.db.session import engine
 
-WRITERS = os.cpu_count() or 2
+WRITERS = min(12, os.cpu_count() or 2)
+"""SQLAlchemy gives 15 connections at a time."""
+
 SETTINGS = ("session_replication_role = replica", "synchronous_commit = off", "temp_buffers = '128MB'")
 """No trigger runs, and with that no check of a foreign key."""
 
