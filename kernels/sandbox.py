@@ -45,12 +45,18 @@ OF_A_FILE = 0b1_0100_0000_0000_0111  # execute, write, read, truncate, connect t
 CONNECTS = 1 << 16  # to a socket that lies in a folder and that a process outside of this sandbox made
 OLDEST_WITH_SOCKETS = 9
 """Version of Landlock (Linux 7.1); before, a pathname is no bound for connect(2)."""
-AUDIT_ARCHS = {"x86_64": (0xC000003E, 41, 157), "aarch64": (0xC00000B7, 198, 167)}  # and socket(2) and prctl(2)
+CALLS = {"x86_64": (0xC000003E, 41, 53, 157), "aarch64": (0xC00000B7, 198, 199, 167)}
+"""By architecture: its number for an audit, and those of socket(2), socketpair(2) and prctl(2)."""
 OLDEST_WITHOUT_FILES = 4
 """Version of Landlock; before, a ruleset without files is none."""
 IO_URING_SETUP = 425
 X32 = 0x40000000
 AF_UNIX, AF_NETLINK = 1, 16
+CONNECTED = (1, 5)
+"""SOCK_STREAM and SOCK_SEQPACKET: what is not connected cannot send. One that is may send a datagram to any address."""
+
+Instruction = tuple[int, int, int, int]
+"""Of classic BPF: code, how far to jump where it is true and where not, and the number that it works with."""
 
 
 class Level(StrEnum):
@@ -77,7 +83,7 @@ def find_level() -> Level:
     """Says what a child without a GPU is kept from here. NONE where TILEWATCH_SANDBOX is `off` and nothing requires
     one."""
     refused = os.environ.get(SWITCH) == "off" and not is_required()
-    if refused or platform.machine() not in AUDIT_ARCHS or not _has_seccomp():
+    if refused or platform.machine() not in CALLS or not _has_seccomp():
         return Level.NONE
     return Level.FULL if landlock_version() else Level.NETWORK
 
@@ -215,30 +221,35 @@ def _drop_capabilities() -> None:
 
 def _filter_calls(allowed: tuple[int, ...]) -> None:
     """Refuses socket(2) but for these families, io_uring, which makes sockets without it, and to hand orphans on to
-    another process: a program that a library started and left would run on after it (kernels/child.py).
+    another process: a program that a library started and left would run on after it (kernels/child.py). Without
+    AF_UNIX, socketpair(2) makes no datagram sockets: they would reach the sockets of others that have a name.
 
-    A program of classic BPF over struct seccomp_data: the number at 0, the architecture at 4, the first argument at 16.
-    It jumps forward only.
+    A program over struct seccomp_data: the number at 0, the architecture at 4, the arguments from 16 on.
     """
-    arch, socket_number, prctl_number = AUDIT_ARCHS[platform.machine()]
-    load, equal, at_least, give = 0x20, 0x15, 0x35, 0x06
-    accept, refuse = 0x7FFF0000, 0x00050000 | 13  # SECCOMP_RET_ALLOW; SECCOMP_RET_ERRNO with EACCES
-    count = len(allowed)
+    load, equal, at_least, mask = 0x20, 0x15, 0x35, 0x54
+    accept, refuse = (0x06, 0, 0, 0x7FFF0000), (0x06, 0, 0, 0x00050000 | 13)  # SECCOMP_RET_ALLOW; _ERRNO with EACCES
+
+    def rules_of(number: int, *rules: Instruction) -> list[Instruction]:
+        """Rules of one call, which end with an answer; other calls jump over them."""
+        return [(equal, 0, len(rules), number), *rules]
+
+    def accept_any(values: Iterable[int]) -> list[Instruction]:
+        return [each for value in values for each in ((equal, 0, 1, value), accept)] + [refuse]
+
+    arch, socket, socketpair, prctl = CALLS[platform.machine()]
+    pairs = [accept] if AF_UNIX in allowed else [(load, 0, 0, 24), (mask, 0, 0, 0xF), *accept_any(CONNECTED)]
     program = [
         (load, 0, 0, 4),
-        (equal, 0, 9 + count, arch),
+        (equal, 1, 0, arch),
+        refuse,
         (load, 0, 0, 0),
-        (at_least, 7 + count, 0, X32),
-        (equal, 6 + count, 0, IO_URING_SETUP),
-        (equal, 3 + count, 0, prctl_number),
-        (equal, 0, 5 + count, socket_number),
-        (load, 0, 0, 16),
-        *((equal, 3 + count - number, 0, family) for number, family in enumerate(allowed)),
-        (give, 0, 0, refuse),
-        (load, 0, 0, 16),  # of prctl(2)
-        (equal, 0, 1, processes.PR_SET_CHILD_SUBREAPER),
-        (give, 0, 0, refuse),
-        (give, 0, 0, accept),
+        (at_least, 0, 1, X32),
+        refuse,
+        *rules_of(IO_URING_SETUP, refuse),
+        *rules_of(socket, (load, 0, 0, 16), *accept_any(allowed)),
+        *rules_of(socketpair, *pairs),
+        *rules_of(prctl, (load, 0, 0, 16), (equal, 0, 1, processes.PR_SET_CHILD_SUBREAPER), refuse, accept),
+        accept,
     ]
     code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *each) for each in program))
     described = struct.pack("=HxxxxxxQ", len(program), ctypes.addressof(code))

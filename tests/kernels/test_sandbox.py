@@ -33,7 +33,7 @@ def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 PROBES = """
-import ctypes, json, os, socket, subprocess
+import ctypes, json, multiprocessing, os, socket, subprocess
 def attempt(act):
     try:
         return f"answered: {act()!r}"[:60]
@@ -54,6 +54,12 @@ def open_any(process):
 def hand_on_orphans():
     if ctypes.CDLL(None, use_errno=True).prctl(36, 0, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl(2)")
+def pass_on(pair, *length):
+    pair[0].send(b"x")
+    return pair[1].recv(*length)
+def make_ring():
+    if ctypes.CDLL(None, use_errno=True).syscall(425, 8, ctypes.create_string_buffer(120)) < 0:
+        raise OSError(ctypes.get_errno(), "io_uring_setup(2)")
 def find_environment(words):
     readable = []
     for process in filter(str.isdigit, os.listdir("/proc")):
@@ -84,6 +90,9 @@ found = {
     "hand orphans on": attempt(hand_on_orphans),
     "connect": attempt(lambda: socket.create_connection(("127.0.0.1", PORT), 5)),
     "unix socket": attempt(lambda: socket.socket(socket.AF_UNIX)),
+    "datagram": attempt(lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0].sendto(b"x", DATAGRAMS)),
+    "raw datagram": attempt(lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_RAW)[0].sendto(b"x", DATAGRAMS)),
+    "ring": attempt(make_ring),
     "listen": attempt(lambda: socket.create_server(("127.0.0.1", 0))),
     "connect by a program": attempt(lambda: run("bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{PORT}")),
     "disk": attempt(lambda: os.mknod(os.environ["TMPDIR"] + "/disk", 0o60600, os.makedev(8, 0))),
@@ -94,6 +103,8 @@ allowed = {
     "scratch home": attempt(lambda: open(os.path.expanduser("~/a"), "w").write("x")),
     "null": attempt(lambda: open("/dev/null", "w").write("x")),
     "program": attempt(lambda: run("true")),
+    "pair of sockets": attempt(lambda: pass_on(socket.socketpair(), 1)),
+    "pair of processes": attempt(lambda: pass_on(multiprocessing.Pipe())),
 }
 """
 
@@ -105,7 +116,16 @@ def listener() -> Iterator[int]:
 
 
 @pytest.fixture
-def library(tmp_path: Path, listener: int) -> Path:
+def datagrams(tmp_path: Path) -> Iterator[Path]:
+    """A service that takes messages at a path, as a system's log does."""
+    path = tmp_path / "log"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as opened:
+        opened.bind(str(path))
+        yield path
+
+
+@pytest.fixture
+def library(tmp_path: Path, listener: int, datagrams: Path) -> Path:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "connection.json").write_text("postgresql://tilewatch:secret@db")
     own = tmp_path / "commit" / "lib"
@@ -114,6 +134,7 @@ def library(tmp_path: Path, listener: int) -> Path:
         "SECRET": str(tmp_path / "home" / "connection.json"),
         "OWN": str(own / "hostile.py"),
         "PORT": listener,
+        "DATAGRAMS": str(datagrams),
         "PRODUCT": str(PRODUCT),
         "REAL_HOME": str(Path.home()),
     }
@@ -171,6 +192,8 @@ def test_without_a_sandbox_the_same_probes_are_answered(library: Path, monkeypat
         "token of any process",
         "hand orphans on",
         "listen",
+        "datagram",
+        "raw datagram",
     ):
         assert found[name].startswith("answered"), name
 
