@@ -13,6 +13,7 @@ from tilewatch.dashboard import rights
 from tilewatch.db.lifecycle.actions import NoSuchWork
 from tilewatch.db.lifecycle.regressions import NoSuchRegression, NotPossible
 from tilewatch.db.session import session
+from tilewatch.text import without_controls
 
 REFUSALS = (NoSuchWork, NoSuchRegression, NotPossible, ValueError)
 OUTCOME = "outcome"
@@ -26,7 +27,7 @@ def find_actor() -> str | None:
         claimed = st.text_input(
             "Your name", key="who", max_chars=80, placeholder="who does this", help="Stored with every action."
         )
-    visitor = rights.find_rights(claimed)
+    visitor = rights.find_rights(without_controls(claimed))
     if not visitor.act:
         st.caption(visitor.why_not)
         return None

@@ -191,7 +191,10 @@ def report(
 
 @cli.command()
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list, for programs.")] = False) -> None:
-    """Check this machine: driver, compiler, CUPTI, DeepGEMM, Postgres, Redis. Prints how to get what is missing."""
+    """Check this machine: driver, compiler, CUPTI, DeepGEMM, Postgres, Redis. Prints how to get what is missing.
+
+    Exit codes: 0 all that is needed is here, 1 something that is needed is missing or wrong, 2 an error.
+    """
     from dataclasses import asdict
 
     from rich.table import Table
@@ -203,14 +206,15 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print a JSON li
     findings = report(options.settings())
     if as_json:
         print(json.dumps([asdict(finding) for finding in findings]))
-        return
-    table = Table(box=None)
-    for heading in ("", "what", "here", "how to get it"):
-        table.add_column(heading)
-    marks = {True: Text("yes", "green"), False: Text("no", "red"), None: Text("-", "dim")}
-    for finding in findings:
-        table.add_row(marks[finding.ok], finding.name, finding.found, finding.fix or "")
-    show(table)
+    else:
+        table = Table(box=None)
+        for heading in ("", "what", "here", "how to get it"):
+            table.add_column(heading)
+        marks = {True: Text("yes", "green"), False: Text("no", "red"), None: Text("-", "dim")}
+        for finding in findings:
+            table.add_row(marks[finding.ok], finding.name, finding.found, finding.fix or "")
+        show(table)
+    raise typer.Exit(any(finding.ok is False for finding in findings))
 
 
 if __name__ == "__main__":

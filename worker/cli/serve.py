@@ -1,7 +1,16 @@
 """`tilewatch api` and `tilewatch mcp`: serve programs and agents until they are stopped."""
 
+import os
+import socket
+
 from tilewatch import processes
+from tilewatch.errors import ExpectedError
+from tilewatch.text import without_controls
 from tilewatch.worker.cli import options
+
+
+class AddressUnusable(ExpectedError):
+    """This machine cannot listen there; the message is a sentence."""
 
 
 def api() -> None:
@@ -16,14 +25,27 @@ def api() -> None:
     processes.forbid_inspection()
     settings = options.settings()
     options.ready_database()
-    uvicorn.run(
+    config = uvicorn.Config(
         make_app(settings),
-        host=settings.api_address,
-        port=settings.api_port,
         log_level="warning",
         proxy_headers=False,  # who calls is decided by who is connected (worker/api/server.py)
         server_header=False,
     )
+    uvicorn.Server(config).run(sockets=_listen(settings.api_address, settings.api_port))
+
+
+def _listen(address: str, port: int) -> list[socket.socket]:
+    """Listens at each address of a name. Raises AddressUnusable."""
+    try:
+        found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        return [socket.create_server(place[:2], family=family) for family, _, _, _, place in dict.fromkeys(found)]
+    except (OSError, UnicodeError) as error:
+        number = getattr(error, "errno", None) or 0
+        reason = os.strerror(number) if number > 0 else getattr(error, "strerror", None) or str(error)
+        raise AddressUnusable(
+            f"nothing can be served at {without_controls(address)}, port {port}: {reason}; set TILEWATCH_API_ADDRESS "
+            "to an address of this machine and TILEWATCH_API_PORT to a port that is free"
+        ) from None
 
 
 def mcp() -> None:

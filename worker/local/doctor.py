@@ -26,6 +26,7 @@ from tilewatch.kernels.compiling.store import CubinStore, StoreError
 from tilewatch.kernels.device import OLDEST_DRIVER, Gpu, gpus
 from tilewatch.kernels.toolchains.toolchain import Toolchain, list_toolchains
 from tilewatch.text import short_sha
+from tilewatch.worker.detection import policy as policies
 from tilewatch.worker.local import port
 from tilewatch.worker.local.secret_files import find_weaknesses, list_sign_in_files
 from tilewatch.worker.notify import routing
@@ -64,6 +65,7 @@ def report(settings: Settings) -> tuple[CheckResult, ...]:
         partial(_store, settings.store_url),
         partial(_dashboard, settings),
         partial(_channels, settings),
+        partial(_policy, settings.policy),
         partial(_secrets, settings),
     )
     findings = [_guarded(check) for check in checks]
@@ -147,6 +149,14 @@ def _channels(settings: Settings) -> CheckResult:
     if settings.forge_token is None and any(channel.forge for channel in channels.values()):
         return CheckResult("channels", False, "a forge needs a token", "set TILEWATCH_FORGE_TOKEN")
     return CheckResult("channels", True, ", ".join(channels))
+
+
+def _policy(path: Path | None) -> CheckResult:
+    """Reads the numbers by which the judge decides."""
+    try:
+        return CheckResult("policy", True, f"{policies.load(path).name}{f' ({path})' if path else ''}")
+    except policies.BadPolicy as error:
+        return CheckResult("policy", False, str(error), "correct the file, or leave TILEWATCH_POLICY out")
 
 
 def _secrets(settings: Settings) -> CheckResult:

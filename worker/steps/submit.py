@@ -24,7 +24,7 @@ from tilewatch.kernels.device import SIMULATED, GpuSpec
 from tilewatch.kernels.library_errors import PackageMissing
 from tilewatch.kernels.recording.git_commit import GitCommit
 from tilewatch.kernels.results import Plan
-from tilewatch.kernels.toolchains.toolchain import is_name
+from tilewatch.kernels.toolchains.toolchain import is_name, list_toolchains
 from tilewatch.repository_names import is_branch, name_of_branch, name_under_toolchain
 from tilewatch.text import short_sha
 from tilewatch.worker import checkouts, watched
@@ -254,7 +254,9 @@ def _submit(
     return Submitted(
         submission_ids=tuple(submission_id for submission_id, _, _ in written),
         created=bool(created),
-        sentence=_sentence(request, source, commit, targets, created) + read.words,
+        sentence=_sentence(request, source, commit, targets, created)
+        + read.words
+        + _say_unknown(settings.toolchains, request.toolchain),
         fetch_failure=source.fetch_failure,
     )
 
@@ -375,6 +377,13 @@ def _sentence(
     static = [target for target in created if not target.measure]
     only = f"; static facts only for {_slugs(static)}, which no GPU worker has had" if static else ""
     return f"submitted {request.what} for {at} on {_slugs(created)}{only}{source.stale_words}"
+
+
+def _say_unknown(toolchains: Path, name: str | None) -> str:
+    """Workers know whether they have a toolchain, and a misspelt name would wait without a word."""
+    if name is None or any(each.name == name for each in list_toolchains(toolchains)):
+        return ""
+    return f"; this machine has no toolchain named {name}, and what is compiled waits for a worker that has it"
 
 
 def _slugs(targets: Sequence[_Target]) -> str:

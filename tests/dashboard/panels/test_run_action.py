@@ -32,3 +32,5 @@ def test_who_may_act_types_a_name_first(monkeypatch: pytest.MonkeyPatch) -> None
     assert app.markdown[0].value == "acts as None"
     app.text_input(key="who").input("kim").run()
     assert app.markdown[0].value == "acts as kim (not signed in)"
+    app.text_input(key="who").input("k\0im\x1b").run()
+    assert app.markdown[0].value == "acts as k\ufffdim\ufffd (not signed in)", "Postgres takes no NUL"

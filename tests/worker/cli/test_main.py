@@ -3,6 +3,7 @@
 import importlib.metadata
 import json
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,9 +15,11 @@ from typer.testing import CliRunner
 
 from tests.conftest import NewDatabase
 from tests.worker.fixtures.command_line import run_here
+from tilewatch import errors
 from tilewatch.db import migrate
 from tilewatch.db.session import engine
 from tilewatch.worker.cli.main import cli, main
+from tilewatch.worker.local import doctor
 from tilewatch.worker.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -38,6 +41,40 @@ def test_a_number_that_no_row_can_have_is_a_sentence(command: str) -> None:
     done = CliRunner().invoke(cli, command.split())
     assert (done.exit_code, done.exception.__class__) == (2, SystemExit)
     assert "Input should be less than or equal to" in done.output
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_the_doctor_s_exit_code_says_whether_something_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, form: list[str]
+) -> None:
+    found = [doctor.CheckResult("git", True, "2.43"), doctor.CheckResult("GPU", None, "none")]
+    monkeypatch.setattr(doctor, "report", lambda _: found)
+    assert CliRunner().invoke(cli, ["doctor", *form]).exit_code == 0
+    found.append(doctor.CheckResult("policy", False, "the policy x.json cannot be read"))
+    done = CliRunner().invoke(cli, ["doctor", *form])
+    assert (done.exit_code, "cannot be read" in done.output) == (1, True)
+
+
+@pytest.mark.parametrize("address", ["192.0.2.1", "no such name", "127.0.0.1"])
+def test_an_api_that_cannot_listen_says_so_in_one_sentence(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    """192.0.2.1 is nobody's; the port of 127.0.0.1 is taken."""
+    with socket.create_server(("", 0)) as taken:
+        connection, port = settings.connection(), taken.getsockname()[1]
+        for name, value in {
+            "HOME": settings.home,
+            "DATABASE_URL": connection.database_url,
+            "BROKER_URL": connection.broker_url,
+            "API_ADDRESS": address,
+            "API_PORT": port,
+        }.items():
+            monkeypatch.setenv(f"TILEWATCH_{name}", str(value))
+        done = CliRunner().invoke(cli, ["api"])
+    sentence = errors.sentence(done.exception) if done.exception else None
+    assert sentence is not None, done.output
+    assert sentence.startswith(f"nothing can be served at {address}, port {port}: ")
+    assert "set TILEWATCH_API_ADDRESS to an address of this machine" in sentence
 
 
 @pytest.mark.parametrize("number", ["nan", "inf", "-inf", "-1", "1e300"])

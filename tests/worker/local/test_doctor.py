@@ -68,6 +68,15 @@ def test_the_channels_are_named_or_what_is_wrong_with_them(tmp_path: Path) -> No
     assert "hunter2" not in wrong.found
 
 
+def test_the_policy_is_named_or_what_is_wrong_with_its_file(tmp_path: Path) -> None:
+    assert _found(_settings(tmp_path))["policy"].ok is True
+    file = tmp_path / "bolder.json"
+    missing = _found(_settings(tmp_path, policy=file))["policy"]
+    assert (missing.ok, missing.found) == (False, f"the policy {file} cannot be read: No such file or directory")
+    file.write_text("{}")
+    assert _found(_settings(tmp_path, policy=file))["policy"] == CheckResult("policy", True, f"bolder ({file})")
+
+
 def test_a_file_with_a_secret_that_others_may_read_is_named_with_the_way_to_close_it(tmp_path: Path) -> None:
     file = tmp_path / "tell.toml"
     file.write_text("")

@@ -36,6 +36,7 @@ def test_a_night_under_a_toolchain_is_compiled_with_it_and_kept_apart(
     submit_nightly(settings, night=NIGHT, gpus=("sim",))
     under = submit_nightly(settings, night=NIGHT, gpus=("sim",), toolchain="next")
     assert "the nightly of 2026-11-01 under next for " in under.sentence
+    assert "this machine has no toolchain" not in under.sentence
     assert not submit_nightly(settings, night=NIGHT, gpus=("sim",), toolchain="next").created
     drain()
     with session(context.database_url) as opened:
@@ -98,6 +99,13 @@ def test_a_process_keeps_the_child_of_each_toolchain_until_it_is_another(setting
     again = open_compiler(context, "next")
     assert "+again" in again.version
     assert open_compiler(context, "next") is again
+
+
+def test_a_toolchain_that_is_not_here_is_named_as_what_the_work_waits_for(settings: Settings) -> None:
+    waits = "; this machine has no toolchain named nxet, and what is compiled waits for a worker that has it"
+    assert waits in submit_nightly(settings, night=NIGHT, gpus=("sim",), toolchain="nxet").sentence
+    assert waits in submit_nightly(settings, night=NIGHT, gpus=("sim",), toolchain="nxet").sentence, "asked again"
+    assert "toolchain named" not in submit_nightly(settings, night=NIGHT, gpus=("sim",)).sentence
 
 
 @pytest.mark.parametrize("name", ["installed", "../other", "two words"])
