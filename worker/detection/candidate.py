@@ -115,7 +115,13 @@ def log_odds(nightly: NightEvidence, weighed: Floats, precisions: Floats, policy
     moved_otherwise = shown * of_nights / 2 - policy.nightly_log_odds
     of_both = _mixture(of_nights + weighed, nightly.precisions + precisions)
     of_replays = _mixture(weighed, precisions)
-    return np.maximum(of_both, moved_otherwise + of_replays) - np.maximum(0.0, moved_otherwise)
+    both = np.maximum(of_both, moved_otherwise + of_replays) - np.maximum(0.0, moved_otherwise)
+    return np.where(_is_small(weighed, precisions, policy), -np.inf, both)
+
+
+def _is_small(weighed: Floats, precisions: Floats, policy: Policy) -> NDArray[np.bool_]:
+    """Whether replays across a build exclude, at two standard errors, that it made a change that is relevant."""
+    return np.asarray(np.abs(weighed) + 2.0 * np.sqrt(precisions) < policy.min_change * precisions)
 
 
 def _mixture(weighed: Floats, precisions: Floats) -> Floats:

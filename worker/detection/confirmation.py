@@ -76,9 +76,6 @@ def _launches_to_believe(candidate: Candidate, policy: Policy) -> int:
         if is_large and _has_odds(candidate, policy):
             candidate.state = "believed"
             return 0
-        if abs(estimate.size) + 2.0 * estimate.error < policy.min_change:
-            candidate.state = "refuted"
-            return 0
     if (candidate.good, candidate.bad) in candidate.unanswered:
         candidate.state = "undecided"
         return 0

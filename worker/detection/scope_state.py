@@ -138,12 +138,15 @@ class ScopeState:
             series, before = self.series[self.keys[column]], self.nights.code_before(int(column))
             bad, good = self.nights.builds[-1], max(NEVER if before is None else before, series.level_since)
             if 0 < bad - good <= MOST_BUILDS:
-                share = self.code_share(bad)
-                prior = float(np.log(share / (1.0 - share)))
-                check = self.open_check(self.keys[column], good, bad, prior, series.replays)
-                check.code_share = share
-                checks.append(check)
+                checks.append(self._open_code_check(self.keys[column], good, bad))
         return sorted(checks, key=lambda check: check.pair_deviation)
+
+    def _open_code_check(self, key: int, good: int, bad: int) -> Candidate:
+        share = self.code_share(bad)
+        prior = float(np.log(share / (1.0 - share)))
+        check = self.open_check(key, good, bad, prior, self.series[key].replays)
+        check.code_share = share
+        return check
 
     def sibling_checks(self, change: ConfirmedChange) -> Iterator[Candidate]:
         """The other series of a confirmed change's kernel on its node, at its build."""
@@ -151,8 +154,7 @@ class ScopeState:
         for key, series in self.series.items():
             is_other = series.node_kernel == origin and series.level_since < change.first_bad
             if is_other and self.nights.measured[series.column]:
-                good, prior = change.first_bad - 1, self.policy.reasoned_log_odds
-                check = self.open_check(key, good, change.first_bad, prior, series.replays)
+                check = self._open_code_check(key, change.first_bad - 1, change.first_bad)
                 if check.has_builds:
                     self._expect(series, change.first_bad)
                     yield check

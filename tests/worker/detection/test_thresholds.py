@@ -90,6 +90,19 @@ def test_a_build_is_named_when_it_has_98_per_cent_of_the_probability(share: floa
     assert is_believable(candidate, POLICY) == reported
 
 
+def test_replays_that_clear_one_build_do_not_clear_the_next_one() -> None:
+    """Build 41 changed another shape of the kernel, and its replays show nothing; nights show 3 % since build 42."""
+    nightly = NightEvidence(np.array([-675.0, -750.0]), np.full(2, 25e3), by_code=np.array([5.6, 0.0]))
+    candidate = Candidate(0, 40, 42, -0.03, nightly, 1e-6, math.log(POLICY.changes_a_point))
+    candidate.add_answer(ReplayAnswer(0, 40, 41, (100.0,) * 12, (100.05,) * 12))
+    question = next_question(candidate, POLICY)
+    assert question is not None
+    assert (question.good, question.bad) == (40, 42)
+    candidate.add_answer(ReplayAnswer(0, 40, 42, (100.0,) * 12, (100.05,) * 12))
+    assert next_question(candidate, POLICY) is None
+    assert candidate.state == "refuted"
+
+
 def test_a_question_that_nobody_can_answer_leaves_a_change_undecided() -> None:
     candidate = Candidate(0, 40, 41, None, NightEvidence(*np.zeros((2, 1))), 1e-6, 0.0)
     candidate.add_answer(ReplayAnswer(0, 40, 41, (), ()))
