@@ -10,8 +10,11 @@ import pytest
 from tests.conftest import NewDatabase
 
 PATIENCE_MS = 120_000
-WAS_HERE = "localStorage.setItem('tilewatch-first-visit', 'yes')"
+WAS_HERE = "if (window.name !== 'first visit') localStorage.setItem('tilewatch-first-visit', 'yes')"
 """The callouts of a first visit have a test of their own, and would lie over what others click."""
+NEVER_WAS_HERE = "localStorage.clear(), window.name = 'first visit'"
+LIGHT_PAGE = "/_stcore/health"
+"""Has the address of the dashboard, and nothing of Streamlit."""
 STILL = """
 addEventListener('DOMContentLoaded', () => {
     const style = document.createElement('style');
@@ -102,8 +105,8 @@ def page(visitor: Any, address: str) -> Iterator[Any]:
     text = opened.inner_text("body")
     opened.remove_listener("request", on_request)
     opened.unroute_all()
-    opened.goto("/_stcore/health")  # the page is left: it stores nothing any more
-    opened.evaluate("localStorage.clear(), sessionStorage.clear()")
+    opened.goto(LIGHT_PAGE)  # the page is left: it stores nothing any more
+    opened.evaluate("localStorage.clear(), sessionStorage.clear(), window.name = ''")
     visitor.clear_cookies()
     assert boxes == 0
     assert "Traceback" not in text

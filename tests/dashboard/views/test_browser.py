@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.dashboard.fixtures.keyboard import walk_to
 from tests.dashboard.fixtures.small_database import PROBLEM
 from tilewatch.db import session
 from tilewatch.db.models import Mark, Regression, RegressionEvent, Sweep, Trial
@@ -48,29 +49,6 @@ def test_markup_in_an_address_is_drawn_as_it_is(page: Any) -> None:
     assert "$x$:red[y]http" in alert.inner_text()
     assert "img-src 'self' data: blob:;" in answer.headers["content-security-policy"], "nor would one be fetched"
     assert alert.locator("a, img, .katex, span[style], b").count() == 0
-
-
-def walk_to(page: Any, words: str) -> None:
-    """By the Tab key alone."""
-    for _ in range(60):
-        page.keyboard.press("Tab")
-        if page.evaluate("document.activeElement.textContent.trim()") == words:
-            return
-    raise AssertionError(f"the Tab key does not lead to {words}")
-
-
-def test_a_cell_of_the_overview_shows_its_commit_under_the_pointer_and_leads_to_its_trend(page: Any) -> None:
-    page.goto("/?since=a+commit&from=5e6f7a8b00")
-    cell = page.get_by_role("link", name="0.83 ▼8.5%")
-    cell.hover()
-    tooltip = page.get_by_role("tooltip")
-    tooltip.get_by_text("9c0d1e2f00").wait_for()
-    assert "0.83x DeepGEMM (" in tooltip.inner_text()
-    session_of_page = page.evaluate("performance.timeOrigin")
-    cell.click()
-    page.wait_for_url("**/trends*")
-    page.get_by_text("over 1: faster than DeepGEMM").wait_for()
-    assert page.evaluate("performance.timeOrigin") == session_of_page, "within the session, and not a page of its own"
 
 
 def test_the_overview_is_one_stop_of_the_tab_key_and_walked_by_arrows(page: Any) -> None:
@@ -174,25 +152,6 @@ def test_trends_answer_a_change_of_what_is_shown_and_keep_it_in_the_address(page
     page.get_by_text("TFLOP/s (operations / median time)").wait_for()
 
 
-def test_a_sweep_shows_what_the_compiler_said_of_a_selected_config(page: Any) -> None:
-    page.goto("/sweeps")
-    page.get_by_text("All configs").wait_for()
-    page.get_by_text("3 configs failed: compile error 3").wait_for()
-    table = page.get_by_test_id("stDataFrame").last
-    select_first_row(table)
-    cell(page, "lowered to TMA").wait_for(state="attached")
-
-
-def test_another_gpu_is_picked_from_the_list_and_its_sweep_drawn(page: Any) -> None:
-    page.goto("/sweeps")
-    page.get_by_text("All configs").wait_for()
-    page.get_by_role("combobox", name="GPU").click()
-    page.get_by_role("option", name="h200").click()
-    page.get_by_text("Measurements").wait_for()
-    page.get_by_text("timed with cupti").wait_for()
-    assert "gpu=h200" in page.url
-
-
 def test_a_range_dragged_along_an_axis_keeps_the_configs_that_pass_and_narrow_axes_do_not_overlap(
     page: Any,
 ) -> None:
@@ -225,10 +184,13 @@ def test_a_range_dragged_along_an_axis_keeps_the_configs_that_pass_and_narrow_ax
         assert apart_x or apart_y
 
 
-def test_new_results_appear_by_themselves_and_leave_the_selection_alone(page: Any, filled_url: str) -> None:
+def test_a_selected_config_shows_what_the_compiler_said_and_stays_selected_when_new_results_appear(
+    page: Any, filled_url: str
+) -> None:
     page.goto("/sweeps")
     page.get_by_text("compiled 15").wait_for()
     page.get_by_text("All configs").wait_for()
+    page.get_by_text("3 configs failed: compile error 3").wait_for()
     table = page.get_by_test_id("stDataFrame").last
     select_first_row(table)
     cell(page, "lowered to TMA").wait_for(state="attached")
@@ -247,8 +209,14 @@ def test_new_results_appear_by_themselves_and_leave_the_selection_alone(page: An
             again.status, again.compilation_id = "waiting", None
 
 
-def test_jobs_open_the_trace_of_a_failed_one(page: Any) -> None:
+def test_jobs_open_the_trace_of_a_failed_one_and_have_a_title_a_logo_and_nothing_that_is_not_found(page: Any) -> None:
+    missing: list[str] = []
+    page.on("response", lambda answer: missing.append(answer.url) if answer.status >= 400 else None)
     page.goto("/jobs")
+    page.get_by_role("heading", name="Jobs & workers", exact=True).wait_for()
+    page.wait_for_function("document.title === 'Jobs & workers - Tilewatch'")
+    page.wait_for_function("document.querySelector('link[rel~=icon]').href.includes('svg')")
+    page.get_by_test_id("stHeaderLogo").or_(page.get_by_test_id("stLogo")).first.wait_for()
     page.get_by_text("No space left on device").first.click()
     page.get_by_text("attempt 3").wait_for()
     trace = page.locator('[data-testid="stExpander"] pre').first
@@ -257,6 +225,7 @@ def test_jobs_open_the_trace_of_a_failed_one(page: Any) -> None:
     page.get_by_text("1 job waits in queue").first.wait_for()
     page.get_by_text("No space left on device").first.click()  # closed again: a kept trace is the one that may be shown
     trace.wait_for(state="hidden")
+    assert missing == []
 
 
 def test_a_regression_is_opened_and_acknowledged_and_its_link_shows_that(page: Any, filled_url: str) -> None:
@@ -283,9 +252,14 @@ def test_a_regression_is_opened_and_acknowledged_and_its_link_shows_that(page: A
             again.state, again.owner = "new", None
 
 
-def test_what_moved_between_two_commits_is_in_the_address(page: Any) -> None:
-    page.goto("/sweeps?gpu=h200")
+def test_another_gpu_is_picked_from_the_list_and_what_moved_between_its_commits_is_in_the_address(page: Any) -> None:
+    page.goto("/sweeps")
+    page.get_by_text("All configs").wait_for()
+    page.get_by_role("combobox", name="GPU").click()
+    page.get_by_role("option", name="h200").click()
     page.get_by_text("Measurements").wait_for()
+    page.get_by_text("timed with cupti").wait_for()
+    assert "gpu=h200" in page.url
     page.get_by_role("radio", name="What moved").or_(page.get_by_role("button", name="What moved")).first.click()
     page.get_by_text("Newly failing: 2 configs").wait_for()
     page.reload()
@@ -301,26 +275,6 @@ def test_a_table_is_saved_as_csv(page: Any) -> None:
     with page.expect_download() as saved:
         page.get_by_role("button", name="Download as CSV").first.click()
     assert "5e6f7a8b00" in Path(saved.value.path()).read_text()
-
-
-def test_pages_are_reached_by_keyboard_alone(page: Any) -> None:
-    page.goto("/")
-    page.get_by_text("Last night", exact=True).wait_for()
-    walk_to(page, "Trends")
-    page.keyboard.press("Enter")
-    page.wait_for_url("**/trends")
-    page.get_by_text("over 1: faster than DeepGEMM").wait_for()
-
-
-def test_a_page_opens_with_its_own_title_and_logo_and_nothing_that_is_not_found(page: Any) -> None:
-    missing: list[str] = []
-    page.on("response", lambda answer: missing.append(answer.url) if answer.status >= 400 else None)
-    page.goto("/jobs")
-    page.get_by_role("heading", name="Jobs & workers", exact=True).wait_for()
-    page.wait_for_function("document.title === 'Jobs & workers - Tilewatch'")
-    page.wait_for_function("document.querySelector('link[rel~=icon]').href.includes('svg')")
-    page.get_by_test_id("stHeaderLogo").or_(page.get_by_test_id("stLogo")).first.wait_for()
-    assert missing == []
 
 
 def test_a_browser_shows_that_a_page_loads_before_its_scripts_have_come(page: Any) -> None:

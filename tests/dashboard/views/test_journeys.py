@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.dashboard.conftest import LIGHT_PAGE, NEVER_WAS_HERE
+from tests.dashboard.fixtures.keyboard import walk_to
+
 pytestmark = pytest.mark.browser
 
 OVERVIEW = "/?since=a+commit&from=5e6f7a8b00"
@@ -60,8 +63,16 @@ def test_a_compiler_engineer_lists_the_kernels_that_spill_by_one_click(page: Any
 def test_the_author_of_a_rival_checks_in_two_clicks_how_it_was_measured(page: Any) -> None:
     """And who cannot see colours reads good and bad on the way: from words and shapes."""
     page.goto(OVERVIEW)
-    page.get_by_role("link", name="0.83 ▼8.5%").click()
+    cell = page.get_by_role("link", name="0.83 ▼8.5%")
+    cell.hover()
+    tooltip = page.get_by_role("tooltip")
+    tooltip.get_by_text("9c0d1e2f00").wait_for()
+    assert "0.83x DeepGEMM (" in tooltip.inner_text()
+    session_of_page = page.evaluate("performance.timeOrigin")
+    cell.click()
+    page.wait_for_url("**/trends*")
     page.get_by_text("over 1: faster than DeepGEMM").wait_for()
+    assert page.evaluate("performance.timeOrigin") == session_of_page, "within the session, and not a page of its own"
     page.locator(".scatterlayer .trace .point").first.click(force=True)
     page.wait_for_url("**/evidence?run=*")
     page.get_by_text("timed with cupti").wait_for()
@@ -71,16 +82,18 @@ def test_the_author_of_a_rival_checks_in_two_clicks_how_it_was_measured(page: An
     page.get_by_role("heading", name="Repeat it").wait_for()
 
 
-def test_who_has_a_keyboard_alone_comes_from_the_answer_to_the_regressions(page: Any) -> None:
+def test_who_has_a_keyboard_alone_comes_from_the_answer_to_the_regressions_and_to_another_page(page: Any) -> None:
     page.goto("/")
+    page.get_by_text("Last night", exact=True).wait_for()
     page.get_by_role("link", name="To the open regressions").wait_for()
-    for _ in range(40):
-        page.keyboard.press("Tab")
-        if page.evaluate("document.activeElement.textContent.trim()") == "To the open regressions":
-            break
+    walk_to(page, "To the open regressions")
     page.keyboard.press("Enter")
     page.wait_for_url("**/regressions")
     page.get_by_text("1 regression, worst first").wait_for()
+    walk_to(page, "Trends")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/trends")
+    page.get_by_text("over 1: faster than DeepGEMM").wait_for()
 
 
 def test_ctrl_k_finds_a_problem_and_a_regression_from_any_page(page: Any) -> None:
@@ -102,20 +115,20 @@ def test_ctrl_k_finds_a_problem_and_a_regression_from_any_page(page: Any) -> Non
     page.wait_for_url("**/regressions?regression=1")
 
 
-def test_the_callouts_of_a_first_visit_are_five_and_end_for_ever_by_one_click(browser: Any, address: str) -> None:
-    with browser.new_context(base_url=address) as visitor:
-        page = visitor.new_page()
-        page.goto("/")
-        callout = page.get_by_role("region", name="First visit")
-        for number in range(1, 6):
-            callout.get_by_text(f"{number} of 5").wait_for()
-            assert page.locator(".first-visit-mark").count() == 1, "each is about something that is on the page"
-            if number < 5:
-                callout.get_by_role("button", name="Next").click()
-        page.reload()
-        callout.get_by_role("button", name="Skip").click()
-        callout.wait_for(state="hidden")
-        page.reload()
-        page.get_by_role("heading", name="1 confirmed regression is open").wait_for()
-        page.locator("table.series td").first.wait_for()
-        assert callout.count() == 0
+def test_the_callouts_of_a_first_visit_are_five_and_end_for_ever_by_one_click(page: Any) -> None:
+    page.goto(LIGHT_PAGE)
+    page.evaluate(NEVER_WAS_HERE)
+    page.goto("/")
+    callout = page.get_by_role("region", name="First visit")
+    for number in range(1, 6):
+        callout.get_by_text(f"{number} of 5").wait_for()
+        assert page.locator(".first-visit-mark").count() == 1, "each is about something that is on the page"
+        if number < 5:
+            callout.get_by_role("button", name="Next").click()
+    page.reload()
+    callout.get_by_role("button", name="Skip").click()
+    callout.wait_for(state="hidden")
+    page.reload()
+    page.get_by_role("heading", name="1 confirmed regression is open").wait_for()
+    page.locator("table.series td").first.wait_for()
+    assert callout.count() == 0
