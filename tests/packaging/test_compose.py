@@ -18,6 +18,7 @@ from typer.main import get_command
 
 from tilewatch.db.server.embedded import VALKEY_SETTINGS
 from tilewatch.db.server.programs import POSTGRES_FOLDER
+from tilewatch.kernels import sandbox
 from tilewatch.kernels.device import GPU_MODELS
 from tilewatch.nightlies import NightlyTimes
 from tilewatch.worker.cli.main import cli
@@ -209,12 +210,22 @@ def test_each_image_is_built_once_and_has_the_version_in_its_tag(services: dict[
     }
 
 
+OF_THE_SANDBOX = {sandbox.SWITCH, sandbox.REQUIRE, sandbox.REQUIRE_APART}
+"""What is set in vain lets a commit's code do what nobody wanted."""
+
+
+def test_what_is_asked_of_the_sandbox_reaches_the_workers_of_a_node() -> None:
+    for name, service in yaml.safe_load(_interpolated(NODE.read_text()))["services"].items():
+        assert service["environment"].keys() >= OF_THE_SANDBOX, name
+
+
 def test_every_setting_reaches_the_workers_of_the_servers_and_no_secret_does(services: dict[str, Any]) -> None:
     """Not those that say where a container finds its folders and ports, which the file itself decides."""
     of_the_file = {"home", "port", "repository", "api_address", "api_port"}
     of_the_file |= {"compile_health_port", "judge_health_port", "tell_health_port", "gpu_health_port"}
     secrets = {"forge_token", "webhook_secret", "api_token"}
     settings = {f"TILEWATCH_{name.upper()}" for name in Settings.model_fields.keys() - of_the_file - secrets}
+    settings |= OF_THE_SANDBOX
     for name in ("beat", "judge", "tell", "compile", "gpu", "api"):
         given = {variable for variable in services[name]["environment"] if variable.startswith("TILEWATCH_")}
         also = {"tell": {"TILEWATCH_FORGE_TOKEN"}, "api": {"TILEWATCH_WEBHOOK_SECRET"}}.get(name, set())
