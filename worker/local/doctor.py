@@ -9,17 +9,13 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from tilewatch import errors
-from tilewatch.db.server.embedded import Servers
 from tilewatch.db.step_queries.repositories import RepositoryRow
 from tilewatch.kernels import sandbox
 from tilewatch.kernels.compiling.store import CubinStore, StoreError
@@ -28,24 +24,16 @@ from tilewatch.kernels.toolchains.toolchain import Toolchain, list_toolchains
 from tilewatch.text import short_sha
 from tilewatch.worker.detection import policy as policies
 from tilewatch.worker.local import port
+from tilewatch.worker.local.check_result import CheckResult
+from tilewatch.worker.local.doctor_servers import check_servers, check_workers, runs_here
 from tilewatch.worker.local.secret_files import find_weaknesses, list_sign_in_files
 from tilewatch.worker.notify import routing
-from tilewatch.worker.settings import CHECKOUT, NotRunning, Settings
+from tilewatch.worker.settings import CHECKOUT, Settings
 
 PYTHONS = ((3, 11), (3, 13))
 ROOMY_BYTES = 5 << 30  # the packages take 1.3 GB (with DeepGEMM's torch several more), a night's cubins some 100 MB
 PACKAGED_CUDA = Path(sysconfig.get_path("purelib"), "nvidia", "cu13")
 """Where NVIDIA's PyPI packages of CUDA 13 put their programs and headers."""
-
-
-@dataclass(frozen=True)
-class CheckResult:
-    """One line of the report. `ok` is None for something that is missing and not needed on this machine."""
-
-    name: str
-    ok: bool | None
-    found: str
-    fix: str | None = None
 
 
 def report(settings: Settings) -> tuple[CheckResult, ...]:
@@ -70,11 +58,8 @@ def report(settings: Settings) -> tuple[CheckResult, ...]:
     )
     findings = [_guarded(check) for check in checks]
     findings += [_toolchain(each) for each in list_toolchains(settings.toolchains)]
-    findings += _servers(settings)
-    ours = _runs_here(settings)
-    findings += (
-        _guarded(partial(_worker, *endpoint, ours=ours)) for endpoint in _health_endpoints(settings, gpus_here)
-    )
+    findings += check_servers(settings)
+    findings += check_workers(settings, gpus_here)
     findings += [_gpu(gpu) for gpu in gpus_here] or [
         CheckResult("GPU", None, "no NVIDIA GPU or no driver: this machine compiles sweeps and measures none")
     ]
@@ -257,7 +242,7 @@ def _first_existing(path: Path) -> Path:
 
 def _dashboard(settings: Settings) -> CheckResult:
     number = settings.port
-    if port.healthy(number) and not _runs_here(settings):
+    if port.healthy(number) and not runs_here(settings):
         return CheckResult(
             "dashboard", False, f"port {number}: another Tilewatch answers", "choose another with TILEWATCH_PORT"
         )
@@ -266,79 +251,6 @@ def _dashboard(settings: Settings) -> CheckResult:
     if reason := port.taken(number):
         return CheckResult("dashboard", False, f"port {number}: {reason}", "choose another with TILEWATCH_PORT")
     return CheckResult("dashboard", None, f"not running; port {number} is free", "make up")
-
-
-def _servers(settings: Settings) -> Iterator[CheckResult]:
-    try:
-        servers = settings.connection()
-    except NotRunning as error:
-        yield CheckResult("Postgres and Redis", None, str(error))
-        return
-    for name, check in (("Postgres", _postgres), ("Redis", _redis)):
-        try:
-            yield CheckResult(name, True, f"answers at {check(servers)}")
-        except Exception as error:
-            sentence = errors.sentence(error)
-            if sentence is None:
-                raise
-            yield CheckResult(
-                name, False, sentence, "make up, or correct TILEWATCH_DATABASE_URL and TILEWATCH_BROKER_URL"
-            )
-
-
-def _postgres(servers: Servers) -> str:
-    from tilewatch.db import migrate, session
-
-    session.check(servers.database_url)
-    migrate.require_head(servers.database_url)
-    return session.address(servers.database_url)
-
-
-def _redis(servers: Servers) -> str:
-    from tilewatch.worker.queue import dispatch
-
-    dispatch.check(servers.broker_url)
-    return dispatch.address(servers.broker_url)
-
-
-def _runs_here(settings: Settings) -> bool:
-    """Returns whether these settings know servers: what answers at a port while they do not is another Tilewatch's."""
-    try:
-        settings.connection()
-    except NotRunning:
-        return False
-    return True
-
-
-def _health_endpoints(settings: Settings, gpus_here: Sequence[Gpu]) -> Iterator[tuple[str, str, int]]:
-    """Name, address and port of the health endpoint of each worker that may run on this machine."""
-    address = settings.health_address
-    yield "compile worker", address, settings.compile_health_port
-    yield "judge worker", address, settings.judge_health_port
-    yield "worker that sends messages", address, settings.tell_health_port
-    if settings.gpu_health_port:
-        for gpu in gpus_here:
-            yield f"worker of GPU {gpu.index}", address, settings.gpu_health_port + gpu.index
-
-
-def _worker(name: str, address: str, number: int, *, ours: bool) -> CheckResult:
-    """Asks a worker's health endpoint. A worker that does not run here is no fault."""
-    if not number:
-        return CheckResult(name, None, "has no health endpoint")
-    host = "127.0.0.1" if address == "0.0.0.0" else address  # noqa: S104 - only to be asked
-    connection = HTTPConnection(host, number, timeout=10)
-    try:
-        connection.request("GET", "/healthz")
-        answer = connection.getresponse()
-        sentence = answer.read().decode(errors="replace").strip()
-    except (OSError, HTTPException):
-        return CheckResult(name, None, f"does not run here (nothing answers at {host}:{number})")
-    finally:
-        connection.close()
-    if not ours:
-        return CheckResult(name, None, f"does not run here (another Tilewatch answers at {host}:{number})")
-    healthy = answer.status == HTTPStatus.OK
-    return CheckResult(name, healthy, sentence, None if healthy else "docs/operations.md explains each sentence")
 
 
 def _gpu(gpu: Gpu) -> CheckResult:

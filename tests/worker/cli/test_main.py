@@ -20,6 +20,7 @@ from tilewatch.db import migrate
 from tilewatch.db.session import engine
 from tilewatch.worker.cli.main import cli, main
 from tilewatch.worker.local import doctor
+from tilewatch.worker.local.check_result import CheckResult
 from tilewatch.worker.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -47,10 +48,10 @@ def test_a_number_that_no_row_can_have_is_a_sentence(command: str) -> None:
 def test_the_doctor_s_exit_code_says_whether_something_is_wrong(
     monkeypatch: pytest.MonkeyPatch, form: list[str]
 ) -> None:
-    found = [doctor.CheckResult("git", True, "2.43"), doctor.CheckResult("GPU", None, "none")]
+    found = [CheckResult("git", True, "2.43"), CheckResult("GPU", None, "none")]
     monkeypatch.setattr(doctor, "report", lambda _: found)
     assert CliRunner().invoke(cli, ["doctor", *form]).exit_code == 0
-    found.append(doctor.CheckResult("policy", False, "the policy x.json cannot be read"))
+    found.append(CheckResult("policy", False, "the policy x.json cannot be read"))
     done = CliRunner().invoke(cli, ["doctor", *form])
     assert (done.exit_code, "cannot be read" in done.output) == (1, True)
 

@@ -1,0 +1,13 @@
+"""What `tilewatch doctor` found of one thing."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """One line of the report. `ok` is None for something that is missing and not needed on this machine."""
+
+    name: str
+    ok: bool | None
+    found: str
+    fix: str | None = None

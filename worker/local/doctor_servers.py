@@ -1,0 +1,91 @@
+"""Asks the servers and workers that these settings know whether they work, for `tilewatch doctor`."""
+
+from collections.abc import Iterator, Sequence
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
+
+from tilewatch import errors
+from tilewatch.db.server.embedded import Servers
+from tilewatch.kernels.device import Gpu
+from tilewatch.worker.local.check_result import CheckResult
+from tilewatch.worker.settings import NotRunning, Settings
+
+
+def check_servers(settings: Settings) -> Iterator[CheckResult]:
+    try:
+        servers = settings.connection()
+    except NotRunning as error:
+        yield CheckResult("Postgres and Redis", None, str(error))
+        return
+    for name, check in (("Postgres", _postgres), ("Redis", _redis)):
+        try:
+            yield CheckResult(name, True, f"answers at {check(servers)}")
+        except Exception as error:
+            sentence = errors.sentence(error)
+            if sentence is None:
+                raise
+            yield CheckResult(
+                name, False, sentence, "make up, or correct TILEWATCH_DATABASE_URL and TILEWATCH_BROKER_URL"
+            )
+
+
+def _postgres(servers: Servers) -> str:
+    from tilewatch.db import migrate, session
+
+    session.check(servers.database_url)
+    migrate.require_head(servers.database_url)
+    return session.address(servers.database_url)
+
+
+def _redis(servers: Servers) -> str:
+    from tilewatch.worker.queue import dispatch
+
+    dispatch.check(servers.broker_url)
+    return dispatch.address(servers.broker_url)
+
+
+def check_workers(settings: Settings, gpus_here: Sequence[Gpu]) -> Iterator[CheckResult]:
+    """Asks the worker of each kind that may run on this machine."""
+    ours = runs_here(settings)
+    for endpoint in _list_health_endpoints(settings, gpus_here):
+        yield _worker(*endpoint, ours=ours)
+
+
+def runs_here(settings: Settings) -> bool:
+    """Returns whether these settings know servers: what answers at a port while they do not is another Tilewatch's."""
+    try:
+        settings.connection()
+    except NotRunning:
+        return False
+    return True
+
+
+def _list_health_endpoints(settings: Settings, gpus_here: Sequence[Gpu]) -> Iterator[tuple[str, str, int]]:
+    """Name, address and port of the health endpoint of each worker that may run on this machine."""
+    address = settings.health_address
+    yield "compile worker", address, settings.compile_health_port
+    yield "judge worker", address, settings.judge_health_port
+    yield "worker that sends messages", address, settings.tell_health_port
+    if settings.gpu_health_port:
+        for gpu in gpus_here:
+            yield f"worker of GPU {gpu.index}", address, settings.gpu_health_port + gpu.index
+
+
+def _worker(name: str, address: str, number: int, *, ours: bool) -> CheckResult:
+    """Asks a worker's health endpoint. A worker that does not run here is no fault."""
+    if not number:
+        return CheckResult(name, None, "has no health endpoint")
+    host = "127.0.0.1" if address == "0.0.0.0" else address  # noqa: S104 - only to be asked
+    connection = HTTPConnection(host, number, timeout=10)
+    try:
+        connection.request("GET", "/healthz")
+        answer = connection.getresponse()
+        sentence = answer.read().decode(errors="replace").strip()
+    except (OSError, ValueError, HTTPException):
+        return CheckResult(name, None, f"does not run here (nothing answers at {host}:{number})")
+    finally:
+        connection.close()
+    if not ours:
+        return CheckResult(name, None, f"does not run here (another Tilewatch answers at {host}:{number})")
+    healthy = answer.status == HTTPStatus.OK
+    return CheckResult(name, healthy, sentence, None if healthy else "docs/operations.md explains each sentence")
