@@ -5,6 +5,7 @@ The parent (kernels/measuring/sweep.py) decides what to try next and survives wh
 
 import contextlib
 import importlib
+import os
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -34,6 +35,7 @@ MOST_TOLERANCE = 0.25
 most (2026-11), and with 1 an output of zeros would pass."""
 
 
+UUID_BYTES = 16
 _prepared: Prepared | None = None
 _timer: timing.Timer | None = None
 """CUPTI takes one timer per process."""
@@ -272,8 +274,13 @@ def _context_is_dead() -> bool:
 
 
 def _uuid() -> str:
-    raw = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["uuid"]
-    hexed = bytes(raw).hex()[:32]
+    """CuPy 14.2 gives the bytes of a UUID up to the first zero, which one GPU of 17 has (an H200, 2026-11-23). What is
+    missing is read from CUDA_VISIBLE_DEVICES, where the parent names the GPU."""
+    raw = bytes(cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["uuid"])[:UUID_BYTES]
+    named = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    if len(raw) < UUID_BYTES and named.removeprefix("GPU-").replace("-", "").startswith(f"{raw.hex()}00"):
+        return named
+    hexed = raw.ljust(UUID_BYTES, b"\0").hex()
     return f"GPU-{hexed[:8]}-{hexed[8:12]}-{hexed[12:16]}-{hexed[16:20]}-{hexed[20:]}"
 
 

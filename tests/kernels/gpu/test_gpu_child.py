@@ -30,6 +30,26 @@ def test_a_prepared_child_introduces_its_gpu(rig: Rig) -> None:
     }
 
 
+@pytest.mark.usefixtures("rig")
+@pytest.mark.parametrize(
+    ("uuid", "visible"),
+    [
+        ("GPU-a8004ebd-03fd-2310-b4d2-14e50ce7b75c", "GPU-a8004ebd-03fd-2310-b4d2-14e50ce7b75c"),
+        ("GPU-a8114ebd-03fd-2310-b4d2-14e50ce7b700", "0"),
+    ],
+)
+def test_a_gpu_with_a_zero_in_its_uuid_has_its_whole_uuid(
+    monkeypatch: pytest.MonkeyPatch, uuid: str, visible: str
+) -> None:
+    """CuPy's properties end at the zero."""
+    from tilewatch.kernels.gpu import gpu_child
+
+    known = bytes.fromhex(uuid.removeprefix("GPU-").replace("-", "")).partition(b"\0")[0]
+    monkeypatch.setattr(gpu_child.cupy.cuda.runtime, "getDeviceProperties", lambda _: {"name": b"", "uuid": known})
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert gpu_child._uuid() == uuid
+
+
 def test_a_process_that_waits_for_its_job_reads_its_library_and_touches_no_gpu(gpu: FakeGpu) -> None:
     child = InProcessChild("library", environment={"CUDA_VISIBLE_DEVICES": UUID})
     loading._libraries.pop((LIBRARY, None), None)
