@@ -96,6 +96,11 @@ def config_text(params: Mapping[str, Any]) -> str:
     return " ".join(f"{name}={value}" for name, value in params.items()) or "the only config"
 
 
+def timer_text(timer: str) -> str:
+    """What timed a run, to stand behind its GPU; empty for a simulated run, which nothing timed."""
+    return "" if timer == "simulated" else f", timed with {timer}"
+
+
 def source_text(origin: str, machine: str, at: dt.datetime) -> str:
     """Where a measurement comes from, e.g. "recorded on lab-7, 2026-11-18"."""
     return f"{origin} on {machine}, {day(at)}"

@@ -70,10 +70,11 @@ def has_same_code(pairs: pd.DataFrame) -> pd.Series:
 
 
 def count_findings(pairs: pd.DataFrame) -> str:
-    """The number of series by finding, as words, e.g. "1 faster, 0 slower, 3 identical code"."""
+    """The number of series by finding, as words, e.g. "1 faster, 0 slower, 3 with identical code"."""
     counts = pairs["finding"].value_counts()
     others = [name for name in (*OPEN, NOT_CONFIRMED, SAME_CODE, NOT_APART) if name in counts]
-    return ", ".join(f"{counts.get(name, 0):,} {name}" for name in (*CLAIMS, *others))
+    words = {SAME_CODE: f"with {SAME_CODE}"}
+    return ", ".join(f"{counts.get(name, 0):,} {words.get(name, name)}" for name in (*CLAIMS, *others))
 
 
 def write(row: Mapping[Any, Any]) -> str:

@@ -16,6 +16,8 @@ from tilewatch.db.queries.submissions import IN_PROGRESS
 from tilewatch.text import plain, plain_code, short_sha
 
 STATES = ("running", "queued", "waiting", "failed", "poison", "done", "cancelled")
+COMMIT_PX = 260
+"""A long subject pushed the last columns off the page."""
 ENDS_PX = 200
 """The width of "about 2026-11-23 06:22 UTC": most rows have none, and the one that has was cut."""
 
@@ -28,8 +30,9 @@ def show_counts(url: str) -> None:
 
 
 def warn_of_queues_without_worker(queues: pd.DataFrame) -> None:
-    """Shows a warning for each queue with jobs that no live worker takes."""
-    for _, queue in queues[queues["workers"] == 0].iterrows():
+    """Shows one warning of all queues with jobs that no live worker takes."""
+    lines = []
+    for queue in queues[queues["workers"] == 0].to_dict("records"):
         jobs = queue["waiting"] + queue["queued"]
         if not jobs:
             continue
@@ -39,10 +42,11 @@ def warn_of_queues_without_worker(queues: pd.DataFrame) -> None:
             f"a worker with a GPU of model **{plain(gpu_model)}**" if queue["queue"].startswith("gpu.") else "a worker"
         )
         what = f"the worker of GPU **{plain(gpu)}**" if gpu else what
-        st.warning(
-            f"{waiting} in queue {plain_code(queue['queue'])} for {what}, and no such worker was seen in the last "
-            "minute."
-        )
+        lines.append(f"{waiting} in queue {plain_code(queue['queue'])} for {what}")
+    if len(lines) == 1:
+        st.warning(f"{lines[0]}, and no such worker was seen in the last minute.")
+    elif lines:
+        st.warning("\n- ".join(["No such worker was seen in the last minute:\n", *lines]))
 
 
 def show_unfinished(url: str, jobs: pd.DataFrame, title: str, who: str | None) -> None:
@@ -135,11 +139,15 @@ def show_submissions(url: str, newest: pd.DataFrame, workers: pd.DataFrame, who:
             for row in newest.to_dict("records")
         ]
     )
+    table = table.drop(columns=[name for name in ("ends", "failed jobs") if not table[name].any()])
     chosen = tables.pick_row(
         table.style.map(badges.word_colour, subset="state"),
         newest,
         "submissions",
-        column_config={"ends": st.column_config.TextColumn(width=ENDS_PX)},
+        column_config={
+            "ends": st.column_config.TextColumn(width=ENDS_PX),
+            "commit": st.column_config.TextColumn(width=COMMIT_PX),
+        },
     )
     if chosen is None:
         return

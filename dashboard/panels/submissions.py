@@ -16,16 +16,17 @@ from tilewatch.text import count_text, plain, short_sha
 
 RECENT = 10
 MOST_CARDS = 4
+"""A fleet's night has more GPU models at once, and cards of some of them would say less than the table."""
 
 
 @st.fragment(run_every=reads.LIVE_EVERY_S)
 def show(url: str) -> None:
-    """Shows the submissions in progress as cards, then all in a table; runs again by itself."""
+    """Shows a few submissions in progress as cards, then all in a table; runs again by itself."""
     with show_errors():
         rows = reads.submissions(url, RECENT)
         st.subheader("Submissions", anchor=False)
-        in_progress = rows[rows["state"].isin(IN_PROGRESS)].drop_duplicates("gpu_model").head(MOST_CARDS)
-        if len(in_progress):
+        in_progress = rows[rows["state"].isin(IN_PROGRESS)].drop_duplicates("gpu_model")
+        if 0 < len(in_progress) <= MOST_CARDS:
             for column, (_, newest) in zip(st.columns(max(len(in_progress), 3)), in_progress.iterrows(), strict=False):
                 with column:
                     _newest(url, newest)

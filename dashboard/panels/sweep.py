@@ -16,7 +16,7 @@ from tilewatch.dashboard.charts import sweep as sweep_charts
 from tilewatch.dashboard.frames import reads, rivals
 from tilewatch.dashboard.frames.metrics import US_TFLOP
 from tilewatch.dashboard.panels import sweep_winner
-from tilewatch.dashboard.text import first_line, ratio_to, source_text
+from tilewatch.dashboard.text import first_line, ratio_to, source_text, timer_text
 from tilewatch.dashboard.widgets import filters, plots, tables
 from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.text import change_text, count_text, plain, plain_code, short_sha
@@ -103,7 +103,7 @@ def _measurements(measured: pd.DataFrame, sweep: pd.Series) -> None:
         st.caption(plain(sentence))
     st.caption(
         f"{plain(source_text(first['origin'], first['machine'], first['measured_at']))} "
-        f"({plain(first['device_name'])}, timed with {first['timer']}); "
+        f"({plain(first['device_name'])}{timer_text(first['timer'])}); "
         f"the sweep took {first['sweep_gpu_s']:.1f} s of GPU time."
     )
 
@@ -196,7 +196,9 @@ def _best(trials: pd.DataFrame, tie: set[int], sweep: pd.Series) -> None:
     table = _params(timed, sweep)
     table.insert(0, "us", timed["median_us"])
     table.insert(1, "slower", slower)
-    table.insert(2, "tie", ["≈" if config in tie else "" for config in timed["config_id"]])
+    tied = timed["config_id"].isin(list(tie))
+    if tied.any():
+        table.insert(2, "tie", tied.map({True: "≈", False: ""}))
     table["TFLOP/s"] = sweep["flops"] / timed["median_us"] / US_TFLOP
     number = st.column_config.NumberColumn
     tables.show(
@@ -205,7 +207,8 @@ def _best(trials: pd.DataFrame, tie: set[int], sweep: pd.Series) -> None:
         column_config={"us": number(format="%.1f"), "TFLOP/s": number(format="%.0f")},
     )
     common = common_text(timed, [name for name, _ in sweep["axes"]])
-    st.caption(f"Times of the few samples of the sweep; ≈ not distinguishable from the winner. {common}")
+    meaning = "; ≈ not distinguishable from the winner" if tied.any() else ""
+    st.caption(f"Times of the few samples of the sweep{meaning}. {common}")
 
 
 def common_text(fastest: pd.DataFrame, axes: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from tilewatch.dashboard.charts import evidence as evidence_charts
 from tilewatch.dashboard.frames import evidence, reads, rivals, why
 from tilewatch.dashboard.frames.reads import Evidence
 from tilewatch.dashboard.panels import code_diff, counters, sweep_winner, total
-from tilewatch.dashboard.text import commit_text, config_text, moment, ratio_to, source_text, time_text
+from tilewatch.dashboard.text import commit_text, config_text, moment, ratio_to, source_text, time_text, timer_text
 from tilewatch.dashboard.widgets import badges, page_head, plots, repository, tables
 from tilewatch.db.queries.evidence import SamplesRow
 from tilewatch.mechanisms import write_mechanisms
@@ -103,7 +103,7 @@ def _headline(url: str, found: Evidence) -> None:
         if before
         else "the first of its series"
     )
-    st.caption(plain(f"Run {run.run_id}, {source} ({run.device_name}, timed with {run.timer}); {against}."))
+    st.caption(plain(f"Run {run.run_id}, {source} ({run.device_name}{timer_text(run.timer)}); {against}."))
     with st.container(horizontal=True):
         series = {
             "kernel": run.kernel,
@@ -226,7 +226,8 @@ def _circumstances(found: Evidence) -> None:
         else:
             tables.show(changed, key="toolchain")
     st.subheader("Commits in range", anchor=False)
-    st.caption(f"{count_text(len(found.commits), 'commit')} in this database after the run before, up to this one.")
+    after = " after the run before, up to this one" if found.before else ": no run of this series was before"
+    st.caption(f"{count_text(len(found.commits), 'commit')} in this database{after}.")
     lines = [
         {
             "commit": short_sha(line.sha),

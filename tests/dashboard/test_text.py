@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from tilewatch.dashboard.panels.regression_picture import COMMITS_AFTER, COMMITS_BEFORE, around
-from tilewatch.dashboard.text import commit_address
+from tilewatch.dashboard.text import commit_address, timer_text
 
 SHA = "9c0d1e2f" + "0" * 32
 
@@ -22,6 +22,11 @@ SHA = "9c0d1e2f" + "0" * 32
 )
 def test_a_commit_has_a_page_only_at_a_forge_that_is_known(repository: str, address: str | None) -> None:
     assert commit_address(repository, SHA) == address
+
+
+def test_a_simulated_run_names_no_timer() -> None:
+    assert timer_text("cupti") == ", timed with cupti"
+    assert timer_text("simulated") == ""
 
 
 def test_a_sha_that_is_none_has_no_page() -> None:

@@ -109,4 +109,4 @@ def test_between_gpu_models_the_intervals_alone_decide_and_code_may_be_the_same(
 
 def test_findings_are_counted_with_what_is_claimed_first() -> None:
     pairs = pd.DataFrame({"finding": ["identical code", "slower", "not judged yet", "identical code"]})
-    assert findings.count_findings(pairs) == "0 faster, 1 slower, 1 not judged yet, 2 identical code"
+    assert findings.count_findings(pairs) == "0 faster, 1 slower, 1 not judged yet, 2 with identical code"

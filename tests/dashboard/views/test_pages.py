@@ -154,6 +154,7 @@ def test_the_evidence_of_a_run_is_a_permalink(filled_app: AppTest, filled_url: s
     filled_app.query_params["run"] = newest_run(filled_url)
     app = opened(filled_app, "evidence")
     assert "compared with 5e6f7a8b00" in words(app)
+    assert "1 commit in this database after the run before, up to this one." in words(app)
     assert "9.3 % slower than its history" in words(app)
     assert {trace["name"] for trace in figure(app)["data"]} == {"gemm_fp8", "deepgemm", "cublaslt"}
     assert "**confirmed**: slower in 6 of 6 launches" in words(app)
@@ -185,6 +186,13 @@ def test_the_evidence_of_a_run_is_a_permalink(filled_app: AppTest, filled_url: s
         "git checkout 9c0d1e2f" + "0" * 32,
         "python -m tilewatch.kernels sweep gemm_fp8 320x32576x7168",
     ]
+
+
+def test_the_first_run_of_a_series_speaks_of_no_run_before(filled_app: AppTest) -> None:
+    filled_app.query_params["run"] = "1"
+    shown = words(opened(filled_app, "evidence"))
+    assert "the first of its series" in shown
+    assert "in this database: no run of this series was before." in shown
 
 
 @pytest.mark.parametrize("run", ["999999999", "x'; drop table runs", "9" * 40])
@@ -516,11 +524,13 @@ def test_jobs_say_what_runs_what_failed_and_what_waits_for_nobody(filled_app: Ap
     trace, log = app.expander[0].code
     assert "Traceback" in trace.value
     assert log.value.splitlines() == ["level='info' event='claimed'", "level='error' event='failed'"]
-    warned = [warning.value for warning in app.warning]
-    assert len(warned) == 2
-    assert all("no worker" not in one and "no such worker was seen" in one for one in warned)
-    assert "**b200**" in warned[0]
-    assert "**h200**" in warned[1]
+    (warned,) = [warning.value for warning in app.warning]
+    assert warned.splitlines() == [
+        "No such worker was seen in the last minute:",
+        "",
+        "- 1 job waits in queue `gpu.b200` for a worker with a GPU of model **b200**",
+        "- 1 job waits in queue `gpu.h200` for a worker with a GPU of model **h200**",
+    ]
 
 
 def test_running_jobs_tell_how_long_they_will_take(filled_app: AppTest) -> None:
