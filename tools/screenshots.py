@@ -46,6 +46,7 @@ OWN_REPOSITORY = "https://example.org/tilewatch.git"
 
 NIGHTS = 100  # the winners of gemm_fp8 change at commit 60; the whole year would take 2.6 GB
 WIDE_NIGHTS = 8
+FLEET_READY_AT_H = 4  # its nights are measured at 3:00 UTC, and a page says late or missing of one that is not there
 START_LIMIT_S = 120
 DRAW_LIMIT_S = 120
 LOOK_EVERY_S = 1.5
@@ -169,9 +170,9 @@ def import_recordings(url: str) -> None:
 
 
 def fill_fleet(url: str) -> None:
-    yesterday = dt.datetime.now(dt.UTC).date() - dt.timedelta(days=1)
+    newest = (dt.datetime.now(dt.UTC) - dt.timedelta(hours=FLEET_READY_AT_H)).date()
     with session(url) as opened:
-        fleet.fill(opened, fleet.Fleet(nights=NIGHTS, wide_nights=WIDE_NIGHTS, last_night=yesterday))
+        fleet.fill(opened, fleet.Fleet(nights=NIGHTS, wide_nights=WIDE_NIGHTS, last_night=newest))
     with psycopg.connect(url, autocommit=True) as admin:
         admin.execute("vacuum analyze")
 

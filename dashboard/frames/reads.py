@@ -26,7 +26,6 @@ from tilewatch.db.queries import gpu_health, judge_score, queue, snapshots
 from tilewatch.db.queries import regressions as regression_queries
 from tilewatch.db.queries import replays as replay_queries
 from tilewatch.db.queries import series as series_queries
-from tilewatch.db.queries import sizes as size_queries
 from tilewatch.db.queries import static_facts as static_fact_queries
 from tilewatch.db.queries import submissions as submission_queries
 from tilewatch.db.queries import sweeps as sweep_queries
@@ -140,7 +139,7 @@ levels = _frames(regression_queries.list_levels, HISTORY_TTL_S)
 newest_runs = _frames(evidence_queries.list_newest_runs, HISTORY_TTL_S)
 series = _frames(series_queries.list_series, HISTORY_TTL_S)
 points = _frames(series_queries.list_points, HISTORY_TTL_S)
-sizes = _frames(size_queries.list_sizes, HISTORY_TTL_S)
+sizes = _frames(sweep_queries.list_sizes, HISTORY_TTL_S)
 spaces = _frames(static_fact_queries.list_spaces, HISTORY_TTL_S)
 static_facts = _frames(static_fact_queries.list_static_facts, HISTORY_TTL_S)
 spills = _frames(static_fact_queries.list_spills, HISTORY_TTL_S)
