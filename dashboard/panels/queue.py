@@ -16,7 +16,7 @@ from tilewatch.db.queries.submissions import IN_PROGRESS
 from tilewatch.text import plain, plain_code, short_sha
 
 STATES = ("running", "queued", "waiting", "failed", "poison", "done", "cancelled")
-COMMIT_PX = 260
+COMMIT_PX = 300
 """A long subject pushed the last columns off the page."""
 ENDS_PX = 200
 """The width of "about 2026-11-23 06:22 UTC": most rows have none, and the one that has was cut."""
@@ -46,7 +46,7 @@ def warn_of_queues_without_worker(queues: pd.DataFrame) -> None:
     if len(lines) == 1:
         st.warning(f"{lines[0]}, and no such worker was seen in the last minute.")
     elif lines:
-        st.warning("\n- ".join(["No such worker was seen in the last minute:\n", *lines]))
+        st.warning("\n- ".join(["Jobs wait for workers of which none was seen in the last minute:\n", *lines]))
 
 
 def show_unfinished(url: str, jobs: pd.DataFrame, title: str, who: str | None) -> None:

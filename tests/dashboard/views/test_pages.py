@@ -526,7 +526,7 @@ def test_jobs_say_what_runs_what_failed_and_what_waits_for_nobody(filled_app: Ap
     assert log.value.splitlines() == ["level='info' event='claimed'", "level='error' event='failed'"]
     (warned,) = [warning.value for warning in app.warning]
     assert warned.splitlines() == [
-        "No such worker was seen in the last minute:",
+        "Jobs wait for workers of which none was seen in the last minute:",
         "",
         "- 1 job waits in queue `gpu.b200` for a worker with a GPU of model **b200**",
         "- 1 job waits in queue `gpu.h200` for a worker with a GPU of model **h200**",
