@@ -45,8 +45,8 @@ OF_A_FILE = 0b1_0100_0000_0000_0111  # execute, write, read, truncate, connect t
 CONNECTS = 1 << 16  # to a socket that lies in a folder and that a process outside of this sandbox made
 OLDEST_WITH_SOCKETS = 9
 """Version of Landlock (Linux 7.1); before, a pathname is no bound for connect(2)."""
-CALLS = {"x86_64": (0xC000003E, 41, 53, 157), "aarch64": (0xC00000B7, 198, 199, 167)}
-"""By architecture: its number for an audit, and those of socket(2), socketpair(2) and prctl(2)."""
+CALLS = {"x86_64": (0xC000003E, 41, 53, 42, 157), "aarch64": (0xC00000B7, 198, 199, 203, 167)}
+"""By architecture: its number for an audit, and those of socket(2), socketpair(2), connect(2) and prctl(2)."""
 OLDEST_WITHOUT_FILES = 4
 """Version of Landlock; before, a ruleset without files is none."""
 IO_URING_SETUP = 425
@@ -140,9 +140,9 @@ def confine_without_gpu(*, readable: Iterable[str], writable: Iterable[str]) -> 
 
 
 def confine_with_gpu(*, writable: Iterable[str] | None) -> None:
-    """Confines this process from the network, from other processes and, where the kernel can do that, from Unix sockets
-    that are not the driver's, and from writing elsewhere than into `writable` and what the driver needs; None leaves
-    files as they are.
+    """Confines this process from the network, from other processes, from Unix sockets that are not the driver's (before
+    Linux 7.1 from all but those of datagrams: CUDA goes on without its daemons), and from writing elsewhere than into
+    `writable` and what the driver needs; None leaves files as they are.
 
     All files may be read: with the rule of a child without a GPU and every device of the driver, NVML worked and CUDA
     did not begin, and with this one CUDA, CUPTI, NVML and PyTorch work (H200, Linux 6.18, 2026-11-22). Root keeps its
@@ -155,7 +155,8 @@ def confine_with_gpu(*, writable: Iterable[str] | None) -> None:
         mps = os.environ.get("CUDA_MPS_PIPE_DIRECTORY")
         sockets = [*SOCKETS_OF_THE_DRIVER, *([mps] if mps else [])]
         _enter_landlock(None, None if writable is None else [*OF_THE_DRIVER, *writable], sockets)
-    _filter_calls(allowed=(AF_UNIX, AF_NETLINK))  # the driver's own
+    bounded = level is GpuLevel.PROCESSES and landlock_version() >= OLDEST_WITH_SOCKETS
+    _filter_calls(allowed=(AF_UNIX, AF_NETLINK), connects=bounded)  # the driver's own
 
 
 def _list_readable(also: Iterable[str]) -> list[str]:
@@ -219,10 +220,11 @@ def _drop_capabilities() -> None:
     _checked(_libc().capset(struct.pack("=Ii", 0x20080522, 0), bytes(24)))  # version 3, this process; all sets empty
 
 
-def _filter_calls(allowed: tuple[int, ...]) -> None:
+def _filter_calls(allowed: tuple[int, ...], *, connects: bool = False) -> None:
     """Refuses socket(2) but for these families, io_uring, which makes sockets without it, and to hand orphans on to
     another process: a program that a library started and left would run on after it (kernels/child.py). Without
-    AF_UNIX, socketpair(2) makes no datagram sockets: they would reach the sockets of others that have a name.
+    AF_UNIX, socketpair(2) makes no datagram sockets: they would reach the sockets of others that have a name. Unless
+    Landlock bounds what it `connects` to, connect(2) is refused.
 
     A program over struct seccomp_data: the number at 0, the architecture at 4, the arguments from 16 on.
     """
@@ -236,7 +238,7 @@ def _filter_calls(allowed: tuple[int, ...]) -> None:
     def accept_any(values: Iterable[int]) -> list[Instruction]:
         return [each for value in values for each in ((equal, 0, 1, value), accept)] + [refuse]
 
-    arch, socket, socketpair, prctl = CALLS[platform.machine()]
+    arch, socket, socketpair, connect, prctl = CALLS[platform.machine()]
     pairs = [accept] if AF_UNIX in allowed else [(load, 0, 0, 24), (mask, 0, 0, 0xF), *accept_any(CONNECTED)]
     program = [
         (load, 0, 0, 4),
@@ -248,6 +250,7 @@ def _filter_calls(allowed: tuple[int, ...]) -> None:
         *rules_of(IO_URING_SETUP, refuse),
         *rules_of(socket, (load, 0, 0, 16), *accept_any(allowed)),
         *rules_of(socketpair, *pairs),
+        *rules_of(connect, accept if connects else refuse),
         *rules_of(prctl, (load, 0, 0, 16), (equal, 0, 1, processes.PR_SET_CHILD_SUBREAPER), refuse, accept),
         accept,
     ]

@@ -220,10 +220,10 @@ for act in (lambda: socket.create_connection(("127.0.0.1", {listener})), lambda:
 
 
 @full
-def test_a_child_with_a_gpu_connects_to_no_abstract_socket_and_to_a_file_s_only_where_the_kernel_is_old(
+def test_a_child_with_a_gpu_connects_to_no_socket_of_others_and_to_the_driver_s_only_where_the_kernel_bounds_it(
     tmp_path: Path,
 ) -> None:
-    """A socket that another process of the user made; one in a folder of the driver's stays open on every kernel."""
+    """Sockets that another process of the user made."""
     drivers = tmp_path / "drivers"
     drivers.mkdir()
     program = f"""
@@ -248,8 +248,33 @@ for name in sys.argv[1:]:
             server.listen()
         done = subprocess.run([sys.executable, "-c", program, *names], capture_output=True, text=True)
     version = sandbox.landlock_version()
-    expected = ["refused" if version >= 6 else "answered", "refused" if version >= 9 else "answered", "answered"]
+    expected = ["refused", "refused", "answered" if version >= 9 else "refused"]
     assert (done.stdout.split(), done.stderr) == (expected, "")
+
+
+@full
+def test_a_child_with_a_gpu_keeps_what_is_connected_as_it_is_made(tmp_path: Path) -> None:
+    program = f"""
+import asyncio, multiprocessing, socket
+from tilewatch.kernels import sandbox
+sandbox.confine_with_gpu(writable=[{str(tmp_path)!r}])
+for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET):
+    one, other = socket.socketpair(socket.AF_UNIX, kind)
+    one.sendmsg([b"x"])
+    assert other.recv(1) == b"x"
+socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET).close()
+socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM).close()
+one, other = multiprocessing.Pipe()
+process = multiprocessing.get_context("fork").Process(target=one.send, args=("x",))
+process.start()
+assert other.recv() == "x"
+process.join()
+with multiprocessing.get_context("fork").Pool(1) as pool:
+    assert pool.map(abs, [-1]) == [1]
+assert asyncio.run(asyncio.sleep(0, "x")) == "x"
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 class NewerKernel:
@@ -257,7 +282,7 @@ class NewerKernel:
 
     def __init__(self, version: int) -> None:
         self.version = version
-        self.handled = 0
+        self.handled = self.scopes = 0
         self.allowed: list[int] = []
 
     def prctl(self, *_: object) -> int:
@@ -267,7 +292,7 @@ class NewerKernel:
         if number == sandbox.CREATE_RULESET:
             if given[0] is None:
                 return self.version
-            (self.handled,) = struct.unpack_from("=Q", given[0])
+            self.handled, _, self.scopes = struct.unpack("=3Q", given[0])
             return os.open("/dev/null", os.O_RDONLY)
         if number == sandbox.ADD_RULE:
             self.allowed += struct.unpack_from("=Q", given[2])
@@ -284,6 +309,7 @@ def test_a_kernel_that_bounds_connecting_is_asked_to_and_no_other(
     monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
     sandbox.confine_with_gpu(writable=None)
     assert kernel.handled == connects
+    assert kernel.scopes == 0b11, "abstract sockets of others, and signals to them"
     assert kernel.allowed == ([connects] if connects else [])
     assert all(not allowed & ~kernel.handled for allowed in kernel.allowed), "a kernel refuses such a rule"
 
