@@ -1,4 +1,4 @@
-"""What `tilewatch doctor` found of one thing."""
+"""Holds what `tilewatch doctor` found of one thing."""
 
 from dataclasses import dataclass
 
