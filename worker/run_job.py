@@ -76,6 +76,8 @@ def _hold_and_do(job: ClaimedJob, owner: str, context: Context, lines: Collectio
     except PackageMissing as error:
         return _move_to_recorder(job, owner, context, error, lines)
     except Exception as error:  # the edge of a job: whatever it raised belongs on its row
+        if isinstance(error, SQLAlchemyError) and (signalled := _find_end_of_process(error)):
+            raise signalled from error
         trouble = outage.passing(error)
         if trouble is None:
             _fail(job.id, owner, context, error, lines)
@@ -107,6 +109,15 @@ def _step_of(kind: str) -> Step:
     else:
         from tilewatch.worker.judging.judge import step
     return step
+
+
+def _find_end_of_process(error: BaseException) -> SystemExit | KeyboardInterrupt | None:
+    """Returns what ends this process where the error came of it: psycopg raises ProgrammingError where a signal
+    interrupts a ping of its connection (a cold shutdown, 2026-11-23)."""
+    each: BaseException | None = error
+    while each is not None and not isinstance(each, SystemExit | KeyboardInterrupt):
+        each = each.__cause__ or each.__context__
+    return each
 
 
 def _queue_next(job: ClaimedJob, context: Context) -> list[UnsentJob]:

@@ -3,9 +3,10 @@
 import errno
 from collections.abc import Callable
 
+import psycopg
 import pytest
 from sqlalchemy import select
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Job
@@ -63,6 +64,27 @@ def test_a_job_of_a_worker_that_is_told_to_stop_is_handed_back(
         run_job.run(job_id, "tester#1", context)
     ended = job(context)
     assert (ended.state, ended.attempt, ended.owner, ended.not_before) == ("queued", 0, None, None)
+
+
+def test_a_signal_to_stop_that_interrupts_a_statement_hands_the_job_back(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLAlchemy's error says nothing of the signal: psycopg's own replaced it."""
+
+    def ping(*_: object) -> None:
+        try:
+            try:
+                raise SystemExit(0)
+            finally:
+                raise psycopg.ProgrammingError("can't change 'autocommit' now")
+        except psycopg.ProgrammingError as error:
+            raise ProgrammingError("", {}, error) from error
+
+    monkeypatch.setattr(run_job, "_step_of", lambda _: ping)
+    job_id = queued_job(context)
+    with pytest.raises(SystemExit):
+        run_job.run(job_id, "tester#1", context)
+    assert (job(context).state, job(context).attempt) == ("queued", 0)
 
 
 def test_a_process_that_nobody_stopped_counts_an_attempt(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,7 +80,7 @@ def check_rows(since: str, verdicts: Verdicts) -> dict[str, str]:
         elif finding == "undecided":
             assert finding in {word for _, word in said}
     (counts,) = (str(each.value) for each in app.text if f" since {since}, in " in str(each.value))
-    named = dict(part.split(" ", 1)[::-1] for part in counts.partition(" since ")[0].split(", "))
+    named = dict(part.replace(" with ", " ").split(" ", 1)[::-1] for part in counts.partition(" since ")[0].split(", "))
     found.pop("", None)  # nothing to compare
     assert named == {"faster": "0", "slower": "0", **{name: str(count) for name, count in found.items()}}
     return named
