@@ -5,7 +5,8 @@ import sys
 import time
 from collections.abc import Sequence
 
-from tilewatch.db.queries import submissions
+from tilewatch.db.models import FAILED_JOB, OPEN_JOB
+from tilewatch.db.queries import queue, submissions
 from tilewatch.db.server.embedded import Servers
 from tilewatch.db.session import session
 from tilewatch.text import short_sha
@@ -44,12 +45,21 @@ class Screen:
 
 
 def progress(servers: Servers, ended: Sequence[str] = ()) -> str:
-    """One line with the submissions in progress, one for each GPU model; before it, which processes are ended."""
+    """One line with the submissions in progress, one for each GPU model; before it, which processes are ended. Where
+    there are none, the jobs that are open all the same (checks, comparisons, replays), or that failed."""
     with session(servers.database_url) as opened:
         under_way = [row for row in submissions.list_submissions(opened) if row.state in submissions.IN_PROGRESS]
+        counted = queue.count_jobs(opened) if not under_way else []
     states = [f"{name} ended and will be started again" for name in ended]
     states += [describe(row) for row in reversed(under_way)]
-    return " · ".join(states) or "everything that was submitted is done; Ctrl-C stops Tilewatch"
+    open_jobs, failed = (sum(each.jobs for each in counted if each.state in of) for of in (OPEN_JOB, FAILED_JOB))
+    if open_jobs:
+        states.append(f"jobs that are not done yet: {open_jobs}")
+    if states:
+        return " · ".join(states)
+    if failed:
+        return f"nothing is left to do, and jobs that failed: {failed} (see Jobs & workers); Ctrl-C stops Tilewatch"
+    return "everything that was submitted is done; Ctrl-C stops Tilewatch"
 
 
 def describe(row: submissions.SubmissionRow) -> str:

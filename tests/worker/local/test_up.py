@@ -17,10 +17,14 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from sqlalchemy import update
 
 from tests.dashboard.fixtures import servers
 from tests.worker.fixtures import tiny_repository
+from tilewatch.db.lifecycle import jobs
+from tilewatch.db.models import Job
 from tilewatch.db.queries.submissions import SubmissionRow
+from tilewatch.db.session import session
 from tilewatch.kernels.device import GPU_MODELS, Gpu
 from tilewatch.worker.local import port, programs, screen, up
 from tilewatch.worker.queue import dispatch
@@ -324,6 +328,25 @@ def test_progress_names_the_processes_that_ended(settings: Settings) -> None:
     done = "everything that was submitted is done; Ctrl-C stops Tilewatch"
     assert screen.progress(settings.connection()) == done
     assert screen.progress(settings.connection(), ["compile"]) == "compile ended and will be started again"
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("queued", "jobs that are not done yet: 2"),
+        ("waiting", "jobs that are not done yet: 2"),
+        ("failed", "nothing is left to do, and jobs that failed: 2 (see Jobs & workers); Ctrl-C stops Tilewatch"),
+        ("done", "everything that was submitted is done; Ctrl-C stops Tilewatch"),
+        ("cancelled", "everything that was submitted is done; Ctrl-C stops Tilewatch"),
+    ],
+)
+def test_progress_says_that_all_is_done_only_where_it_is(settings: Settings, state: str, said: str) -> None:
+    """A check or a comparison of toolchains is no submission."""
+    with session(settings.connection().database_url) as opened:
+        for each in ("one", "other"):
+            jobs.add(opened, key=each, kind="check", queue="gpu.h200", subject=each, payload={})
+        opened.execute(update(Job).values(state=state, failure="it broke" if state == "failed" else None))
+    assert screen.progress(settings.connection()) == said
 
 
 def test_progress_names_the_commit_the_gpu_and_how_far_it_is() -> None:
