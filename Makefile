@@ -28,9 +28,9 @@ lint: dev ## Check style, types and the import rules between the rooms
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
-# One process more than cores, because tests also wait for programs to start. Each has servers of its own. With two more the suite took
-# 11 min 51 s instead of 10 min 6 s on two cores (2026-11-23). More than four
-# gain little: the longest tests then decide.
+# One process more than cores, because tests also wait for programs to start. Each has servers of its own. With two more
+# the suite took 11 min 51 s instead of 10 min 6 s on two cores (2026-11-23). More than four gain little: the longest
+# tests then decide.
 PARALLEL = -n $(shell expr $$(nproc) + 1) --maxprocesses 4 --dist worksteal
 
 test: dev ## Check everything that needs no GPU, against a real Postgres and a real Valkey

@@ -201,6 +201,7 @@ class ProcessesAhead:
 def launches(request: ReplayRequest, gpu: device.Gpu, processes: ProcessesAhead) -> Iterator[Launch]:
     """Holds one launch whenever the next one is asked for, without end. Raises MeasureFailed or ReplayFailed."""
     gpu_s, spare = 0.0, SPARE_LAUNCHES
+    described: Described | str | None = None
     processes.start()  # they import while the good side is described
     environment = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
     configs = (request.good.cubin.config, request.bad.cubin.config)
@@ -227,7 +228,8 @@ def launches(request: ReplayRequest, gpu: device.Gpu, processes: ProcessesAhead)
                 raise MeasureFailed(str(error)) from None
             try:
                 times_us, telemetry = _launch(child, request, seed=number)
-                described = describe(child, (_request_of(GOOD, request.good), _request_of(BAD, request.bad)))
+                if described is None:  # once: an operator's may hold megabytes, and one pair of counters is read
+                    described = describe(child, (_request_of(GOOD, request.good), _request_of(BAD, request.bad)))
                 break
             except (ChildDied, ChildHung, SweepFailed) as error:
                 spare -= 1

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tilewatch.kernels.gpu.described_launch import DescribedLaunch, read_launch
-from tilewatch.kernels.gpu.host_code.described_operator import ConfigLaunches, Memory, OneLaunch, View, read_one_launch
+from tilewatch.kernels.gpu.host_code.described_operator import ConfigLaunches, OneLaunch, View, read_one_launch
 
 RANDOM = frozenset({"float8_e4m3fn", "float8_e8m0fnu", "bfloat16", "float16", "float32", "uint8"})
 """Types whose values may be any: kernels/gpu/arrays.py makes them."""
@@ -63,25 +63,25 @@ def describe_run(config: ConfigLaunches, content_key: str, contents: Mapping[int
     types: dict[int, set[str]] = {}
     for view in (each for launch in config.launches for each in launch.arguments if isinstance(each, View)):
         types.setdefault(view.memory, set()).add(view.dtype)
-    memory = tuple(
-        _describe_content(each, types.get(number, {"uint8"}), contents) for number, each in enumerate(config.memory)
-    )
-    if sum(each.nbytes for each in memory if each.values is not None) > MOST_GIVEN_BYTES:
+    given = {
+        number
+        for number, each in enumerate(config.memory)
+        if each.content is not None and not types.get(number, set()) <= RANDOM
+    }
+    if sum(config.memory[number].nbytes for number in given) > MOST_GIVEN_BYTES:
         raise NotDescribable(
             f"its inputs of whole numbers are more than {MOST_GIVEN_BYTES >> 20} MiB, and these cannot be random"
         )
-    return DescribedRun(content_key, memory, config.launches)
-
-
-def _describe_content(memory: Memory, types: set[str], contents: Mapping[int, Any]) -> FirstContent:
-    if memory.content is None:
-        return FirstContent(memory.nbytes, memory.fill or 0, None, None)
-    if types <= RANDOM:
-        return FirstContent(memory.nbytes, None, None, min(types))
-    if memory.nbytes > MOST_GIVEN_BYTES:
-        return FirstContent(memory.nbytes, None, "", None)
-    values = contents[memory.content][: memory.nbytes].get().tobytes()
-    return FirstContent(memory.nbytes, None, base64.b64encode(values).decode(), None)
+    memory = []
+    for number, each in enumerate(config.memory):
+        if each.content is None:
+            memory.append(FirstContent(each.nbytes, each.fill or 0, None, None))
+        elif number in given:
+            values = contents[each.content][: each.nbytes].get().tobytes()
+            memory.append(FirstContent(each.nbytes, None, base64.b64encode(values).decode(), None))
+        else:
+            memory.append(FirstContent(each.nbytes, None, None, min(types.get(number, {"uint8"}))))
+    return DescribedRun(content_key, tuple(memory), config.launches)
 
 
 def read_described(described: Mapping[str, Any]) -> DescribedLaunch | DescribedRun:
