@@ -147,12 +147,13 @@ class World:
         return {"code": f"{series}.{self.code_numbers[series, night]}"}
 
     def replay(self, night: int, series: int, builds: Sequence[int], launches: int) -> list[tuple[float, ...]]:
-        """The times of each build, in us."""
+        """The times of each build, in us. A build before the first is the code that the first night's changed from,
+        and no change is of the first."""
         seed = (self.replay_seed, night, series)
         chance = self.replay_chances.setdefault((night, series), np.random.default_rng(seed))
         times_us = []
         for build in builds:
-            level = np.log(self.base_us[0, series]) + self.kernel_env[night, series] + self.code[series, build]
+            level = np.log(self.base_us[0, series]) + self.kernel_env[night, series] + self.code[series, max(build, 0)]
             spread = self.noise_scale[night, series] * np.sqrt(
                 self.noise["launch"][series] ** 2
                 + self.noise["round_"][series] ** 2 / ROUNDS
