@@ -89,7 +89,7 @@ def import_role(role: str) -> Handler:
     elif role == "watch":
         from tilewatch.kernels.gpu.xid_watch import answer
     elif role == "canary":
-        from tilewatch.kernels.gpu.canary_child import answer
+        from tilewatch.kernels.gpu.canary import answer
     else:
         raise SystemExit(f"no such role: {role}")
     return answer

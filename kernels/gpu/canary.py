@@ -1,17 +1,19 @@
 """Times a pair of fixed kernels, one bound by arithmetic and one by memory, before and after each job.
 
-No commit changes them, so when their times change, the GPU changed and not the code. Runs inside the GPU child. The
-source is frozen: changing it starts a new history (raise HARNESS in kernels/__init__.py).
+No commit changes them, so when their times change, the GPU changed and not the code. Runs inside the GPU child, and by
+itself on an otherwise idle GPU as the child role `canary`. The source is frozen: changing it starts a new history (raise HARNESS in kernels/__init__.py).
 """
 
 import functools
 import statistics
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import cupy
 
-from tilewatch.kernels.gpu.timing import Timer
+from tilewatch.kernels.gpu import timing
+from tilewatch.kernels.gpu.telemetry import Telemetry
 
 SAMPLES = 10
 COPY_BYTES = 256 << 20
@@ -28,7 +30,15 @@ extern "C" __global__ void canary_memory(const float4* from, float4* to, int n) 
 """
 
 
-def canary(timer: Timer) -> dict[str, float]:
+def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Runs one canary, with NVML's readings before and after it."""
+    telemetry = Telemetry(request["gpu_uuid"])
+    before = telemetry.read("before the canary")
+    times_us = canary(timing.timer())
+    return {"readings": [before, {"when": "canary", **times_us}, telemetry.read("after the canary")]}
+
+
+def canary(timer: timing.Timer) -> dict[str, float]:
     """Returns the median microseconds of each kernel over SAMPLES launches."""
     times_us = {}
     for name, launch in _launches().items():

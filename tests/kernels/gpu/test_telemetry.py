@@ -68,10 +68,10 @@ def test_the_watch_reports_xids_since_the_last_look_and_leaves_other_events(gpu:
 
 
 def test_a_canary_child_reads_nvml_before_and_after(gpu: FakeGpu) -> None:
-    from tilewatch.kernels.gpu import canary_child
+    from tilewatch.kernels.gpu import canary
 
     gpu.start_process()
-    readings = canary_child.answer({"gpu_uuid": UUID})["readings"]
+    readings = canary.answer({"gpu_uuid": UUID})["readings"]
     assert [each["when"] for each in readings] == ["before the canary", "canary", "after the canary"]
     assert (readings[1]["canary_compute_us"], readings[1]["canary_memory_us"]) == (222.0, 135.0)
     assert readings[0]["sm_clock_mhz"] == 1980
