@@ -44,10 +44,19 @@ def raw_dtype(array: Array) -> Any:
     return RAW[array.dtype]
 
 
-def random(array: Array, generator: Any) -> Any:
+def make_empty(array: Array) -> Any:
+    return cupy.empty(array.shape, dtype=raw_dtype(array))
+
+
+Make = Callable[[Array], Any]
+"""Makes the memory of an array, without values."""
+
+
+def random(array: Array, generator: Any, make: Make = make_empty) -> Any:
     """Makes random values rounded to the array's type: every bit pattern of a real activation or scale, no zeros. Bytes
     are any but 0."""
-    out = cupy.empty(int(np.prod(array.shape)), dtype=raw_dtype(array))
+    made = make(array)
+    out = made.reshape(-1)
     for at in range(0, out.size, CHUNK):
         values = generator.standard_normal(min(CHUNK, out.size - at), dtype=cupy.float32)
         if array.dtype == "uint8":
@@ -56,28 +65,35 @@ def random(array: Array, generator: Any) -> Any:
         if array.fill == "scale":
             values = cupy.exp2(values if array.dtype == "float8_e8m0fnu" else SCALE_SPREAD * values)
         out[at : at + values.size] = encode(values, array.dtype)
-    return out.reshape(array.shape)
+    return made
 
 
-def make_input_sets(specs: Sequence[Array], given: Mapping[str, Any], seed: int, sets: int) -> list[dict[str, Any]]:
+def make_input_sets(
+    specs: Sequence[Array], given: Mapping[str, Any], seed: int, sets: int, make: Make = make_empty
+) -> list[dict[str, Any]]:
     """Makes sets of inputs by name. A set is the same however many follow it. Raises BadValues."""
     generator = cupy.random.default_rng(seed)
     return [
-        {spec.name: _given(spec, given) if spec.fill == "given" else random(spec, generator) for spec in specs}
+        {
+            spec.name: _given(spec, given, make) if spec.fill == "given" else random(spec, generator, make)
+            for spec in specs
+        }
         for _ in range(sets)
     ]
 
 
-def _given(spec: Array, given: Mapping[str, Any]) -> Any:
+def _given(spec: Array, given: Mapping[str, Any], make: Make) -> Any:
     values = np.asarray(given[spec.name], dtype=raw_dtype(spec))
     if values.shape != spec.shape:
         raise BadValues(f"the values of array {spec.name} have the shape {values.shape}, expected {spec.shape}")
-    return cupy.asarray(values)
+    out = make(spec)
+    out[...] = cupy.asarray(values)
+    return out
 
 
-def make_poisoned(array: Array) -> Any:
+def make_poisoned(array: Array, make: Make = make_empty) -> Any:
     """Makes an output in which every element is NaN, so that one left unwritten cannot pass."""
-    out = cupy.empty(array.shape, dtype=raw_dtype(array))
+    out = make(array)
     poison(out)
     return out
 

@@ -1,7 +1,8 @@
 """Times a pair of fixed kernels, one bound by arithmetic and one by memory, before and after each job.
 
 No commit changes them, so when their times change, the GPU changed and not the code. Runs inside the GPU child, and by
-itself on an otherwise idle GPU as the child role `canary`. The source is frozen: changing it starts a new history (raise HARNESS in kernels/__init__.py).
+itself on an otherwise idle GPU as the child role `canary`. The source is frozen: changing it starts a new history
+(raise HARNESS in kernels/__init__.py).
 """
 
 import functools

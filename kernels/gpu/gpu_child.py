@@ -18,6 +18,7 @@ from tilewatch.kernels import baselines
 from tilewatch.kernels.baseline_names import DOES_THE_WORK
 from tilewatch.kernels.baselines.stdout_capture import StdoutCapture
 from tilewatch.kernels.gpu import canary, references, timing
+from tilewatch.kernels.gpu.guards import WRITES_OUTSIDE
 from tilewatch.kernels.gpu.host_code import prepared_launches
 from tilewatch.kernels.gpu.loaded_libraries import read_loaded_versions
 from tilewatch.kernels.gpu.prepared import Prepared
@@ -129,9 +130,12 @@ def _trial(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
     except cupy.cuda.driver.CUDADriverError as failed:
         return _failure("launch_error", failed)
     except (cupy.cuda.runtime.CUDARuntimeError, timing.TimingError) as failed:
-        return _failure("crashed" if _context_is_dead() else "launch_error", failed)
+        return _failure_of_launch(prepared, failed)
     failure = describe_error(error, prepared.tolerance)
     changed = prepared.restore_inputs()
+    outside = prepared.restore_guards()
+    if outside is not None:
+        return {"status": "wrong", "error": None, "failure": f"{WRITES_OUTSIDE}: {outside}", "is_final": True}
     if failure is None and changed is not None:
         failure = f"it writes into '{changed}', which is an input"
     if failure is not None:
@@ -145,7 +149,7 @@ def _trial(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
     except WrongWhenTimed as wrong:
         return {"status": "wrong", "error": None, "failure": str(wrong), "is_final": True}
     except (cupy.cuda.runtime.CUDARuntimeError, timing.TimingError) as failed:
-        return _failure("crashed" if _context_is_dead() else "launch_error", failed)
+        return _failure_of_launch(prepared, failed)
     return {"status": "timed", "error": error, "samples_us": samples}
 
 
@@ -235,7 +239,11 @@ WITH_LOOK = ("look", "trial", "time", "rounds", "parts", "canary")
 def _sample(prepared: Prepared, ids: list[int], rounds: int, *, rest: bool = True) -> list[list[float]]:
     """Raises WrongWhenTimed also where a launch after the check changed an input."""
     entries = [prepared.entry(identity) for identity in ids]
-    samples = _time_entries(prepared, entries, rounds, seed=len(prepared.loaded), rest=rest)
+    try:
+        samples = _time_entries(prepared, entries, rounds, seed=len(prepared.loaded), rest=rest)
+    except WrongWhenTimed:
+        prepared.restore_inputs()  # they are those of the configs that come
+        raise
     if (changed := prepared.restore_inputs()) is not None:
         raise WrongWhenTimed(f"when it was timed, it wrote into '{changed}', which is an input")
     return samples
@@ -257,6 +265,14 @@ def _time_entries(
 
 def _launch_rival(rival: baselines.Rival, _: int) -> None:
     rival.launch()  # rivals hold on to the first input set; L2 is flushed before every launch all the same
+
+
+def _failure_of_launch(prepared: Prepared, failure: Exception) -> dict[str, Any]:
+    if _context_is_dead():
+        return _failure("crashed", failure)
+    prepared.restore_inputs()  # what it wrote before it failed is no other config's fault
+    prepared.restore_guards()
+    return _failure("launch_error", failure)
 
 
 def _failure(status: str, failure: Exception) -> dict[str, Any]:

@@ -56,6 +56,10 @@ class Prepared(Protocol):
         """Makes the inputs as they were, and returns the name of one that a launch changed; None where it changed
         none."""
 
+    def restore_guards(self) -> str | None:
+        """Restores what lies around the memory that launches are given, and says what they wrote there, as Guards does;
+        None where nothing, and where the memory has no guards."""
+
     def time_parts(self, identity: int, rounds: int) -> dict[str, float]:
         """Returns the median microseconds of each launch of a config, by its place and its kernel's name.
 

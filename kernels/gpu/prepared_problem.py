@@ -16,6 +16,7 @@ from tilewatch.kernels.contract import Array
 from tilewatch.kernels.gpu import arrays, shared_arrays, timing
 from tilewatch.kernels.gpu.described_launch import DescribedLaunch
 from tilewatch.kernels.gpu.described_problem import ConfigLaunch, DescribedProblem, read_problem
+from tilewatch.kernels.gpu.guards import WRITES_OUTSIDE, WROTE_OUTSIDE, Guards
 from tilewatch.kernels.gpu.rounds import Entry, WrongWhenTimed, count_input_sets
 from tilewatch.kernels.gpu.telemetry import Telemetry
 from tilewatch.kernels.library_errors import LibraryError
@@ -38,7 +39,7 @@ class PreparedProblem:
     """One problem with its inputs, its expected output, and the configs and baselines loaded so far.
 
     `sides` are the problem as each library of a replay describes it, by the library's folder; None stands for one that
-    has no such kernel. `described` is that of the library under test.
+    has no such kernel. `described` is that of the library under test. `guards` lie around `inputs` and `outputs`.
     `untouched` are copies of the first input set; `scale` is the largest magnitude of each expected output;
     `written_bytes` are those of the elements that are compared; `modules` is the folder that cubins are loaded from.
     """
@@ -49,6 +50,7 @@ class PreparedProblem:
     timer: timing.Timer
     telemetry: Telemetry
     sm_count: int
+    guards: Guards
     inputs: list[dict[str, Any]]
     untouched: dict[str, Any]
     outputs: dict[str, Any]
@@ -105,6 +107,9 @@ class PreparedProblem:
                 changed = name
                 self.inputs[0][name][...] = values
         return changed
+
+    def restore_guards(self) -> str | None:
+        return self.guards.restore()
 
     @property
     def tolerance(self) -> float:
@@ -190,15 +195,21 @@ class PreparedProblem:
         return baselines.build(name, call)
 
     def check_rival(self, rival: baselines.Rival) -> float:
-        """Resets the outputs, launches the rival, and returns the largest error."""
+        """Resets the outputs, launches the rival, and returns the largest error. Raises BaselineMissing where it writes
+        outside of its arrays."""
         self.reset_outputs()
         rival.launch()
         if rival.settle is not None:
             rival.settle()
         cupy.cuda.get_current_stream().synchronize()
-        return self.error()
+        error = self.error()
+        if (outside := self.guards.restore()) is not None:
+            raise baselines.BaselineMissing(f"{WRITES_OUTSIDE}: {outside}")
+        return error
 
     def _check_timed(self) -> None:
+        if (outside := self.guards.restore()) is not None:
+            raise WrongWhenTimed(f"{WROTE_OUTSIDE}: {outside}")
         failure = describe_error(self.error(), self.tolerance)
         if failure is not None:
             raise WrongWhenTimed(f"when it was timed, {failure}")
@@ -220,8 +231,14 @@ def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> P
         set_bytes, l2_bytes=device.attributes["L2CacheSize"], budget_bytes=INPUT_BUDGET * device.mem_info[1]
     )
     # First what is launched with, always in one order: times of memory-bound kernels depend on where arrays lie.
-    inputs = arrays.make_input_sets(described.inputs, described.given, request["seed"], sets)
-    outputs = {spec.name: arrays.make_poisoned(spec) for spec in described.arrays if spec.written}
+    guards = Guards()
+
+    def make(spec: Array) -> Any:
+        return guards.make_empty(f"'{spec.name}'", spec.shape, arrays.raw_dtype(spec))
+
+    inputs = arrays.make_input_sets(described.inputs, described.given, request["seed"], sets, make)
+    outputs = {spec.name: arrays.make_poisoned(spec, make) for spec in described.arrays if spec.written}
+    guards.restore()
     prepared = PreparedProblem(
         described=described,
         sides=sides,
@@ -229,6 +246,7 @@ def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> P
         timer=timer,
         telemetry=Telemetry(gpu_uuid),
         sm_count=device.attributes["MultiProcessorCount"],
+        guards=guards,
         inputs=inputs,
         untouched={name: array.copy() for name, array in inputs[0].items()},
         outputs=outputs,

@@ -165,6 +165,18 @@ WRONG: dict[str, tuple[dict[str, object], str]] = {
         {"fault": "marks its input", "fault_after": 1},
         "when it was timed, it wrote into 'x', which is an input",
     ),
+    "it writes behind its output": (
+        {"writes": "behind"},
+        "it writes outside of its arrays: 4 bytes behind 'y', the first one 0 after its end",
+    ),
+    "it writes in front of its input": (
+        {"writes": "in front"},
+        "it writes outside of its arrays: 4 bytes in front of 'x', the first one 4 before its start",
+    ),
+    "it writes behind its output once it was checked": (
+        {"writes": "behind", "writes_after": 1},
+        "when it was timed, it wrote outside of its arrays: 4 bytes behind 'y', the first one 0 after its end",
+    ),
 }
 """What a kernel does on the GPU, by its fault (tests/kernels/fixtures/fake_gpu), and the sentence."""
 

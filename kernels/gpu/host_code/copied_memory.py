@@ -1,6 +1,7 @@
 """Holds what a library's process handed over, and the memory that launches work on, which is restored before each.
 
-Configs share memory of one size and one first content, so that each finds its arrays at the same place.
+Configs share memory of one size and one first content, so that each finds its arrays at the same place. It lies between
+guards.
 """
 
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from typing import Any, Self
 import cupy
 
 from tilewatch.kernels.gpu import shared_arrays
+from tilewatch.kernels.gpu.guards import Guards
 from tilewatch.kernels.gpu.host_code import device_memory
 from tilewatch.kernels.gpu.host_code.described_operator import Memory
 
@@ -40,9 +42,10 @@ class Allocation:
 
 class CopiedMemory:
     """`_given` are the contents of each set of inputs, never written. `_written` are the inputs that some config writes
-    to, and `_dirty` what was written since it was restored last."""
+    to, and `_dirty` what was written since it was restored last. `guards` lie around all that launches are given."""
 
     def __init__(self, given: Sequence[Sequence[Any]]) -> None:
+        self.guards = Guards()
         self._given = given
         self._places: dict[_Key, Allocation] = {}
         self._written: set[_Key] = set()
@@ -73,7 +76,9 @@ class CopiedMemory:
             key = (*kind, sum(known.key[:3] == kind for known in found))
             if key not in self._places:
                 before = None if each.content is None else self._given[turn][each.content]
-                self._places[key] = Allocation(key, cupy.empty(each.nbytes, dtype=cupy.uint8), before, each.fill or 0)
+                name = "memory that is no input" if each.content is None else f"input {each.content + 1}"
+                own = self.guards.make_empty(name, (each.nbytes,), cupy.uint8)
+                self._places[key] = Allocation(key, own, before, each.fill or 0)
                 self._places[key].restore()
             found.append(self._places[key])
         return tuple(found)
@@ -89,6 +94,7 @@ class CopiedMemory:
 
     def restore_all(self, places: Sequence[Allocation]) -> None:
         self.restore_written()
+        self.guards.restore()
         for each in places:
             each.restore()
 

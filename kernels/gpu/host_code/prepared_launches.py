@@ -17,6 +17,7 @@ from tilewatch.kernels.baselines import BaselineMissing
 from tilewatch.kernels.compiling.operator_code import read_bundle
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.gpu import shared_arrays, timing
+from tilewatch.kernels.gpu.guards import WROTE_OUTSIDE
 from tilewatch.kernels.gpu.host_code import launched_arrays
 from tilewatch.kernels.gpu.host_code.copied_memory import Allocation, CopiedMemory
 from tilewatch.kernels.gpu.host_code.described_operator import (
@@ -214,6 +215,10 @@ class PreparedLaunches:
         changed = [each.memory.restore_changed() for each in self.sides.values()]
         return next((f"input {number + 1}" for number in changed if number is not None), None)
 
+    def restore_guards(self) -> str | None:
+        found = [side.memory.guards.restore() for side in self.sides.values()]
+        return next((each for each in found if each is not None), None)
+
     def time_parts(self, identity: int, rounds: int) -> dict[str, float]:
         config = self.loaded[identity]
         if len(config.names) < 2:
@@ -247,6 +252,8 @@ class PreparedLaunches:
         return max(errors)
 
     def _check_timed(self, config: LoadedLaunches) -> None:
+        if (outside := config.memory.guards.restore()) is not None:
+            raise WrongWhenTimed(f"{WROTE_OUTSIDE}: {outside}")
         failure = describe_error(self._error(config), self.tolerance)
         if failure is not None:
             raise WrongWhenTimed(f"when it was timed, {failure}")

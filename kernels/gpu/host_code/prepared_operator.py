@@ -166,6 +166,10 @@ class PreparedOperator:
         """Returns None: each check has fresh inputs."""
         return None
 
+    def restore_guards(self) -> str | None:
+        """Returns None: the memory is the host code's own."""
+        return None
+
     def describe(self, request: Mapping[str, Any]) -> str:  # noqa: ARG002 - so for every config
         """Says why there are no counters: what runs host code must be confined, and a profiler's process cannot be."""
         return "its host code runs in a process of its own, which cannot run under a profiler"

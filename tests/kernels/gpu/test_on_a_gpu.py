@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import re
 import subprocess
 import sys
 import time
@@ -94,8 +95,8 @@ class Trace:
 
 
 WRONG = ("off", "unwritten", "stale")
-NAMES = ("prepared", "right", "wider", *WRONG, "too large grid", "slow", "copy", "seed 1", "seed 1 again", "seed 2",
-         "canary", "time nothing")  # fmt: skip
+NAMES = ("prepared", "right", "wider", *WRONG, "too large grid", "behind", "in front", "slow", "copy", "seed 1",
+         "seed 1 again", "seed 2", "canary", "time nothing")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +108,9 @@ def traced(machine: Machine) -> dict[str, dict[str, Any]]:
     trace.trial(3, rows.UNWRITTEN)
     trace.trial(4, rows.STALE)
     trace.trial(5, rows.TOO_LARGE_GRID)
-    trace.trial(6, repeats=40, best_us=0.1)
+    trace.trial(6, rows.BEHIND)
+    trace.trial(7, rows.IN_FRONT)
+    trace.trial(8, repeats=40, best_us=0.1)
     trace.requests.append({"ask": "baselines", "names": ["copy"]})
     for seed in (1, 1, 2):
         trace.rounds(seed)
@@ -174,6 +177,50 @@ def test_a_wrong_config_is_launched_once_and_never_timed(
     assert answer["status"] == "wrong"
     assert answer["failure"].startswith(failure)
     assert len(launches(traced[name])) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("behind", r"[\d,]+ bytes behind 'y', the first one \d after its end"),
+        ("in front", r"[\d,]+ bytes in front of 'x', the first one 1,0\d\d before its start"),
+    ],
+)
+def test_a_config_that_writes_outside_of_its_arrays_is_wrong_and_the_next_one_is_not(
+    traced: dict[str, dict[str, Any]], name: str, found: str
+) -> None:
+    """Its result is right. One byte in 256 of what it writes is what the guard has there anyway."""
+    answer, ran = traced[name]["answer"], traced[name]["ran"]
+    assert answer["status"] == "wrong"
+    assert re.fullmatch(f"it writes outside of its arrays: {found}", answer["failure"]), answer["failure"]
+    assert len(launches(traced[name])) == 1
+    (compared,) = [each["us"] for each in ran if each.get("kernel") == "restore_guards"]
+    print(f"comparing {traced['prepared']['input_bytes'] >> 20} MiB of inputs took {compared:.1f} us", file=sys.stderr)
+    assert traced["slow"]["answer"]["status"] == "timed"
+
+
+def test_guards_are_compared_after_the_last_round_and_in_no_other(traced: dict[str, dict[str, Any]]) -> None:
+    ran = [each.get("kernel") for each in traced["seed 1"]["ran"]]
+    first = ran.index("restore_guards")
+    assert ran.count("restore_guards") == 2, "two configs"
+    assert sum(each in (KERNEL, "copy_16_bytes") for each in ran[:first]) > 3 * 29
+
+
+PLACES = """
+import cupy
+from tilewatch.kernels.gpu.guards import LARGE_ALIGNMENT, Guards
+guards = Guards()
+for nbytes in (3 << 19, 3 << 20, 5 << 24):
+    plain, guarded = cupy.empty(nbytes, dtype="u1"), guards.make_empty("x", (nbytes,), "u1")
+    print(plain.data.ptr % LARGE_ALIGNMENT, guarded.data.ptr % LARGE_ALIGNMENT)
+"""
+
+
+def test_large_arrays_begin_with_a_large_page(traced: dict[str, dict[str, Any]]) -> None:
+    assert traced["prepared"]["input_addresses_mod_512"] == [0]
+    places = subprocess.check_output([sys.executable, "-c", PLACES], text=True, timeout=120).split()
+    print(f"without guards they lie {', '.join(places[::2])} bytes behind a multiple of 2 MiB", file=sys.stderr)
+    assert places[1::2] == ["0"] * 3
 
 
 def test_a_config_that_cannot_be_launched_says_so(traced: dict[str, dict[str, Any]]) -> None:

@@ -233,11 +233,16 @@ def test_who_runs_the_workers_may_refuse_host_code_that_would_measure_itself(
     )
 
 
+RIGHT_BY_ITSELF = """
+from tilewatch.kernels.gpu.host_code.prepared_operator import PreparedOperator
+PreparedOperator.check = lambda *_: (50.0, 0.0)
+PreparedOperator.launch = lambda *_: None
+"""
+"""Makes its own process find that any host code is right."""
+
+
 def test_launches_that_do_not_give_the_result_of_the_host_code_are_left_to_its_own_process(make: Make) -> None:
-    repository = make(
-        before="from tilewatch.kernels.gpu.host_code.prepared_operator import PreparedOperator\n"
-        "PreparedOperator.check = lambda *_: (50.0, 0.0)\nPreparedOperator.launch = lambda *_: None\n"
-    )
+    repository = make(before=RIGHT_BY_ITSELF)
     described = repository.describe()
     wrong = repository.cubin(16, described, {"fault": "off"})
     setup = GpuSetup(repository.watch, OPERATOR, PROBLEM, repository.store_url, {"CUDA_VISIBLE_DEVICES": UUID})
@@ -301,6 +306,14 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"fault": "marks its input", "fault_after": 1},
         "when it was timed, it wrote into 'input 1', which is an input",
     ),
+    "it writes behind what it makes": (
+        {"writes": "behind"},
+        "it writes outside of its arrays: 4 bytes behind memory that is no input, the first one 0 after its end",
+    ),
+    "it writes in front of its input once it was checked": (
+        {"writes": "in front", "writes_after": 1},
+        "when it was timed, it wrote outside of its arrays: 4 bytes in front of input 1, the first one 4 before its",
+    ),
 }
 
 
@@ -312,6 +325,20 @@ def test_a_kernel_that_cheats_is_wrong(make: Make, cheat: str) -> None:
     assert child.introduction["library_runs_apart"]
     assert [each.status for each in result.trials] == ["timed", "wrong"]
     assert sentence in (result.trials[1].failure or "")
+
+
+def test_host_code_that_writes_outside_of_its_memory_is_not_asked_whether_it_is_right_without_guards(
+    make: Make,
+) -> None:
+    repository = make(before=RIGHT_BY_ITSELF)
+    cubin = repository.cubin(16, repository.describe(), {"writes": "behind"})
+    setup = GpuSetup(repository.watch, OPERATOR, PROBLEM, repository.store_url, {"CUDA_VISIBLE_DEVICES": UUID})
+    child = GpuChild(setup)
+    try:
+        trial = child.trial(0, cubin, 1, best_us=1.0)
+        assert (trial.status, child.introduction["library_runs_apart"]) == ("wrong", True)
+    finally:
+        child.close()
 
 
 def test_a_result_that_is_there_before_the_launches_is_refused(make: Make) -> None:

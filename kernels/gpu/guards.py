@@ -1,0 +1,124 @@
+"""Puts arrays that launches are given between guards, regions of random bytes, and finds what was written into these.
+
+A kernel that writes outside of its arrays (`ct.scatter` with `check_bounds=False`) changes them, unless it jumps over
+them or writes the bytes that it has read there. Runs inside the GPU child.
+"""
+
+import functools
+import math
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import cupy
+import numpy as np
+
+ALIGNMENT, LARGE_ALIGNMENT = 512, 2 << 20
+LARGE_BYTES = 1 << 20
+"""CuPy's pool gives addresses that are multiples of 512, and CUDA's large pages have 2 MiB. Times of memory-bound
+kernels depend on where arrays lie: with guards at multiples of 512 too, and those over 1 MiB at multiples of a page."""
+
+LEAST_GUARD, MOST_GUARD = 512, 64 << 10
+GUARD_SHARE = 8
+"""A guard has an eighth of its array's bytes within these bounds: a row of most matrices, so that a tile that lies one
+row too far down is in it, whatever its column."""
+
+WRITES_OUTSIDE = "it writes outside of its arrays"
+WROTE_OUTSIDE = "when it was timed, it wrote outside of its arrays"
+"""Begin a sentence that goes on, after a colon, with what `restore` returns."""
+
+THREADS = 256
+SOURCE = r"""
+extern "C" __global__ void restore_guards(const unsigned long long* places, unsigned long long seed,
+                                          unsigned int* counts, unsigned int* firsts) {
+    __shared__ unsigned int count, first;
+    if (threadIdx.x == 0) { count = 0; first = 0xFFFFFFFFu; }
+    __syncthreads();
+    unsigned long long begin = places[2 * blockIdx.x], end = begin + places[2 * blockIdx.x + 1];
+    for (unsigned long long at = (begin & ~7ull) + 8 * threadIdx.x; at < end; at += 8 * blockDim.x) {
+        unsigned long long* word = (unsigned long long*)at;
+        unsigned long long ours = at < begin ? ~0ull << 8 * (begin - at) : ~0ull;  // before it lies the array's end
+        unsigned long long x = seed ^ at;  // then splitmix64 (Steele, Lea and Flood, 2014)
+        x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+        x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+        unsigned long long wrong = (*word ^ x ^ (x >> 31)) & ours;
+        if (!wrong) continue;
+        *word ^= wrong;
+        for (int byte = 0; byte < 8; ++byte)
+            if ((wrong >> 8 * byte) & 0xFF) {
+                atomicAdd(&count, 1u);
+                atomicMin(&first, (unsigned int)(at + byte - begin));
+            }
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) { counts[blockIdx.x] = count; firsts[blockIdx.x] = first; }
+}
+"""
+"""One block of threads for each guard, which ends at a multiple of 8 bytes. The random bytes are made from a number of
+this run and their address, so that they need no memory of their own."""
+
+
+@dataclass(frozen=True)
+class _Guard:
+    """`address` and `nbytes` of a guard, and the name of the array that it lies in front of or behind."""
+
+    address: int
+    nbytes: int
+    array: str
+    is_behind: bool
+
+    def describe(self, count: int, first: int) -> str:
+        """`first` is the first byte that differs, counted from the guard's start."""
+        bytes_ = f"{count:,} byte{'s' if count > 1 else ''}"
+        if self.is_behind:
+            return f"{bytes_} behind {self.array}, the first one {first:,} after its end"
+        return f"{bytes_} in front of {self.array}, the first one {self.nbytes - first:,} before its start"
+
+
+class Guards:
+    """The guards of one problem. It keeps the memory of all arrays that it made."""
+
+    def __init__(self) -> None:
+        self._seed = int.from_bytes(os.urandom(8), "little")
+        self._guards: list[_Guard] = []
+        self._blocks: list[Any] = []
+        self._places = self._counts = self._firsts = cupy.empty(0, dtype=cupy.uint32)
+
+    def make_empty(self, name: str, shape: tuple[int, ...], dtype: Any) -> Any:
+        """Returns an array as cupy.empty does, between two guards. Sentences call it `name`. `restore` has to follow
+        before the first launch."""
+        nbytes = math.prod(shape) * np.dtype(dtype).itemsize
+        guard_bytes = min(MOST_GUARD, max(LEAST_GUARD, -(-nbytes // GUARD_SHARE // ALIGNMENT) * ALIGNMENT))
+        alignment = LARGE_ALIGNMENT if nbytes > LARGE_BYTES else ALIGNMENT
+        block = cupy.empty(guard_bytes + alignment + nbytes + guard_bytes, dtype=cupy.uint8)
+        address = int(block.data.ptr)
+        start = guard_bytes + -(address + guard_bytes) % alignment
+        end = start + nbytes
+        self._blocks.append(block)
+        self._guards += [
+            _Guard(address + start - guard_bytes, guard_bytes, name, is_behind=False),
+            _Guard(address + end, guard_bytes - nbytes % 8, name, is_behind=True),
+        ]
+        return block[start:end].view(dtype).reshape(shape)
+
+    def restore(self) -> str | None:
+        """Writes the random bytes into every guard again, and says where most of them were others; None where none
+        was."""
+        if not self._guards:
+            return None
+        if self._counts.size != len(self._guards):
+            places = [[each.address, each.nbytes] for each in self._guards]
+            self._places = cupy.asarray(np.array(places, dtype=np.uint64))
+            self._counts, self._firsts = (cupy.empty(len(places), dtype=cupy.uint32) for _ in range(2))
+        seed = cupy.uint64(self._seed)
+        _restore()((len(self._guards),), (THREADS,), (self._places, seed, self._counts, self._firsts))
+        if not bool(self._counts.any()):
+            return None
+        counts, firsts = self._counts.get(), self._firsts.get()
+        worst = int(counts.argmax())
+        return self._guards[worst].describe(int(counts[worst]), int(firsts[worst]))
+
+
+@functools.cache
+def _restore() -> Any:
+    return cupy.RawKernel(SOURCE, "restore_guards")
