@@ -1,5 +1,6 @@
 """Measures what one person waits for in a real browser: opening a page, and changes inside a session."""
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,15 @@ PLOT = ".js-plotly-plot .main-svg, table.series td a"
 PLOT_OR_TABLE = f'{PLOT}, [data-testid="stDataFrame"] canvas'
 PATIENCE_MS = 60_000
 QUIET = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
+"""Containers forbid Chromium its own sandbox, and it would call home for updates."""
+
+BROWSERS = ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome")
+"""The first that is there, so that figures of one machine stay those of one browser; CI installs the second."""
+
+
+def find_browser() -> str | None:
+    """Returns the path of a browser, or None where there is none on PATH."""
+    return next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
 @contextmanager

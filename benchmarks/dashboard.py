@@ -12,7 +12,6 @@ import argparse
 import contextlib
 import datetime as dt
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -52,7 +51,6 @@ from tilewatch.db.queries import series as series_queries
 from tilewatch.db.session import engine, session
 
 ROOT = Path(__file__).resolve().parent.parent
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 PAGES = {
     "Overview": "/",
     "Overview, a year": "/?since=a+year+ago",
@@ -170,7 +168,7 @@ def _questions(url: str) -> dict[str, Callable[[Session], Any]]:
 
 
 def _in_browser(part: Callable[[Browser, str, Path], Iterator[Figure]], url: str, home: Path) -> Iterator[Figure]:
-    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    path = browsing.find_browser()
     if path is None:
         yield bounds.not_measured("pages in a browser", "no Chromium on PATH")
         return

@@ -13,7 +13,6 @@ import contextlib
 import datetime as dt
 import io
 import os
-import shutil
 import socket
 import sys
 import tempfile
@@ -24,10 +23,10 @@ from pathlib import Path
 
 import psycopg
 from PIL import Image
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 from sqlalchemy import func, select
 
-from benchmarks import fleet
+from benchmarks import browsing, fleet
 from tests.dashboard.fixtures import small_database
 from tilewatch.db import migrate
 from tilewatch.db.models import Commit, Run, Sweep
@@ -40,7 +39,6 @@ from tilewatch.worker.transfer.importing import import_file
 from tilewatch.worker.transfer.toolchain_reports import import_report
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 OWN_REPOSITORY = "https://example.org/tilewatch.git"
 """The repository of the recordings of our own library: that of this clone would put its address in a picture."""
 
@@ -238,15 +236,11 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def open_browser() -> Iterator[Browser]:
-    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    path = browsing.find_browser()
     if path is None:
-        raise WrongPage(f"no browser on PATH: looked for {', '.join(BROWSERS)}")
-    with sync_playwright() as playwright:
-        # Containers forbid Chromium its own sandbox, and it would call home for updates.
-        quiet = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        browser = playwright.chromium.launch(executable_path=path, args=quiet)
+        raise WrongPage(f"no browser on PATH: looked for {', '.join(browsing.BROWSERS)}")
+    with browsing.chromium(path) as browser:
         yield browser
-        browser.close()
 
 
 def take(browser: Browser, address: str, picture: Picture) -> None:

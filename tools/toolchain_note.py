@@ -9,13 +9,13 @@ undecided are left out, and the title counts them. The picture needs Chromium.
 """
 
 import argparse
-import shutil
+import sys
 import tempfile
 from pathlib import Path
 
 import plotly.graph_objects as go
-from playwright.sync_api import sync_playwright
 
+from benchmarks import browsing
 from tilewatch.kernels.comparing.verdict import Verdict
 from tilewatch.kernels.upgrading.judging import judge_report
 from tilewatch.kernels.upgrading.report_file import ToolchainReport, read_report
@@ -25,7 +25,6 @@ from tilewatch.kernels.upgrading.writing import write_markdown
 HEADING = "## The whole report\n"
 WIDTH, ROW, MARGIN = 1000, 17, 110
 """Pixels: of the picture, of an operator, and of title and axis."""
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 def main() -> None:
@@ -87,16 +86,16 @@ def draw(report: ToolchainReport, gpu_model: str) -> go.Figure:
 
 
 def save(figure: go.Figure, picture: Path) -> None:
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+    program = browsing.find_browser()
+    if program is None:
+        sys.exit(f"toolchain_note: no browser on PATH: looked for {', '.join(browsing.BROWSERS)}")
+    with tempfile.TemporaryDirectory() as folder, browsing.chromium(program) as browser:
         page_file = Path(folder) / "figure.html"
         figure.write_html(page_file, include_plotlyjs=True)
-        program = next(filter(None, map(shutil.which, BROWSERS)), None)
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": WIDTH, "height": int(figure.layout.height)})
         page.goto(page_file.as_uri())
         page.wait_for_selector(".main-svg")
         page.locator(".js-plotly-plot").screenshot(path=picture)
-        browser.close()
 
 
 def _is_decided(each: OperatorSafety) -> bool:
