@@ -208,6 +208,7 @@ socket.socket(socket.AF_UNIX).close()
 socket.socket(socket.AF_NETLINK, socket.SOCK_RAW).close()
 open({str(tmp_path / "cache")!r}, "w").close()
 for act in (lambda: socket.create_connection(("127.0.0.1", {listener})), lambda: socket.socket(socket.AF_INET6),
+            lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM),
             lambda: os.kill(os.getppid(), 0), lambda: open(f"/proc/{{os.getppid()}}/mem", "rb")):
     try:
         act()
