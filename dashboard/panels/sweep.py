@@ -120,12 +120,12 @@ def show_regrets(url: str, trials: pd.DataFrame, sweep: pd.Series, tie: set[int]
         {
             "the config of": [row.name for row in rows],
             "config": [row.config for row in rows],
-            "us": [row.median_us for row in rows],
+            "us": ["" if row.median_us is None else f"{row.median_us:.1f}" for row in rows],
             "slower than the fastest": ["" if row.slower is None else change_text(row.slower) for row in rows],
             "": [row.why for row in rows],
         }
     )
-    tables.show(table, key="regrets", column_config={"us": st.column_config.NumberColumn(format="%.1f")})
+    tables.show(table, key="regrets", column_config={"us": st.column_config.TextColumn(alignment="right")})
 
 
 def _chosen_before(url: str, sweep: pd.Series) -> list[tuple[str, Mapping[str, Any]]]:
