@@ -174,12 +174,13 @@ def _checked(text: str) -> dict[str, int]:
 
 
 def prefill_space(arch: str) -> Space:
-    blackwell = not arch.startswith("sm_9")
+    """On sm_90 tiles of 256 rows came no nearer than 9 % to a winner (25 sweeps, H200 and H100, 2026-11). sm_80 has no
+    clusters, and no room for the registers of 256 rows."""
     return Space(
         (
-            ("tile_m", (64, 128, 256)),
+            ("tile_m", (64, 128, 256) if has_clusters(arch) else (64, 128)),
             ("tile_n", (64, 128)),
-            ("num_ctas", (1, 2) if blackwell else (1,)),
+            ("num_ctas", (1, 2) if has_clusters(arch) else (1,)),
             ("occupancy", (1, 2)),
             ("num_worker_warps", (4, 8)),
             ("latency", (2, 4)),
@@ -187,12 +188,19 @@ def prefill_space(arch: str) -> Space:
     )
 
 
-def decode_space(_: str) -> Space:
+def has_clusters(arch: str) -> bool:
+    """Whether products of a cluster of blocks are worth trying: on Blackwell. On sm_90 attention never gained by them."""
+    return arch.startswith(("sm_10", "sm_11", "sm_12"))
+
+
+def decode_space(arch: str) -> Space:
+    """On sm_90, 8 warps and 256 keys came no nearer than 1.3 % to a winner (8 sweeps, 2026-11)."""
+    hopper = arch.startswith("sm_9")
     return Space(
         (
-            ("tile_n", (32, 64, 128, 256)),
+            ("tile_n", (32, 64, 128) if hopper else (32, 64, 128, 256)),
             ("occupancy", (1, 2, 4)),
-            ("num_worker_warps", (4, 8)),
+            ("num_worker_warps", (4,) if hopper else (4, 8)),
             ("latency", (2, 4, 10)),
         )
     )
