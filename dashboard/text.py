@@ -11,6 +11,8 @@ from tilewatch.text import WORD_JOINER
 BASELINES = {
     "deepgemm": "DeepGEMM",
     "deepgemm_as_called": "DeepGEMM as called",
+    "deepgemm_by_ends": "DeepGEMM by ends",
+    "deepgemm_moe_gate_up": "DeepGEMM and PyTorch",
     "cublaslt": "cuBLASLt",
     "cublas": "cuBLAS",
     "cublas_per_group": "cuBLAS per group",

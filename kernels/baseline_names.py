@@ -16,6 +16,8 @@ OURS = (tile_table.BASELINE, SHIPPED)
 NAMES = (
     DEEPGEMM,
     "deepgemm_as_called",
+    "deepgemm_by_ends",
+    "deepgemm_moe_gate_up",
     "cublaslt",
     "cublas",
     "cublas_per_group",
@@ -34,7 +36,7 @@ NAMES = (
 )
 
 PACKAGES: Mapping[str, tuple[str, ...]] = {
-    "sgl-deep-gemm": (DEEPGEMM, "deepgemm_as_called"),
+    "sgl-deep-gemm": (DEEPGEMM, "deepgemm_as_called", "deepgemm_by_ends", "deepgemm_moe_gate_up"),
     "torch": (
         "cublaslt",
         "cublas",

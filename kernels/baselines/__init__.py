@@ -14,6 +14,8 @@ __all__ = ["BaselineMissing", "Call", "Rival", "build"]
 MAKERS: Mapping[str, Callable[[Call], Rival]] = {
     "deepgemm": deepgemm.with_scales_laid_out,
     "deepgemm_as_called": deepgemm.with_scales_as_called,
+    "deepgemm_by_ends": deepgemm.by_ends,
+    "deepgemm_moe_gate_up": deepgemm.moe_gate_up,
     "cublaslt": torch_rivals.cublaslt,
     "cublas": torch_rivals.cublas,
     "cublas_per_group": torch_rivals.cublas_per_group,

@@ -18,6 +18,8 @@ BLOCK = 128
 def with_scales_laid_out(call: Call) -> Rival:
     """Lays the scales out beforehand as its kernel reads them, so that only the product is timed."""
     deep_gemm = _module()
+    if "logits" in call.outputs:
+        return _mqa_logits(call)
     if call.dtypes["a"] == "bfloat16":
         a, b, d = (tensor(call, name) for name in ("a", "b", "d"))
         return Rival(lambda: deep_gemm.bf16_gemm_nt(a, b, d), {"version": version("sgl-deep-gemm")})
@@ -29,6 +31,58 @@ def with_scales_as_called(call: Call) -> Rival:
     """Gives row-major scales, as most callers have: DeepGEMM lays them out in every call, and that is timed too."""
     scale_a, scale_b, held = _scales(call)
     return _fp8(call, scale_a.contiguous(), scale_b, f"{held}, row-major")
+
+
+def by_ends(call: Call) -> Rival:
+    """Tells DeepGEMM where groups end (its psum layout) and not each row's group; scales are laid out beforehand."""
+    deep_gemm = _module()
+    scale_a, scale_b, held = _scales(call)
+    a, b, d, ends = (tensor(call, name) for name in ("a", "b", "d", "end_of_group"))
+    left = a, deep_gemm.get_mn_major_tma_aligned_tensor(scale_a)
+    return Rival(
+        lambda: deep_gemm.m_grouped_fp8_gemm_nt_contiguous(left, (b, scale_b), d, ends, use_psum_layout=True),
+        {"version": version("sgl-deep-gemm"), "scales": f"{held}, laid out beforehand"},
+    )
+
+
+def moe_gate_up(call: Call) -> Rival:
+    """Copies the tokens' rows and scales, multiplies all experts in one launch, and activates in two kernels of torch."""
+    deep_gemm, torch = _module(), torch_module()
+    x, scale_x, gate_up, scale_w, y = (tensor(call, each) for each in ("x", "scale_x", "gate_up", "scale_w", "y"))
+    tokens = tensor(call, "token_of_row")
+    groups = tensor(call, "expert_of_block").repeat_interleave(BLOCK)
+    bytes_of_x, scales = x.view(torch.uint8), scale_x.t().contiguous()
+    rows = bytes_of_x.new_empty((len(tokens), x.shape[1]))
+    scale_rows = scales.new_empty((len(scales), len(tokens)))  # M innermost, as its kernel reads them
+    both = y.new_empty((len(tokens), gate_up.shape[1]))
+    gate, up = both.chunk(2, -1)
+    right = gate_up, scale_w
+
+    def launch() -> None:
+        torch.index_select(bytes_of_x, 0, tokens, out=rows)
+        torch.index_select(scales, 1, tokens, out=scale_rows)
+        left = rows.view(torch.float8_e4m3fn), scale_rows.t()
+        deep_gemm.m_grouped_fp8_gemm_nt_contiguous(left, right, both, groups)
+        torch.mul(torch.nn.functional.silu(gate), up, out=y)
+
+    return Rival(launch, {"version": version("sgl-deep-gemm"), "scales": "the kernel's own"})
+
+
+def _mqa_logits(call: Call) -> Rival:
+    deep_gemm = _module()
+    q, k, scale_k, weights, first, last = (
+        tensor(call, each) for each in ("q", "k", "scale_k", "weights", "first", "last")
+    )
+    computed: list[Any] = []
+
+    def launch() -> None:
+        computed[:] = [deep_gemm.fp8_mqa_logits(q, (k, scale_k), weights, first, last, clean_logits=False)]
+
+    def settle() -> None:
+        logits = tensor(call, "logits")
+        logits.copy_(computed[0][:, : logits.shape[1]])
+
+    return Rival(launch, {"version": version("sgl-deep-gemm")}, settle)
 
 
 def _fp8(call: Call, scale_a: Any, scale_b: Any, scales: str) -> Rival:

@@ -41,6 +41,7 @@ def cublas_per_group(call: Call) -> Rival:
     """One cuBLAS product per group, called one after the other: what there is without a grouped kernel."""
     torch = torch_module()
     a, b, d = (tensor(call, name) for name in ("a", "b", "d"))
+    weights = b.transpose(-1, -2) if call.sizes.get("b_transposed", 1) else b
     parts = []
     if "group_of_row" in call.inputs:
         group_of_row = tensor(call, "group_of_row").cpu()
@@ -48,7 +49,7 @@ def cublas_per_group(call: Call) -> Rival:
             rows = (group_of_row == group).nonzero().flatten()
             if len(rows):
                 first, last = int(rows[0]), int(rows[-1]) + 1
-                parts.append((a[first:last], b[group].t(), d[first:last]))
+                parts.append((a[first:last], weights[group], d[first:last]))
     else:
         ends = [int(end) for end in tensor(call, "end_of_group").cpu()]
         for group, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
@@ -56,7 +57,7 @@ def cublas_per_group(call: Call) -> Rival:
                 parts.append((a[start:end].t(), b[start:end], d[group]))
             else:
                 start = -(-start // GROUP_ROWS) * GROUP_ROWS
-                parts.append((a[start:end], b[group].t(), d[start:end]))
+                parts.append((a[start:end], weights[group], d[start:end]))
 
     def launch() -> None:
         for left, right, out in parts:

@@ -172,6 +172,31 @@ def grouped_bf16_contiguous(
 
 
 @ct.kernel
+def grouped_bf16_nn(
+    a,
+    b,
+    group_of_row,
+    d,
+    tile_m: ct.Constant[int],
+    tile_n: ct.Constant[int],
+    tile_k: ct.Constant[int],
+    group_size_m: ct.Constant[int],
+):
+    """As contiguous, but b is (G, K, N), with N innermost: a layer's weights as the gradient of its input needs them."""
+    tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, tile_k))
+    tiles_n = ct.num_tiles(b, axis=2, shape=(1, tile_k, tile_n))
+    for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
+        i, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
+        g = ct.load(group_of_row, index=(i * tile_m,), shape=(1,)).item()
+        acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
+        for k in range(used(g) * ct.num_tiles(a, axis=1, shape=(tile_m, tile_k))):
+            x = ct.load(a, index=(i, k), shape=(tile_m, tile_k), padding_mode=ZERO)
+            y = ct.load(b, index=(g, k, j), shape=(1, tile_k, tile_n), padding_mode=ZERO)
+            acc = ct.mma(x, ct.reshape(y, (tile_k, tile_n)), acc)
+        ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
+
+
+@ct.kernel
 def grouped_bf16_by_ends(
     a,
     b,
@@ -382,6 +407,12 @@ def parse_rows(text: str) -> Problem:
     return _rows(text, empty_blocks=True)
 
 
+def parse_nn(text: str) -> Problem:
+    """The same for B with N innermost."""
+    found = parse_rows(text)
+    return Problem(found.name, {**found.sizes, "b_transposed": 0})  # for rivals that are told the layout
+
+
 def parse_ends(text: str) -> Problem:
     """The same, but what is known of a group is where it ends."""
     return _rows(text, empty_blocks=False)
@@ -429,7 +460,28 @@ def _multiples(text: str, **sizes: int) -> None:
 
 
 def fp8_space(arch: str) -> Space:
-    """A tile of D never holds rows of two groups: each starts on a multiple of 128."""
+    """A tile of D never holds rows of two groups: each starts on a multiple of 128.
+
+    On sm_90 smaller tiles and 4 warps came no nearer than 15 % to a winner (26 sweeps, 2026-11).
+    """
+    return _fp8_space(arch, _is_whole_tile)
+
+
+def masked_space(arch: str) -> Space:
+    """The same, with small tiles for groups of few rows. On sm_90 those won two to a multiprocessor alone, and with
+    several blocks of K at once (17 sweeps, 2026-11)."""
+    return _fp8_space(arch, lambda config: _is_whole_tile(config) or _is_small_tile(config))
+
+
+def _is_whole_tile(config: Config) -> bool:
+    return (config["tile_m"], config["tile_n"], config["num_worker_warps"]) == (128, 128, 8)
+
+
+def _is_small_tile(config: Config) -> bool:
+    return (config["tile_m"], config["occupancy"]) == (64, 2) and config["steps"] > 1
+
+
+def _fp8_space(arch: str, wins_on_hopper: Callable[[Config], bool]) -> Space:
     hopper = arch.startswith("sm_9")
     return Space(
         (
@@ -441,7 +493,8 @@ def fp8_space(arch: str) -> Space:
             ("group_size_m", (8,)),
             ("latency", (0, 4, 10) if hopper else (0,)),
             ("steps", (1, 2, 4) if hopper else (1,)),
-        )
+        ),
+        wins_on_hopper if hopper else None,
     )
 
 
@@ -469,6 +522,7 @@ def _has_registers_for_two_scales(config: Config) -> bool:
 
 
 def bf16_space(arch: str) -> Space:
+    """On sm_90 clusters came no nearer than 5.8 % to a winner, 64 rows no nearer than 20 % (18 sweeps, 2026-11)."""
     return Space(
         (
             ("tile_m", (64, 128)),
@@ -478,7 +532,8 @@ def bf16_space(arch: str) -> Space:
             ("occupancy", (1, 2)),
             ("num_worker_warps", (4, 8)),
             ("group_size_m", (8,)),
-        )
+        ),
+        only=lambda config: not arch.startswith("sm_9") or (config["tile_m"] == 128 and config["num_ctas"] == 1),
     )
 
 
@@ -520,6 +575,12 @@ def bf16_arrays(index: str) -> Callable[[Problem], tuple[Array, ...]]:
         )
 
     return arrays
+
+
+def nn_arrays(problem: Problem) -> tuple[Array, ...]:
+    g, n, k = (problem.sizes[name] for name in ("groups", "n", "k"))
+    a, _, index, d = bf16_arrays("group_of_row")(problem)
+    return a, Array("b", (g, k, n), "bfloat16"), index, d
 
 
 def along_k_arrays(problem: Problem) -> tuple[Array, ...]:
@@ -623,6 +684,10 @@ def bf16_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
     for group, rows in _rows_of_groups(inputs, xp):
         d[rows] = a[rows] @ b[group].T
     return {"d": d}
+
+
+def nn_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
+    return bf16_reference({**inputs, "b": inputs["b"].swapaxes(1, 2)}, xp)
 
 
 def _rows_of_groups(inputs: Mapping[str, Any], xp: Any) -> Iterator[tuple[int, Any]]:
@@ -749,7 +814,7 @@ KERNELS = (
         tolerance=fp8_tolerance,
         flops=flops,
         bytes=fp8_bytes,
-        baselines=("deepgemm",),
+        baselines=("deepgemm", "deepgemm_by_ends"),
         given=given_ends,
     ),
     Kernel(
@@ -757,7 +822,7 @@ KERNELS = (
         entry=grouped_fp8_masked,
         problems=MASKED,
         parse=parse_room,
-        space=fp8_space,
+        space=masked_space,
         arrays=masked_arrays,
         constants=masked_constants,
         grid=grid_of_groups,
@@ -778,6 +843,23 @@ KERNELS = (
         constants=bf16_constants,
         grid=grid,
         reference=bf16_reference,
+        tolerance=bf16_tolerance,
+        flops=flops,
+        bytes=bf16_bytes,
+        baselines=("cublas_per_group",),
+        given=given_rows,
+    ),
+    Kernel(
+        name="grouped_bf16_nn",
+        entry=grouped_bf16_nn,
+        # The gradient of what goes into gate and up of DeepSeek-V3's experts: two times 2048 columns back to 7168.
+        problems=(parse_nn("4x8192x7168x4096"),),
+        parse=parse_nn,
+        space=bf16_space,
+        arrays=nn_arrays,
+        constants=bf16_constants,
+        grid=grid,
+        reference=nn_reference,
         tolerance=bf16_tolerance,
         flops=flops,
         bytes=bf16_bytes,

@@ -60,6 +60,52 @@ def moe_gate_up(
         ct.store(y, index=(i, j), tile=ct.astype(joined, y.dtype))
 
 
+@ct.kernel
+def moe_gate_up_fp8(
+    x,
+    scale_x,
+    gate_up,
+    scale_w,
+    token_of_row,
+    expert_of_block,
+    y,
+    tile_m: ct.Constant[int],
+    tile_n: ct.Constant[int],
+    group_size_m: ct.Constant[int],
+):
+    """The same in FP8, with a scale per row and 128 of K in scale_x (tokens, K / 128), and one per 128x128 block of the
+    weights in scale_w (experts, 2 N / 128, K / 128). y is bfloat16.
+
+    Products of 128 of K are promoted to sums in float32, as in gemm_fp8_scaled.
+    """
+    tiles_m = ct.num_tiles(y, axis=0, shape=(tile_m, tile_n))
+    tiles_n = ct.num_tiles(y, axis=1, shape=(tile_m, tile_n))
+    for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
+        i, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
+        expert = ct.load(expert_of_block, index=(i * tile_m // 128,), shape=(1,)).item()
+        tokens = ct.load(token_of_row, index=(i,), shape=(tile_m,), allow_tma=False)
+        gate = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
+        up = gate
+        for k in range(ct.num_tiles(x, axis=1, shape=(tile_m, 128))):
+            columns = k * 128 + ct.arange(128, dtype=ct.int32)
+            rows = ct.gather(x, (tokens[:, None], columns[None, :]), check_bounds=False)
+            of_rows = ct.gather(scale_x, (tokens, k), check_bounds=False)
+            gate = add_scaled(gate, rows, of_rows, gate_up, scale_w, expert, j, k, tile_n)
+            up = add_scaled(up, rows, of_rows, gate_up, scale_w, expert, tiles_n + j, k, tile_n)
+        below = 1.0 + ct.exp2(gate * -LOG2_E)
+        joined = ct.truediv(gate * up, below, rounding_mode=ct.RoundingMode.APPROX, flush_to_zero=True)
+        ct.store(y, index=(i, j), tile=ct.astype(joined, y.dtype))
+
+
+def add_scaled(acc, rows, of_rows, gate_up, scale_w, expert, j, k, tile_n):
+    """`acc` and the scaled product of block k of K. Part of moe_gate_up_fp8."""
+    at = (expert, j * tile_n // 128, k)
+    scale = of_rows * ct.load(scale_w, index=at, shape=(1, 1, 1), check_bounds=False, allow_tma=False).item()
+    zero = ct.full(acc.shape, 0.0, dtype=ct.float32)
+    product = ct.mma(rows, weights(gate_up, expert, j, k, tile_n, 128), zero, use_fast_acc=True)
+    return acc + product * scale[:, None]
+
+
 def weights(gate_up, expert, j, k, tile_n, tile_k):
     """(tile_k, tile_n) of an expert's weights. Part of the kernel."""
     found = ct.load(gate_up, index=(expert, j, k), shape=(1, tile_n, tile_k), padding_mode=ZERO)
@@ -112,6 +158,26 @@ def space(_: str) -> Space:
     )
 
 
+def fp8_space(arch: str) -> Space:
+    """FP8 needs Tensor Cores of sm_89 and later. Of the configs left out on sm_90 all but three spill, up to 3200 bytes."""
+    return Space(
+        (
+            ("tile_m", () if arch.startswith("sm_80") else (64, 128)),
+            ("tile_n", (64, 128)),
+            ("occupancy", (1, 2)),
+            ("num_worker_warps", (4, 8)),
+            ("group_size_m", (8,)),
+        ),
+        only=lambda config: arch != "sm_90" or _has_registers(config),
+    )
+
+
+def _has_registers(config: Config) -> bool:
+    """Small tiles two to a multiprocessor; 128x128 alone there, with 8 warps."""
+    small = config["tile_m"] * config["tile_n"] < 128 * 128
+    return small == (config["occupancy"] == 2) and (small or config["num_worker_warps"] == 8)
+
+
 def arrays(problem: Problem) -> tuple[Array, ...]:
     tokens, experts, m, n, k = (problem.sizes[name] for name in ("tokens", "experts", "m", "n", "k"))
     return (
@@ -120,6 +186,20 @@ def arrays(problem: Problem) -> tuple[Array, ...]:
         Array("token_of_row", (m,), "int32", fill="given", aligned=False),
         Array("expert_of_block", (m // BLOCK,), "int32", fill="given", aligned=False),
         Array("y", (m, n), "bfloat16", output=True),
+    )
+
+
+def fp8_arrays(problem: Problem) -> tuple[Array, ...]:
+    tokens, experts, n, k = (problem.sizes[name] for name in ("tokens", "experts", "n", "k"))
+    _, _, token_of_row, expert_of_block, y = arrays(problem)
+    return (
+        Array("x", (tokens, k), "float8_e4m3fn"),
+        Array("scale_x", (tokens, k // BLOCK), "float32", fill="scale", aligned=False),
+        Array("gate_up", (experts, 2 * n, k), "float8_e4m3fn"),
+        Array("scale_w", (experts, 2 * n // BLOCK, k // BLOCK), "float32", fill="scale", aligned=False),
+        token_of_row,
+        expert_of_block,
+        y,
     )
 
 
@@ -141,6 +221,10 @@ def constants(_: Problem, config: Config) -> tuple[int, ...]:
     return tuple(config[axis] for axis in ("tile_m", "tile_n", "tile_k", "group_size_m"))
 
 
+def fp8_constants(_: Problem, config: Config) -> tuple[int, ...]:
+    return tuple(config[axis] for axis in ("tile_m", "tile_n", "group_size_m"))
+
+
 def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
     """Static persistent: as many blocks as run at once, and never more than there are tiles."""
     tiles = -(-problem.sizes["m"] // config["tile_m"]) * -(-problem.sizes["n"] // config["tile_n"])
@@ -159,9 +243,24 @@ def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
     return {"y": y}
 
 
+def fp8_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
+    """The same of what the scales make of the operands, an expert at a time."""
+    x = inputs["x"] * xp.repeat(inputs["scale_x"], BLOCK, axis=1)
+    gate_up = inputs["gate_up"]
+    for expert, scale in enumerate(inputs["scale_w"]):
+        gate_up[expert] *= xp.repeat(xp.repeat(scale, BLOCK, axis=0), BLOCK, axis=1)
+    return reference({**inputs, "x": x, "gate_up": gate_up}, xp)
+
+
 def tolerance(_: Problem) -> float:
     """Half a bfloat16 step of the largest output; float32 sums of bfloat16 products lose next to nothing."""
     return 2.0**-8
+
+
+def fp8_tolerance(problem: Problem) -> float:
+    """As in gemm_fp8_scaled: half a bfloat16 step, and 4 deviations of the walk of Hopper's short FP8 sums, of which the
+    product of gate and up has two."""
+    return float(2.0**-8 + 8 * (problem.sizes["k"] / 32) ** 0.5 * 2.0**-13)
 
 
 def flops(problem: Problem) -> int:
@@ -173,12 +272,21 @@ def least_bytes(problem: Problem) -> int:
     return 2 * (min(tokens, rows) * k + 2 * experts * n * k + rows * n)
 
 
+def fp8_bytes(problem: Problem) -> int:
+    tokens, experts, rows, n, k = (problem.sizes[name] for name in ("tokens", "experts", "real_rows", "n", "k"))
+    of_x, of_weights = min(tokens, rows) * k, 2 * experts * n * k
+    return of_x + of_x // BLOCK * 4 + of_weights + of_weights // BLOCK**2 * 4 + 2 * rows * n
+
+
+# A GPU's share of 128 experts of Qwen3-235B-A22B (16 of them) and of 256 of DeepSeek-V3 (8), 8 per token. The weights of
+# both are published in FP8 with a scale per 128x128 block.
+PROBLEMS = parse("4096x16x256x1536x4096"), parse("8192x8x256x2048x7168")
+
 KERNELS = (
     Kernel(
         name="moe_gate_up",
         entry=moe_gate_up,
-        # A GPU's share of 128 experts of Qwen3-235B-A22B (16 of them) and of 256 of DeepSeek-V3 (8), 8 per token.
-        problems=(parse("4096x16x256x1536x4096"), parse("8192x8x256x2048x7168")),
+        problems=PROBLEMS,
         parse=parse,
         space=space,
         arrays=arrays,
@@ -189,6 +297,22 @@ KERNELS = (
         flops=flops,
         bytes=least_bytes,
         baselines=("torch_moe_gate_up",),
+        given=given,
+    ),
+    Kernel(
+        name="moe_gate_up_fp8",
+        entry=moe_gate_up_fp8,
+        problems=PROBLEMS,
+        parse=parse,
+        space=fp8_space,
+        arrays=fp8_arrays,
+        constants=fp8_constants,
+        grid=grid,
+        reference=fp8_reference,
+        tolerance=fp8_tolerance,
+        flops=flops,
+        bytes=fp8_bytes,
+        baselines=("deepgemm_moe_gate_up",),
         given=given,
     ),
 )

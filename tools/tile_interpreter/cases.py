@@ -82,6 +82,7 @@ SMALL: Mapping[str, Small] = {
     "grouped_fp8_by_ends": Small(GROUPED, GROUPED_TILES),
     "grouped_fp8_masked": Small(("3x1x128x128", "2x150x128x256", "2x20x128x384"), GROUPED_TILES),
     "grouped_bf16": Small(GROUPED, GROUPED_TILES),
+    "grouped_bf16_nn": Small(GROUPED, GROUPED_TILES),
     "grouped_bf16_by_ends": Small(GROUPED, GROUPED_TILES),
     "grouped_bf16_along_k": Small(("3x128x256x100", "2x256x128x300"), GROUPED_TILES),
     "grouped_fp8_along_k": Small(("3x128x256x100", "2x256x128x300", "3x128x128x500"), GROUPED_TILES),
@@ -89,10 +90,12 @@ SMALL: Mapping[str, Small] = {
     "attention_prefill_causal": Small(HEADS, {"tile_m": (16, 64), "tile_n": (16, 128)}),
     "attention_decode": Small(HEADS, {"tile_n": (16, 64)}),
     "mla_decode": Small(("1x1x1", "2x17x33", "1x64x64"), {"tile_m": (16, 64), "tile_n": (16, 64)}),
+    "mqa_logits": Small(("1x16x1", "17x16x33", "5x32x70"), {"tile_q": (1, 4), "tile_n": (16, 64)}),
     "moe_combine": Small(("1x1x1", "17x3x127", "5x8x256"), {"tile_columns": (16, 128)}),
     "moe_gate_up": Small(
         ("5x2x3x128x128", "200x3x100x256x128"), {"tile_m": (32, 128), "tile_n": (32, 128), "tile_k": (64,)}
     ),
+    "moe_gate_up_fp8": Small(("5x2x3x128x128", "200x3x100x256x384"), {"tile_m": (32, 128), "tile_n": (32, 128)}),
     "moe_route_softmax": Small(("1x8", "17x60", "127x128"), {"tile_rows": (1, 4, 16)}),
     "moe_route_groups": Small(("1x16", "17x64", "127x256"), {"tile_rows": (1, 4, 16)}),
     "gemm_fp8": Small(RAGGED_FP8, TILES),

@@ -1,0 +1,177 @@
+"""The scores of DeepSeek-V3.2's lightning indexer under watch: which keys a query is to attend to.
+
+All index heads of a query share one key, as in multi-query attention; the score of a key is the weighted sum of the
+heads' positive products with it. Everything is FP8 but the weights and the keys' scales.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import cuda.tile as ct
+import numpy as np
+
+from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
+
+HEAD = 128
+"""index_head_dim of DeepSeek-V3.2's configuration."""
+
+ROWS_OF_REFERENCE = 64
+
+ZERO = ct.PaddingMode.ZERO
+
+
+@ct.kernel
+def mqa_logits(
+    q,
+    k,
+    scale_k,
+    weights,
+    first,
+    last,
+    logits,
+    tile_q: ct.Constant[int],
+    tile_n: ct.Constant[int],
+    heads: ct.Constant[int],
+    head: ct.Constant[int],
+    latency: ct.Constant[int],
+):
+    """logits[i, j] = scale_k[j] * sum over h of max(q[i, h] . k[j], 0) * weights[i, h], for keys first[i] <= j < last[i].
+
+    q (queries, heads, head), k (keys, head), weights (queries, heads); what lies outside a query's keys may hold
+    anything. One block per `tile_q` queries; the last ones, which see the most keys, start first. Keys are the rows of
+    the product and all heads its columns, so that a sum over heads stays within four lanes.
+    """
+    i = ct.cdiv(q.shape[0], tile_q) - 1 - ct.bid(0)
+    x = ct.transpose(
+        ct.reshape(ct.load(q, index=(i, 0, 0), shape=(tile_q, heads, head), padding_mode=ZERO), (tile_q * heads, head))
+    )
+    share = ct.reshape(ct.load(weights, index=(i, 0), shape=(tile_q, heads), padding_mode=ZERO), (1, tile_q * heads))
+    begin = ct.min(ct.load(first, index=(i,), shape=(tile_q,), padding_mode=ZERO)) // tile_n
+    end = ct.cdiv(ct.max(ct.load(last, index=(i,), shape=(tile_q,), padding_mode=ZERO)), tile_n)
+    for j in range(begin, end):
+        y = ct.load(k, index=(j, 0), shape=(tile_n, head), padding_mode=ZERO, latency=latency)
+        scale = ct.load(scale_k, index=(j,), shape=(tile_n,), padding_mode=ZERO, latency=latency, allow_tma=False)
+        products = ct.mma(y, x, ct.full((tile_n, tile_q * heads), 0.0, dtype=ct.float32))
+        shares = ct.reshape(ct.maximum(products, 0.0) * share, (tile_n, tile_q, heads))
+        sums = ct.sum(shares, axis=2) * ct.reshape(scale, (tile_n, 1))
+        ct.store(logits, index=(i, j), tile=ct.transpose(sums), allow_tma=False)
+
+
+def parse(text: str) -> Problem:
+    """ "2048x64x8192" -> the last 2048 queries of a sequence of 8192 keys, 64 index heads."""
+    found = re.fullmatch(r"(\d+)x(\d+)x(\d+)", text.strip().lower())
+    if found is None:
+        raise BadProblem(f"'{text}' is not a problem of an indexer: write queries x heads x keys, such as 2048x64x8192")
+    queries, heads, keys = map(int, found.groups())
+    if not 1 <= queries <= keys <= 1 << 20 or queries * keys > 1 << 30:
+        raise BadProblem(
+            f"problem {text}: 1 to {1 << 20} keys, no more queries than keys, and at most {1 << 30} scores"
+        )
+    if heads not in (16, 32, 64, 128):
+        raise BadProblem(f"problem {text}: 16, 32, 64 or 128 heads")
+    return Problem(text.strip().lower(), {"queries": queries, "heads": heads, "keys": keys})
+
+
+def space(arch: str) -> Space:
+    """FP8 needs Tensor Cores of sm_89 and later. On sm_90 more products per worker thread spill, and 8 warps share out
+    the heads of several queries such that they spill too."""
+    return Space(
+        (
+            ("tile_q", () if arch.startswith("sm_80") else (1, 2, 4)),
+            ("tile_n", (64, 128, 256)),
+            ("occupancy", (1, 2)),
+            ("num_worker_warps", (4, 8)),
+            ("latency", (2, 4)),
+        ),
+        only=lambda config: arch != "sm_90" or _has_registers(config),
+    )
+
+
+def _has_registers(config: Config) -> bool:
+    queries = config["tile_q"]
+    return queries == 1 or (config["num_worker_warps"] == 4 and queries * config["tile_n"] <= 256)
+
+
+def arrays(problem: Problem) -> tuple[Array, ...]:
+    queries, heads, keys = (problem.sizes[name] for name in ("queries", "heads", "keys"))
+    return (
+        Array("q", (queries, heads, HEAD), "float8_e4m3fn"),
+        Array("k", (keys, HEAD), "float8_e4m3fn"),
+        Array("scale_k", (keys,), "float32", fill="scale", aligned=False),
+        Array("weights", (queries, heads), "float32"),
+        Array("first", (queries,), "int32", fill="given", aligned=False),
+        Array("last", (queries,), "int32", fill="given", aligned=False),
+        Array("logits", (queries, keys), "float32", output=True),
+    )
+
+
+def given(problem: Problem) -> Mapping[str, np.ndarray]:
+    """Each query sees all keys before it, and itself: the queries are the end of the sequence."""
+    queries, keys = problem.sizes["queries"], problem.sizes["keys"]
+    last = np.arange(keys - queries + 1, keys + 1, dtype=np.int32)
+    return {"first": np.zeros(queries, np.int32), "last": last}
+
+
+def constants(problem: Problem, config: Config) -> tuple[int, ...]:
+    return config["tile_q"], config["tile_n"], problem.sizes["heads"], HEAD, config["latency"]
+
+
+def grid(problem: Problem, config: Config, _: int) -> tuple[int, int, int]:
+    return -(-problem.sizes["queries"] // config["tile_q"]), 1, 1
+
+
+def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
+    """Some queries at a time: the products of all heads would take 64 times the memory of the scores."""
+    q, k, weights = inputs["q"], inputs["k"], inputs["weights"]
+    logits = xp.full((len(q), len(k)), xp.nan, dtype=xp.float32)
+    for start in range(0, len(q), ROWS_OF_REFERENCE):
+        rows = slice(start, start + ROWS_OF_REFERENCE)
+        total = xp.zeros((len(q[rows]), len(k)), dtype=xp.float32)
+        for head in range(q.shape[1]):
+            total += xp.maximum(q[rows, head] @ k.T, 0) * weights[rows, head, None]
+        place = xp.arange(len(k))[None, :]
+        seen = (place >= inputs["first"][rows, None]) & (place < inputs["last"][rows, None])
+        logits[rows] = xp.where(seen, total * inputs["scale_k"], xp.nan)
+    return {"logits": logits}
+
+
+def tolerance(_: Problem) -> float:
+    """A product is four of Hopper's short FP8 sums, each cut at 2**-13 of its largest: 2**-11, and as much to spare."""
+    return 2.0**-10
+
+
+def pairs(problem: Problem) -> int:
+    """Queries times the keys that they see."""
+    queries, keys = problem.sizes["queries"], problem.sizes["keys"]
+    return queries * (2 * keys - queries + 1) // 2
+
+
+def flops(problem: Problem) -> int:
+    return 2 * pairs(problem) * problem.sizes["heads"] * HEAD
+
+
+def least_bytes(problem: Problem) -> int:
+    queries, heads, keys = (problem.sizes[name] for name in ("queries", "heads", "keys"))
+    return queries * heads * (HEAD + 4) + keys * (HEAD + 4) + 4 * pairs(problem)
+
+
+KERNELS = (
+    Kernel(
+        name="mqa_logits",
+        entry=mqa_logits,
+        # DeepSeek-V3.2-Exp has index_n_heads 64: 2048 tokens of a prefill in chunks, at its start and far into it.
+        problems=(parse("2048x64x8192"), parse("2048x64x32768")),
+        parse=parse,
+        space=space,
+        arrays=arrays,
+        constants=constants,
+        grid=grid,
+        reference=reference,
+        tolerance=tolerance,
+        flops=flops,
+        bytes=least_bytes,
+        baselines=("deepgemm", "copy"),
+        given=given,
+    ),
+)
