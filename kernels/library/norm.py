@@ -1,4 +1,4 @@
-"""Norms under watch: RMSNorm and LayerNorm over the rows of a bfloat16 matrix, float32 inside.
+"""Norms under watch: RMSNorm, LayerNorm and RMSNorm's gradient over the rows of a bfloat16 matrix, float32 inside.
 
 A block holds whole rows, so every element is read once and written once: the yardstick is a copy of as many bytes.
 """
@@ -16,6 +16,9 @@ LONGEST_ROW = 16384
 """A row lies in the registers of one multiprocessor: this many float32 values are a quarter of them."""
 
 MOST_ROWS = 1 << 22
+
+PARTS = 256
+"""Rows of the gradient of the weights: two blocks for each multiprocessor of an H200, and few beside x's rows."""
 
 
 @ct.kernel
@@ -74,6 +77,48 @@ def layer_norm_rows(
         ct.store(y, index=(tile, 0), tile=ct.astype(moved, y.dtype), allow_tma=tma)
 
 
+@ct.kernel
+def rms_norm_backward_rows(
+    x,
+    weight,
+    dy,
+    dx,
+    dweight,
+    columns: ct.Constant[int],
+    tile_rows: ct.Constant[int],
+    tile_columns: ct.Constant[int],
+    allow_tma: ct.Constant[int],
+):
+    """dx and dweight of rms_norm. With r = 1 / sqrt(mean(x**2) + EPSILON) and g = dy * weight:
+    dx = r * (g - x * r**2 * mean(g * x)), and dweight = the sum over rows of dy * x * r.
+
+    dweight (PARTS, columns) has a row for each block, the sum over its own part of the rows; who calls it adds them. So
+    all is added in one order, without atomics. A part is an even number of rows, which tiles of two do not cross.
+    """
+    tma = None if allow_tma == 1 else False
+    block = ct.bid(0)
+    tiles = ct.cdiv(ct.cdiv(x.shape[0], ct.num_blocks(0)), 2) * 2 // tile_rows
+    end = min((block + 1) * tiles, ct.num_tiles(x, axis=0, shape=(tile_rows, tile_columns)))
+    factor = ct.load(weight, index=(0,), shape=(tile_columns,), padding_mode=ct.PaddingMode.ZERO)
+    factor = ct.astype(factor, ct.float32)[None, :]
+    total = ct.full((1, tile_columns), 0.0, dtype=ct.float32)
+    for tile in range(block * tiles, end):
+        at, shape = (tile, 0), (tile_rows, tile_columns)
+        values = ct.astype(
+            ct.load(x, index=at, shape=shape, padding_mode=ct.PaddingMode.ZERO, allow_tma=tma), ct.float32
+        )
+        slope = ct.astype(
+            ct.load(dy, index=at, shape=shape, padding_mode=ct.PaddingMode.ZERO, allow_tma=tma), ct.float32
+        )
+        inverse = ct.rsqrt(ct.sum(values * values, axis=1, keepdims=True) * (1.0 / columns) + EPSILON)
+        scaled = values * inverse
+        total = total + ct.sum(slope * scaled, axis=0, keepdims=True)
+        slope = slope * factor
+        mean = ct.sum(slope * scaled, axis=1, keepdims=True) * (1.0 / columns)
+        ct.store(dx, index=at, tile=ct.astype((slope - scaled * mean) * inverse, dx.dtype), allow_tma=tma)
+    ct.store(dweight, index=(block, 0), tile=total, allow_tma=tma)
+
+
 def parse(text: str) -> Problem:
     """ "8192x7168" -> 8192 rows of 7168 elements."""
     found = re.fullmatch(r"(\d+)x(\d+)", text.strip().lower())
@@ -107,6 +152,22 @@ def space(arch: str) -> Space:
     )
 
 
+def backward_space(arch: str) -> Space:
+    """Blocks walk; how many of them is fixed by the parts of dweight. On sm_90 tiles of 2 rows spill unless 8 warps have
+    a multiprocessor alone (184 bytes or more)."""
+    return Space(
+        (
+            ("tile_rows", (1, 2)),
+            ("allow_tma", (1, 0)),
+            ("occupancy", (1, 2)),
+            ("num_worker_warps", (4, 8)),
+        ),
+        only=lambda config: (
+            arch != "sm_90" or config["tile_rows"] == 1 or (config["occupancy"], config["num_worker_warps"]) == (1, 8)
+        ),
+    )
+
+
 def rms_norm_arrays(problem: Problem) -> tuple[Array, ...]:
     rows, columns = problem.sizes["rows"], problem.sizes["columns"]
     return (
@@ -121,6 +182,17 @@ def layer_norm_arrays(problem: Problem) -> tuple[Array, ...]:
     return x, weight, Array("bias", weight.shape, weight.dtype), y
 
 
+def backward_arrays(problem: Problem) -> tuple[Array, ...]:
+    rows, columns = problem.sizes["rows"], problem.sizes["columns"]
+    return (
+        Array("x", (rows, columns), "bfloat16"),
+        Array("weight", (columns,), "bfloat16"),
+        Array("dy", (rows, columns), "bfloat16"),
+        Array("dx", (rows, columns), "bfloat16", output=True),
+        Array("dweight", (PARTS, columns), "float32", output=True),
+    )
+
+
 def constants(problem: Problem, config: Config) -> tuple[int, ...]:
     columns = problem.sizes["columns"]
     return columns, config["tile_rows"], 1 << (columns - 1).bit_length(), config["allow_tma"]
@@ -132,9 +204,25 @@ def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int
     return min(tiles, sm_count * config["occupancy"]) if config["persistent"] else tiles, 1, 1
 
 
+def backward_grid(_: Problem, __: Config, ___: int) -> tuple[int, int, int]:
+    return PARTS, 1, 1
+
+
 def rms_norm_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
     x = inputs["x"]
     return {"y": x / xp.sqrt(xp.mean(x * x, axis=1, keepdims=True) + EPSILON) * inputs["weight"]}
+
+
+def backward_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
+    x, dy = inputs["x"], inputs["dy"]
+    rows, columns = x.shape
+    inverse = 1 / xp.sqrt(xp.mean(x * x, axis=1, keepdims=True) + EPSILON)
+    scaled, slope = x * inverse, dy * inputs["weight"]
+    dx = (slope - scaled * xp.mean(slope * scaled, axis=1, keepdims=True)) * inverse
+    part = -(-(-(-rows // PARTS)) // 2) * 2
+    products = xp.zeros((PARTS * part, columns), dtype=xp.float32)
+    products[:rows] = dy * scaled
+    return {"dx": dx, "dweight": products.reshape(PARTS, part, columns).sum(axis=1)}
 
 
 def layer_norm_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
@@ -153,6 +241,11 @@ def rms_norm_flops(problem: Problem) -> int:
     return 4 * problem.sizes["rows"] * problem.sizes["columns"]
 
 
+def backward_flops(problem: Problem) -> int:
+    """Four products and sums for the means and dweight, three factors and a difference per element."""
+    return 12 * problem.sizes["rows"] * problem.sizes["columns"]
+
+
 def layer_norm_flops(problem: Problem) -> int:
     """Sum, centre, square, add, two factors, offset per element."""
     return 7 * problem.sizes["rows"] * problem.sizes["columns"]
@@ -160,6 +253,10 @@ def layer_norm_flops(problem: Problem) -> int:
 
 def rms_norm_bytes(problem: Problem) -> int:
     return 2 * (2 * problem.sizes["rows"] + 1) * problem.sizes["columns"]
+
+
+def backward_bytes(problem: Problem) -> int:
+    return (2 * (3 * problem.sizes["rows"] + 1) + 4 * PARTS) * problem.sizes["columns"]
 
 
 def layer_norm_bytes(problem: Problem) -> int:
@@ -198,5 +295,21 @@ KERNELS = (
         flops=layer_norm_flops,
         bytes=layer_norm_bytes,
         baselines=("copy", "torch_layer_norm"),
+    ),
+    Kernel(
+        name="rms_norm_backward",
+        entry=rms_norm_backward_rows,
+        # Rows of Llama-3-8B and Qwen3-8B (hidden_size 4096), and of DeepSeek-V3 (7168).
+        problems=(parse("16384x4096"), parse("8192x7168")),
+        parse=parse,
+        space=backward_space,
+        arrays=backward_arrays,
+        constants=constants,
+        grid=backward_grid,
+        reference=backward_reference,
+        tolerance=tolerance,
+        flops=backward_flops,
+        bytes=backward_bytes,
+        baselines=("copy",),
     ),
 )

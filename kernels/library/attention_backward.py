@@ -1,0 +1,240 @@
+"""The gradient of attention under watch: what training runs for each layer, in one launch.
+
+q, out, dout and dq are (batch, heads, sequence, head size), k, v, dk and dv (batch, KV heads, sequence, head size), all
+bfloat16 and row-major; log_sum (batch, heads, sequence) is the logarithm of each query's sum, which the forward pass
+keeps. With P = exp(Q K^T / sqrt(head size) - log_sum) and S = P * (dout V^T - sum of dout * out):
+dV = P^T dout, dK = S^T Q / sqrt(head size), dQ = S K / sqrt(head size) (Dao, "FlashAttention-2", 2023, algorithm 2).
+"""
+
+import itertools
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import cuda.tile as ct
+
+from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
+
+LOG2_E = 1.4426950408889634
+"""exp(x) = exp2(x * LOG2_E): the GPU has an instruction for exp2."""
+
+HEADS = (64, 128)
+REFERENCE_ROWS = 2048
+
+ZERO = ct.PaddingMode.ZERO
+
+
+@ct.kernel
+def attention_backward(
+    q,
+    k,
+    v,
+    out,
+    dout,
+    log_sum,
+    dq,
+    dk,
+    dv,
+    tile_m: ct.Constant[int],
+    tile_n: ct.Constant[int],
+    head: ct.Constant[int],
+    shared: ct.Constant[int],
+    causal: ct.Constant[int],
+    scale: ct.Constant[float],
+):
+    """The first blocks each make one tile of dK and dV and go over the queries, the others one tile of dQ and go over
+    the keys. So nothing is added in memory, and each sum has one order; Q K^T and dout V^T are computed twice for it.
+
+    Both kinds have `tile_m` rows of what they make, and `tile_n` of what they go over.
+    """
+    batch = ct.bid(2)
+    length = q.shape[2]
+    tiles = ct.cdiv(length, tile_m)
+    kv_heads = k.shape[1]
+    number = ct.bid(0)
+    row = ct.reshape(ct.arange(tile_m, dtype=ct.int32), (tile_m, 1))
+    column = ct.reshape(ct.arange(tile_n, dtype=ct.int32), (1, tile_n))
+    if number < tiles * kv_heads:
+        i = number // kv_heads
+        kv_head = number % kv_heads
+        x = rows_of(k, batch, kv_head, i, tile_m, head)
+        x_v = rows_of(v, batch, kv_head, i, tile_m, head)
+        of_k = ct.full((tile_m, head), 0.0, dtype=ct.float32)
+        of_v = ct.full((tile_m, head), 0.0, dtype=ct.float32)
+        first = (i * tile_m) // tile_n if causal == 1 else 0
+        for query_head in range(kv_head * shared, (kv_head + 1) * shared):
+            for j in range(first, ct.cdiv(length, tile_n)):
+                y = rows_of(q, batch, query_head, j, tile_n, head)
+                slope = rows_of(dout, batch, query_head, j, tile_n, head)
+                delta = ct.reshape(inner(slope, rows_of(out, batch, query_head, j, tile_n, head)), (1, tile_n))
+                logs = ct.reshape(logs_of(log_sum, batch, query_head, j, tile_n), (1, tile_n))
+                scores = ct.mma(x, ct.transpose(y), ct.full((tile_m, tile_n), 0.0, dtype=ct.float32))
+                weights = ct.exp2(scores * scale - logs * LOG2_E, flush_to_zero=True)
+                seen = column + j * tile_n < length
+                if causal == 1:
+                    seen = seen & (row + i * tile_m <= column + j * tile_n)
+                weights = ct.where(seen, weights, 0.0)
+                of_v = ct.mma(ct.astype(weights, y.dtype), slope, of_v)
+                of_weights = ct.mma(x_v, ct.transpose(slope), ct.full((tile_m, tile_n), 0.0, dtype=ct.float32))
+                of_k = ct.mma(ct.astype(weights * (of_weights - delta), y.dtype), y, of_k)
+        of_k = of_k * (scale / LOG2_E)
+        ct.store(dk, index=(batch, kv_head, i, 0), tile=ct.reshape(ct.astype(of_k, dk.dtype), (1, 1, tile_m, head)))
+        ct.store(dv, index=(batch, kv_head, i, 0), tile=ct.reshape(ct.astype(of_v, dv.dtype), (1, 1, tile_m, head)))
+    else:
+        query_head = (number - tiles * kv_heads) % q.shape[1]
+        i = tiles - 1 - (number - tiles * kv_heads) // q.shape[1]
+        x = rows_of(q, batch, query_head, i, tile_m, head)
+        slope = rows_of(dout, batch, query_head, i, tile_m, head)
+        delta = inner(slope, rows_of(out, batch, query_head, i, tile_m, head))
+        logs = ct.reshape(logs_of(log_sum, batch, query_head, i, tile_m), (tile_m, 1)) * LOG2_E
+        of_q = ct.full((tile_m, head), 0.0, dtype=ct.float32)
+        end = min(length, (i + 1) * tile_m) if causal == 1 else length
+        for j in range(ct.cdiv(end, tile_n)):
+            y = rows_of(k, batch, query_head // shared, j, tile_n, head)
+            y_v = rows_of(v, batch, query_head // shared, j, tile_n, head)
+            scores = ct.mma(x, ct.transpose(y), ct.full((tile_m, tile_n), 0.0, dtype=ct.float32))
+            weights = ct.exp2(scores * scale - logs, flush_to_zero=True)
+            seen = column + j * tile_n < length
+            if causal == 1:
+                seen = seen & (column + j * tile_n <= row + i * tile_m)
+            of_weights = ct.mma(slope, ct.transpose(y_v), ct.full((tile_m, tile_n), 0.0, dtype=ct.float32))
+            of_scores = ct.where(seen, weights * (of_weights - delta), 0.0)
+            of_q = ct.mma(ct.astype(of_scores, y.dtype), y, of_q)
+        of_q = of_q * (scale / LOG2_E)
+        ct.store(dq, index=(batch, query_head, i, 0), tile=ct.reshape(ct.astype(of_q, dq.dtype), (1, 1, tile_m, head)))
+
+
+def rows_of(array, batch, head_number, j, rows, head):
+    """(rows, head) of one head. Part of the kernel."""
+    at = (batch, head_number, j, 0)
+    return ct.reshape(ct.load(array, index=at, shape=(1, 1, rows, head), padding_mode=ZERO), (rows, head))
+
+
+def logs_of(log_sum, batch, query_head, j, rows):
+    """(1, 1, rows) of log_sum."""
+    return ct.load(log_sum, index=(batch, query_head, j), shape=(1, 1, rows), padding_mode=ZERO, allow_tma=False)
+
+
+def inner(x, y):
+    """(rows, 1): the sum of each row's products."""
+    return ct.sum(ct.astype(x, ct.float32) * ct.astype(y, ct.float32), axis=1, keepdims=True)
+
+
+def parse(text: str) -> Problem:
+    """ "4x32x8x4096x128" -> batch 4, 32 query heads, 8 heads of K and V, sequence 4096, head size 128; causal."""
+    found = re.fullmatch(r"(\d+)x(\d+)x(\d+)x(\d+)x(\d+)", text.strip().lower())
+    if found is None:
+        raise BadProblem(
+            f"'{text}' is not an attention problem: write batch x heads x KV heads x sequence x head size, "
+            "for example 4x32x8x4096x128"
+        )
+    numbers = [int(each) for each in found.groups()]
+    sizes = dict(zip(("batch", "heads", "kv_heads", "sequence", "head"), numbers, strict=True))
+    if min(numbers) < 1 or max(numbers) > 1 << 20:
+        raise BadProblem(f"problem {text}: every size must be between 1 and {1 << 20}")
+    if sizes["heads"] % sizes["kv_heads"] or sizes["head"] not in HEADS:
+        raise BadProblem(f"problem {text}: heads a multiple of KV heads, and a head size of 64 or 128")
+    return Problem("x".join(map(str, numbers)), {**sizes, "causal": 1})
+
+
+def space(_: str) -> Space:
+    return Space(
+        (
+            ("tile_m", (64, 128)),
+            ("tile_n", (32, 64, 128)),
+            ("occupancy", (1, 2)),
+            ("num_worker_warps", (4, 8)),
+        )
+    )
+
+
+def arrays(problem: Problem) -> tuple[Array, ...]:
+    batch, heads, kv_heads, sequence, head = _sizes(problem)
+    queries, keys = (batch, heads, sequence, head), (batch, kv_heads, sequence, head)
+    return (
+        Array("q", queries, "bfloat16"),
+        Array("k", keys, "bfloat16"),
+        Array("v", keys, "bfloat16"),
+        Array("out", queries, "bfloat16"),
+        Array("dout", queries, "bfloat16"),
+        Array("log_sum", (batch, heads, sequence), "float32", fill="scale", aligned=False),
+        Array("dq", queries, "bfloat16", output=True),
+        Array("dk", keys, "bfloat16", output=True),
+        Array("dv", keys, "bfloat16", output=True),
+    )
+
+
+def _sizes(problem: Problem) -> tuple[int, int, int, int, int]:
+    sizes = problem.sizes
+    return sizes["batch"], sizes["heads"], sizes["kv_heads"], sizes["sequence"], sizes["head"]
+
+
+def constants(problem: Problem, config: Config) -> tuple[int | float, ...]:
+    _, heads, kv_heads, _, head = _sizes(problem)
+    tiles = config["tile_m"], config["tile_n"]
+    return (*tiles, head, heads // kv_heads, problem.sizes["causal"], LOG2_E / head**0.5)
+
+
+def grid(problem: Problem, config: Config, _: int) -> tuple[int, int, int]:
+    batch, heads, kv_heads, sequence, _ = _sizes(problem)
+    return -(-sequence // config["tile_m"]) * (kv_heads + heads), 1, batch
+
+
+def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
+    """Some rows of one head at a time: all scores of a long sequence would not fit. log_sum and out are given, and the
+    formulas hold for any."""
+    q, k, v, out, dout = (inputs[name] for name in ("q", "k", "v", "out", "dout"))
+    batches, heads, sequence, head = q.shape
+    shared = heads // k.shape[1]
+    found = {f"d{name}": xp.zeros(inputs[name].shape, dtype=xp.float32) for name in ("q", "k", "v")}
+    for batch, number in itertools.product(range(batches), range(heads)):
+        of_kv = batch, number // shared
+        for first in range(0, sequence, REFERENCE_ROWS):
+            rows = slice(first, first + REFERENCE_ROWS)
+            here, slope = q[batch, number, rows], dout[batch, number, rows]
+            weights = xp.exp(here @ k[of_kv].T / head**0.5 - inputs["log_sum"][batch, number, rows, None])
+            row = xp.arange(first, first + len(here))[:, None]
+            weights = xp.where(xp.arange(sequence)[None, :] <= row, weights, 0)
+            delta = (slope * out[batch, number, rows]).sum(axis=1, keepdims=True)
+            of_scores = weights * (slope @ v[of_kv].T - delta) / head**0.5
+            found["dv"][of_kv] += weights.T @ slope
+            found["dk"][of_kv] += of_scores.T @ here
+            found["dq"][batch, number, rows] = of_scores @ k[of_kv]
+    return found
+
+
+def tolerance(_: Problem) -> float:
+    """Weights, their gradients and results are rounded to bfloat16 (half a step is 2**-9 of a value), and the errors of a
+    sum's terms mostly cancel: two steps of the largest value at most."""
+    return 2.0**-7
+
+
+def flops(problem: Problem) -> int:
+    """Five products of every query with every key it sees, half of them on average; computing two again is not counted."""
+    batch, heads, _, sequence, head = _sizes(problem)
+    return 5 * batch * heads * sequence * sequence * head
+
+
+def least_bytes(problem: Problem) -> int:
+    batch, heads, kv_heads, sequence, head = _sizes(problem)
+    return batch * sequence * (2 * head * (4 * heads + 4 * kv_heads) + 4 * heads)
+
+
+KERNELS = (
+    Kernel(
+        name="attention_backward_causal",
+        entry=attention_backward,
+        # Llama-2-7B's heads are 32 of 128; a tensor-parallel half of them, and Llama-3-8B's, which share 8 of K and V.
+        problems=(parse("4x16x16x4096x128"), parse("1x32x8x8192x128")),
+        parse=parse,
+        space=space,
+        arrays=arrays,
+        constants=constants,
+        grid=grid,
+        reference=reference,
+        tolerance=tolerance,
+        flops=flops,
+        bytes=least_bytes,
+        baselines=("attention_flash_backward",),
+    ),
+)
