@@ -105,6 +105,28 @@ def attention(backend: str) -> Callable[[Call], Rival]:
     return build
 
 
+def attention_flash_backward(call: Call) -> Rival:
+    """FlashAttention's gradient as torch has it, of the call's own result and logarithms of sums."""
+    torch = torch_module()
+    q, k, v, out, dout, log_sum = (tensor(call, name) for name in ("q", "k", "v", "out", "dout", "log_sum"))
+    gradient = torch.ops.aten._scaled_dot_product_flash_attention_backward
+    unused = torch.zeros((), dtype=torch.uint64, device="cuda")  # where dropout begins to draw
+    lengths = q.shape[2], k.shape[2]
+    computed: list[Any] = []
+
+    def launch() -> None:
+        found = gradient(
+            dout, q, k, v, out, log_sum, None, None, *lengths, 0.0, bool(call.sizes["causal"]), unused, unused
+        )
+        computed[:] = found
+
+    def settle() -> None:
+        for name, value in zip(("dq", "dk", "dv"), computed, strict=True):
+            tensor(call, name).copy_(value)
+
+    return Rival(launch, {"version": torch.__version__}, settle)
+
+
 def rms_norm(call: Call) -> Rival:
     torch = torch_module()
     x, weight = tensor(call, "x"), tensor(call, "weight")

@@ -338,7 +338,7 @@ KERNELS = (
     Kernel(
         name="attention_decode",
         entry=attention_decode,
-        problems=(parse_decode("32x32x8x8192x128"), parse_decode("128x32x8x2048x128")),
+        problems=tuple(map(parse_decode, ("32x32x8x8192x128", "128x32x8x2048x128", "1x32x8x32768x128"))),
         parse=parse_decode,
         space=decode_space,
         arrays=decode_arrays,

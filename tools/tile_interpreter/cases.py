@@ -66,6 +66,9 @@ GROUPED_TILES = {
 
 HEADS = ("1x2x1x1x64", "1x4x2x17x64", "2x2x2x127x64", "1x2x1x129x128")
 
+PARTED = ("1x2x1x1x64-1", "2x4x2x300x64-2", "1x6x2x385x128-4")
+"""One part, and a last part that is shorter than the others."""
+
 SMALL: Mapping[str, Small] = {
     "gemm_fp8_scaled": Small(("1x16x128", "17x48x256", "129x144x384", "127x272x512", "128x48x256"), SCALED),
     "gemm_fp8_block_scaled": Small(
@@ -90,6 +93,8 @@ SMALL: Mapping[str, Small] = {
     "attention_prefill_causal": Small(HEADS, {"tile_m": (16, 64), "tile_n": (16, 128)}),
     "attention_backward_causal": Small(HEADS, {"tile_m": (16, 64), "tile_n": (16, 128)}),
     "attention_decode": Small(HEADS, {"tile_n": (16, 64)}),
+    "attention_decode_parts": Small(PARTED, {"tile_n": (16, 128)}),
+    "attention_decode_join": Small(PARTED, {"tile_head": (16, 64)}),
     "mla_decode": Small(("1x1x1", "2x17x33", "1x64x64"), {"tile_m": (16, 64), "tile_n": (16, 64)}),
     "mqa_logits": Small(("1x16x1", "17x16x33", "5x32x70"), {"tile_q": (1, 4), "tile_n": (16, 64)}),
     "moe_combine": Small(("1x1x1", "17x3x127", "5x8x256"), {"tile_columns": (16, 128)}),
