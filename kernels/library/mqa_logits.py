@@ -35,6 +35,7 @@ def mqa_logits(
     heads: ct.Constant[int],
     head: ct.Constant[int],
     latency: ct.Constant[int],
+    whole: ct.Constant[int],
 ):
     """logits[i, j] = scale_k[j] * sum over h of max(q[i, h] . k[j], 0) * weights[i, h], for keys first[i] <= j < last[i].
 
@@ -51,11 +52,18 @@ def mqa_logits(
     end = ct.cdiv(ct.max(ct.load(last, index=(i,), shape=(tile_q,), padding_mode=ZERO)), tile_n)
     for j in range(begin, end):
         y = ct.load(k, index=(j, 0), shape=(tile_n, head), padding_mode=ZERO, latency=latency)
-        scale = ct.load(scale_k, index=(j,), shape=(tile_n,), padding_mode=ZERO, latency=latency, allow_tma=False)
+        scale = ct.reshape(scales(scale_k, j, tile_n, whole), (1, tile_n))
         products = ct.mma(y, x, ct.full((tile_n, tile_q * heads), 0.0, dtype=ct.float32))
         shares = ct.reshape(ct.maximum(products, 0.0) * share, (tile_n, tile_q, heads))
-        sums = ct.sum(shares, axis=2) * ct.reshape(scale, (tile_n, 1))
-        ct.store(logits, index=(i, j), tile=ct.transpose(sums), allow_tma=False)
+        sums = ct.transpose(ct.sum(shares, axis=2)) * scale
+        ct.store(logits, index=(i, j), tile=sums, allow_tma=False)
+
+
+def scales(scale_k, j, tile_n, whole):
+    """(tile_n,) of scale_k, unchecked where no tile leaves it. Part of the kernel."""
+    if whole == 1:
+        return ct.load(scale_k, index=(j,), shape=(tile_n,), check_bounds=False, latency=4, allow_tma=False)
+    return ct.load(scale_k, index=(j,), shape=(tile_n,), padding_mode=ZERO, latency=4, allow_tma=False)
 
 
 def parse(text: str) -> Problem:
@@ -75,12 +83,12 @@ def parse(text: str) -> Problem:
 
 def space(arch: str) -> Space:
     """FP8 needs Tensor Cores of sm_89 and later. On sm_90 more products per worker thread spill, and 8 warps share out
-    the heads of several queries such that they spill too."""
+    the heads of several queries such that they spill too. One query has few sums, so blocks share a multiprocessor."""
     return Space(
         (
             ("tile_q", () if arch.startswith("sm_80") else (1, 2, 4)),
             ("tile_n", (64, 128, 256)),
-            ("occupancy", (1, 2)),
+            ("occupancy", (1, 2, 4)),
             ("num_worker_warps", (4, 8)),
             ("latency", (2, 4)),
         ),
@@ -89,8 +97,10 @@ def space(arch: str) -> Space:
 
 
 def _has_registers(config: Config) -> bool:
-    queries = config["tile_q"]
-    return queries == 1 or (config["num_worker_warps"] == 4 and queries * config["tile_n"] <= 256)
+    queries, few_warps = config["tile_q"], config["num_worker_warps"] == 4
+    if queries == 1:
+        return config["occupancy"] > 1 and (few_warps or config["occupancy"] < 4)
+    return few_warps and config["occupancy"] < 4 and queries * config["tile_n"] <= 256
 
 
 def arrays(problem: Problem) -> tuple[Array, ...]:
@@ -114,7 +124,8 @@ def given(problem: Problem) -> Mapping[str, np.ndarray]:
 
 
 def constants(problem: Problem, config: Config) -> tuple[int, ...]:
-    return config["tile_q"], config["tile_n"], problem.sizes["heads"], HEAD, config["latency"]
+    whole = int(problem.sizes["keys"] % config["tile_n"] == 0)
+    return config["tile_q"], config["tile_n"], problem.sizes["heads"], HEAD, config["latency"], whole
 
 
 def grid(problem: Problem, config: Config, _: int) -> tuple[int, int, int]:

@@ -91,12 +91,12 @@ SMALL: Mapping[str, Small] = {
     "grouped_fp8_along_k": Small(("3x128x256x100", "2x256x128x300", "3x128x128x500"), GROUPED_TILES),
     "attention_prefill": Small(HEADS, {"tile_m": (16, 64), "tile_n": (16, 128)}),
     "attention_prefill_causal": Small(HEADS, {"tile_m": (16, 64), "tile_n": (16, 128)}),
-    "attention_backward_causal": Small(HEADS, {"tile_m": (16, 64), "tile_n": (16, 128)}),
+    "attention_backward_causal": Small((*HEADS, "1x2x1x128x64"), {"tile_m": (16, 64), "tile_n": (16, 128)}),
     "attention_decode": Small(HEADS, {"tile_n": (16, 64)}),
     "attention_decode_parts": Small(PARTED, {"tile_n": (16, 128)}),
     "attention_decode_join": Small(PARTED, {"tile_head": (16, 64)}),
     "mla_decode": Small(("1x1x1", "2x17x33", "1x64x64"), {"tile_m": (16, 64), "tile_n": (16, 64)}),
-    "mqa_logits": Small(("1x16x1", "17x16x33", "5x32x70"), {"tile_q": (1, 4), "tile_n": (16, 64)}),
+    "mqa_logits": Small(("1x16x1", "17x16x33", "5x32x70", "4x16x128"), {"tile_q": (1, 4), "tile_n": (16, 64)}),
     "moe_combine": Small(("1x1x1", "17x3x127", "5x8x256"), {"tile_columns": (16, 128)}),
     "moe_gate_up": Small(
         ("5x2x3x128x128", "200x3x100x256x128"), {"tile_m": (32, 128), "tile_n": (32, 128), "tile_k": (64,)}
