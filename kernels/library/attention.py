@@ -76,7 +76,9 @@ def attention_prefill(
         z = keys(v, batch, query_head // shared, j, tile_n, head, latency)
         most, total, acc = attend(ct.where(seen, scores, LEAST), z, most, total, acc, scale)
     ct.store(
-        out, index=(batch, query_head, i, 0), tile=ct.reshape(ct.astype(acc / total, out.dtype), (1, 1, tile_m, head))
+        out,
+        index=(batch, query_head, i, 0),
+        tile=ct.reshape(ct.astype(acc * (1.0 / total), out.dtype), (1, 1, tile_m, head)),
     )
 
 
@@ -116,7 +118,9 @@ def attention_decode(
         z = keys(v, batch, kv_head, j, tile_n, head, latency)
         most, total, acc = attend(ct.where(column + j * tile_n < length, scores, LEAST), z, most, total, acc, scale)
     ct.store(
-        out, index=(batch, kv_head, 0, 0), tile=ct.reshape(ct.astype(acc / total, out.dtype), (1, 1, tile_m, head))
+        out,
+        index=(batch, kv_head, 0, 0),
+        tile=ct.reshape(ct.astype(acc * (1.0 / total), out.dtype), (1, 1, tile_m, head)),
     )
 
 

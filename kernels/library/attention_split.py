@@ -71,7 +71,7 @@ def attention_decode_parts(
         total = total * kept + ct.sum(weights, axis=1, keepdims=True)
         acc = ct.mma(ct.astype(weights, z.dtype), z, acc * kept)
         most = higher
-    ct.store(values, index=(batch, kv_head, part, 0, 0), tile=ct.reshape(acc / total, (1, 1, 1, tile_m, head)))
+    ct.store(values, index=(batch, kv_head, part, 0, 0), tile=ct.reshape(acc * (1.0 / total), (1, 1, 1, tile_m, head)))
     ct.store(logs, index=(batch, kv_head, part, 0), tile=ct.reshape(most + ct.log2(total), (1, 1, 1, tile_m)))
 
 
