@@ -46,7 +46,7 @@ def by_ends(call: Call) -> Rival:
 
 
 def moe_gate_up(call: Call) -> Rival:
-    """Copies the tokens' rows and scales, multiplies all experts in one launch, and activates in two kernels of torch."""
+    """Copies the tokens' rows and scales, multiplies all experts in one launch, activates in two kernels of torch."""
     deep_gemm, torch = _module(), torch_module()
     x, scale_x, gate_up, scale_w, y = (tensor(call, each) for each in ("x", "scale_x", "gate_up", "scale_w", "y"))
     tokens = tensor(call, "token_of_row")

@@ -193,7 +193,7 @@ def prefill_space(arch: str) -> Space:
 
 
 def has_clusters(arch: str) -> bool:
-    """Whether products of a cluster of blocks are worth trying: on Blackwell. On sm_90 attention never gained by them."""
+    """Whether a product may be shared by a cluster of blocks: on Blackwell. On sm_90 attention never gained by it."""
     return arch.startswith(("sm_10", "sm_11", "sm_12"))
 
 

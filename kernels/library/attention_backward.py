@@ -142,8 +142,8 @@ def parse(text: str) -> Problem:
 
 
 def space(_: str) -> Space:
-    """On sm_90 the configs left out spill 40 to 3832 bytes, or are the same code as with one block per multiprocessor. On
-    sm_120, 128x64 with 4 warps spills 4840 bytes."""
+    """On sm_90 the configs left out spill 40 to 3832 bytes, or are the same code as with one block per multiprocessor.
+    On sm_120, 128x64 with 4 warps spills 4840 bytes."""
     return Space(
         (
             ("tile_m", (64, 128)),
@@ -219,13 +219,13 @@ def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def tolerance(_: Problem) -> float:
-    """Weights, their gradients and results are rounded to bfloat16 (half a step is 2**-9 of a value), and the errors of a
-    sum's terms mostly cancel: two steps of the largest value at most."""
+    """Weights, their gradients and results are rounded to bfloat16 (half a step is 2**-9 of a value), and the errors of
+    a sum's terms mostly cancel: a step of the largest value at most."""
     return 2.0**-7
 
 
 def flops(problem: Problem) -> int:
-    """Five products of every query with every key it sees, half of them on average; computing two again is not counted."""
+    """Five products of every query with every key it sees, half of them on average; the two made again do not count."""
     batch, heads, _, sequence, head = _sizes(problem)
     return 5 * batch * heads * sequence * sequence * head
 

@@ -44,8 +44,8 @@ def attention_decode_parts(
     scale: ct.Constant[float],
     latency: ct.Constant[int],
 ):
-    """values[b, h, p] = softmax(q K^T / sqrt(head size)) V over the keys of part p alone, and logs[b, h, p] the logarithm
-    to base 2 of its sum.
+    """values[b, h, p] = softmax(q K^T / sqrt(head size)) V over the keys of part p alone, and logs[b, h, p] the
+    logarithm to base 2 of its sum.
 
     q is (batch, KV heads, query heads that share one, head size), k and v (batch, KV heads, keys, head size), values
     (batch, KV heads, parts, query heads that share one, head size) and logs without the last axis, both float32.
@@ -82,9 +82,7 @@ def keys(array, batch, kv_head, j, tile_n, head, latency):
 
 
 @ct.kernel
-def attention_decode_join(
-    values, logs, out, parts: ct.Constant[int], head: ct.Constant[int], tile_head: ct.Constant[int]
-):
+def attention_decode_join(values, logs, out, parts: ct.Constant[int], tile_head: ct.Constant[int]):
     """out (batch, KV heads, query heads that share one, head size) in bfloat16: the parts' values, each weighted by its
     share of the whole sum. One block per query head and `tile_head` of its elements."""
     row, column, batch = ct.bid(0), ct.bid(1), ct.bid(2)
@@ -105,7 +103,7 @@ def attention_decode_join(
 
 
 def parse(text: str) -> Problem:
-    """ "1x32x8x32768x128-16" -> one sequence, 32 query heads, 8 heads of K and V, 32768 keys, head size 128; 16 parts."""
+    """ "1x32x8x32768x128-16" -> one sequence, 32 query heads, 8 of K and V, 32768 keys, head size 128; 16 parts."""
     found = re.fullmatch(r"(\d+)x(\d+)x(\d+)x(\d+)x(64|128)-(1|2|4|8|16|32|64|128)", text.strip().lower())
     if found is None:
         raise BadProblem(
@@ -128,7 +126,7 @@ def parse(text: str) -> Problem:
 
 
 def _keys_of_part(sequence: int, parts: int) -> int:
-    return -(-(-(-sequence // BLOCK)) // parts) * BLOCK
+    return -(-sequence // (BLOCK * parts)) * BLOCK
 
 
 def parts_space(_: str) -> Space:
@@ -184,7 +182,7 @@ def parts_constants(problem: Problem, config: Config) -> tuple[int | float, ...]
 
 
 def join_constants(problem: Problem, config: Config) -> tuple[int, ...]:
-    return problem.sizes["parts"], problem.sizes["head"], config["tile_head"]
+    return problem.sizes["parts"], config["tile_head"]
 
 
 def parts_grid(problem: Problem, _: Config, __: int) -> tuple[int, int, int]:
@@ -245,7 +243,7 @@ def weights(problem: Problem) -> Mapping[str, float]:
     return {f"decode in parts {problem.name}": 1.0}
 
 
-# Llama-3-8B's heads, one sequence of 32768 keys: 16 parts are 128 blocks for 132 multiprocessors, 64 four times as many.
+# Llama-3-8B's heads, one sequence of 32768 keys: 16 parts are 128 blocks for 132 multiprocessors, 64 are 512.
 PROBLEMS = parse("1x32x8x32768x128-16"), parse("1x32x8x32768x128-64")
 
 KERNELS = (

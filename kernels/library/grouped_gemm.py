@@ -182,7 +182,7 @@ def grouped_bf16_nn(
     tile_k: ct.Constant[int],
     group_size_m: ct.Constant[int],
 ):
-    """As contiguous, but b is (G, K, N), with N innermost: a layer's weights as the gradient of its input needs them."""
+    """As contiguous, but b is (G, K, N), with N innermost: a layer's weights as its input's gradient needs them."""
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, tile_k))
     tiles_n = ct.num_tiles(b, axis=2, shape=(1, tile_k, tile_n))
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):

@@ -159,7 +159,7 @@ def space(_: str) -> Space:
 
 
 def fp8_space(arch: str) -> Space:
-    """FP8 needs Tensor Cores of sm_89 and later. Of the configs left out on sm_90 all but three spill, up to 3200 bytes."""
+    """FP8 needs Tensor Cores of sm_89 and later. On sm_90 most configs that are left out spill, up to 3200 bytes."""
     return Space(
         (
             ("tile_m", () if arch.startswith("sm_80") else (64, 128)),
@@ -258,8 +258,8 @@ def tolerance(_: Problem) -> float:
 
 
 def fp8_tolerance(problem: Problem) -> float:
-    """As in gemm_fp8_scaled: half a bfloat16 step, and 4 deviations of the walk of Hopper's short FP8 sums, of which the
-    product of gate and up has two."""
+    """As in gemm_fp8_scaled: half a bfloat16 step, and 4 deviations of the walk of Hopper's short FP8 sums, of which
+    the product of gate and up has two."""
     return float(2.0**-8 + 8 * (problem.sizes["k"] / 32) ** 0.5 * 2.0**-13)
 
 
@@ -278,8 +278,8 @@ def fp8_bytes(problem: Problem) -> int:
     return of_x + of_x // BLOCK * 4 + of_weights + of_weights // BLOCK**2 * 4 + 2 * rows * n
 
 
-# A GPU's share of 128 experts of Qwen3-235B-A22B (16 of them) and of 256 of DeepSeek-V3 (8), 8 per token. The weights of
-# both are published in FP8 with a scale per 128x128 block.
+# A GPU's share of 128 experts of Qwen3-235B-A22B (16 of them) and of 256 of DeepSeek-V3 (8), 8 per token. The weights
+# of both are published in FP8 with a scale per 128x128 block.
 PROBLEMS = parse("4096x16x256x1536x4096"), parse("8192x8x256x2048x7168")
 
 KERNELS = (

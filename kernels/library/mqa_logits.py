@@ -37,7 +37,7 @@ def mqa_logits(
     latency: ct.Constant[int],
     whole: ct.Constant[int],
 ):
-    """logits[i, j] = scale_k[j] * sum over h of max(q[i, h] . k[j], 0) * weights[i, h], for keys first[i] <= j < last[i].
+    """logits[i, j] = scale_k[j] * sum over h of max(q[i, h] . k[j], 0) * weights[i, h], for first[i] <= j < last[i].
 
     q (queries, heads, head), k (keys, head), weights (queries, heads); what lies outside a query's keys may hold
     anything. One block per `tile_q` queries; the last ones, which see the most keys, start first. Keys are the rows of

@@ -153,8 +153,8 @@ def space(arch: str) -> Space:
 
 
 def backward_space(arch: str) -> Space:
-    """Blocks walk; how many of them is fixed by the parts of dweight. On sm_90 tiles of 2 rows spill unless 8 warps have
-    a multiprocessor alone (184 bytes or more)."""
+    """Blocks walk; how many of them is fixed by the parts of dweight. On sm_90 tiles of 2 rows spill 640 bytes or more
+    unless 8 warps have a multiprocessor alone."""
     return Space(
         (
             ("tile_rows", (1, 2)),
@@ -219,7 +219,7 @@ def backward_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
     inverse = 1 / xp.sqrt(xp.mean(x * x, axis=1, keepdims=True) + EPSILON)
     scaled, slope = x * inverse, dy * inputs["weight"]
     dx = (slope - scaled * xp.mean(slope * scaled, axis=1, keepdims=True)) * inverse
-    part = -(-(-(-rows // PARTS)) // 2) * 2
+    part = -(-rows // (2 * PARTS)) * 2
     products = xp.zeros((PARTS * part, columns), dtype=xp.float32)
     products[:rows] = dy * scaled
     return {"dx": dx, "dweight": products.reshape(PARTS, part, columns).sum(axis=1)}
