@@ -203,12 +203,13 @@ def tiled_space(arch: str) -> Space:
 def persistent_space(arch: str, tile_k: tuple[int, ...], added_n: tuple[int, ...]) -> Space:
     """Tiles and hints. Clusters where the GPU has them; several blocks per multiprocessor where tiles are small."""
     consumer = arch in ("sm_120", "sm_121")
+    clusters = (1, 2) if arch == "sm_90" else (1, 2, 4) if arch.startswith(("sm_10", "sm_11")) else (1,)
     return Space(
         (
             ("tile_m", (64, 128, 256)),
             ("tile_n", (64, 128, 256)),
             ("tile_k", tile_k),
-            ("num_ctas", (1,) if consumer else (1, 2) if arch == "sm_90" else (1, 2, 4)),
+            ("num_ctas", clusters),
             ("occupancy", (1, 2, 4) if consumer else (1, 2)),
             ("num_worker_warps", (4, 8)),
             ("group_size_m", (8,)),

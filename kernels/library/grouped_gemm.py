@@ -528,7 +528,7 @@ def bf16_space(arch: str) -> Space:
             ("tile_m", (64, 128)),
             ("tile_n", (128, 256)),
             ("tile_k", (64, 128)),
-            ("num_ctas", (1, 2) if arch.startswith("sm_9") else (1, 2, 4)),
+            ("num_ctas", (1, 2) if arch.startswith("sm_9") else (1,) if arch.startswith("sm_8") else (1, 2, 4)),
             ("occupancy", (1, 2)),
             ("num_worker_warps", (4, 8)),
             ("group_size_m", (8,)),

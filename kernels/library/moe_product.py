@@ -6,7 +6,7 @@ Without it the chosen tokens' rows are copied out, multiplied group by group, an
 
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import cuda.tile as ct
@@ -232,24 +232,26 @@ def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int
 
 
 def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
-    x, gate_up, experts = inputs["x"], inputs["gate_up"], inputs["expert_of_block"]
-    n = gate_up.shape[1] // 2
-    y = xp.empty((len(inputs["token_of_row"]), n), dtype=xp.float32)
-    for expert in range(len(gate_up)):
-        rows = xp.repeat(experts == expert, BLOCK)
-        both = x[inputs["token_of_row"][rows]] @ gate_up[expert].T
-        gate, up = both[:, :n], both[:, n:]
-        y[rows] = gate * up / (1 + xp.exp(-xp.maximum(gate, -80)))  # float32 ends at exp(88)
-    return {"y": y}
+    return {"y": _compute(inputs, inputs["x"], lambda expert: inputs["gate_up"][expert], xp)}
 
 
 def fp8_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
-    """The same of what the scales make of the operands, an expert at a time."""
-    x = inputs["x"] * xp.repeat(inputs["scale_x"], BLOCK, axis=1)
-    gate_up = inputs["gate_up"]
-    for expert, scale in enumerate(inputs["scale_w"]):
-        gate_up[expert] *= xp.repeat(xp.repeat(scale, BLOCK, axis=0), BLOCK, axis=1)
-    return reference({**inputs, "x": x, "gate_up": gate_up}, xp)
+    def scaled(expert: int) -> Any:
+        scale = xp.repeat(xp.repeat(inputs["scale_w"][expert], BLOCK, axis=0), BLOCK, axis=1)
+        return inputs["gate_up"][expert] * scale
+
+    return {"y": _compute(inputs, inputs["x"] * xp.repeat(inputs["scale_x"], BLOCK, axis=1), scaled, xp)}
+
+
+def _compute(inputs: Mapping[str, Any], x: Any, weights_of: Callable[[int], Any], xp: Any) -> Any:
+    experts, n = inputs["expert_of_block"], inputs["gate_up"].shape[1] // 2
+    y = xp.empty((len(inputs["token_of_row"]), n), dtype=xp.float32)
+    for expert in range(len(inputs["gate_up"])):
+        rows = xp.repeat(experts == expert, BLOCK)
+        both = x[inputs["token_of_row"][rows]] @ weights_of(expert).T
+        gate, up = both[:, :n], both[:, n:]
+        y[rows] = gate * up / (1 + xp.exp(-xp.maximum(gate, -80)))  # float32 ends at exp(88)
+    return y
 
 
 def tolerance(_: Problem) -> float:
