@@ -15,7 +15,7 @@ from tilewatch.errors import ExpectedError
 class Policy:
     """Tuned on worlds of benchmarks/judge.py with other seeds than those reported. Log-odds are natural logarithms."""
 
-    name: str = "replay-10"
+    name: str = "replay-11"
     min_history: int = 5  # nights on a machine and toolchain before one there is judged, or its first night asked about
     before_nights: int = 40  # a level older than this has drifted
     after_nights: int = 24  # a change is searched among the builds of so many

@@ -57,7 +57,7 @@ class ScopeState:
         self.nights = Nights(nodes, kernels, policy)
         self.evidence: ScopeEvidence | None = None
         self._weighed = self._precisions = np.empty((0, len(self.keys)))  # of replays, nights x series
-        self._by_siblings = self._weighed  # what changes of other shapes add to the log-odds, nights x series
+        self._sibling_changed = self._weighed > 0.0  # another shape of the kernel changed there, nights x series
         self._code_answers: dict[int, dict[int, float]] = {}  # by build and series
 
     def add_night(self, build: int, readings: Mapping[int, Reading]) -> None:
@@ -67,7 +67,7 @@ class ScopeState:
         zeros = np.zeros((1, len(self.keys)))
         self._weighed = np.vstack([self._weighed, zeros])[-kept:]
         self._precisions = np.vstack([self._precisions, zeros])[-kept:]
-        self._by_siblings = np.vstack([self._by_siblings, zeros])[-kept:]
+        self._sibling_changed = np.vstack([self._sibling_changed, zeros > 0.0])[-kept:]
         for series in self.series.values():
             series.confirmed = None
         self._weigh()
@@ -149,24 +149,21 @@ class ScopeState:
         return check
 
     def sibling_checks(self, change: ConfirmedChange) -> Iterator[Candidate]:
-        """The other series of a confirmed change's kernel on its node, at its build."""
+        """The other series of a confirmed change's kernel on its node, at its build. A check that no launches are left
+        for tonight is as likely to find something tomorrow."""
         origin = self.series[change.series].node_kernel
+        night = np.searchsorted(self.nights.builds, change.first_bad)
         for key, series in self.series.items():
             is_other = series.node_kernel == origin and series.level_since < change.first_bad
             if is_other and self.nights.measured[series.column]:
                 check = self._open_code_check(key, change.first_bad - 1, change.first_bad)
                 if check.has_builds:
-                    self._expect(series, change.first_bad)
+                    self._sibling_changed[night, series.column] = True
                     yield check
 
-    def _expect(self, series: SeriesState, build: int) -> None:
-        """A check that no launches are left for tonight is as likely to find something tomorrow."""
-        usual = np.log(probability_of(self.policy.reasoned_log_odds) / self.policy.changes_a_point)
-        self._by_siblings[np.searchsorted(self.nights.builds, build), series.column] = usual
-
     def code_share(self, build: int) -> float:
-        """How probable it is that new code changed a series' time: a guess, and what came of the other series with new
-        code at this build. The mean of a beta distribution."""
+        """How probable it is that new code, or code that changed another shape's time, changed a series' time: a guess,
+        and what came of the other such series at this build. The mean of a beta distribution."""
         answers = self._code_answers.get(build, {})
         guess = probability_of(self.policy.reasoned_log_odds)
         return float((CODE_PRIOR_SERIES * guess + sum(answers.values())) / (CODE_PRIOR_SERIES + len(answers)))
@@ -244,11 +241,13 @@ class ScopeState:
             self.evidence.log_odds[again] = -np.inf  # a build's second night cannot be its first bad one
 
     def _by_code(self) -> Floats:
-        """What code adds to the log-odds of each build: one that changed it changes times more often than any build."""
+        """What code adds to the log-odds of each build: new code, and code that changed another shape's time, changes
+        times more often."""
         builds = self.nights.code_changes
         share = np.array([[self.code_share(build)] for build in self.nights.builds]) / self.policy.changes_a_point
-        changed = np.log(share / np.maximum(builds, 1))
-        return np.where(builds == SAME_CODE, -np.inf, np.where(builds > 0, changed, self._by_siblings))
+        is_likely = (builds > 0) | self._sibling_changed
+        usual = np.where(is_likely, np.log(share / np.maximum(builds, 1)), 0.0)
+        return np.where(builds == SAME_CODE, -np.inf, usual)
 
     def _plan_checks(self) -> None:
         unknown = self.nights.code_changes[-1] == UNKNOWN_CODE  # where it is known, new code is asked about at once

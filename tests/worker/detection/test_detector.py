@@ -1,5 +1,6 @@
 """Made histories with a known answer: step, drift, spike, noise alone, no noise, two levels, missing nights."""
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -224,6 +225,32 @@ def test_a_shape_that_no_launches_were_left_for_is_asked_about_its_siblings_buil
             changes += response.changes
         changes += response.changes
     assert {(change.series, change.first_bad) for change in changes} == {(0, 40), (1, 40)}
+
+
+def test_shapes_that_a_build_left_as_they_were_make_it_less_likely_that_it_changed_the_last_one() -> None:
+    """Catches the guess of step 5 that stays what it was for a shape that nobody could replay in the first night."""
+    detector = Detector({i: NodeKernel(0, 0) for i in range(4)}, launches=3)
+    chance = random.Random(7)
+    for build in range(42):
+        times_us = [100 * (1 + 0.05 * (build >= 40 and i == 0) + chance.gauss(0, 0.003)) for i in range(4)]
+        response = detector.add_night(build, {i: reading(build, times_us[i]) for i in range(4)})
+        while response.questions:
+            response = detector.add_answers(
+                ReplayAnswer(
+                    each.series,
+                    each.good,
+                    each.bad,
+                    (100.0, 100.1) * each.launches,
+                    ((105.0, 105.1) if each.series == 0 and each.bad >= 40 > each.good else (100.0, 100.1))
+                    * each.launches,
+                )
+                for each in response.questions
+                if each.series != 3
+            )
+    evidence = detector.state.evidence
+    assert evidence is not None
+    one_night_before = evidence.by_code[1]
+    assert 0.0 < one_night_before[3] < math.log(0.2 / Policy().changes_a_point)
 
 
 def test_the_noise_of_a_series_that_is_measured_every_other_night_is_that_of_its_own_nights() -> None:
