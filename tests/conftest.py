@@ -5,6 +5,7 @@ template, and nothing that was there is touched. The Redis database that TEST_RE
 """
 
 import contextlib
+import gc
 import os
 import secrets
 import shutil
@@ -41,8 +42,13 @@ MEMORY = Path("/dev/shm")  # noqa: S108 - a folder with a name of its own is mad
 MEMORY_NEEDED_BYTES = 6 * 2**30
 """A server's databases and its log of writes take up to 1.2 GB, and four processes have one each."""
 
+GARBAGE_THRESHOLDS = gc.get_threshold()
+"""While modules are imported Python looks for garbage a tenth as often, and never again at what is there then, half a
+million objects that stay. To collect all tests takes 7.1 s of CPU time instead of 9.9 (2026-11-23)."""
+
 
 def pytest_configure() -> None:
+    gc.set_threshold(10 * GARBAGE_THRESHOLDS[0], *GARBAGE_THRESHOLDS[1:])
     # OpenBLAS's other threads wait by running, on cores that other tests use; xdist's processes inherit it.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # A shell starts what it runs in the background with Ctrl-C ignored, and so would everything be that we start.
@@ -58,6 +64,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
+    # As often as ever while tests run: the connections that a test left must not outlive its database.
+    gc.set_threshold(*GARBAGE_THRESHOLDS)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
