@@ -9,13 +9,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tilewatch.worker.detection.candidate import (
-    Candidate,
-    could_be_worth,
-    is_worth,
-    odds,
-    probability_of,
-)
+from tilewatch.worker.detection.candidate import Candidate, is_worth, odds, probability_of
 from tilewatch.worker.detection.confirmation import is_believable, next_launches, next_question
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Reading
@@ -65,8 +59,7 @@ class Detector:
         self.state.add_night(build, readings)
         self.budget.start_night(self.launches * int(self.nights.measured.sum()), self.policy)
         for column, log_odds in self.state.possible_changes():
-            if could_be_worth(log_odds, self.policy):
-                self._open(column, log_odds)
+            self._open(column, log_odds)
         self._open_checks()
         return self._next_questions(changes)
 

@@ -8,7 +8,7 @@ from tilewatch.worker.detection.policy import Policy
 @dataclass
 class ReplayBudget:
     policy: Policy  # of tonight
-    left: float | None = None  # launches; None until the first night has a size
+    left: float = 0.0  # launches
     unanswered: dict[int, int] = field(default_factory=dict)  # launches asked for, by series
     rounds: int = 0
     unspent: float = 0.0  # launches of tonight's own share
@@ -18,23 +18,23 @@ class ReplayBudget:
         self.policy = policy
         budget = self.policy.budget * nightly_launches
         earned = budget + sum(self.unanswered.values())
-        self.left = min((self.left or 0.0) + earned, max(float(self.policy.most_launches), budget))
+        self.left = min(self.left + earned, max(float(self.policy.most_launches), budget))
         self.unanswered.clear()
         self.rounds, self.unspent = 0, budget
 
     def allows(self, launches: int) -> bool:
-        return (self.left or 0.0) >= launches
+        return self.left >= launches
 
     def allows_tonight(self, launches: int) -> bool:
         """Whether tonight's own share is enough, without what earlier nights saved."""
-        return min(self.unspent, self.left or 0.0) >= launches
+        return min(self.unspent, self.left) >= launches
 
     @property
     def rounds_left(self) -> bool:
         return self.rounds < self.policy.rounds
 
     def spend(self, series: int, launches: int) -> None:
-        self.left = (self.left or 0.0) - launches
+        self.left -= launches
         self.unspent -= launches
         self.unanswered[series] = self.unanswered.get(series, 0) + launches
 

@@ -9,16 +9,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tilewatch.worker.detection.candidate import Candidate, NightEvidence, likeliest_build, probability_of
+from tilewatch.worker.detection.candidate import (
+    Candidate,
+    NightEvidence,
+    could_be_worth,
+    likeliest_build,
+    probability_of,
+)
 from tilewatch.worker.detection.nights import SAME_CODE, UNKNOWN_CODE, Nights
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Floats, Reading
 from tilewatch.worker.detection.replay_evidence import ReplayEvidence
-from tilewatch.worker.detection.suspicion import (
-    ScopeEvidence,
-    find_possible_changes,
-    weigh_evidence,
-)
+from tilewatch.worker.detection.suspicion import ScopeEvidence, weigh_evidence
 from tilewatch.worker.detection.verdict import ConfirmedChange
 
 NEVER = -(2**62)
@@ -74,10 +76,13 @@ class ScopeState:
         self._plan_checks()
 
     def possible_changes(self) -> list[tuple[int, float]]:
-        """Columns with their log-odds, the likeliest first."""
+        """Columns that may be worth launches, with the log-odds that one of their builds changed them; the likeliest
+        first."""
         if self.evidence is None:
             return []
-        return find_possible_changes(self.evidence, self.policy)
+        by_series = np.log(self.policy.changes_a_point) + np.logaddexp.reduce(self.evidence.log_odds, axis=0)
+        possible = [each for each in enumerate(by_series.tolist()) if could_be_worth(each[1], self.policy)]
+        return sorted(possible, key=lambda each: (-each[1], each[0]))
 
     def ages_in_question(self, key: int) -> int:
         """How many nights back the oldest build lies that may have changed a series since the last change, 0 where
@@ -144,7 +149,7 @@ class ScopeState:
     def _open_code_check(self, key: int, good: int, bad: int) -> Candidate:
         share = self.code_share(bad)
         prior = float(np.log(share / (1.0 - share)))
-        check = self.open_check(key, good, bad, prior, self.series[key].replays)
+        check = self.open_check(key, good, bad, prior)
         check.code_share = share
         return check
 
@@ -172,17 +177,13 @@ class ScopeState:
         """What replays say about new code: the probability that it changed the series."""
         self._code_answers.setdefault(candidate.bad, {})[candidate.series] = probability
 
-    def open_check(
-        self, key: int, good: int, bad: int, prior: float, replays: ReplayEvidence | None = None
-    ) -> Candidate:
+    def open_check(self, key: int, good: int, bad: int, prior: float) -> Candidate:
         """A candidate for builds that are compared for another reason than a night's times."""
-        column = self.series[key].column
+        series, column = self.series[key], self.series[key].column
         nightly = NightEvidence(*np.zeros((3, bad - good)))
         at = np.searchsorted(np.asarray(self.nights.builds), np.arange(good + 1, bad + 1))
         nightly.by_code[self.nights.code_changes[at, column] == SAME_CODE] = -np.inf
-        return Candidate(
-            key, good, bad, None, nightly, float(self.nights.variances[column]), prior, replays or ReplayEvidence()
-        )
+        return Candidate(key, good, bad, None, nightly, float(self.nights.variances[column]), prior, series.replays)
 
     def due_checks(self) -> Iterator[tuple[SeriesState, Candidate | None]]:
         """Some nights after a new machine or toolchain, once: tonight's build against the last one before.
@@ -198,7 +199,7 @@ class ScopeState:
             last, good = self.nights.builds[-1], max(series.check_from, series.level_since)
             check = None
             if 0 < last - good <= MOST_BUILDS:
-                check = self.open_check(key, good, last, prior, series.replays)
+                check = self.open_check(key, good, last, prior)
             yield series, check if check is not None and check.has_builds else None
 
     def start_level(self, key: int, first_bad: int) -> None:

@@ -1,4 +1,4 @@
-"""Finds which series may have changed, at which builds and how likely, from nights and earlier replays.
+"""Weighs how likely each build changed each series, from nights and earlier replays.
 
 All series are worked on at once.
 """
@@ -11,9 +11,6 @@ from tilewatch.worker.detection.candidate import NightEvidence, log_odds
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Floats
 from tilewatch.worker.detection.step_scan import Scan
-
-LEAST_LOG_ODDS = -8.0
-"""Of a change that is looked at: what is less likely is worth no launch."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +44,3 @@ def weigh_evidence(scan: Scan, weighed: Floats, precisions: Floats, by_code: Flo
     total = log_odds(nightly, weighed[rows], precisions[rows], policy) + by_code[rows]
     total = np.where(np.isfinite(total), total, -np.inf)
     return ScopeEvidence(nightly, weighed[rows], precisions[rows], total, by_code[rows])
-
-
-def find_possible_changes(evidence: ScopeEvidence, policy: Policy) -> list[tuple[int, float]]:
-    """Columns that may have changed at a build of the last nights, with the log-odds; the likeliest first."""
-    by_series = np.log(policy.changes_a_point) + np.logaddexp.reduce(evidence.log_odds, axis=0)
-    possible = [(int(column), float(by_series[column])) for column in np.flatnonzero(by_series > LEAST_LOG_ODDS)]
-    return sorted(possible, key=lambda each: (-each[1], each[0]))
