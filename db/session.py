@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 
 from sqlalchemy import URL, Engine, create_engine, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError
@@ -13,6 +12,9 @@ from tilewatch.errors import ExpectedError
 
 CONNECT_LIMIT_S = 5
 """A server that has not answered by then is reported, not waited for: a person or a health check is watching."""
+
+
+_engines: dict[tuple[str, int], Engine] = {}
 
 
 class DatabaseUnreachable(ExpectedError):
@@ -25,7 +27,10 @@ def engine(url: str) -> Engine:
     An engine that crosses a fork hands one process the rows of another (seen with a Celery prefork pool), so a child
     finds none for its own process id and makes its own; the parent's stays untouched in the child's memory.
     """
-    return _engine(url, os.getpid())
+    key = (url, os.getpid())
+    # Of two threads that make one at once both get the first: one that nobody knows would never be closed.
+    # `functools.cache` would give each its own, and a lock that is held during a fork is never free in the child.
+    return _engines.get(key) or _engines.setdefault(key, _make_engine(url))
 
 
 @contextmanager
@@ -74,8 +79,7 @@ def address(url: str) -> str:
     return f"{parts.host or 'localhost'}:{parts.port or 5432}/{parts.database or ''}"
 
 
-@cache
-def _engine(url: str, _process: int) -> Engine:
+def _make_engine(url: str) -> Engine:
     return create_engine(
         _parse(url),
         pool_pre_ping=True,  # the server may have been restarted since the last use

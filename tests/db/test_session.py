@@ -2,6 +2,9 @@
 
 import multiprocessing
 import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from sqlalchemy import select, text
@@ -45,6 +48,20 @@ def test_while_tables_are_filled_no_plan_for_fewer_rows_is_kept(database_url: st
         kept, made = opened.execute(plans).one()
     assert kept == 0
     assert made > 0
+
+
+def test_threads_that_need_an_engine_at_once_share_one(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that nobody knows keeps its connection until it is garbage."""
+    both, create_engine = threading.Barrier(2), session.create_engine
+
+    def create_together(*arguments: Any, **options: Any) -> Any:
+        both.wait()
+        return create_engine(*arguments, **options)
+
+    monkeypatch.setattr(session, "create_engine", create_together)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(session.engine, [database_url] * 2)
+    assert first is second
 
 
 def test_an_engine_does_not_cross_a_fork(database_url: str) -> None:
