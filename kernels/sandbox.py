@@ -136,13 +136,13 @@ def confine_without_gpu(*, readable: Iterable[str], writable: Iterable[str]) -> 
     _drop_capabilities()
     if level is Level.FULL:
         _enter_landlock(_list_readable(readable), [*DEVICES, *writable])
-    _filter_calls(allowed=())
+    _filter_calls()
 
 
 def confine_with_gpu(*, writable: Iterable[str] | None) -> None:
     """Confines this process from the network, from other processes, from Unix sockets that are not the driver's (before
-    Linux 7.1 from all but those of datagrams: CUDA goes on without its daemons), and from writing elsewhere than into
-    `writable` and what the driver needs; None leaves files as they are.
+    Linux 7.1 from all: CUDA goes on without its daemons), and from writing elsewhere than into `writable` and what the
+    driver needs; None leaves files as they are.
 
     All files may be read: with the rule of a child without a GPU and every device of the driver, NVML worked and CUDA
     did not begin, and with this one CUDA, CUPTI, NVML and PyTorch work (H200, Linux 6.18, 2026-11-22). Root keeps its
@@ -156,7 +156,7 @@ def confine_with_gpu(*, writable: Iterable[str] | None) -> None:
         sockets = [*SOCKETS_OF_THE_DRIVER, *([mps] if mps else [])]
         _enter_landlock(None, None if writable is None else [*OF_THE_DRIVER, *writable], sockets)
     bounded = level is GpuLevel.PROCESSES and landlock_version() >= OLDEST_WITH_SOCKETS
-    _filter_calls(allowed=(AF_UNIX, AF_NETLINK), connects=bounded)  # the driver's own
+    _filter_calls((AF_NETLINK,), unix=True, connects=bounded)  # the driver's own
 
 
 def _list_readable(also: Iterable[str]) -> list[str]:
@@ -220,11 +220,11 @@ def _drop_capabilities() -> None:
     _checked(_libc().capset(struct.pack("=Ii", 0x20080522, 0), bytes(24)))  # version 3, this process; all sets empty
 
 
-def _filter_calls(allowed: tuple[int, ...], *, connects: bool = False) -> None:
-    """Refuses socket(2) but for these families, io_uring, which makes sockets without it, and to hand orphans on to
-    another process: a program that a library started and left would run on after it (kernels/child.py). Without
-    AF_UNIX, socketpair(2) makes no datagram sockets: they would reach the sockets of others that have a name. Unless
-    Landlock bounds what it `connects` to, connect(2) is refused.
+def _filter_calls(allowed: tuple[int, ...] = (), *, unix: bool = False, connects: bool = False) -> None:
+    """Refuses socket(2) but for these families and, with `unix`, Unix sockets; io_uring, which makes sockets without
+    it; and to hand orphans on to another process: a program that a library started and left would run on after it
+    (kernels/child.py). No call makes a Unix socket of datagrams, which would reach the sockets of others that have a
+    name. Unless Landlock bounds what it `connects` to, connect(2) is refused.
 
     A program over struct seccomp_data: the number at 0, the architecture at 4, the arguments from 16 on.
     """
@@ -236,10 +236,11 @@ def _filter_calls(allowed: tuple[int, ...], *, connects: bool = False) -> None:
         return [(equal, 0, len(rules), number), *rules]
 
     def accept_any(values: Iterable[int]) -> list[Instruction]:
-        return [each for value in values for each in ((equal, 0, 1, value), accept)] + [refuse]
+        return [each for value in values for each in ((equal, 0, 1, value), accept)]
 
     arch, socket, socketpair, connect, prctl = CALLS[platform.machine()]
-    pairs = [accept] if AF_UNIX in allowed else [(load, 0, 0, 24), (mask, 0, 0, 0xF), *accept_any(CONNECTED)]
+    connected = [(load, 0, 0, 24), (mask, 0, 0, 0xF), *accept_any(CONNECTED), refuse]
+    of_unix = [(equal, 0, len(connected), AF_UNIX), *connected] if unix else []
     program = [
         (load, 0, 0, 4),
         (equal, 1, 0, arch),
@@ -248,8 +249,8 @@ def _filter_calls(allowed: tuple[int, ...], *, connects: bool = False) -> None:
         (at_least, 0, 1, X32),
         refuse,
         *rules_of(IO_URING_SETUP, refuse),
-        *rules_of(socket, (load, 0, 0, 16), *accept_any(allowed)),
-        *rules_of(socketpair, *pairs),
+        *rules_of(socket, (load, 0, 0, 16), *accept_any(allowed), *of_unix, refuse),
+        *rules_of(socketpair, *connected),
         *rules_of(connect, accept if connects else refuse),
         *rules_of(prctl, (load, 0, 0, 16), (equal, 0, 1, processes.PR_SET_CHILD_SUBREAPER), refuse, accept),
         accept,

@@ -254,6 +254,24 @@ for name in sys.argv[1:]:
 
 
 @full
+def test_a_child_with_a_gpu_sends_no_datagram_to_a_unix_socket_of_others(datagrams: Path) -> None:
+    program = f"""
+import socket
+from tilewatch.kernels import sandbox
+sandbox.confine_with_gpu(writable=None)
+for kind in (socket.SOCK_DGRAM, socket.SOCK_RAW, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK):
+    for make in (lambda: socket.socket(socket.AF_UNIX, kind), lambda: socket.socketpair(socket.AF_UNIX, kind)[0]):
+        try:
+            make().sendto(b"x", {str(datagrams)!r})
+        except PermissionError:
+            continue
+        raise SystemExit("it was sent")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@full
 def test_a_child_with_a_gpu_keeps_what_is_connected_as_it_is_made(tmp_path: Path) -> None:
     program = f"""
 import asyncio, multiprocessing, socket
