@@ -500,7 +500,7 @@ def test_a_process_of_somebody_else_during_the_rounds_is_named_and_nothing_timed
 
 LOOKS = """
 import json, subprocess, sys, time
-import cupy
+import cupy, pynvml
 from tilewatch.kernels.gpu.telemetry import Telemetry
 telemetry, busy = Telemetry(sys.argv[1]), cupy.ones(1 << 26)
 busy.sum().get()
@@ -514,12 +514,14 @@ for since in (began, time.time()):
     found = telemetry.list_processes(since)
     took_s.append(time.perf_counter() - started)
     print(json.dumps({"found": found, "other": other.pid}))
+samples = pynvml.nvmlDeviceGetProcessUtilization(pynvml.nvmlDeviceGetHandleByUUID(sys.argv[1]), int(began * 1e6))
+print("samples:", [(each.pid, each.smUtil, each.timeStamp / 1e6 - began) for each in samples], file=sys.stderr)
 print(f"a look took {1000 * took_s[0]:.2f} ms with samples, {1000 * took_s[1]:.2f} ms without", file=sys.stderr)
 """
 
 
 def test_nvml_names_a_process_that_launched_and_ended_between_two_looks(machine: Machine, tmp_path: Path) -> None:
-    """Its last line on standard error says what a look takes."""
+    """Its last two lines on standard error are NVML's samples and what a look takes."""
     asked = [sys.executable, "-c", LOOKS, machine.gpu.uuid, NEIGHBOUR, str(tmp_path / "launching")]
     done = subprocess.run(asked, stdout=subprocess.PIPE, text=True, timeout=120, check=True)
     first, second = (json.loads(line) for line in done.stdout.splitlines())
