@@ -2,11 +2,16 @@
 
 import ctypes
 import os
+import re
 import tempfile
 
 
+ADDRESS = re.compile(r"\bpointer: \d")
+"""DeepGEMM 0.2.5 prints four lines with addresses beside its settings (H200, 2026-11-23): they differ in each run."""
+
+
 class StdoutCapture:
-    """A context manager; afterwards `lines` holds the lines printed, without empty ones."""
+    """A context manager; afterwards `lines` holds the lines printed, without empty ones and those with an address."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -21,5 +26,6 @@ class StdoutCapture:
         os.dup2(self._stdout, 1)
         os.close(self._stdout)
         self._file.seek(0)
-        self.lines = [line.strip() for line in self._file.read().decode(errors="replace").splitlines() if line.strip()]
+        printed = self._file.read().decode(errors="replace").splitlines()
+        self.lines = [line.strip() for line in printed if line.strip() and not ADDRESS.search(line)]
         self._file.close()
