@@ -83,7 +83,7 @@ def shift_figure(both: pd.DataFrame, winners: Sequence[tuple[str, int]]) -> go.F
             y=100 * timed["change"],
             mode="markers",
             name="config",
-            marker={"size": 6, "color": colours.KERNEL, "opacity": 0.6},
+            marker={"size": 6, "color": colours.KERNEL, "opacity": 0.85},
             customdata=[
                 f"<b>{config_of_trial(row)}</b><br>{row['median_us_before']:,.1f} → {row['median_us_after']:,.1f} us, "
                 f"{change_text(row['change'])}"

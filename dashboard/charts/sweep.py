@@ -103,21 +103,21 @@ def cells(trials: pd.DataFrame, x: str, y: str, fact: Fact) -> go.Figure:
     ends: dict[str, float] = {"zmin": 0, "zmax": 100} if fact.more_is_better else {}
     if not ends and present and min(present) == max(present):  # one colour, and it is the good end
         ends = {"zmin": present[0], "zmax": present[0] + 1}
+    scale = colours.GOOD_TO_BAD
+    if fact.more_is_better:
+        scale = tuple((1 - at, colour) for at, colour in reversed(scale))
     heat = {
         "type": "heatmap",
         "x": [str(column) for column in columns],
         "y": [str(row) for row in rows],
         "z": [[value for value, *_ in line] for line in grid],
         "text": [[text for _, text, _ in line] for line in grid],
-        "texttemplate": "%{text}",
         "customdata": [
             [f"{x}={column} {y}={row}<br>{counts}" for column, (*_, counts) in zip(columns, line, strict=True)]
             for row, line in zip(rows, grid, strict=True)
         ],
         "hovertemplate": "%{customdata}<br>" + fact.cell + ": %{text}<extra></extra>",
-        "colorscale": [(1 - at, colour) for at, colour in reversed(colours.GOOD_TO_BAD)]
-        if fact.more_is_better
-        else colours.GOOD_TO_BAD,
+        "colorscale": scale,
         "colorbar": {"title": {"text": fact.cell, "side": "right"}, "thickness": 12, "outlinewidth": 0},
         "xgap": 2,
         "ygap": 2,
@@ -129,7 +129,24 @@ def cells(trials: pd.DataFrame, x: str, y: str, fact: Fact) -> go.Figure:
         "xaxis": {"title": {"text": x}, "type": "category", "showgrid": False},
         "yaxis": {"title": {"text": y}, "type": "category", "showgrid": False},
     }
-    return go.Figure([heat], layout)
+    low, high = ends.get("zmin", min(present, default=0)), ends.get("zmax", max(present, default=1))
+    inks = [
+        colours.LINE if value is None else colours.ink_on(colours.colour_at(scale, (value - low) / (high - low)))
+        for line in grid
+        for value, *_ in line
+    ]
+    # Plotly's own words in a heatmap are grey on the green between, with a contrast of 2.
+    words = {
+        "type": "scatter",
+        "mode": "text",
+        "x": heat["x"] * len(rows),
+        "y": [row for row in heat["y"] for _ in columns],
+        "text": [text for line in grid for _, text, _ in line],
+        "textfont": {"color": inks},
+        "hoverinfo": "skip",
+        "showlegend": False,
+    }
+    return go.Figure([heat, words], layout)
 
 
 def _sum_up(configs: Sequence[Row], fact: Fact) -> tuple[float | None, str, str]:

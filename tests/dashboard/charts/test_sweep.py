@@ -3,6 +3,7 @@
 import pandas as pd
 
 from tests.dashboard.fixtures.trials import frame, trial
+from tilewatch.dashboard.charts import colours
 from tilewatch.dashboard.charts import sweep as charts
 
 
@@ -27,6 +28,17 @@ def test_a_cell_without_a_value_says_why() -> None:
 def test_shares_of_tma_loads_are_percentages_on_a_whole_scale() -> None:
     heat = charts.cells(frame(trial(64, 128, 32)), "tile_m", "tile_n", fact("tma_share")).data[0]
     assert (heat.z[0][0], heat.zmin, heat.zmax) == (50.0, 0, 100)
+
+
+def test_words_of_a_cell_lie_in_it_and_are_readable_there() -> None:
+    times_us = {("64", "128"): 140.0, ("64", "256"): 280.0, ("128", "128"): 210.0, ("128", "256"): 160.0}
+    trials = frame(*(trial(int(m), int(n), 32, median_us=us) for (m, n), us in times_us.items()))
+    _, words = charts.cells(trials, "tile_m", "tile_n", fact("median_us")).data
+    places = list(zip(words.x, words.y, strict=True))
+    assert dict(zip(places, words.text, strict=True)) == {place: f"{us:.1f}" for place, us in times_us.items()}
+    for place, ink in zip(places, words.textfont.color, strict=True):
+        ground = colours.colour_at(colours.GOOD_TO_BAD, (times_us[place] - 140) / 140)
+        assert colours.contrast(ink, ground) >= 4.5
 
 
 def test_the_bar_of_outcomes_counts_every_trial_once() -> None:
