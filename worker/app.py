@@ -134,8 +134,9 @@ def run_reconcile() -> None:
 
 
 @celery.task(name=dispatch.NOTIFY_TASK)  # type: ignore[untyped-decorator]  # Celery has no types
-@ticks.skip_repeated
 def run_tell() -> None:
+    """Skips no call: beat is not alone in sending it, and a change that was opened in the second after another one
+    waited for beat's next tick, up to 30 s (2026-11-23). Without news it is one question to the database."""
     from tilewatch.worker.notify import outbox
 
     out = _outbox()

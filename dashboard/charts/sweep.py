@@ -98,18 +98,19 @@ def cells(trials: pd.DataFrame, x: str, y: str, fact: Fact) -> go.Figure:
     for trial in trials[[across, down, "outcome", fact.key]].to_dict("records"):
         places.setdefault((trial[across], trial[down]), []).append(trial)
     columns, rows = (sorted({place[i] for place in places}) for i in (0, 1))
+    across_names, down_names = [str(column) for column in columns], [str(row) for row in rows]
     grid = [[_sum_up(places.get((column, row), ()), fact) for column in columns] for row in rows]
     present = [value for line in grid for value, *_ in line if value is not None]
     ends: dict[str, float] = {"zmin": 0, "zmax": 100} if fact.more_is_better else {}
     if not ends and present and min(present) == max(present):  # one colour, and it is the good end
         ends = {"zmin": present[0], "zmax": present[0] + 1}
-    scale = colours.GOOD_TO_BAD
+    scale: tuple[tuple[float, str], ...] = colours.GOOD_TO_BAD
     if fact.more_is_better:
         scale = tuple((1 - at, colour) for at, colour in reversed(scale))
     heat = {
         "type": "heatmap",
-        "x": [str(column) for column in columns],
-        "y": [str(row) for row in rows],
+        "x": across_names,
+        "y": down_names,
         "z": [[value for value, *_ in line] for line in grid],
         "text": [[text for _, text, _ in line] for line in grid],
         "customdata": [
@@ -139,8 +140,8 @@ def cells(trials: pd.DataFrame, x: str, y: str, fact: Fact) -> go.Figure:
     words = {
         "type": "scatter",
         "mode": "text",
-        "x": heat["x"] * len(rows),
-        "y": [row for row in heat["y"] for _ in columns],
+        "x": across_names * len(rows),
+        "y": [name for name in down_names for _ in columns],
         "text": [text for line in grid for _, text, _ in line],
         "textfont": {"color": inks},
         "hoverinfo": "skip",

@@ -5,7 +5,6 @@ import os
 import re
 import tempfile
 
-
 ADDRESS = re.compile(r"\bpointer: \d")
 """DeepGEMM 0.2.5 prints four lines with addresses beside its settings (H200, 2026-11-23): they differ in each run."""
 

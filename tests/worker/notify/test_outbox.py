@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import select, text, update
 
 from tests.worker.fixtures import open_regression
+from tests.worker.fixtures.celery_process import environment
 from tests.worker.fixtures.http_receiver import Answer, Receiver, receiver
 from tilewatch.db.lifecycle import messages, regressions
 from tilewatch.db.models import Message, Regression
@@ -16,6 +17,7 @@ from tilewatch.worker.notify.forge import Forge
 from tilewatch.worker.notify.outbox import Outbox, send_due, write_and_send
 from tilewatch.worker.notify.routing import NotifySettings
 from tilewatch.worker.notify.senders import Log, Service, Webhook
+from tilewatch.worker.settings import Settings
 
 NOW = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
 SENDERS = 4
@@ -73,6 +75,21 @@ def test_a_confirmed_regression_is_sent_once_with_all_that_one_needs(database_ur
     (message,) = stored(database_url)
     assert (message.state, message.attempts, message.trouble) == ("sent", 1, None)
     assert message.sent_at is not None
+
+
+def test_what_is_opened_in_the_second_after_a_message_does_not_wait_for_beat(
+    database_url: str, board: Receiver, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environment(settings).items():
+        monkeypatch.setenv(name, value)
+    from tilewatch.worker import app
+
+    outbox = outbox_of(database_url, board)
+    monkeypatch.setattr(app, "_outbox", lambda: outbox)
+    for kernel in ("gemm_fp8", "softmax"):
+        regress(database_url, kernel=kernel)
+        app.run_tell()
+    assert [asked.json["subject"].split()[0] for asked in board.asked] == ["gemm_fp8", "softmax"]
 
 
 def test_a_service_that_is_down_for_a_while_gets_each_message_once_when_it_is_back(
