@@ -34,7 +34,6 @@ from streamlit.testing.v1 import AppTest
 from benchmarks import bounds, browsing, fleet, visitors
 from benchmarks.bounds import Figure
 from benchmarks.filled import open_filled, yesterday
-from tilewatch.dashboard.gc_tuning import tune_memory
 from tilewatch.db.models import Sweep
 from tilewatch.db.queries import (
     actions,
@@ -49,6 +48,7 @@ from tilewatch.db.queries import (
 )
 from tilewatch.db.queries import series as series_queries
 from tilewatch.db.session import engine, session
+from tilewatch.gc_tuning import tune_memory
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {

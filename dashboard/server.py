@@ -11,7 +11,7 @@ import streamlit as st
 from starlette.middleware import Middleware
 
 from tilewatch.dashboard.front import Guard, list_routes
-from tilewatch.dashboard.gc_tuning import tune_memory
+from tilewatch.gc_tuning import tune_memory
 from tilewatch.nightlies import BadSettings, NightlyTimes
 
 NEEDED = ("pandas", "plotly.graph_objects", "plotly.io", "sqlalchemy.orm", "psycopg", "tilewatch.db.queries.series")

@@ -146,7 +146,8 @@ def read_fields(
     session.flush()
     found = session.connection().execute(query, values)  # the session's own rows take a third more time
     names = list(found.keys())
-    made = [dict(zip(names, columns, strict=True)) for columns in found]
+    # All at once: one by one, the driver and SQLAlchemy took a quarter more time (3,000 rows, 2026-11-23).
+    made = [dict(zip(names, columns, strict=True)) for columns in found.all()]
     for name in documents:
         decoded: dict[str | None, Any] = {None: None}
         for fields in made:

@@ -20,6 +20,7 @@ def api() -> None:
     """
     import uvicorn
 
+    from tilewatch.gc_tuning import tune_memory
     from tilewatch.worker.api.server import make_app
 
     processes.forbid_inspection()
@@ -31,7 +32,9 @@ def api() -> None:
         proxy_headers=False,  # who calls is decided by who is connected (worker/api/server.py)
         server_header=False,
     )
-    uvicorn.Server(config).run(sockets=_listen(settings.api_address, settings.api_port))
+    listening = _listen(settings.api_address, settings.api_port)
+    tune_memory()
+    uvicorn.Server(config).run(sockets=listening)
 
 
 def _listen(address: str, port: int) -> list[socket.socket]:
