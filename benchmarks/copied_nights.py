@@ -10,11 +10,12 @@ not do is check foreign keys and wait for the disk.
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, TextClause, text
 
 from tilewatch.db.models import Base
 from tilewatch.db.record import PARTS
@@ -156,23 +157,32 @@ class Copies:
         for submission_id in submissions:  # one after the other, as they are submitted: so the index fills its pages
             connection.execute(PLAN, values | {"submission_id": submission_id})
 
+        shares = math.ceil(len(self._connections) / len(submissions))
+        work = [values | {"submission_id": each, "share": share} for each in submissions for share in range(shares)]
+        for update in (ATTACH, TIME):
+            for part in range(PARTS):
+                changed = {"part": part, "shares": shares}
+                self._share_out([each | changed for each in work], partial(_change, update))
+        self._share_out(work, _copy_runs)
+
+    def _share_out(self, work: Sequence[dict[str, int]], write: Callable[[Connection, dict[str, int]], None]) -> None:
+        """Returns when all writers are done, so that no transaction of before is open when a page's next part comes: it
+        would keep the old versions, whose room the new ones take. A real sweep writes every 2 s."""
         writers = len(self._connections)
-        shares = math.ceil(writers / len(submissions))
-        work = [(submission_id, share) for submission_id in submissions for share in range(shares)]
 
-        def write(number: int, connection: Connection) -> None:
-            for submission_id, share in work[number::writers]:
-                taken = {"submission_id": submission_id, "shares": shares, "share": share}
-                _write_share(connection, values | taken)
+        def write_some(number: int, connection: Connection) -> None:
+            for taken in work[number::writers]:
+                write(connection, taken)
 
-        list(self._threads.map(write, range(writers), self._connections))
+        list(self._threads.map(write_some, range(writers), self._connections))
 
 
-def _write_share(connection: Connection, values: dict[str, int]) -> None:
-    """Writes the trials of a share of a submission's sweeps; the first share writes its runs too."""
-    for update in (ATTACH, TIME):
-        for part in range(PARTS):
-            connection.execute(update, values | {"part": part})
+def _change(update: TextClause, connection: Connection, values: dict[str, int]) -> None:
+    connection.execute(update, values)
+
+
+def _copy_runs(connection: Connection, values: dict[str, int]) -> None:
+    """Copies the runs of a submission, with its first share."""
     if values["share"] == 0:
         for table in ("runs", "measurements", "verdicts"):
             _copy(connection, table, values)

@@ -92,7 +92,7 @@ def test_an_api_that_cannot_listen_says_so_in_one_sentence(
 def test_the_garbage_collector_skips_what_the_api_imported(
     api_settings: Callable[[str, int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise one in nine answers with a series of 1,000 nights waits for a walk over all of it."""
+    """Otherwise some answers with a series of 1,000 nights wait for a walk over all of it."""
     of_before: list[object] = []
     looked_at = []
 
