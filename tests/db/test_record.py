@@ -373,3 +373,11 @@ def _until_somebody_waits(url: str, patience_s: float = 120) -> None:
                 return
         assert time.monotonic() < deadline, "nobody waits"
         time.sleep(0.02)
+
+
+@pytest.mark.parametrize(("count", "parts"), [(0, 0), (5, 1), (50, 5), (100, 8), (500, 8)])
+def test_few_rows_are_written_in_few_transactions(count: int, parts: int) -> None:
+    rows = list(range(count))
+    split = record.in_parts(rows)
+    assert len(split) == parts
+    assert sorted(row for part in split for row in part) == rows

@@ -1,0 +1,14 @@
+"""The planted changes are lines of the library as it is: a changed kernel ended the benchmark in its middle."""
+
+import pytest
+
+from benchmarks.planted_changes import PLANTED, Planted
+from tilewatch.kernels.library import FOLDER
+
+
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: f"{planted.kernel}: {planted.old}")
+def test_a_planted_change_changes_one_line_of_its_kernel(planted: Planted) -> None:
+    source = (FOLDER / planted.file).read_text(encoding="utf-8")
+    changed, _ = planted.apply(source)
+    lines = zip(source.splitlines(), changed.splitlines(), strict=True)
+    assert sum(before != after for before, after in lines) == 1
