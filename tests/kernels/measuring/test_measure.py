@@ -117,7 +117,7 @@ def test_a_run_says_where_when_and_with_what_it_was_measured(bench: Bench) -> No
         "driver": "580.159",
         "cuda_driver": "13.2",
         "timer": "cupti",
-        "harness": "3",
+        "harness": "4",
     }
     whens = [reading["when"] for reading in result.telemetry]
     assert whens[:2] == ["prepared", "canary before"]
