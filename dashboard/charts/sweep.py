@@ -101,12 +101,13 @@ def cells(trials: pd.DataFrame, x: str, y: str, fact: Fact) -> go.Figure:
     across_names, down_names = [str(column) for column in columns], [str(row) for row in rows]
     grid = [[_sum_up(places.get((column, row), ()), fact) for column in columns] for row in rows]
     present = [value for line in grid for value, *_ in line if value is not None]
-    ends: dict[str, float] = {"zmin": 0, "zmax": 100} if fact.more_is_better else {}
-    if not ends and present and min(present) == max(present):  # one colour, and it is the good end
-        ends = {"zmin": present[0], "zmax": present[0] + 1}
     scale: tuple[tuple[float, str], ...] = colours.GOOD_TO_BAD
+    low, high = min(present, default=0.0), max(present, default=1.0)
     if fact.more_is_better:
         scale = tuple((1 - at, colour) for at, colour in reversed(scale))
+        low, high = 0.0, 100.0
+    elif low == high:  # one colour, and it is the good end
+        high = low + 1
     heat = {
         "type": "heatmap",
         "x": across_names,
@@ -122,7 +123,8 @@ def cells(trials: pd.DataFrame, x: str, y: str, fact: Fact) -> go.Figure:
         "colorbar": {"title": {"text": fact.cell, "side": "right"}, "thickness": 12, "outlinewidth": 0},
         "xgap": 2,
         "ygap": 2,
-        **ends,
+        "zmin": low,
+        "zmax": high,
     }
     layout = {
         "height": 130 + 52 * len(rows),
@@ -130,7 +132,6 @@ def cells(trials: pd.DataFrame, x: str, y: str, fact: Fact) -> go.Figure:
         "xaxis": {"title": {"text": x}, "type": "category", "showgrid": False},
         "yaxis": {"title": {"text": y}, "type": "category", "showgrid": False},
     }
-    low, high = ends.get("zmin", min(present, default=0)), ends.get("zmax", max(present, default=1))
     inks = [
         colours.LINE if value is None else colours.ink_on(colours.colour_at(scale, (value - low) / (high - low)))
         for line in grid

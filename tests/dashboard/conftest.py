@@ -51,14 +51,10 @@ def browser() -> Iterator[Any]:
     path = next(filter(None, map(shutil.which, BROWSERS)), None)
     if path is None:
         pytest.skip(f"no browser on PATH: looked for {', '.join(BROWSERS)}")
-    from playwright.sync_api import sync_playwright  # a dependency of these tests alone
+    from benchmarks import browsing  # Playwright is a dependency of these tests alone
 
-    with sync_playwright() as playwright:
-        # Containers forbid Chromium its own sandbox, and it would call home for updates.
-        quiet = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        opened = playwright.chromium.launch(executable_path=path, args=quiet)
+    with browsing.chromium(path) as opened:
         yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="session")
