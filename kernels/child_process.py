@@ -101,10 +101,11 @@ class ChildProcess:
         library: str | Path | None = None,
         others: Sequence[Path] = (),
         writable: Sequence[str] = (),
+        torch: bool = False,
     ) -> None:
         """What lies in the folder `packages` is imported before what is installed, and PyTorch first of all: CuPy loads
         the cuBLAS that is installed beside it, and a process has one cuBLASLt (13.1 for both, H200, 2026-11-23). None
-        imports what is installed.
+        imports what is installed. With `torch` PyTorch is imported when the child starts, after CuPy: rivals need it.
 
         A child without a GPU may read the checkout of `library`, and it writes into the folders `writable`, beside what
         every child may. One with a GPU that runs `library`, and `others` too, has a home that only children of just
@@ -137,6 +138,7 @@ class ChildProcess:
             {**own, **(environment or {})},
             readable=[str(sandbox.find_root(Path(library)))] if library else [],
             writable=[folder, *writable],
+            torch=torch,
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -156,6 +158,7 @@ class ChildProcess:
         *,
         readable: Sequence[str],
         writable: Sequence[str],
+        torch: bool,
     ) -> subprocess.Popen[bytes] | ForkedProcess:
         death_signal = END_OF.get(role, signal.SIGKILL)
         if role in (*WITHOUT_GPU, *ON_GPU) and self.program == PROGRAM:
@@ -163,7 +166,8 @@ class ChildProcess:
                 imports_from,
                 role,
                 # Those that measure need the real driver and PyTorch, and one of them the real `ct.launch` (child.py).
-                server_name="without GPU" if role in WITHOUT_GPU else role,
+                server_name="without GPU" if role in WITHOUT_GPU else f"{role} with torch" if torch else role,
+                torch=torch,
                 readable=readable,
                 writable=writable,
                 log=self._errors,

@@ -67,13 +67,13 @@ def main() -> None:
     while (users := device.processes_on(gpu.uuid)) and time.monotonic() - started < arguments.seconds:
         print(f"the GPU is in use by {', '.join(users)}", flush=True)
         time.sleep(1)
-    recorder = Recorder(gpu, gpu.model, store, arguments.out, arguments.launches)
     names = list(dict.fromkeys(f"{each['kernel']} {each['problem']}" for each in only)) if only else list(series)
-    for name in names:
-        try:
-            measure_series(recorder, series.get(name, []), started + arguments.seconds)
-        except ExpectedError as error:
-            print(f"{name}: {error}", flush=True)
+    with Recorder(gpu, gpu.model, store, arguments.out, arguments.launches) as recorder:
+        for name in names:
+            try:
+                measure_series(recorder, series.get(name, []), started + arguments.seconds)
+            except ExpectedError as error:
+                print(f"{name}: {error}", flush=True)
     print(f"done after {time.monotonic() - started:.0f} s", flush=True)
 
 

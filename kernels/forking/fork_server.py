@@ -1,15 +1,16 @@
 """Forks child processes that have imported cuTile, CuPy and ours: `python -m tilewatch.kernels.child fork FD`.
 
 Importing takes 0.4 to 0.7 s of CPU time, a fork 10 ms (2 cores, 2026-11-22), and a comparison of two commits has five
-children. This process runs no library: a child is forked before it loads one, and confines itself like one that was
-started (kernels/child.py). Nor does it ask anything of CUDA, which would not work in a fork afterwards: importing CuPy,
-CUPTI and NVML asks nothing. What a child started and left ends with the child. It ends when FD, its socket, has no
-other end.
+children; PyTorch, for children that time rivals, takes more than a second. This process runs no library: a child is
+forked before it loads one, and confines itself like one that was started (kernels/child.py). Nor does it ask anything
+of CUDA, which would not work in a fork afterwards: importing CuPy, CUPTI, NVML and PyTorch asks nothing. What a child
+started and left ends with the child. It ends when FD, its socket, has no other end.
 """
 
 import contextlib
 import functools
 import gc
+import importlib
 import json
 import os
 import socket
@@ -60,6 +61,8 @@ def serve(control: socket.socket, import_role: Callable[[str], object]) -> Forke
             continue
         with contextlib.suppress(Exception):  # the child imports again, and its last words say what failed
             import_role(request["role"])
+            if request["torch"]:  # after CuPy, as in a child: which cuBLAS a process has depends on the order
+                importlib.import_module("torch")
             if request["role"] in COMPILING:
                 _ask_bytecode_version()
         gc.freeze()  # collecting garbage in the child would copy what it shares with this process

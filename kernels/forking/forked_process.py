@@ -74,6 +74,7 @@ def fork(
     role: str,
     *,
     server_name: str,
+    torch: bool,
     readable: Sequence[str],
     writable: Sequence[str],
     log: IO[bytes],
@@ -87,6 +88,7 @@ def fork(
     """
     request = {
         "role": role,
+        "torch": torch,
         "readable": list(readable),
         "writable": list(writable),
         "environment": {**environment, **own_environment},

@@ -3,8 +3,6 @@
 The parent (kernels/measuring/sweep.py) decides what to try next and survives what happens here.
 """
 
-import contextlib
-import importlib
 import os
 import random
 import time
@@ -43,8 +41,6 @@ _timer: timing.Timer | None = None
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    if request["ask"] == "import torch":
-        return _import_torch()
     if request["ask"] == "start timer":  # and with it the CUDA context, while the library is still imported elsewhere
         _start_timer(None)
         return {}
@@ -78,13 +74,6 @@ def _start_timer(wanted: str | None) -> timing.Timer:
     global _timer
     _timer = _timer or timing.timer(wanted)
     return _timer
-
-
-def _import_torch() -> Mapping[str, Any]:
-    """Imports what a process needs for rivals, before it is given its job."""
-    with contextlib.suppress(ImportError):  # without it there are fewer rivals
-        importlib.import_module("torch")
-    return {}
 
 
 def _require_tolerance(tolerance: float) -> None:

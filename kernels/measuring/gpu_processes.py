@@ -46,14 +46,12 @@ class GpuProcesses:
         torch: bool = False,
     ) -> None:
         """One process runs `library`; `others` are other sides of a replay. With `ahead` they are imported before a
-        problem is known, and with `torch` PyTorch too, for rivals; no process touches the GPU meanwhile. Otherwise a
-        problem follows at once, so they may. The process that measures imports from `packages` first."""
+        problem is known; no process touches the GPU meanwhile. Otherwise a problem follows at once, so they may. With
+        `torch` the process that measures has PyTorch, for rivals. It imports from `packages` first."""
         self._start = partial(ChildProcess, environment=environment)
-        self._start_measuring = partial(self._start, "gpu", packages=packages)
+        self._start_measuring = partial(self._start, "gpu", packages=packages, torch=torch)
         self._packages, self._libraries, self._is_ahead = packages, (library, *others), ahead
         self._measuring: ChildProcess | None = self._start_measuring()
-        if torch:
-            self._measuring.begin({"ask": "import torch"})
         if not ahead:
             self._measuring.begin({"ask": "start timer"})
         self._library: ChildProcess | None = self._start_library()

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -105,8 +106,10 @@ def _measure(
         on_trial(trial)
         on_step("sweep", done, 0)
 
+    # It takes some 2 s until it waits for launches, and touches no GPU meanwhile.
+    profiler = opened.enter_context(start_profiler(gpu.uuid))
     try:
-        child = GpuChild(setup, spawn)
+        child = GpuChild(setup, spawn or partial(GpuProcesses, setup.library, environment=this_gpu, torch=True))
     except SweepFailed as error:
         raise MeasureFailed(str(error)) from None
     rivals: list[RivalProcess] = []
@@ -126,7 +129,6 @@ def _measure(
         measurements: tuple[Measured, ...] = ()
         if result.winner is not None:
             winner = [trial.config for trial in result.trials].index(result.winner)
-            profiler = opened.enter_context(start_profiler(gpu.uuid))  # it imports meanwhile, and touches no GPU
             on_step("baselines", 0, len(request.baselines))
             named = _named_trials(gpu, introduction["element_bytes"], result.trials, request)
             for environment in request.rivals:

@@ -161,6 +161,24 @@ with open({str(imported)!r}, "a") as file:
     assert imported.read_text() == "before"
 
 
+def test_pytorch_is_imported_once_for_all_runs_and_after_cupy(
+    rig: Rig, nvidia_smi: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which cuBLAS a process has depends on the order. Importing it took each run more than a second."""
+    assert nvidia_smi.exists()
+    imported = tmp_path / "imported"
+    says = f"import sys\nprint('cupy' in sys.modules, file=open({str(imported)!r}, 'a'))\n"
+    (tmp_path / "torch.py").write_text(says + (MODULES / "torch.py").read_text())
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path), str(MODULES), str(ROOT))))
+    request = MeasureRequest(
+        LIBRARY, rig.kernel, PROBLEM, "sm_90", rig.store_url, [rig.cubin(1)], 0, ("torch_residual_add",)
+    )
+    for _ in range(2):
+        result = measure(request, on_trial=lambda _: None, on_step=lambda *_: None)
+        assert set(result.measurements[-1].samples_us) == {120.0}
+    assert imported.read_text() == "True\n"
+
+
 def test_what_two_environments_have_in_one_version_is_timed_once(rig: Rig, nvidia_smi: Path, tmp_path: Path) -> None:
     """Two rows of one name made a recording that nothing could read."""
     assert nvidia_smi.exists()

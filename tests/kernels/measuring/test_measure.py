@@ -20,6 +20,7 @@ from tests.kernels.fixtures.fake_gpu import (
 from tests.kernels.fixtures.fake_gpu.device import NAME, THROTTLED, FakeGpu
 from tests.kernels.fixtures.ncu import NCU_OUTPUT, make_ncu
 from tilewatch.kernels import device, sandbox
+from tilewatch.kernels.measuring import measure as module
 from tilewatch.kernels.measuring.measure import GpuMissing, MeasureFailed, MeasureRequest, measure
 from tilewatch.kernels.measuring.other_processes import GpuBusy
 from tilewatch.kernels.results import Cubin, RunResult, TrialResult
@@ -175,6 +176,17 @@ def test_the_counters_of_the_winner_and_of_what_tied_with_it_are_read_after_the_
     assert [each["config"] for each in ours.detail["tied_counters"]] == [{"tile_rows": 4}]
     assert ours.detail["tied_counters"][0]["instructions"] == 2_000_000
     assert not any("counters" in rival.detail for rival in rivals)
+
+
+def test_nsight_compute_starts_before_the_gpu_has_work(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes some 2 s until it can launch, which the GPU would wait for."""
+    launched: list[int] = []
+    start = module.start_profiler
+    monkeypatch.setattr(
+        module, "start_profiler", lambda uuid: (launched.append(len(bench.gpu.launches)), start(uuid))[1]
+    )
+    bench.measure([bench.rig.cubin()])
+    assert launched == [0]
 
 
 def test_a_run_without_counters_says_why_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
