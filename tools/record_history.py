@@ -49,7 +49,7 @@ Only = Sequence[Mapping[str, Any]]
 def main() -> None:
     arguments = _arguments()
     started = time.monotonic()
-    gpu = device.gpus()[0]
+    gpu = device.gpus()[arguments.gpu]
     assert gpu.model is not None, f"{gpu.name} is not a model that Tilewatch knows"
     only: Only | None = json.loads(arguments.only.read_text()) if arguments.only else None
     versions = read_history(arguments, gpu.model.arch, only)
@@ -89,6 +89,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", type=Path, help="a JSON file of series and their configs")
     parser.add_argument("--out", type=Path, required=True, help="the recording, .jsonl.gz")
     parser.add_argument("--work", type=Path, default=Path("/tmp/record-history"))  # noqa: S108 - one person's machine
+    parser.add_argument("--gpu", type=int, default=0, help="which of this machine's GPUs")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="compiler processes")
     parser.add_argument("--limit", type=float, default=15.0, help="CPU seconds that a config may take to compile")
     parser.add_argument("--launches", type=int, default=REPLAY_LAUNCHES, help="launches of a replay")

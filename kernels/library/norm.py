@@ -1,4 +1,4 @@
-"""Norms under watch: RMSNorm, LayerNorm and RMSNorm's gradient over the rows of a bfloat16 matrix, float32 inside.
+"""Norms under watch: RMSNorm, LayerNorm and their gradients over the rows of a bfloat16 matrix, float32 inside.
 
 A block holds whole rows, so every element is read once and written once: the yardstick is a copy of as many bytes.
 """
@@ -119,6 +119,58 @@ def rms_norm_backward_rows(
     ct.store(dweight, index=(block, 0), tile=total, allow_tma=tma)
 
 
+@ct.kernel
+def layer_norm_backward_rows(
+    x,
+    weight,
+    dy,
+    dx,
+    dweight,
+    dbias,
+    columns: ct.Constant[int],
+    tile_rows: ct.Constant[int],
+    tile_columns: ct.Constant[int],
+    allow_tma: ct.Constant[int],
+):
+    """dx, dweight and dbias of layer_norm. With d = 1 / sqrt(variance + EPSILON), s = (x - mean) * d and
+    g = dy * weight: dx = d * (g - mean(g) - s * mean(g * s)); dweight is the sum over rows of dy * s, and dbias of dy.
+
+    Both have a row for each block, as in rms_norm_backward. The padding of a tile has a value in s alone, so it is
+    masked where squares are added; dy is zero there.
+    """
+    tma = None if allow_tma == 1 else False
+    block = ct.bid(0)
+    tiles = ct.cdiv(ct.cdiv(x.shape[0], ct.num_blocks(0)), 2) * 2 // tile_rows
+    end = min((block + 1) * tiles, ct.num_tiles(x, axis=0, shape=(tile_rows, tile_columns)))
+    factor = ct.load(weight, index=(0,), shape=(tile_columns,), padding_mode=ct.PaddingMode.ZERO)
+    factor = ct.astype(factor, ct.float32)[None, :]
+    total = ct.full((1, tile_columns), 0.0, dtype=ct.float32)
+    slopes = total
+    for tile in range(block * tiles, end):
+        at, shape = (tile, 0), (tile_rows, tile_columns)
+        values = ct.astype(
+            ct.load(x, index=at, shape=shape, padding_mode=ct.PaddingMode.ZERO, allow_tma=tma), ct.float32
+        )
+        slope = ct.astype(
+            ct.load(dy, index=at, shape=shape, padding_mode=ct.PaddingMode.ZERO, allow_tma=tma), ct.float32
+        )
+        weighted = slope * factor
+        offset = ct.sum(weighted, axis=1, keepdims=True) * (1.0 / columns)
+        centred = values - ct.sum(values, axis=1, keepdims=True) * (1.0 / columns)
+        if columns != tile_columns:
+            centred = ct.where((ct.arange(tile_columns, dtype=ct.int32) < columns)[None, :], centred, 0.0)
+        variance = ct.sum(centred * centred, axis=1, keepdims=True) * (1.0 / columns)
+        product = ct.sum(weighted * centred, axis=1, keepdims=True) * (1.0 / columns)
+        inverse = ct.rsqrt(variance + EPSILON)
+        scaled = centred * inverse
+        total = total + ct.sum(slope * scaled, axis=0, keepdims=True)
+        slopes = slopes + ct.sum(slope, axis=0, keepdims=True)
+        changed = (weighted - offset - scaled * (product * inverse)) * inverse
+        ct.store(dx, index=at, tile=ct.astype(changed, dx.dtype), allow_tma=tma)
+    ct.store(dweight, index=(block, 0), tile=total, allow_tma=tma)
+    ct.store(dbias, index=(block, 0), tile=slopes, allow_tma=tma)
+
+
 def parse(text: str) -> Problem:
     """ "8192x7168" -> 8192 rows of 7168 elements."""
     found = re.fullmatch(r"(\d+)x(\d+)", text.strip().lower())
@@ -193,6 +245,11 @@ def backward_arrays(problem: Problem) -> tuple[Array, ...]:
     )
 
 
+def layer_norm_backward_arrays(problem: Problem) -> tuple[Array, ...]:
+    *others, dweight = backward_arrays(problem)
+    return *others, dweight, Array("dbias", dweight.shape, dweight.dtype, output=True)
+
+
 def constants(problem: Problem, config: Config) -> tuple[int, ...]:
     columns = problem.sizes["columns"]
     return columns, config["tile_rows"], 1 << (columns - 1).bit_length(), config["allow_tma"]
@@ -215,14 +272,28 @@ def rms_norm_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 def backward_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
     x, dy = inputs["x"], inputs["dy"]
-    rows, columns = x.shape
     inverse = 1 / xp.sqrt(xp.mean(x * x, axis=1, keepdims=True) + EPSILON)
     scaled, slope = x * inverse, dy * inputs["weight"]
     dx = (slope - scaled * xp.mean(slope * scaled, axis=1, keepdims=True)) * inverse
-    part = -(-rows // (2 * PARTS)) * 2
-    products = xp.zeros((PARTS * part, columns), dtype=xp.float32)
-    products[:rows] = dy * scaled
-    return {"dx": dx, "dweight": products.reshape(PARTS, part, columns).sum(axis=1)}
+    return {"dx": dx, "dweight": _sum_parts(dy * scaled, xp)}
+
+
+def layer_norm_backward_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
+    dy = inputs["dy"]
+    centred = inputs["x"] - xp.mean(inputs["x"], axis=1, keepdims=True)
+    inverse = 1 / xp.sqrt(xp.mean(centred * centred, axis=1, keepdims=True) + EPSILON)
+    scaled, slope = centred * inverse, dy * inputs["weight"]
+    mean = xp.mean(slope * scaled, axis=1, keepdims=True)
+    dx = (slope - xp.mean(slope, axis=1, keepdims=True) - scaled * mean) * inverse
+    return {"dx": dx, "dweight": _sum_parts(dy * scaled, xp), "dbias": _sum_parts(dy, xp)}
+
+
+def _sum_parts(rows: Any, xp: Any) -> Any:
+    """Adds up the rows of each of PARTS parts, which have an even number of them."""
+    part = -(-len(rows) // (2 * PARTS)) * 2
+    padded = xp.zeros((PARTS * part, rows.shape[1]), dtype=xp.float32)
+    padded[: len(rows)] = rows
+    return padded.reshape(PARTS, part, rows.shape[1]).sum(axis=1)
 
 
 def layer_norm_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
@@ -251,12 +322,21 @@ def layer_norm_flops(problem: Problem) -> int:
     return 7 * problem.sizes["rows"] * problem.sizes["columns"]
 
 
+def layer_norm_backward_flops(problem: Problem) -> int:
+    """As rms_norm's, and sum, centre, two sums and a difference more."""
+    return 17 * problem.sizes["rows"] * problem.sizes["columns"]
+
+
 def rms_norm_bytes(problem: Problem) -> int:
     return 2 * (2 * problem.sizes["rows"] + 1) * problem.sizes["columns"]
 
 
 def backward_bytes(problem: Problem) -> int:
     return (2 * (3 * problem.sizes["rows"] + 1) + 4 * PARTS) * problem.sizes["columns"]
+
+
+def layer_norm_backward_bytes(problem: Problem) -> int:
+    return backward_bytes(problem) + 4 * PARTS * problem.sizes["columns"]
 
 
 def layer_norm_bytes(problem: Problem) -> int:
@@ -310,6 +390,22 @@ KERNELS = (
         tolerance=tolerance,
         flops=backward_flops,
         bytes=backward_bytes,
+        baselines=("copy",),
+    ),
+    Kernel(
+        name="layer_norm_backward",
+        entry=layer_norm_backward_rows,
+        # Rows of OPT-6.7B (hidden_size 4096), and of GPT-NeoX-20B and StarCoder2-15B (6144).
+        problems=(parse("16384x4096"), parse("8192x6144")),
+        parse=parse,
+        space=backward_space,
+        arrays=layer_norm_backward_arrays,
+        constants=constants,
+        grid=backward_grid,
+        reference=layer_norm_backward_reference,
+        tolerance=tolerance,
+        flops=layer_norm_backward_flops,
+        bytes=layer_norm_backward_bytes,
         baselines=("copy",),
     ),
 )
