@@ -1,15 +1,17 @@
 """Prints the tables of README.md and docs/kernels.md from the recordings that come with Tilewatch.
 
-    python -m benchmarks.recorded [winners | ratios | recordings | values] [--report-only]
+    python -m benchmarks.recorded [winners | ratios | recordings | values | seconds] [--report-only]
 
 `winners` is one problem's search spaces, `ratios` every kernel against every rival with the worst problem of each,
 `recordings` what each file holds, `values` how near to its winner each value of a kernel's axes ever came: those
-far from 1 can leave its space. Without a name: the figures that have a bound. A ratio is the rival's time over ours,
-the median of paired rounds: over 1 means that ours is faster. tests/benchmarks/test_recorded.py compares the documents.
+far from 1 can leave its space; `seconds` where those of a run go. Without a name: the figures that have a bound. A
+ratio is the rival's time over ours, the median of paired rounds: over 1 means that ours is faster.
+tests/benchmarks/test_recorded.py compares the documents.
 """
 
 import argparse
 import datetime as dt
+import itertools
 import statistics
 import sys
 from collections import Counter
@@ -179,11 +181,18 @@ def format_values() -> str:
     )
 
 
+def format_seconds() -> str:
+    """The medians over the runs of a recording that read the GPU's counters."""
+    head = ("recording", "runs", "before it", "preparing", "sweep and rivals", "rounds", "counters and end", "together")
+    return _format_table(head, [_describe_seconds(file) for file in (NIGHTLY, CHANGED)])
+
+
 TABLES = {
     "winners": format_winners,
     "ratios": format_ratios,
     "recordings": format_recordings,
     "values": format_values,
+    "seconds": format_seconds,
 }
 
 
@@ -290,6 +299,28 @@ def _describe_recording(file: Path) -> tuple[str, ...]:
         f"{sum(run['sweep_gpu_s'] for run in runs) / 60:.1f}",
         f"{(last - first).total_seconds() / 60:.1f}",
     )
+
+
+def _describe_seconds(file: Path) -> tuple[str, ...]:
+    runs = [row for row in recording_file.read(file).rows if row["row"] == "run"]
+    parts = [_read_parts(run) for run in sorted(runs, key=lambda run: str(run["started_at"]))]
+    before = [later[0] - earlier[-1] for earlier, later in itertools.pairwise(parts)]
+    took = [[end - start for start, end in itertools.pairwise(each)] for each in parts]
+    medians = (statistics.median(before), *(map(statistics.median, zip(*took, strict=True))))
+    together = statistics.median(each[-1] - each[0] for each in parts)
+    return (
+        f"`{file.relative_to(ROOT)}`",
+        str(len(runs)),
+        *(f"{seconds:.2f} s" for seconds in (*medians, together)),
+    )
+
+
+def _read_parts(run: Mapping[str, Any]) -> list[float]:
+    """Unix seconds of a run's start, of the end of each of its parts, and so of its own end."""
+    read = [(reading["when"], reading["unix_s"]) for reading in run["telemetry"] if "unix_s" in reading]
+    rounds = [at for when, at in read if when.endswith("rounds")]
+    start, end = (dt.datetime.fromisoformat(run[name]).timestamp() for name in ("started_at", "finished_at"))
+    return [start, dict(read)["prepared"], rounds[0], rounds[-1], end]
 
 
 def _format_ratio(ratio: float | None) -> str:

@@ -10,7 +10,7 @@ from benchmarks.recorded import Recorded, list_rivalries
 
 ROOT = Path(__file__).parents[2]
 TABLE = re.compile(r"<!-- python -m benchmarks\.recorded (\w+) -->\n\n((?:\|.*\n)+)")
-SHOWN_IN = {"README.md": {"winners"}, "docs/kernels.md": {"ratios", "recordings"}}
+SHOWN_IN = {"README.md": {"winners"}, "docs/kernels.md": {"ratios", "recordings", "seconds"}}
 
 
 @pytest.mark.parametrize(("document", "names"), SHOWN_IN.items())
@@ -51,6 +51,14 @@ def test_a_ratio_is_the_rival_s_time_over_ours() -> None:
     ]
     assert run.ratios["cublas"] < 0.02, "the tutorial's kernel takes a hundred times cuBLAS's time"
     assert run.winner_us > 500
+
+
+def test_the_parts_of_a_run_are_told_apart_by_its_readings() -> None:
+    whens = ("prepared", "before rounds", "after rounds", "before rounds", "after rounds")
+    readings = [{"when": when, "unix_s": 102.0 + 3 * place} for place, when in enumerate(whens)]
+    run = {"started_at": "1970-01-01T00:01:40+00:00", "finished_at": "1970-01-01T00:02:00+00:00"}
+    telemetry = [*readings, {"when": "canary after", "canary_memory_us": 1.0}]
+    assert recorded._read_parts({**run, "telemetry": telemetry}) == [100.0, 102.0, 105.0, 114.0, 120.0]
 
 
 def test_a_value_that_never_won_is_shown_as_far_from_a_winner_as_it_was() -> None:
