@@ -84,7 +84,7 @@ bench-dashboard: dev ## Measure the dashboard's queries and pages with a simulat
 test-gpu: dev ## Run the tests that need an NVIDIA GPU
 	@$(BIN)/pytest -m gpu
 
-test-release: dev ## Run the tests that only a release needs: every kernel compiled for every architecture (2 minutes)
+test-release: dev ## Run the tests that only a release needs: every kernel compiled on every problem for every architecture (3 minutes)
 	@$(BIN)/pytest -m release
 
 smoke-compose: dev ## Run docker compose once with all it can do (10 minutes; LOCAL=FOLDER where no container registry is reached)
