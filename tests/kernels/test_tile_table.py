@@ -10,7 +10,7 @@ from benchmarks.tile_table import Swept, ranked, swept
 from tilewatch.kernels import device
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.compiling.store import CubinStore, folder
-from tilewatch.kernels.measuring import sweep as sweep_module
+from tilewatch.kernels.measuring import measure as measure_module
 from tilewatch.kernels.measuring.measure import MeasureRequest, measure
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.results import Cubin, config_key
@@ -87,8 +87,8 @@ def test_the_best_row_for_several_problems_need_not_win_any() -> None:
 class MadeUpGpu:
     """A GPU child whose configs take their tile_m in microseconds, and whose rival always takes 50."""
 
-    def __init__(self, _: Path, *, environment: Mapping[str, str], packages: Path | None) -> None:
-        assert packages is None
+    def __init__(self, _: Path, *, environment: Mapping[str, str], torch: bool) -> None:
+        assert torch
         assert environment
         self.alive, self.loaded = True, dict[int, float]()
 
@@ -130,7 +130,7 @@ class MadeUpGpu:
 def test_the_table_s_config_is_timed_beside_the_winner(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiles: tuple[int, ...], table_us: float, is_the_winner: bool
 ) -> None:
-    monkeypatch.setattr(sweep_module, "GpuProcesses", MadeUpGpu)
+    monkeypatch.setattr(measure_module, "GpuProcesses", MadeUpGpu)
     here = device.Gpu(0, "GPU-1", "NVIDIA H200", "580", device.gpu_model("h200"))
     monkeypatch.setattr(device, "gpus", lambda: (here,))
     cubins = [Cubin({"tile_m": tile, "tile_n": 128, "tile_k": 128}, f"key{tile}", "k") for tile in tiles]
