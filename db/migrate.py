@@ -89,7 +89,7 @@ def upgrade(url: str, report: Callable[[str], object] = lambda _: None, patience
 
 def current(url: str) -> str | None:
     """Returns the revision that the database is at; None when it was never migrated."""
-    with session.engine(url).connect() as connection:
+    with session.engine(url).begin() as connection:  # psycopg forgets what it prepared where one is rolled back
         return _revision(connection)
 
 

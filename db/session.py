@@ -67,7 +67,7 @@ def check(url: str) -> None:
     """Raises DatabaseUnreachable unless the database answers a query."""
     where = address(url)
     try:
-        with engine(url).connect() as connection:
+        with engine(url).begin() as connection:  # psycopg forgets what it prepared where one is rolled back
             connection.execute(text("select 1"))
     except DBAPIError as error:
         raise DatabaseUnreachable(f"Postgres cannot be used at {where}: {_reason(error)}") from None

@@ -11,7 +11,7 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from tilewatch.db import record, session
+from tilewatch.db import migrate, record, session
 from tilewatch.db.models import GpuModel
 
 
@@ -48,6 +48,17 @@ def test_while_tables_are_filled_no_plan_for_fewer_rows_is_kept(database_url: st
         kept, made = opened.execute(plans).one()
     assert kept == 0
     assert made > 0
+
+
+def test_what_is_asked_before_each_job_leaves_what_the_connection_prepared(database_url: str) -> None:
+    """psycopg forgets it where a transaction is rolled back, and the statements of each job are parsed again."""
+    for _ in range(10):
+        _slugs(database_url)
+    session.check(database_url)
+    migrate.require_head(database_url)
+    with session.session(database_url) as opened:
+        prepared = opened.scalars(text("select statement from pg_prepared_statements")).all()
+    assert any("gpu_models" in statement for statement in prepared)
 
 
 def test_threads_that_need_an_engine_at_once_share_one(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
