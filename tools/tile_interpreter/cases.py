@@ -96,6 +96,9 @@ SMALL: Mapping[str, Small] = {
     "attention_decode_parts": Small(PARTED, {"tile_n": (16, 128)}),
     "attention_decode_join": Small(PARTED, {"tile_head": (16, 64)}),
     "mla_decode": Small(("1x1x1", "2x17x33", "1x64x64"), {"tile_m": (16, 64), "tile_n": (16, 64)}),
+    "mla_product": Small(
+        ("1x1x1x1", "17x3x33x40", "64x2x64x128"), {"tile_m": (16, 64), "tile_n": (16, 64), "tile_k": (32, 64)}
+    ),
     "mqa_logits": Small(("1x16x1", "17x16x33", "5x32x70", "4x16x128"), {"tile_q": (1, 4), "tile_n": (16, 64)}),
     "moe_combine": Small(("1x1x1", "17x3x127", "5x8x256"), {"tile_columns": (16, 128)}),
     "moe_gate_up": Small(
