@@ -25,6 +25,14 @@ WILD_NIGHT_LOG_ODDS = 3.2
 USUAL_SIZE = 0.02
 """The standard deviation of the sizes of changes (2 %)."""
 
+TELLING_DEVIATIONS = 3.3
+"""A replay whose standard error is the size of a change over this tells a build before it from one after it."""
+
+RAMP_LOG_ODDS = 3.0
+"""A build with new code is that much likelier, and more, than one whose code is not known."""
+
+_ERFC = np.frompyfunc(math.erfc, 1, 1)
+
 
 @dataclass(frozen=True)
 class NightEvidence:
@@ -103,6 +111,45 @@ class Candidate:
             self.unanswered.add((answer.good, answer.bad))
 
 
+@dataclass(frozen=True)
+class Ramp:
+    """Builds after `last_good` up to `first_bad` made a change together."""
+
+    last_good: int
+    first_bad: int
+    estimate: Estimate
+
+
+def find_ramp(candidate: Candidate, policy: Policy) -> Ramp | None:
+    """None until looking for one first bad build took twice the launches that halving the builds takes for one step.
+
+    A build half-way up a ramp is as far from before as from after, and no number of launches decides it. Where the ramp
+    begins and ends is read off the replays that differ from nothing, or from all of it, by two standard errors. Fewer
+    than three builds that are about as likely by their code are no ramp: one of them is looked for as long as it takes.
+    """
+    likely = candidate.nightly.by_code > candidate.nightly.by_code.max() - RAMP_LOG_ODDS
+    estimates = candidate.replays.estimates(candidate.launch_variance)
+    pairs = sorted((bad, each) for (good, bad), each in estimates.items() if good == candidate.good)
+    if likely.sum() < 3 or len(pairs) < 2 or pairs[-1][0] != candidate.bad:
+        return None
+    whole = pairs[-1][1]
+    spent = sum(each.launches for _, each in pairs[:-1])
+    half = (TELLING_DEVIATIONS * candidate.pair_deviation / max(abs(whole.size), policy.min_change)) ** 2
+    if spent < max(2.0 * math.log2(len(candidate.builds)) * half, policy.most_launches / 2):
+        return None
+    before, complete = candidate.good, candidate.bad
+    for bad, each in pairs:
+        if abs(each.deviations) >= 2.0:
+            break
+        before = bad
+    for bad, each in reversed(pairs):
+        if abs(each.size - whole.size) >= 2.0 * math.hypot(each.error, whole.error):
+            break
+        complete = bad
+    between = candidate.builds[likely & (before < candidate.builds) & (candidate.builds <= complete)]
+    return Ramp(before, int(between[-1]), whole) if len(between) else None
+
+
 def log_odds(nightly: NightEvidence, weighed: Floats, precisions: Floats, policy: Policy) -> Floats:
     """For a change against none, at each build; without the prior.
 
@@ -113,20 +160,25 @@ def log_odds(nightly: NightEvidence, weighed: Floats, precisions: Floats, policy
     shown = nightly.weighed / np.where(nightly.precisions > 0.0, nightly.precisions, 1.0)
     of_nights = np.where(np.abs(shown) >= policy.min_change, nightly.weighed, 0.0)  # less is a level that strays
     moved_otherwise = shown * of_nights / 2 - policy.nightly_log_odds
-    of_both = _mixture(of_nights + weighed, nightly.precisions + precisions)
-    of_replays = _mixture(weighed, precisions)
-    both = np.maximum(of_both, moved_otherwise + of_replays) - np.maximum(0.0, moved_otherwise)
-    return np.where(_is_small(weighed, precisions, policy), -np.inf, both)
+    of_both = _mixture(of_nights + weighed, nightly.precisions + precisions, policy)
+    of_replays = _mixture(weighed, precisions, policy)
+    return np.asarray(np.maximum(of_both, moved_otherwise + of_replays) - np.maximum(0.0, moved_otherwise))
 
 
-def _is_small(weighed: Floats, precisions: Floats, policy: Policy) -> NDArray[np.bool_]:
-    """Whether replays across a build exclude, at two standard errors, that it made a change that is relevant."""
-    return np.asarray(np.abs(weighed) + 2.0 * np.sqrt(precisions) < policy.min_change * precisions)
-
-
-def _mixture(weighed: Floats, precisions: Floats) -> Floats:
+def _mixture(weighed: Floats, precisions: Floats, policy: Policy) -> Floats:
+    """log L over sizes of `min_change` and more: L over all sizes, times how probable those are after what was
+    measured, over how probable they were before."""
     spread = 1.0 + USUAL_SIZE**2 * precisions
-    return np.asarray(USUAL_SIZE**2 * weighed**2 / (2.0 * spread) - np.log(spread) / 2.0)
+    size, error = USUAL_SIZE**2 * weighed / spread, USUAL_SIZE / np.sqrt(spread)
+    of_all = USUAL_SIZE**2 * weighed**2 / (2.0 * spread) - np.log(spread) / 2.0
+    relevant = (_upper_tail((policy.min_change - size) / error) + _upper_tail((policy.min_change + size) / error)) / 2
+    with np.errstate(divide="ignore"):
+        return np.asarray(of_all + np.log(relevant / _upper_tail(policy.min_change / USUAL_SIZE)))
+
+
+def _upper_tail(deviations: Floats | float) -> Floats:
+    """The probability that a normal variable is larger."""
+    return np.asarray(_ERFC(np.asarray(deviations) / math.sqrt(2.0)), dtype=np.float64) / 2.0
 
 
 def odds(candidate: Candidate, policy: Policy) -> float:

@@ -8,7 +8,15 @@ import math
 
 import numpy as np
 
-from tilewatch.worker.detection.candidate import Candidate, is_worth, likeliest_build, odds, posterior
+from tilewatch.worker.detection.candidate import (
+    TELLING_DEVIATIONS,
+    Candidate,
+    find_ramp,
+    is_worth,
+    likeliest_build,
+    odds,
+    posterior,
+)
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.replay_evidence import ReplayQuestion
 
@@ -43,7 +51,8 @@ def is_believable(candidate: Candidate, policy: Policy) -> bool:
     estimate = candidate.estimate
     if estimate is None or candidate.state not in ("believed", "confirmed"):
         return False
-    is_located = candidate.stuck or likeliest_build(candidate)[1] >= policy.located
+    is_one_build = candidate.stuck or likeliest_build(candidate)[1] >= policy.located
+    is_located = is_one_build or find_ramp(candidate, policy) is not None
     is_large = abs(estimate.deviations) >= policy.believed_deviations and abs(estimate.size) >= policy.min_change
     return is_located and is_large and _has_odds(candidate, policy)
 
@@ -100,11 +109,12 @@ def _launches_to_size(candidate: Candidate, policy: Policy) -> int:
 
 
 def _locate(candidate: Candidate, policy: Policy) -> ReplayQuestion | None:
-    """Replays the build that halves the probability; None when one build has nearly all, or no replay is left."""
+    """Replays the build that halves the probability; None when one build has nearly all, when several seem to have
+    made the change together, or when no replay is left."""
     likely = posterior(candidate)
     estimate, differences = candidate.estimate, candidate.replays.differences
     assert estimate is not None, "a candidate is believed on replays"
-    if likely.max() >= policy.located:
+    if likely.max() >= policy.located or find_ramp(candidate, policy) is not None:
         return None
     # Replaying build number i of the range against the good one shows whether the first bad one is among the first i.
     from_half = np.abs(np.cumsum(likely)[:-1] - 0.5)
@@ -116,5 +126,5 @@ def _locate(candidate: Candidate, policy: Policy) -> ReplayQuestion | None:
         return None
     middle = candidate.good + 1 + int(np.argmin(from_half))
     size = max(abs(estimate.size), policy.min_change)
-    wanted = math.ceil(min((3.3 * candidate.pair_deviation / size) ** 2, policy.least_launches))
+    wanted = math.ceil(min((TELLING_DEVIATIONS * candidate.pair_deviation / size) ** 2, policy.least_launches))
     return ReplayQuestion(candidate.series, candidate.good, middle, max(wanted, 3))

@@ -15,7 +15,7 @@ from tilewatch.errors import ExpectedError
 class Policy:
     """Tuned on worlds of benchmarks/judge.py with other seeds than those reported. Log-odds are natural logarithms."""
 
-    name: str = "replay-11"
+    name: str = "replay-12"
     min_history: int = 5  # nights on a machine and toolchain before one there is judged, or its first night asked about
     before_nights: int = 40  # a level older than this has drifted
     after_nights: int = 24  # a change is searched among the builds of so many
@@ -23,7 +23,7 @@ class Policy:
     nightly_log_odds: float = 6.0  # the most that nights count for: other things than code move them
     changes_a_point: float = 0.001  # how often a series changes
     fresh_nights: int = 3  # what only the last so many nights of a series measured can still be reported soon
-    worth_launches: float = 400.0  # what reporting a fresh change, or one of new code, is worth, in replay launches
+    worth_launches: float = 500.0  # what reporting a fresh change, or one of new code, is worth, in replay launches
     late_worth_launches: float = 28.0  # the same of an older one, which its author no longer remembers
     believed_deviations: float = 3.7  # of the replays alone, whatever the nights show
     believed_log_odds: float = 5.5  # nights, replays and prior together

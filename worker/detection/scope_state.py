@@ -13,6 +13,7 @@ from tilewatch.worker.detection.candidate import (
     Candidate,
     NightEvidence,
     could_be_worth,
+    find_ramp,
     likeliest_build,
     probability_of,
 )
@@ -216,11 +217,15 @@ class ScopeState:
         estimate = candidate.estimate
         if estimate is None:
             return None
-        first_bad = likeliest_build(candidate)[0]
+        (first_bad, probability), last_good = likeliest_build(candidate), None
+        ramp = find_ramp(candidate, self.policy) if probability < self.policy.located else None
+        if ramp is not None:
+            last_good, first_bad, estimate = ramp.last_good, ramp.first_bad, ramp.estimate
         series = self.series[candidate.series]
         self._end_level(series, first_bad)
         self.nights.align(series.column, int(np.searchsorted(self.nights.builds, first_bad)), estimate.size)
-        change = ConfirmedChange(candidate.series, first_bad, float(np.expm1(estimate.size)), estimate.error)
+        size = float(np.expm1(estimate.size))
+        change = ConfirmedChange(candidate.series, first_bad, size, estimate.error, last_good)
         self.series[candidate.series].confirmed = change
         return change
 

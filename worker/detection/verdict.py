@@ -8,12 +8,16 @@ VerdictName = Literal["regression", "improvement", "unchanged", "undecided"]
 
 @dataclass(frozen=True)
 class ConfirmedChange:
-    """Build `first_bad` changed the series by `size` (0.031 is 3.1 % slower), with the standard error `error`."""
+    """Build `first_bad` changed the series by `size` (0.031 is 3.1 % slower), with the standard error `error`.
+
+    Where no single build made the change, those after `last_good` up to `first_bad` did; else that is None.
+    """
 
     series: int
     first_bad: int
     size: float
     error: float
+    last_good: int | None = None
 
 
 @dataclass(frozen=True)

@@ -80,15 +80,19 @@ class History:
         good_id, bad_id = good.commit_id, bad.commit_id
         return Pair(kernel, problem, good, bad, self._is_identical(good, bad) or _were_identical(own, good_id, bad_id))
 
-    def span(self, series: Series, first_bad: int, facts: Sequence[ReplayFact]) -> tuple[int, int]:
-        """The last commit before a change and the first with it, of those that were measured or replayed. One that
-        replays found to be the same code as the commit before the change is before it too."""
+    def span(
+        self, series: Series, first_bad: int, facts: Sequence[ReplayFact], last_good: int | None = None
+    ) -> tuple[int, int]:
+        """The last commit before a change and the first with all of it, of those that were measured or replayed. One
+        that replays found to be the same code as the commit before the change is before it too. `last_good` is None
+        where one build made the change."""
         kernel, problem, _ = series
         commit_ids = winners.read_measured_commits(self._session, self._scope, kernel, problem)
         own = _facts_of(facts, kernel, problem)
         for fact in own:
             commit_ids |= {fact.good_position: fact.good_commit_id, fact.bad_position: fact.bad_commit_id}
-        before = max((build for build in commit_ids if build < first_bad), default=min(commit_ids))
+        good = first_bad - 1 if last_good is None else last_good
+        before = max((build for build in commit_ids if build <= good), default=min(commit_ids))
         since = sorted(build for build in commit_ids if build >= first_bad)
         while len(since) > 1 and _were_identical(own, commit_ids[before], commit_ids[since[0]]):
             before = since.pop(0)

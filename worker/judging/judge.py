@@ -195,7 +195,7 @@ def _settle(tonight: OpenNight, judge: ScopeJudge, series: Series, point: Point,
                 verdict, outcome = finding.answer, "confirmed"
         outcome = outcome or "refuted"
     if alert is not None:
-        span = tonight.history.span(series, alert.first_bad, tonight.facts)
+        span = tonight.history.span(series, alert.first_bad, tonight.facts, alert.last_good)
         reason = open_regression.of_commit(
             tonight.session,
             tonight.scope,

@@ -71,7 +71,7 @@ def conclude(judge: ScopeJudge, series: Series, same_as: str | None) -> Conclusi
     if series in judge.alerts:
         return Conclusion(numbers, numbers.verdict, numbers.reason, "confirmed")
     if first is not None and (first.launches or same_as is None):
-        return _not_confirmed(numbers, first)
+        return _not_confirmed(numbers, first, judge.policy.min_change)
     if same_as is not None:
         reason = f"identical machine code to {same_as}, so no change of the commit's; {numbers.reason}"
         return Conclusion(numbers, "unchanged", reason, None)
@@ -81,7 +81,8 @@ def conclude(judge: ScopeJudge, series: Series, same_as: str | None) -> Conclusi
     return Conclusion(numbers, numbers.verdict, numbers.reason, None)
 
 
-def _not_confirmed(numbers: SeriesVerdict, first: FirstQuestion) -> Conclusion:
+def _not_confirmed(numbers: SeriesVerdict, first: FirstQuestion, min_change: float) -> Conclusion:
+    """Launches that leave no room for a relevant change refute it, though they may differ by less."""
     launches = first.launches
     if not launches:
         return Conclusion(numbers, "undecided", f"no replay could be held: {numbers.reason}", "undecided")
@@ -91,7 +92,7 @@ def _not_confirmed(numbers: SeriesVerdict, first: FirstQuestion) -> Conclusion:
     size = estimate_pair(replay_answers.differences(launches), 0.0)  # no prior: these launches alone
     low, high = size.size - 1.96 * size.error, size.size + 1.96 * size.error
     interval = f"{len(launches)} replay launches of old and new code differ by {low:+.2%} to {high:+.2%}"
-    if low <= 0.0 <= high:
+    if low <= 0.0 <= high or max(-low, high) < min_change:
         reason = f"not reproduced: {interval}; the night alone: {numbers.reason}"
         return Conclusion(numbers, "unchanged", reason, "refuted")
     return Conclusion(

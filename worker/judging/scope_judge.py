@@ -82,7 +82,7 @@ class ScopeJudge:
         self.first_questions: dict[Series, FirstQuestion] = {}
         self.code_names: dict[KernelProblem, str] = {}
         """Of the newest code, by kernel and problem."""
-        self._policy, self._replay_launches = policy, replay_launches
+        self.policy, self._replay_launches = policy, replay_launches
         kernels = {name: number for number, name in enumerate(dict.fromkeys(kernel for kernel, _, _ in series))}
         hosts = {name: number for number, name in enumerate(dict.fromkeys(host for _, _, host in series))}
         places = {self.numbers[each]: NodeKernel(hosts[each[2]], kernels[each[0]]) for each in series}
@@ -100,7 +100,7 @@ class ScopeJudge:
             for point in points
         }
         nightly = max(1, LAUNCHES_A_RUN * len(readings))
-        self._detector.policy = replace(self._policy, budget=self._replay_launches / nightly)
+        self._detector.policy = replace(self.policy, budget=self._replay_launches / nightly)
         self.night_ids.append(night_id)
         self.alerts, self.first_questions, self._spent = {}, {}, 0
         unmeasured = {
@@ -145,7 +145,7 @@ class ScopeJudge:
 
     def is_spent(self) -> bool:
         """True if tonight's budget leaves no room for another suspicion's first launches."""
-        return self._spent + self._policy.first_launches > self._replay_launches
+        return self._spent + self.policy.first_launches > self._replay_launches
 
     def verdict(self, series: Series) -> SeriesVerdict:
         verdict, alert = self._detector.give_verdict(self.numbers[series]), self.alerts.get(series)

@@ -419,8 +419,8 @@ def test_old_news_is_worth_fewer_launches_than_a_fresh_change_that_is_as_likely(
         -1.0,
         fresh_since=44,
     )
-    assert is_worth(fresh, -1.0, 12, policy)
-    assert not is_worth(old, -1.0, 12, policy)
+    assert is_worth(fresh, -1.0, 15, policy)
+    assert not is_worth(old, -1.0, 15, policy)
     assert is_worth(old, 20.0, 12, policy)
 
 

@@ -103,6 +103,21 @@ def test_replays_that_clear_one_build_do_not_clear_the_next_one() -> None:
     assert candidate.state == "refuted"
 
 
+def test_a_change_that_builds_made_together_is_told_as_their_range_and_not_looked_for_any_longer() -> None:
+    """Each of builds 41 to 64 made 4 % / 24; a launch of both builds strays by 1 %."""
+    candidate = Candidate(0, 40, 64, 0.04, NightEvidence(*np.zeros((3, 24))), 5e-5, 5.0)
+    chance = np.random.default_rng(1)
+    while (question := next_question(candidate, POLICY)) is not None:
+        differences = 0.04 * (question.bad - 40) / 24 + 0.01 * chance.standard_normal(question.launches)
+        candidate.add_answer(ReplayAnswer(0, 40, question.bad, (1.0,) * question.launches, tuple(np.exp(differences))))
+    assert candidate.launches <= POLICY.most_launches
+    assert is_believable(candidate, POLICY)
+    change = Detector({0: NodeKernel(0, 0)}, launches=3).state.confirm(candidate)
+    assert change is not None
+    assert (change.last_good, change.first_bad) == (46, 64)
+    assert change.size == pytest.approx(0.04, abs=0.004)
+
+
 def test_a_question_that_nobody_can_answer_leaves_a_change_undecided() -> None:
     candidate = Candidate(0, 40, 41, None, NightEvidence(*np.zeros((2, 1))), 1e-6, 0.0)
     candidate.add_answer(ReplayAnswer(0, 40, 41, (), ()))

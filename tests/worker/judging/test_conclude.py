@@ -57,6 +57,15 @@ def test_replays_that_differ_by_nothing_refute_a_suspicion() -> None:
     assert conclusion.reason.startswith("not reproduced: 8 replay launches")
 
 
+@pytest.mark.parametrize(("size", "outcome"), [(0.0005, "refuted"), (-0.0005, "refuted"), (0.005, "undecided")])
+def test_replays_that_leave_no_room_for_a_relevant_change_refute_it_though_they_differ(
+    size: float, outcome: str
+) -> None:
+    launches = [(100.0, 100.0 * (1 + size + 0.0001 * wobble)) for wobble in (-1, 0, 1)]
+    conclusion = night.conclude(judge_of(launches=launches), SERIES, None)
+    assert conclusion.outcome == outcome
+
+
 def test_an_older_builds_suspicion_that_nobody_can_replay_says_nothing_of_a_night_with_the_same_code() -> None:
     judge = judge_of(launches=[])
     assert night.conclude(judge, SERIES, None).reason.startswith("no replay could be held")
