@@ -3,8 +3,12 @@ answer of the server has.
 
 Streamlit's script looks for its server below the page's own address first, which is a 404 in the browser's console and
 a round trip at every page but the Overview. The HTML names the server's address instead.
+
+Streamlit's browser asks for the script of a kind of element when the first of that kind is there, and then for what
+that script imports. The HTML names those of the first elements, so that they come while the page connects.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import streamlit as st
@@ -13,6 +17,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tilewatch.dashboard import scripts
 
 HERE = Path(__file__).parent
 LOGO = HERE / "logo.svg"
@@ -30,6 +36,12 @@ Plots are saved by way of data: and blob:."""
 METRICS = "/_stcore/metrics"
 """Streamlit's own. It answers whoever asks, signed in or not, and no setting of it does not."""
 
+ABOVE = ("Html", "Button", "ButtonGroup", "Checkbox")
+"""Streamlit's scripts for what stands above the first table of a page."""
+FIRST_TABLE = {"": "BidiComponent", "regressions": "DataFrame"}
+"""Streamlit's script for the first table of a page, where a slower one would come before it or beside it. Plotly's is
+not here: parsing its 4.7 MB takes the time, and asking for it early gained nothing on Trends (2 cores, 2026-11-23)."""
+
 SERVER = "<script>window.__streamlit = {BACKEND_BASE_URL: new URL('.', location.href).href};</script>"
 LOADING = '<p style="font: 1rem sans-serif; color: #6b7686; margin: 4rem" role="status">Tilewatch is loading ...</p>'
 
@@ -38,12 +50,13 @@ def list_routes() -> list[Route]:
     """The addresses of the pages. Empty where they have a prefix: Streamlit answers there as it does by itself."""
     if st.get_option("server.baseUrlPath"):
         return []
-    html = write_html(INDEX.read_text(encoding="utf-8"))
+    html = INDEX.read_text(encoding="utf-8")
 
-    def answer(_: Request) -> HTMLResponse:
-        return HTMLResponse(html, headers={"Cache-Control": "no-cache"})
+    def answer(page: str) -> Callable[[Request], HTMLResponse]:
+        written = write_html(html, page)
+        return lambda _: HTMLResponse(written, headers={"Cache-Control": "no-cache"})
 
-    return [Route(f"/{page}", answer) for page in PAGES]
+    return [Route(f"/{page}", answer(page)) for page in PAGES]
 
 
 class Guard:
@@ -64,10 +77,16 @@ class Guard:
             await self._app(scope, receive, send_guarded)
 
 
-def write_html(html: str) -> str:
-    """Replaces what is there; where a Streamlit has other HTML, that stays as it is."""
+def write_html(html: str, page: str) -> str:
+    """Replaces what is there; where a Streamlit has other HTML, that stays as it is. `page` is one of PAGES."""
+    early = "".join(
+        f'<link rel="modulepreload" crossorigin href="./static/js/{file}">'
+        for file in scripts.list_needed([*ABOVE, *filter(None, [FIRST_TABLE.get(page)])])
+        if file not in html
+    )
     for old, new in (
         ("<title>Streamlit</title>", f"<title>Tilewatch</title>{SERVER}"),
+        ("</head>", f"{early}</head>"),
         ('<div id="root"></div>', f'<div id="root">{LOADING}</div>'),
     ):
         html = html.replace(old, new)

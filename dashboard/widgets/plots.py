@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import streamlit as st
 from plotly.basedatatypes import BaseFigure
 
-from tilewatch.dashboard import charts
+from tilewatch.dashboard import charts, scripts
 from tilewatch.dashboard.charts import grid, parallel
 
 Figure = dict[str, Any]
@@ -40,9 +40,8 @@ _PARALLEL = st.components.v2.component(
 _PRELOAD = st.components.v2.component(
     "tilewatch_preload", js=(_CHARTS / "preload.js").read_text(encoding="utf-8"), isolate_styles=False
 )
-_STREAMLIT_JS = Path(st.__file__).parent / "static" / "static" / "js"
-_PLOTLY = next((path.name for path in _STREAMLIT_JS.glob("PlotlyChart.*.js")), None)
-"""Streamlit's script for Plotly's figures; None in a Streamlit that is built otherwise: pages are slower then."""
+_PLOTLY = scripts.find("PlotlyChart")
+"""Streamlit's script for Plotly's figures."""
 
 
 class _Ready(BaseFigure):  # type: ignore[misc]  # Plotly's has no types

@@ -1,11 +1,13 @@
-"""The start of the dashboard's process."""
+"""The start of the dashboard's process, and the HTML that a browser gets first."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 from tests.dashboard.fixtures.servers import REPOSITORY, START_LIMIT_S, free_port
+from tilewatch.dashboard import front, scripts
 
 
 def test_a_setting_that_makes_no_sense_ends_it_in_a_sentence(tmp_path: Path) -> None:
@@ -18,3 +20,20 @@ def test_a_setting_that_makes_no_sense_ends_it_in_a_sentence(tmp_path: Path) -> 
     assert done.returncode == 1
     assert "tilewatch: TILEWATCH_NIGHTLY_LIMIT_H=inf: input should be less than" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_html_names_the_scripts_of_a_pages_first_table_once_and_no_others() -> None:
+    html = front.INDEX.read_text(encoding="utf-8")
+    overview, regressions, jobs = (front.write_html(html, page) for page in ("", "regressions", "jobs"))
+    assert named(overview, "BidiComponent") == named(regressions, "DataFrame") == 1
+    assert named(overview, "DataFrame") == named(regressions, "BidiComponent") == named(jobs, "DataFrame") == 0
+    assert named(overview, "recordbatch") == 1, "which BidiComponent imports"
+    assert named(overview, "react-dom") == 1, "Streamlit's own HTML has it"
+    for script in front.ABOVE:
+        assert named(jobs, script) == 1
+
+
+def named(html: str, script: str) -> int:
+    found = re.findall(rf'rel="modulepreload" crossorigin href="./static/js/({script}\.[^"]+)"', html)
+    assert all((scripts.FOLDER / file).is_file() for file in found)
+    return len(found)

@@ -40,6 +40,18 @@ def test_overview_leads_from_a_regression_to_its_evidence_and_back_to_its_trend(
     page.locator(".js-plotly-plot .scatterlayer .trace").first.wait_for()
 
 
+def test_the_overview_sends_its_table_of_ratios_before_any_other(page: Any) -> None:
+    sent: list[bytes] = []
+    page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: sent.append(bytes(frame))))
+    page.goto("/?since=a+commit&from=5e6f7a8b00")
+    page.get_by_role("heading", name="Submissions").wait_for()
+    page.get_by_test_id("stDataFrame").nth(1).wait_for()
+    ratios = next(place for place, frame in enumerate(sent) if b'class=\\"series\\"' in frame)
+    others = [place for place, frame in enumerate(sent) if b"judged-picked" in frame or b"movers-picked" in frame]
+    assert others
+    assert ratios < min(others)
+
+
 def test_markup_in_an_address_is_drawn_as_it_is(page: Any) -> None:
     answer = page.goto(
         "/evidence?run=![p](http://x.example/p.png)[Sign in](http://x.example)$x$:red[y]http://x.example<b>"

@@ -1,0 +1,27 @@
+"""Finds the scripts of Streamlit's page, which it splits into some 150 files and names by their content."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import streamlit as st
+
+FOLDER = Path(st.__file__).parent / "static" / "static" / "js"
+IMPORTED = re.compile(r'(?:from|import)"\./([\w.-]+\.js)"')
+
+
+def find(name: str) -> str | None:
+    """Returns the file of a script; None in a Streamlit that is built otherwise: pages are slower then."""
+    return next((path.name for path in FOLDER.glob(f"{name}.*.js")), None)
+
+
+def list_needed(names: Iterable[str]) -> list[str]:
+    """The files of these scripts and of all that they import, each once."""
+    needed: dict[str, None] = {}
+    waiting = [file for file in map(find, names) if file]
+    while waiting:
+        file = waiting.pop()
+        if file not in needed:
+            needed[file] = None
+            waiting += IMPORTED.findall((FOLDER / file).read_text(encoding="utf-8"))
+    return list(needed)
