@@ -71,7 +71,7 @@ def _compile(launch: Any, arch: str) -> str:
     import cuda.tile as ct
     from cuda.tile.compilation import export_kernel
 
-    from tilewatch.kernels.compiling.recorded_code import first_line
+    from tilewatch.kernels.library_errors import first_line
 
     try:
         with ct.compiler_timeout(COMPILE_S):

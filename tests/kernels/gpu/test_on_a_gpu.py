@@ -499,33 +499,38 @@ def test_a_process_of_somebody_else_during_the_rounds_is_named_and_nothing_timed
 
 
 LOOKS = """
-import json, subprocess, sys, time
+import json, os, subprocess, sys, time
 import cupy, pynvml
 from tilewatch.kernels.gpu.telemetry import Telemetry
 telemetry, busy = Telemetry(sys.argv[1]), cupy.ones(1 << 26)
+handle = pynvml.nvmlDeviceGetHandleByUUID(sys.argv[1])
 busy.sum().get()
 began, took_s = time.time(), []
-other = subprocess.Popen([sys.executable, "-c", sys.argv[2], sys.argv[3], "3"])
-while other.poll() is None:
+other = subprocess.Popen([sys.executable, "-c", sys.argv[2], sys.argv[3], "6"])
+def look():
+    started = time.perf_counter()
+    found = telemetry.list_processes(began)
+    took_s.append(time.perf_counter() - started)
+    samples = pynvml.nvmlDeviceGetProcessUtilization(handle, int(began * 1e6))
+    print("samples:", [(each.pid, each.smUtil, each.timeStamp / 1e6 - began) for each in samples], file=sys.stderr)
+    print(json.dumps({"found": found, "other": other.pid, "own": os.getpid()}))
+while other.poll() is None and time.time() < began + 4.0:
     busy *= 1.0
     busy.sum().get()
-for since in (began, time.time()):
-    started = time.perf_counter()
-    found = telemetry.list_processes(since)
-    took_s.append(time.perf_counter() - started)
-    print(json.dumps({"found": found, "other": other.pid}))
-samples = pynvml.nvmlDeviceGetProcessUtilization(pynvml.nvmlDeviceGetHandleByUUID(sys.argv[1]), int(began * 1e6))
-print("samples:", [(each.pid, each.smUtil, each.timeStamp / 1e6 - began) for each in samples], file=sys.stderr)
-print(f"a look took {1000 * took_s[0]:.2f} ms with samples, {1000 * took_s[1]:.2f} ms without", file=sys.stderr)
+look()
+other.wait()
+look()
+print(f"the looks took {[round(1000 * each, 2) for each in took_s]} ms", file=sys.stderr)
 """
 
 
-def test_nvml_names_a_process_that_launched_and_ended_between_two_looks(machine: Machine, tmp_path: Path) -> None:
-    """Its last two lines on standard error are NVML's samples and what a look takes."""
+def test_nvml_names_a_process_while_it_is_there_and_not_after_its_end(machine: Machine, tmp_path: Path) -> None:
+    """Both launched for seconds before the second look, and NVML's samples of that time name neither once it has ended
+    (driver 580.159.04, 2026-11-23). Standard error has the samples."""
     asked = [sys.executable, "-c", LOOKS, machine.gpu.uuid, NEIGHBOUR, str(tmp_path / "launching")]
     done = subprocess.run(asked, stdout=subprocess.PIPE, text=True, timeout=120, check=True)
     first, second = (json.loads(line) for line in done.stdout.splitlines())
-    assert first["found"] == {"running": [], "active": [first["other"]], "unknown": None}
+    assert first["other"] in {*first["found"]["running"], *first["found"]["active"]}
     assert second["found"] == {"running": [], "active": [], "unknown": None}
 
 
