@@ -110,12 +110,14 @@ def rms_norm_backward_rows(
         slope = ct.astype(
             ct.load(dy, index=at, shape=shape, padding_mode=ct.PaddingMode.ZERO, allow_tma=tma), ct.float32
         )
-        inverse = ct.rsqrt(ct.sum(values * values, axis=1, keepdims=True) * (1.0 / columns) + EPSILON)
+        weighted = slope * factor
+        square, product = mean_both(values * values, weighted * values, columns)
+        inverse = ct.rsqrt(square + EPSILON)
         scaled = values * inverse
         total = total + ct.sum(slope * scaled, axis=0, keepdims=True)
-        slope = slope * factor
-        mean = ct.sum(slope * scaled, axis=1, keepdims=True) * (1.0 / columns)
-        ct.store(dx, index=at, tile=ct.astype((slope - scaled * mean) * inverse, dx.dtype), allow_tma=tma)
+        ct.store(
+            dx, index=at, tile=ct.astype((weighted - scaled * (product * inverse)) * inverse, dx.dtype), allow_tma=tma
+        )
     ct.store(dweight, index=(block, 0), tile=total, allow_tma=tma)
 
 
@@ -155,12 +157,11 @@ def layer_norm_backward_rows(
             ct.load(dy, index=at, shape=shape, padding_mode=ct.PaddingMode.ZERO, allow_tma=tma), ct.float32
         )
         weighted = slope * factor
-        offset = ct.sum(weighted, axis=1, keepdims=True) * (1.0 / columns)
-        centred = values - ct.sum(values, axis=1, keepdims=True) * (1.0 / columns)
+        middle, offset = mean_both(values, weighted, columns)
+        centred = values - middle
         if columns != tile_columns:
             centred = ct.where((ct.arange(tile_columns, dtype=ct.int32) < columns)[None, :], centred, 0.0)
-        variance = ct.sum(centred * centred, axis=1, keepdims=True) * (1.0 / columns)
-        product = ct.sum(weighted * centred, axis=1, keepdims=True) * (1.0 / columns)
+        variance, product = mean_both(centred * centred, weighted * centred, columns)
         inverse = ct.rsqrt(variance + EPSILON)
         scaled = centred * inverse
         total = total + ct.sum(slope * scaled, axis=0, keepdims=True)
@@ -169,6 +170,12 @@ def layer_norm_backward_rows(
         ct.store(dx, index=at, tile=ct.astype(changed, dx.dtype), allow_tma=tma)
     ct.store(dweight, index=(block, 0), tile=total, allow_tma=tma)
     ct.store(dbias, index=(block, 0), tile=slopes, allow_tma=tma)
+
+
+def mean_both(x, y, columns):
+    """The means of the rows of two tiles, which one exchange between warps adds up. Part of the kernels."""
+    x, y = ct.reduce((x, y), axis=1, func=lambda a, b, c, d: (a + c, b + d), identity=(0.0, 0.0), keepdims=True)
+    return x * (1.0 / columns), y * (1.0 / columns)
 
 
 def parse(text: str) -> Problem:

@@ -169,6 +169,19 @@ class Arithmetic:
     def min(self, x: Tile, /, axis: Any = None, *, keepdims: bool = False, **how: Any) -> Tile:
         return _reduce("min", np.fmin.reduce, x, axis, keepdims, how)
 
+    def reduce(self, x: Any, /, axis: int, func: Callable[..., Any], identity: Any, *, keepdims: bool = False) -> Any:  # noqa: ARG002 - sides are powers of two, so nothing is left over
+        """Combines halves until one is left, of one tile or of each of a tuple."""
+        tiles = x if isinstance(x, tuple) else (x,)
+        values = np.broadcast_arrays(*(tile.values for tile in tiles))
+        while values[0].shape[axis] > 1:
+            halves = [np.split(each, 2, axis) for each in values]
+            sides = [Tile(half[side], tile.dtype) for side in (0, 1) for half, tile in zip(halves, tiles, strict=True)]
+            found = func(*sides)
+            values = [each.values for each in (found if isinstance(found, tuple) else (found,))]
+        kept = values if keepdims else [each.squeeze(axis) for each in values]
+        reduced = tuple(Tile(each, tile.dtype) for each, tile in zip(kept, tiles, strict=True))
+        return reduced if isinstance(x, tuple) else reduced[0]
+
 
 def _two_operands(apply: Callable[..., Any], compute: Callable[..., Any]) -> Callable[[Arithmetic, Any, Any], Any]:
     return lambda _, x, y, /: apply(compute, x, y)
