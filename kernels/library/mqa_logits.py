@@ -18,6 +18,10 @@ HEAD = 128
 
 ROWS_OF_REFERENCE = 64
 
+TOGETHER = 8
+"""Heads that are added up side by side. A worker thread holds two of every eight columns of a product: so each product
+and its addition are one instruction."""
+
 ZERO = ct.PaddingMode.ZERO
 
 
@@ -53,10 +57,22 @@ def mqa_logits(
     for j in range(begin, end):
         y = ct.load(k, index=(j, 0), shape=(tile_n, head), padding_mode=ZERO, latency=latency)
         scale = ct.reshape(scales(scale_k, j, tile_n, whole), (1, tile_n))
-        products = ct.mma(y, x, ct.full((tile_n, tile_q * heads), 0.0, dtype=ct.float32))
-        shares = ct.reshape(ct.maximum(products, 0.0) * share, (tile_n, tile_q, heads))
-        sums = ct.transpose(ct.sum(shares, axis=2)) * scale
-        ct.store(logits, index=(i, j), tile=sums, allow_tma=False)
+        products = ct.mma(y, x, ct.full((tile_n, tile_q * heads), 0.0, dtype=ct.float32), use_fast_acc=True)
+        for query in ct.static_iter(range(tile_q)):
+            part = query * heads // TOGETHER
+            sums = ct.maximum(eight(products, part, tile_n), 0.0) * eight(share, part, 1)
+            for more in ct.static_iter(range(part + 1, part + heads // TOGETHER)):
+                sums = sums + ct.maximum(eight(products, more, tile_n), 0.0) * eight(share, more, 1)
+            total = ct.transpose(ct.sum(sums, axis=1, keepdims=True)) * scale
+            if tile_q == 1:
+                ct.store(logits, index=(i, j), tile=total, allow_tma=False)
+            elif i * tile_q + query < q.shape[0]:
+                ct.store(logits, index=(i * tile_q + query, j), tile=total, allow_tma=False)
+
+
+def eight(tile, part, rows):
+    """Columns of a part of a tile's heads. Part of the kernel."""
+    return ct.extract(tile, index=(0, part), shape=(rows, TOGETHER))
 
 
 def scales(scale_k, j, tile_n, whole):
