@@ -13,28 +13,20 @@ import argparse
 import datetime as dt
 import itertools
 import sys
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pandas as pd
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from benchmarks import bounds
 from benchmarks.bounds import Figure
+from benchmarks.judged_recordings import open_judged
 from tilewatch.dashboard.frames import changes, findings
 from tilewatch.dashboard.frames.frames import to_frame
-from tilewatch.db import migrate
-from tilewatch.db.models import Job, Measurement
+from tilewatch.db.models import Measurement
 from tilewatch.db.queries import series, snapshots
-from tilewatch.db.server.embedded import Embedded
 from tilewatch.db.session import session
-from tilewatch.worker import run_job
-from tilewatch.worker.context import Context
-from tilewatch.worker.local import up
-from tilewatch.worker.settings import Settings
-from tilewatch.worker.transfer.importing import import_file
 
 MOST_FALSE_PERCENT = 1.0
 EVER = dt.datetime.min.replace(tzinfo=dt.UTC)
@@ -46,15 +38,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     bounds.add_report_only(parser)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="tilewatch-claims-", dir="/var/tmp") as folder:
-        home = Path(folder)
-        home.chmod(0o755)  # the embedded Postgres runs as nobody when this is run by root
-        with Embedded(home / "home", fsync=False) as servers:
-            migrate.upgrade(servers.database_url)
-            _fill(servers.database_url, servers.broker_url, home)
-            with session(servers.database_url) as opened:
-                pairs = pd.concat([_pairs(opened, name) for name in series.list_repositories(opened)])
-                rivals = pd.concat([_rivals(opened, name) for name in series.list_repositories(opened)])
+    with open_judged() as database_url, session(database_url) as opened:
+        pairs = pd.concat([_pairs(opened, name) for name in series.list_repositories(opened)])
+        rivals = pd.concat([_rivals(opened, name) for name in series.list_repositories(opened)])
     sys.exit(bounds.report(_figures(pairs, rivals), report_only=options.report_only))
 
 
@@ -74,19 +60,6 @@ def _figures(pairs: pd.DataFrame, rivals: pd.DataFrame) -> Iterator[Figure]:
     on_two = f"deviation of {len(identical)} kernels with identical machine code on two GPUs"
     yield Figure(f"{on_two}, in the ratio", f"{identical['change'].std():.2%}")
     yield Figure(f"{on_two}, in the time", f"{of_time.std():.2%}")
-
-
-def _fill(database_url: str, broker_url: str, home: Path) -> None:
-    for recording in sorted(up.RECORDINGS.glob("**/*.jsonl.gz")):
-        print(import_file(database_url, recording).sentence)
-    settings = Settings(home=home / "home", repository=home, database_url=database_url, broker_url=broker_url)
-    with session(database_url) as opened:
-        judges = list(opened.scalars(select(Job.id).where(Job.kind == "judge").order_by(Job.id)))
-    for job_id in judges:
-        run_job.run(job_id, "benchmark#1", Context.of(settings))
-    with session(database_url) as opened:
-        if undone := opened.scalar(select(func.count(Job.id)).where(Job.state != "done")):
-            raise SystemExit(f"{undone} judge jobs did not end well")
 
 
 def _pairs(opened: Session, repository: str) -> pd.DataFrame:

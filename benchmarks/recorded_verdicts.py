@@ -9,27 +9,18 @@ have said of real GPUs; `--write` puts today's verdicts on record, once each dif
 
 import argparse
 import sys
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 from sqlalchemy import select
 
 from benchmarks import bounds
 from benchmarks.bounds import ROOT, Figure
-from tilewatch.db import migrate
-from tilewatch.db.lifecycle import jobs
+from benchmarks.judged_recordings import open_judged
 from tilewatch.db.models import TOTAL, Commit, Run, Sweep, Verdict
-from tilewatch.db.server.embedded import Embedded
 from tilewatch.db.session import session
 from tilewatch.text import short_sha
-from tilewatch.worker import run_job
-from tilewatch.worker.context import Context
-from tilewatch.worker.settings import Settings
-from tilewatch.worker.transfer.importing import import_file
 
 VERDICTS = ROOT / "benchmarks" / "recorded_verdicts.txt"
-RECORDINGS = ROOT / "recordings"
 
 
 def main() -> None:
@@ -45,31 +36,8 @@ def main() -> None:
 
 def judge_recordings() -> dict[str, tuple[str, str]]:
     """The verdict and its reason of each recorded run, by its description."""
-    with tempfile.TemporaryDirectory(prefix="tilewatch-recordings-", dir="/var/tmp") as folder:
-        home = Path(folder)
-        home.chmod(0o755)  # the embedded Postgres runs as nobody when this is run by root
-        with Embedded(home / "home") as servers:
-            migrate.upgrade(servers.database_url)
-            for file in sorted((*RECORDINGS.glob("*.jsonl.gz"), *RECORDINGS.glob("*/*.jsonl.gz"))):
-                import_file(servers.database_url, file)
-            settings = Settings(
-                home=home / "home",
-                repository=home,
-                database_url=servers.database_url,
-                broker_url=servers.broker_url,
-            )
-            _judge(Context.of(settings))
-            return dict(_read(servers.database_url))
-
-
-def _judge(context: Context) -> None:
-    while True:
-        with session(context.database_url) as opened:
-            queued = jobs.list_unsent(opened, 0)
-        if not queued:
-            return
-        for job in queued:
-            run_job.run(job.id, "benchmark#1", context)
+    with open_judged() as database_url:
+        return dict(_read(database_url))
 
 
 def _read(database_url: str) -> Iterator[tuple[str, tuple[str, str]]]:
