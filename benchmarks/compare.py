@@ -160,7 +160,8 @@ def _time_answers() -> Iterator[Figure]:
 def _time(repository: Path, scratch: str, arguments: list[str]) -> float:
     started = time.monotonic()
     command = [sys.executable, "-m", "tilewatch.worker.cli.main", "compare", *arguments]
-    environment = {"TILEWATCH_HOME": f"{scratch}/home-{started}", "PYTHONPATH": str(FOLDER.parents[1] / "src")}
+    path = os.pathsep.join(filter(None, (str(FOLDER.parents[1] / "src"), os.environ.get("PYTHONPATH"))))
+    environment = {"TILEWATCH_HOME": f"{scratch}/home-{started}", "PYTHONPATH": path}
     done = subprocess.run(
         command, cwd=repository, env={**os.environ, **environment}, capture_output=True, text=True, check=False
     )

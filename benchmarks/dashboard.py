@@ -284,7 +284,8 @@ def _serve(url: str, home: Path, script: Path = SERVER) -> Iterator[tuple[str, s
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "streamlit", "run", str(script)]
     command += ["--server.address", "127.0.0.1", "--server.port", str(port), "--server.headless", "true"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TILEWATCH_DATABASE_URL": url}
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONPATH": path, "TILEWATCH_DATABASE_URL": url}
     server = subprocess.Popen(command, cwd=home, env=environment, stdout=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + START_LIMIT_S
