@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from tilewatch.kernels import device
 from tilewatch.kernels.checklist.of_winner import add_checklist
+from tilewatch.kernels.measuring.known_counters import Counted, read_counted
 from tilewatch.kernels.measuring.measure import MeasureRequest, measure
 from tilewatch.kernels.measuring.replay import ProcessesAhead, ReplayRequest, ReplayResult, ReplaySide, replay
 from tilewatch.kernels.recording import recording_file
@@ -74,6 +75,7 @@ class Recorder:
     _written_at: float = float("-inf")
     _ahead: ProcessesAhead | None = None
     _libraries: Sequence[Path] = ()
+    _counted: dict[str, dict[str, Counted]] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
         return self
@@ -110,11 +112,14 @@ class Recorder:
         request = MeasureRequest(
             version.library, plan.kernel, plan.problem, plan.arch, self.store_url, version.list_cubins(),
             self.gpu.index, plan.baselines, ships=plan.ships, host=self.host,
+            counted=self._counted.get(version.name, {}),
         )  # fmt: skip
         began = time.monotonic()
         result = measure(request, on_trial=lambda _: None, on_step=lambda *_: None, spawn=processes.take)
         result = add_checklist(result, request, request.cubins)
         ours = next((each for each in result.measurements if each.role == "kernel"), None)
+        if ours is not None:
+            self._counted.setdefault(version.name, {}).update(read_counted(ours.detail, result.finished_at))
         median_us = sorted(ours.samples_us)[len(ours.samples_us) // 2] if ours else None
         failures = {trial.failure for trial in result.trials if trial.status != "timed"}
         took = time.monotonic() - began

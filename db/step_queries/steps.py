@@ -3,6 +3,7 @@
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import and_, exists, func, literal, or_, select
 from sqlalchemy.dialects.postgresql import distinct_on
@@ -17,6 +18,7 @@ from tilewatch.db.models import (
     Compilation,
     Config,
     Job,
+    Measurement,
     Run,
     Submission,
     Sweep,
@@ -24,6 +26,9 @@ from tilewatch.db.models import (
     Worker,
 )
 from tilewatch.repository_names import name_of_branch
+
+RUNS_WITH_COUNTERS = 20
+"""Which config wins changes among those that tie, and each GPU of a model has counters of its own."""
 
 
 @dataclass(frozen=True)
@@ -183,6 +188,27 @@ def list_compilers(session: Session, sweep_id: int) -> list[str]:
         .distinct()
     )
     return list(session.scalars(query))
+
+
+def list_counted(session: Session, facts: SweepFacts) -> list[tuple[dict[str, Any], dt.datetime]]:
+    """Lists the details of the winners whose counters were read in the last runs of a series, with each run's end; the
+    oldest first."""
+    query = (
+        select(Measurement.detail, Run.finished_at)
+        .join(Run, Run.id == Measurement.run_id)
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .where(
+            Sweep.repository == facts.repository,
+            Sweep.kernel == facts.kernel,
+            Sweep.problem == facts.problem,
+            Sweep.gpu_model == facts.gpu_model,
+            Measurement.role == "kernel",
+            Measurement.detail.has_key("launch"),
+        )
+        .order_by(Run.finished_at.desc())
+        .limit(RUNS_WITH_COUNTERS)
+    )
+    return [(detail, finished_at) for detail, finished_at in session.execute(query)][::-1]
 
 
 def find_measure_job(session: Session, job_id: int, key: str) -> MeasureJob | None:

@@ -16,7 +16,9 @@ from tilewatch.kernels.baseline_names import SHIPPED
 from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.measuring.careful_timing import OnStep, time_carefully
 from tilewatch.kernels.measuring.gpu_processes import GpuProcesses
+from tilewatch.kernels.measuring.known_counters import Counted
 from tilewatch.kernels.measuring.other_processes import GpuBusy
+from tilewatch.kernels.measuring.profiler import Profiler
 from tilewatch.kernels.measuring.profiling import add_counts, start_profiler
 from tilewatch.kernels.measuring.racing import RacePolicy
 from tilewatch.kernels.measuring.rival_process import RivalProcess, start_environment, start_watch_file
@@ -49,6 +51,7 @@ class MeasureRequest:
     that the library ships, if it is known: it is timed beside the winner. `seed` is of the random inputs: with
     another one in each run, a config that is wrong or slow for some inputs alone is found in time. The run stores it.
     `host` is this machine's name in the result. `rivals` are environments with other versions of the rivals' libraries.
+    `counted` are counters that were read before, by their launches: they are not read again.
     """
 
     library: Path
@@ -64,6 +67,7 @@ class MeasureRequest:
     seed: int = field(default_factory=lambda: secrets.randbelow(SEEDS))
     host: str = field(default_factory=socket.gethostname)
     rivals: tuple[Toolchain, ...] = ()
+    counted: Mapping[str, Counted] = field(default_factory=dict)
 
 
 OnTrial = Callable[[TrialResult], None]
@@ -106,8 +110,12 @@ def _measure(
         on_trial(trial)
         on_step("sweep", done, 0)
 
-    # It takes some 2 s until it waits for launches, and touches no GPU meanwhile.
-    profiler = opened.enter_context(start_profiler(gpu.uuid))
+    def start() -> Profiler:
+        return opened.enter_context(start_profiler(gpu.uuid))
+
+    # It takes some 2 s until it waits for launches, and touches no GPU meanwhile. Where counters are known it is most
+    # likely not needed.
+    ahead = None if request.counted else start()
     try:
         child = GpuChild(setup, spawn or partial(GpuProcesses, setup.library, environment=this_gpu, torch=True))
     except SweepFailed as error:
@@ -160,7 +168,15 @@ def _measure(
     if result.winner is not None:  # after the last time is taken, and with the GPU free
         on_step("counters", 0, len(counted))
         configs = [result.trials[each].config for each in counted]
-        measurements = add_counts(measurements, configs, described, store_url=request.store_url, profiler=profiler)
+        measurements = add_counts(
+            measurements,
+            configs,
+            described,
+            store_url=request.store_url,
+            gpu=gpu,
+            known=request.counted,
+            start=lambda: ahead or start(),
+        )
     return RunResult(
         host=request.host,
         gpu_model=gpu.model.slug if gpu.model else "",

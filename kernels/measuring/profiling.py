@@ -5,18 +5,17 @@ Nsight Compute runs each launch several times, with L2 emptied before each, as m
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 from typing import Any
 
+from tilewatch.kernels.device import Gpu
 from tilewatch.kernels.gpu.described_launch import TIMES
 from tilewatch.kernels.gpu.host_code.described_run import Described
+from tilewatch.kernels.measuring.known_counters import Counted, Counts, identify_launch
 from tilewatch.kernels.measuring.profiler import NoCounters, Profiler, count_launches, find_reason
 from tilewatch.kernels.results import Measured, Params
-
-Counts = Mapping[str, float]
-"""Values by the names of tilewatch.counters; one that this GPU does not have is left out."""
 
 _STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 METRICS: Mapping[str, tuple[str, ...]] = {
@@ -84,22 +83,45 @@ def add_counts(
     described: Described | str,
     *,
     store_url: str,
-    profiler: Profiler,
+    gpu: Gpu,
+    known: Mapping[str, Counted],
+    start: Callable[[], Profiler],
 ) -> tuple[Measured, ...]:
     """Returns the measurements with the counters of the kernel's winner in its detail, or why there are none.
 
-    `configs` are those that are described, the winner's first; the others tied with it.
+    `configs` are those that are described, the winner's first; the others tied with it. What is `known` of a launch
+    (known_counters.py) is not read again, and without anything to read no profiler is started.
     """
     try:
-        counted = count_with(profiler, described, store_url)
+        winner, *tied = _find_counted(described, store_url, gpu, known, start)
     except NoCounters as reason:
         found: dict[str, Any] = {"no_counters": str(reason)}
     else:
-        tied = [{"config": dict(config), **each} for config, each in zip(configs[1:], counted[1:], strict=True)]
-        found = {"counters": dict(counted[0]), **({"tied_counters": tied} if tied else {})}
+        others = [
+            {"config": dict(config), **each.origin, **each.counts}
+            for config, each in zip(configs[1:], tied, strict=True)
+        ]
+        found = {"counters": dict(winner.counts), **winner.origin, **({"tied_counters": others} if others else {})}
     return tuple(
         replace(each, detail={**each.detail, **found}) if each.role == "kernel" else each for each in measurements
     )
+
+
+def _find_counted(
+    described: Described | str,
+    store_url: str,
+    gpu: Gpu,
+    known: Mapping[str, Counted],
+    start: Callable[[], Profiler],
+) -> list[Counted]:
+    """Returns the counters of each config, in order. Raises NoCounters."""
+    if isinstance(described, str):
+        raise NoCounters(described)
+    launches = [identify_launch(each, gpu.uuid, gpu.driver) for each in described]
+    unknown = {launch: each for launch, each in zip(launches, described, strict=True) if launch not in known}
+    counted = count_with(start(), list(unknown.values()), store_url) if unknown else ()
+    new = {launch: Counted(launch, each) for launch, each in zip(unknown, counted, strict=True)}
+    return [known.get(launch) or new[launch] for launch in launches]
 
 
 def count_pair(described: Described | str, *, store_url: str, gpu_uuid: str) -> Mapping[str, Any]:

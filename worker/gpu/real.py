@@ -70,6 +70,7 @@ class RealGpu:
                 ships=sweep.ships,
                 host=self.context.node,
                 rivals=list_toolchains(self.context.rivals),
+                counted=sweep.counted,
             )
             result = measure(request, on_trial=trial_ended, on_step=lambda *_: None)
             journal.delete()

@@ -1,9 +1,10 @@
 """A measure job's sweep, as a GPU needs it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from tilewatch.db.step_queries.steps import CompiledConfig, SweepFacts
+from tilewatch.kernels.measuring.known_counters import Counted
 from tilewatch.kernels.results import Params
 
 
@@ -11,7 +12,7 @@ from tilewatch.kernels.results import Params
 class SweepToMeasure:
     """`configs` are those whose cubins are in the store; `library` is the folder of the watched repository.
     `ships` is the config that the library ships, if it is known, and `times_ill` how often this GPU was in quarantine
-    before."""
+    before. `counted` are counters that earlier runs read, by their launches."""
 
     job_key: str
     facts: SweepFacts
@@ -20,3 +21,4 @@ class SweepToMeasure:
     baselines: tuple[str, ...]
     ships: Params | None = None
     times_ill: int = 0
+    counted: Mapping[str, Counted] = field(default_factory=dict)

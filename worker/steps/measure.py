@@ -17,6 +17,7 @@ from tilewatch.db.step_queries import steps
 from tilewatch.db.step_queries.steps import CompiledConfig, SweepFacts
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.compiling.store import CubinStore
+from tilewatch.kernels.measuring.known_counters import read_counted
 from tilewatch.kernels.measuring.measure import GpuMissing, MeasureFailed
 from tilewatch.kernels.measuring.other_processes import GpuBusy
 from tilewatch.kernels.results import TrialResult
@@ -44,6 +45,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         facts = steps.read_sweep_facts(opened, job.sweep_id)
         run_id = steps.find_run(opened, job.sweep_id)
         compiled = steps.list_compiled_configs(opened, job.sweep_id)
+        details = steps.list_counted(opened, facts)
     if run_id is not None:  # an earlier attempt died after the run was written
         with session(context.database_url) as opened:
             return [judge_run(opened, facts, run_id, job.priority)]
@@ -63,7 +65,8 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
             times_ill = quarantine.refuse_if_ill(opened, gpu.uuid)
         library, baselines = job.payload["library"], tuple(job.payload["baselines"])
         ships = job.payload.get("ships")
-        sweep = SweepToMeasure(job.key, facts, configs, library, baselines, ships, times_ill)
+        counted = {launch: each for detail in details for launch, each in read_counted(*detail).items()}
+        sweep = SweepToMeasure(job.key, facts, configs, library, baselines, ships, times_ill, counted)
         result = backend.measure(sweep, gpu, on_trial=trial_ended)
         trials.write()
     except (GpuBusy, GpuMissing, WrongWorker) as error:

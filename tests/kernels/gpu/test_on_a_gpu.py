@@ -20,6 +20,7 @@ from tilewatch.kernels.compiling import store
 from tilewatch.kernels.compiling.compile_plan import compile_plan
 from tilewatch.kernels.measuring import sweep as sweeping
 from tilewatch.kernels.measuring.careful_timing import BLOCK_ROUNDS, MOST_ROUNDS
+from tilewatch.kernels.measuring.known_counters import read_counted
 from tilewatch.kernels.measuring.measure import MeasureRequest, measure
 from tilewatch.kernels.measuring.profiler import FORBIDDEN
 from tilewatch.kernels.measuring.racing import RacePolicy
@@ -287,6 +288,23 @@ def test_a_fault_and_a_hang_cost_one_trial_each(machine: Machine, monkeypatch: p
         "no answer within 10 s",
     ]
     assert result.winner is not None
+
+
+def test_counters_that_a_run_read_are_taken_over_by_the_next(machine: Machine) -> None:
+    right = [machine.cubins[4, 1, rows.RIGHT]]
+    request = MeasureRequest(
+        LIBRARY, KERNEL, PROBLEM, machine.arch, machine.store_url, right, machine.gpu.index, ("copy",)
+    )
+    first = measure(request, on_trial=lambda _: None, on_step=lambda *_: None)
+    known = read_counted(first.measurements[0].detail, first.finished_at)
+    again = measure(dataclasses.replace(request, counted=known), on_trial=lambda _: None, on_step=lambda *_: None)
+    detail = again.measurements[0].detail
+    if "no_counters" in detail:
+        assert "(ncu)" in detail["no_counters"] or FORBIDDEN in detail["no_counters"]
+    else:
+        assert detail["counters"] == first.measurements[0].detail["counters"]
+        assert detail["launch"] in known, "it is the same launch, though the inputs were drawn anew"
+        assert detail["counted"].startswith("on ")
 
 
 def test_a_problem_that_cannot_be_prepared_is_a_sentence(machine: Machine) -> None:

@@ -1,5 +1,7 @@
 """The whole measuring path on a fake GPU, all of it real but the device: from cubins to the number on record."""
 
+import datetime as dt
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +23,7 @@ from tests.kernels.fixtures.fake_gpu.device import NAME, THROTTLED, FakeGpu
 from tests.kernels.fixtures.ncu import NCU_OUTPUT, make_ncu
 from tilewatch.kernels import device, sandbox
 from tilewatch.kernels.measuring import measure as module
+from tilewatch.kernels.measuring.known_counters import read_counted
 from tilewatch.kernels.measuring.measure import GpuMissing, MeasureFailed, MeasureRequest, measure
 from tilewatch.kernels.measuring.other_processes import GpuBusy
 from tilewatch.kernels.results import Cubin, RunResult, TrialResult
@@ -176,6 +179,29 @@ def test_the_counters_of_the_winner_and_of_what_tied_with_it_are_read_after_the_
     assert [each["config"] for each in ours.detail["tied_counters"]] == [{"tile_rows": 4}]
     assert ours.detail["tied_counters"][0]["instructions"] == 2_000_000
     assert not any("counters" in rival.detail for rival in rivals)
+
+
+def test_counters_that_are_known_are_not_read_again(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the config that tied are: no run counted it."""
+    folder = make_ncu(tmp_path, NCU_OUTPUT)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    winner, tied = bench.rig.cubin(2, 80.0), bench.rig.cubin(4, 80.0)
+    first = bench.measure([winner])
+    known = read_counted(first.measurements[0].detail, dt.datetime(2026, 11, 1, tzinfo=dt.UTC))
+    (folder / "launches").unlink()
+
+    again = bench.measure([winner], counted=known).measurements[0].detail
+    assert not (folder / "launches").exists(), "Nsight Compute launched nothing"
+    assert again["counters"] == first.measurements[0].detail["counters"]
+    assert again["counted"] == "on 2026-11-01, of the same launch on the same GPU"
+    assert read_counted(again, dt.datetime(2026, 11, 9, tzinfo=dt.UTC)) == known, "the date stays that of the reading"
+
+    both = bench.measure([winner, tied], counted=known).measurements[0].detail
+    launched = json.loads((folder / "launches").read_text())["described"]
+    assert [each["content_key"] for each in launched] == [tied.content_key]
+    assert both["tied_counters"][0]["instructions"] == 1_234_567, "the first that it printed now"
 
 
 def test_nsight_compute_starts_before_the_gpu_has_work(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,11 @@ from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.device import gpus
 from tilewatch.worker import run_job
 from tilewatch.worker.context import Context
+from tilewatch.worker.gpu.simulated import SimulatedGpu
+from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
 from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.settings import Settings
+from tilewatch.worker.steps import measure as module
 from tilewatch.worker.steps.submit import submit_nightly, submit_sweep
 
 
@@ -64,6 +67,31 @@ def test_the_first_run_of_a_series_is_undecided(settings: Settings, context: Con
     with session(context.database_url) as opened:
         verdict = opened.get_one(Verdict, run_id)
     assert (verdict.verdict, verdict.history_points) == ("undecided", 0)
+
+
+def test_a_sweep_is_measured_with_the_counters_that_its_series_has(
+    settings: Settings, context: Context, drain: Drain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = make_run(settings, context, drain)
+    with session(context.database_url) as opened:
+        ours = update(Measurement).where(Measurement.run_id == run_id, Measurement.role == "kernel")
+        opened.execute(ours.values(detail={"counters": {"instructions": 3.0}, "launch": "a launch"}))
+    asked: list[SweepToMeasure] = []
+
+    def measure(_: SimulatedGpu, sweep: SweepToMeasure, *__: object, **___: object) -> None:
+        asked.append(sweep)
+        raise NotNow("enough was seen")
+
+    monkeypatch.setattr(SimulatedGpu, "measure", measure)
+    monkeypatch.setattr(module, "backend_for", lambda *_: SimulatedGpu(context.simulation))
+    add_gpu_worker(context)
+    for problem in ("1024", "2048"):
+        submit_sweep(settings, tiny_repository.KERNEL, problem, gpus=("h200",))
+        with pytest.raises(NotNow, match="enough was seen"):
+            drain()
+    known, of_another_problem = (each.counted for each in asked)
+    assert {launch: each.counts for launch, each in known.items()} == {"a launch": {"instructions": 3.0}}
+    assert of_another_problem == {}
 
 
 def test_a_sweep_whose_cubins_are_gone_fails_with_a_sentence_before_it_takes_a_gpu(
