@@ -31,6 +31,9 @@ from tilewatch.db.models import (
     Verdict,
 )
 
+RUNS_LOOKED_AT = 2_000
+"""A year of a fleet has 178,000 runs, and a worker looks every minute: these are found by their ids."""
+
 
 @dataclass(frozen=True)
 class Scope:
@@ -54,6 +57,16 @@ class Night:
     commit_id: int
     sha: str
     position: int
+
+
+@dataclass(frozen=True)
+class UnjudgedNight:
+    """One of the runs of a submission that was not judged, with the subject and the priority of its measurement."""
+
+    run_id: int
+    submission_id: int
+    subject: str
+    priority: int
 
 
 @dataclass(frozen=True)
@@ -241,10 +254,27 @@ def is_settled(session: Session, scope: Scope) -> bool:
     return not session.scalar(select(exists(unsettled)))
 
 
-def find_any_run(session: Session, submission_id: int) -> int | None:
-    """Returns a run of this submission, to name its night by; None when nothing was measured."""
-    query = select(Run.id).join(Sweep, Sweep.id == Run.sweep_id).where(Sweep.submission_id == submission_id)
-    return session.scalars(query.order_by(Run.id)).first()
+def list_unjudged_nights(session: Session, submission_id: int | None = None) -> list[UnjudgedNight]:
+    """Lists nights, or this one alone, with runs that were not judged and no open job left that would judge them: the
+    last measurement failed, was cancelled, or went down with its workers. Among the last RUNS_LOOKED_AT runs."""
+    other = aliased(Job)
+    is_worked_on = exists().where(
+        other.submission_id == Sweep.submission_id, other.kind != "compile", other.state.in_(OPEN_JOB)
+    )
+    query = (
+        select(Run.id.label("run_id"), Sweep.submission_id, Job.subject, Job.priority)
+        .ext(distinct_on(Sweep.submission_id))
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .join(Job, and_(Job.sweep_id == Sweep.id, Job.kind == "measure"))
+        .where(
+            Run.id > select(func.max(Run.id) - RUNS_LOOKED_AT).scalar_subquery(),
+            ~exists().where(Verdict.run_id == Run.id),
+            ~is_worked_on,
+            *((Sweep.submission_id == submission_id,) if submission_id is not None else ()),
+        )
+        .order_by(Sweep.submission_id, Run.id)
+    )
+    return [UnjudgedNight(**row._mapping) for row in session.execute(query)]
 
 
 def list_nights(session: Session, scope: Scope) -> list[Night]:

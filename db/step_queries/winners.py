@@ -14,11 +14,8 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db.joins import read_rows
 from tilewatch.db.models import Commit, Compilation, Config, Measurement, Replay, Run, Sweep, Trial
-from tilewatch.db.step_queries.judging import Scope
+from tilewatch.db.step_queries.judging import RUNS_LOOKED_AT, Scope
 from tilewatch.mechanism_pairs import read_swizzled
-
-RUNS_LOOKED_AT = 2_000
-"""A year of a fleet has 178,000 runs, and a worker looks every minute: these are found by their ids."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def queue_next(session: Session, job: ClaimedJob) -> list[UnsentJob]:
     if kind == "compile":
         return jobs.release(session, steps.list_ready_to_measure(session, job.submission_id))
     if kind == "measure":
-        return _judge_the_rest(session, job)
+        return judge_the_rest(session, job.submission_id)
     if job.check_id is not None:
         checks.end_stranded(session)
     return []
@@ -58,6 +58,23 @@ def add_judge_job(
         priority=priority,
     )
     return UnsentJob(job_id, JUDGE), new
+
+
+def judge_the_rest(session: Session, submission_id: int | None = None) -> list[UnsentJob]:
+    """Queues a judge job, once, for each night, or this one, whose runs wait for a measurement that ended without a
+    run."""
+    added = [
+        add_judge_job(
+            session,
+            night.run_id,
+            submission_id=night.submission_id,
+            subject=night.subject,
+            priority=night.priority,
+            again="the rest",
+        )
+        for night in judging.list_unjudged_nights(session, submission_id)
+    ]
+    return [unsent for unsent, new in added if new]
 
 
 def judge_run(session: Session, facts: SweepFacts, run_id: int, priority: int) -> UnsentJob:
@@ -107,26 +124,6 @@ def judge_again(session: Session, asked: ReplayJob, priority: int) -> list[Unsen
         subject=asked.question.subject,
         priority=priority,
         again=hashlib.sha256("\n".join(asked.round).encode()).hexdigest()[:16],
-    )
-    return [unsent] if new else []
-
-
-def _judge_the_rest(session: Session, job: ClaimedJob) -> list[UnsentJob]:
-    """After a measurement that failed: it may be what the runs of its night waited for to be judged."""
-    assert job.submission_id is not None
-    assert job.sweep_id is not None
-    if steps.find_run(session, job.sweep_id) is not None or judging.is_measuring(session, job.submission_id):
-        return []
-    run_id = judging.find_any_run(session, job.submission_id)
-    if run_id is None:
-        return []
-    unsent, new = add_judge_job(
-        session,
-        run_id,
-        submission_id=job.submission_id,
-        subject=job.subject,
-        priority=job.priority,
-        again=f"after:{job.id}",
     )
     return [unsent] if new else []
 

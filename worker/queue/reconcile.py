@@ -14,5 +14,6 @@ def reconcile(database_url: str, broker_url: str) -> list[UnsentJob]:
         jobs.release(opened, steps.list_ready_to_measure(opened))
         follow_up.cancel_stranded(opened)
         checks.end_stranded(opened)
+        follow_up.judge_the_rest(opened)
         queued = jobs.list_unsent(opened, dispatch.RESEND_AFTER_S)
     return dispatch.find_lost(broker_url, queued)
