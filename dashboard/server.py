@@ -11,6 +11,7 @@ import streamlit as st
 from starlette.middleware import Middleware
 
 from tilewatch.dashboard.front import Guard, list_routes
+from tilewatch.dashboard.sockets import send_at_once
 from tilewatch.gc_tuning import tune_memory
 from tilewatch.nightlies import BadSettings, NightlyTimes
 
@@ -24,5 +25,6 @@ except BadSettings as error:
 for name in NEEDED:
     importlib.import_module(name)
 tune_memory()
+send_at_once()
 
 app = st.App("app.py", routes=list_routes(), middleware=[Middleware(Guard)])

@@ -41,7 +41,7 @@ def _listen(address: str, port: int) -> list[socket.socket]:
     """Listens at each address of a name. Raises AddressUnusable."""
     try:
         found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        return [socket.create_server(place[:2], family=family) for family, _, _, _, place in dict.fromkeys(found)]
+        listening = [socket.create_server(place[:2], family=family) for family, _, _, _, place in dict.fromkeys(found)]
     except (OSError, UnicodeError) as error:
         number = getattr(error, "errno", None) or 0
         reason = os.strerror(number) if number > 0 else getattr(error, "strerror", None) or str(error)
@@ -49,6 +49,9 @@ def _listen(address: str, port: int) -> list[socket.socket]:
             f"nothing can be served at {without_controls(address)}, port {port}: {reason}; set TILEWATCH_API_ADDRESS "
             "to an address of this machine and TILEWATCH_API_PORT to a port that is free"
         ) from None
+    for each in listening:  # connections inherit it; else the second part of an answer waits 40 ms for the first
+        each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
 
 
 def mcp() -> None:

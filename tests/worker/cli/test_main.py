@@ -89,22 +89,25 @@ def test_an_api_that_cannot_listen_says_so_in_one_sentence(
     assert "set TILEWATCH_API_ADDRESS to an address of this machine" in sentence
 
 
-def test_the_garbage_collector_skips_what_the_api_imported(
+def test_the_garbage_collector_skips_what_the_api_imported_and_its_ports_send_at_once(
     api_settings: Callable[[str, int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise some answers with a series of 1,000 nights wait for a walk over all of it."""
     of_before: list[object] = []
     looked_at = []
+    at_once = []
 
     def run(_: uvicorn.Server, sockets: list[socket.socket]) -> None:
         looked_at.append(any(each is of_before for each in gc.get_objects()))
         for each in sockets:
+            at_once.append(bool(each.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)))
             each.close()
 
     monkeypatch.setattr(uvicorn.Server, "run", run)
     api_settings("127.0.0.1", 0)
     done = CliRunner().invoke(cli, ["api"])
     assert (done.exit_code, looked_at) == (0, [False]), done.output
+    assert at_once == [True]
 
 
 @pytest.mark.parametrize("number", ["nan", "inf", "-inf", "-1", "1e300"])
