@@ -119,7 +119,8 @@ insert into regressions (key, direction, repository, kernel, category, cause, go
 select distinct on (v.verdict, s.kernel, c.id)
        format('sim/%s/%s/%s', v.verdict, s.kernel, c.id), v.verdict, c.repository, s.kernel, 'code',
        'A made step of the simulated fleet.', p.id, c.id, v.change, v.change - 0.004, v.change + 0.004,
-       case when c.position < :old then 'resolved' else 'new' end, r.finished_at, r.finished_at
+       case when c.position < :old then 'resolved' else 'new' end, r.finished_at,
+       r.finished_at + case when c.position < :old then interval '7 days' else interval '0' end
 from verdicts v join runs r on r.id = v.run_id join sweeps s on s.id = r.sweep_id join commits c on c.id = s.commit_id
      join commits p on p.position = c.position - 1
 where v.verdict in ('regression', 'improvement')
@@ -131,7 +132,10 @@ from verdicts v join runs r on r.id = v.run_id join sweeps s on s.id = r.sweep_i
      join regressions g on g.direction = v.verdict and g.kernel = s.kernel and g.bad_commit_id = s.commit_id;
 
 insert into regression_events (regression_id, at, who, action, to_state)
-select id, opened_at, 'tilewatch', 'open', state from regressions;
+select id, opened_at, 'tilewatch', 'open', 'new' from regressions;
+
+insert into regression_events (regression_id, at, who, action, from_state, to_state)
+select id, changed_at, 'tilewatch', 'resolve', 'new', 'resolved' from regressions where state = 'resolved';
 """
 SWEEPS = """
 insert into submissions (key, reason, night, commit_id, gpu_model, measure, requested_at)

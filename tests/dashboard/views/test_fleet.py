@@ -53,6 +53,16 @@ def test_the_last_nights_have_a_wide_space_and_steps_are_regressions(db_session:
     assert {row.direction for row in regressions.list_regressions(db_session)} == judged != set()
 
 
+def test_the_history_of_a_made_regression_ends_in_its_state(db_session: Session) -> None:
+    fleet.fill(db_session, fleet.Fleet(nights=60, gpu_models=2, kernels=3, problems=5))
+    found = regressions.list_regressions(db_session)
+    assert {row.state for row in found} == {"new", "resolved"}
+    for row in found:
+        newest, *_, oldest = [*regressions.list_events(db_session, row.id)] * 2
+        assert (newest.to_state, newest.at) == (row.state, row.changed_at)
+        assert (oldest.action, oldest.to_state) == ("open", "new")
+
+
 def test_a_series_that_missed_nights_stands_at_the_last_it_has(db_session: Session) -> None:
     fleet.fill(db_session, SMALL)
     missed = series.list_series(db_session)[0]
