@@ -2,11 +2,11 @@
 // Draws the data of parallel.py: a line per config over upright axes. Dragging along an axis keeps the lines that pass
 // there, a click on it keeps all again; dragging an axis' name moves the axis.
 
-const HEIGHT_PX = 330;
-const TOP_PX = 46;
+const HEIGHT_PX = 342;
+const TOP_PX = 58;
 const BOTTOM_PX = 18;
 const SIDE_PX = 60;
-const NAMES_PX = [14, 34]; // neighbours take turns where the names are wider than the space between two axes
+const NAMES_PX = [12, 29, 46]; // neighbours take turns where the names are wider than the space between two axes
 const NAME_WIDTH_PX = 130;
 const CLICK_PX = 3; // a drag shorter than this is a click
 
@@ -67,7 +67,8 @@ export default function ({ data, parentElement }) {
     const group = element("g", { transform: `translate(${x} 0)` });
     group.append(element("line", { y1: TOP_PX, y2: TOP_PX + tall, stroke: "currentColor", "stroke-opacity": 0.6 }));
     for (const [place, words] of ticks) group.append(text(words, { x: 6, y: high(place), "dominant-baseline": "central" }));
-    const y = NAMES_PX[step < NAME_WIDTH_PX ? dragged.order.indexOf(axis) % 2 : 0];
+    const lines = Math.min(Math.ceil(NAME_WIDTH_PX / step), NAMES_PX.length);
+    const y = NAMES_PX[dragged.order.indexOf(axis) % lines];
     const name = text(label, { class: "name", y, "text-anchor": "middle", "font-size": 12 });
     name.addEventListener("pointerdown", (event) => {
       name.setPointerCapture(event.pointerId);

@@ -105,17 +105,14 @@ def _series(url: str, found: pd.Series, series: pd.DataFrame) -> pd.Series | Non
 
 def _events(events: pd.DataFrame) -> None:
     st.subheader("What happened to it", anchor=False)
-    rows = [
-        {
-            "when": moment(row["at"]),
-            "who": row["who"],
-            "did": row["action"],
-            "state": row["to_state"] if row["from_state"] == row["to_state"] else f"→ {row['to_state']}",
-            "note": row["note"] or "",
-        }
-        for row in events.to_dict("records")
-    ]
-    tables.show(pd.DataFrame(rows, columns=["when", "who", "did", "state", "note"]), key="events")
+    st.markdown("\n".join(f"- {_event_text(row)}" for row in events.to_dict("records")))
+
+
+def _event_text(row: Mapping[Any, Any]) -> str:
+    """One line, which a narrow window breaks; a table would hide the note there."""
+    state = row["to_state"] if row["from_state"] == row["to_state"] else f"→ {row['to_state']}"
+    note = f": {plain(row['note'])}" if row["note"] else ""
+    return f"{moment(row['at'])}, {plain(row['who'])}, {row['action']}, {state}{note}"
 
 
 def _state(url: str, found: pd.Series, who: str) -> None:

@@ -62,7 +62,7 @@ def _compare_series(url: str, kind: str) -> None:
         "medians and how much runs of a series differ without any change. Only what is faster or slower is filled; an "
         "open circle is not apart" + (", a square identical code, a diamond any other." if kind == COMMITS else ".")
     )
-    _shapes(compared)
+    _shapes(compared, "what is confirmed of it" if kind == COMMITS else "what noise does not explain of it")
     tables.show_in_expander(
         f"{count_text(len(compared), 'difference')} as a table, slowest first",
         "all",
@@ -84,7 +84,7 @@ def _where(url: str, compared: pd.DataFrame) -> None:
     st.caption("The problems that differ on some GPU model; ≈ where that is noise or the code is identical.")
 
 
-def _shapes(compared: pd.DataFrame) -> None:
+def _shapes(compared: pd.DataFrame, coloured: str) -> None:
     shaped = shapes.keep_shaped(compared)
     if shaped.empty:
         return
@@ -92,8 +92,7 @@ def _shapes(compared: pd.DataFrame) -> None:
     kernel = filters.pick("Kernel", filters.main_first(set(shaped["kernel"])), "kernel")
     plots.show(shapes.shape_map(shaped[shaped["kernel"] == kernel]), "shapes", f"Change of {kernel} over M, N and K")
     st.caption(
-        "A mark's size is K; its number is the median change over the series of that problem, its colour what is "
-        "confirmed of it."
+        f"A mark's size is K; its number is the median change over the series of that problem, its colour {coloured}."
     )
 
 

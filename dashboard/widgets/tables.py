@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 
 
 def show(table: "pd.DataFrame | Styler", **options: Any) -> Any:
-    """Shows a table without its index. Its own button saves it as CSV, where no cell is a formula."""
+    """Shows a table without its index, a cell without a value empty. Its own button saves it as CSV, where no cell is a
+    formula."""
     if isinstance(table, pd.DataFrame):
         table = _without_formulas(table)
     else:
         table.data = _without_formulas(table.data)
-    return st.dataframe(table, hide_index=True, **options)
+    return st.dataframe(table, hide_index=True, placeholder="", **options)
 
 
 def pick_row(table: Any, rows: pd.DataFrame, key: str, **options: Any) -> pd.Series | None:

@@ -292,7 +292,7 @@ def test_a_regression_is_a_permalink_with_its_series_and_its_life(filled_app: Ap
     assert "#1 gemm_fp8: +9.3 % time" in words(app)
     assert "its loads lost TMA" in words(app)
     assert app.dataframe[0].value["GPU"].tolist() == ["NVIDIA H200"]
-    assert app.dataframe[-1].value["who"].tolist() == ["tilewatch"]
+    assert "tilewatch, open, → new: The winner" in words(app)
 
 
 def test_a_regression_has_a_picture_of_its_step_its_replay_its_code_and_its_commands(filled_app: AppTest) -> None:
