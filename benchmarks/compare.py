@@ -21,6 +21,7 @@ from pathlib import Path
 from benchmarks import bounds
 from benchmarks.bounds import Figure
 from benchmarks.compare_worlds import NOISES, Ended, compare
+from tilewatch import processes
 from tilewatch.kernels import device
 from tilewatch.kernels.comparing.verdict import Design, find_next_look, judge
 from tilewatch.kernels.library import FOLDER
@@ -160,7 +161,7 @@ def _time_answers() -> Iterator[Figure]:
 def _time(repository: Path, scratch: str, arguments: list[str]) -> float:
     started = time.monotonic()
     command = [sys.executable, "-m", "tilewatch.worker.cli.main", "compare", *arguments]
-    path = os.pathsep.join(filter(None, (str(FOLDER.parents[1] / "src"), os.environ.get("PYTHONPATH"))))
+    path = processes.python_path(FOLDER.parents[1] / "src")
     environment = {"TILEWATCH_HOME": f"{scratch}/home-{started}", "PYTHONPATH": path}
     done = subprocess.run(
         command, cwd=repository, env={**os.environ, **environment}, capture_output=True, text=True, check=False

@@ -34,6 +34,7 @@ from streamlit.testing.v1 import AppTest
 from benchmarks import bounds, browsing, fleet, visitors
 from benchmarks.bounds import Figure
 from benchmarks.filled import open_filled, yesterday
+from tilewatch import processes
 from tilewatch.db.models import Sweep
 from tilewatch.db.queries import (
     actions,
@@ -284,8 +285,7 @@ def _serve(url: str, home: Path, script: Path = SERVER) -> Iterator[tuple[str, s
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "streamlit", "run", str(script)]
     command += ["--server.address", "127.0.0.1", "--server.port", str(port), "--server.headless", "true"]
-    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    environment = {**os.environ, "PYTHONPATH": path, "TILEWATCH_DATABASE_URL": url}
+    environment = {**os.environ, "PYTHONPATH": processes.python_path(ROOT), "TILEWATCH_DATABASE_URL": url}
     server = subprocess.Popen(command, cwd=home, env=environment, stdout=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + START_LIMIT_S

@@ -129,7 +129,7 @@ class ChildProcess:
         first = ""
         if packages is not None:
             first, passed[IMPORT_FIRST] = str(packages), "torch"
-        path = os.pathsep.join(filter(None, (first, str(ROOT), os.environ.get("PYTHONPATH", ""))))
+        path = processes.python_path(first, ROOT)
         imports_from = {**passed, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
         self._errors = stderr_path.open("ab+") if stderr_path else tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
         self._process = self._start(

@@ -25,6 +25,7 @@ from typing import Any
 from benchmarks import bounds
 from benchmarks.bounds import Figure
 from benchmarks.library import compile_ahead
+from tilewatch import processes
 from tilewatch.kernels import device
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.compiling import store
@@ -190,7 +191,7 @@ def _take(options: argparse.Namespace) -> int:
 
 def start(checkout: Path, name: str) -> subprocess.Popen[str]:
     """Starts a side: the product of that checkout, in an environment that is otherwise this one's."""
-    path = os.pathsep.join(filter(None, (str(checkout / "src"), os.environ.get("PYTHONPATH"))))
+    path = processes.python_path(checkout / "src")
     environment = {**os.environ, "PYTHONPATH": path} | ({} if name == NEW else {"TILEWATCH_SANDBOX": "off"})
     program = Path(__file__).with_name("boundary_side.py")
     # -P: the folder of the program has modules of other names than the product's, which it must not find first.

@@ -106,8 +106,7 @@ def _start(program: str, gpu_uuid: str, metrics: Sequence[str]) -> _Started:
     profiler = [program, "--metrics", ",".join(metrics), "--profile-from-start", "off", "--clock-control", "none"]
     profiler += ["--csv", "--print-units", "base", "--target-processes", "all"]
     environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
-    environment |= {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": gpu_uuid}
+    environment |= {"PYTHONPATH": processes.python_path(ROOT), "CUDA_VISIBLE_DEVICES": gpu_uuid}
     folder = tempfile.TemporaryDirectory(prefix="tilewatch-profile-")
     errors = tempfile.TemporaryFile()  # noqa: SIM115 - `close` does
     target = [sys.executable, "-P", "-m", "tilewatch.kernels.gpu.profiled_launches", f"{folder.name}/launches.json"]

@@ -70,6 +70,11 @@ def start(
     )
 
 
+def python_path(*first: Path | str) -> str:
+    """Returns PYTHONPATH for a process: these folders, then what is on it here. An empty one is left out."""
+    return os.pathsep.join(filter(None, (*map(str, first), os.environ.get("PYTHONPATH", ""))))
+
+
 def open_log(path: Path) -> IO[bytes]:
     """Opens an empty log. The log of the process before is kept as `NAME.previous.log`."""
     if path.exists():
