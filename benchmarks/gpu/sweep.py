@@ -302,7 +302,8 @@ def _ncu(program: str, workshop: Workshop, problem: str, cubin: Cubin) -> dict[s
     }
     profiler = [program, "--metrics", "gpu__time_duration.sum", "--clock-control", "none"]
     profiler += ["--kernel-name-base", "mangled", "--kernel-name", f"regex:{KERNEL}|deep_gemm"]
-    profiler += ["--csv", "--print-units", "base", "--target-processes", "all"]
+    # Not "all": the library's process, which only computes expected results, ended with SIGSEGV under it (2026-11-24).
+    profiler += ["--csv", "--print-units", "base", "--target-processes", "application-only"]
     output = _python("benchmarks.gpu.launch", json.dumps(request), gpu=workshop.gpu.uuid, before=profiler)
     lines = output.splitlines()
     start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
