@@ -3,14 +3,19 @@
     make smoke-compose                       with the machine's own engine, which pulls the base images
     make smoke-compose LOCAL=FOLDER          without a registry: engine and base images out of FOLDER, see trees.sh
 
-It works in a clone of what is committed here. Every command is one of docs/operations.md or docs/upgrading.md. Needs
-root for the second form. Ends with 1 at the first thing that is not as it should be; leaves no container and no volume.
+It works in a clone of what is committed here. Certificates, an upgrade, the way back and new passwords are commands of
+docs/operations.md and docs/upgrading.md, read from there; only the image of the next release is made here. Needs root,
+and is one at a time on a machine. Ends with 1 at the first thing that is not as it should be; leaves no container and
+no volume.
 """
 
 import argparse
+import fcntl
 import json
 import os
+import re
 import secrets
+import shlex
 import shutil
 import signal
 import subprocess
@@ -19,7 +24,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.worker.fixtures import tiny_repository
@@ -29,7 +34,6 @@ ADDRESS = "10.99.0.1"
 """Where the node reaches the servers: an address of the loopback device in a namespace of its own."""
 
 PATIENCE_S = 300.0  # a deadline for what hangs, not a speed
-POSTGRES = ("exec", "-T", "postgres")
 PASSWORDS = ("POSTGRES_PASSWORD", "WORKER_PASSWORD", "BOARD_PASSWORD", "REDIS_PASSWORD")
 KILLED = ("postgres", "redis", "judge", "tell", "compile", "beat", "api", "dashboard")
 
@@ -65,7 +69,8 @@ class Compose:
     """A clone with its .env, in which `docker compose` runs as a person would run it."""
 
     def __init__(self, clone: Path, environment: dict[str, str]) -> None:
-        self.clone, self.environment, self.settings = clone, environment, {}
+        self.clone, self.environment = clone, environment
+        self.settings: dict[str, str] = {}
 
     def set(self, **settings: str) -> None:
         """Writes .env anew: its settings, some of them changed."""
@@ -74,32 +79,31 @@ class Compose:
         file.touch(0o600)
         file.write_text("".join(f"{name}={value}\n" for name, value in self.settings.items()))
 
-    def run(self, *words: str, stdin: Path = Path("/dev/null"), stdout: Path | None = None) -> str:
-        """Returns what it prints; its output goes into the file if there is one."""
-        with stdin.open() as given, stdout.open("w") if stdout else tempfile.TemporaryFile("w+") as printed:
-            done = subprocess.run(
-                ["docker", "compose", *words],
-                cwd=self.clone,
-                env=self.environment,
-                stdin=given,
-                stdout=printed,
-                stderr=subprocess.PIPE,
-                text=True,
-                check=False,
-            )
-            if done.returncode != 0:
-                raise Failed(f"docker compose {' '.join(words)} ended with {done.returncode}:\n{done.stderr[-3000:]}")
-            if stdout is not None:
-                return ""
-            printed.seek(0)
-            return printed.read()
+    def run(self, *words: str) -> str:
+        """Returns what `docker compose` prints."""
+        return self.shell(shlex.join(["docker", "compose", *words]))
+
+    def shell(self, commands: str) -> str:
+        """Returns what lines of a page print; the first that fails ends them."""
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", commands],
+            cwd=self.clone,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise Failed(f"{commands}\nended with {done.returncode}:\n{done.stderr[-3000:]}")
+        return done.stdout
 
     def tilewatch(self, *words: str) -> str:
         return self.run("exec", "-T", "judge", "tilewatch", *words)
 
     def sql(self, text: str) -> str:
         psql = ("psql", "--username=tilewatch", "--no-align", "--tuples-only", "--command", text, "tilewatch")
-        return self.run(*POSTGRES, *psql).strip()
+        return self.run("exec", "-T", "postgres", *psql).strip()
 
     def unhealthy(self) -> list[str]:
         """The services that are not running, or not healthy although they have a health check."""
@@ -116,10 +120,15 @@ def main() -> None:
     options = parser.parse_args()
     began = time.monotonic()
     try:
-        with local_engine(options.local) if options.local else own_engine() as (folder, environment):
+        with (
+            the_only_one(),
+            local_engine(options.local) if options.local else own_engine() as (folder, environment),
+        ):
             smoke(folder, environment, build=options.build)
     except Failed as reason:
-        print(f"failed: {reason}", file=sys.stderr)
+        for each in (reason.__context__, reason):  # if the removal fails too, the first says why
+            if isinstance(each, Failed):
+                print(f"failed: {each}", file=sys.stderr)
         sys.exit(1)
     print(f"everything is as it should be, after {time.monotonic() - began:.0f} s")
 
@@ -134,7 +143,7 @@ def smoke(folder: Path, environment: dict[str, str], *, build: bool) -> None:
     tiny_repository.make(watched)
     shared.mkdir()
     os.chown(shared, 1000, 1000)
-    write_certificates(clone / "certs")
+    write_certificates(clone)
 
     servers = Compose(clone, environment)
     servers.set(
@@ -170,13 +179,15 @@ def smoke(folder: Path, environment: dict[str, str], *, build: bool) -> None:
             TILEWATCH_VERSION=servers.settings["TILEWATCH_VERSION"],
         )
 
-    try:
+    with ExitStack() as stacks:
+        stacks.callback(remove, servers)
+        stacks.callback(remove, node)
         with step("images"):
             if build or not has_image(environment, "tilewatch-worker:now"):
                 servers.run("build")
         with step("servers with TLS"):
             servers.run("up", "--detach")
-            wait_for(lambda: not servers.unhealthy(), lambda: f"not healthy: {servers.unhealthy()}")
+            wait_for_health(servers)
             servers.sql(f"create role node1 login password '{node_password}' in role tilewatch_write")
         with step("a second node"):
             set_node()
@@ -190,21 +201,29 @@ def smoke(folder: Path, environment: dict[str, str], *, build: bool) -> None:
             for service in KILLED:
                 kill(servers, service)
             kill(node, "gpu")
-            wait_for(lambda: not servers.unhealthy(), lambda: f"not healthy: {servers.unhealthy()}")
+            wait_for_health(servers)
             servers.tilewatch("submit", "nightly", "--gpu", "sim", "--who", "smoke", "--commit", commit(watched, 3))
             wait_for_jobs(servers)
+        everything = "select (select count(*) from trials), (select count(*) from runs), (select max(id) from jobs)"
+        before = servers.sql(everything)
         with step("an upgrade with a migration, under load and with a reader in its way"):
+            servers.shell(block("upgrading.md", "docker compose exec -T postgres pg_dump"))
             upgrade(servers, node, set_node, watched, folder)
-        with step("a backup into a fresh stack"):
-            restore(servers)
+        with step("back to the version before, its backup into an empty database"):
+            servers.set(TILEWATCH_VERSION="now")
+            servers.shell(block("operations.md", "docker compose down"))
+            wait_for_health(servers)
+            expect("trials, runs and the last job of before the upgrade", servers.sql(everything), before)
+            servers.sql(f"create role node1 login password '{node_password}' in role tilewatch_write")
         with step("every password and the certificates anew"):
             rotate(servers, clone)
-            wait_for(lambda: not servers.unhealthy(), lambda: f"not healthy: {servers.unhealthy()}")
-            expect("the trials of before", servers.sql("select count(*) > 0 from trials"), "t")
-    finally:
-        for stack in (node, servers):
-            if (stack.clone / ".env").exists():
-                stack.run("--profile", "*", "down", "--volumes", "--timeout", "5")
+            wait_for_health(servers)
+        with step("a night with all of that"):
+            shutil.copy(clone / "certs" / "ca.crt", node.clone / "certs")
+            set_node()
+            node.run("up", "--detach", "--force-recreate")
+            servers.tilewatch("submit", "nightly", "--gpu", "sim", "--who", "smoke", "--commit", commit(watched, 7))
+            wait_for_jobs(servers)
 
 
 def upgrade(servers: Compose, node: Compose, set_node: Callable[[], None], watched: Path, folder: Path) -> None:
@@ -216,6 +235,8 @@ def upgrade(servers: Compose, node: Compose, set_node: Callable[[], None], watch
     docker(servers.environment, "tag", "tilewatch-dashboard:now", "tilewatch-dashboard:next")
     servers.tilewatch("submit", "nightly", "--gpu", "sim", "--who", "smoke", "--commit", commit(watched, 5))
     servers.set(TILEWATCH_VERSION="next")
+    lines = block("upgrading.md", "git pull").splitlines()
+    migrate, *restarts = [line for line in lines if line.startswith(("docker compose run", "docker compose up"))]
     with dashboard_watched(servers) as silences_s:
         reader = threading.Thread(
             target=servers.sql, args=("begin; select count(*) from trials; select pg_sleep(20); commit",)
@@ -224,17 +245,17 @@ def upgrade(servers: Compose, node: Compose, set_node: Callable[[], None], watch
         wait_for(
             lambda: servers.sql("select 1 from pg_stat_activity where wait_event = 'PgSleep'"), lambda: "no reader"
         )
-        printed = servers.run("run", "--rm", "--no-deps", "migrate")
+        printed = servers.shell(migrate)
         reader.join()
         if "waiting for a table that is in use" not in printed or "at revision 9999" not in printed:
             raise Failed(f"the migration did not wait for the reader: {printed}")
         wait_for(lambda: "takes no job" in servers.sql("select doing from workers where kind = 'compile'"),
                  lambda: servers.sql("select name, doing from workers"))  # fmt: skip
-        servers.run("up", "--detach", "--no-deps", "dashboard")
-        servers.run("up", "--detach")
+        for line in restarts:
+            servers.shell(line)
         set_node()
         node.run("up", "--detach")
-        wait_for(lambda: not servers.unhealthy(), lambda: f"not healthy: {servers.unhealthy()}")
+        wait_for_health(servers)
         wait_for_jobs(servers)
     print(f"    the dashboard did not answer for {max(silences_s, default=0.0):.0f} s at most")
     attempts = "select distinct attempt from jobs where submission_id = (select max(id) from submissions)"
@@ -244,47 +265,42 @@ def upgrade(servers: Compose, node: Compose, set_node: Callable[[], None], watch
     expect("runs and sweeps of the upgrade", servers.sql(runs), "2|2")
 
 
-def restore(servers: Compose) -> None:
-    everything = "select (select count(*) from trials), (select count(*) from runs), (select max(id) from jobs)"
-    before = servers.sql(everything)
-    dump = servers.clone / "tilewatch.dump"
-    servers.run(*POSTGRES, "pg_dump", "--format=custom", "--username=tilewatch", "tilewatch", stdout=dump)
-    servers.run("down", "--volumes")
-    servers.run("up", "--detach", "--wait", "postgres")
-    servers.run("run", "--rm", "--no-deps", "migrate")
-    servers.run(*POSTGRES, "dropdb", "--username=tilewatch", "tilewatch")
-    servers.run(*POSTGRES, "createdb", "--username=tilewatch", "tilewatch")
-    servers.run(*POSTGRES, "pg_restore", "--exit-on-error", "--username=tilewatch", "--dbname=tilewatch", stdin=dump)
-    servers.run("up", "--detach")
-    wait_for(lambda: not servers.unhealthy(), lambda: f"not healthy: {servers.unhealthy()}")
-    expect("trials, runs and the last job", servers.sql(everything), before)
-
-
 def rotate(servers: Compose, clone: Path) -> None:
     new = {name: secrets.token_hex(12) for name in PASSWORDS}
-    servers.sql(f"alter role tilewatch password '{new['POSTGRES_PASSWORD']}'")
-    shutil.rmtree(clone / "certs")
-    write_certificates(clone / "certs")
+    change_owner, *others = block("operations.md", "docker compose exec postgres psql").splitlines()
+    servers.shell(change_owner.replace("NEW", new["POSTGRES_PASSWORD"]).replace("exec", "exec -T"))
     servers.set(**new)
+    servers.shell("\n".join(others))
+    shutil.rmtree(clone / "certs")
+    write_certificates(clone)
     servers.run("up", "--detach", "--force-recreate")
 
 
-def write_certificates(folder: Path) -> None:
-    """An authority and a certificate of it, by the commands of docs/operations.md."""
-    folder.mkdir()
-    names = f"subjectAltName=DNS:postgres,DNS:redis,IP:{ADDRESS}"
-    for line in (
-        "req -x509 -newkey rsa:2048 -nodes -days 3650 -subj /CN=tilewatch -keyout ca.key -out ca.crt",
-        "req -newkey rsa:2048 -nodes -subj /CN=tilewatch-servers -keyout server.key -out server.csr -addext " + names,
-        "x509 -req -in server.csr -CA ca.crt -CAkey ca.key -days 825 -copy_extensions copy -out server.crt",
-    ):
-        subprocess.run(["openssl", *line.split()], cwd=folder, check=True, capture_output=True)
-    (folder / "server.key").chmod(0o640)
-    os.chown(folder / "server.key", 0, 999)
+def write_certificates(clone: Path) -> None:
+    commands = block("operations.md", "mkdir certs").replace("DNS:db.example.org", f"IP:{ADDRESS}").replace("sudo ", "")
+    subprocess.run(["bash", "-euc", commands], cwd=clone, check=True, capture_output=True)
+
+
+def block(page: str, start: str) -> str:
+    """The block of commands of a page of docs/ whose first line starts so."""
+    text = (ROOT / "docs" / page).read_text()
+    found = [each for each in re.findall(r"^```\n(.*?)^```", text, re.DOTALL | re.MULTILINE) if each.startswith(start)]
+    if len(found) != 1:
+        raise Failed(f"docs/{page} has {len(found)} blocks that start with {start!r}, not one")
+    return str(found[0])
+
+
+def remove(stack: Compose) -> None:
+    if (stack.clone / ".env").exists():
+        stack.run("--profile", "*", "down", "--volumes", "--timeout", "5")
 
 
 def commit(watched: Path, factor: int) -> str:
     return tiny_repository.commit(watched, f"Times {factor}", factor=factor)
+
+
+def wait_for_health(servers: Compose) -> None:
+    wait_for(lambda: not servers.unhealthy(), lambda: f"not healthy: {servers.unhealthy()}")
 
 
 def wait_for_jobs(servers: Compose) -> None:
@@ -353,6 +369,17 @@ def docker(environment: dict[str, str], *words: str) -> str:
     if done.returncode != 0:
         raise Failed(f"docker {' '.join(words)}: {done.stderr[-2000:]}")
     return done.stdout.strip()
+
+
+@contextmanager
+def the_only_one() -> Iterator[None]:
+    """Two at once would use one address, one network namespace and the same names of projects."""
+    with (Path(tempfile.gettempdir()) / "tilewatch-smoke.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Failed("another smoke test runs on this machine") from None
+        yield
 
 
 @contextmanager
