@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.dashboard.fixtures import servers
+from tilewatch.db import session
+from tilewatch.db.models import Regression, RegressionEvent
 
 
 @pytest.fixture(scope="session")
@@ -12,3 +14,13 @@ def address(filled_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     may_triage = {"TILEWATCH_ANONYMOUS": "act"}  # so that a journey can
     with servers.dashboard(filled_url, tmp_path_factory.mktemp("elsewhere"), servers.free_port(), may_triage) as served:
         yield served
+
+
+@pytest.fixture
+def new_regression(filled_url: str) -> Iterator[None]:
+    """Regression 1 is new, and is so again after a test in which kim acted on it: the database is everybody's."""
+    yield
+    with session.session(filled_url) as opened:
+        opened.query(RegressionEvent).filter(RegressionEvent.who.like("kim (%")).delete()
+        again = opened.get_one(Regression, 1)
+        again.state, again.owner = "new", None

@@ -18,6 +18,15 @@ RADIOS = "document.querySelectorAll('[role=radio]')"
 """The choices of the filters that show all of them."""
 
 
+def count_clicks(page: Any) -> None:
+    """From now on, until another page is loaded; a page that Streamlit changes to is not."""
+    page.evaluate("window.presses = 0, addEventListener('pointerdown', () => { presses += 1 }, true), undefined")
+
+
+def clicks(page: Any) -> int:
+    return int(page.evaluate("presses"))
+
+
 def test_a_manager_reads_at_once_whether_anything_is_wrong_and_a_newcomer_by_one_click_what_is_shown(page: Any) -> None:
     page.goto("/")
     heading = page.get_by_role("heading", name="1 confirmed regression is open, 1 without an owner")
@@ -32,16 +41,24 @@ def test_a_manager_reads_at_once_whether_anything_is_wrong_and_a_newcomer_by_one
     )
 
 
-def test_an_author_sees_what_the_newest_commit_did_by_one_click(page: Any) -> None:
+def test_an_author_finds_by_three_clicks_what_an_earlier_commit_did(page: Any) -> None:
     page.goto("/")
+    count_clicks(page)
     page.get_by_role("link", name="Compare", exact=True).click()
     page.get_by_text("B: 9c0d1e2f00").wait_for()
     page.get_by_text("0 faster, 1 slower, of 1 series on both sides").wait_for()
+    page.get_by_role("combobox", name="B", exact=True).click()
+    page.get_by_role("option", name="5e6f7a8b00").click()
+    page.get_by_text("B: 5e6f7a8b00 Load B through TMA").wait_for()
+    page.get_by_text("0 faster, 0 slower, 1 not judged yet, 1 undecided, of 2 series on both sides").wait_for()
+    assert clicks(page) == 3
 
 
-def test_who_is_on_call_reads_an_alert_s_link_on_a_phone_and_acknowledges(page: Any) -> None:
+@pytest.mark.usefixtures("new_regression")
+def test_who_is_on_call_reads_an_alert_s_link_on_a_phone_and_acknowledges_by_one_click(page: Any) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     page.goto("/regressions?regression=1")
+    count_clicks(page)
     page.get_by_text("its loads lost TMA").first.wait_for()
     page.locator(".js-plotly-plot .scatterlayer .trace").first.wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390, "nothing to push sideways"
@@ -49,15 +66,26 @@ def test_who_is_on_call_reads_an_alert_s_link_on_a_phone_and_acknowledges(page: 
     name.scroll_into_view_if_needed()
     name.fill("kim")
     name.press("Enter")
-    page.get_by_role("button", name="Acknowledge").wait_for()
+    page.get_by_role("button", name="Acknowledge").click()
+    page.get_by_text("acknowledge, → acknowledged").wait_for()
+    page.get_by_text("owner kim (not signed in)").wait_for()
+    page.get_by_role("button", name="Acknowledge").wait_for(state="detached")
+    assert clicks(page) == 1
 
 
-def test_a_compiler_engineer_lists_the_kernels_that_spill_by_one_click(page: Any) -> None:
+def test_a_compiler_engineer_lists_the_kernels_that_spill_on_two_architectures_by_three_clicks(page: Any) -> None:
     page.goto("/")
+    count_clicks(page)
     page.get_by_role("link", name="Architectures").click()
     page.get_by_role("heading", name="Which kernels spill on sm_100").wait_for()
     page.get_by_text("1 problem of 1 has configs that spill for NVIDIA B200, of 1 kernel.").wait_for()
     page.locator("canvas td", has_text="4 of 15").first.wait_for(state="attached")
+    page.get_by_role("combobox", name="Architecture and GPU").click()
+    page.get_by_role("option", name="sm_90 NVIDIA H200").click()
+    page.get_by_role("heading", name="Which kernels spill on sm_90").wait_for()
+    page.get_by_text("2 problems of 2 have configs that spill for NVIDIA H200, of 1 kernel.").wait_for()
+    page.locator("canvas td", has_text="4096x4096x4096").first.wait_for(state="attached")
+    assert clicks(page) == 3
 
 
 def test_the_author_of_a_rival_checks_in_two_clicks_how_it_was_measured(page: Any) -> None:
