@@ -8,12 +8,16 @@ const BOTTOM_PX = 18;
 const SIDE_PX = 60;
 const NAMES_PX = [12, 29, 46]; // neighbours take turns where the names are wider than the space between two axes
 const NAME_WIDTH_PX = 130;
+const DIGIT_PX = 6.5; // of the numbers beside an axis
+const GAP_PX = 14; // before and after such a number, to its axis and to the next
 const CLICK_PX = 3; // a drag shorter than this is a click
 
 export default function ({ data, parentElement }) {
   const root = parentElement.querySelector(".parallel");
   root.replaceChildren();
-  const svg = root.appendChild(element("svg", { height: HEIGHT_PX, "font-size": 11, fill: "currentColor" }));
+  const frame = root.appendChild(document.createElement("div"));
+  frame.className = "wide";
+  const svg = frame.appendChild(element("svg", { height: HEIGHT_PX, "font-size": 11, fill: "currentColor" }));
   svg.setAttribute("role", "img");
   svg.setAttribute("aria-label", `${data.lines.length} configs over ${data.axes.map((axis) => axis.label).join(", ")}`);
   const count = root.appendChild(document.createElement("small"));
@@ -27,6 +31,9 @@ export default function ({ data, parentElement }) {
   const dragged = root.dragged; // of each axis `kept` has the lowest and the highest place that lines may pass
   const tall = HEIGHT_PX - TOP_PX - BOTTOM_PX;
   const high = (place) => TOP_PX + (1 - place) * tall;
+  // Closer together, the numbers of an axis would lie on the next axis, or names of one line on each other.
+  const longest = Math.max(0, ...data.axes.flatMap(({ ticks }) => ticks.map(([, words]) => words.length)));
+  const leastStep = Math.max(longest * DIGIT_PX + GAP_PX, NAME_WIDTH_PX / NAMES_PX.length);
 
   const filter = () => {
     const passes = ({ at }) => dragged.kept.every((range, axis) => !range || (at[axis] >= range[0] && at[axis] <= range[1]));
@@ -36,14 +43,17 @@ export default function ({ data, parentElement }) {
     count.textContent = `${passing.toLocaleString("en")} of ${data.lines.length.toLocaleString("en")} configs`;
   };
 
-  let drawn = 0; // the width of the drawing
+  let drawn = 0; // the width of the page that it was drawn for
   const draw = () => {
-    const wide = root.clientWidth;
-    if (!wide) return; // in a part of the page that is closed
+    drawn = root.clientWidth;
+    if (!drawn) return; // in a part of the page that is closed
     svg.replaceChildren();
+    const spaces = Math.max(dragged.order.length - 1, 1);
+    const step = Math.max((drawn - 2 * SIDE_PX) / spaces, leastStep);
+    const wide = step * spaces + 2 * SIDE_PX;
     svg.setAttribute("viewBox", `0 0 ${wide} ${HEIGHT_PX}`);
-    const step = (wide - 2 * SIDE_PX) / Math.max(dragged.order.length - 1, 1);
-    drawn = wide;
+    svg.setAttribute("width", wide);
+    frame.tabIndex = wide > drawn ? 0 : -1; // the arrow keys scroll it
     const lines = element("g", { fill: "none", "stroke-width": 1, "stroke-opacity": 0.75 });
     const across = dragged.order.map((_, i) => (SIDE_PX + i * step).toFixed(1));
     // As one text, which the browser reads at once; positions and colours are numbers of parallel.py.
@@ -133,11 +143,10 @@ export default function ({ data, parentElement }) {
   saves(root, data, () => {
     const copy = svg.cloneNode(true);
     copy.querySelectorAll("polyline.out").forEach((line) => line.setAttribute("stroke-opacity", 0.05));
-    copy.setAttribute("width", root.clientWidth);
     const { color, fontFamily } = getComputedStyle(root);
     copy.setAttribute("color", color);
     copy.setAttribute("font-family", fontFamily);
-    copy.prepend(paper(root, root.clientWidth, HEIGHT_PX));
+    copy.prepend(paper(root, svg.getAttribute("width"), HEIGHT_PX));
     return copy;
   });
   return () => root.resized.disconnect();

@@ -1,6 +1,6 @@
 """One journey per page in a real browser: the page stands, answers a click, and asks nobody outside for anything."""
 
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -188,17 +188,20 @@ def test_a_range_dragged_along_an_axis_keeps_the_configs_that_pass_and_narrow_ax
     assert count.inner_text() == everything
     for width in (800, 400):
         page.set_viewport_size({"width": width, "height": 1000})
-        page.wait_for_function(
-            "width => document.querySelector('.parallel svg').clientWidth < width"
-            " && document.querySelector('.parallel').clientWidth < width",
-            arg=width,
-        )
+        page.wait_for_function("width => document.querySelector('.parallel').clientWidth < width", arg=width)
+        page.evaluate("new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
         boxes = [name.bounding_box() for name in page.locator(".parallel .name").all()]
         assert len(boxes) > 6
         for one, other in combinations(boxes, 2):
             apart_x = one["x"] + one["width"] < other["x"] or other["x"] + other["width"] < one["x"]
             apart_y = abs(one["y"] - other["y"]) > 16  # words of 12 px; the boxes are higher than the words
             assert apart_x or apart_y
+        reaches = page.locator(".parallel svg > g:not(:has(polyline))").evaluate_all(
+            "axes => axes.map(axis => [axis.querySelector('line').getBoundingClientRect().left,"
+            " ...[...axis.querySelectorAll('text:not(.name)')].map(words => words.getBoundingClientRect().right)])"
+        )
+        for (_, *words), (next_axis, *_) in pairwise(reaches):
+            assert max(words) < next_axis, "an axis' numbers do not lie on the next axis"
 
 
 def test_a_selected_config_shows_what_the_compiler_said_and_stays_selected_when_new_results_appear(
