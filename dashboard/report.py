@@ -114,7 +114,7 @@ def _movers(week: Week) -> Iterable[str]:
     if len(compared):
         yield "<h2>Biggest movers of the week</h2>"
         where = compared["gpu_name"].str.removeprefix("NVIDIA ")
-        yield _figure(differences.differences(compared.assign(where=where), "change of speed"))
+        yield _figure(differences.differences(compared.assign(where=where)))
 
 
 def _trend(trend: Trend) -> Iterable[str]:

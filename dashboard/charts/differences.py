@@ -11,6 +11,8 @@ TITLE_BELOW_PX = 24
 SYMBOLS = {
     findings.FASTER: "circle",
     findings.SLOWER: "circle",
+    findings.HIGHER: "circle",
+    findings.LOWER: "circle",
     findings.NOT_JUDGED: "diamond-open",
     findings.UNDECIDED: "diamond-open",
     findings.NOT_CONFIRMED: "diamond-open",
@@ -19,11 +21,11 @@ SYMBOLS = {
 }
 
 
-def differences(pairs: pd.DataFrame, label: str) -> go.Figure:
+def differences(pairs: pd.DataFrame, label: str = "change of speed", plus: str = "plus is faster") -> go.Figure:
     """The largest changes in both directions, with their intervals; grey where nothing is claimed of a difference.
 
-    `label` names the axis, whose title is at the right edge: a phone has a hundred pixels beside the names of series,
-    and a title in their middle was cut.
+    `label` and `plus` name the axis, whose title is at the right edge: a phone has a hundred pixels beside the
+    names of series, and a title in their middle was cut.
     """
     ordered = pairs.dropna(subset="change").sort_values("change")
     ends = ordered if len(ordered) <= 2 * AT_EACH_END else pd.concat([ordered[:AT_EACH_END], ordered[-AT_EACH_END:]])
@@ -62,7 +64,7 @@ def differences(pairs: pd.DataFrame, label: str) -> go.Figure:
     )
     figure.add_vline(x=0, line={"width": 1, "color": colours.UNCERTAIN})
     figure.add_annotation(
-        text=f"{label}, %<br>(plus is faster)",
+        text=f"{label}, %<br>({plus})",
         x=1,
         xref="paper",
         xanchor="right",

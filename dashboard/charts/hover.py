@@ -32,8 +32,10 @@ def series_lines(row: Mapping[Any, Any]) -> list[str]:
         f"config {config_text(row['params'])}",
     ]
     if not pd.isna(row["change"]):
+        other_gpu = row["gpu_name"] != row["gpu_name_before"]
         lines.append(
-            f"speed {change_text(row['change'])} since {short_sha(row['sha_before'])} "
+            f"{'ratio' if other_gpu and row['of_ratio'] else 'speed'} {change_text(row['change'])} "
+            f"{'against ' + row['gpu_name_before'] if other_gpu else 'since ' + short_sha(row['sha_before'])} "
             f"({change_text(row['change_low'])} to {change_text(row['change_high'])})"
         )
     if row["finding"]:

@@ -36,9 +36,9 @@ Row = Mapping[Any, Any]
 BY = ("kernel", "problem")
 
 
-def shape_map(pairs: pd.DataFrame) -> go.Figure:
-    """One mark per problem at its N and M, as large as its K, in the colour of its median change of speed. `pairs` are
-    rows of `keep_shaped`, at least one with a change.
+def shape_map(pairs: pd.DataFrame, label: str = "change of speed") -> go.Figure:
+    """One mark per problem at its N and M, as large as its K, in the colour of its median change, which `label` names.
+    `pairs` are rows of `keep_shaped`, at least one with a change.
 
     A difference of which nothing is claimed counts as no change in the colour.
     """
@@ -66,7 +66,7 @@ def shape_map(pairs: pd.DataFrame) -> go.Figure:
             "cmid": 0,
             "line": {"width": 1, "color": colours.LINE},
             "colorbar": {
-                "title": {"text": "change of speed", "side": "right"},
+                "title": {"text": label, "side": "right"},
                 "tickvals": list(COLOUR_TICKS),
                 "ticktext": [f"{100 * tick:+.0f} %" if tick else "0 %" for tick in COLOUR_TICKS],
                 "thickness": 12,

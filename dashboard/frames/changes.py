@@ -27,14 +27,16 @@ CERTAIN = 2.58
 
 
 def pair_snapshots(before: pd.DataFrame, after: pd.DataFrame, on: Sequence[str] = RECORD_SERIES) -> pd.DataFrame:
-    """The rows of `after` with the columns change, change_low, change_high and apart; NaN where `before` has no row.
+    """The rows of `after` with the columns change, change_low, change_high, of_ratio and apart; NaN where `before` has
+    no row.
 
     The interval adds, as independent errors, what the 95 % intervals of the two medians allow and what runs of this
     series differ by although nothing changed. `apart` says that it does not contain zero. A row that is the same run on
     both sides has not changed.
     """
-    numbers = ["run_id", "sha", "position", "median_us", "low_us", "high_us", "ratio", "ratio_low", "ratio_high"]
-    numbers += ["baseline", "baseline_version", "gpu_uuid", "noise", "code_sha256", "source_sha256", "compiler"]
+    numbers = ["run_id", "sha", "position", "gpu_name", "median_us", "low_us", "high_us"]
+    numbers += ["ratio", "ratio_low", "ratio_high", "baseline", "baseline_version", "gpu_uuid", "noise"]
+    numbers += ["code_sha256", "source_sha256", "compiler"]
     pairs = after.merge(before[[*on, *numbers]], on=list(on), how="left", suffixes=("", "_before"))
     same_run = pairs["run_id"] == pairs["run_id_before"]
     with_ratio = pairs["ratio"].notna() & pairs["ratio_before"].notna()
@@ -47,6 +49,7 @@ def pair_snapshots(before: pd.DataFrame, after: pd.DataFrame, on: Sequence[str] 
         of_time = pairs[f"{time}_before"].astype(float) / pairs[time_other].astype(float) - 1
         return of_ratio.where(with_ratio, of_time).mask(same_run)
 
+    pairs["of_ratio"] = with_ratio
     between_runs = CERTAIN * 2**0.5 * _noise(pairs)
     pairs["change"] = change("ratio", "ratio", "median_us", "median_us")
     below = pairs["change"] - change("ratio_low", "ratio_high", "low_us", "high_us")

@@ -1,10 +1,10 @@
 """Says what a page may claim of a difference between two snapshots, so that none contradicts the judge. Frames in,
 frames out.
 
-A difference is coloured as good or bad and counted as a change only where its finding is `FASTER` or `SLOWER`.
+A difference is coloured as good or bad and counted as a change only where its finding is one of `CLAIMS`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,12 @@ from tilewatch.dashboard.frames.changes import SERIES
 from tilewatch.text import short_sha
 
 FASTER, SLOWER = "faster", "slower"
+HIGHER, LOWER = "higher ratio", "lower ratio"
+"""Between two GPU models: a kernel may take less time on the one where its baseline gains more, and is not slower."""
 SAME_CODE, NOT_APART = "identical code", "not apart"
 NOT_JUDGED, UNDECIDED, NOT_CONFIRMED = "not judged yet", "undecided", "not confirmed"
 NOTHING_TO_COMPARE = ""
-CLAIMS = (FASTER, SLOWER)
+CLAIMS = (FASTER, SLOWER, HIGHER, LOWER)
 OPEN = (NOT_JUDGED, UNDECIDED)
 """Findings that may turn out to be a change."""
 DIFFERENT = (*CLAIMS, *OPEN, NOT_CONFIRMED)
@@ -49,10 +51,12 @@ def add_findings(pairs: pd.DataFrame, judged: pd.DataFrame) -> pd.DataFrame:
 
 
 def add_findings_between_gpus(pairs: pd.DataFrame) -> pd.DataFrame:
-    """The pairs of two GPU models, which nobody judges: one is faster where their intervals are apart."""
+    """The pairs of two GPU models, which nobody judges: their ratios or times differ where the intervals are apart."""
     rules = (
         (pairs["change"].isna(), NOTHING_TO_COMPARE),
         (~pairs["apart"], NOT_APART),
+        (pairs["of_ratio"] & (pairs["change"] > 0), HIGHER),
+        (pairs["of_ratio"], LOWER),
         (pairs["change"] > 0, FASTER),
     )
     found = np.select([rule for rule, _ in rules], [name for _, name in rules], SLOWER)
@@ -69,12 +73,13 @@ def has_same_code(pairs: pd.DataFrame) -> pd.Series:
     return code | (source & compiler)
 
 
-def count_findings(pairs: pd.DataFrame) -> str:
-    """The number of series by finding, as words, e.g. "1 faster, 0 slower, 3 with identical code"."""
+def count_findings(pairs: pd.DataFrame, always: Sequence[str] = (FASTER, SLOWER)) -> str:
+    """The number of series by finding, as words, e.g. "1 faster, 0 slower, 3 with identical code"; those of `always`
+    also where there are none."""
     counts = pairs["finding"].value_counts()
-    others = [name for name in (*OPEN, NOT_CONFIRMED, SAME_CODE, NOT_APART) if name in counts]
-    words = {SAME_CODE: f"with {SAME_CODE}"}
-    return ", ".join(f"{counts.get(name, 0):,} {words.get(name, name)}" for name in (*CLAIMS, *others))
+    others = [name for name in (*CLAIMS, *OPEN, NOT_CONFIRMED, SAME_CODE, NOT_APART) if name in counts]
+    words = {SAME_CODE: f"with {SAME_CODE}", HIGHER: f"with a {HIGHER}", LOWER: f"with a {LOWER}"}
+    return ", ".join(f"{counts.get(name, 0):,} {words.get(name, name)}" for name in dict.fromkeys((*always, *others)))
 
 
 def write(row: Mapping[Any, Any]) -> str:

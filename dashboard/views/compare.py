@@ -11,6 +11,11 @@ from tilewatch.dashboard.widgets import filters, page_head, plots, repository, t
 from tilewatch.text import change_text, count_text, plain, short_sha
 
 COMMITS, GPUS, TOOLCHAINS = "Two commits", "Two GPU models", "Two toolchains"
+WORDS = {
+    COMMITS: ("change of speed", "plus is faster", (findings.FASTER, findings.SLOWER)),
+    GPUS: ("difference of ratio or speed", "plus is better on B", (findings.HIGHER, findings.LOWER)),
+}
+"""What is compared, what plus means, and the findings that are counted also where there are none."""
 MOST_BACK = 10
 """The one before is the newest earlier commit that measured a series of B's; this many are looked at. Recordings of two
 machines take turns: the commit right before the newest has none in common with it."""
@@ -44,7 +49,8 @@ def _compare_series(url: str, kind: str) -> None:
     if compared.empty:
         st.info("The two sides have no series in common. Pick other sides above.")
         return
-    st.markdown(f"#### {findings.count_findings(compared)}, of {len(compared):,} series on both sides")
+    label, plus, always = WORDS[kind]
+    st.markdown(f"#### {findings.count_findings(compared, always)}, of {len(compared):,} series on both sides")
     if kind == COMMITS:
         st.caption(
             "Faster and slower are what the judge confirmed between A and B. Undecided: the judge had too few nights "
@@ -55,16 +61,21 @@ def _compare_series(url: str, kind: str) -> None:
     if kind == COMMITS and compared["gpu_model"].nunique() > 1:
         _where(url, changes.one_row_per_series(compared))
     st.subheader("Sorted differences", anchor=False)
-    figure = differences.differences(compared, "change of speed")
-    plots.show(figure, "differences", "The largest changes of speed with their intervals")
+    figure = differences.differences(compared, label, plus)
+    plots.show(figure, "differences", f"The largest values of {label}, with their intervals")
     st.caption(
-        f"Up to {differences.AT_EACH_END} at each end, the slowest first. The bars combine the 95 % intervals of both "
-        "medians and how much runs of a series differ without any change. Only what is faster or slower is filled; an "
-        "open circle is not apart" + (", a square identical code, a diamond any other." if kind == COMMITS else ".")
+        f"Up to {differences.AT_EACH_END} at each end, the lowest first. The bars combine the 95 % intervals of both "
+        "medians and how much runs of a series differ without any change. "
+        + (
+            "Only what is faster or slower is filled; an open circle is not apart, a square identical code, a diamond "
+            "any other."
+            if kind == COMMITS
+            else "What is not apart is an open circle."
+        )
     )
-    _shapes(compared, "what is confirmed of it" if kind == COMMITS else "what noise does not explain of it")
+    _shapes(compared, label, "what is confirmed of it" if kind == COMMITS else "what noise does not explain of it")
     tables.show_in_expander(
-        f"{count_text(len(compared), 'difference')} as a table, slowest first",
+        f"{count_text(len(compared), 'difference')} as a table, lowest first",
         "all",
         lambda: _table(compared),
         {"change": st.column_config.NumberColumn(format="percent")},
@@ -84,13 +95,14 @@ def _where(url: str, compared: pd.DataFrame) -> None:
     st.caption("The problems that differ on some GPU model; ≈ where that is noise or the code is identical.")
 
 
-def _shapes(compared: pd.DataFrame, coloured: str) -> None:
+def _shapes(compared: pd.DataFrame, label: str, coloured: str) -> None:
     shaped = shapes.keep_shaped(compared)
     if shaped.empty:
         return
     st.subheader("Over the shapes of the problems", anchor=False)
     kernel = filters.pick("Kernel", filters.main_first(set(shaped["kernel"])), "kernel")
-    plots.show(shapes.shape_map(shaped[shaped["kernel"] == kernel]), "shapes", f"Change of {kernel} over M, N and K")
+    figure = shapes.shape_map(shaped[shaped["kernel"] == kernel], label)
+    plots.show(figure, "shapes", f"Change of {kernel} over M, N and K")
     st.caption(
         f"A mark's size is K; its number is the median change over the series of that problem, its colour {coloured}."
     )
@@ -134,8 +146,8 @@ def _gpu_models(url: str, repository: str) -> pd.DataFrame:
         newest[newest["gpu_model"] == a], newest[newest["gpu_model"] == b], ("kernel", "problem")
     )
     st.caption(
-        "The newest point of each series on both. Ratios are compared where both have one to the same "
-        "version of the same baseline, else times."
+        "The newest point of each series on both, B against A. Ratios are compared where both have one to the same "
+        "version of the same baseline: a lower ratio may well be less time. The others are compared by their times."
     )
     return findings.add_findings_between_gpus(pairs).assign(where="")
 

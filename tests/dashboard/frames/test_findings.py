@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from tests.dashboard.fixtures.snapshots import series_row
+from tilewatch.dashboard.charts import hover
 from tilewatch.dashboard.frames import changes, findings
 
 NONE = pd.DataFrame(columns=[*changes.SERIES, "origin", "position", "verdict", "sha"])
@@ -104,7 +105,24 @@ def test_between_gpu_models_the_intervals_alone_decide_and_code_may_be_the_same(
     before = [series_row(1, 1.0, code_sha256="same"), series_row(2, 1.0, problem="1x1x1")]
     after = [series_row(3, 0.8, code_sha256="same", gpu_model="b200"), series_row(4, 1.0, problem="1x1x1")]
     pairs = changes.pair_snapshots(pd.DataFrame(before), pd.DataFrame(after), ("kernel", "problem"))
-    assert findings.add_findings_between_gpus(pairs)["finding"].tolist() == ["slower", "not apart"]
+    assert findings.add_findings_between_gpus(pairs)["finding"].tolist() == ["lower ratio", "not apart"]
+
+
+def test_of_two_gpu_models_only_what_takes_more_time_is_slower() -> None:
+    """On the second one the baseline gained more than the kernel, which takes less time; the other one has no ratio."""
+    before = [series_row(1, 1.2), series_row(2, None, problem="1x1x1")]
+    after = [
+        series_row(3, 1.0, gpu_name="NVIDIA B200", median_us=50.0),
+        series_row(4, None, gpu_name="NVIDIA B200", problem="1x1x1", median_us=150.0, low_us=149.0, high_us=151.0),
+    ]
+    pairs = changes.pair_snapshots(pd.DataFrame(before), pd.DataFrame(after), ("kernel", "problem"))
+    found = findings.add_findings_between_gpus(pairs)
+    assert found["finding"].tolist() == ["lower ratio", "slower"]
+    always = (findings.HIGHER, findings.LOWER)
+    assert findings.count_findings(found, always) == "0 with a higher ratio, 1 with a lower ratio, 1 slower"
+    lines = ["\n".join(hover.series_lines(row)) for row in found.to_dict("records")]
+    assert "ratio -16.7 % against NVIDIA H200 (" in lines[0]
+    assert "speed -33.3 % against NVIDIA H200 (" in lines[1]
 
 
 def test_findings_are_counted_with_what_is_claimed_first() -> None:
