@@ -12,7 +12,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tilewatch.dashboard.charts import colours
-from tilewatch.dashboard.charts.axes import LOG_NUMBERS
+from tilewatch.dashboard.charts.axes import log_numbers
 from tilewatch.dashboard.charts.sweep import config_of_trial, parameters
 from tilewatch.dashboard.text import config_text, first_line
 from tilewatch.text import change_text, count_text
@@ -107,7 +107,7 @@ def shift_figure(both: pd.DataFrame, winners: Sequence[tuple[str, int]]) -> go.F
         height=360,
         margin={"t": 10, "b": 10, "l": 10, "r": 10},
         hoverlabel={"align": "left"},
-        xaxis={**LOG_NUMBERS, "title": "time before, us (log)"},
+        xaxis={**log_numbers(timed["median_us_before"]), "title": "time before, us (log)"},
         yaxis={"title": "change of time, % (plus is slower)", "zeroline": False},
         legend={"orientation": "h", "y": -0.24, "x": 0},
     )

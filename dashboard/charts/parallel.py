@@ -4,7 +4,6 @@ parallel.js draws the lines. Plotly's own are drawn by WebGL, which took 2.1 s i
 for these (2026-11, docs/measurements.md; at most 1.0 s is asked for), and have no hover on a line.
 """
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
@@ -13,14 +12,13 @@ from typing import Any
 import pandas as pd
 
 from tilewatch.dashboard.charts import colours
+from tilewatch.dashboard.charts.axes import round_between
 from tilewatch.dashboard.charts.sweep import FACTS, Fact, axis_title, parameters
 from tilewatch.dashboard.text import config_text, time_text
 
 HERE = Path(__file__).parent
 STYLE = (HERE / "parallel.css").read_text(encoding="utf-8")
 BEHAVIOUR = (HERE / "picture.js").read_text(encoding="utf-8") + (HERE / "parallel.js").read_text(encoding="utf-8")
-TICKS = 5
-"""About so many on the axis of a static fact; a parameter has one per value."""
 
 
 def drawing(trials: pd.DataFrame) -> dict[str, Any]:
@@ -68,16 +66,8 @@ def _steps(column: Sequence[Any], name: str) -> Axis:
 def _fact(column: Sequence[float], fact: Fact) -> Axis:
     values = [0.0 if pd.isna(value) else float(value) for value in column]
     low, high = min(values), max(values)
-    ticks = [((tick - low) / (high - low), format(tick, ",.10g")) for tick in _round_between(low, high)]
+    ticks = [((tick - low) / (high - low), format(tick, ",.10g")) for tick in round_between(low, high)]
     return axis_title(fact), ticks, [(value - low) / (high - low) for value in values]
-
-
-def _round_between(low: float, high: float) -> Sequence[float]:
-    """Some round numbers from `low` to `high`."""
-    rough = (high - low) / TICKS
-    power = 10 ** math.floor(math.log10(rough))
-    step = next(power * each for each in (1, 2, 5, 10) if power * each >= rough * (1 - 1e-9))
-    return [step * count for count in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
 def _hint(row: dict[Any, Any], names: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tilewatch.dashboard.charts import colours
-from tilewatch.dashboard.charts.axes import LOG_NUMBERS
+from tilewatch.dashboard.charts.axes import log_numbers
 from tilewatch.dashboard.text import config_text
 from tilewatch.text import count_text
 
@@ -208,7 +208,10 @@ def fact_over_time(trials: pd.DataFrame, fact: Fact, tie: Collection[int]) -> go
         "margin": {"t": 10, "b": 10, "l": 10, "r": 10},
         "hoverlabel": {"align": "left"},
         "xaxis": {"title": {"text": axis_title(fact)}, "zeroline": False},
-        "yaxis": {**LOG_NUMBERS, "title": {"text": "time in the sweep, us (log)"}},
+        "yaxis": {
+            **log_numbers([trial["median_us"] for trial in timed]),
+            "title": {"text": "time in the sweep, us (log)"},
+        },
         "legend": {"orientation": "h", "y": -0.22, "x": 0},
     }
     return go.Figure(traces, layout)

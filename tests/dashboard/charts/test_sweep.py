@@ -58,6 +58,7 @@ def test_beside_the_speed_spills_have_a_colour_and_tma_a_shape() -> None:
     assert plain.marker.color != spilled.marker.color
     assert plain.marker.symbol != spilled.marker.symbol
     assert list(tied.y) == [150.0]
+    assert len(figure.layout.yaxis.tickvals) > 1, "none of 1, 2 and 5 of a decade lies between 140 and 150 us"
 
 
 def test_parameters_follow_the_order_of_the_space() -> None:
