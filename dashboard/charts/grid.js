@@ -131,6 +131,7 @@ function drawn(root) {
       const at = spark.getBoundingClientRect();
       line.setAttribute("x", at.left - from.left);
       line.setAttribute("y", at.top - from.top);
+      line.setAttribute("width", at.width);
       line.setAttribute("color", look.color);
       svg.append(line);
     }

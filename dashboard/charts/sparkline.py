@@ -20,6 +20,7 @@ def sparkline(values: Sequence[float]) -> str:
         for i, value in enumerate(values)
     )
     return (
-        f'<svg class="spark" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" aria-hidden="true">'
-        f'<polyline fill="none" stroke="currentColor" stroke-width="1.2" points="{points}"/></svg>'
+        f'<svg class="spark" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        'preserveAspectRatio="none" aria-hidden="true"><polyline fill="none" stroke="currentColor" '
+        f'stroke-width="1.2" vector-effect="non-scaling-stroke" points="{points}"/></svg>'
     )

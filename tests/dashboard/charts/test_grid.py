@@ -1,6 +1,7 @@
 """The table of many series, from made frames: what its cells say, lead to, and are coloured like."""
 
 import re
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pandas as pd
@@ -68,6 +69,34 @@ def test_a_cell_draws_the_last_ratios_of_its_own_series() -> None:
     written = grid.ratio_table(pairs, sparks={("gemm_fp8", "64", "h200", "measured"): [1.0, 0.5]})
     (line,) = re.findall(r"<tr><th.*?>64</th>(.*?)</tr>", written, re.DOTALL)
     assert written.count('class="spark"') == line.count('class="spark"') == 1
+
+
+@pytest.mark.browser
+def test_the_lines_of_many_gpu_models_become_narrower_before_the_table_is_wider_than_the_page(browser: Any) -> None:
+    """Eight models with a change each were wider than a window of 1440 px."""
+    models = [f"gpu{number}" for number in range(8)]
+    before = [series_row(1, 1.0, gpu_model=name, gpu_name=name) for name in models]
+    after = [series_row(2, 0.9, gpu_model=name, gpu_name=name) for name in models]
+    lines = {("gemm_fp8", "320x32576x7168", name, "measured"): [1.0, 0.9] for name in models}
+    page = browser.new_page(viewport={"width": 3000, "height": 600})
+    written = grid.ratio_table(pair(before, after), sparks=lines).replace("max-width", "--not")
+    page.set_content(f'<style>{grid.STYLE}</style><div class="series-grid">{written}</div>')
+    narrow, shown, lines_px = page.evaluate(
+        """() => {
+            const frame = document.querySelector('.wide'), table = frame.firstChild;
+            frame.style.width = 'max-content';
+            table.style.width = 'auto';
+            for (const head of table.querySelectorAll('th')) head.style.width = 'auto';
+            const narrow = frame.clientWidth - 8 * 40;
+            frame.style.width = `${narrow}px`;
+            table.style.width = '';
+            return [narrow, frame.scrollWidth, [...frame.querySelectorAll('.spark')].map(line => line.clientWidth)];
+        }"""
+    )
+    page.close()
+    assert shown == narrow
+    assert len(lines_px) == 8
+    assert min(lines_px) >= 20
 
 
 @pytest.mark.parametrize(("values", "points"), [([1.0, 0.5], "2,2.0 62,12.0"), ([1.0, 1.0], "2,7.0 62,7.0")])
