@@ -38,9 +38,9 @@ METRICS = "/_stcore/metrics"
 
 ABOVE = ("Html", "Button", "ButtonGroup", "Checkbox")
 """Streamlit's scripts for what stands above the first table of a page."""
-FIRST_TABLE = {"": "BidiComponent", "regressions": "DataFrame"}
-"""Streamlit's script for the first table of a page, where a slower one would come before it or beside it. Plotly's is
-not here: parsing its 4.7 MB takes the time, and asking for it early gained nothing on Trends (2 cores, 2026-11-23)."""
+OVERVIEW_TABLE = "BidiComponent"
+"""Streamlit's script for the Overview's first table. Other pages gained nothing by theirs: not Trends by Plotly's, whose
+4.7 MB have to be parsed, nor Regressions by that of its list (2 cores, 2026-11-23)."""
 
 SERVER = "<script>window.__streamlit = {BACKEND_BASE_URL: new URL('.', location.href).href};</script>"
 LOADING = '<p style="font: 1rem sans-serif; color: #6b7686; margin: 4rem" role="status">Tilewatch is loading ...</p>'
@@ -81,7 +81,7 @@ def write_html(html: str, page: str) -> str:
     """Replaces what is there; where a Streamlit has other HTML, that stays as it is. `page` is one of PAGES."""
     early = "".join(
         f'<link rel="modulepreload" crossorigin href="./static/js/{file}">'
-        for file in scripts.list_needed([*ABOVE, *filter(None, [FIRST_TABLE.get(page)])])
+        for file in scripts.list_needed(ABOVE if page else (*ABOVE, OVERVIEW_TABLE))
         if file not in html
     )
     for old, new in (
