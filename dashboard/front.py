@@ -39,8 +39,8 @@ METRICS = "/_stcore/metrics"
 ABOVE = ("Html", "Button", "ButtonGroup", "Checkbox")
 """Streamlit's scripts for what stands above the first table of a page."""
 OVERVIEW_TABLE = "BidiComponent"
-"""Streamlit's script for the Overview's first table. Other pages gained nothing by theirs: not Trends by Plotly's, whose
-4.7 MB have to be parsed, nor Regressions by that of its list (2 cores, 2026-11-23)."""
+"""Streamlit's script for the Overview's first table. Other pages gained nothing by theirs: not Trends by Plotly's, of
+which 4.7 MB have to be parsed, nor Regressions by that of its list (2 cores, 2026-11-24)."""
 
 SERVER = "<script>window.__streamlit = {BACKEND_BASE_URL: new URL('.', location.href).href};</script>"
 LOADING = '<p style="font: 1rem sans-serif; color: #6b7686; margin: 4rem" role="status">Tilewatch is loading ...</p>'
