@@ -55,7 +55,7 @@ def sizes(rated: pd.DataFrame) -> go.Figure:
     figure.update_layout(
         height=460,
         margin={"t": 20, "b": 10, "l": 10, "r": 10},
-        legend={"orientation": "h", "yanchor": "top", "y": -0.3, "x": 0},
+        legend={"orientation": "h", "yref": "container", "yanchor": "bottom", "y": 0, "x": 0},
         showlegend=True,
         xaxis={
             "title": "problem, the fewest operations first",

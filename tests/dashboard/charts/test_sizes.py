@@ -34,6 +34,9 @@ def test_each_implementation_has_a_line_over_the_problems_in_their_order() -> No
         ("cublas", ["4x4x4", "2x9x9"], [400.0, 100.0]),
     ]
     assert list(figure.layout.xaxis.categoryarray) == ["4x4x4", "2x9x9"]
+    assert figure.layout.legend.yref == "container", (
+        "on a phone problems are upright, and reach below a share of the plot"
+    )
 
 
 def test_no_line_connects_problems_of_different_types() -> None:
