@@ -20,7 +20,6 @@ from tilewatch.text import change_text
 
 SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)(?:-\w+)?")
 """M, N and K of a problem, which may name its type after them."""
-COLOUR_TICKS = (-0.1, -0.05, 0.0, 0.05, 0.1)
 CHANGE_SPAN = 0.1
 LOG_AXIS = {"type": "log", "zeroline": False, "tickformat": "d", "autotickangles": [0, 90]}
 """Whole numbers: Plotly would write 32576 as 32.576k. Upright where they do not fit side by side, as on a phone."""
@@ -67,8 +66,8 @@ def shape_map(pairs: pd.DataFrame, label: str = "change of speed") -> go.Figure:
             "line": {"width": 1, "color": colours.LINE},
             "colorbar": {
                 "title": {"text": label, "side": "right"},
-                "tickvals": list(COLOUR_TICKS),
-                "ticktext": [f"{100 * tick:+.0f} %" if tick else "0 %" for tick in COLOUR_TICKS],
+                "tickvals": [-CHANGE_SPAN, -CHANGE_SPAN / 2, 0, CHANGE_SPAN / 2, CHANGE_SPAN],
+                "ticktext": ["≤ -10 %", "-5 %", "0 %", "+5 %", "≥ +10 %"],
                 "thickness": 12,
                 "outlinewidth": 0,
             },

@@ -78,7 +78,7 @@ def test_only_problems_that_are_a_shape_have_a_place_whatever_their_type_is() ->
 def test_the_axes_of_the_shapes_have_whole_numbers_and_their_colours_percent() -> None:
     figure = shapes.shape_map(pd.DataFrame([pair("h100", -0.1, "320x32576x7168")]))
     assert (figure.layout.xaxis.tickformat, figure.layout.yaxis.tickformat) == ("d", "d")
-    assert list(figure.data[0].marker.colorbar.ticktext) == ["-10 %", "-5 %", "0 %", "+5 %", "+10 %"]
+    assert list(figure.data[0].marker.colorbar.ticktext) == ["≤ -10 %", "-5 %", "0 %", "+5 %", "≥ +10 %"]
 
 
 def test_two_sizes_that_nearly_coincide_have_one_tick_and_both_their_marks() -> None:
