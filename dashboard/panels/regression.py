@@ -117,7 +117,8 @@ def _event_text(row: Mapping[Any, Any]) -> str:
 
 def _state(url: str, found: pd.Series, who: str) -> None:
     st.subheader("Triage", anchor=False)
-    why = st.text_input("Why (kept with the change)", key="why")
+    # A new state has an empty field: the reason of one change would else be stored with the next one too.
+    why = st.text_input("Why (kept with the change)", key=f"why-{found['state']}")
     with st.container(horizontal=True):
         for action in regressions.list_possible_actions(found["state"]):
             label, tip, act = BUTTONS[action]

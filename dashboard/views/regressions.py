@@ -29,8 +29,8 @@ def page(url: str) -> None:
     found = reads.regressions(url)
     if found.empty:
         st.info(
-            "No change was confirmed yet. Tilewatch opens a regression when a replay of the old and the new cubin "
-            "confirms what the trend shows."
+            "No regression or improvement was opened here yet. Tilewatch opens one when a replay of the old "
+            "and the new cubin confirms what the trend shows."
         )
         st.page_link("views/trends.py", label="To the trends")
         return
@@ -62,7 +62,7 @@ def _list(shown: pd.DataFrame, group: str, word: str) -> None:
     if shown["repository"].nunique() == 1 and not (shown["recorded"] | shown["simulated"]).any():
         table = table.drop(columns="repository")
     picked = tables.pick_row(table.style.map(badges.word_colour, subset="state"), shown, "regressions")
-    st.caption("Select a row to open it. The size is the change of time of its worst series, with its 95 % interval.")
+    st.caption("Select a row to open it. Its time is the change of its worst series, with the 95 % interval.")
     if picked is not None:
         st.switch_page("views/regressions.py", query_params={"regression": str(picked["id"])})
 

@@ -331,21 +331,25 @@ def test_triage_is_written_down_with_who_did_it(
         opened(app, "regressions")
         assert [button.label for button in app.button] == ["Search"], "no name yet"
         app.text_input(key="who").set_value("kim").run()
-        app.text_input(key="why").set_value("it is mine").run()
+        app.text_input(key="why-new").set_value("it is mine").run()
         app.button(key="acknowledge").click().run()
         assert not app.exception
         assert app.success[0].value == "Acknowledge: done."
         app.button(key="It was right").click().run()
         app.button(key="bisect").click().run()
+        app.button(key="resolve").click().run()
+        app.button(key="reopen").click().run()
         app.button(key="rerun").click().run()
         assert not app.exception
         assert app.success[0].value == "Asked for new runs."
         with session.session(url) as opened_session:
             row = regressions.find_regression(opened_session, 1)
             assert row is not None
-            assert (row.state, row.owner, row.right) == ("acknowledged", "kim (not signed in)", 1)
+            assert (row.state, row.owner, row.right) == ("reopened", "kim (not signed in)", 1)
             life = [(event.who, event.action, event.note) for event in regressions.list_events(opened_session, 1)]
-            assert life[:2] == [
+            assert life[:4] == [
+                ("kim (not signed in)", "reopen", None),
+                ("kim (not signed in)", "resolve", None),
                 ("kim (not signed in)", "mark right", None),
                 ("kim (not signed in)", "acknowledge", "it is mine"),
             ]
@@ -580,7 +584,7 @@ def test_work_is_submitted_and_cancelled_from_the_page_under_a_name(
         ("sweeps", "sweep"),
         ("compare", "measured"),
         ("architectures", "sweep"),
-        ("regressions", "confirmed"),
+        ("regressions", "No regression or improvement was opened here"),
         ("evidence", "measured"),
         ("checks", "check"),
         ("jobs", "job"),
