@@ -69,7 +69,7 @@ def sizes(rated: pd.DataFrame) -> go.Figure:
 
 
 def rate_table(rated: pd.DataFrame) -> pd.DataFrame:
-    """One row per problem, one column per implementation."""
+    """One row per problem, one column per implementation, with its unit."""
     order = list(dict.fromkeys(rated["problem"])), list(dict.fromkeys(rated["line"]))
     table = rated.pivot_table(index="problem", columns="line", values="value", aggfunc="first")
-    return table.reindex(index=order[0], columns=order[1]).reset_index()
+    return table.reindex(index=order[0], columns=order[1]).add_suffix(f", {rated['unit'].iloc[0]}").reset_index()

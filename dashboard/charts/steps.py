@@ -55,10 +55,11 @@ class Bar:
 
 
 def find_bar(step: Step, trials: pd.DataFrame, sweep: pd.Series) -> Bar | None:
-    """Returns the fastest timed config of a sweep that is this step's; None where there is none."""
+    """Returns the fastest timed config of a sweep that is this step's; None where there is none, or where the space
+    lacks a parameter of the step."""
     timed = trials.dropna(subset="median_us").sort_values("median_us")
     for name, value in step.config.items():
-        timed = timed[timed[f"param.{name}"] == value]
+        timed = timed[timed.get(f"param.{name}", pd.Series(index=timed.index)) == value]
     if timed.empty:
         return None
     fastest = timed.iloc[0]

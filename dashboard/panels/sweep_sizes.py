@@ -45,10 +45,12 @@ def show_steps(url: str, sweep: pd.Series) -> None:
     if spaces.empty:
         st.info("The steps are those of the FP8 product. Pick the kernel gemm_fp8 above.")
         return
+    drawn = False
     for gpu_model, models in spaces.groupby("gpu_model"):
         bars = list(_list_bars(url, models))
         if not any(bar.is_rival for bar in bars) or len(bars) <= len(RIVALS):
             continue
+        drawn = True
         name = plain(models["gpu_name"].iloc[0])
         st.subheader(f"{name}, FP8 {size}", anchor=False)
         alt = f"Time of each step on {name}"
@@ -57,6 +59,9 @@ def show_steps(url: str, sweep: pd.Series) -> None:
         missing = [step.name for step in STEPS if step.name not in {bar.name for bar in bars}]
         if missing:
             st.caption(f"Not measured on this GPU model: {', '.join(missing)}.")
+    if not drawn:
+        st.info("No GPU model has measured a step and a baseline of this problem.")
+        return
     st.caption(
         "Medians of the samples of the largest sweep of each kernel; a click on a bar opens that sweep. A step's worth "
         "is its time against the step above it. The first two read B as K x N, the others as N x K. Fast accumulation "

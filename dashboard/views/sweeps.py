@@ -47,6 +47,10 @@ def page(url: str) -> None:
         named = at_commit.assign(submission=[_submission(sweep) for _, sweep in at_commit.iterrows()])
         at_commit = filters.pick_or_newest(named, "Submission", "submission", "submission")
     sweep = at_commit.iloc[0]
+    if view == STEPS:  # of several commits and GPU models
+        with show_errors():
+            sweep_sizes.show_steps(url, sweep)
+        return
     st.text(f"{short_sha(sweep['sha'])} {sweep['subject']}")
     later = sweeps[sweeps["position"] > newest["position"]]["sha"].nunique()
     if later and sweep["sha"] == newest["sha"]:
@@ -63,10 +67,6 @@ def page(url: str) -> None:
     if view == OVER_SIZES:
         with show_errors():
             sweep_sizes.show(url, sweep)
-        return
-    if view == STEPS:
-        with show_errors():
-            sweep_sizes.show_steps(url, sweep)
         return
     not_ended = ["waiting", "compiled"] if sweep["measure"] else ["waiting"]
     unfinished = reads.trials(url, sweep["id"])["status"].isin(not_ended).any()

@@ -22,6 +22,7 @@ def test_a_step_is_the_fastest_timed_config_with_its_values() -> None:
     assert (row_by_row.time_us, swizzled.time_us) == (50.0, 20.0)
     assert swizzled.config["group_size_m"] == 8
     assert find_bar(STEPS[1], trials((1, 50.0)), SWEEP) is None
+    assert find_bar(STEPS[2], swept, SWEEP) is None, "a space without occupancy has no config of that step"
 
 
 def test_a_steps_worth_is_against_the_step_above_it_and_a_rival_has_none() -> None:

@@ -92,7 +92,9 @@ def test_two_gpu_models_are_compared_series_by_series(database_url: str, monkeyp
     assert "of 8 series on both sides" in " ".join(str(each.value) for each in app.markdown)
     app.get("button_group")[0].set_value("Two GPU models").run()
     assert not app.exception
-    assert "of 4 series on both sides" in " ".join(str(each.value) for each in app.markdown)
+    (counted,) = (str(each.value) for each in app.markdown if "of 4 series on both sides" in str(each.value))
+    assert " with a higher ratio, " in counted
+    assert "slower" not in counted, "of ratios to one baseline"
 
 
 def test_every_gpu_model_of_a_series_is_drawn_by_one_click(fleet_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

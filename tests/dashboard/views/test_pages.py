@@ -12,6 +12,7 @@ from streamlit.testing.v1 import AppTest
 from tests.conftest import NewDatabase
 from tests.dashboard.fixtures.app import APP, opened, rows
 from tests.dashboard.fixtures.small_database import MACHINE, OTHER_PROBLEM, REPOSITORY
+from tilewatch.dashboard.panels import sweep_sizes
 from tilewatch.db import session
 from tilewatch.db.lifecycle import actions
 from tilewatch.db.models import Commit
@@ -209,6 +210,22 @@ def test_compare_holds_the_newest_commit_against_the_one_before(filled_app: AppT
     row = app.dataframe[-1].value.iloc[0]
     assert (row["A"], row["B"]) == ("0.91x DeepGEMM, 130.0 us", "0.83x DeepGEMM, 142.0 us")
     assert row["finding"] == "slower, confirmed at 9c0d1e2f00"
+
+
+def test_step_by_step_is_headed_by_no_commit_and_gpu_of_its_own(filled_app: AppTest) -> None:
+    """Its bars are of several."""
+    filled_app.query_params["view"] = "Step by step"
+    app = opened(filled_app, "sweeps")
+    assert "A step's worth is its time against the step above it" in words(app)
+    assert "search space of" not in words(app)
+
+
+def test_steps_that_nobody_measured_are_a_sentence(filled_app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep_sizes, "_list_bars", lambda *_: iter(()))
+    filled_app.query_params["view"] = "Step by step"
+    app = opened(filled_app, "sweeps")
+    assert "No GPU model has measured a step" in app.info[0].value
+    assert "A step's worth" not in words(app)
 
 
 def test_compare_of_two_older_commits_has_their_recordings_too(filled_app: AppTest) -> None:
@@ -446,7 +463,7 @@ def test_a_kernel_over_its_sizes_at_one_commit(filled_app: AppTest) -> None:
     assert not app.exception
     assert {trace["name"] for trace in figure(app)["data"]} == {"gemm_fp8", "deepgemm", "cublaslt"}
     rates = app.dataframe[0].value.set_index("problem").loc["320x32576x7168"]
-    assert rates["gemm_fp8"] == pytest.approx(2 * 320 * 32576 * 7168 / 142.0 / 1e6, rel=0.001)
+    assert rates["gemm_fp8, TFLOP/s"] == pytest.approx(2 * 320 * 32576 * 7168 / 142.0 / 1e6, rel=0.001)
 
 
 def test_the_failures_of_a_sweep_are_counted_by_kind_and_first_line(filled_app: AppTest) -> None:
