@@ -3,6 +3,7 @@
 Pure. The frames are `prepare(reads.trials(...))`: one row per config, one column `param.NAME` per parameter.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,9 +19,13 @@ from tilewatch.dashboard.charts.axes import log_numbers
 from tilewatch.dashboard.text import config_text
 from tilewatch.text import count_text
 
+BAR_PX, NAMES_PX, NAMES_OF_A_ROW = 46, 22, 3
+"""Heights of the bar of outcomes and of a row of their names, of which a phone has so many side by side."""
+
 
 def outcomes(trials: pd.DataFrame) -> go.Figure:
-    """The outcomes of the trials as one bar."""
+    """The outcomes of the trials as one bar. Below it is room for the names on a phone: in less, Plotly shows a part of
+    them and a scroll bar."""
     counts = Counter(trials["outcome"])
     bars = [
         {
@@ -35,13 +40,15 @@ def outcomes(trials: pd.DataFrame) -> go.Figure:
         for outcome, colour in colours.OUTCOMES.items()
         if counts[outcome]
     ]
+    height = BAR_PX + NAMES_PX * math.ceil(len(bars) / NAMES_OF_A_ROW)
+    below = 1 - BAR_PX / height
     layout = {
         "barmode": "stack",
-        "height": 84,
+        "height": height,
         "margin": {"t": 0, "b": 0, "l": 0, "r": 0},
-        "legend": {"orientation": "h", "traceorder": "normal", "y": 0.45, "yanchor": "top", "x": 0},
+        "legend": {"orientation": "h", "traceorder": "normal", "maxheight": 1, "y": below, "yanchor": "top", "x": 0},
         "xaxis": {"visible": False, "range": [0, max(len(trials), 1)]},
-        "yaxis": {"visible": False, "domain": [0.55, 1]},
+        "yaxis": {"visible": False, "domain": [below + 8 / height, 1]},
         "showlegend": True,
     }
     return go.Figure(bars, layout)

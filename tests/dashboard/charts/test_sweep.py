@@ -45,6 +45,8 @@ def test_the_bar_of_outcomes_counts_every_trial_once() -> None:
     trials = frame(trial(64, 64, 32), trial(64, 128, 32), trial(64, 256, 32, "waiting"))
     bar = charts.outcomes(trials)
     assert [(part.name, list(part.x)) for part in bar.data] == [("timed 2", [2]), ("waiting 1", [1])]
+    every = frame(*(trial(64, 64, 32, outcome) for outcome in ("timed", "waiting", "wrong", "hung")))
+    assert charts.outcomes(every).layout.height - bar.layout.height >= 20, "a second row of names on a phone"
 
 
 def test_beside_the_speed_spills_have_a_colour_and_tma_a_shape() -> None:
