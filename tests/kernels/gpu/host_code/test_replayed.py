@@ -218,7 +218,7 @@ def test_who_runs_the_workers_may_refuse_host_code_that_would_measure_itself(
         GpuChild(setup)
     apart = Repository(tmp_path / "apart", SOURCE)
     described = apart.describe()
-    cubins = [apart.cubin(16, described, {"fault": "off"}), apart.cubin(32, described)]
+    cubins = [apart.cubin(16, described, {}, {"fault": "off"}), apart.cubin(32, described)]
     request = MeasureRequest(apart.watch, OPERATOR, PROBLEM, "sm_90", apart.store_url, cubins, 0, (*own, "copy"))
     result = measure(request, on_trial=lambda _: None, on_step=lambda *_: None)
     assert [each.status for each in result.trials] == ["wrong", "timed"]
@@ -244,7 +244,7 @@ PreparedOperator.launch = lambda *_: None
 def test_launches_that_do_not_give_the_result_of_the_host_code_are_left_to_its_own_process(make: Make) -> None:
     repository = make(before=RIGHT_BY_ITSELF)
     described = repository.describe()
-    wrong = repository.cubin(16, described, {"fault": "off"})
+    wrong = repository.cubin(16, described, {}, {"fault": "off"})
     setup = GpuSetup(repository.watch, OPERATOR, PROBLEM, repository.store_url, {"CUDA_VISIBLE_DEVICES": UUID})
     child = GpuChild(setup)
     try:
@@ -267,7 +267,7 @@ def test_a_wrong_config_is_wrong_where_its_own_process_says_the_same(make: Make)
     setup = GpuSetup(repository.watch, OPERATOR, PROBLEM, repository.store_url, {"CUDA_VISIBLE_DEVICES": UUID})
     child = GpuChild(setup)
     try:
-        trial = child.trial(0, repository.cubin(16, described, {"fault": "off"}), 1)
+        trial = child.trial(0, repository.cubin(16, described, {}, {"fault": "off"}), 1)
         assert (trial.status, child.introduction["library_runs_apart"]) == ("wrong", True)
         assert child.trial(1, repository.cubin(32, described), 1).status == "timed"
     finally:
@@ -290,7 +290,7 @@ threading.Thread(target=threading.Event().wait, daemon=True).start()
 
 def test_what_host_code_does_to_its_own_process_changes_neither_times_nor_checks(make: Make) -> None:
     repository = make(before=PATCHES)
-    result, child = run_sweep(repository, repository.describe(), {"fault": "off"})
+    result, child = run_sweep(repository, repository.describe(), {}, {"fault": "off"})
     assert child.introduction["library_runs_apart"]
     assert [each.median_us for each in result.trials] == [TIMES_US[16], None]
     assert (result.trials[1].failure or "").startswith("the output is off by")
