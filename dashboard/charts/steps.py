@@ -59,7 +59,9 @@ def find_bar(step: Step, trials: pd.DataFrame, sweep: pd.Series) -> Bar | None:
     lacks a parameter of the step."""
     timed = trials.dropna(subset="median_us").sort_values("median_us")
     for name, value in step.config.items():
-        timed = timed[timed.get(f"param.{name}", pd.Series(index=timed.index)) == value]
+        if f"param.{name}" not in timed:
+            return None
+        timed = timed[timed[f"param.{name}"] == value]
     if timed.empty:
         return None
     fastest = timed.iloc[0]

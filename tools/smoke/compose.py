@@ -143,9 +143,8 @@ def smoke(folder: Path, environment: dict[str, str], *, build: bool) -> None:
     tiny_repository.make(watched)
     shared.mkdir()
     os.chown(shared, 1000, 1000)
-    write_certificates(clone)
-
     servers = Compose(clone, environment)
+    write_certificates(servers)
     servers.set(
         COMPOSE_FILE="docker-compose.yml:docker-compose.tls.yml",
         TILEWATCH_PUBLISH=ADDRESS,
@@ -216,7 +215,7 @@ def smoke(folder: Path, environment: dict[str, str], *, build: bool) -> None:
             expect("trials, runs and the last job of before the upgrade", servers.sql(everything), before)
             servers.sql(f"create role node1 login password '{node_password}' in role tilewatch_write")
         with step("every password and the certificates anew"):
-            rotate(servers, clone)
+            rotate(servers)
             wait_for_health(servers)
         with step("a night with all of that"):
             shutil.copy(clone / "certs" / "ca.crt", node.clone / "certs")
@@ -265,20 +264,20 @@ def upgrade(servers: Compose, node: Compose, set_node: Callable[[], None], watch
     expect("runs and sweeps of the upgrade", servers.sql(runs), "2|2")
 
 
-def rotate(servers: Compose, clone: Path) -> None:
+def rotate(servers: Compose) -> None:
     new = {name: secrets.token_hex(12) for name in PASSWORDS}
     change_owner, *others = block("operations.md", "docker compose exec postgres psql").splitlines()
     servers.shell(change_owner.replace("NEW", new["POSTGRES_PASSWORD"]).replace("exec", "exec -T"))
     servers.set(**new)
     servers.shell("\n".join(others))
-    shutil.rmtree(clone / "certs")
-    write_certificates(clone)
+    shutil.rmtree(servers.clone / "certs")
+    write_certificates(servers)
     servers.run("up", "--detach", "--force-recreate")
 
 
-def write_certificates(clone: Path) -> None:
+def write_certificates(servers: Compose) -> None:
     commands = block("operations.md", "mkdir certs").replace("DNS:db.example.org", f"IP:{ADDRESS}").replace("sudo ", "")
-    subprocess.run(["bash", "-euc", commands], cwd=clone, check=True, capture_output=True)
+    servers.shell(commands)
 
 
 def block(page: str, start: str) -> str:
