@@ -1,6 +1,7 @@
 """Shows the evidence behind one point; `?run=ID` is its permalink."""
 
 from dataclasses import asdict
+from functools import partial
 
 import pandas as pd
 import streamlit as st
@@ -245,9 +246,11 @@ def _repeat(found: Evidence) -> None:
     st.caption(f"On a machine with this GPU model, {plain(found.run.gpu_name)}, in a clone of the watched repository:")
     st.code(evidence.repeat_commands(found), language="bash", wrap_lines=True)
     name = f"tilewatch-run-{found.run.run_id}"
+    # A click that ran the page again would, now and then, delete the file before the browser has it (2026-11-24).
+    save = partial(st.download_button, on_click="ignore")
     with st.container(horizontal=True):
-        st.download_button("Everything as JSON", lambda: evidence.as_json(found), f"{name}.json", "application/json")
-        st.download_button("Samples as CSV", lambda: evidence.samples_csv(found), f"{name}.csv", "text/csv")
+        save("Everything as JSON", lambda: evidence.as_json(found), f"{name}.json", "application/json")
+        save("Samples as CSV", lambda: evidence.samples_csv(found), f"{name}.csv", "text/csv")
 
 
 page(reads.database_url())

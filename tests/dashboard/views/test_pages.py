@@ -154,6 +154,7 @@ def newest_run(url: str) -> str:
 def test_the_evidence_of_a_run_is_a_permalink(filled_app: AppTest, filled_url: str) -> None:
     filled_app.query_params["run"] = newest_run(filled_url)
     app = opened(filled_app, "evidence")
+    assert [each.proto.ignore_rerun for each in app.get("download_button")] == [True, True], "a run would end the file"
     assert "compared with 5e6f7a8b00" in words(app)
     assert "1 commit in this database after the run before, up to this one." in words(app)
     assert "9.3 % slower than its history" in words(app)
