@@ -3,14 +3,15 @@
     make smoke-compose                       with the machine's own engine, which pulls the base images
     make smoke-compose LOCAL=FOLDER          without a registry: engine and base images out of FOLDER, see trees.sh
 
-It works in a clone of what is committed here. Certificates, an upgrade, the way back and new passwords are commands of
-docs/operations.md and docs/upgrading.md, read from there; only the image of the next release is made here. Needs root,
-and is one at a time on a machine. Ends with 1 at the first thing that is not as it should be; leaves no container and
-no volume.
+It works in a clone that begins at an older commit, by default the one before the newest migration, and is upgraded to
+what is committed here. Certificates, the upgrade, the way back and new passwords are commands of docs/operations.md and
+docs/upgrading.md, read from there; images that are there, of the same commit, are not built again. Needs root, and is
+one at a time on a machine. Ends with 1 at the first thing that is not as it should be; leaves no container, no volume.
 """
 
 import argparse
 import fcntl
+import itertools
 import json
 import os
 import re
@@ -23,7 +24,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -33,6 +34,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ADDRESS = "10.99.0.1"
 """Where the node reaches the servers: an address of the loopback device in a namespace of its own."""
 
+ABBREVIATION = 10
 PATIENCE_S = 300.0  # a deadline for what hangs, not a speed
 PASSWORDS = ("POSTGRES_PASSWORD", "WORKER_PASSWORD", "BOARD_PASSWORD", "REDIS_PASSWORD")
 KILLED = ("postgres", "redis", "judge", "tell", "compile", "beat", "api", "dashboard")
@@ -46,19 +48,15 @@ services:
     command: [celery, -A, tilewatch.worker.app, worker, -l, INFO, -Q, gpu.sim, -n, gpu0@%h, -c, "1"]
     environment: {TILEWATCH_SIM_NODE: node1}
 """
-NEXT_RELEASE = """
-FROM tilewatch-worker:now
-USER 0
-COPY next.py /app/tilewatch/db/migrations/versions/9999_next.py
-USER 1000
+READ_ALL_TABLES = """
+do $$ declare name text; begin
+    for name in select tablename from pg_tables where schemaname = 'public' loop
+        execute format('lock table %I in access share mode', name);
+    end loop;
+    perform pg_sleep(20);
+end $$
 """
-NEXT_MIGRATION = '''
-"""A column of the next release."""
-from alembic import op
-revision, down_revision, branch_labels, depends_on = "9999", "{head}", None, None
-def upgrade() -> None:
-    op.execute("alter table trials add column of_the_next_release text")
-'''
+"""What a slow reader does, such as a notebook or `pg_dump`: a migration must wait for it."""
 
 
 class Failed(Exception):
@@ -116,15 +114,21 @@ class Compose:
 def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--local", type=Path, help="the folder of engine and trees; without it, the machine's engine")
-    parser.add_argument("--build", action="store_true", help="build the images even if they are there")
+    parser.add_argument(
+        "--before", metavar="COMMIT", help="begin at this commit (default: before the newest migration)"
+    )
     options = parser.parse_args()
     began = time.monotonic()
+    old, new = (
+        git(ROOT, "rev-parse", f"--short={ABBREVIATION}", each)
+        for each in (options.before or before_newest_migration(), "HEAD")
+    )
     try:
         with (
             the_only_one(),
-            local_engine(options.local) if options.local else own_engine() as (folder, environment),
+            local_engine(options.local, (old, new)) if options.local else own_engine() as (folder, environment),
         ):
-            smoke(folder, environment, build=options.build)
+            smoke(folder, environment, old, new)
     except Failed as reason:
         for each in (reason.__context__, reason):  # if the removal fails too, the first says why
             if isinstance(each, Failed):
@@ -133,10 +137,12 @@ def main() -> None:
     print(f"everything is as it should be, after {time.monotonic() - began:.0f} s")
 
 
-def smoke(folder: Path, environment: dict[str, str], *, build: bool) -> None:
+def smoke(folder: Path, environment: dict[str, str], old: str, new: str) -> None:
     clone = folder / "clone"
     shutil.rmtree(clone, ignore_errors=True)
-    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
+    abbreviation = f"core.abbrev={ABBREVIATION}"  # the page's own tag for images is to be the tag that is used here
+    subprocess.run(["git", "clone", "--quiet", "--config", abbreviation, str(ROOT), str(clone)], check=True)
+    git(clone, "reset", "--quiet", "--hard", old)
     watched, shared = folder / "watched", folder / "cubins"
     for each in (watched, shared):
         shutil.rmtree(each, ignore_errors=True)
@@ -152,19 +158,19 @@ def smoke(folder: Path, environment: dict[str, str], *, build: bool) -> None:
         TILEWATCH_SHARED=str(shared),
         TILEWATCH_LIBRARY="library",
         TILEWATCH_WATCH="h200",
-        TILEWATCH_VERSION="now",
+        TILEWATCH_VERSION=old,
         **{name: secrets.token_hex(12) for name in PASSWORDS},
     )
     node = Compose(folder / "node", environment)
     shutil.rmtree(node.clone, ignore_errors=True)
     node.clone.mkdir()
-    shutil.copy(clone / "docker-compose.node.yml", node.clone)
     (node.clone / "simulated.yml").write_text(SIMULATED_NODE)
     (node.clone / "certs").mkdir()
     shutil.copy(clone / "certs" / "ca.crt", node.clone / "certs")
     node_password = secrets.token_hex(12)
 
     def set_node() -> None:
+        shutil.copy(clone / "docker-compose.node.yml", node.clone)
         broker = f"rediss://:{servers.settings['REDIS_PASSWORD']}@{ADDRESS}:6379/0?ssl_ca_certs=/certs/ca.crt"
         verify = "sslmode=verify-full&sslrootcert=/certs/ca.crt"
         node.set(
@@ -182,7 +188,7 @@ def smoke(folder: Path, environment: dict[str, str], *, build: bool) -> None:
         stacks.callback(remove, servers)
         stacks.callback(remove, node)
         with step("images"):
-            if build or not has_image(environment, "tilewatch-worker:now"):
+            if not has_image(environment, f"tilewatch-worker:{old}"):
                 servers.run("build")
         with step("servers with TLS"):
             servers.run("up", "--detach")
@@ -207,9 +213,9 @@ def smoke(folder: Path, environment: dict[str, str], *, build: bool) -> None:
         before = servers.sql(everything)
         with step("an upgrade with a migration, under load and with a reader in its way"):
             servers.shell(block("upgrading.md", "docker compose exec -T postgres pg_dump"))
-            upgrade(servers, node, set_node, watched, folder)
+            upgrade(servers, node, set_node, watched, new)
         with step("back to the version before, its backup into an empty database"):
-            servers.set(TILEWATCH_VERSION="now")
+            servers.set(TILEWATCH_VERSION=old)
             servers.shell(block("operations.md", "docker compose down"))
             wait_for_health(servers)
             expect("trials, runs and the last job of before the upgrade", servers.sql(everything), before)
@@ -225,32 +231,30 @@ def smoke(folder: Path, environment: dict[str, str], *, build: bool) -> None:
             wait_for_jobs(servers)
 
 
-def upgrade(servers: Compose, node: Compose, set_node: Callable[[], None], watched: Path, folder: Path) -> None:
-    head = servers.tilewatch("--version").split()[-1]
-    (folder / "next.py").write_text(NEXT_MIGRATION.format(head=head))
-    (folder / "Dockerfile.next").write_text(NEXT_RELEASE)
-    docker(servers.environment, "build", "--quiet", "--file", str(folder / "Dockerfile.next"), "--tag",
-           "tilewatch-worker:next", str(folder))  # fmt: skip
-    docker(servers.environment, "tag", "tilewatch-dashboard:now", "tilewatch-dashboard:next")
-    servers.tilewatch("submit", "nightly", "--gpu", "sim", "--who", "smoke", "--commit", commit(watched, 5))
-    servers.set(TILEWATCH_VERSION="next")
+def upgrade(servers: Compose, node: Compose, set_node: Callable[[], None], watched: Path, new: str) -> None:
+    revision = "select version_num from alembic_version"
+    old_revision = servers.sql(revision)
     lines = block("upgrading.md", "git pull").splitlines()
-    migrate, *restarts = [line for line in lines if line.startswith(("docker compose run", "docker compose up"))]
+    first = next(number for number, line in enumerate(lines) if "run --rm --no-deps migrate" in line)
+    is_built = has_image(servers.environment, f"tilewatch-worker:{new}")
+    servers.shell(
+        "\n".join(line for line in lines[:first] if not (is_built and line.startswith("docker compose build")))
+    )
+    servers.set(TILEWATCH_VERSION=new)
+    servers.tilewatch("submit", "nightly", "--gpu", "sim", "--who", "smoke", "--commit", commit(watched, 5))
     with dashboard_watched(servers) as silences_s:
-        reader = threading.Thread(
-            target=servers.sql, args=("begin; select count(*) from trials; select pg_sleep(20); commit",)
-        )
+        reader = threading.Thread(target=servers.sql, args=(READ_ALL_TABLES,))
         reader.start()
         wait_for(
             lambda: servers.sql("select 1 from pg_stat_activity where wait_event = 'PgSleep'"), lambda: "no reader"
         )
-        printed = servers.shell(migrate)
+        printed = servers.shell(lines[first])
         reader.join()
-        if "waiting for a table that is in use" not in printed or "at revision 9999" not in printed:
-            raise Failed(f"the migration did not wait for the reader: {printed}")
+        if "waiting for a table that is in use" not in printed or servers.sql(revision) == old_revision:
+            raise Failed(f"the migration did not wait for the reader, or did nothing: {printed}")
         wait_for(lambda: "takes no job" in servers.sql("select doing from workers where kind = 'compile'"),
                  lambda: servers.sql("select name, doing from workers"))  # fmt: skip
-        for line in restarts:
+        for line in lines[first + 1 :]:
             servers.shell(line)
         set_node()
         node.run("up", "--detach")
@@ -262,6 +266,17 @@ def upgrade(servers: Compose, node: Compose, set_node: Callable[[], None], watch
     runs = "select count(*), count(distinct sweep_id) from runs where sweep_id in (select sweep_id from jobs"
     runs += " where submission_id = (select max(id) from submissions))"
     expect("runs and sweeps of the upgrade", servers.sql(runs), "2|2")
+
+
+def before_newest_migration() -> str:
+    """The commit before the one that added the newest migration."""
+    newest = max((ROOT / "db/migrations/versions").glob("[0-9]*.py"))
+    return git(ROOT, "log", "--diff-filter=A", "--format=%H^", "--", str(newest))
+
+
+def git(clone: Path, *words: str) -> str:
+    done = subprocess.run(["git", "-C", clone, *words], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
 
 
 def rotate(servers: Compose) -> None:
@@ -389,7 +404,7 @@ def own_engine() -> Iterator[tuple[Path, dict[str, str]]]:
 
 
 @contextmanager
-def local_engine(folder: Path) -> Iterator[tuple[Path, dict[str, str]]]:
+def local_engine(folder: Path, commits: Sequence[str]) -> Iterator[tuple[Path, dict[str, str]]]:
     """The engine in namespaces of its own, with base images that it makes first if they are not there."""
     folder = folder.absolute()
     scripts = Path(__file__).parent
@@ -398,9 +413,11 @@ def local_engine(folder: Path) -> Iterator[tuple[Path, dict[str, str]]]:
     with engine(folder, "build", environment):
         if not has_image(environment, "valkey/valkey:9.1"):
             subprocess.run([scripts / "base_images.sh", folder], check=True)
-        for image, part in (("worker", "worker"), ("dashboard", "dashboard")):
-            docker(environment, "build", "--quiet", "--network", "host", "--build-arg", f"LIST={part}",
-                   "--tag", f"tilewatch-{image}:now", str(ROOT))  # fmt: skip
+        for commit, part in itertools.product(commits, ("worker", "dashboard")):
+            if not has_image(environment, f"tilewatch-{part}:{commit}"):
+                tree = f"git -C {shlex.quote(str(ROOT))} archive {commit}"
+                build = f"docker build --quiet --network host --build-arg LIST={part} --tag tilewatch-{part}:{commit} -"
+                subprocess.run(["bash", "-euo", "pipefail", "-c", f"{tree} | {build}"], env=environment, check=True)
     with engine(folder, "run", environment):
         subprocess.run(["ip", "-n", "smoke", "address", "replace", f"{ADDRESS}/32", "dev", "lo"], check=True)
         yield folder, {**environment, "SMOKE_INSIDE": "nsenter --net=/run/netns/smoke"}
