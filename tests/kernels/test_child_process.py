@@ -192,13 +192,13 @@ def read_library(file: Path, child: ChildProcess) -> dict[str, object]:
 
 def test_a_real_child_adopts_what_leaves_it(library: Path, tmp_path: Path) -> None:
     """A library starts a shell, which starts a program in a session of its own and ends."""
-    pid = tmp_path / "pid"
-    program = f"setsid sleep 3600 & echo $! > {pid}"
+    pids = tmp_path / "pids"
+    program = f"setsid sleep 3600 & echo $! $PPID > {pids}"
     library.write_text(f"import subprocess\nsubprocess.run({program!r}, shell=True)\nKERNELS = ()\n")
     with started("catalog", library=library.parent, writable=[str(tmp_path)]) as child:
         read_library(library, child)
-        grandchild = int(pid.read_text())
-        assert psutil.pid_exists(grandchild)
+        grandchild, own = map(int, pids.read_text().split())
+        assert psutil.Process(grandchild).ppid() == own, "else its memory would not count as the child's"
     wait_for_end(grandchild)
 
 

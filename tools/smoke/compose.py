@@ -48,15 +48,15 @@ services:
     command: [celery, -A, tilewatch.worker.app, worker, -l, INFO, -Q, gpu.sim, -n, gpu0@%h, -c, "1"]
     environment: {TILEWATCH_SIM_NODE: node1}
 """
-READ_ALL_TABLES = """
+USE_ALL_TABLES = """
 do $$ declare name text; begin
     for name in select tablename from pg_tables where schemaname = 'public' loop
-        execute format('lock table %I in access share mode', name);
+        execute format('lock table %I in row exclusive mode', name);
     end loop;
     perform pg_sleep(20);
 end $$
 """
-"""What a slow reader does, such as a notebook or `pg_dump`: a migration must wait for it."""
+"""What a transaction holds that somebody left open after writing: each kind of migration must wait for it."""
 
 
 class Failed(Exception):
@@ -211,7 +211,7 @@ def smoke(folder: Path, environment: dict[str, str], old: str, new: str) -> None
             wait_for_jobs(servers)
         everything = "select (select count(*) from trials), (select count(*) from runs), (select max(id) from jobs)"
         before = servers.sql(everything)
-        with step("an upgrade with a migration, under load and with a reader in its way"):
+        with step("an upgrade with a migration, under load and with an open transaction in its way"):
             servers.shell(block("upgrading.md", "docker compose exec -T postgres pg_dump"))
             upgrade(servers, node, set_node, watched, new)
         with step("back to the version before, its backup into an empty database"):
@@ -243,15 +243,15 @@ def upgrade(servers: Compose, node: Compose, set_node: Callable[[], None], watch
     servers.set(TILEWATCH_VERSION=new)
     servers.tilewatch("submit", "nightly", "--gpu", "sim", "--who", "smoke", "--commit", commit(watched, 5))
     with dashboard_watched(servers) as silences_s:
-        reader = threading.Thread(target=servers.sql, args=(READ_ALL_TABLES,))
-        reader.start()
+        user = threading.Thread(target=servers.sql, args=(USE_ALL_TABLES,))
+        user.start()
         wait_for(
-            lambda: servers.sql("select 1 from pg_stat_activity where wait_event = 'PgSleep'"), lambda: "no reader"
+            lambda: servers.sql("select 1 from pg_stat_activity where wait_event = 'PgSleep'"), lambda: "no transaction"
         )
         printed = servers.shell(lines[first])
-        reader.join()
+        user.join()
         if "waiting for a table that is in use" not in printed or servers.sql(revision) == old_revision:
-            raise Failed(f"the migration did not wait for the reader, or did nothing: {printed}")
+            raise Failed(f"the migration did not wait for the transaction, or did nothing: {printed}")
         wait_for(lambda: "takes no job" in servers.sql("select doing from workers where kind = 'compile'"),
                  lambda: servers.sql("select name, doing from workers"))  # fmt: skip
         for line in lines[first + 1 :]:
