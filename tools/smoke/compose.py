@@ -243,7 +243,7 @@ def upgrade(servers: Compose, node: Compose, set_node: Callable[[], None], watch
     servers.set(TILEWATCH_VERSION=new)
     servers.tilewatch("submit", "nightly", "--gpu", "sim", "--who", "smoke", "--commit", commit(watched, 5))
     with dashboard_watched(servers) as silences_s:
-        user = threading.Thread(target=servers.sql, args=(USE_ALL_TABLES,))
+        user = threading.Thread(target=servers.sql, args=(USE_ALL_TABLES,), daemon=True)
         user.start()
         wait_for(
             lambda: servers.sql("select 1 from pg_stat_activity where wait_event = 'PgSleep'"), lambda: "no transaction"

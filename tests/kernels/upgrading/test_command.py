@@ -43,6 +43,15 @@ def test_two_toolchains_of_one_list_are_identical_though_each_compiles(library: 
     assert count_compiles(first) == count_compiles(second) > 0
 
 
+def test_a_changed_compiler_under_an_old_version_is_not_answered_from_the_other_s_store(
+    library: Path, tmp_path: Path
+) -> None:
+    make_toolchain(tmp_path, "first", label="same")
+    make_toolchain(tmp_path, "second", label="same", script=f'{WORSE}exec "$TILEIRAS" --opt-level=0 "$@"')
+    found = json.loads(compare(library, "first", "second", "--json").stdout)
+    assert [each["static"] for each in found["operators"]] == ["changed"] * 2
+
+
 def test_other_machine_code_is_unknown_without_a_gpu_and_a_second_run_compiles_nothing(
     library: Path, tmp_path: Path
 ) -> None:
