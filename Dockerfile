@@ -2,12 +2,14 @@
 FROM python:3.12-slim AS packages
 ARG LIST=worker
 COPY requirements/${LIST}.txt /requirements/
-# Bytecode stays, because the services cannot write here and would compile it at each start; tests of packages do not.
+# Bytecode stays, because the services cannot write here and would compile it at each start. Tests of packages and what
+# they bring for notebooks (50 MB) do not.
 # `tilewatch toolchain add` runs pip.
 RUN python -m venv $([ "$LIST" != dashboard ] || echo --without-pip) /opt/tilewatch \
     && pip --python /opt/tilewatch/bin/python install --no-cache-dir --no-deps --require-hashes \
        -r /requirements/${LIST}.txt \
     && find /opt/tilewatch -type d -name tests -prune -exec rm -r {} + \
+    && rm -rf /opt/tilewatch/share/jupyter /opt/tilewatch/lib/python3.12/site-packages/pydeck/nbextension/static \
     && echo /app > /opt/tilewatch/lib/python3.12/site-packages/tilewatch.pth
 
 FROM python:3.12-slim AS product
