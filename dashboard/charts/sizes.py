@@ -7,23 +7,21 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tilewatch.dashboard.charts import colours
-from tilewatch.dashboard.frames.metrics import US_TFLOP
+from tilewatch.dashboard.frames.metrics import US_GB, US_TFLOP
 from tilewatch.dashboard.frames.rivals import name_lines
-from tilewatch.dashboard.text import time_text
-
-US_GB = 1e3
-"""Bytes per microsecond in a GB/s."""
+from tilewatch.dashboard.text import rate_unit, time_text
 
 
 def rate_sizes(rows: pd.DataFrame) -> pd.DataFrame:
     """Adds `line`, `type` (what follows the first dash of a problem's name), `unit` and the rates `value`, `low` and
-    `high`: TFLOP/s, or GB/s for a kernel that states no operations."""
-    computes = bool((rows["flops"] > 0).any())
-    work = rows["flops"] / US_TFLOP if computes else rows["bytes"] / US_GB
+    `high`: TFLOP/s, or GB/s where the memory is the limit at every size."""
+    units = [rate_unit(*each) for each in zip(rows["flops"], rows["bytes"], strict=True)]
+    unit = "TFLOP/s" if "TFLOP/s" in units else "GB/s"
+    work = rows["bytes"] / US_GB if unit == "GB/s" else rows["flops"] / US_TFLOP
     return rows.assign(
         line=name_lines(rows),
         type=[problem.partition("-")[2] for problem in rows["problem"]],
-        unit="TFLOP/s" if computes else "GB/s",
+        unit=unit,
         value=work / rows["median_us"],
         low=work / rows["high_us"],
         high=work / rows["low_us"],

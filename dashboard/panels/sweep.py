@@ -14,9 +14,9 @@ import streamlit as st
 from tilewatch.dashboard.charts import landscape, parallel
 from tilewatch.dashboard.charts import sweep as sweep_charts
 from tilewatch.dashboard.frames import reads, rivals
-from tilewatch.dashboard.frames.metrics import US_TFLOP
+from tilewatch.dashboard.frames.metrics import US_GB, US_TFLOP
 from tilewatch.dashboard.panels import sweep_winner
-from tilewatch.dashboard.text import first_line, ratio_to, source_text, timer_text
+from tilewatch.dashboard.text import first_line, rate_unit, ratio_to, source_text, timer_text
 from tilewatch.dashboard.widgets import filters, plots, tables
 from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.text import change_text, count_text, plain, plain_code, short_sha
@@ -199,12 +199,14 @@ def _best(trials: pd.DataFrame, tie: set[int], sweep: pd.Series) -> None:
     tied = timed["config_id"].isin(list(tie))
     if tied.any():
         table.insert(2, "tie", tied.map({True: "≈", False: ""}))
-    table["TFLOP/s"] = sweep["flops"] / timed["median_us"] / US_TFLOP
+    unit = rate_unit(sweep["flops"], sweep["bytes"])
+    work = sweep["bytes"] / US_GB if unit == "GB/s" else sweep["flops"] / US_TFLOP
+    table[unit] = work / timed["median_us"]
     number = st.column_config.NumberColumn
     tables.show(
         table,
         key="best",
-        column_config={"us": number(format="%.1f"), "TFLOP/s": number(format="%.0f")},
+        column_config={"us": number(format="%.1f"), unit: number(format="%.0f")},
     )
     common = common_text(timed, [name for name, _ in sweep["axes"]])
     meaning = "; ≈ not distinguishable from the winner" if tied.any() else ""

@@ -11,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 from tilewatch.dashboard.charts import grid
 from tilewatch.dashboard.frames import changes, findings, reads
 from tilewatch.dashboard.panels import answer, submissions
-from tilewatch.dashboard.text import moment, ratio_to, source_text, tflops_text, time_text
+from tilewatch.dashboard.text import moment, rate_text, ratio_to, source_text, time_text
 from tilewatch.dashboard.widgets import badges, filters, first_visit, page_head, plots, repository, tables
 from tilewatch.text import change_text, count_text, short_sha
 
@@ -195,7 +195,7 @@ def _series_row(row: Mapping[Any, Any]) -> dict[str, str]:
         "ratio": "without a baseline" if pd.isna(row["ratio"]) else ratio_to(row["ratio"], row["baseline"]),
         "change": "" if pd.isna(row["change"]) else unsure + change_text(row["change"]),
         "time": time_text(row["median_us"]),
-        "TFLOP/s": tflops_text(row["flops"], row["median_us"]),
+        "rate": rate_text(row["flops"], row["bytes"], row["median_us"]),
         "finding": findings.write(row),
         "commit": f"{short_sha(row['sha'])} {row['subject']}",
         "source": source_text(row["origin"], row["machine"], row["measured_at"]),

@@ -83,6 +83,7 @@ class SnapshotRow:
     baseline: str | None
     baseline_version: str | None
     flops: int
+    bytes: int
     toolchain_sha256: str
     gpu_uuid: str
     code_sha256: str | None
@@ -311,6 +312,7 @@ def _select_of_runs() -> Query:
                     else_=func.nullif(func.concat_ws(" ", *(Run.toolchain[each].astext for each in OF_TORCH)), ""),
                 ).label("baseline_version"),
                 Sweep.flops,
+                Sweep.bytes,
                 Run.toolchain_sha256,
                 Run.gpu_uuid,
                 Compilation.code_sha256,

@@ -16,7 +16,7 @@ from tilewatch import dashboard
 from tilewatch.dashboard.charts import colours, evidence, hover, landscape, marks, sweep
 from tilewatch.dashboard.charts.differences import differences
 from tilewatch.dashboard.frames import metrics
-from tilewatch.dashboard.text import BASELINES, tflops_text, time_text
+from tilewatch.dashboard.text import BASELINES, rate_text, time_text
 from tilewatch.dashboard.widgets import badges
 from tilewatch.db.queries.evidence import SamplesRow
 from tilewatch.db.queries.replays import ReplayRow
@@ -214,9 +214,10 @@ def test_a_metric_has_its_unit_and_the_lower_end_of_its_interval_is_the_lower(
     assert row == {name: pytest.approx(number) for name, number in (("value", value), ("low", low), ("high", high))}
 
 
-@pytest.mark.parametrize(("flops", "written"), [(0, ""), (2 * 10**11, "2,000")])
-def test_a_kernel_that_states_no_operations_has_no_rate_instead_of_zero(flops: int, written: str) -> None:
-    assert tflops_text(flops, 100.0) == written
+@pytest.mark.parametrize(("flops", "written"), [(0, "1,000 GB/s"), (10**9, "1,000 GB/s"), (10**11, "1,000 TFLOP/s")])
+def test_a_kernel_that_the_memory_limits_is_told_by_what_it_moves(flops: int, written: str) -> None:
+    """At 10 operations per byte its TFLOP/s would be a 10 beside the 1,000 of a product."""
+    assert rate_text(flops, 10**8, 100.0) == written
 
 
 def test_a_kernel_that_moves_bytes_is_held_against_the_memory_s_bandwidth() -> None:

@@ -26,6 +26,11 @@ def test_a_kernel_without_operations_has_bytes_per_second() -> None:
     assert (rated["unit"], rated["value"]) == ("GB/s", pytest.approx(1000.0))
 
 
+def test_sizes_of_which_one_computes_have_one_unit() -> None:
+    rated = rate_sizes(pd.DataFrame([row("1x1x1", flops=10**8), row("4x4x4")]))
+    assert rated["unit"].tolist() == ["TFLOP/s"] * 2
+
+
 def test_each_implementation_has_a_line_over_the_problems_in_their_order() -> None:
     rows = [row("4x4x4"), row("4x4x4", "cublas", 50.0), row("2x9x9"), row("2x9x9", "cublas", 200.0)]
     figure = sizes(rate_sizes(pd.DataFrame(rows)))
