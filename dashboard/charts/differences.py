@@ -21,7 +21,7 @@ SYMBOLS = {
 }
 
 
-def differences(pairs: pd.DataFrame, label: str = "change of speed", plus: str = "plus is faster") -> go.Figure:
+def differences(pairs: pd.DataFrame, label: str = findings.CHANGE_OF_SPEED, plus: str = "plus is faster") -> go.Figure:
     """The largest changes in both directions, with their intervals; grey where nothing is claimed of a difference.
 
     `label` and `plus` name the axis, whose title is at the right edge: a phone has a hundred pixels beside the

@@ -231,7 +231,7 @@ RATIO = Scale(
 )
 CHANGE = Scale(
     "change",
-    "change of speed",
+    findings.CHANGE_OF_SPEED,
     0.0,
     0.1,
     lambda change: f"{100 * change:+.0f} %" if change else "0 %",

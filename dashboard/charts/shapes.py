@@ -35,7 +35,7 @@ Row = Mapping[Any, Any]
 BY = ("kernel", "problem")
 
 
-def shape_map(pairs: pd.DataFrame, label: str = "change of speed") -> go.Figure:
+def shape_map(pairs: pd.DataFrame, label: str = findings.CHANGE_OF_SPEED) -> go.Figure:
     """One mark per problem at its N and M, as large as its K, in the colour of its median change, which `label` names.
     `pairs` are rows of `keep_shaped`, at least one with a change.
 

@@ -13,6 +13,7 @@ import pandas as pd
 from tilewatch.dashboard.frames.changes import SERIES
 from tilewatch.text import short_sha
 
+CHANGE_OF_SPEED = "change of speed"
 FASTER, SLOWER = "faster", "slower"
 HIGHER, LOWER = "higher ratio", "lower ratio"
 """Between two GPU models: a kernel may take less time on the one where its baseline gains more, and is not slower."""

@@ -76,7 +76,7 @@ def _headline(url: str, found: pd.Series) -> None:
     if found["note"]:
         st.text(found["note"])
     if found["link"]:
-        st.text(f"Work on it: {found['link']}")
+        st.link_button(f"Work on it: {plain(found['link'])}", found["link"], type="tertiary")
 
 
 def _series(url: str, found: pd.Series, series: pd.DataFrame) -> pd.Series | None:

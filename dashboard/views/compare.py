@@ -12,7 +12,7 @@ from tilewatch.text import change_text, count_text, plain, short_sha
 
 COMMITS, GPUS, TOOLCHAINS = "Two commits", "Two GPU models", "Two toolchains"
 WORDS = {
-    COMMITS: ("change of speed", "plus is faster", (findings.FASTER, findings.SLOWER)),
+    COMMITS: (findings.CHANGE_OF_SPEED, "plus is faster", (findings.FASTER, findings.SLOWER)),
     GPUS: ("difference of ratio or speed", "plus is better on B", (findings.HIGHER, findings.LOWER)),
 }
 """What is compared, what plus means, and the findings that are counted also where there are none."""

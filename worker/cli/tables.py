@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -18,6 +19,7 @@ from tilewatch.text import change_text, short_sha, without_controls
 from tilewatch.worker.notify.wording import ALARMS, one_line
 
 Found = TypeVar("Found", bound=Any)
+ROW_OF_A_FILE = 1_000
 
 
 def print_answer(found: Found, draw: Callable[[Found], RenderableType], *, as_json: bool) -> None:
@@ -30,10 +32,15 @@ def print_answer(found: Found, draw: Callable[[Found], RenderableType], *, as_js
 
 
 class Terminal(Console):
-    """Draws text of others as it is: `[/red]` is no markup, and a control character is no order to the terminal."""
+    """Draws text of others as it is: `[/red]` is no markup, and a control character is no order to the terminal.
+
+    A file or a pipe has lines as long as a row: nobody wants a commit's subject in pieces of 13 letters there.
+    """
 
     def __init__(self) -> None:
         super().__init__(markup=False)
+        if not self.is_terminal and "COLUMNS" not in os.environ:
+            self.width = ROW_OF_A_FILE
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(without_controls(text), **options)

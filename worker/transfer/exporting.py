@@ -30,7 +30,10 @@ def export_file(database_url: str, path: Path, wanted: ExportFilter) -> int:
             export.read_sweep_export(opened, sweep_id) for sweep_id in export.list_sweeps_to_export(opened, wanted)
         ]
         if not sweeps:
-            raise NothingToExport("nothing to export: no worker of this database has measured such a sweep")
+            raise NothingToExport(
+                "nothing to export: no worker of this database has measured such a sweep. "
+                "What came with a recording is not written again: pass on its file"
+            )
         replays = transfer_replays.replay_rows(export.list_replays_to_export(opened, wanted))
         return recording_file.write(path, _header(sweeps), itertools.chain(_rows(sweeps), replays))
 

@@ -15,6 +15,7 @@ from tests.dashboard.fixtures.small_database import MACHINE, OTHER_PROBLEM, REPO
 from tilewatch.dashboard.panels import sweep_sizes
 from tilewatch.db import session
 from tilewatch.db.lifecycle import actions
+from tilewatch.db.lifecycle import regressions as life
 from tilewatch.db.models import Commit
 from tilewatch.db.queries import actions as action_queries
 from tilewatch.db.queries import evidence, queue, regressions, snapshots
@@ -331,6 +332,19 @@ def test_nobody_acts_where_nobody_is_allowed_to(filled_app: AppTest) -> None:
     app = opened(filled_app, "regressions")
     assert [button.label for button in app.button] == ["Search"]
     assert "Nobody may act here" in words(app)
+
+
+def test_the_work_on_a_regression_is_one_click_away(
+    new_filled_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with new_filled_database() as url:
+        with session.session(url) as opened_session:
+            life.link(opened_session, 1, "kim", "https://example.org/issues/12")
+        monkeypatch.setenv("TILEWATCH_DATABASE_URL", url)
+        app = AppTest.from_file(str(APP), default_timeout=60)
+        app.query_params["regression"] = "1"
+        urls = [each.proto.url for each in opened(app, "regressions").get("link_button")]
+    assert "https://example.org/issues/12" in urls
 
 
 def test_a_regression_that_is_not_there_says_so(filled_app: AppTest) -> None:

@@ -25,3 +25,16 @@ def test_control_characters_of_others_are_replaced(capsys: pytest.CaptureFixture
     printed = capsys.readouterr().out
     assert "\N{REPLACEMENT CHARACTER}]0;owned\N{REPLACEMENT CHARACTER}" in printed
     assert not set(printed) & set("\x1b\x07\x9b")
+
+
+def test_a_file_has_each_row_on_one_line_and_a_terminal_of_a_stated_width_has_not(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = []
+    for width in (None, "40"):
+        monkeypatch.delenv("COLUMNS", raising=False) if width is None else monkeypatch.setenv("COLUMNS", width)
+        table = tables.new_table("commit")
+        table.add_row(50 * "word ")
+        tables.show(table)
+        lines.append(len(capsys.readouterr().out.splitlines()))
+    assert lines == [2, 8]
