@@ -71,7 +71,7 @@ def canary_figure(canaries: pd.DataFrame, quarantines: pd.DataFrame) -> go.Figur
     figure.update_layout(
         height=320,
         margin={"t": 10, "b": 10, "l": 10, "r": 10},
-        yaxis={"title": "% over its best", "zeroline": False},
+        yaxis={"title": "% over its best", "zeroline": False, "rangemode": "nonnegative"},
         legend={"orientation": "h", "y": -0.25, "x": 0},
     )
     return figure

@@ -36,7 +36,8 @@ def show(url: str, sweeps: pd.DataFrame, after: pd.Series) -> None:
     if both["change"].notna().any():
         marks = [(f"winner at {sha}", config_id) for sha, config_id in winners]
         plots.show(landscape.shift_figure(both, marks), "shift", "Change of each config's time by its earlier time")
-    _outcomes(both)
+    if len(both):
+        _outcomes(both)
 
 
 def _winners(url: str, *sweeps: pd.Series) -> list[tuple[str, int]]:

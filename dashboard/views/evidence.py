@@ -141,7 +141,10 @@ def _measurements(found: Evidence) -> None:
                 "ran": rivals.describe_choice(row.params, row.detail),
             }
         )
-    tables.show(pd.DataFrame(rows), key="implementations")
+    table = pd.DataFrame(rows)
+    if not earlier:
+        table = table.drop(columns=["before", "time", "ratio before"], errors="ignore")
+    tables.show(table, key="implementations")
     for sentence in rivals.list_missing(found.sampled[0].detail) if found.sampled else ():
         st.caption(plain(sentence))
     if boundary := evidence.describe_boundary(why.read_detail(found.sampled)):
