@@ -141,14 +141,15 @@ def _drawn(page: Page) -> None:
 
 
 def _until_other_plot(page: Page, act: Callable[[], Any], kind: str = "") -> float:
-    """Seconds from the click until the data of the first plot (of a kind) are others, as Plotly has decoded them.
+    """Seconds from the click until the data of the first plot (of a kind) are others, as Plotly has decoded them. All
+    its traces count: a rival's ratio to itself is 1 for every problem.
 
     By the browser's own clock: a script that clicks first looks for 40 ms whether what it clicks stands still.
     """
     shown = f"""(() => {{
         const drawn = {_traces(kind)}[0];
         const first = values => Array.from(values ?? []).slice(0, 20);
-        return drawn ? JSON.stringify([first(drawn.x), first(drawn.y), first(drawn.z)]) : '';
+        return drawn ? JSON.stringify(drawn.map(trace => [first(trace.x), first(trace.y), first(trace.z)])) : '';
     }})()"""
     before = page.evaluate(shown)
     page.evaluate(
@@ -160,6 +161,7 @@ def _until_other_plot(page: Page, act: Callable[[], Any], kind: str = "") -> flo
 
 
 def _traces(kind: str) -> str:
-    """The first trace of each plot on the page; `kind` keeps those of one type."""
-    plots = "Array.from(document.querySelectorAll('.js-plotly-plot')).map(plot => plot._fullData?.[0])"
-    return f"{plots}.filter(trace => trace && ('{kind}' === '' || trace.type === '{kind}'))"
+    """The traces of each plot on the page; `kind` keeps those of one type."""
+    plots = "Array.from(document.querySelectorAll('.js-plotly-plot')).map(plot => plot._fullData ?? [])"
+    kept = f"traces => traces.filter(trace => '{kind}' === '' || trace.type === '{kind}')"
+    return f"{plots}.map({kept}).filter(traces => traces.length)"
