@@ -140,7 +140,7 @@ def _questions(url: str) -> dict[str, Callable[[Session], Any]]:
         "all series now": lambda opened: snapshots.list_points_as_of(opened, fleet.REPOSITORY, noon),
         "all series a year ago": lambda opened: snapshots.list_points_as_of(opened, fleet.REPOSITORY, year),
         "changes judged in a year": lambda opened: snapshots.list_judged_changes(opened, fleet.REPOSITORY, year),
-        "ratios at 16 commits": lambda opened: snapshots.list_recent_ratios(opened, fleet.REPOSITORY, 16),
+        "ratios at 30 commits": lambda opened: snapshots.list_recent_ratios(opened, fleet.REPOSITORY, 30),
         "repositories": series_queries.list_repositories,
         "commits": lambda opened: snapshots.list_commits(opened, fleet.REPOSITORY),
         "commits of all repositories": lambda opened: snapshots.list_commits(opened, None),

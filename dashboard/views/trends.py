@@ -193,6 +193,8 @@ def _legend(points: pd.DataFrame, lines: list[marks.Mark], raw: pd.DataFrame | N
         if dense
         else "Points are medians with their 95 % interval, a click on a point of the kernel opens its evidence"
     ]
+    if points["machine"].nunique() > 1:
+        words.append("a line connects the runs of one machine")
     if raw is not None and len(raw):
         words.append("small dashes are the raw samples")
     if (points["origin"] == "recorded").any():
