@@ -128,7 +128,14 @@ def telemetry(readings: Sequence[Mapping[str, Any]]) -> go.Figure:
         )
     figure.update_layout(
         **_layout("s since the first reading", "SM clock, MHz"),
-        yaxis2={"title": "power, W", "overlaying": "y", "side": "right", "showgrid": False, "tickmode": "auto", "nticks": 5},
+        yaxis2={
+            "title": "power, W",
+            "overlaying": "y",
+            "side": "right",
+            "showgrid": False,
+            "tickmode": "auto",
+            "nticks": 5,
+        },
         legend={"orientation": "h", "y": -0.25, "x": 0},
     )
     return figure
