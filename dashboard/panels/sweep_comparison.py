@@ -36,7 +36,7 @@ def show(url: str, sweeps: pd.DataFrame, after: pd.Series) -> None:
     if both["change"].notna().any():
         marks = [(f"winner at {sha}", config_id) for sha, config_id in winners]
         plots.show(landscape.shift_figure(both, marks), "shift", "Change of each config's time by its earlier time")
-    if len(both):
+    if (both["side"] == "both").any():
         _outcomes(both)
 
 

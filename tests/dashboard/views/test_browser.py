@@ -80,6 +80,19 @@ def test_the_overview_is_one_stop_of_the_tab_key_and_walked_by_arrows(page: Any)
     page.get_by_text("over 1: faster than DeepGEMM").wait_for()
 
 
+def test_names_of_series_stay_in_sight_where_their_table_scrolls(page: Any) -> None:
+    page.set_viewport_size({"width": 240, "height": 800})
+    page.goto("/?since=a+commit&from=5e6f7a8b00")
+    name = page.locator("table.series tbody th").last
+    name.wait_for()
+    before = name.bounding_box()
+    scrolled = page.evaluate(
+        "(wide => { wide.scrollLeft = 50; return wide.scrollLeft })(document.querySelector('.wide'))"
+    )
+    assert before["x"] - name.bounding_box()["x"] < 5 < scrolled, "the space between cells, at most"
+    assert before["width"] > 100, "letters below each other"
+
+
 def test_the_overview_is_saved_as_the_kind_of_picture_that_was_picked_and_its_operators_fold(page: Any) -> None:
     with page.expect_request(lambda request: "/PlotlyChart." in request.url):  # the script of figures comes early
         page.goto("/?since=a+commit&from=5e6f7a8b00")
