@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,12 +23,13 @@ from tilewatch.kernels.results import Compiled, Cubin, Params, Plan, config_key
 
 @dataclass
 class Version:
-    """One series at one commit. `outcomes` are those of its trials, in their order."""
+    """One series at one commit. `outcomes` are those of its trials, in their order, once it `is_compiled`."""
 
     commit: GitCommit
     library: Path
     plan: Plan
     outcomes: list[Compiled | None] = field(default_factory=list)
+    is_compiled: threading.Event = field(default_factory=threading.Event)
 
     @property
     def name(self) -> str:

@@ -60,8 +60,10 @@ def main() -> None:
         series.setdefault(version.name, []).append(version)
     preparing = threading.Thread(target=_prepare_rivals, args=(series, gpu, store, arguments.jobs))
     preparing.start()
-    compile_all(versions, store, arguments.jobs, arguments.limit)
-    print(f"compiled after {time.monotonic() - started:.0f} s", flush=True)
+    compiling = ThreadPoolExecutor(1).submit(
+        compile_all, [each for versions in series.values() for each in versions], store, arguments.jobs, arguments.limit
+    )
+    compiling.add_done_callback(lambda _: print(f"compiled after {time.monotonic() - started:.0f} s", flush=True))
     preparing.join()
     print(f"rivals compiled after {time.monotonic() - started:.0f} s", flush=True)
     while (users := device.processes_on(gpu.uuid)) and time.monotonic() - started < arguments.seconds:
@@ -70,10 +72,13 @@ def main() -> None:
     names = list(dict.fromkeys(f"{each['kernel']} {each['problem']}" for each in only)) if only else list(series)
     with Recorder(gpu, gpu.model, store, arguments.out, arguments.launches) as recorder:
         for name in names:
+            for version in series.get(name, []):
+                version.is_compiled.wait()
             try:
                 measure_series(recorder, series.get(name, []), started + arguments.seconds)
             except ExpectedError as error:
                 print(f"{name}: {error}", flush=True)
+    compiling.result()
     print(f"done after {time.monotonic() - started:.0f} s", flush=True)
 
 
@@ -181,11 +186,21 @@ def _check_out(arguments: argparse.Namespace, sha: str) -> Path:
 
 
 def compile_all(versions: Sequence[Version], store: str, jobs: int, limit_s: float) -> None:
+    """Compiles all trials, those of the first version first, so that it can be measured while others compile."""
+    left = [len(version.plan.trials) for version in versions]
     for version in versions:
         version.outcomes = [None] * len(version.plan.trials)
     plans = [(version.library, version.plan) for version in versions]
-    for number, trial, outcome in compile_plans(plans, store, jobs=jobs, limit_s=limit_s):
-        versions[number].outcomes[versions[number].plan.trials.index(trial)] = outcome
+    try:
+        for number, trial, outcome in compile_plans(plans, store, jobs=jobs, limit_s=limit_s):
+            version = versions[number]
+            version.outcomes[version.plan.trials.index(trial)] = outcome
+            left[number] -= 1
+            if left[number] == 0:
+                version.is_compiled.set()
+    finally:
+        for version in versions:  # so that nobody waits for a compilation that failed
+            version.is_compiled.set()
 
 
 def _prepare_rivals(series: Mapping[str, Sequence[Version]], gpu: device.Gpu, store: str, jobs: int) -> None:

@@ -91,12 +91,14 @@ def gemm_persistent_walk(
     group_size_m: ct.Constant[int],
     latency: ct.Constant[int],
     added_n: ct.Constant[int],
+    turned: ct.Constant[int],
 ):
     """Static persistent: as many blocks as run at once, each walking tiles block, block + blocks, ... of the swizzle.
 
     The loads of one tile's first steps overlap the stores of the tile before it. With `added_n` a tile has that many
     columns more, from the end of D, so that its width need be no power of two: tiles then fill whole waves of blocks
-    where powers of two leave the last one almost empty.
+    where powers of two leave the last one almost empty. With `turned` a tile is B^T @ A^T, and is turned when it is
+    stored: 64 columns of D are then the 64 rows that a Tensor Core instruction has.
     """
     tiles_m = ct.num_tiles(d, axis=0, shape=(tile_m, tile_n))
     # Not both by cdiv: without added columns the machine code is to stay what it was (2026-11-22).
@@ -105,7 +107,7 @@ def gemm_persistent_walk(
     tiles_k = ct.num_tiles(a, axis=1, shape=(tile_m, tile_k), order=(1, 0) if a_transposed == 1 else (0, 1))
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
         i, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
-        acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
+        acc = ct.full((tile_n, tile_m) if turned == 1 else (tile_m, tile_n), 0.0, dtype=ct.float32)
         if added_n > 0:
             # Where added columns are used up, a block makes the last of them again: outside D lies no tile of it.
             last = ct.num_tiles(d, axis=1, shape=(tile_m, added_n)) - 1
@@ -114,11 +116,14 @@ def gemm_persistent_walk(
         for k in range(tiles_k):
             x, y = operands(a, b, i, j, k, tile_m, tile_n, tile_k, a_transposed, b_transposed, latency)
             # Fast sums exist for FP8 on Hopper alone; elsewhere the flag is refused or means nothing.
-            acc = ct.mma(x, y, acc, use_fast_acc=a.dtype == ct.float8_e4m3fn)
+            if turned == 1:
+                acc = ct.mma(ct.transpose(y), ct.transpose(x), acc, use_fast_acc=a.dtype == ct.float8_e4m3fn)
+            else:
+                acc = ct.mma(x, y, acc, use_fast_acc=a.dtype == ct.float8_e4m3fn)
             if added_n > 0:
                 z = of_b(b, added, k, added_n, tile_k, b_transposed, latency)
                 more = ct.mma(x, z, more, use_fast_acc=a.dtype == ct.float8_e4m3fn)
-        ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
+        ct.store(d, index=(i, j), tile=ct.astype(ct.transpose(acc) if turned == 1 else acc, d.dtype))
         if added_n > 0:
             ct.store(d, index=(i, added), tile=ct.astype(more, d.dtype))
 
@@ -214,10 +219,12 @@ def persistent_space(arch: str, tile_k: tuple[int, ...], added_n: tuple[int, ...
             ("num_worker_warps", (4, 8)),
             ("group_size_m", (8,)),
             ("latency", (0,)),
-            *((("added_n", added_n),) if added_n else ()),
+            *((("added_n", added_n), ("turned", (0, 1) if arch == "sm_90" else (0,))) if added_n else ()),
         ),
         only=lambda config: (
-            (arch != "sm_90" or (fits_registers(config) and has_cluster_for_its_rows(config)))
+            may_be_turned(config)
+            if config.get("turned", 0) == 1
+            else (arch != "sm_90" or (fits_registers(config) and has_cluster_for_its_rows(config)))
             and (config.get("added_n", 0) == 0 or may_be_wider(config))
         ),
     )
@@ -237,7 +244,13 @@ def has_cluster_for_its_rows(config: Config) -> bool:
 def may_be_wider(config: Config) -> bool:
     """The tile that won with added columns, and its sibling of another `tile_k` (H200, 2026-11-22)."""
     tile = config["tile_m"], config["tile_n"], config["num_ctas"], config["occupancy"], config["num_worker_warps"]
-    return tile == (128, 128, 1, 1, 8)
+    return tile in ((128, 128, 1, 1, 8), (256, 128, 2, 1, 4), (256, 128, 2, 1, 8), (256, 256, 2, 1, 8))
+
+
+def may_be_turned(config: Config) -> bool:
+    """Tiles of 64 columns of D and 256 rows."""
+    tile = config["tile_m"], config["tile_n"], config["num_ctas"], config["added_n"]
+    return tile == (256, 64, 1, 0)
 
 
 def _tiles(problem: Problem, tile_m: int, tile_n: int) -> tuple[int, int]:
@@ -345,7 +358,12 @@ def _persistent(
         layout,
         problems,
         lambda arch: persistent_space(arch, tile_k, added_n),
-        lambda config: (*tiles_of(config), config["latency"], config.get("added_n", 0)),
+        lambda config: (
+            *tiles_of(config),
+            config["latency"],
+            config.get("added_n", 0),
+            config.get("turned", 0),
+        ),
         persistent_grid,
         baselines,
     )
@@ -390,7 +408,7 @@ KERNELS = (
     # Half as deep a tile for TF32, whose elements take twice the room of the 16-bit types.
     _persistent("nn", (*SQUARES, "4096x4096x4096-tf32"), ("cublas", "tile_table"), tile_k=(64, 128, 32)),
     _persistent("nt", WATCHED_BFLOAT16, ("deepgemm", "cublas", "tile_table"), added_n=(0, 16)),
-    _persistent("nt", WATCHED_FP8, ("deepgemm", "cublaslt", "tile_table"), kind="_fp8"),
+    _persistent("nt", WATCHED_FP8, ("deepgemm", "cublaslt", "tile_table"), kind="_fp8", added_n=(0, 16)),
     # Both operands with K innermost, as Hopper's TF32 instructions read them; in gemm_nn the compiler turns B first.
     _persistent("nt", ("4096x4096x4096-tf32",), ("cublas", "tile_table"), tile_k=(32, 64), kind="_tf32"),
     _persistent("tn", ("4096x4096x4096-float16",), ("cublas", "tile_table")),
