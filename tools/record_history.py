@@ -22,7 +22,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,13 @@ def main() -> None:
     compiling = ThreadPoolExecutor(1).submit(
         compile_all, [each for versions in series.values() for each in versions], store, arguments.jobs, arguments.limit
     )
-    compiling.add_done_callback(lambda _: print(f"compiled after {time.monotonic() - started:.0f} s", flush=True))
+
+    def compiled(_: Future[None]) -> None:
+        print(f"compiled after {time.monotonic() - started:.0f} s", flush=True)
+        for version in versions:  # so that nobody waits for a compilation that failed
+            version.is_compiled.set()
+
+    compiling.add_done_callback(compiled)
     preparing.join()
     print(f"rivals compiled after {time.monotonic() - started:.0f} s", flush=True)
     while (users := device.processes_on(gpu.uuid)) and time.monotonic() - started < arguments.seconds:
@@ -191,15 +197,11 @@ def compile_all(versions: Sequence[Version], store: str, jobs: int, limit_s: flo
     for version in versions:
         version.outcomes = [None] * len(version.plan.trials)
     plans = [(version.library, version.plan) for version in versions]
-    try:
-        for number, trial, outcome in compile_plans(plans, store, jobs=jobs, limit_s=limit_s):
-            version = versions[number]
-            version.outcomes[version.plan.trials.index(trial)] = outcome
-            left[number] -= 1
-            if left[number] == 0:
-                version.is_compiled.set()
-    finally:
-        for version in versions:  # so that nobody waits for a compilation that failed
+    for number, trial, outcome in compile_plans(plans, store, jobs=jobs, limit_s=limit_s):
+        version = versions[number]
+        version.outcomes[version.plan.trials.index(trial)] = outcome
+        left[number] -= 1
+        if left[number] == 0:
             version.is_compiled.set()
 
 

@@ -83,14 +83,14 @@ def one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, wh
     Blocks of K that `steps` leaves over come after the loop. Before, such products took one block at a time all along:
     0.44 to 0.60 of DeepGEMM where an even number of blocks ran at 0.85 to 0.96 (H200, 2026-11-22).
     """
-    acc = ct.full((tile_n, tile_m) if is_turned(tile_m) else (tile_m, tile_n), 0.0, dtype=ct.float32)
+    acc = ct.full((tile_n, tile_m) if tile_m < 64 else (tile_m, tile_n), 0.0, dtype=ct.float32)
     rounds = ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps
     for several in range(rounds):
         for step in ct.static_iter(range(steps)):
             acc = one_product(acc, a, b, scale_a, scale_b, i, j, several * steps + step, tile_m, tile_n, latency, whole)
     for step in ct.static_iter(range(rest)):
         acc = one_product(acc, a, b, scale_a, scale_b, i, j, rounds * steps + step, tile_m, tile_n, latency, whole)
-    ct.store(d, index=(i, j), tile=ct.astype(ct.transpose(acc) if is_turned(tile_m) else acc, d.dtype))
+    ct.store(d, index=(i, j), tile=ct.astype(ct.transpose(acc) if tile_m < 64 else acc, d.dtype))
 
 
 def one_part(a, b, scale_a, scale_b, d, parts, i, j, part, tile_m, tile_n, latency, steps, whole, rest, split):
@@ -100,7 +100,7 @@ def one_part(a, b, scale_a, scale_b, d, parts, i, j, part, tile_m, tile_n, laten
     adds them to its own and writes D. It waits only for blocks of lower numbers, so for none that could not start.
     """
     rounds = ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps
-    acc = ct.full((tile_n, tile_m) if is_turned(tile_m) else (tile_m, tile_n), 0.0, dtype=ct.float32)
+    acc = ct.full((tile_n, tile_m) if tile_m < 64 else (tile_m, tile_n), 0.0, dtype=ct.float32)
     for several in range(rounds * part // split, rounds * (part + 1) // split):
         for step in ct.static_iter(range(steps)):
             acc = one_product(acc, a, b, scale_a, scale_b, i, j, several * steps + step, tile_m, tile_n, latency, whole)
@@ -110,7 +110,7 @@ def one_part(a, b, scale_a, scale_b, d, parts, i, j, part, tile_m, tile_n, laten
         for step in ct.static_iter(range(rest)):
             acc = one_product(acc, a, b, scale_a, scale_b, i, j, rounds * steps + step, tile_m, tile_n, latency, whole)
         acc = add_parts(acc, parts, ct.bid(0) - part, split - 1)
-        ct.store(d, index=(i, j), tile=ct.astype(ct.transpose(acc) if is_turned(tile_m) else acc, d.dtype))
+        ct.store(d, index=(i, j), tile=ct.astype(ct.transpose(acc) if tile_m < 64 else acc, d.dtype))
 
 
 def add_parts(acc, parts, first, count):
@@ -170,13 +170,12 @@ def give(parts, number, bits):
 def one_product(acc, a, b, scale_a, scale_b, i, j, k, tile_m, tile_n, latency, whole):
     """`acc` and the product of block k of K.
 
-    The Tensor Core has 64 rows at least. A tile of fewer is B @ A^T, with as few columns as A has rows here; one of
-    256 rows is that too, so that 64 columns of D are the 64 rows of an instruction.
+    The Tensor Core has 64 rows at least. A tile of fewer is B @ A^T, with as few columns as A has rows here.
     """
     scale = of_rows(scale_a, i, k, tile_m, whole) * of_block(scale_b, (j * tile_n) // 128, k)
     x = ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=hint(latency))
     y = ct.load(b, index=(j, k), shape=(tile_n, 128), padding_mode=ZERO, latency=hint(latency))
-    if is_turned(tile_m):
+    if tile_m < 64:
         zero = ct.full((tile_n, tile_m), 0.0, dtype=ct.float32)
         return acc + ct.mma(y, ct.transpose(x), zero, use_fast_acc=True) * scale
     zero = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
@@ -240,10 +239,6 @@ def of_rows(scale_a, i, k, tile_m, whole):
 def of_block(scale_b, block, k):
     """(1, 1): the scale of one 128x128 block of B."""
     return ct.load(scale_b, index=(block, k), shape=(1, 1), check_bounds=False, latency=SCALE_LATENCY, allow_tma=False)
-
-
-def is_turned(tile_m):
-    return tile_m < 64 or tile_m > 128
 
 
 def hint(latency):
@@ -321,7 +316,7 @@ def hopper_space(arch: str) -> Space:
         return Space((("tile_m", ()),))  # later Tensor Cores apply scales themselves: gemm_fp8_block_scaled
     return Space(
         (
-            ("tile_m", (8, 64, 128, 256)),
+            ("tile_m", (8, 64, 128)),
             ("tile_n", (16, 32, 64, 128, 256)),
             ("num_ctas", (1,)),
             ("occupancy", (1, 2)),
@@ -360,8 +355,6 @@ def is_for_few_rows(config: Config) -> bool:
 def is_for_many_rows(config: Config) -> bool:
     """128x64 came no nearer than 3 % to a winner, and 8 blocks of K at once spill."""
     tile = (config["tile_m"], config["tile_n"])
-    if tile[0] == 256:
-        return tile[1] == 64 and (config["num_worker_warps"], config["occupancy"]) == (8, 1) and config["steps"] < 8
     return min(tile) >= 64 and tile != (128, 64) and config["steps"] < 8
 
 

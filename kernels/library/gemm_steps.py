@@ -7,6 +7,7 @@ The persistent kernel has one name per layout, gemm_nn to gemm_tt: the letters a
 transposed in memory, A as (K, M), B as (N, K). A square operand does not tell, so the layout is no part of a problem.
 """
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -91,14 +92,17 @@ def gemm_persistent_walk(
     group_size_m: ct.Constant[int],
     latency: ct.Constant[int],
     added_n: ct.Constant[int],
-    turned: ct.Constant[int],
+    steps_per_sum: ct.Constant[int],
 ):
     """Static persistent: as many blocks as run at once, each walking tiles block, block + blocks, ... of the swizzle.
 
     The loads of one tile's first steps overlap the stores of the tile before it. With `added_n` a tile has that many
     columns more, from the end of D, so that its width need be no power of two: tiles then fill whole waves of blocks
-    where powers of two leave the last one almost empty. With `turned` a tile is B^T @ A^T, and is turned when it is
-    stored: 64 columns of D are then the 64 rows that a Tensor Core instruction has.
+    where powers of two leave the last one almost empty.
+
+    With `steps_per_sum` so many steps of K make a sum of their own, which is added to the others outside the Tensor
+    Core. Without it the compiler waits for each instruction of some tiles, and of all with added columns
+    (docs/toolchains/13.4.92.md): 246 instead of 175 us for bfloat16 4096x2112x7168 (an H200, 2026-11-24).
     """
     tiles_m = ct.num_tiles(d, axis=0, shape=(tile_m, tile_n))
     # Not both by cdiv: without added columns the machine code is to stay what it was (2026-11-22).
@@ -107,23 +111,30 @@ def gemm_persistent_walk(
     tiles_k = ct.num_tiles(a, axis=1, shape=(tile_m, tile_k), order=(1, 0) if a_transposed == 1 else (0, 1))
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
         i, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
-        acc = ct.full((tile_n, tile_m) if turned == 1 else (tile_m, tile_n), 0.0, dtype=ct.float32)
+        acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
         if added_n > 0:
             # Where added columns are used up, a block makes the last of them again: outside D lies no tile of it.
             last = ct.num_tiles(d, axis=1, shape=(tile_m, added_n)) - 1
             added = min(tiles_n * (tile_n // added_n) + j, last)
             more = ct.full((tile_m, added_n), 0.0, dtype=ct.float32)
-        for k in range(tiles_k):
-            x, y = operands(a, b, i, j, k, tile_m, tile_n, tile_k, a_transposed, b_transposed, latency)
-            # Fast sums exist for FP8 on Hopper alone; elsewhere the flag is refused or means nothing.
-            if turned == 1:
-                acc = ct.mma(ct.transpose(y), ct.transpose(x), acc, use_fast_acc=a.dtype == ct.float8_e4m3fn)
-            else:
-                acc = ct.mma(x, y, acc, use_fast_acc=a.dtype == ct.float8_e4m3fn)
+        # Fast sums exist for FP8 on Hopper alone; elsewhere the flag is refused or means nothing.
+        fast = a.dtype == ct.float8_e4m3fn
+        steps = max(steps_per_sum, 1)
+        for several in range(tiles_k // steps):
+            sums = acc if steps_per_sum == 0 else ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
             if added_n > 0:
-                z = of_b(b, added, k, added_n, tile_k, b_transposed, latency)
-                more = ct.mma(x, z, more, use_fast_acc=a.dtype == ct.float8_e4m3fn)
-        ct.store(d, index=(i, j), tile=ct.astype(ct.transpose(acc) if turned == 1 else acc, d.dtype))
+                sums_of_more = more if steps_per_sum == 0 else ct.full((tile_m, added_n), 0.0, dtype=ct.float32)
+            for step in ct.static_iter(range(steps)):
+                k = several * steps + step
+                x, y = operands(a, b, i, j, k, tile_m, tile_n, tile_k, a_transposed, b_transposed, latency)
+                sums = ct.mma(x, y, sums, use_fast_acc=fast)
+                if added_n > 0:
+                    z = of_b(b, added, k, added_n, tile_k, b_transposed, latency)
+                    sums_of_more = ct.mma(x, z, sums_of_more, use_fast_acc=fast)
+            acc = sums if steps_per_sum == 0 else acc + sums
+            if added_n > 0:
+                more = sums_of_more if steps_per_sum == 0 else more + sums_of_more
+        ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
         if added_n > 0:
             ct.store(d, index=(i, added), tile=ct.astype(more, d.dtype))
 
@@ -219,13 +230,13 @@ def persistent_space(arch: str, tile_k: tuple[int, ...], added_n: tuple[int, ...
             ("num_worker_warps", (4, 8)),
             ("group_size_m", (8,)),
             ("latency", (0,)),
-            *((("added_n", added_n), ("turned", (0, 1) if arch == "sm_90" else (0,))) if added_n else ()),
+            *((("added_n", added_n), ("steps_per_sum", (0, 1, 2, 4))) if added_n and arch == "sm_90" else ()),
         ),
         only=lambda config: (
-            may_be_turned(config)
-            if config.get("turned", 0) == 1
-            else (arch != "sm_90" or (fits_registers(config) and has_cluster_for_its_rows(config)))
-            and (config.get("added_n", 0) == 0 or may_be_wider(config))
+            may_sum_apart(config)
+            if config.get("steps_per_sum", 0) > 0
+            else config.get("added_n", 0) == 0
+            and (arch != "sm_90" or (fits_registers(config) and has_cluster_for_its_rows(config)))
         ),
     )
 
@@ -241,16 +252,17 @@ def has_cluster_for_its_rows(config: Config) -> bool:
     return (config["num_ctas"] == 2) == (config["tile_m"] == 256)
 
 
-def may_be_wider(config: Config) -> bool:
-    """The tile that won with added columns, and its sibling of another `tile_k` (H200, 2026-11-22)."""
-    tile = config["tile_m"], config["tile_n"], config["num_ctas"], config["occupancy"], config["num_worker_warps"]
-    return tile in ((128, 128, 1, 1, 8), (256, 128, 2, 1, 4), (256, 128, 2, 1, 8), (256, 256, 2, 1, 8))
+def may_sum_apart(config: Config) -> bool:
+    """The tiles that won with sums of their own: 128x144, 128x192 and 64x128 (an H200, 2026-11-24)."""
+    tile = config["tile_m"], config["tile_n"], config["added_n"]
+    hints = config["num_ctas"], config["occupancy"], config["num_worker_warps"]
+    return tile in ((128, 128, 16), (128, 128, 64), (64, 128, 0)) and hints == (1, 1, 8)
 
 
-def may_be_turned(config: Config) -> bool:
-    """Tiles of 64 columns of D and 256 rows."""
-    tile = config["tile_m"], config["tile_n"], config["num_ctas"], config["added_n"]
-    return tile == (256, 64, 1, 0)
+def steps_of_a_sum(problem: Problem, config: Config) -> int:
+    """As many of `steps_per_sum` as divide the steps of K; 0 for one sum of all of K."""
+    wanted = config.get("steps_per_sum", 0)
+    return math.gcd(wanted, -(-problem.sizes["k"] // config["tile_k"])) if wanted else 0
 
 
 def _tiles(problem: Problem, tile_m: int, tile_n: int) -> tuple[int, int]:
@@ -302,7 +314,7 @@ def _kernel(
     layout: str,
     problems: tuple[str, ...],
     space: Callable[[str], Space],
-    constants: Callable[[Config], tuple[int, ...]],
+    constants: Callable[[Problem, Config], tuple[int, ...]],
     grid: Callable[[Problem, Config, int], tuple[int, int, int]],
     baselines: tuple[str, ...],
 ) -> Kernel:
@@ -334,7 +346,7 @@ def _kernel(
         parse=parsed,
         space=space,
         arrays=arrays,
-        constants=lambda _, config: (a_transposed, b_transposed, *constants(config)),
+        constants=lambda problem, config: (a_transposed, b_transposed, *constants(problem, config)),
         grid=grid,
         reference=reference,
         tolerance=tolerance,
@@ -358,11 +370,11 @@ def _persistent(
         layout,
         problems,
         lambda arch: persistent_space(arch, tile_k, added_n),
-        lambda config: (
+        lambda problem, config: (
             *tiles_of(config),
             config["latency"],
             config.get("added_n", 0),
-            config.get("turned", 0),
+            steps_of_a_sum(problem, config),
         ),
         persistent_grid,
         baselines,
@@ -391,7 +403,7 @@ KERNELS = (
         "nn",
         SQUARES[:3],
         tutorial_space,
-        lambda _: (),
+        lambda _, __: (),
         tutorial_grid,
         ("cublas",),
     ),
@@ -401,14 +413,14 @@ KERNELS = (
         "nn",
         SQUARES[:4],
         tiled_space,
-        tiles_of,
+        lambda _, config: tiles_of(config),
         tiled_grid,
         ("cublas", "tile_table"),
     ),
     # Half as deep a tile for TF32, whose elements take twice the room of the 16-bit types.
     _persistent("nn", (*SQUARES, "4096x4096x4096-tf32"), ("cublas", "tile_table"), tile_k=(64, 128, 32)),
-    _persistent("nt", WATCHED_BFLOAT16, ("deepgemm", "cublas", "tile_table"), added_n=(0, 16)),
-    _persistent("nt", WATCHED_FP8, ("deepgemm", "cublaslt", "tile_table"), kind="_fp8", added_n=(0, 16)),
+    _persistent("nt", WATCHED_BFLOAT16, ("deepgemm", "cublas", "tile_table"), added_n=(0, 16, 64)),
+    _persistent("nt", WATCHED_FP8, ("deepgemm", "cublaslt", "tile_table"), kind="_fp8", added_n=(0, 16, 64)),
     # Both operands with K innermost, as Hopper's TF32 instructions read them; in gemm_nn the compiler turns B first.
     _persistent("nt", ("4096x4096x4096-tf32",), ("cublas", "tile_table"), tile_k=(32, 64), kind="_tf32"),
     _persistent("tn", ("4096x4096x4096-float16",), ("cublas", "tile_table")),

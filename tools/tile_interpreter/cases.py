@@ -41,6 +41,8 @@ RAGGED_FP8 = ("1x16x16", "17x48x208", "127x16x256", "129x144x80")
 
 TILES = {"tile_m": (16, 64), "tile_n": (16, 32), "tile_k": (32, 64), "group_size_m": (2, 8), "added_n": (0, 16)}
 
+SUMMED = TILES | {"steps_per_sum": (0, 2), "group_size_m": (2,)}
+
 RAGGED = ("1x1x1", "17x127x129", "129x17x127", "64x64x64")
 """M, N and K may be anything where loads need not be TMA."""
 
@@ -115,10 +117,15 @@ SMALL: Mapping[str, Small] = {
         f"gemm_{layout}": Small(
             (*RAGGED, "17x127x129-bfloat16", "127x17x31-tf32", "31x48x129-fp8"), TILES | {"group_size_m": (2, 8)}
         )
-        for layout in ("nn", "nt", "tn", "tt")
+        for layout in ("nn", "tn", "tt")
     },
+    # Sums of several steps of K, and tiles with added columns: 128x144, 128x192 and 64x128.
+    "gemm_nt": Small(
+        (*RAGGED, "17x127x129-bfloat16", "127x17x31-tf32", "31x48x129-fp8", "129x208x256-bfloat16"),
+        SUMMED,
+    ),
     "gemm_nt_tf32": Small(("127x17x31-tf32",), TILES),
-    "gemm_nt_fp8": Small(("17x48x208-fp8",), TILES | {"group_size_m": (2, 8)}),
+    "gemm_nt_fp8": Small(("17x48x208-fp8", "129x208x256-fp8"), SUMMED),
     "rms_norm": Small(RAGGED_ROWS),
     "layer_norm": Small(RAGGED_ROWS),
     "rms_norm_backward": Small((*RAGGED_ROWS, "600x33")),
