@@ -49,8 +49,12 @@ PLANTED = (
         ("operands", "index=(i, k)", "index=(k, i)"),
         ("swizzled", "first_m = tile // tiles_per_group * group_size_m", "first_m = tile // tiles_per_group"),
         ("swizzled", "first_m + tile % tiles_per_group % rows", "first_m + tile % rows"),
-        ("gemm_persistent_walk", "for k in range(tiles_k):", "for k in range(1, tiles_k):"),
-        ("gemm_persistent_walk", "ct.mma(x, y, acc,", "ct.mma(x, y, acc * 0.5,"),
+        (
+            "gemm_persistent_walk",
+            "for several in range(tiles_k // steps):",
+            "for several in range(1, tiles_k // steps):",
+        ),
+        ("gemm_persistent_walk", "ct.mma(x, y, sums,", "ct.mma(x, y, sums * 0.5,"),
     ),
     *_of(
         "attention_prefill_causal",

@@ -25,24 +25,18 @@ from benchmarks.bounds import ROOT, Figure
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.statistics import median_interval, ratio_interval
 
-NIGHTLY = ROOT / "recordings" / "h200-7a799d57.jsonl.gz"
+NIGHTLY = ROOT / "recordings" / "h200-08f59904.jsonl.gz"
 """The newest nightly of the whole suite: `winners` and `ratios` are of it."""
 
-PREFILL = ROOT / "recordings" / "h200-6bc220e4.jsonl.gz"
-"""Prefill attention, whose code is the same there: tests ran on the newest nightly's GPU while that measured it."""
+CHANGED = ROOT / "recordings" / "h200-2b604a1e.jsonl.gz"
+"""The kernels of REPLACED, which are faster than in the nightly."""
 
-CHANGED = ROOT / "recordings" / "h200-2857088b.jsonl.gz"
-"""Rows that are newer than the nightly, and three kernels before and after a change."""
-
-REPLACED = ("mla_decode", "moe_combine")
-"""35 to 45 % faster since the nightly, so its times of them are not true any more: those of CHANGED stand alone."""
-
-PARTLY = ("attention_prefill", "attention_prefill_causal")
-"""CHANGED has three of their seven problems in four configs each; the table keeps the whole sweeps of PREFILL."""
+REPLACED = ("gemm_nt", "gemm_nt_fp8")
 
 STORY = ROOT / "recordings" / "story" / "h200.jsonl.gz"
 TILEGYM = ROOT / "recordings" / "tilegym" / "h200.jsonl.gz"
-FILES = (NIGHTLY, ROOT / "recordings" / "h200.jsonl.gz", PREFILL, CHANGED, STORY, TILEGYM)
+BEFORE = tuple(ROOT / "recordings" / f"{name}.jsonl.gz" for name in ("h200", "h200-2857088b"))
+FILES = (NIGHTLY, CHANGED, *BEFORE, STORY, TILEGYM)
 SHOWN_PROBLEM = "320x32576x7168"
 SHOWN_KERNELS = ("gemm_fp8", "gemm_fp8_scaled", "gemm_nt_fp8")
 OURS = ("deepgemm_as_called", "tile_table")
@@ -122,7 +116,7 @@ def format_winners() -> str:
             _format_ratio(run.ratios.get("cublaslt")),
         )
         for name in SHOWN_KERNELS
-        for run in read_runs(NIGHTLY)
+        for run in read_suite()
         if (run.kernel, run.problem.partition("-")[0]) == (name, SHOWN_PROBLEM)
     ]
     head = (
@@ -229,10 +223,8 @@ def read_runs(file: Path) -> list[Recorded]:
 
 
 def read_suite() -> list[Recorded]:
-    """Every problem of the suite; of a problem that is there twice, the later run counts."""
-    nightly = [run for run in read_runs(NIGHTLY) if run.kernel not in REPLACED]
-    changed = [run for run in read_runs(CHANGED) if run.kernel not in PARTLY]
-    return [*read_runs(PREFILL), *nightly, *changed]
+    """Every problem of the suite."""
+    return [*(run for run in read_runs(NIGHTLY) if run.kernel not in REPLACED), *read_runs(CHANGED)]
 
 
 def list_rivalries(runs: Sequence[Recorded]) -> list[Rivalry]:
@@ -259,7 +251,7 @@ def _list_figures() -> Iterator[Figure]:
         what = f"{STORY.parent.name}, replay of commit {row['bad']['commit']['position']}: size; GPU"
         yield Figure(what, f"{100 * size:+.1f} %; {row['gpu_s']:.1f} s")
     yield Figure(f"GPU seconds of a replay's launch, {launches} launches", f"{gpu_s / launches:.2f} s")
-    nights = [run for run in read_runs(FILES[1]) if (run.kernel, run.problem) == ("gemm_fp8", SHOWN_PROBLEM)]
+    nights = [run for run in read_runs(BEFORE[0]) if (run.kernel, run.problem) == ("gemm_fp8", SHOWN_PROBLEM)]
     what = f"{len(nights)} nights of gemm_fp8 {SHOWN_PROBLEM}"
     yield Figure(f"{what}: samples of a night, deviation", _percent(max(map(_deviation, nights))))
     yield Figure(f"{what}: medians apart", _percent(_span([night.winner_us for night in nights])))
