@@ -50,11 +50,11 @@ PLANTED = (
         ("swizzled", "first_m = tile // tiles_per_group * group_size_m", "first_m = tile // tiles_per_group"),
         ("swizzled", "first_m + tile % tiles_per_group % rows", "first_m + tile % rows"),
         (
-            "gemm_persistent_walk",
+            "one_tile",
             "for several in range(tiles_k // steps):",
             "for several in range(1, tiles_k // steps):",
         ),
-        ("gemm_persistent_walk", "ct.mma(x, y, sums,", "ct.mma(x, y, sums * 0.5,"),
+        ("one_tile", "ct.mma(x, y, sums,", "ct.mma(x, y, sums * 0.5,"),
     ),
     *_of(
         "attention_prefill_causal",

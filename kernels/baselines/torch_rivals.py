@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from tilewatch.kernels.baselines.rival import Call, Rival, tensor, torch_module
+from tilewatch.kernels.baselines.rival import BaselineMissing, Call, Rival, tensor, torch_module
 
 GROUP_ROWS = 128
 """Each group starts on a multiple of this."""
@@ -29,6 +29,8 @@ def cublaslt(call: Call) -> Rival:
 
 def cublas(call: Call) -> Rival:
     """D = op(A) @ op(B) in float16, bfloat16 or float32 (as TF32), each operand as it lies in memory."""
+    if call.dtypes["a"].startswith("float8"):
+        raise BaselineMissing("torch.matmul takes no FP8; cublaslt does, where K is innermost in both operands")
     torch = torch_module()
     a, b, d = (tensor(call, name) for name in ("a", "b", "d"))
     left = a.t() if call.sizes.get("a_transposed") else a

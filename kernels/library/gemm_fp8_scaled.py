@@ -54,6 +54,7 @@ def gemm_fp8_scaled_persistent(
     even: ct.Constant[int],
     rest: ct.Constant[int],
     split: ct.Constant[int],
+    added_n: ct.Constant[int],
 ):
     """Each block walks output tiles; `steps` blocks of K are asked for together, so that one is promoted while another
     is multiplied. scale_a is (K / 128, M) and scale_b (N / 128, K / 128).
@@ -61,20 +62,41 @@ def gemm_fp8_scaled_persistent(
     A tile wider than BLOCK is two products side by side, each with its own scale of B. `whole` says that M is a
     multiple of `tile_m`, `even` that its tiles are a multiple of `group_size_m`, and `rest` counts the blocks of K that
     `steps` leaves over. With `split` over 1 a tile has that many blocks, each with a part of K.
+
+    With `added_n` a tile has that many columns more, from the end of D: gemm_steps.py says why. Each block then makes
+    one tile: around tiles of 128x192 a walk spills 280 bytes of registers, and one tile none.
     """
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, 128))
-    tiles_n = ct.cdiv(b.shape[0], tile_n)
+    tiles_n = ct.cdiv(b.shape[0], tile_n + added_n)
     if split > 1:
         tile, part = ct.bid(0) // split, ct.bid(0) % split
         i, j = swizzled(tile, tiles_m, tiles_n, group_size_m, even)
         one_part(a, b, scale_a, scale_b, d, parts, i, j, part, tile_m, tile_n, latency, steps, whole, rest, split)
         return
+    if added_n > 0:
+        i, j = swizzled(ct.bid(0), tiles_m, tiles_n, group_size_m, even)
+        any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, latency, steps, whole, rest)
+        return
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
         i, j = swizzled(tile, tiles_m, tiles_n, group_size_m, even)
-        if tile_n <= 128:
-            one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, whole, rest)
-        else:
-            two_tiles(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n // 2, latency, steps, whole, rest)
+        any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, latency, steps, whole, rest)
+
+
+def any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, latency, steps, whole, rest):
+    """Tile (i, j) of D: one product in each block of K, or two where it is wider than BLOCK or has columns added.
+
+    Where N ends within the left one, the right one is that again, and where added columns are used up, the last of
+    them: outside an array lies no tile of it.
+    """
+    if added_n > 0:
+        added = min(tiles_n * (tile_n // added_n) + j, ct.num_tiles(b, axis=0, shape=(added_n, 128)) - 1)
+        two_tiles(a, b, scale_a, scale_b, d, i, j, added, tile_m, tile_n, added_n, latency, steps, whole, rest)
+    elif tile_n <= 128:
+        one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, whole, rest)
+    else:
+        half = tile_n // 2
+        other = min(2 * j + 1, ct.num_tiles(b, axis=0, shape=(half, 128)) - 1)
+        two_tiles(a, b, scale_a, scale_b, d, i, 2 * j, other, tile_m, half, half, latency, steps, whole, rest)
 
 
 def one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, whole, rest):
@@ -182,41 +204,38 @@ def one_product(acc, a, b, scale_a, scale_b, i, j, k, tile_m, tile_n, latency, w
     return acc + ct.mma(x, ct.transpose(y), zero, use_fast_acc=True) * ct.reshape(scale, (tile_m, 1))
 
 
-def two_tiles(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, whole, rest):
-    """Tiles (i, 2 j) and (i, 2 j + 1) of D, which share their tiles of A.
-
-    Where N ends within the left one, the right one is that again: outside an array lies no tile of it.
-    """
-    left = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
-    right = left
-    other = min(2 * j + 1, ct.num_tiles(b, axis=0, shape=(tile_n, 128)) - 1)
-    whole_rounds = ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps
-    for several in range(whole_rounds):
+def two_tiles(a, b, scale_a, scale_b, d, i, j, other, tile_m, left_n, right_n, latency, steps, whole, rest):
+    """Tiles (i, j) of `left_n` columns and (i, other) of `right_n` columns of D, which share their tiles of A."""
+    left = ct.full((tile_m, left_n), 0.0, dtype=ct.float32)
+    right = ct.full((tile_m, right_n), 0.0, dtype=ct.float32)
+    rounds = ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps
+    for several in range(rounds):
         for step in ct.static_iter(range(steps)):
             k = several * steps + step
             left, right = two_products(
-                left, right, a, b, scale_a, scale_b, i, 2 * j, other, k, tile_m, tile_n, latency, whole
+                left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, left_n, right_n, latency, whole
             )
     for step in ct.static_iter(range(rest)):
-        k = whole_rounds * steps + step
+        k = rounds * steps + step
         left, right = two_products(
-            left, right, a, b, scale_a, scale_b, i, 2 * j, other, k, tile_m, tile_n, latency, whole
+            left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, left_n, right_n, latency, whole
         )
-    ct.store(d, index=(i, 2 * j), tile=ct.astype(left, d.dtype))
+    ct.store(d, index=(i, j), tile=ct.astype(left, d.dtype))
     ct.store(d, index=(i, other), tile=ct.astype(right, d.dtype))
 
 
-def two_products(left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, tile_n, latency, whole):
+def two_products(left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, left_n, right_n, latency, whole):
     """`left` and `right` and the two products of one block of K, B's tiles `j` and `other`."""
     rows = of_rows(scale_a, i, k, tile_m, whole)
-    scale_left = ct.reshape(rows * of_block(scale_b, (j * tile_n) // 128, k), (tile_m, 1))
-    scale_right = ct.reshape(rows * of_block(scale_b, (other * tile_n) // 128, k), (tile_m, 1))
+    scale_left = ct.reshape(rows * of_block(scale_b, (j * left_n) // 128, k), (tile_m, 1))
+    scale_right = ct.reshape(rows * of_block(scale_b, (other * right_n) // 128, k), (tile_m, 1))
     x = ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=hint(latency))
-    y = ct.load(b, index=(j, k), shape=(tile_n, 128), padding_mode=ZERO, latency=hint(latency))
-    z = ct.load(b, index=(other, k), shape=(tile_n, 128), padding_mode=ZERO, latency=hint(latency))
-    zero = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
-    left = left + ct.mma(x, ct.transpose(y), zero, use_fast_acc=True) * scale_left
-    return left, right + ct.mma(x, ct.transpose(z), zero, use_fast_acc=True) * scale_right
+    y = ct.load(b, index=(j, k), shape=(left_n, 128), padding_mode=ZERO, latency=hint(latency))
+    z = ct.load(b, index=(other, k), shape=(right_n, 128), padding_mode=ZERO, latency=hint(latency))
+    of_left = ct.mma(x, ct.transpose(y), ct.full((tile_m, left_n), 0.0, dtype=ct.float32), use_fast_acc=True)
+    left = left + of_left * scale_left
+    of_right = ct.mma(x, ct.transpose(z), ct.full((tile_m, right_n), 0.0, dtype=ct.float32), use_fast_acc=True)
+    return left, right + of_right * scale_right
 
 
 def of_rows(scale_a, i, k, tile_m, whole):
@@ -323,13 +342,26 @@ def hopper_space(arch: str) -> Space:
             ("num_worker_warps", (4, 8)),
             ("group_size_m", (8,)),
             ("latency", (0, 4)),
-            ("steps", (2, 4, 8)),
+            ("steps", (1, 2, 4, 8)),
             ("split", (1, 2, 4)),
+            ("added_n", (0, 16, 64)),
         ),
-        only=lambda config: (
-            may_be_split(config) if config["split"] > 1 else is_for_few_rows(config) or is_for_many_rows(config)
-        ),
+        only=is_worth_timing,
     )
+
+
+def is_worth_timing(config: Config) -> bool:
+    if config["added_n"] or config["steps"] == 1:
+        return is_for_few_waves(config)
+    return may_be_split(config) if config["split"] > 1 else is_for_few_rows(config) or is_for_many_rows(config)
+
+
+def is_for_few_waves(config: Config) -> bool:
+    """Tiles of 128x144 and 128x192, which spill nothing as compiled for sm_90 (2026-11-25)."""
+    tile = config["tile_m"], config["tile_n"], config["steps"], config["split"]
+    hints = config["num_worker_warps"], config["occupancy"], config["latency"]
+    is_tried = tile == (128, 128, 1, 1) and hints == (8, 1, 4)
+    return is_tried and config["added_n"] > 0
 
 
 def may_be_split(config: Config) -> bool:
@@ -401,8 +433,8 @@ def hopper_constants(problem: Problem, config: Config) -> tuple[int, ...]:
     whole = int(problem.sizes["m"] % tile_m == 0)
     even = int(-(-problem.sizes["m"] // tile_m) % group_size_m == 0)
     rest = problem.sizes["k"] // BLOCK % steps
-    split = parts_of_a_tile(problem, config)
-    return tile_m, config["tile_n"], group_size_m, config["latency"], steps, whole, even, rest, split
+    split, added_n = parts_of_a_tile(problem, config), columns_added(problem, config)
+    return tile_m, config["tile_n"], group_size_m, config["latency"], steps, whole, even, rest, split, added_n
 
 
 def parts_of_a_tile(problem: Problem, config: Config) -> int:
@@ -410,6 +442,12 @@ def parts_of_a_tile(problem: Problem, config: Config) -> int:
     split = config.get("split", 1)
     has_place = config["tile_n"] <= BLOCK and count_tiles(problem, config) * split <= MOST_PARTS
     return split if has_place else 1
+
+
+def columns_added(problem: Problem, config: Config) -> int:
+    """0 where a tile is no single product of its rows and columns, or has parts."""
+    is_one_product = config["tile_m"] >= BLOCK // 2 and config["tile_n"] <= BLOCK
+    return config.get("added_n", 0) if is_one_product and parts_of_a_tile(problem, config) == 1 else 0
 
 
 def blackwell_constants(_: Problem, config: Config) -> tuple[int, ...]:
@@ -423,9 +461,11 @@ def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int
 
 
 def hopper_grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """As many blocks as parts where tiles have some."""
-    split = parts_of_a_tile(problem, config)
-    return (count_tiles(problem, config) * split, 1, 1) if split > 1 else grid(problem, config, sm_count)
+    """As many blocks as parts where tiles have some, and as tiles where these have columns added."""
+    split, added_n = parts_of_a_tile(problem, config), columns_added(problem, config)
+    if split == 1 and added_n == 0:
+        return grid(problem, config, sm_count)
+    return split * count_tiles(problem, {**config, "tile_n": config["tile_n"] + added_n}), 1, 1
 
 
 def count_tiles(problem: Problem, config: Config) -> int:

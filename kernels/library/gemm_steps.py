@@ -93,6 +93,8 @@ def gemm_persistent_walk(
     latency: ct.Constant[int],
     added_n: ct.Constant[int],
     steps_per_sum: ct.Constant[int],
+    block_per_tile: ct.Constant[int],
+    swap_ab: ct.Constant[int],
 ):
     """Static persistent: as many blocks as run at once, each walking tiles block, block + blocks, ... of the swizzle.
 
@@ -102,41 +104,79 @@ def gemm_persistent_walk(
 
     With `steps_per_sum` so many steps of K make a sum of their own, which is added to the others outside the Tensor
     Core. Without it the compiler waits for each instruction of some tiles, and of all with added columns
-    (docs/toolchains/13.4.92.md): 246 instead of 175 us for bfloat16 4096x2112x7168 (an H200, 2026-11-24).
+    (docs/toolchains/13.4.92.md): 246 instead of 175 us for bfloat16 4096x2112x7168 (an H200, 2026-11-24). With
+    `block_per_tile` there is no walk, each block makes one tile, and then the compiler does not wait either.
+
+    With `swap_ab` the product is D^T = op(B)^T @ op(A)^T, so that the sides of a tile change places: `tile_m` counts
+    columns of D, and `tile_n` and `added_n` count rows.
     """
-    tiles_m = ct.num_tiles(d, axis=0, shape=(tile_m, tile_n))
+    if swap_ab == 1:
+        walk(b, a, d, 1 - b_transposed, 1 - a_transposed, tile_m, tile_n, tile_k, group_size_m, latency, added_n,
+             steps_per_sum, block_per_tile, 1)  # fmt: skip
+    else:
+        walk(a, b, d, a_transposed, b_transposed, tile_m, tile_n, tile_k, group_size_m, latency, added_n,
+             steps_per_sum, block_per_tile, 0)  # fmt: skip
+
+
+def walk(a, b, d, a_transposed, b_transposed, tile_m, tile_n, tile_k, group_size_m, latency, added_n, steps_per_sum,
+         block_per_tile, swapped):  # fmt: skip
+    """All tiles of a block. `swapped` says that a and b have changed places, and d is the product's transpose."""
+    along_m, along_n = (1, 0) if swapped == 1 else (0, 1)
+    shape = (tile_n, tile_m) if swapped == 1 else (tile_m, tile_n)
+    tiles_m = ct.num_tiles(d, axis=along_m, shape=shape)
     # Not both by cdiv: without added columns the machine code is to stay what it was (2026-11-22).
-    whole_n = ct.num_tiles(d, axis=1, shape=(tile_m, tile_n))
-    tiles_n = whole_n if added_n == 0 else ct.cdiv(d.shape[1], tile_n + added_n)
+    whole_n = ct.num_tiles(d, axis=along_n, shape=shape)
+    tiles_n = whole_n if added_n == 0 else ct.cdiv(d.shape[along_n], tile_n + added_n)
     tiles_k = ct.num_tiles(a, axis=1, shape=(tile_m, tile_k), order=(1, 0) if a_transposed == 1 else (0, 1))
-    for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
-        i, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
-        acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
+    if block_per_tile == 1:
+        i, j = swizzled(ct.bid(0), tiles_m, tiles_n, group_size_m)
+        one_tile(a, b, d, i, j, tiles_n, tiles_k, a_transposed, b_transposed, tile_m, tile_n, tile_k, latency, added_n,
+                 steps_per_sum, swapped)  # fmt: skip
+    else:
+        for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
+            i, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
+            one_tile(a, b, d, i, j, tiles_n, tiles_k, a_transposed, b_transposed, tile_m, tile_n, tile_k, latency,
+                     added_n, steps_per_sum, swapped)  # fmt: skip
+
+
+def one_tile(a, b, d, i, j, tiles_n, tiles_k, a_transposed, b_transposed, tile_m, tile_n, tile_k, latency, added_n,
+             steps_per_sum, swapped):  # fmt: skip
+    """Tile (i, j) of D, and the columns that are added to it."""
+    acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
+    if added_n > 0:
+        # Where added columns are used up, a block makes the last of them again: outside D lies no tile of it.
+        shape = (added_n, tile_m) if swapped == 1 else (tile_m, added_n)
+        last = ct.num_tiles(d, axis=0 if swapped == 1 else 1, shape=shape) - 1
+        added = min(tiles_n * (tile_n // added_n) + j, last)
+        more = ct.full((tile_m, added_n), 0.0, dtype=ct.float32)
+    # Fast sums exist for FP8 on Hopper alone; elsewhere the flag is refused or means nothing.
+    fast = a.dtype == ct.float8_e4m3fn
+    steps = max(steps_per_sum, 1)
+    for several in range(tiles_k // steps):
+        sums = acc if steps_per_sum == 0 else ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
         if added_n > 0:
-            # Where added columns are used up, a block makes the last of them again: outside D lies no tile of it.
-            last = ct.num_tiles(d, axis=1, shape=(tile_m, added_n)) - 1
-            added = min(tiles_n * (tile_n // added_n) + j, last)
-            more = ct.full((tile_m, added_n), 0.0, dtype=ct.float32)
-        # Fast sums exist for FP8 on Hopper alone; elsewhere the flag is refused or means nothing.
-        fast = a.dtype == ct.float8_e4m3fn
-        steps = max(steps_per_sum, 1)
-        for several in range(tiles_k // steps):
-            sums = acc if steps_per_sum == 0 else ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
+            sums_of_more = more if steps_per_sum == 0 else ct.full((tile_m, added_n), 0.0, dtype=ct.float32)
+        for step in ct.static_iter(range(steps)):
+            k = several * steps + step
+            x, y = operands(a, b, i, j, k, tile_m, tile_n, tile_k, a_transposed, b_transposed, latency)
+            sums = ct.mma(x, y, sums, use_fast_acc=fast)
             if added_n > 0:
-                sums_of_more = more if steps_per_sum == 0 else ct.full((tile_m, added_n), 0.0, dtype=ct.float32)
-            for step in ct.static_iter(range(steps)):
-                k = several * steps + step
-                x, y = operands(a, b, i, j, k, tile_m, tile_n, tile_k, a_transposed, b_transposed, latency)
-                sums = ct.mma(x, y, sums, use_fast_acc=fast)
-                if added_n > 0:
-                    z = of_b(b, added, k, added_n, tile_k, b_transposed, latency)
-                    sums_of_more = ct.mma(x, z, sums_of_more, use_fast_acc=fast)
-            acc = sums if steps_per_sum == 0 else acc + sums
-            if added_n > 0:
-                more = sums_of_more if steps_per_sum == 0 else more + sums_of_more
+                z = of_b(b, added, k, added_n, tile_k, b_transposed, latency)
+                sums_of_more = ct.mma(x, z, sums_of_more, use_fast_acc=fast)
+        acc = sums if steps_per_sum == 0 else acc + sums
+        if added_n > 0:
+            more = sums_of_more if steps_per_sum == 0 else more + sums_of_more
+    store(d, i, j, acc, swapped)
+    if added_n > 0:
+        store(d, i, added, more, swapped)
+
+
+def store(d, i, j, acc, swapped):
+    """Writes tile (i, j) of D, or tile (j, i) where a and b have changed places."""
+    if swapped == 1:
+        ct.store(d, index=(j, i), tile=ct.transpose(ct.astype(acc, d.dtype)))
+    else:
         ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
-        if added_n > 0:
-            ct.store(d, index=(i, added), tile=ct.astype(more, d.dtype))
 
 
 def swizzled(tile, tiles_m, tiles_n, group_size_m):
@@ -204,11 +244,12 @@ def tiled_space(arch: str) -> Space:
 
     On sm_90 clusters and tiles of 256 rows came no nearer than 4 % to a winner (10 sweeps, 2026-11).
     """
+    sides, depths = ((64, 128), (32, 64)) if is_before_hopper(arch) else ((64, 128, 256), (64, 128))
     return Space(
         (
-            ("tile_m", (64, 128, 256)),
-            ("tile_n", (64, 128, 256)),
-            ("tile_k", (64, 128)),
+            ("tile_m", sides),
+            ("tile_n", sides),
+            ("tile_k", depths),
             ("num_ctas", (1, 2) if arch.startswith("sm_10") or arch == "sm_90" else (1,)),
             ("group_size_m", (8, 4, 16, 1)),
         ),
@@ -216,29 +257,46 @@ def tiled_space(arch: str) -> Space:
     )
 
 
-def persistent_space(arch: str, tile_k: tuple[int, ...], added_n: tuple[int, ...]) -> Space:
+FEW_WAVES = (
+    ("added_n", (0, 16, 32, 64)),
+    ("steps_per_sum", (0, 1, 2, 4)),
+    ("block_per_tile", (0, 1)),
+    ("swap_ab", (0, 1)),
+)
+"""Axes for products of few waves of tiles, on Hopper. With 0 in all a config is a plain walk."""
+
+
+def persistent_space(arch: str, tile_k: tuple[int, ...], for_few_waves: bool) -> Space:
     """Tiles and hints. Clusters where the GPU has them; several blocks per multiprocessor where tiles are small."""
     consumer = arch in ("sm_120", "sm_121")
+    sides = (64, 128) if is_before_hopper(arch) else (64, 128, 256)
     clusters = (1, 2) if arch == "sm_90" else (1, 2, 4) if arch.startswith(("sm_10", "sm_11")) else (1,)
     return Space(
         (
-            ("tile_m", (64, 128, 256)),
-            ("tile_n", (64, 128, 256)),
-            ("tile_k", tile_k),
+            ("tile_m", sides),
+            ("tile_n", sides),
+            ("tile_k", (32, 64) if is_before_hopper(arch) else tile_k),
             ("num_ctas", clusters),
             ("occupancy", (1, 2, 4) if consumer else (1, 2)),
             ("num_worker_warps", (4, 8)),
             ("group_size_m", (8,)),
             ("latency", (0,)),
-            *((("added_n", added_n), ("steps_per_sum", (0, 1, 2, 4))) if added_n and arch == "sm_90" else ()),
+            *(FEW_WAVES if for_few_waves and arch == "sm_90" else ()),
         ),
-        only=lambda config: (
-            may_sum_apart(config)
-            if config.get("steps_per_sum", 0) > 0
-            else config.get("added_n", 0) == 0
-            and (arch != "sm_90" or (fits_registers(config) and has_cluster_for_its_rows(config)))
-        ),
+        only=lambda config: arch != "sm_90" or is_for_hopper(config),
     )
+
+
+def is_before_hopper(arch: str) -> bool:
+    """sm_80 to sm_89: no clusters, and tiles as NVIDIA's TileGym tunes them there. Larger and deeper ones spill up to
+    3,040 bytes, as compiled for sm_80 (2026-11-25)."""
+    return arch.startswith("sm_8")
+
+
+def is_for_hopper(config: Config) -> bool:
+    if any(config.get(axis, 0) for axis, _ in FEW_WAVES):
+        return may_sum_apart(config) or may_have_a_block_per_tile(config)
+    return fits_registers(config) and has_cluster_for_its_rows(config)
 
 
 def fits_registers(config: Config) -> bool:
@@ -255,8 +313,22 @@ def has_cluster_for_its_rows(config: Config) -> bool:
 def may_sum_apart(config: Config) -> bool:
     """The tiles that won with sums of their own: 128x144, 128x192 and 64x128 (an H200, 2026-11-24)."""
     tile = config["tile_m"], config["tile_n"], config["added_n"]
-    hints = config["num_ctas"], config["occupancy"], config["num_worker_warps"]
-    return tile in ((128, 128, 16), (128, 128, 64), (64, 128, 0)) and hints == (1, 1, 8)
+    won = tile in ((128, 128, 16), (128, 128, 64), (64, 128, 0)) and hints(config) == (1, 1, 8)
+    return won and config["steps_per_sum"] > 0 and not config["block_per_tile"] and not config["swap_ab"]
+
+
+def may_have_a_block_per_tile(config: Config) -> bool:
+    """Tiles of 128x144, 128x160 and 128x192, and of 256x64, which the swap makes of 64x256. As compiled for sm_90 none
+    spills or waits for each of its products (2026-11-25)."""
+    tile = config["tile_m"], config["tile_n"]
+    wide = tile == (128, 128) and config["added_n"] > 0
+    flat = tile == (64, 256) and config["added_n"] == 0 and config["swap_ab"] == 1
+    is_tried = (wide or flat) and hints(config) == (1, 1, 8)
+    return is_tried and config["block_per_tile"] == 1 and not config["steps_per_sum"]
+
+
+def hints(config: Config) -> tuple[int, int, int]:
+    return config["num_ctas"], config["occupancy"], config["num_worker_warps"]
 
 
 def steps_of_a_sum(problem: Problem, config: Config) -> int:
@@ -279,8 +351,11 @@ def tiled_grid(problem: Problem, config: Config, _: int) -> tuple[int, int, int]
 
 
 def persistent_grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """As many blocks as run at once, and never more than there are tiles."""
-    tiles_m, tiles_n = _tiles(problem, config["tile_m"], config["tile_n"] + config.get("added_n", 0))
+    """As many blocks as run at once, and never more than there are tiles; or one per tile."""
+    tile = config["tile_m"], config["tile_n"] + config.get("added_n", 0)
+    tiles_m, tiles_n = _tiles(problem, *(reversed(tile) if config.get("swap_ab", 0) else tile))
+    if config.get("block_per_tile", 0):
+        return tiles_m * tiles_n, 1, 1
     return min(tiles_m * tiles_n, max(1, sm_count // config["num_ctas"]) * config["occupancy"]), 1, 1
 
 
@@ -362,19 +437,21 @@ def _persistent(
     baselines: tuple[str, ...],
     tile_k: tuple[int, ...] = (64, 128),
     kind: str = "",
-    added_n: tuple[int, ...] = (),
+    for_few_waves: bool = False,
 ) -> Kernel:
     return _kernel(
         f"gemm_{layout}{kind}",
         gemm_persistent_walk,
         layout,
         problems,
-        lambda arch: persistent_space(arch, tile_k, added_n),
+        lambda arch: persistent_space(arch, tile_k, for_few_waves),
         lambda problem, config: (
             *tiles_of(config),
             config["latency"],
             config.get("added_n", 0),
             steps_of_a_sum(problem, config),
+            config.get("block_per_tile", 0),
+            config.get("swap_ab", 0),
         ),
         persistent_grid,
         baselines,
@@ -411,7 +488,7 @@ KERNELS = (
         "gemm_tiled",
         gemm_tiled_swizzled,
         "nn",
-        SQUARES[:4],
+        (*SQUARES, WATCHED_FP8[0]),  # with the FP8 story's problem, whose first step this was
         tiled_space,
         lambda _, config: tiles_of(config),
         tiled_grid,
@@ -419,8 +496,8 @@ KERNELS = (
     ),
     # Half as deep a tile for TF32, whose elements take twice the room of the 16-bit types.
     _persistent("nn", (*SQUARES, "4096x4096x4096-tf32"), ("cublas", "tile_table"), tile_k=(64, 128, 32)),
-    _persistent("nt", WATCHED_BFLOAT16, ("deepgemm", "cublas", "tile_table"), added_n=(0, 16, 64)),
-    _persistent("nt", WATCHED_FP8, ("deepgemm", "cublaslt", "tile_table"), kind="_fp8", added_n=(0, 16, 64)),
+    _persistent("nt", WATCHED_BFLOAT16, ("deepgemm", "cublas", "tile_table"), for_few_waves=True),
+    _persistent("nt", WATCHED_FP8, ("deepgemm", "cublaslt", "tile_table"), kind="_fp8", for_few_waves=True),
     # Both operands with K innermost, as Hopper's TF32 instructions read them; in gemm_nn the compiler turns B first.
     _persistent("nt", ("4096x4096x4096-tf32",), ("cublas", "tile_table"), tile_k=(32, 64), kind="_tf32"),
     _persistent("tn", ("4096x4096x4096-float16",), ("cublas", "tile_table")),

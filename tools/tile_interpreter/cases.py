@@ -51,7 +51,14 @@ RAGGED_ROWS = ("1x1", "17x127", "127x17", "129x256", "3x1031")
 
 TILED = {"tile_rows": (1, 4), "tile_columns": (16, 128)}
 
-SCALED = {"tile_m": (16, 64), "tile_n": (32, 128, 256), "steps": (1, 2), "latency": (0,), "split": (1, 3)}
+SCALED = {
+    "tile_m": (16, 64),
+    "tile_n": (32, 128, 256),
+    "steps": (1, 2),
+    "latency": (0,),
+    "split": (1, 3),
+    "added_n": (0, 16),
+}
 
 GROUPED = ("3x1x128x128", "5x2x128x256", "2x150x128x384")
 """Groups without a row, groups that are all padding (both of few rows), and groups of more than one block; 1 to 3
