@@ -1,4 +1,4 @@
-"""Holds the tile table: the config an engineer would write down by hand, by GPU model and element size.
+"""Holds the tile table: the config an engineer would write down by hand, by kind of kernel, GPU model and element size.
 
 Numbers in, a config out; knows no kernel, no GPU and no database. The table's config is timed with every sweep's
 winner as the baseline `tile_table`, so its regret is a series. It is also the config that a kernel is compiled with
@@ -6,9 +6,9 @@ when nobody names another.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 from tilewatch.kernels.device import gpu_model
 from tilewatch.kernels.results import Params, Plan
@@ -16,6 +16,10 @@ from tilewatch.kernels.roofline import find_rate
 
 BASELINE = "tile_table"
 """The name of the baseline that is the table's config."""
+
+
+Kind = Literal["product", "attention", "rows", "elements"]
+"""What a kernel's tiles are cut from: a matrix product, queries and keys, whole rows (norms, softmax), or elements."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,7 @@ class Row:
     element_bytes: int
     prefers: Mapping[str, int]
     source: str
+    kind: Kind = "product"
 
 
 PLAIN: Mapping[str, int] = {
@@ -43,6 +48,9 @@ PLAIN: Mapping[str, int] = {
 
 HOPPER = ("h200", "h100")
 DATACENTER = ("b200", "gb200", "b300")
+CONSUMER = ("rtx5080", "rtx5090")
+AMPERE = ("a100",)
+OTHERS = (*DATACENTER, *CONSUMER, *AMPERE)
 WALK_THROUGH = "the matmul walk-through on an RTX 5080: 128x256x64 for two-byte operands"
 
 TABLE = (
@@ -78,26 +86,80 @@ TABLE = (
         "NVIDIA's TileGym, among its first choices for sm_120",
     ),
     Row(("rtx5090",), 4, {"tile_m": 32, "tile_n": 32, "tile_k": 32}, "the tiled tutorial's default for tf32"),
+    Row(
+        AMPERE,
+        2,
+        {"tile_m": 64, "tile_n": 64, "tile_k": 32, "occupancy": 2},
+        "NVIDIA's TileGym, its first choice for sm_80",
+    ),
+    Row(AMPERE, 4, {"tile_m": 32, "tile_n": 32, "tile_k": 32}, "the tiled tutorial's default for tf32"),
+    Row(
+        HOPPER,
+        2,
+        {"tile_m": 64, "tile_n": 128, "occupancy": 2, "latency": 4},
+        "prefill on an H200, 2026-11, benchmarks/tile_table.py: 1.004 of the winners' times, 1.021 at worst",
+        "attention",
+    ),
+    Row(DATACENTER, 2, {"tile_m": 256, "tile_n": 128}, "NVIDIA's TileGym, its first choice for sm_100", "attention"),
+    Row(
+        (*CONSUMER, *AMPERE),
+        2,
+        {"tile_m": 64, "tile_n": 64, "occupancy": 2},
+        "NVIDIA's TileGym, its first choice for sm_120 and below sm_90",
+        "attention",
+    ),
+    Row(
+        HOPPER,
+        2,
+        {"tile_rows": 4, "persistent": 1, "num_worker_warps": 8},
+        "norms and softmax on an H200, 2026-11: 1.20 of the winners' times, 1.96 at worst",
+        "rows",
+    ),
+    Row(
+        OTHERS,
+        2,
+        {"tile_rows": 4, "persistent": 1},
+        "NVIDIA's TileGym, RMSNorm of rows of 1,025 to 16,383 columns",
+        "rows",
+    ),
+    Row(
+        HOPPER,
+        2,
+        {"tile_rows": 1, "tile_columns": 1024, "occupancy": 8},
+        "SiLU and addition on an H200, 2026-11: 1.05 of the winners' times, 1.12 at worst",
+        "elements",
+    ),
+    Row(OTHERS, 2, {"tile_rows": 1, "tile_columns": 4096}, "NVIDIA's TileGym, SiLU: a block per row", "elements"),
 )
 
-TYPICAL = {"sm_90": "h200", "sm_100": "b200", "sm_103": "b300", "sm_120": "rtx5090"}
+TYPICAL = {"sm_80": "a100", "sm_90": "h200", "sm_100": "b200", "sm_103": "b300", "sm_120": "rtx5090"}
 """The model whose rows stand for an architecture when nobody names a model."""
 
 
-def table_row(gpu: str, element_bytes: int) -> Row | None:
-    """Returns the row for a GPU model ("h200") or an architecture ("sm_90"); None where there is none."""
-    model = TYPICAL.get(gpu, gpu)
-    return next((row for row in TABLE if model in row.gpus and row.element_bytes == element_bytes), None)
+def find_kind(axes: Collection[str]) -> Kind | None:
+    """Returns what a space with these axes cuts into tiles; None for one that the table has no rows for."""
+    if "tile_k" in axes or {"tile_m", "tile_n", "group_size_m"} <= {*axes}:
+        return "product"
+    if {"tile_m", "tile_n"} <= {*axes}:
+        return "attention"
+    if "tile_rows" in axes:
+        return "elements" if "tile_columns" in axes else "rows"
+    return None
+
+
+def table_row(gpu: str, element_bytes: int, axes: Collection[str]) -> Row | None:
+    """Returns the row of a space with these axes for a GPU model ("h200") or an architecture ("sm_90"); None where
+    there is none."""
+    model, kind = TYPICAL.get(gpu, gpu), find_kind(axes)
+    wanted = (element_bytes, kind)
+    return next((row for row in TABLE if model in row.gpus and (row.element_bytes, row.kind) == wanted), None)
 
 
 def table_config(gpu: str, element_bytes: int, configs: Iterable[Params]) -> Params | None:
-    """Returns the config of a space nearest to the table's, in powers of two; None where the table has no row.
-
-    A kernel whose space has no axis of the row's tiles (a norm has rows, not M, N and K) is outside the table.
-    """
-    row = table_row(gpu, element_bytes)
+    """Returns the config of a space nearest to the table's, in powers of two; None where the table has no row."""
     space = list(configs)
-    if row is None or not space or not row.prefers.keys() & space[0].keys():
+    row = table_row(gpu, element_bytes, space[0]) if space else None
+    if row is None:
         return None
     prefers = {**PLAIN, **row.prefers}
     # Of configs equally near the smaller values win, whatever the order in which they are handed over.

@@ -165,7 +165,7 @@ def _hint(item: str, name: str, described: Description) -> Line:
 
 
 def _table(described: Description) -> Line:
-    item, row = "tile sizes of the table", table_row(described.arch, described.element_bytes)
+    item, row = "tile sizes of the table", table_row(described.arch, described.element_bytes, described.config)
     tiles = {name: value for name, value in row.prefers.items() if name.startswith("tile_")} if row else {}
     if row is None or not tiles.keys() <= described.config.keys():
         return Line(item, "does not apply", f"the table has no tiles for this kernel on {described.arch}")

@@ -322,7 +322,7 @@ def prefill(name: str, problems: tuple[str, ...], parse: Any, reference: Any) ->
         tolerance=tolerance,
         flops=prefill_flops,
         bytes=prefill_bytes,
-        baselines=("attention_cudnn", "attention_flash"),
+        baselines=("attention_cudnn", "attention_flash", "tile_table"),
     )
 
 

@@ -242,7 +242,7 @@ KERNELS = (
         tolerance=tolerance,
         flops=silu_flops,
         bytes=three_arrays_bytes,
-        baselines=("copy", "torch_silu_and_multiply"),
+        baselines=("copy", "torch_silu_and_multiply", "tile_table"),
     ),
     Kernel(
         name="residual_add",
@@ -257,7 +257,7 @@ KERNELS = (
         tolerance=tolerance,
         flops=add_flops,
         bytes=three_arrays_bytes,
-        baselines=("copy", "torch_residual_add"),
+        baselines=("copy", "torch_residual_add", "tile_table"),
     ),
     Kernel(
         name="softmax",
@@ -272,6 +272,6 @@ KERNELS = (
         tolerance=tolerance,
         flops=softmax_flops,
         bytes=two_arrays_bytes,
-        baselines=("copy", "torch_softmax"),
+        baselines=("copy", "torch_softmax", "tile_table"),
     ),
 )

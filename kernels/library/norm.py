@@ -366,7 +366,7 @@ KERNELS = (
         tolerance=tolerance,
         flops=rms_norm_flops,
         bytes=rms_norm_bytes,
-        baselines=("copy", "torch_rms_norm"),
+        baselines=("copy", "torch_rms_norm", "tile_table"),
     ),
     Kernel(
         name="layer_norm",
@@ -381,7 +381,7 @@ KERNELS = (
         tolerance=tolerance,
         flops=layer_norm_flops,
         bytes=layer_norm_bytes,
-        baselines=("copy", "torch_layer_norm"),
+        baselines=("copy", "torch_layer_norm", "tile_table"),
     ),
     Kernel(
         name="rms_norm_backward",
