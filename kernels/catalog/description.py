@@ -13,7 +13,7 @@ from tilewatch.kernels.device import MULTIPROCESSORS, model_of
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.loading import PACKAGE, LibraryKernel
 from tilewatch.kernels.parameters import Scalar, arguments
-from tilewatch.kernels.problems.given_values import list_given
+from tilewatch.kernels.problems.given_values import encode_given
 from tilewatch.kernels.signature import dtype_bytes, element_bytes
 from tilewatch.kernels.signature import signature as signature_of
 
@@ -92,7 +92,7 @@ def read_description(answer: dict[str, Any]) -> Description:
 def _describe_launch(kernel: Kernel, problem: Problem, config: Config, arch: str) -> dict[str, Any]:
     model = model_of(arch)
     multiprocessors = MULTIPROCESSORS.get("" if model is None else model.slug, MANY)
-    given = list_given(kernel, problem)
+    given = encode_given(kernel, problem)
     described: list[dict[str, Any]] = []
     for each in arguments(kernel, problem, config):
         if isinstance(each, Array):

@@ -18,7 +18,9 @@ def read_line(line: bytes | bytearray) -> dict[str, Any] | None:
     """Returns the answer, in whose text U+FFFD stands for each NUL: Postgres stores none. None for what is no JSON
     object."""
     try:
-        answer = json.loads(_NUL.sub(rb"\1\\ufffd", line).decode(errors="replace"))
+        # Few answers have one, and looking for the backslashes before it takes 25 ns for each letter (2026-11-25).
+        stored = _NUL.sub(rb"\1\\ufffd", line) if b"\\u0000" in line else line
+        answer = json.loads(stored.decode(errors="replace"))
     except (ValueError, RecursionError):
         return None
     return answer if isinstance(answer, dict) else None

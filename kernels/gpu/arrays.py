@@ -12,6 +12,7 @@ import numpy as np
 
 from tilewatch.kernels.contract import Array
 from tilewatch.kernels.parameters import Scalar
+from tilewatch.kernels.problems.given_values import BadValues
 from tilewatch.kernels.signature import strides
 
 RAW = {
@@ -32,10 +33,6 @@ of other blocks could be lost next to its own without anybody noticing."""
 
 class UnknownType(Exception):
     """A library file asks for a type this module cannot make."""
-
-
-class BadValues(Exception):
-    """A library file gives values that do not fit their array; the message is a sentence."""
 
 
 def raw_dtype(array: Array) -> Any:
@@ -73,20 +70,29 @@ def make_input_sets(
 ) -> list[dict[str, Any]]:
     """Makes sets of inputs by name. A set is the same however many follow it. Raises BadValues."""
     generator = cupy.random.default_rng(seed)
+    fitted = {spec.name: fit(spec, given[spec.name]) for spec in specs if spec.fill == "given"}
     return [
         {
-            spec.name: _given(spec, given, make) if spec.fill == "given" else random(spec, generator, make)
+            spec.name: _fill(make(spec), fitted[spec.name]) if spec.name in fitted else random(spec, generator, make)
             for spec in specs
         }
         for _ in range(sets)
     ]
 
 
-def _given(spec: Array, given: Mapping[str, Any], make: Make) -> Any:
-    values = np.asarray(given[spec.name], dtype=raw_dtype(spec))
+def fit(spec: Array, values: np.ndarray) -> np.ndarray:
+    """Returns given values in the raw type of their array. Raises BadValues where they have another shape, or are not
+    all whole numbers that the type holds."""
     if values.shape != spec.shape:
         raise BadValues(f"the values of array {spec.name} have the shape {values.shape}, expected {spec.shape}")
-    out = make(spec)
+    with np.errstate(invalid="ignore"):
+        fitted = values.astype(raw_dtype(spec), copy=False)
+    if fitted.dtype.kind in "iu" and not np.array_equal(fitted, values):
+        raise BadValues(f"array {spec.name} holds {fitted.dtype}, and one of its values is no such number")
+    return fitted
+
+
+def _fill(out: Any, values: np.ndarray) -> Any:
     out[...] = cupy.asarray(values)
     return out
 

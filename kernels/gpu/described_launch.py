@@ -18,7 +18,8 @@ order, so that bytes differed by 2 to 7 % between single launches (H200, 2026-11
 
 @dataclass(frozen=True)
 class DescribedLaunch:
-    """`given` are the values of the arrays that are no random numbers, as nested lists by the arrays' names."""
+    """`given` are the values of the arrays that are no random numbers, by the arrays' names, as
+    kernels/problems/given_values.py writes them."""
 
     content_key: str
     symbol: str

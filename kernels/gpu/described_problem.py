@@ -11,7 +11,7 @@ from typing import Any
 from tilewatch.kernels.contract import Array, Config, Kernel, Problem
 from tilewatch.kernels.library_errors import first_line
 from tilewatch.kernels.parameters import Constant, Scalar, arguments
-from tilewatch.kernels.problems.given_values import list_given
+from tilewatch.kernels.problems.given_values import encode_given
 from tilewatch.kernels.results import config_key
 from tilewatch.kernels.signature import dtype_bytes
 
@@ -27,8 +27,9 @@ class ConfigLaunch:
 
 @dataclass(frozen=True)
 class DescribedProblem:
-    """`given` are the values of the inputs that are no random numbers, as nested lists; `launches` are by config key,
-    and a sentence stands for a config that the library cannot launch. The other fields are those of contract.Kernel."""
+    """`given` are the values of the inputs that are no random numbers, as `encode_given` writes them; `launches` are by
+    config key, and a sentence stands for a config that the library cannot launch. The other fields are those of
+    contract.Kernel."""
 
     kernel: str
     sizes: Mapping[str, int]
@@ -64,12 +65,12 @@ class DescribedProblem:
 
 
 def describe_problem(kernel: Kernel, problem: Problem, configs: Iterable[Config], sm_count: int) -> dict[str, Any]:
-    """Returns a description as JSON can hold it. Raises LibraryError where its given values are too many."""
+    """Returns a description as JSON can hold it. Raises LibraryError where its given values cannot be written."""
     return {
         "kernel": kernel.name,
         "sizes": dict(problem.sizes),
         "arrays": [asdict(each) for each in kernel.arrays(problem)],
-        "given": list_given(kernel, problem),
+        "given": encode_given(kernel, problem),
         "tolerance": float(kernel.tolerance(problem)),
         "flops": int(kernel.flops(problem)),
         "bytes": int(kernel.bytes(problem)),

@@ -21,6 +21,7 @@ from tilewatch.kernels.gpu.rounds import Entry, WrongWhenTimed, count_input_sets
 from tilewatch.kernels.gpu.telemetry import Telemetry
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.parameters import Scalar
+from tilewatch.kernels.problems.given_values import decode_values
 
 INPUT_BUDGET = 0.25
 """Share of the GPU's memory that input sets may take."""
@@ -236,7 +237,12 @@ def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> P
     def make(spec: Array) -> Any:
         return guards.make_empty(f"'{spec.name}'", spec.shape, arrays.raw_dtype(spec))
 
-    inputs = arrays.make_input_sets(described.inputs, described.given, request["seed"], sets, make)
+    given = {
+        each.name: decode_values(each.name, described.given[each.name])
+        for each in described.inputs
+        if each.fill == "given"
+    }
+    inputs = arrays.make_input_sets(described.inputs, given, request["seed"], sets, make)
     outputs = {spec.name: arrays.make_poisoned(spec, make) for spec in described.arrays if spec.written}
     guards.restore()
     prepared = PreparedProblem(

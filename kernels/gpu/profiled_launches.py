@@ -27,6 +27,7 @@ from tilewatch.kernels.gpu.described_launch import TIMES, DescribedLaunch
 from tilewatch.kernels.gpu.host_code import launched_arrays
 from tilewatch.kernels.gpu.host_code.described_operator import ITEM_BYTES
 from tilewatch.kernels.gpu.host_code.described_run import Described, DescribedRun, FirstContent, read_described
+from tilewatch.kernels.problems.given_values import decode_values
 
 WAIT_S = 0.01
 SEED = 1
@@ -100,7 +101,7 @@ def _launch(described: DescribedLaunch, function: Any) -> None:
 
 def _make(array: Array, described: DescribedLaunch) -> Any:
     if array.name in described.given:
-        return cupy.asarray(described.given[array.name], dtype=arrays.raw_dtype(array))
+        return cupy.asarray(arrays.fit(array, decode_values(array.name, described.given[array.name])))
     if array.output:
         return cupy.zeros(array.shape, dtype=arrays.raw_dtype(array))
     return arrays.random(array, cupy.random.default_rng(SEED))

@@ -322,7 +322,8 @@ KERNELS = (
     Kernel(
         name="moe_route_groups",
         entry=moe_route_groups,
-        # DeepSeek-V3: 256 routed experts. The values of more tokens are too long an answer for a library's process.
+        # DeepSeek-V3: 256 routed experts. Values of more tokens were too long an answer for a library's process while
+        # they were lists; since 2026-11-25 they are bytes, and 16384 tokens have 16 of the 32 MiB.
         problems=(parse_groups("8192x256"), parse_groups("128x256")),
         parse=parse_groups,
         space=groups_space,

@@ -7,22 +7,33 @@ from typing_extensions import TypedDict  # pydantic wants this one before Python
 
 from tilewatch.kernels.contract import Fill
 from tilewatch.kernels.library_errors import LibraryError
+from tilewatch.kernels.problems.given_values import GivenType
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=1000, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Text = Annotated[str, StringConstraints(max_length=100_000)]
 Size = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Amount = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Shape = Annotated[list[Annotated[int, Field(ge=1, le=2**31 - 1)]], Field(min_length=1, max_length=8)]
 
 
 @with_config(ConfigDict(strict=True, extra="forbid"))
 class _Array(TypedDict):
     name: Name
-    shape: Annotated[list[Annotated[int, Field(ge=1, le=2**31 - 1)]], Field(min_length=1, max_length=8)]
+    shape: Shape
     dtype: Name
     output: bool
     fill: Fill
     aligned: bool
     inout: bool
+
+
+@with_config(ConfigDict(strict=True, extra="forbid"))
+class _Values(TypedDict):
+    """Who reads them finds whether the bytes are as many as type and shape say: kernels/problems/given_values.py."""
+
+    dtype: GivenType
+    shape: Shape
+    base64: str
 
 
 @with_config(ConfigDict(strict=True, extra="forbid"))
@@ -48,7 +59,7 @@ class _Problem(TypedDict):
     kernel: Name
     sizes: dict[Name, int]
     arrays: Annotated[list[_Array], Field(min_length=1, max_length=1000)]
-    given: dict[Name, list[Any]]
+    given: dict[Name, _Values]
     tolerance: float
     flops: Amount
     bytes: Amount

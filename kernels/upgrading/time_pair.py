@@ -7,6 +7,7 @@ launches them in turns, with L2 flushed before each launch; CUDA events time the
 `tilewatch toolchain reproduce` writes this file.
 """
 
+import base64
 import json
 import statistics
 import subprocess
@@ -80,7 +81,9 @@ def _make_array(argument: dict[str, Any]) -> Any:
 
     shape, dtype = tuple(argument["shape"]), argument["dtype"]
     if argument["values"] is not None:
-        return cupy.asarray(np.array(argument["values"], dtype=dtype))
+        given = argument["values"]
+        values = np.frombuffer(base64.b64decode(given["base64"]), np.dtype(given["dtype"]).newbyteorder("<"))
+        return cupy.asarray(values.reshape(given["shape"]).astype(RAW.get(dtype, dtype)))
     if argument["output"]:
         return cupy.zeros(shape, dtype=RAW.get(dtype, dtype))
     values = cupy.random.standard_normal(shape, dtype=cupy.float32)

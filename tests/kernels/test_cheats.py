@@ -1,6 +1,7 @@
 """Ways to look faster or righter than one is, or to change what is not one's own: each is refused, is caught, or has no
 effect. Those that are not caught yet are listed in docs/security.md."""
 
+import base64
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from tests.kernels.fixtures.fake_gpu import (
     Rig,
     install_for_children,
     measure_in_this_process,
+    write_giving_library,
 )
 from tests.worker.fixtures import tiny_repository
 from tilewatch.kernels import sandbox
@@ -278,6 +280,7 @@ def test_what_a_library_does_to_its_own_process_changes_neither_times_nor_checks
     assert (result.trials[2].failure or "").startswith("the output is off by")
 
 
+GIVEN = {"dtype": "float32", "shape": [1], "base64": base64.b64encode(bytes(4)).decode()}
 DESCRIBED: dict[str, object] = {
     "kernel": "k",
     "sizes": {"rows": 4},
@@ -285,7 +288,7 @@ DESCRIBED: dict[str, object] = {
         {"name": name, "shape": [4, 4], "dtype": "float32", "output": name == "y", "fill": "normal", "aligned": True,
          "inout": False} for name in "xy"
     ],
-    "given": {},
+    "given": {"x": GIVEN},
     "tolerance": 0.01,
     "flops": 16,
     "bytes": 128,
@@ -308,6 +311,12 @@ def test_an_honest_description_is_accepted() -> None:
         ({"timer": "mine"}, "timer: Extra inputs are not permitted"),
         ({"launches": {"{}": {"grid": [1, 1], "arguments": []}}}, "List should have at least 3 items"),
         ({"launches": {"{}": {"grid": [1, 1, 1], "arguments": ["z"]}}}, "launches: there is no array 'z'"),
+        ({"given": {"x": [[1.0]]}}, "given.x: Input should be a valid dictionary"),
+        ({"given": {"x": {**GIVEN, "dtype": "object"}}}, "given.x.dtype: Input should be 'bool', 'int8', "),
+        ({"given": {"x": {**GIVEN, "shape": [0]}}}, "given.x.shape.0: Input should be greater than or equal to 1"),
+        ({"given": {"x": {**GIVEN, "shape": []}}}, "given.x.shape: List should have at least 1 item"),
+        ({"given": {"x": {**GIVEN, "base64": 7}}}, "given.x.base64: Input should be a valid string"),
+        ({"given": {"x": {**GIVEN, "file": "/dev/zero"}}}, "given.x.file: Extra inputs are not permitted"),
         (
             {"launches": {"{}": {"grid": [1, 1, 1], "arguments": [{"name": "p", "value": 1, "dtype": "void*"}]}}},
             "launches.{}._Launch.arguments.0",
@@ -317,6 +326,32 @@ def test_an_honest_description_is_accepted() -> None:
 def test_a_made_up_description_is_refused_with_the_name_of_its_field(fields: dict[str, object], sentence: str) -> None:
     with pytest.raises(BadDescription, match="the described problem is not as it must be: ") as refused:
         check_description({**DESCRIBED, **fields}, "k")
+    assert sentence in str(refused.value)
+
+
+MADE_UP = {
+    "too few bytes": (
+        {"shape": [64, 64]},
+        "the values of array x have 4 bytes, expected 16,384: float32 in shape (64, 64)",
+    ),
+    "too many bytes": ({"dtype": "int8"}, "the values of array x have 4 bytes, expected 1: int8 in shape (1,)"),
+    "more elements than memory": ({"shape": [2**31 - 1] * 8}, "the values of array x have 4 bytes, expected 1,809,251"),
+    "another shape": ({}, "the values of array x have the shape (1,), expected (64, 64)"),
+    "no base64": ({"base64": "AAAA!AA=="}, "the values of array x are no base64"),
+    "half of a base64": ({"base64": "AAAAA"}, "the values of array x are no base64"),
+    "no ASCII": ({"base64": "\u00e9" * 4}, "the values of array x are no base64"),
+}
+"""What a library's process says of the values of an input, beside GIVEN, and the sentence."""
+
+
+@pytest.mark.parametrize("cheat", MADE_UP)
+def test_made_up_values_are_refused(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cheat: str) -> None:
+    from tilewatch.kernels.gpu import described_problem
+
+    fields, sentence = MADE_UP[cheat]
+    monkeypatch.setattr(described_problem, "encode_given", lambda *_: {"x": {**GIVEN, **fields}})
+    with pytest.raises(LibraryError) as refused:
+        rig.start(write_giving_library(tmp_path / "library"))
     assert sentence in str(refused.value)
 
 

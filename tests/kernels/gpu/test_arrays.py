@@ -109,6 +109,40 @@ def test_whole_numbers_are_compared_too(arrays: Any) -> None:
     assert arrays.largest_error(values, "int32", device(np.array([[1, 2], [3, 4]], np.float32))) == 5.0
 
 
+@pytest.mark.parametrize(
+    ("dtype", "values"),
+    [
+        ("int32", np.array([2**31])),
+        ("int32", np.array([0.5])),
+        ("int32", np.array([np.nan])),
+        ("uint8", np.array([-1], np.int8)),
+        ("float8_e4m3fn", np.array([256], np.int32)),
+    ],
+)
+def test_a_given_value_that_a_whole_number_does_not_hold_is_a_sentence(
+    arrays: Any, dtype: str, values: np.ndarray
+) -> None:
+    with pytest.raises(arrays.BadValues, match=r"array x holds u?int\d+, and one of its values is no such number"):
+        arrays.fit(Array("x", (1,), dtype, fill="given"), values)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values", "fitted"),
+    [
+        ("int32", np.array([True, False]), [1, 0]),
+        ("int32", np.array([3, -4]), [3, -4]),
+        ("bfloat16", np.array([0x3F80, 0xFF80], np.uint16), [0x3F80, 0xFF80]),
+        ("float16", np.array([0.1, 2.0]), [0.0999755859375, 2.0]),
+        ("float32", np.array([1, 2], np.int8), [1.0, 2.0]),
+    ],
+)
+def test_given_values_have_the_type_of_their_array(
+    arrays: Any, dtype: str, values: np.ndarray, fitted: list[float]
+) -> None:
+    made = arrays.fit(Array("x", (2,), dtype, fill="given"), values)
+    assert (made.dtype, made.tolist()) == (arrays.RAW[dtype], fitted)
+
+
 def test_an_unknown_type_is_named(arrays: Any) -> None:
     with pytest.raises(arrays.UnknownType, match="array x: type float4 is not one of float8_e4m3fn"):
         arrays.raw_dtype(Array("x", (1,), "float4"))

@@ -1,11 +1,13 @@
 """The real GPU child on a fake GPU: right before timed, poisoned before checked, a status for each failure."""
 
 import itertools
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tests.kernels.fixtures.fake_gpu import LIBRARY, UUID, InProcessChild, Rig
+from tests.kernels.fixtures.fake_gpu import GIVEN, LIBRARY, UUID, InProcessChild, Rig, write_giving_library
 from tests.kernels.fixtures.fake_gpu.device import L2_BYTES, MEMORY_BYTES, NAME, SM_COUNT, FakeGpu
 from tilewatch.kernels import loading
 from tilewatch.kernels.library_errors import LibraryError
@@ -185,6 +187,25 @@ def test_inputs_rotate_over_several_times_l2(gpu: FakeGpu, rig: Rig) -> None:
     assert len(sets) * set_bytes >= 4 * L2_BYTES
     assert len(sets) * set_bytes <= 0.25 * MEMORY_BYTES
     assert len({launch.addresses[2] for launch in gpu.of(rig.kernel)}) == 1, "outputs stay"
+
+
+def test_every_set_has_the_given_values_which_are_read_once(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library's process computes the reference of what it gave, and this one launches what came through JSON."""
+    from tilewatch.kernels.gpu import gpu_child, prepared_problem
+
+    read = []
+    decode = prepared_problem.decode_values
+    monkeypatch.setattr(prepared_problem, "decode_values", lambda *of: (read.append(of[0]), decode(*of))[1])
+    child, _ = rig.start(write_giving_library(tmp_path / "library"))
+    assert isinstance(gpu_child._prepared, prepared_problem.PreparedProblem)
+    inputs = gpu_child._prepared.inputs
+    assert len(inputs) > 2
+    assert all(np.array_equal(each["x"], GIVEN) for each in inputs)
+    assert len({each["x"].ctypes.data for each in inputs}) == len(inputs), "each has memory of its own"
+    assert read == ["x"]
+    assert rig.trial(child, rig.cubin())["status"] == "timed"
 
 
 def test_large_inputs_take_at_most_a_quarter_of_the_memory(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

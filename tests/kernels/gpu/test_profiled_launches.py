@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.kernels.fixtures.fake_gpu import Rig
+from tests.kernels.fixtures.fake_gpu import GIVEN, Rig, write_giving_library
 from tests.kernels.fixtures.fake_gpu.device import SM_COUNT, FakeGpu
 from tilewatch.kernels.compiling.store import CubinStore
-from tilewatch.kernels.gpu.described_launch import TIMES, read_launch
+from tilewatch.kernels.contract import Array
+from tilewatch.kernels.gpu.described_launch import TIMES, DescribedLaunch, read_launch
 from tilewatch.kernels.gpu.host_code.described_operator import ConfigLaunches, Memory, OneLaunch, View
 from tilewatch.kernels.gpu.host_code.described_run import (
     MOST_GIVEN_BYTES,
@@ -38,6 +39,27 @@ def test_each_launch_is_profiled_with_the_grid_and_arrays_of_its_library(gpu: Fa
         *[(rig.kernel, (8, 1, SM_COUNT))] * TIMES,
     ]
     assert gpu.profiled == [each for each in gpu.launches[before:] if each.name == rig.kernel]
+
+
+def test_a_launch_is_profiled_with_the_values_that_its_library_gives(
+    gpu: FakeGpu, rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tilewatch.kernels.gpu import profiled_launches
+
+    made: dict[str, Any] = {}
+
+    def make(array: Array, described: DescribedLaunch) -> Any:
+        made[array.name] = make_array(array, described)
+        return made[array.name]
+
+    make_array = profiled_launches._make
+    monkeypatch.setattr(profiled_launches, "_make", make)
+    child, _ = rig.start(write_giving_library(tmp_path / "library"))
+    described = child.ask({"ask": "describe", **rig.request_of(rig.cubin())}, deadline_s=1)["described"]
+    profiled_launches.launch_each([read_launch(described)], CubinStore(rig.store_url))
+    assert len(gpu.profiled) == TIMES
+    assert (made["x"].dtype, made["x"].tolist()) == (np.float32, GIVEN.tolist())
+    assert len(set(made["residual"].ravel().tolist())) > 4000, "random"
 
 
 ROWS = [View(number, 0, (4, 8), (8, 1), "float32") for number in range(3)]

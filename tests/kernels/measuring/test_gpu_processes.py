@@ -305,7 +305,7 @@ def test_given_values_that_are_too_many_are_named_with_their_limit(rig: Rig, tmp
         GpuChild(GpuSetup(tmp_path, rig.kernel, PROBLEM, rig.store_url))
     assert str(refused.value) == (
         "the GPU process could not prepare 64x64: exit code 1: kernel residual_add: `given` gives too many numbers: "
-        "'rows' 10,000,000, 'ends' 8,000,000, at least 51 MiB as text of at most 48 MiB; give fewer, or let inputs be "
+        "'rows' 10,000,000, 'ends' 8,000,000, 100 MiB of at most 32 MiB; give fewer, or let inputs be "
         'random (fill="normal" or fill="scale")'
     )
 

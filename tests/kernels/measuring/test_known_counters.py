@@ -9,12 +9,13 @@ from tilewatch.kernels.contract import Array
 from tilewatch.kernels.gpu.described_launch import DescribedLaunch
 from tilewatch.kernels.measuring.known_counters import Counted, identify_launch, read_counted
 
-LAUNCH = DescribedLaunch("code", "kernel", (132, 1, 1), (Array("x", (64, 64), "float16"),), {"ends": [1, 2]})
+ENDS = {"dtype": "int32", "shape": [1], "base64": "AQAAAA=="}
+LAUNCH = DescribedLaunch("code", "kernel", (132, 1, 1), (Array("x", (64, 64), "float16"),), {"ends": ENDS})
 ENDED = dt.datetime(2026, 11, 1, 3, tzinfo=dt.UTC)
 
 
 def test_other_values_of_the_inputs_are_the_same_launch() -> None:
-    drawn_anew = replace(LAUNCH, given={"ends": [2, 2]})
+    drawn_anew = replace(LAUNCH, given={"ends": {**ENDS, "base64": "AgAAAA=="}})
     assert identify_launch(drawn_anew, "GPU-1", "580") == identify_launch(LAUNCH, "GPU-1", "580")
 
 

@@ -14,8 +14,9 @@ from tilewatch.kernels.measuring.profiling import METRICS, count, read_counts, s
 from tilewatch.kernels.parameters import Scalar
 
 ROWS = Array("x", (64, 64), "float32")
+ENDS = {"dtype": "int32", "shape": [1], "base64": "AQAAAA=="}
 LAUNCHES = [
-    DescribedLaunch(key, "residual_add", (16, 1, 132), (ROWS, Scalar("scale", 0.5, "float32")), {"ends": [1, 2]})
+    DescribedLaunch(key, "residual_add", (16, 1, 132), (ROWS, Scalar("scale", 0.5, "float32")), {"ends": ENDS})
     for key in ("aa", "bb")
 ]
 

@@ -2,13 +2,20 @@
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from tests.kernels.fixtures.fake_gpu import GIVEN, write_giving_library
 from tests.kernels.fixtures.second_toolchain import make_toolchain
 from tests.worker.fixtures import tiny_repository
+from tilewatch.kernels.catalog.description import describe
 from tilewatch.kernels.comparing.configs import ConfigSource
+from tilewatch.kernels.contract import Array
+from tilewatch.kernels.loading import LibraryKernel, load
+from tilewatch.kernels.upgrading import time_pair
 from tilewatch.kernels.upgrading.comparison import ComparisonWanted, compare_toolchains, find_side
 from tilewatch.kernels.upgrading.report_file import find_cubins, read_report
 from tilewatch.kernels.upgrading.reproduce import (
@@ -70,6 +77,22 @@ def test_the_folder_has_all_that_a_stranger_needs(case: ReproducedCase, tmp_path
     readme = (out / "README.md").read_text()
     assert "tileiras a.bytecode -o a.again.cubin --gpu-name sm_90 -O3 --lineinfo" in readme
     assert "sm_90: unknown: other machine code, not timed" in readme
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize(
+    ("dtype", "given"),
+    [("int32", GIVEN.astype(np.int32)), ("float32", GIVEN.astype(np.float64)), ("bfloat16", GIVEN.astype(np.uint16))],
+)
+def test_the_script_reads_the_values_that_the_library_gives(tmp_path: Path, dtype: str, given: np.ndarray) -> None:
+    loaded = load(write_giving_library(tmp_path))["softmax"]
+    assert isinstance(loaded, LibraryKernel)
+    arrays = (Array("x", (64, 64), dtype, fill="given"), *loaded.kernel.arrays(loaded.kernel.problems[0])[1:])
+    kernel = replace(loaded.kernel, arrays=lambda _: arrays, given=lambda _: {"x": given})
+    launch = describe(replace(loaded, kernel=kernel), kernel.problems[0], {"tile_rows": 1}, "sm_90")["launch"]
+    x, y = (time_pair._make_array(each) for each in json.loads(json.dumps(launch))["arguments"])
+    assert (x.dtype, x.tolist()) == (time_pair.RAW.get(dtype, dtype), given.tolist())
+    assert not y.any()
 
 
 def test_the_command_in_the_folder_makes_the_same_cubin_again(case: ReproducedCase, tmp_path: Path) -> None:
