@@ -128,7 +128,8 @@ def grouped_fp8_masked(
 ):
     """a (G, room, K), b (G, N, K), scale_a (G, K / 128, room), scale_b (G, N / 128, K / 128), d (G, room, N).
 
-    All groups' tiles are numbered through, used rows alone, and each block takes every so many-th of them.
+    All groups' tiles are numbered through, used rows alone, and each block takes every so many-th of them. A tile wider
+    than 128 is two products side by side, each with its own scale of B.
     """
     tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, 128))
     before = 0
@@ -137,17 +138,47 @@ def grouped_fp8_masked(
         for tile in range(first_of_mine(before), tiles_m * tiles_n, ct.num_blocks(0)):
             i = tile % tiles_m
             j = tile // tiles_m
-            acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
-            rounds = ct.num_tiles(a, axis=2, shape=(1, tile_m, 128)) // steps
-            for several in range(rounds):
-                for step in ct.static_iter(range(steps)):
-                    k = several * steps + step
-                    acc = add_masked_block(acc, a, b, scale_a, scale_b, g, i, j, k, tile_m, tile_n, latency)
-            for step in ct.static_iter(range(rest)):
-                k = rounds * steps + step
-                acc = add_masked_block(acc, a, b, scale_a, scale_b, g, i, j, k, tile_m, tile_n, latency)
-            ct.store(d, index=(g, i, j), tile=ct.reshape(ct.astype(acc, d.dtype), (1, tile_m, tile_n)))
+            if tile_n <= 128:
+                masked_tile(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency, steps, rest)
+            else:
+                two_masked_tiles(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n // 2, latency, steps, rest)
         before = before + tiles_m * tiles_n
+
+
+def masked_tile(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency, steps, rest):
+    """Tile (i, j) of group g. Part of grouped_fp8_masked."""
+    acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
+    rounds = ct.num_tiles(a, axis=2, shape=(1, tile_m, 128)) // steps
+    for several in range(rounds):
+        for step in ct.static_iter(range(steps)):
+            k = several * steps + step
+            acc = add_masked_block(acc, a, b, scale_a, scale_b, g, i, j, k, tile_m, tile_n, latency)
+    for step in ct.static_iter(range(rest)):
+        k = rounds * steps + step
+        acc = add_masked_block(acc, a, b, scale_a, scale_b, g, i, j, k, tile_m, tile_n, latency)
+    ct.store(d, index=(g, i, j), tile=ct.reshape(ct.astype(acc, d.dtype), (1, tile_m, tile_n)))
+
+
+def two_masked_tiles(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency, steps, rest):
+    """Tiles (i, 2 j) and (i, 2 j + 1) of group g, which share their tiles of A. Part of grouped_fp8_masked.
+
+    Where N ends within the left one, the right one is that again: outside an array lies no tile of it.
+    """
+    left = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
+    right = left
+    other = min(2 * j + 1, ct.num_tiles(b, axis=1, shape=(1, tile_n, 128)) - 1)
+    rounds = ct.num_tiles(a, axis=2, shape=(1, tile_m, 128)) // steps
+    for several in range(rounds):
+        for step in ct.static_iter(range(steps)):
+            k = several * steps + step
+            left = add_masked_block(left, a, b, scale_a, scale_b, g, i, 2 * j, k, tile_m, tile_n, latency)
+            right = add_masked_block(right, a, b, scale_a, scale_b, g, i, other, k, tile_m, tile_n, latency)
+    for step in ct.static_iter(range(rest)):
+        k = rounds * steps + step
+        left = add_masked_block(left, a, b, scale_a, scale_b, g, i, 2 * j, k, tile_m, tile_n, latency)
+        right = add_masked_block(right, a, b, scale_a, scale_b, g, i, other, k, tile_m, tile_n, latency)
+    ct.store(d, index=(g, i, 2 * j), tile=ct.reshape(ct.astype(left, d.dtype), (1, tile_m, tile_n)))
+    ct.store(d, index=(g, i, other), tile=ct.reshape(ct.astype(right, d.dtype), (1, tile_m, tile_n)))
 
 
 @ct.kernel
@@ -469,8 +500,13 @@ def fp8_space(arch: str) -> Space:
 
 def masked_space(arch: str) -> Space:
     """The same, with small tiles for groups of few rows. On sm_90 those won two to a multiprocessor alone, and with
-    several blocks of K at once (17 sweeps, 2026-11)."""
-    return _fp8_space(arch, lambda config: _is_whole_tile(config) or _is_small_tile(config))
+    several blocks of K at once (17 sweeps, 2026-11). Tiles of 64x256 are for groups such as of 192 rows, of which tiles
+    of 128 rows leave a quarter over."""
+    return _fp8_space(
+        arch,
+        lambda config: _is_whole_tile(config) or _is_small_tile(config) or _is_wide_tile(config),
+        (64, 128, 256) if arch.startswith("sm_9") else (64, 128),
+    )
 
 
 def _is_whole_tile(config: Config) -> bool:
@@ -478,15 +514,21 @@ def _is_whole_tile(config: Config) -> bool:
 
 
 def _is_small_tile(config: Config) -> bool:
-    return (config["tile_m"], config["occupancy"]) == (64, 2) and config["steps"] > 1
+    return (config["tile_m"], config["occupancy"]) == (64, 2) and config["tile_n"] < 256 and config["steps"] > 1
 
 
-def _fp8_space(arch: str, wins_on_hopper: Callable[[Config], bool]) -> Space:
+def _is_wide_tile(config: Config) -> bool:
+    """As gemm_fp8_scaled has it for 320 rows."""
+    tile = config["tile_m"], config["tile_n"], config["num_worker_warps"], config["occupancy"]
+    return tile == (64, 256, 8, 1) and config["latency"] < 10 and config["steps"] == 2
+
+
+def _fp8_space(arch: str, wins_on_hopper: Callable[[Config], bool], tile_n: tuple[int, ...] = (64, 128)) -> Space:
     hopper = arch.startswith("sm_9")
     return Space(
         (
             ("tile_m", (64, 128)),
-            ("tile_n", (64, 128)),
+            ("tile_n", tile_n),
             ("num_ctas", (1,) if hopper else (1, 2)),
             ("occupancy", (1, 2)),
             ("num_worker_warps", (4, 8)),

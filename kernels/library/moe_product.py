@@ -53,8 +53,8 @@ def moe_gate_up(
         for k in range(ct.num_tiles(x, axis=1, shape=(tile_m, tile_k))):
             columns = k * tile_k + ct.arange(tile_k, dtype=ct.int32)
             rows = ct.gather(x, (tokens[:, None], columns[None, :]), check_bounds=False)
-            gate = ct.mma(rows, weights(gate_up, expert, j, k, tile_n, tile_k), gate)
-            up = ct.mma(rows, weights(gate_up, expert, tiles_n + j, k, tile_n, tile_k), up)
+            gate = ct.mma(rows, weights(gate_up, expert, j, k, tile_n, tile_k, 0), gate)
+            up = ct.mma(rows, weights(gate_up, expert, tiles_n + j, k, tile_n, tile_k, 0), up)
         below = 1.0 + ct.exp2(gate * -LOG2_E)
         joined = ct.truediv(gate * up, below, rounding_mode=ct.RoundingMode.APPROX, flush_to_zero=True)
         ct.store(y, index=(i, j), tile=ct.astype(joined, y.dtype))
@@ -72,43 +72,63 @@ def moe_gate_up_fp8(
     tile_m: ct.Constant[int],
     tile_n: ct.Constant[int],
     group_size_m: ct.Constant[int],
+    block_per_tile: ct.Constant[int],
+    latency: ct.Constant[int],
 ):
     """The same in FP8, with a scale per row and 128 of K in scale_x (tokens, K / 128), and one per 128x128 block of the
     weights in scale_w (experts, 2 N / 128, K / 128). y is bfloat16.
 
-    Products of 128 of K are promoted to sums in float32, as in gemm_fp8_scaled.
+    Products of 128 of K are promoted to sums in float32, as in gemm_fp8_scaled. With `block_per_tile` there is no walk:
+    around 8 warps' tiles of 64x128 it spills up to 760 bytes of registers, and one tile none, with three blocks of K
+    and more loaded ahead (2026-11-25).
     """
     tiles_m = ct.num_tiles(y, axis=0, shape=(tile_m, tile_n))
     tiles_n = ct.num_tiles(y, axis=1, shape=(tile_m, tile_n))
+    if block_per_tile == 1:
+        i, j = swizzled(ct.bid(0), tiles_m, tiles_n, group_size_m)
+        fp8_tile(x, scale_x, gate_up, scale_w, token_of_row, expert_of_block, y, i, j, tiles_n, tile_m, tile_n, latency)
+        return
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
         i, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
-        expert = ct.load(expert_of_block, index=(i * tile_m // 128,), shape=(1,)).item()
-        tokens = ct.load(token_of_row, index=(i,), shape=(tile_m,), allow_tma=False)
-        gate = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
-        up = gate
-        for k in range(ct.num_tiles(x, axis=1, shape=(tile_m, 128))):
-            columns = k * 128 + ct.arange(128, dtype=ct.int32)
-            rows = ct.gather(x, (tokens[:, None], columns[None, :]), check_bounds=False)
-            of_rows = ct.gather(scale_x, (tokens, k), check_bounds=False)
-            gate = add_scaled(gate, rows, of_rows, gate_up, scale_w, expert, j, k, tile_n)
-            up = add_scaled(up, rows, of_rows, gate_up, scale_w, expert, tiles_n + j, k, tile_n)
-        below = 1.0 + ct.exp2(gate * -LOG2_E)
-        joined = ct.truediv(gate * up, below, rounding_mode=ct.RoundingMode.APPROX, flush_to_zero=True)
-        ct.store(y, index=(i, j), tile=ct.astype(joined, y.dtype))
+        fp8_tile(x, scale_x, gate_up, scale_w, token_of_row, expert_of_block, y, i, j, tiles_n, tile_m, tile_n, latency)
 
 
-def add_scaled(acc, rows, of_rows, gate_up, scale_w, expert, j, k, tile_n):
+def fp8_tile(x, scale_x, gate_up, scale_w, token_of_row, expert_of_block, y, i, j, tiles_n, tile_m, tile_n, latency):
+    """Tile (i, j) of y. Part of moe_gate_up_fp8."""
+    expert = ct.load(expert_of_block, index=(i * tile_m // 128,), shape=(1,)).item()
+    tokens = ct.load(token_of_row, index=(i,), shape=(tile_m,), allow_tma=False)
+    gate = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
+    up = gate
+    for k in range(ct.num_tiles(x, axis=1, shape=(tile_m, 128))):
+        columns = k * 128 + ct.arange(128, dtype=ct.int32)
+        rows = ct.gather(x, (tokens[:, None], columns[None, :]), check_bounds=False, latency=hint(latency))
+        of_rows = ct.gather(scale_x, (tokens, k), check_bounds=False, latency=hint(latency))
+        gate = add_scaled(gate, rows, of_rows, gate_up, scale_w, expert, j, k, tile_n, latency)
+        up = add_scaled(up, rows, of_rows, gate_up, scale_w, expert, tiles_n + j, k, tile_n, latency)
+    below = 1.0 + ct.exp2(gate * -LOG2_E)
+    joined = ct.truediv(gate * up, below, rounding_mode=ct.RoundingMode.APPROX, flush_to_zero=True)
+    ct.store(y, index=(i, j), tile=ct.astype(joined, y.dtype))
+
+
+def add_scaled(acc, rows, of_rows, gate_up, scale_w, expert, j, k, tile_n, latency):
     """`acc` and the scaled product of block k of K. Part of moe_gate_up_fp8."""
     at = (expert, j * tile_n // 128, k)
-    scale = of_rows * ct.load(scale_w, index=at, shape=(1, 1, 1), check_bounds=False, allow_tma=False).item()
+    scale = (
+        of_rows
+        * ct.load(scale_w, index=at, shape=(1, 1, 1), check_bounds=False, latency=hint(latency), allow_tma=False).item()
+    )
     zero = ct.full(acc.shape, 0.0, dtype=ct.float32)
-    product = ct.mma(rows, weights(gate_up, expert, j, k, tile_n, 128), zero, use_fast_acc=True)
+    product = ct.mma(rows, weights(gate_up, expert, j, k, tile_n, 128, latency), zero, use_fast_acc=True)
     return acc + product * scale[:, None]
 
 
-def weights(gate_up, expert, j, k, tile_n, tile_k):
+def hint(latency):
+    return None if latency == 0 else latency
+
+
+def weights(gate_up, expert, j, k, tile_n, tile_k, latency):
     """(tile_k, tile_n) of an expert's weights. Part of the kernel."""
-    found = ct.load(gate_up, index=(expert, j, k), shape=(1, tile_n, tile_k), padding_mode=ZERO)
+    found = ct.load(gate_up, index=(expert, j, k), shape=(1, tile_n, tile_k), padding_mode=ZERO, latency=hint(latency))
     return ct.transpose(ct.reshape(found, (tile_n, tile_k)))
 
 
@@ -167,13 +187,19 @@ def fp8_space(arch: str) -> Space:
             ("occupancy", (1, 2)),
             ("num_worker_warps", (4, 8)),
             ("group_size_m", (8,)),
+            *((("block_per_tile", (0, 1)), ("latency", (0, 2, 4, 10))) if arch == "sm_90" else ()),
         ),
         only=lambda config: arch != "sm_90" or _has_registers(config),
     )
 
 
 def _has_registers(config: Config) -> bool:
-    """Small tiles two to a multiprocessor; 128x128 alone there, with 8 warps."""
+    """Small tiles two to a multiprocessor; 128x128 alone there, with 8 warps. With a block per tile small ones alone
+    there with 8 warps: then blocks of K are loaded ahead, how many the hint says."""
+    if config["block_per_tile"] or config["latency"]:
+        tile = config["tile_m"], config["tile_n"]
+        hints = config["occupancy"], config["num_worker_warps"], config["block_per_tile"]
+        return tile in ((64, 128), (128, 64)) and hints == (1, 8, 1) and config["latency"] > 0
     small = config["tile_m"] * config["tile_n"] < 128 * 128
     return small == (config["occupancy"] == 2) and (small or config["num_worker_warps"] == 8)
 
@@ -222,13 +248,14 @@ def constants(_: Problem, config: Config) -> tuple[int, ...]:
 
 
 def fp8_constants(_: Problem, config: Config) -> tuple[int, ...]:
-    return tuple(config[axis] for axis in ("tile_m", "tile_n", "group_size_m"))
+    tiles = (config[axis] for axis in ("tile_m", "tile_n", "group_size_m"))
+    return *tiles, config.get("block_per_tile", 0), config.get("latency", 0)
 
 
 def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Static persistent: as many blocks as run at once, and never more than there are tiles."""
+    """Static persistent: as many blocks as run at once, and never more than there are tiles; or one per tile."""
     tiles = -(-problem.sizes["m"] // config["tile_m"]) * -(-problem.sizes["n"] // config["tile_n"])
-    return min(tiles, sm_count * config["occupancy"]), 1, 1
+    return tiles if config.get("block_per_tile", 0) else min(tiles, sm_count * config["occupancy"]), 1, 1
 
 
 def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:

@@ -92,7 +92,9 @@ SMALL: Mapping[str, Small] = {
     ),
     "grouped_fp8": Small(GROUPED, GROUPED_TILES),
     "grouped_fp8_by_ends": Small(GROUPED, GROUPED_TILES),
-    "grouped_fp8_masked": Small(("3x1x128x128", "2x150x128x256", "2x20x128x384"), GROUPED_TILES),
+    "grouped_fp8_masked": Small(
+        ("3x1x128x128", "2x150x128x256", "2x20x384x384"), GROUPED_TILES | {"tile_n": (64, 128, 256)}
+    ),
     "grouped_bf16": Small(GROUPED, GROUPED_TILES),
     "grouped_bf16_nn": Small(GROUPED, GROUPED_TILES),
     "grouped_bf16_by_ends": Small(GROUPED, GROUPED_TILES),
