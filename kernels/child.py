@@ -34,6 +34,8 @@ def main(role: str, readable: Sequence[str], writable: Sequence[str]) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     processes.adopt_orphans()
+    if role == "compile":
+        processes.give_way()
     if role in WITHOUT_GPU:
         sandbox.confine_without_gpu(readable=readable, writable=writable)
     elif role == "library":

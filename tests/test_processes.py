@@ -131,3 +131,19 @@ time.sleep(600)
         assert child.stat().st_uid == nobody.pw_uid
         process.kill()
     until(lambda: not child.exists() or child.joinpath("stat").read_text().rpartition(") ")[2][0] == "Z")
+
+
+def test_a_process_that_gives_way_is_nice_beyond_its_session_too(tmp_path: Path) -> None:
+    """Where Linux groups by session, niceness alone would change nothing between sessions."""
+    group = Path("/proc/self/autogroup")
+    code = f"""
+import os
+from pathlib import Path
+from tilewatch import processes
+before = os.nice(0)
+processes.give_way()
+print(os.nice(0) - before, Path({str(group)!r}).read_text().split()[-1] if {group.exists()} else processes.NICENESS)
+"""
+    process = start(code, tmp_path / "log")
+    assert process.wait(DEADLINE_S) == 0
+    assert (tmp_path / "log").read_text().split() == [str(processes.NICENESS)] * 2

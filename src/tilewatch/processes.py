@@ -18,6 +18,7 @@ from typing import IO, Protocol
 LAST_BYTES = 4000
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+NICENESS = 5
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36  # linux/prctl.h
 
 
@@ -97,6 +98,19 @@ def kill(processes: Sequence[Process]) -> None:
         signal_group(process, signal.SIGKILL)
     for process in processes:
         process.wait()
+
+
+def give_way() -> None:
+    """Lets this process and what it starts use what other processes leave of the processors.
+
+    Where Linux groups processes by session, as desktops and some servers do, niceness counts within a session alone,
+    and this process leads one: then the group is made nice as well. Work that takes 1.7 s alone took 4.3 s beside 4
+    compilers on 2 cores, with niceness alone as without; with both it takes 2.1 s (2026-11-25). A compiler that shares
+    a core keeps a quarter of it, so that few meet their limit of wall time.
+    """
+    os.nice(NICENESS)
+    with contextlib.suppress(OSError):  # there are no such groups here
+        Path("/proc/self/autogroup").write_text(str(NICENESS))
 
 
 def adopt_orphans() -> None:

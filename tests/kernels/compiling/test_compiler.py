@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from tests.worker.fixtures import tiny_repository
+from tilewatch import processes
 from tilewatch.kernels import sandbox
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
@@ -55,6 +56,17 @@ def test_every_architecture_gives_a_cubin_with_its_facts(store: str, arch: str) 
     assert outcome.cpu_s > 0
     assert outcome.content_key is not None
     assert CubinStore(store).cubin(outcome.content_key).startswith(b"\x7fELF")
+
+
+def test_what_compiles_gives_way_and_what_reads_a_library_does_not(store: str) -> None:
+    """A library is read for what measures, too."""
+    ours = psutil.Process()
+    before = ours.children(recursive=True)
+    with Compiler(store) as compiler:
+        compiler.compile(LIBRARY, "gemm_fp8", PROBLEM, config(), "sm_90")
+        nices = [each.nice() - ours.nice() for each in ours.children(recursive=True) if each not in before]
+    assert nices.count(processes.NICENESS) == 1
+    assert set(nices) == {0, processes.NICENESS}
 
 
 def test_a_spilling_config_says_so(store: str) -> None:
