@@ -40,8 +40,8 @@ PARTS: Mapping[str, tuple[str, tuple[str, ...], float]] = {
     "one row": (SCALED, ("1x2112x7168", "1x6144x4096", "1x4096x12288"), 1.05),
     "8 to 64 rows": (SCALED, tuple(f"{m}x{n}x{k}" for m in (8, 32, 64) for n, k in ((2112, 7168), (6144, 4096))), 0.80),
     "few waves, scaled": (SCALED, ("4096x2112x7168",), 0.75),
-    "few waves, FP8": ("gemm_nt_fp8", ("4096x2112x7168-fp8",), 0.95),
-    "few waves": ("gemm_nt", ("4096x576x7168-bfloat16", "4096x2112x7168-bfloat16"), 0.75),
+    "few waves, FP8": ("gemm_nt_fp8", ("4096x2112x7168-fp8", "320x32576x7168-fp8"), 0.95),
+    "few waves": ("gemm_nt", tuple(f"{mnk}x7168-bfloat16" for mnk in ("4096x576", "4096x2112", "320x32576")), 0.75),
     "even blocks of K": (SCALED, ("3012x5584x1792", "27x15296x2048"), 0.85),
 }
 """Kernel, problems, and the least geometric mean of DeepGEMM's time over ours. Problems with odd and even blocks of K

@@ -55,6 +55,7 @@ def gemm_fp8_scaled_persistent(
     rest: ct.Constant[int],
     split: ct.Constant[int],
     added_n: ct.Constant[int],
+    block_per_tile: ct.Constant[int],
 ):
     """Each block walks output tiles; `steps` blocks of K are asked for together, so that one is promoted while another
     is multiplied. scale_a is (K / 128, M) and scale_b (N / 128, K / 128).
@@ -63,8 +64,9 @@ def gemm_fp8_scaled_persistent(
     multiple of `tile_m`, `even` that its tiles are a multiple of `group_size_m`, and `rest` counts the blocks of K that
     `steps` leaves over. With `split` over 1 a tile has that many blocks, each with a part of K.
 
-    With `added_n` a tile has that many columns more, from the end of D: gemm_steps.py says why. Each block then makes
-    one tile: around tiles of 128x192 a walk spills 280 bytes of registers, and one tile none.
+    With `added_n` a tile has that many columns more, from the end of D: gemm_steps.py says why. With `block_per_tile`
+    there is no walk: around tiles of 128x192 it spills 280 bytes of registers, and around 64x64 by 4 warps 312, where
+    one tile spills none.
     """
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, 128))
     tiles_n = ct.cdiv(b.shape[0], tile_n + added_n)
@@ -73,7 +75,7 @@ def gemm_fp8_scaled_persistent(
         i, j = swizzled(tile, tiles_m, tiles_n, group_size_m, even)
         one_part(a, b, scale_a, scale_b, d, parts, i, j, part, tile_m, tile_n, latency, steps, whole, rest, split)
         return
-    if added_n > 0:
+    if block_per_tile == 1:
         i, j = swizzled(ct.bid(0), tiles_m, tiles_n, group_size_m, even)
         any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, latency, steps, whole, rest)
         return
@@ -345,23 +347,29 @@ def hopper_space(arch: str) -> Space:
             ("steps", (1, 2, 4, 8)),
             ("split", (1, 2, 4)),
             ("added_n", (0, 16, 64)),
+            ("block_per_tile", (0, 1)),
         ),
         only=is_worth_timing,
     )
 
 
 def is_worth_timing(config: Config) -> bool:
-    if config["added_n"] or config["steps"] == 1:
-        return is_for_few_waves(config)
+    if config["added_n"] or config["block_per_tile"] or config["steps"] == 1:
+        return may_have_a_block_per_tile(config)
     return may_be_split(config) if config["split"] > 1 else is_for_few_rows(config) or is_for_many_rows(config)
 
 
-def is_for_few_waves(config: Config) -> bool:
-    """Tiles of 128x144 and 128x192, which spill nothing as compiled for sm_90 (2026-11-25)."""
-    tile = config["tile_m"], config["tile_n"], config["steps"], config["split"]
-    hints = config["num_worker_warps"], config["occupancy"], config["latency"]
-    is_tried = tile == (128, 128, 1, 1) and hints == (8, 1, 4)
-    return is_tried and config["added_n"] > 0
+def may_have_a_block_per_tile(config: Config) -> bool:
+    """Tiles of 128x144 and 128x192, and those for few rows, 64x64 among them. As compiled for sm_90 none spills
+    (2026-11-25)."""
+    if config["block_per_tile"] == 0 or config["split"] > 1:
+        return False
+    tile = config["tile_m"], config["tile_n"]
+    hints = config["num_worker_warps"], config["occupancy"], config["latency"], config["steps"]
+    if config["added_n"] > 0:
+        return (tile, hints) == ((128, 128), (8, 1, 4, 1))
+    is_narrow = is_for_few_rows(config) and config["latency"] == 0 and config["steps"] > 1
+    return is_narrow or (tile, hints) == ((64, 64), (4, 1, 0, 2))
 
 
 def may_be_split(config: Config) -> bool:
@@ -434,7 +442,10 @@ def hopper_constants(problem: Problem, config: Config) -> tuple[int, ...]:
     even = int(-(-problem.sizes["m"] // tile_m) % group_size_m == 0)
     rest = problem.sizes["k"] // BLOCK % steps
     split, added_n = parts_of_a_tile(problem, config), columns_added(problem, config)
-    return tile_m, config["tile_n"], group_size_m, config["latency"], steps, whole, even, rest, split, added_n
+    return (
+        *(tile_m, config["tile_n"], group_size_m, config["latency"], steps, whole, even, rest, split, added_n),
+        config.get("block_per_tile", 0),
+    )
 
 
 def parts_of_a_tile(problem: Problem, config: Config) -> int:
@@ -461,11 +472,12 @@ def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int
 
 
 def hopper_grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """As many blocks as parts where tiles have some, and as tiles where these have columns added."""
-    split, added_n = parts_of_a_tile(problem, config), columns_added(problem, config)
-    if split == 1 and added_n == 0:
-        return grid(problem, config, sm_count)
-    return split * count_tiles(problem, {**config, "tile_n": config["tile_n"] + added_n}), 1, 1
+    """As many blocks as parts where tiles have some, and as tiles where each has a block."""
+    split = parts_of_a_tile(problem, config)
+    wide = {**config, "tile_n": config["tile_n"] + columns_added(problem, config)}
+    if split > 1 or config.get("block_per_tile", 0):
+        return split * count_tiles(problem, wide), 1, 1
+    return grid(problem, wide, sm_count)
 
 
 def count_tiles(problem: Problem, config: Config) -> int:
