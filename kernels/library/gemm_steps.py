@@ -257,16 +257,16 @@ def tiled_space(arch: str) -> Space:
     )
 
 
-FEW_WAVES = (
-    ("added_n", (0, 16, 32, 64)),
-    ("steps_per_sum", (0, 1, 2, 4)),
-    ("block_per_tile", (0, 1)),
-    ("swap_ab", (0, 1)),
-)
-"""Axes for products of few waves of tiles, on Hopper. With 0 in all a config is a plain walk."""
+SWAPS = (("block_per_tile", (0, 1)), ("swap_ab", (0, 1)))
+"""Axes on Hopper; with 0 in both a config is a plain walk."""
+
+FEW_WAVES = (("added_n", (0, 16, 32, 64)), ("steps_per_sum", (0, 1, 2, 4)), *SWAPS)
+"""The same for products of few waves of tiles."""
+
+Axes = tuple[tuple[str, tuple[int, ...]], ...]
 
 
-def persistent_space(arch: str, tile_k: tuple[int, ...], for_few_waves: bool) -> Space:
+def persistent_space(arch: str, tile_k: tuple[int, ...], hopper_axes: Axes) -> Space:
     """Tiles and hints. Clusters where the GPU has them; several blocks per multiprocessor where tiles are small."""
     consumer = arch in ("sm_120", "sm_121")
     sides = (64, 128) if is_before_hopper(arch) else (64, 128, 256)
@@ -281,7 +281,7 @@ def persistent_space(arch: str, tile_k: tuple[int, ...], for_few_waves: bool) ->
             ("num_worker_warps", (4, 8)),
             ("group_size_m", (8,)),
             ("latency", (0,)),
-            *(FEW_WAVES if for_few_waves and arch == "sm_90" else ()),
+            *(hopper_axes if arch == "sm_90" else ()),
         ),
         only=lambda config: arch != "sm_90" or is_for_hopper(config),
     )
@@ -295,7 +295,7 @@ def is_before_hopper(arch: str) -> bool:
 
 def is_for_hopper(config: Config) -> bool:
     if any(config.get(axis, 0) for axis, _ in FEW_WAVES):
-        return may_sum_apart(config) or may_have_a_block_per_tile(config)
+        return may_turn_b(config) if "added_n" not in config else may_sum_apart(config) or may_be_wide_or_flat(config)
     return fits_registers(config) and has_cluster_for_its_rows(config)
 
 
@@ -317,7 +317,7 @@ def may_sum_apart(config: Config) -> bool:
     return won and config["steps_per_sum"] > 0 and not config["block_per_tile"] and not config["swap_ab"]
 
 
-def may_have_a_block_per_tile(config: Config) -> bool:
+def may_be_wide_or_flat(config: Config) -> bool:
     """Tiles of 128x144, 128x160 and 128x192, and of 256x64, which the swap makes of 64x256. As compiled for sm_90 none
     spills or waits for each of its products (2026-11-25)."""
     tile = config["tile_m"], config["tile_n"]
@@ -325,6 +325,16 @@ def may_have_a_block_per_tile(config: Config) -> bool:
     flat = tile == (64, 256) and config["added_n"] == 0 and config["swap_ab"] == 1
     is_tried = (wide or flat) and hints(config) == (1, 1, 8)
     return is_tried and config["block_per_tile"] == 1 and not config["steps_per_sum"]
+
+
+def may_turn_b(config: Config) -> bool:
+    """TF32 with N innermost in B, which Hopper's instructions read along K alone. Swapped, B is the operand that they
+    take from registers too, so that no barrier and no store to shared memory is left in the loop over K (2026-11-25).
+    The other types read B as it lies."""
+    tile = config["tile_m"], config["tile_n"], config["tile_k"], config["num_ctas"]
+    tiles = ((128, 256, 32, 1), (128, 256, 64, 1), (128, 128, 32, 1), (256, 256, 32, 2))
+    is_swapped = config["block_per_tile"] == config["swap_ab"] == 1
+    return is_swapped and tile in tiles and hints(config)[1:] == (1, 8)
 
 
 def hints(config: Config) -> tuple[int, int, int]:
@@ -437,14 +447,14 @@ def _persistent(
     baselines: tuple[str, ...],
     tile_k: tuple[int, ...] = (64, 128),
     kind: str = "",
-    for_few_waves: bool = False,
+    hopper_axes: Axes = (),
 ) -> Kernel:
     return _kernel(
         f"gemm_{layout}{kind}",
         gemm_persistent_walk,
         layout,
         problems,
-        lambda arch: persistent_space(arch, tile_k, for_few_waves),
+        lambda arch: persistent_space(arch, tile_k, hopper_axes),
         lambda problem, config: (
             *tiles_of(config),
             config["latency"],
@@ -495,9 +505,11 @@ KERNELS = (
         ("cublas", "tile_table"),
     ),
     # Half as deep a tile for TF32, whose elements take twice the room of the 16-bit types.
-    _persistent("nn", (*SQUARES, "4096x4096x4096-tf32"), ("cublas", "tile_table"), tile_k=(64, 128, 32)),
-    _persistent("nt", WATCHED_BFLOAT16, ("deepgemm", "cublas", "tile_table"), for_few_waves=True),
-    _persistent("nt", WATCHED_FP8, ("deepgemm", "cublaslt", "tile_table"), kind="_fp8", for_few_waves=True),
+    _persistent(
+        "nn", (*SQUARES, "4096x4096x4096-tf32"), ("cublas", "tile_table"), tile_k=(64, 128, 32), hopper_axes=SWAPS
+    ),
+    _persistent("nt", WATCHED_BFLOAT16, ("deepgemm", "cublas", "tile_table"), hopper_axes=FEW_WAVES),
+    _persistent("nt", WATCHED_FP8, ("deepgemm", "cublaslt", "tile_table"), kind="_fp8", hopper_axes=FEW_WAVES),
     # Both operands with K innermost, as Hopper's TF32 instructions read them; in gemm_nn the compiler turns B first.
     _persistent("nt", ("4096x4096x4096-tf32",), ("cublas", "tile_table"), tile_k=(32, 64), kind="_tf32"),
     _persistent("tn", ("4096x4096x4096-float16",), ("cublas", "tile_table")),
