@@ -3,10 +3,13 @@
 import shutil
 from pathlib import Path
 
+import pytest
+
 from tilewatch.kernels.code_diff.code_diff import diff_code
 from tilewatch.kernels.code_diff.source_line import SourceLine
+from tilewatch.kernels.compiling import disassembly
 from tilewatch.kernels.compiling.compiler import Compiler
-from tilewatch.kernels.compiling.disassembly import read_code_texts
+from tilewatch.kernels.compiling.disassembly import NotDisassembled, disassemble, read_code_texts
 from tilewatch.kernels.compiling.store import CubinStore, folder
 from tilewatch.kernels.library import FOLDER
 
@@ -33,3 +36,19 @@ def test_the_changed_line_is_named_from_two_stored_cubins_and_their_bytecode(tmp
     assert diff.lines[0] == SourceLine("watched_library/elementwise.py", line)
     assert diff.sentence.startswith(f"elementwise.py:{line} does something else (exp2: flush_to_zero -> nothing)")
     assert diff.machine_lines[0] == SourceLine("watched_library/elementwise.py", line)
+
+
+def test_code_that_cannot_be_read_says_the_error_and_not_the_warning_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "nvdisasm"
+    program.write_text(
+        "#!/bin/sh\n"
+        "echo \"nvdisasm error   : Opclass 'nop_', undefined value 0x10\" >&2\n"
+        "echo 'nvdisasm warning : Dataflow analysis disabled' >&2\n"
+        "exit 1\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(disassembly, "find_program", lambda _: str(program))
+    with pytest.raises(NotDisassembled, match=r"^nvdisasm: nvdisasm error   : Opclass 'nop_', undefined value 0x10$"):
+        disassemble(b"a cubin", None)
