@@ -10,6 +10,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
+from tilewatch.kernels.compiling.store import CubinStore, StoreError
 from tilewatch.kernels.device import Gpu
 from tilewatch.kernels.gpu.described_launch import TIMES
 from tilewatch.kernels.gpu.host_code.described_run import Described
@@ -117,11 +118,21 @@ def _find_counted(
     """Returns the counters of each config, in order. Raises NoCounters."""
     if isinstance(described, str):
         raise NoCounters(described)
-    launches = [identify_launch(each, gpu.uuid, gpu.driver) for each in described]
+    codes = _find_codes([each.content_key for each in described], store_url)
+    launches = [identify_launch(each, codes[each.content_key], gpu.uuid, gpu.driver) for each in described]
     unknown = {launch: each for launch, each in zip(launches, described, strict=True) if launch not in known}
     counted = count_with(start(), list(unknown.values()), store_url) if unknown else ()
     new = {launch: Counted(launch, each) for launch, each in zip(unknown, counted, strict=True)}
     return [known.get(launch) or new[launch] for launch in launches]
+
+
+def _find_codes(content_keys: Sequence[str], store_url: str) -> Mapping[str, str]:
+    """Returns the hash of each one's machine code; its own key where the store does not know it. Raises NoCounters."""
+    try:
+        outcomes = CubinStore(store_url).outcomes(content_keys)
+    except StoreError as error:
+        raise NoCounters(str(error)) from None
+    return {key: outcomes.get(key, {}).get("code_sha256", key) for key in content_keys}
 
 
 def count_pair(described: Described | str, *, store_url: str, gpu_uuid: str) -> Mapping[str, Any]:

@@ -16,23 +16,28 @@ ENDED = dt.datetime(2026, 11, 1, 3, tzinfo=dt.UTC)
 
 def test_other_values_of_the_inputs_are_the_same_launch() -> None:
     drawn_anew = replace(LAUNCH, given={"ends": {**ENDS, "base64": "AgAAAA=="}})
-    assert identify_launch(drawn_anew, "GPU-1", "580") == identify_launch(LAUNCH, "GPU-1", "580")
+    assert identify_launch(drawn_anew, "sha", "GPU-1", "580") == identify_launch(LAUNCH, "sha", "GPU-1", "580")
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        replace(LAUNCH, content_key="other code"),
         replace(LAUNCH, grid=(264, 1, 1)),
         replace(LAUNCH, arguments=(Array("x", (64, 128), "float16"),)),
     ],
 )
-def test_another_code_grid_or_shape_is_another_launch(other: DescribedLaunch) -> None:
-    assert identify_launch(other, "GPU-1", "580") != identify_launch(LAUNCH, "GPU-1", "580")
+def test_another_grid_or_shape_is_another_launch(other: DescribedLaunch) -> None:
+    assert identify_launch(other, "sha", "GPU-1", "580") != identify_launch(LAUNCH, "sha", "GPU-1", "580")
 
 
-def test_so_are_another_gpu_and_another_driver() -> None:
-    named = {identify_launch(LAUNCH, *where) for where in (("GPU-1", "580"), ("GPU-2", "580"), ("GPU-1", "590"))}
+def test_what_counts_of_the_code_is_what_runs_and_not_what_it_was_compiled_from() -> None:
+    named = replace(LAUNCH, content_key="the same machine code of another config")
+    assert identify_launch(named, "sha", "GPU-1", "580") == identify_launch(LAUNCH, "sha", "GPU-1", "580")
+    assert identify_launch(LAUNCH, "other", "GPU-1", "580") != identify_launch(LAUNCH, "sha", "GPU-1", "580")
+
+
+def test_another_gpu_or_driver_is_another_launch() -> None:
+    named = {identify_launch(LAUNCH, "sha", *where) for where in (("GPU-1", "580"), ("GPU-2", "580"), ("GPU-1", "590"))}
     assert len(named) == 3
 
 

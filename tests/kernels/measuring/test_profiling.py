@@ -7,11 +7,14 @@ import pytest
 
 from tests.kernels.fixtures.ncu import FORBIDDEN, HEADER, NCU_OUTPUT, make_ncu, row
 from tilewatch.counters import COUNTERS
+from tilewatch.kernels.compiling.store import CubinStore, folder
 from tilewatch.kernels.contract import Array
+from tilewatch.kernels.device import Gpu
 from tilewatch.kernels.gpu.described_launch import TIMES, DescribedLaunch, read_launch
 from tilewatch.kernels.measuring.profiler import NoCounters
-from tilewatch.kernels.measuring.profiling import METRICS, count, read_counts, start_profiler
+from tilewatch.kernels.measuring.profiling import METRICS, add_counts, count, read_counts, start_profiler
 from tilewatch.kernels.parameters import Scalar
+from tilewatch.kernels.results import Measured
 
 ROWS = Array("x", (64, 64), "float32")
 ENDS = {"dtype": "int32", "shape": [1], "base64": "AQAAAA=="}
@@ -81,6 +84,30 @@ def test_launches_are_profiled_in_order_and_clocks_are_left_alone(ncu: Path, tmp
     asked = json.loads((ncu / "launches").read_text())
     assert [read_launch(each) for each in asked["described"]] == LAUNCHES
     assert asked["store"] == tmp_path.as_uri()
+
+
+@pytest.mark.parametrize(("codes", "launched"), [(("same", "same"), 1), (("one", "other"), 2), ((None, None), 2)])
+def test_machine_code_that_tied_configs_share_is_profiled_once(
+    ncu: Path, tmp_path: Path, codes: tuple[str | None, ...], launched: int
+) -> None:
+    """Where the store does not know a code, its name stands for it."""
+    store = CubinStore(folder(tmp_path / "store"))
+    for launch, code in zip(LAUNCHES, codes, strict=True):
+        store.put(launch.content_key, {"code_sha256": code} if code else {}, b"a cubin")
+    with start_profiler("GPU-1") as profiler:
+        (kernel,) = add_counts(
+            [Measured("residual_add", "kernel", (1.0,))],
+            [{"latency": 2}, {"latency": 4}],
+            LAUNCHES,
+            store_url=store.url,
+            gpu=Gpu(0, "GPU-1", "NVIDIA H200", "580", None),
+            known={},
+            start=lambda: profiler,
+        )
+    assert len(json.loads((ncu / "launches").read_text())["described"]) == launched
+    winner, (tied,) = kernel.detail["counters"], kernel.detail["tied_counters"]
+    assert tied["config"] == {"latency": 4}
+    assert (tied["instructions"] == winner["instructions"]) == (launched == 1)
 
 
 @pytest.mark.usefixtures("ncu")
