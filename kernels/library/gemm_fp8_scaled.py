@@ -234,10 +234,29 @@ def two_products(left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, le
     x = ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=hint(latency))
     y = ct.load(b, index=(j, k), shape=(left_n, 128), padding_mode=ZERO, latency=hint(latency))
     z = ct.load(b, index=(other, k), shape=(right_n, 128), padding_mode=ZERO, latency=hint(latency))
-    of_left = ct.mma(x, ct.transpose(y), ct.full((tile_m, left_n), 0.0, dtype=ct.float32), use_fast_acc=True)
-    left = left + of_left * scale_left
-    of_right = ct.mma(x, ct.transpose(z), ct.full((tile_m, right_n), 0.0, dtype=ct.float32), use_fast_acc=True)
-    return left, right + of_right * scale_right
+    zero_left = ct.full((tile_m, left_n), 0.0, dtype=ct.float32)
+    zero_right = ct.full((tile_m, right_n), 0.0, dtype=ct.float32)
+    of_left = ct.mma(x, ct.transpose(y), zero_left, use_fast_acc=True)
+    if tile_m * (left_n + right_n) < 128 * 256:
+        left = left + of_left * scale_left
+        right = right + ct.mma(x, ct.transpose(z), zero_right, use_fast_acc=True) * scale_right
+    else:
+        once = min(ct.num_tiles(a, axis=1, shape=(tile_m, 128)), 1)
+        left = add_once(left, of_left, scale_left, once)
+        right = add_once(right, ct.mma(x, ct.transpose(z), zero_right, use_fast_acc=True), scale_right, once)
+    return left, right
+
+
+def add_once(acc, product, scale, once):
+    """`acc` and the scaled product, in a loop of one round of which the compiler knows no number.
+
+    It puts no part of another product into this loop, so that the registers of one product are enough. Without it tiles
+    of 128x256 spill 480 bytes of registers and more; with it none, and the loads run two to three blocks of K ahead
+    (2026-11-25, docs/kernels.md).
+    """
+    for _ in range(once):
+        acc = acc + product * scale
+    return acc
 
 
 def of_rows(scale_a, i, k, tile_m, whole):
@@ -393,8 +412,11 @@ def is_for_few_rows(config: Config) -> bool:
 
 
 def is_for_many_rows(config: Config) -> bool:
-    """128x64 came no nearer than 3 % to a winner, and 8 blocks of K at once spill."""
+    """128x64 came no nearer than 3 % to a winner, and 8 blocks of K at once spill. Tiles of 128x256 need 8 warps that
+    have a multiprocessor alone."""
     tile = (config["tile_m"], config["tile_n"])
+    if tile == (128, 256):
+        return (config["num_worker_warps"], config["occupancy"], config["latency"]) == (8, 1, 4) and config["steps"] < 8
     return min(tile) >= 64 and tile != (128, 64) and config["steps"] < 8
 
 

@@ -53,21 +53,19 @@ def grouped_fp8_contiguous(
 
     `rest` counts the blocks of K that `steps` leaves over; they come after the loop. Padding goes through these alone,
     with the first group's B: a loop that it skips makes the compiler spill 448 bytes, where this spills none.
+
+    A tile wider than 128 is two products side by side, each with its own scale of B.
     """
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, 128))
     tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, 128))
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
         i, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
         g = ct.load(group_of_row, index=(i * tile_m,), shape=(1,)).item()
-        tiles_k = used(g) * ct.num_tiles(a, axis=1, shape=(tile_m, 128))
-        acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
-        for several in range(tiles_k // steps):
-            for step in ct.static_iter(range(steps)):
-                acc = add_block(acc, a, b, scale_a, scale_b, g, i, j, several * steps + step, tile_m, tile_n, latency)
-        for step in ct.static_iter(range(rest)):
-            k = tiles_k // steps * steps + step
-            acc = add_block(acc, a, b, scale_a, scale_b, max(g, 0), i, j, k, tile_m, tile_n, latency)
-        ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
+        rounds = used(g) * ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps
+        if tile_n <= 128:
+            tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest)
+        else:
+            two_tiles_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n // 2, latency, steps, rest)
 
 
 @ct.kernel
@@ -99,17 +97,48 @@ def grouped_fp8_by_ends(
         for tile in range(first_of_mine(before), tiles_m * tiles_n, ct.num_blocks(0)):
             row, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
             i = start // tile_m + row
-            acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
-            for several in range(rounds):
-                for step in ct.static_iter(range(steps)):
-                    k = several * steps + step
-                    acc = add_block(acc, a, b, scale_a, scale_b, g, i, j, k, tile_m, tile_n, latency)
-            for step in ct.static_iter(range(rest)):
-                k = rounds * steps + step
-                acc = add_block(acc, a, b, scale_a, scale_b, g, i, j, k, tile_m, tile_n, latency)
-            ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
+            if tile_n <= 128:
+                tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest)
+            else:
+                two_tiles_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n // 2, latency, steps, rest)
         before = before + tiles_m * tiles_n
         start = ct.cdiv(end, 128) * 128
+
+
+def tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest):
+    """Tile (i, j) of D, of group g; padding has none, and no rounds. Part of the two kernels above."""
+    acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
+    for several in range(rounds):
+        for step in ct.static_iter(range(steps)):
+            acc = add_block(acc, a, b, scale_a, scale_b, g, i, j, several * steps + step, tile_m, tile_n, latency)
+    for step in ct.static_iter(range(rest)):
+        k = rounds * steps + step
+        acc = add_block(acc, a, b, scale_a, scale_b, max(g, 0), i, j, k, tile_m, tile_n, latency)
+    ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
+
+
+def two_tiles_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest):
+    """Tiles (i, 2 j) and (i, 2 j + 1) of D, which share their tiles of A. Part of the same kernels.
+
+    Where N ends within the left one, the right one is that again: outside an array lies no tile of it.
+    """
+    left = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
+    right = left
+    other = min(2 * j + 1, ct.num_tiles(b, axis=1, shape=(1, tile_n, 128)) - 1)
+    once = min(ct.num_tiles(a, axis=1, shape=(tile_m, 128)), 1)
+    for several in range(rounds):
+        for step in ct.static_iter(range(steps)):
+            k = several * steps + step
+            x = ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=hint(latency))
+            of_rows = scales(scale_a, (k, i), (1, tile_m))
+            left, right = add_two(left, right, x, of_rows, b, scale_b, g, 2 * j, other, k, tile_n, latency, once)
+    for step in ct.static_iter(range(rest)):
+        k = rounds * steps + step
+        x = ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=hint(latency))
+        of_rows = scales(scale_a, (k, i), (1, tile_m))
+        left, right = add_two(left, right, x, of_rows, b, scale_b, max(g, 0), 2 * j, other, k, tile_n, latency, once)
+    ct.store(d, index=(i, 2 * j), tile=ct.astype(left, d.dtype))
+    ct.store(d, index=(i, other), tile=ct.astype(right, d.dtype))
 
 
 @ct.kernel
@@ -167,16 +196,17 @@ def two_masked_tiles(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency
     left = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
     right = left
     other = min(2 * j + 1, ct.num_tiles(b, axis=1, shape=(1, tile_n, 128)) - 1)
-    rounds = ct.num_tiles(a, axis=2, shape=(1, tile_m, 128)) // steps
-    for several in range(rounds):
+    tiles_k = ct.num_tiles(a, axis=2, shape=(1, tile_m, 128))
+    once = min(tiles_k, 1)
+    for several in range(tiles_k // steps):
         for step in ct.static_iter(range(steps)):
             k = several * steps + step
-            left = add_masked_block(left, a, b, scale_a, scale_b, g, i, 2 * j, k, tile_m, tile_n, latency)
-            right = add_masked_block(right, a, b, scale_a, scale_b, g, i, other, k, tile_m, tile_n, latency)
+            x, of_rows = masked_rows(a, scale_a, g, i, k, tile_m, latency)
+            left, right = add_two(left, right, x, of_rows, b, scale_b, g, 2 * j, other, k, tile_n, latency, once)
     for step in ct.static_iter(range(rest)):
-        k = rounds * steps + step
-        left = add_masked_block(left, a, b, scale_a, scale_b, g, i, 2 * j, k, tile_m, tile_n, latency)
-        right = add_masked_block(right, a, b, scale_a, scale_b, g, i, other, k, tile_m, tile_n, latency)
+        k = tiles_k // steps * steps + step
+        x, of_rows = masked_rows(a, scale_a, g, i, k, tile_m, latency)
+        left, right = add_two(left, right, x, of_rows, b, scale_b, g, 2 * j, other, k, tile_n, latency, once)
     ct.store(d, index=(g, i, 2 * j), tile=ct.reshape(ct.astype(left, d.dtype), (1, tile_m, tile_n)))
     ct.store(d, index=(g, i, other), tile=ct.reshape(ct.astype(right, d.dtype), (1, tile_m, tile_n)))
 
@@ -353,6 +383,40 @@ def add_masked_block(acc, a, b, scale_a, scale_b, g, i, j, k, tile_m, tile_n, la
     return acc + ct.mma(ct.reshape(x, (tile_m, 128)), y, zero, use_fast_acc=True) * ct.reshape(scale, (tile_m, 1))
 
 
+def masked_rows(a, scale_a, g, i, k, tile_m, latency):
+    """(tile_m, 128) of group g's A, and its scales (1, tile_m)."""
+    x = ct.load(a, index=(g, i, k), shape=(1, tile_m, 128), padding_mode=ZERO, latency=hint(latency))
+    return ct.reshape(x, (tile_m, 128)), ct.reshape(scales(scale_a, (g, k, i), (1, 1, tile_m)), (1, tile_m))
+
+
+def add_two(left, right, x, of_rows, b, scale_b, g, j, other, k, tile_n, latency, once):
+    """`left` and `right` and the scaled products of one block of K with B's tiles `j` and `other`.
+
+    Of 128 rows each product is added in a loop of one round of which the compiler knows no number: gemm_fp8_scaled.py
+    says why.
+    """
+    tile_m = x.shape[0]
+    scale_left = ct.reshape(of_rows * of_weights(scale_b, g, j, k, tile_n), (tile_m, 1))
+    scale_right = ct.reshape(of_rows * of_weights(scale_b, g, other, k, tile_n), (tile_m, 1))
+    zero = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
+    y = weights(b, g, j, k, tile_n, 128, latency)
+    z = weights(b, g, other, k, tile_n, 128, latency)
+    of_left = ct.mma(x, y, zero, use_fast_acc=True)
+    if tile_m < 128:
+        left = left + of_left * scale_left
+        right = right + ct.mma(x, z, zero, use_fast_acc=True) * scale_right
+    else:
+        left = add_once(left, of_left, scale_left, once)
+        right = add_once(right, ct.mma(x, z, zero, use_fast_acc=True), scale_right, once)
+    return left, right
+
+
+def add_once(acc, product, scale, once):
+    for _ in range(once):
+        acc = acc + product * scale
+    return acc
+
+
 def first_of_mine(before):
     """The first tile of a group that is this block's, when `before` tiles of other groups came before it."""
     blocks = ct.num_blocks(0)
@@ -495,7 +559,7 @@ def fp8_space(arch: str) -> Space:
 
     On sm_90 smaller tiles and 4 warps came no nearer than 15 % to a winner (26 sweeps, 2026-11).
     """
-    return _fp8_space(arch, _is_whole_tile)
+    return _fp8_space(arch, lambda config: _is_whole_tile(config) or _is_wide_tile(config))
 
 
 def masked_space(arch: str) -> Space:
@@ -504,8 +568,7 @@ def masked_space(arch: str) -> Space:
     of 128 rows leave a quarter over."""
     return _fp8_space(
         arch,
-        lambda config: _is_whole_tile(config) or _is_small_tile(config) or _is_wide_tile(config),
-        (64, 128, 256) if arch.startswith("sm_9") else (64, 128),
+        lambda config: _is_whole_tile(config) or _is_small_tile(config) or _is_wide_tile(config, sides=(64, 128)),
     )
 
 
@@ -517,18 +580,21 @@ def _is_small_tile(config: Config) -> bool:
     return (config["tile_m"], config["occupancy"]) == (64, 2) and config["tile_n"] < 256 and config["steps"] > 1
 
 
-def _is_wide_tile(config: Config) -> bool:
-    """As gemm_fp8_scaled has it for 320 rows."""
-    tile = config["tile_m"], config["tile_n"], config["num_worker_warps"], config["occupancy"]
-    return tile == (64, 256, 8, 1) and config["latency"] < 10 and config["steps"] == 2
+def _is_wide_tile(config: Config, sides: tuple[int, ...] = (128,)) -> bool:
+    """8 warps that have a multiprocessor alone have the registers for 256 columns: of 128 rows with two blocks of K at
+    once or four, of 64 rows with two."""
+    if config["tile_n"] < 256 or (config["num_worker_warps"], config["occupancy"]) != (8, 1):
+        return False
+    tried = {128: ((4, 2), (4, 4)), 64: ((0, 2), (4, 2))} if 64 in sides else {128: ((4, 2), (4, 4))}
+    return (config["latency"], config["steps"]) in tried.get(config["tile_m"], ())
 
 
-def _fp8_space(arch: str, wins_on_hopper: Callable[[Config], bool], tile_n: tuple[int, ...] = (64, 128)) -> Space:
+def _fp8_space(arch: str, wins_on_hopper: Callable[[Config], bool]) -> Space:
     hopper = arch.startswith("sm_9")
     return Space(
         (
             ("tile_m", (64, 128)),
-            ("tile_n", tile_n),
+            ("tile_n", (64, 128, 256) if hopper else (64, 128)),
             ("num_ctas", (1,) if hopper else (1, 2)),
             ("occupancy", (1, 2)),
             ("num_worker_warps", (4, 8)),

@@ -74,52 +74,91 @@ def moe_gate_up_fp8(
     group_size_m: ct.Constant[int],
     block_per_tile: ct.Constant[int],
     latency: ct.Constant[int],
+    steps: ct.Constant[int],
+    rest: ct.Constant[int],
 ):
     """The same in FP8, with a scale per row and 128 of K in scale_x (tokens, K / 128), and one per 128x128 block of the
     weights in scale_w (experts, 2 N / 128, K / 128). y is bfloat16.
 
     Products of 128 of K are promoted to sums in float32, as in gemm_fp8_scaled. With `block_per_tile` there is no walk:
     around 8 warps' tiles of 64x128 it spills up to 760 bytes of registers, and one tile none, with three blocks of K
-    and more loaded ahead (2026-11-25).
+    and more loaded ahead (2026-11-25). `steps` blocks of K have memory of their own each; `rest` of them are left over.
     """
     tiles_m = ct.num_tiles(y, axis=0, shape=(tile_m, tile_n))
     tiles_n = ct.num_tiles(y, axis=1, shape=(tile_m, tile_n))
     if block_per_tile == 1:
         i, j = swizzled(ct.bid(0), tiles_m, tiles_n, group_size_m)
-        fp8_tile(x, scale_x, gate_up, scale_w, token_of_row, expert_of_block, y, i, j, tiles_n, tile_m, tile_n, latency)
+        fp8_tile(
+            x, scale_x, gate_up, scale_w, token_of_row, expert_of_block, y, i, j, tiles_n, tile_m, tile_n, latency,
+            steps, rest,
+        )  # fmt: skip
         return
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
         i, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
-        fp8_tile(x, scale_x, gate_up, scale_w, token_of_row, expert_of_block, y, i, j, tiles_n, tile_m, tile_n, latency)
+        fp8_tile(
+            x, scale_x, gate_up, scale_w, token_of_row, expert_of_block, y, i, j, tiles_n, tile_m, tile_n, latency,
+            steps, rest,
+        )  # fmt: skip
 
 
-def fp8_tile(x, scale_x, gate_up, scale_w, token_of_row, expert_of_block, y, i, j, tiles_n, tile_m, tile_n, latency):
+def fp8_tile(
+    x, scale_x, gate_up, scale_w, token_of_row, expert_of_block, y, i, j, tiles_n, tile_m, tile_n, latency, steps, rest
+):
     """Tile (i, j) of y. Part of moe_gate_up_fp8."""
     expert = ct.load(expert_of_block, index=(i * tile_m // 128,), shape=(1,)).item()
     tokens = ct.load(token_of_row, index=(i,), shape=(tile_m,), allow_tma=False)
     gate = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
     up = gate
-    for k in range(ct.num_tiles(x, axis=1, shape=(tile_m, 128))):
-        columns = k * 128 + ct.arange(128, dtype=ct.int32)
-        rows = ct.gather(x, (tokens[:, None], columns[None, :]), check_bounds=False, latency=hint(latency))
-        of_rows = ct.gather(scale_x, (tokens, k), check_bounds=False, latency=hint(latency))
-        gate = add_scaled(gate, rows, of_rows, gate_up, scale_w, expert, j, k, tile_n, latency)
-        up = add_scaled(up, rows, of_rows, gate_up, scale_w, expert, tiles_n + j, k, tile_n, latency)
+    rounds = ct.num_tiles(x, axis=1, shape=(tile_m, 128)) // steps
+    for several in range(rounds):
+        for step in ct.static_iter(range(steps)):
+            k = several * steps + step
+            gate, up = add_gate_up(
+                gate, up, x, scale_x, tokens, gate_up, scale_w, expert, j, tiles_n + j, k, latency, steps
+            )
+    for step in ct.static_iter(range(rest)):
+        k = rounds * steps + step
+        gate, up = add_gate_up(
+            gate, up, x, scale_x, tokens, gate_up, scale_w, expert, j, tiles_n + j, k, latency, steps
+        )
     below = 1.0 + ct.exp2(gate * -LOG2_E)
     joined = ct.truediv(gate * up, below, rounding_mode=ct.RoundingMode.APPROX, flush_to_zero=True)
     ct.store(y, index=(i, j), tile=ct.astype(joined, y.dtype))
 
 
-def add_scaled(acc, rows, of_rows, gate_up, scale_w, expert, j, k, tile_n, latency):
-    """`acc` and the scaled product of block k of K. Part of moe_gate_up_fp8."""
-    at = (expert, j * tile_n // 128, k)
+def add_gate_up(gate, up, x, scale_x, tokens, gate_up, scale_w, expert, j, other, k, latency, steps):
+    """`gate` and `up` and the scaled products of block k of K with tiles `j` and `other` of the weights.
+
+    With `steps` over 1 each is added in a loop of one round, of which the compiler knows no number: gemm_fp8_scaled.py
+    says why.
+    """
+    columns = k * 128 + ct.arange(128, dtype=ct.int32)
+    rows = ct.gather(x, (tokens[:, None], columns[None, :]), check_bounds=False, latency=hint(latency))
+    of_rows = ct.gather(scale_x, (tokens, k), check_bounds=False, latency=hint(latency))
+    of_gate, scale_gate = scaled_product(rows, of_rows, gate_up, scale_w, expert, j, k, gate.shape, latency)
+    once = min(x.shape[1], 1)
+    gate = gate + of_gate * scale_gate if steps == 1 else add_once(gate, of_gate, scale_gate, once)
+    of_up, scale_up = scaled_product(rows, of_rows, gate_up, scale_w, expert, other, k, up.shape, latency)
+    up = up + of_up * scale_up if steps == 1 else add_once(up, of_up, scale_up, once)
+    return gate, up
+
+
+def scaled_product(rows, of_rows, gate_up, scale_w, expert, j, k, shape, latency):
+    """The product with one tile of the weights, and its scales (rows, 1)."""
+    at = (expert, j * shape[1] // 128, k)
     scale = (
         of_rows
         * ct.load(scale_w, index=at, shape=(1, 1, 1), check_bounds=False, latency=hint(latency), allow_tma=False).item()
     )
-    zero = ct.full(acc.shape, 0.0, dtype=ct.float32)
-    product = ct.mma(rows, weights(gate_up, expert, j, k, tile_n, 128, latency), zero, use_fast_acc=True)
-    return acc + product * scale[:, None]
+    zero = ct.full(shape, 0.0, dtype=ct.float32)
+    product = ct.mma(rows, weights(gate_up, expert, j, k, shape[1], 128, latency), zero, use_fast_acc=True)
+    return product, scale[:, None]
+
+
+def add_once(acc, product, scale, once):
+    for _ in range(once):
+        acc = acc + product * scale
+    return acc
 
 
 def hint(latency):
@@ -178,6 +217,9 @@ def space(_: str) -> Space:
     )
 
 
+HOPPER_AXES = (("block_per_tile", (0, 1)), ("latency", (0, 2, 4, 10)), ("steps", (1, 2, 4)))
+
+
 def fp8_space(arch: str) -> Space:
     """FP8 needs Tensor Cores of sm_89 and later. On sm_90 most configs that are left out spill, up to 3200 bytes."""
     return Space(
@@ -187,7 +229,7 @@ def fp8_space(arch: str) -> Space:
             ("occupancy", (1, 2)),
             ("num_worker_warps", (4, 8)),
             ("group_size_m", (8,)),
-            *((("block_per_tile", (0, 1)), ("latency", (0, 2, 4, 10))) if arch == "sm_90" else ()),
+            *(HOPPER_AXES if arch == "sm_90" else ()),
         ),
         only=lambda config: arch != "sm_90" or _has_registers(config),
     )
@@ -195,11 +237,13 @@ def fp8_space(arch: str) -> Space:
 
 def _has_registers(config: Config) -> bool:
     """Small tiles two to a multiprocessor; 128x128 alone there, with 8 warps. With a block per tile small ones alone
-    there with 8 warps: then blocks of K are loaded ahead, how many the hint says."""
+    there with 8 warps: then blocks of K are loaded ahead, how many the hint says. 128x128 loads as many as `steps`."""
+    tile = config["tile_m"], config["tile_n"]
+    hints = config["occupancy"], config["num_worker_warps"], config["block_per_tile"], config["latency"] > 0
+    if config["steps"] > 1:
+        return (tile, hints) == ((128, 128), (1, 8, 0, False))
     if config["block_per_tile"] or config["latency"]:
-        tile = config["tile_m"], config["tile_n"]
-        hints = config["occupancy"], config["num_worker_warps"], config["block_per_tile"]
-        return tile in ((64, 128), (128, 64)) and hints == (1, 8, 1) and config["latency"] > 0
+        return tile in ((64, 128), (128, 64)) and hints == (1, 8, 1, True)
     small = config["tile_m"] * config["tile_n"] < 128 * 128
     return small == (config["occupancy"] == 2) and (small or config["num_worker_warps"] == 8)
 
@@ -247,9 +291,10 @@ def constants(_: Problem, config: Config) -> tuple[int, ...]:
     return tuple(config[axis] for axis in ("tile_m", "tile_n", "tile_k", "group_size_m"))
 
 
-def fp8_constants(_: Problem, config: Config) -> tuple[int, ...]:
+def fp8_constants(problem: Problem, config: Config) -> tuple[int, ...]:
     tiles = (config[axis] for axis in ("tile_m", "tile_n", "group_size_m"))
-    return *tiles, config.get("block_per_tile", 0), config.get("latency", 0)
+    steps = config.get("steps", 1)
+    return *tiles, config.get("block_per_tile", 0), config.get("latency", 0), steps, problem.sizes["k"] // BLOCK % steps
 
 
 def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:

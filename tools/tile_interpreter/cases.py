@@ -73,6 +73,9 @@ GROUPED_TILES = {
     "group_size_m": (2,),
 }
 
+WIDE = {"tile_n": (64, 128, 256)}
+"""256 columns are two products side by side, of which an odd number of 128 leaves one without its neighbour."""
+
 HEADS = ("1x2x1x1x64", "1x4x2x17x64", "2x2x2x127x64", "1x2x1x129x128")
 
 PARTED = ("1x2x1x1x64-1", "2x4x2x300x64-2", "1x6x2x385x128-4")
@@ -90,11 +93,9 @@ SMALL: Mapping[str, Small] = {
         {"tile_m": (16, 64), "tile_n": (32, 128), "tile_k": (128, 256)},
         needs="sm_100",
     ),
-    "grouped_fp8": Small(GROUPED, GROUPED_TILES),
-    "grouped_fp8_by_ends": Small(GROUPED, GROUPED_TILES),
-    "grouped_fp8_masked": Small(
-        ("3x1x128x128", "2x150x128x256", "2x20x384x384"), GROUPED_TILES | {"tile_n": (64, 128, 256)}
-    ),
+    "grouped_fp8": Small((*GROUPED, "2x150x384x256"), GROUPED_TILES | WIDE),
+    "grouped_fp8_by_ends": Small((*GROUPED, "2x150x384x256"), GROUPED_TILES | WIDE),
+    "grouped_fp8_masked": Small(("3x1x128x128", "2x150x128x256", "2x20x384x384"), GROUPED_TILES | WIDE),
     "grouped_bf16": Small(GROUPED, GROUPED_TILES),
     "grouped_bf16_nn": Small(GROUPED, GROUPED_TILES),
     "grouped_bf16_by_ends": Small(GROUPED, GROUPED_TILES),
