@@ -251,7 +251,7 @@ def add_once(acc, product, scale, once):
     """`acc` and the scaled product, in a loop of one round of which the compiler knows no number.
 
     It puts no part of another product into this loop, so that the registers of one product are enough. Without it tiles
-    of 128x256 spill 480 bytes of registers and more; with it none, and the loads run two to three blocks of K ahead
+    of 128x256 spill 480 bytes of registers and more; with it none, and two to three blocks of K are loaded at a time
     (2026-11-25, docs/kernels.md).
     """
     for _ in range(once):

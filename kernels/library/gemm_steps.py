@@ -318,12 +318,13 @@ def may_sum_apart(config: Config) -> bool:
 
 
 def may_be_wide_or_flat(config: Config) -> bool:
-    """Tiles of 128x144, 128x160 and 128x192, and of 256x64, which the swap makes of 64x256. As compiled for sm_90 none
-    spills or waits for each of its products (2026-11-25)."""
+    """Tiles of 128x144, 128x160, 128x192 and 128x272, and of 256x64, which the swap makes of 64x256. As compiled for
+    sm_90 none spills or waits for each of its products (2026-11-25)."""
     tile = config["tile_m"], config["tile_n"]
     wide = tile == (128, 128) and config["added_n"] > 0
-    flat = tile == (64, 256) and config["added_n"] == 0 and config["swap_ab"] == 1
-    is_tried = (wide or flat) and hints(config) == (1, 1, 8)
+    widest = tile == (128, 256) and (config["added_n"], config["swap_ab"]) == (16, 0)
+    flat = tile == (64, 256) and (config["added_n"], config["swap_ab"]) == (0, 1)
+    is_tried = (wide or widest or flat) and hints(config) == (1, 1, 8)
     return is_tried and config["block_per_tile"] == 1 and not config["steps_per_sum"]
 
 
