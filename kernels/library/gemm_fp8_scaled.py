@@ -90,15 +90,17 @@ def any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, 
     Where N ends within the left one, the right one is that again, and where added columns are used up, the last of
     them: outside an array lies no tile of it.
     """
+    other = min(2 * j + 1, ct.num_tiles(b, axis=0, shape=(min(tile_n, 128), 128)) - 1)
     if added_n > 0:
         added = min(tiles_n * (tile_n // added_n) + j, ct.num_tiles(b, axis=0, shape=(added_n, 128)) - 1)
-        two_tiles(a, b, scale_a, scale_b, d, i, j, added, tile_m, tile_n, added_n, latency, steps, whole, rest)
+        if tile_n <= 128:
+            two_tiles(a, b, scale_a, scale_b, d, i, j, added, tile_m, tile_n, added_n, latency, steps, whole, rest)
+        else:
+            three_tiles(a, b, scale_a, scale_b, d, i, 2 * j, other, added, tile_m, added_n, latency, steps, whole, rest)
     elif tile_n <= 128:
         one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, whole, rest)
     else:
-        half = tile_n // 2
-        other = min(2 * j + 1, ct.num_tiles(b, axis=0, shape=(half, 128)) - 1)
-        two_tiles(a, b, scale_a, scale_b, d, i, 2 * j, other, tile_m, half, half, latency, steps, whole, rest)
+        two_tiles(a, b, scale_a, scale_b, d, i, 2 * j, other, tile_m, 128, 128, latency, steps, whole, rest)
 
 
 def one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, whole, rest):
@@ -247,6 +249,45 @@ def two_products(left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, le
     return left, right
 
 
+def three_tiles(a, b, scale_a, scale_b, d, i, j, other, added, tile_m, added_n, latency, steps, whole, rest):
+    """Tiles (i, j) and (i, other) of 128 columns and (i, added) of `added_n`, which share their tiles of A."""
+    left = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
+    right = left
+    more = ct.full((tile_m, added_n), 0.0, dtype=ct.float32)
+    rounds = ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps
+    for several in range(rounds):
+        for step in ct.static_iter(range(steps)):
+            k = several * steps + step
+            x, rows, once = rows_of_a(a, scale_a, i, k, tile_m, latency, whole)
+            left = add_columns(left, x, rows, b, scale_b, j, k, latency, once)
+            right = add_columns(right, x, rows, b, scale_b, other, k, latency, once)
+            more = add_columns(more, x, rows, b, scale_b, added, k, latency, once)
+    for step in ct.static_iter(range(rest)):
+        k = rounds * steps + step
+        x, rows, once = rows_of_a(a, scale_a, i, k, tile_m, latency, whole)
+        left = add_columns(left, x, rows, b, scale_b, j, k, latency, once)
+        right = add_columns(right, x, rows, b, scale_b, other, k, latency, once)
+        more = add_columns(more, x, rows, b, scale_b, added, k, latency, once)
+    ct.store(d, index=(i, j), tile=ct.astype(left, d.dtype))
+    ct.store(d, index=(i, other), tile=ct.astype(right, d.dtype))
+    ct.store(d, index=(i, added), tile=ct.astype(more, d.dtype))
+
+
+def rows_of_a(a, scale_a, i, k, tile_m, latency, whole):
+    """A tile of A, its scales, and the number of rounds for `add_once`."""
+    x = ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=hint(latency))
+    return x, of_rows(scale_a, i, k, tile_m, whole), min(ct.num_tiles(a, axis=1, shape=(tile_m, 128)), 1)
+
+
+def add_columns(acc, x, rows, b, scale_b, j, k, latency, once):
+    """`acc` and the scaled product of a tile of A with tile j of B, as many columns as `acc` has."""
+    tile_m, tile_n = acc.shape
+    scale = ct.reshape(rows * of_block(scale_b, (j * tile_n) // 128, k), (tile_m, 1))
+    y = ct.load(b, index=(j, k), shape=(tile_n, 128), padding_mode=ZERO, latency=hint(latency))
+    zero = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
+    return add_once(acc, ct.mma(x, ct.transpose(y), zero, use_fast_acc=True), scale, once)
+
+
 def add_once(acc, product, scale, once):
     """`acc` and the scaled product, in a loop of one round of which the compiler knows no number.
 
@@ -379,14 +420,15 @@ def is_worth_timing(config: Config) -> bool:
 
 
 def may_have_a_block_per_tile(config: Config) -> bool:
-    """Tiles of 128x144 and 128x192, and those for few rows, 64x64 among them. As compiled for sm_90 none spills
-    (2026-11-25)."""
+    """Tiles of 128x144, 128x192 and 128x272, and those for few rows, 64x64 among them. As compiled for sm_90 none
+    spills (2026-11-25)."""
     if config["block_per_tile"] == 0 or config["split"] > 1:
         return False
     tile = config["tile_m"], config["tile_n"]
     hints = config["num_worker_warps"], config["occupancy"], config["latency"], config["steps"]
     if config["added_n"] > 0:
-        return (tile, hints) == ((128, 128), (8, 1, 4, 1))
+        widest = (tile, hints, config["added_n"]) == ((128, 256), (8, 1, 4, 2), 16)
+        return widest or (tile, hints) == ((128, 128), (8, 1, 4, 1))
     is_narrow = is_for_few_rows(config) and config["latency"] == 0 and config["steps"] > 1
     return is_narrow or (tile, hints) == ((64, 64), (4, 1, 0, 2))
 
@@ -478,9 +520,9 @@ def parts_of_a_tile(problem: Problem, config: Config) -> int:
 
 
 def columns_added(problem: Problem, config: Config) -> int:
-    """0 where a tile is no single product of its rows and columns, or has parts."""
-    is_one_product = config["tile_m"] >= BLOCK // 2 and config["tile_n"] <= BLOCK
-    return config.get("added_n", 0) if is_one_product and parts_of_a_tile(problem, config) == 1 else 0
+    """0 for the tiles of few rows, whose products are swapped, and where a tile has parts."""
+    has_rows = config["tile_m"] >= BLOCK // 2
+    return config.get("added_n", 0) if has_rows and parts_of_a_tile(problem, config) == 1 else 0
 
 
 def blackwell_constants(_: Problem, config: Config) -> tuple[int, ...]:
