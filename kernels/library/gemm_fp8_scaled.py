@@ -90,17 +90,18 @@ def any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, 
     Where N ends within the left one, the right one is that again, and where added columns are used up, the last of
     them: outside an array lies no tile of it.
     """
-    other = min(2 * j + 1, ct.num_tiles(b, axis=0, shape=(min(tile_n, 128), 128)) - 1)
     if added_n > 0:
         added = min(tiles_n * (tile_n // added_n) + j, ct.num_tiles(b, axis=0, shape=(added_n, 128)) - 1)
-        if tile_n <= 128:
-            two_tiles(a, b, scale_a, scale_b, d, i, j, added, tile_m, tile_n, added_n, latency, steps, whole, rest)
-        else:
+    if tile_n > 128:
+        other = min(2 * j + 1, ct.num_tiles(b, axis=0, shape=(128, 128)) - 1)
+        if added_n > 0:
             three_tiles(a, b, scale_a, scale_b, d, i, 2 * j, other, added, tile_m, added_n, latency, steps, whole, rest)
-    elif tile_n <= 128:
-        one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, whole, rest)
+        else:
+            two_tiles(a, b, scale_a, scale_b, d, i, 2 * j, other, tile_m, 128, 128, latency, steps, whole, rest)
+    elif added_n > 0:
+        two_tiles(a, b, scale_a, scale_b, d, i, j, added, tile_m, tile_n, added_n, latency, steps, whole, rest)
     else:
-        two_tiles(a, b, scale_a, scale_b, d, i, 2 * j, other, tile_m, 128, 128, latency, steps, whole, rest)
+        one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, whole, rest)
 
 
 def one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, whole, rest):
@@ -258,25 +259,26 @@ def three_tiles(a, b, scale_a, scale_b, d, i, j, other, added, tile_m, added_n, 
     for several in range(rounds):
         for step in ct.static_iter(range(steps)):
             k = several * steps + step
-            x, rows, once = rows_of_a(a, scale_a, i, k, tile_m, latency, whole)
-            left = add_columns(left, x, rows, b, scale_b, j, k, latency, once)
-            right = add_columns(right, x, rows, b, scale_b, other, k, latency, once)
-            more = add_columns(more, x, rows, b, scale_b, added, k, latency, once)
+            left, right, more = three_products(
+                left, right, more, a, b, scale_a, scale_b, i, j, other, added, k, tile_m, latency, whole
+            )
     for step in ct.static_iter(range(rest)):
         k = rounds * steps + step
-        x, rows, once = rows_of_a(a, scale_a, i, k, tile_m, latency, whole)
-        left = add_columns(left, x, rows, b, scale_b, j, k, latency, once)
-        right = add_columns(right, x, rows, b, scale_b, other, k, latency, once)
-        more = add_columns(more, x, rows, b, scale_b, added, k, latency, once)
+        left, right, more = three_products(
+            left, right, more, a, b, scale_a, scale_b, i, j, other, added, k, tile_m, latency, whole
+        )
     ct.store(d, index=(i, j), tile=ct.astype(left, d.dtype))
     ct.store(d, index=(i, other), tile=ct.astype(right, d.dtype))
     ct.store(d, index=(i, added), tile=ct.astype(more, d.dtype))
 
 
-def rows_of_a(a, scale_a, i, k, tile_m, latency, whole):
-    """A tile of A, its scales, and the number of rounds for `add_once`."""
+def three_products(left, right, more, a, b, scale_a, scale_b, i, j, other, added, k, tile_m, latency, whole):
+    """`left`, `right` and `more` and the three products of one block of K, B's tiles `j`, `other` and `added`."""
     x = ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=hint(latency))
-    return x, of_rows(scale_a, i, k, tile_m, whole), min(ct.num_tiles(a, axis=1, shape=(tile_m, 128)), 1)
+    rows, once = of_rows(scale_a, i, k, tile_m, whole), min(ct.num_tiles(a, axis=1, shape=(tile_m, 128)), 1)
+    left = add_columns(left, x, rows, b, scale_b, j, k, latency, once)
+    right = add_columns(right, x, rows, b, scale_b, other, k, latency, once)
+    return left, right, add_columns(more, x, rows, b, scale_b, added, k, latency, once)
 
 
 def add_columns(acc, x, rows, b, scale_b, j, k, latency, once):

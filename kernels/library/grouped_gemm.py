@@ -110,10 +110,13 @@ def tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, lat
     acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
     for several in range(rounds):
         for step in ct.static_iter(range(steps)):
-            acc = add_block(acc, a, b, scale_a, scale_b, g, i, j, several * steps + step, tile_m, tile_n, latency)
+            k = several * steps + step
+            x, of_rows = rows_of(a, scale_a, i, k, tile_m, latency)
+            acc = add_product(acc, x, of_rows, b, scale_b, g, j, k, tile_n, latency)
     for step in ct.static_iter(range(rest)):
         k = rounds * steps + step
-        acc = add_block(acc, a, b, scale_a, scale_b, max(g, 0), i, j, k, tile_m, tile_n, latency)
+        x, of_rows = rows_of(a, scale_a, i, k, tile_m, latency)
+        acc = add_product(acc, x, of_rows, b, scale_b, max(g, 0), j, k, tile_n, latency)
     ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
 
 
@@ -129,13 +132,11 @@ def two_tiles_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n
     for several in range(rounds):
         for step in ct.static_iter(range(steps)):
             k = several * steps + step
-            x = ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=hint(latency))
-            of_rows = scales(scale_a, (k, i), (1, tile_m))
+            x, of_rows = rows_of(a, scale_a, i, k, tile_m, latency)
             left, right = add_two(left, right, x, of_rows, b, scale_b, g, 2 * j, other, k, tile_n, latency, once)
     for step in ct.static_iter(range(rest)):
         k = rounds * steps + step
-        x = ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=hint(latency))
-        of_rows = scales(scale_a, (k, i), (1, tile_m))
+        x, of_rows = rows_of(a, scale_a, i, k, tile_m, latency)
         left, right = add_two(left, right, x, of_rows, b, scale_b, max(g, 0), 2 * j, other, k, tile_n, latency, once)
     ct.store(d, index=(i, 2 * j), tile=ct.astype(left, d.dtype))
     ct.store(d, index=(i, other), tile=ct.astype(right, d.dtype))
@@ -181,10 +182,12 @@ def masked_tile(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency, ste
     for several in range(rounds):
         for step in ct.static_iter(range(steps)):
             k = several * steps + step
-            acc = add_masked_block(acc, a, b, scale_a, scale_b, g, i, j, k, tile_m, tile_n, latency)
+            x, of_rows = masked_rows(a, scale_a, g, i, k, tile_m, latency)
+            acc = add_product(acc, x, of_rows, b, scale_b, g, j, k, tile_n, latency)
     for step in ct.static_iter(range(rest)):
         k = rounds * steps + step
-        acc = add_masked_block(acc, a, b, scale_a, scale_b, g, i, j, k, tile_m, tile_n, latency)
+        x, of_rows = masked_rows(a, scale_a, g, i, k, tile_m, latency)
+        acc = add_product(acc, x, of_rows, b, scale_b, g, j, k, tile_n, latency)
     ct.store(d, index=(g, i, j), tile=ct.reshape(ct.astype(acc, d.dtype), (1, tile_m, tile_n)))
 
 
@@ -364,27 +367,23 @@ def add_outer_block(acc, a, b, scale_a, scale_b, i, j, k, tile_m, tile_n):
     return acc + ct.mma(x, ct.transpose(y), zero, use_fast_acc=True) * of_a * of_b
 
 
-def add_block(acc, a, b, scale_a, scale_b, g, i, j, k, tile_m, tile_n, latency):
-    """`acc` and the scaled product of block k of K. Part of grouped_fp8_contiguous and of grouped_fp8_by_ends."""
-    scale = scales(scale_a, (k, i), (1, tile_m)) * of_weights(scale_b, g, j, k, tile_n)
-    x = ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=hint(latency))
+def add_product(acc, x, of_rows, b, scale_b, g, j, k, tile_n, latency):
+    """`acc` and the scaled product of one block of K with tile j of group g's B. Part of the three kernels in FP8."""
+    tile_m = x.shape[0]
+    scale = of_rows * of_weights(scale_b, g, j, k, tile_n)
     y = weights(b, g, j, k, tile_n, 128, latency)
     zero = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
     return acc + ct.mma(x, y, zero, use_fast_acc=True) * ct.reshape(scale, (tile_m, 1))
 
 
-def add_masked_block(acc, a, b, scale_a, scale_b, g, i, j, k, tile_m, tile_n, latency):
-    """The same where A and its scales are parted by groups. Part of grouped_fp8_masked."""
-    of_rows = ct.reshape(scales(scale_a, (g, k, i), (1, 1, tile_m)), (1, tile_m))
-    scale = of_rows * of_weights(scale_b, g, j, k, tile_n)
-    x = ct.load(a, index=(g, i, k), shape=(1, tile_m, 128), padding_mode=ZERO, latency=hint(latency))
-    y = weights(b, g, j, k, tile_n, 128, latency)
-    zero = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
-    return acc + ct.mma(ct.reshape(x, (tile_m, 128)), y, zero, use_fast_acc=True) * ct.reshape(scale, (tile_m, 1))
+def rows_of(a, scale_a, i, k, tile_m, latency):
+    """(tile_m, 128) of A, and its scales (1, tile_m)."""
+    of_rows = scales(scale_a, (k, i), (1, tile_m))
+    return ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=hint(latency)), of_rows
 
 
 def masked_rows(a, scale_a, g, i, k, tile_m, latency):
-    """(tile_m, 128) of group g's A, and its scales (1, tile_m)."""
+    """The same where A and its scales are parted by groups. Part of grouped_fp8_masked."""
     x = ct.load(a, index=(g, i, k), shape=(1, tile_m, 128), padding_mode=ZERO, latency=hint(latency))
     return ct.reshape(x, (tile_m, 128)), ct.reshape(scales(scale_a, (g, k, i), (1, 1, tile_m)), (1, tile_m))
 
@@ -568,7 +567,9 @@ def masked_space(arch: str) -> Space:
     of 128 rows leave a quarter over."""
     return _fp8_space(
         arch,
-        lambda config: _is_whole_tile(config) or _is_small_tile(config) or _is_wide_tile(config, sides=(64, 128)),
+        lambda config: (
+            _is_whole_tile(config) or _is_small_tile(config) or _is_wide_tile(config) or _is_flat_tile(config)
+        ),
     )
 
 
@@ -580,13 +581,20 @@ def _is_small_tile(config: Config) -> bool:
     return (config["tile_m"], config["occupancy"]) == (64, 2) and config["tile_n"] < 256 and config["steps"] > 1
 
 
-def _is_wide_tile(config: Config, sides: tuple[int, ...] = (128,)) -> bool:
-    """8 warps that have a multiprocessor alone have the registers for 256 columns: of 128 rows with two blocks of K at
-    once or four, of 64 rows with two."""
-    if config["tile_n"] < 256 or (config["num_worker_warps"], config["occupancy"]) != (8, 1):
-        return False
-    tried = {128: ((4, 2), (4, 4)), 64: ((0, 2), (4, 2))} if 64 in sides else {128: ((4, 2), (4, 4))}
-    return (config["latency"], config["steps"]) in tried.get(config["tile_m"], ())
+def _is_wide_tile(config: Config) -> bool:
+    """8 warps that have a multiprocessor alone have the registers for 256 columns."""
+    tile = config["tile_m"], config["tile_n"], config["latency"]
+    return tile == (128, 256, 4) and _is_alone(config) and config["steps"] in (2, 4)
+
+
+def _is_flat_tile(config: Config) -> bool:
+    """As gemm_fp8_scaled has it for 320 rows."""
+    tile = config["tile_m"], config["tile_n"], config["steps"]
+    return tile == (64, 256, 2) and _is_alone(config) and config["latency"] < 10
+
+
+def _is_alone(config: Config) -> bool:
+    return (config["num_worker_warps"], config["occupancy"]) == (8, 1)
 
 
 def _fp8_space(arch: str, wins_on_hopper: Callable[[Config], bool]) -> Space:

@@ -103,7 +103,7 @@ def space(arch: str) -> Space:
     sm_100 the compiler ends with code -6 where four warps have 256 keys (18 of 108 configs, 13.4.92, 2026-11-23). On
     sm_120 tiles of more keys than 64 spill 15 KB and more, or are not compiled in 15 s or 1.25 GiB, but for one query
     with 256 (2026-11-25)."""
-    is_worth_trying = _has_registers if arch == "sm_90" else _compiles if arch.startswith("sm_10") else _has_few_keys
+    rules = {"sm_90": _has_registers, "sm_100": _compiles, "sm_103": _compiles, "sm_120": _has_few_keys}
     return Space(
         (
             ("tile_q", () if arch.startswith("sm_80") else (1, 2, 4)),
@@ -112,7 +112,7 @@ def space(arch: str) -> Space:
             ("num_worker_warps", (4, 8)),
             ("latency", (2, 4)),
         ),
-        only=is_worth_trying,
+        only=rules.get(arch),
     )
 
 
