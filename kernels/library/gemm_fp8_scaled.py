@@ -56,6 +56,7 @@ def gemm_fp8_scaled_persistent(
     split: ct.Constant[int],
     added_n: ct.Constant[int],
     block_per_tile: ct.Constant[int],
+    apart: ct.Constant[int],
 ):
     """Each block walks output tiles; `steps` blocks of K are asked for together, so that one is promoted while another
     is multiplied. scale_a is (K / 128, M) and scale_b (N / 128, K / 128).
@@ -63,6 +64,8 @@ def gemm_fp8_scaled_persistent(
     A tile wider than BLOCK is two products side by side, each with its own scale of B. `whole` says that M is a
     multiple of `tile_m`, `even` that its tiles are a multiple of `group_size_m`, and `rest` counts the blocks of K that
     `steps` leaves over. With `split` over 1 a tile has that many blocks, each with a part of K.
+
+    With `apart` a thread has registers for the sums and half of a tile's products: these come one after the other.
 
     With `added_n` a tile has that many columns more, from the end of D: gemm_steps.py says why. With `block_per_tile`
     there is no walk: around tiles of 128x192 it spills 280 bytes of registers, and around 64x64 by 4 warps 312, where
@@ -77,15 +80,16 @@ def gemm_fp8_scaled_persistent(
         return
     if block_per_tile == 1:
         i, j = swizzled(ct.bid(0), tiles_m, tiles_n, group_size_m, even)
-        any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, latency, steps, whole, rest)
+        any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, latency, steps, whole, rest, apart)
         return
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
         i, j = swizzled(tile, tiles_m, tiles_n, group_size_m, even)
-        any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, latency, steps, whole, rest)
+        any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, latency, steps, whole, rest, apart)
 
 
-def any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, latency, steps, whole, rest):
-    """Tile (i, j) of D: one product in each block of K, or two where it is wider than BLOCK or has columns added.
+def any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, latency, steps, whole, rest, apart):
+    """Tile (i, j) of D: one product in each block of K, or two where it is wider than BLOCK, has columns added or is
+    made in halves.
 
     Where N ends within the left one, the right one is that again, and where added columns are used up, the last of
     them: outside an array lies no tile of it.
@@ -97,9 +101,11 @@ def any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, 
         if added_n > 0:
             three_tiles(a, b, scale_a, scale_b, d, i, 2 * j, other, added, tile_m, added_n, latency, steps, whole, rest)
         else:
-            two_tiles(a, b, scale_a, scale_b, d, i, 2 * j, other, tile_m, 128, 128, latency, steps, whole, rest)
+            two_tiles(a, b, scale_a, scale_b, d, i, 2 * j, other, tile_m, 128, 128, latency, steps, whole, rest, apart)
     elif added_n > 0:
-        two_tiles(a, b, scale_a, scale_b, d, i, j, added, tile_m, tile_n, added_n, latency, steps, whole, rest)
+        two_tiles(a, b, scale_a, scale_b, d, i, j, added, tile_m, tile_n, added_n, latency, steps, whole, rest, apart)
+    elif apart == 1:
+        two_halves(a, b, scale_a, scale_b, d, i, j, tile_m // 2, tile_n, latency, steps, whole, rest)
     else:
         one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, whole, rest)
 
@@ -209,7 +215,7 @@ def one_product(acc, a, b, scale_a, scale_b, i, j, k, tile_m, tile_n, latency, w
     return acc + ct.mma(x, ct.transpose(y), zero, use_fast_acc=True) * ct.reshape(scale, (tile_m, 1))
 
 
-def two_tiles(a, b, scale_a, scale_b, d, i, j, other, tile_m, left_n, right_n, latency, steps, whole, rest):
+def two_tiles(a, b, scale_a, scale_b, d, i, j, other, tile_m, left_n, right_n, latency, steps, whole, rest, apart):
     """Tiles (i, j) of `left_n` columns and (i, other) of `right_n` columns of D, which share their tiles of A."""
     left = ct.full((tile_m, left_n), 0.0, dtype=ct.float32)
     right = ct.full((tile_m, right_n), 0.0, dtype=ct.float32)
@@ -218,18 +224,18 @@ def two_tiles(a, b, scale_a, scale_b, d, i, j, other, tile_m, left_n, right_n, l
         for step in ct.static_iter(range(steps)):
             k = several * steps + step
             left, right = two_products(
-                left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, left_n, right_n, latency, whole
+                left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, left_n, right_n, latency, whole, apart
             )
     for step in ct.static_iter(range(rest)):
         k = rounds * steps + step
         left, right = two_products(
-            left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, left_n, right_n, latency, whole
+            left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, left_n, right_n, latency, whole, apart
         )
     ct.store(d, index=(i, j), tile=ct.astype(left, d.dtype))
     ct.store(d, index=(i, other), tile=ct.astype(right, d.dtype))
 
 
-def two_products(left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, left_n, right_n, latency, whole):
+def two_products(left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, left_n, right_n, latency, whole, apart):
     """`left` and `right` and the two products of one block of K, B's tiles `j` and `other`."""
     rows = of_rows(scale_a, i, k, tile_m, whole)
     scale_left = ct.reshape(rows * of_block(scale_b, (j * left_n) // 128, k), (tile_m, 1))
@@ -240,7 +246,7 @@ def two_products(left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, le
     zero_left = ct.full((tile_m, left_n), 0.0, dtype=ct.float32)
     zero_right = ct.full((tile_m, right_n), 0.0, dtype=ct.float32)
     of_left = ct.mma(x, ct.transpose(y), zero_left, use_fast_acc=True)
-    if tile_m * (left_n + right_n) < 128 * 256:
+    if apart == 0:
         left = left + of_left * scale_left
         right = right + ct.mma(x, ct.transpose(z), zero_right, use_fast_acc=True) * scale_right
     else:
@@ -248,6 +254,49 @@ def two_products(left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, le
         left = add_once(left, of_left, scale_left, once)
         right = add_once(right, ct.mma(x, ct.transpose(z), zero_right, use_fast_acc=True), scale_right, once)
     return left, right
+
+
+def two_halves(a, b, scale_a, scale_b, d, i, j, half_m, tile_n, latency, steps, whole, rest):
+    """Tiles (2 i, j) and (2 i + 1, j) of D, which share their tiles of B.
+
+    So 4 warps have the registers for 128x128, and two blocks share a multiprocessor: one adds its products while the
+    other multiplies.
+    """
+    upper = ct.full((half_m, tile_n), 0.0, dtype=ct.float32)
+    lower = upper
+    rounds = ct.num_tiles(a, axis=1, shape=(half_m, 128)) // steps
+    for several in range(rounds):
+        for step in ct.static_iter(range(steps)):
+            k = several * steps + step
+            upper, lower = both_halves(upper, lower, a, b, scale_a, scale_b, i, j, k, latency, whole)
+    for step in ct.static_iter(range(rest)):
+        k = rounds * steps + step
+        upper, lower = both_halves(upper, lower, a, b, scale_a, scale_b, i, j, k, latency, whole)
+    ct.store(d, index=(2 * i, j), tile=ct.astype(upper, d.dtype))
+    ct.store(d, index=(min(2 * i + 1, ct.cdiv(a.shape[0], half_m) - 1), j), tile=ct.astype(lower, d.dtype))
+
+
+def both_halves(upper, lower, a, b, scale_a, scale_b, i, j, k, latency, whole):
+    """`upper` and `lower` and the two products of one block of K, A's tiles 2 i and the one after it.
+
+    Where M ends within the upper one, the lower one is that again: outside an array lies no tile of it.
+    """
+    half_m, tile_n = upper.shape
+    below = min(2 * i + 1, ct.cdiv(a.shape[0], half_m) - 1)
+    once = min(ct.num_tiles(a, axis=1, shape=(half_m, 128)), 1)
+    of_b = of_block(scale_b, (j * tile_n) // 128, k)
+    y = ct.load(b, index=(j, k), shape=(tile_n, 128), padding_mode=ZERO, latency=hint(latency))
+    upper = add_half(upper, a, y, scale_a, of_b, 2 * i, k, latency, whole, once)
+    return upper, add_half(lower, a, y, scale_a, of_b, below, k, latency, whole, once)
+
+
+def add_half(acc, a, y, scale_a, of_b, i, k, latency, whole, once):
+    """`acc` and the scaled product of tile i of A with a tile of B."""
+    half_m, tile_n = acc.shape
+    scale = ct.reshape(of_rows(scale_a, i, k, half_m, whole) * of_b, (half_m, 1))
+    x = ct.load(a, index=(i, k), shape=(half_m, 128), padding_mode=ZERO, latency=hint(latency))
+    zero = ct.full((half_m, tile_n), 0.0, dtype=ct.float32)
+    return add_once(acc, ct.mma(x, ct.transpose(y), zero, use_fast_acc=True), scale, once)
 
 
 def three_tiles(a, b, scale_a, scale_b, d, i, j, other, added, tile_m, added_n, latency, steps, whole, rest):
@@ -431,6 +480,8 @@ def may_have_a_block_per_tile(config: Config) -> bool:
     if config["added_n"] > 0:
         widest = (tile, hints, config["added_n"]) == ((128, 256), (8, 1, 4, 2), 16)
         return widest or (tile, hints) == ((128, 128), (8, 1, 4, 1))
+    if _has_half_the_registers(config):
+        return hints == (4, 2, 4, 2) and tile in ((128, 128), (64, 256))
     is_narrow = is_for_few_rows(config) and config["latency"] == 0 and config["steps"] > 1
     return is_narrow or (tile, hints) == ((64, 64), (4, 1, 0, 2))
 
@@ -511,7 +562,14 @@ def hopper_constants(problem: Problem, config: Config) -> tuple[int, ...]:
     return (
         *(tile_m, config["tile_n"], group_size_m, config["latency"], steps, whole, even, rest, split, added_n),
         config.get("block_per_tile", 0),
+        int(_has_half_the_registers(config)),
     )
+
+
+def _has_half_the_registers(config: Config) -> bool:
+    """Says that a thread holds 128 sums, so that it has room for 64 more and not for 128."""
+    sums = config["tile_m"] * config["tile_n"]
+    return sums >= 128 * 32 * config.get("num_worker_warps", 8)
 
 
 def parts_of_a_tile(problem: Problem, config: Config) -> int:

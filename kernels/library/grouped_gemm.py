@@ -48,13 +48,15 @@ def grouped_fp8_contiguous(
     latency: ct.Constant[int],
     steps: ct.Constant[int],
     rest: ct.Constant[int],
+    apart: ct.Constant[int],
 ):
     """a (M, K), b (G, N, K), scale_a (K / 128, M), scale_b (G, N / 128, K / 128), group_of_row (M,), -1 for padding.
 
     `rest` counts the blocks of K that `steps` leaves over; they come after the loop. Padding goes through these alone,
     with the first group's B: a loop that it skips makes the compiler spill 448 bytes, where this spills none.
 
-    A tile wider than 128 is two products side by side, each with its own scale of B.
+    A tile wider than 128 is two products side by side, each with its own scale of B. With `apart` a thread has
+    registers for the sums and half of a tile's products: these come one after the other.
     """
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, 128))
     tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, 128))
@@ -62,10 +64,7 @@ def grouped_fp8_contiguous(
         i, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
         g = ct.load(group_of_row, index=(i * tile_m,), shape=(1,)).item()
         rounds = used(g) * ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps
-        if tile_n <= 128:
-            tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest)
-        else:
-            two_tiles_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n // 2, latency, steps, rest)
+        any_tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest, apart)
 
 
 @ct.kernel
@@ -82,6 +81,7 @@ def grouped_fp8_by_ends(
     latency: ct.Constant[int],
     steps: ct.Constant[int],
     rest: ct.Constant[int],
+    apart: ct.Constant[int],
 ):
     """As contiguous, but end_of_group (G,) says before which row each group ends; the next starts on a multiple of 128.
 
@@ -97,16 +97,23 @@ def grouped_fp8_by_ends(
         for tile in range(first_of_mine(before), tiles_m * tiles_n, ct.num_blocks(0)):
             row, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
             i = start // tile_m + row
-            if tile_n <= 128:
-                tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest)
-            else:
-                two_tiles_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n // 2, latency, steps, rest)
+            any_tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest, apart)
         before = before + tiles_m * tiles_n
         start = ct.cdiv(end, 128) * 128
 
 
-def tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest):
+def any_tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest, apart):
     """Tile (i, j) of D, of group g; padding has none, and no rounds. Part of the two kernels above."""
+    if tile_n > 128:
+        two_tiles_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n // 2, latency, steps, rest)
+    elif apart == 1:
+        two_halves_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m // 2, tile_n, latency, steps, rest)
+    else:
+        tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest)
+
+
+def tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest):
+    """Tile (i, j) of D in one product of each block of K. Part of the same kernels."""
     acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
     for several in range(rounds):
         for step in ct.static_iter(range(steps)):
@@ -133,13 +140,40 @@ def two_tiles_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n
         for step in ct.static_iter(range(steps)):
             k = several * steps + step
             x, of_rows = rows_of(a, scale_a, i, k, tile_m, latency)
-            left, right = add_two(left, right, x, of_rows, b, scale_b, g, 2 * j, other, k, tile_n, latency, once)
+            left, right = add_two(left, right, x, of_rows, b, scale_b, g, 2 * j, other, k, tile_n, latency, once, 1)
     for step in ct.static_iter(range(rest)):
         k = rounds * steps + step
         x, of_rows = rows_of(a, scale_a, i, k, tile_m, latency)
-        left, right = add_two(left, right, x, of_rows, b, scale_b, max(g, 0), 2 * j, other, k, tile_n, latency, once)
+        left, right = add_two(left, right, x, of_rows, b, scale_b, max(g, 0), 2 * j, other, k, tile_n, latency, once, 1)
     ct.store(d, index=(i, 2 * j), tile=ct.astype(left, d.dtype))
     ct.store(d, index=(i, other), tile=ct.astype(right, d.dtype))
+
+
+def two_halves_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, half_m, tile_n, latency, steps, rest):
+    """Tiles (2 i, j) and (2 i + 1, j) of D, which share their tiles of B: gemm_fp8_scaled.py says why. Part of the same
+    kernels."""
+    upper = ct.full((half_m, tile_n), 0.0, dtype=ct.float32)
+    lower = upper
+    once = min(ct.num_tiles(a, axis=1, shape=(half_m, 128)), 1)
+    for several in range(rounds):
+        for step in ct.static_iter(range(steps)):
+            k = several * steps + step
+            of_b, y = of_weights(scale_b, g, j, k, tile_n), weights(b, g, j, k, tile_n, 128, latency)
+            upper = add_half(upper, *rows_of(a, scale_a, 2 * i, k, half_m, latency), y, of_b, once)
+            lower = add_half(lower, *rows_of(a, scale_a, 2 * i + 1, k, half_m, latency), y, of_b, once)
+    for step in ct.static_iter(range(rest)):
+        k = rounds * steps + step
+        of_b, y = of_weights(scale_b, max(g, 0), j, k, tile_n), weights(b, max(g, 0), j, k, tile_n, 128, latency)
+        upper = add_half(upper, *rows_of(a, scale_a, 2 * i, k, half_m, latency), y, of_b, once)
+        lower = add_half(lower, *rows_of(a, scale_a, 2 * i + 1, k, half_m, latency), y, of_b, once)
+    ct.store(d, index=(2 * i, j), tile=ct.astype(upper, d.dtype))
+    ct.store(d, index=(2 * i + 1, j), tile=ct.astype(lower, d.dtype))
+
+
+def add_half(acc, x, of_rows, y, of_b, once):
+    """`acc` and the scaled product of rows of A with a tile of B, turned. Part of the three kernels in FP8."""
+    zero = ct.full(acc.shape, 0.0, dtype=ct.float32)
+    return add_once(acc, ct.mma(x, y, zero, use_fast_acc=True), ct.reshape(of_rows * of_b, (acc.shape[0], 1)), once)
 
 
 @ct.kernel
@@ -155,6 +189,7 @@ def grouped_fp8_masked(
     latency: ct.Constant[int],
     steps: ct.Constant[int],
     rest: ct.Constant[int],
+    apart: ct.Constant[int],
 ):
     """a (G, room, K), b (G, N, K), scale_a (G, K / 128, room), scale_b (G, N / 128, K / 128), d (G, room, N).
 
@@ -168,10 +203,12 @@ def grouped_fp8_masked(
         for tile in range(first_of_mine(before), tiles_m * tiles_n, ct.num_blocks(0)):
             i = tile % tiles_m
             j = tile // tiles_m
-            if tile_n <= 128:
-                masked_tile(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency, steps, rest)
+            if tile_n > 128:
+                two_masked_tiles(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n // 2, latency, steps, rest, apart)
+            elif apart == 1:
+                two_masked_halves(a, b, scale_a, scale_b, d, g, i, j, tile_m // 2, tile_n, latency, steps, rest)
             else:
-                two_masked_tiles(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n // 2, latency, steps, rest)
+                masked_tile(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency, steps, rest)
         before = before + tiles_m * tiles_n
 
 
@@ -191,7 +228,7 @@ def masked_tile(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency, ste
     ct.store(d, index=(g, i, j), tile=ct.reshape(ct.astype(acc, d.dtype), (1, tile_m, tile_n)))
 
 
-def two_masked_tiles(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency, steps, rest):
+def two_masked_tiles(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency, steps, rest, apart):
     """Tiles (i, 2 j) and (i, 2 j + 1) of group g, which share their tiles of A. Part of grouped_fp8_masked.
 
     Where N ends within the left one, the right one is that again: outside an array lies no tile of it.
@@ -205,13 +242,34 @@ def two_masked_tiles(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency
         for step in ct.static_iter(range(steps)):
             k = several * steps + step
             x, of_rows = masked_rows(a, scale_a, g, i, k, tile_m, latency)
-            left, right = add_two(left, right, x, of_rows, b, scale_b, g, 2 * j, other, k, tile_n, latency, once)
+            left, right = add_two(left, right, x, of_rows, b, scale_b, g, 2 * j, other, k, tile_n, latency, once, apart)
     for step in ct.static_iter(range(rest)):
         k = tiles_k // steps * steps + step
         x, of_rows = masked_rows(a, scale_a, g, i, k, tile_m, latency)
-        left, right = add_two(left, right, x, of_rows, b, scale_b, g, 2 * j, other, k, tile_n, latency, once)
+        left, right = add_two(left, right, x, of_rows, b, scale_b, g, 2 * j, other, k, tile_n, latency, once, apart)
     ct.store(d, index=(g, i, 2 * j), tile=ct.reshape(ct.astype(left, d.dtype), (1, tile_m, tile_n)))
     ct.store(d, index=(g, i, other), tile=ct.reshape(ct.astype(right, d.dtype), (1, tile_m, tile_n)))
+
+
+def two_masked_halves(a, b, scale_a, scale_b, d, g, i, j, half_m, tile_n, latency, steps, rest):
+    """Tiles (2 i, j) and (2 i + 1, j) of group g, which share their tiles of B. Part of grouped_fp8_masked."""
+    upper = ct.full((half_m, tile_n), 0.0, dtype=ct.float32)
+    lower = upper
+    tiles_k = ct.num_tiles(a, axis=2, shape=(1, half_m, 128))
+    once = min(tiles_k, 1)
+    for several in range(tiles_k // steps):
+        for step in ct.static_iter(range(steps)):
+            k = several * steps + step
+            of_b, y = of_weights(scale_b, g, j, k, tile_n), weights(b, g, j, k, tile_n, 128, latency)
+            upper = add_half(upper, *masked_rows(a, scale_a, g, 2 * i, k, half_m, latency), y, of_b, once)
+            lower = add_half(lower, *masked_rows(a, scale_a, g, 2 * i + 1, k, half_m, latency), y, of_b, once)
+    for step in ct.static_iter(range(rest)):
+        k = tiles_k // steps * steps + step
+        of_b, y = of_weights(scale_b, g, j, k, tile_n), weights(b, g, j, k, tile_n, 128, latency)
+        upper = add_half(upper, *masked_rows(a, scale_a, g, 2 * i, k, half_m, latency), y, of_b, once)
+        lower = add_half(lower, *masked_rows(a, scale_a, g, 2 * i + 1, k, half_m, latency), y, of_b, once)
+    ct.store(d, index=(g, 2 * i, j), tile=ct.reshape(ct.astype(upper, d.dtype), (1, half_m, tile_n)))
+    ct.store(d, index=(g, 2 * i + 1, j), tile=ct.reshape(ct.astype(lower, d.dtype), (1, half_m, tile_n)))
 
 
 @ct.kernel
@@ -388,10 +446,10 @@ def masked_rows(a, scale_a, g, i, k, tile_m, latency):
     return ct.reshape(x, (tile_m, 128)), ct.reshape(scales(scale_a, (g, k, i), (1, 1, tile_m)), (1, tile_m))
 
 
-def add_two(left, right, x, of_rows, b, scale_b, g, j, other, k, tile_n, latency, once):
+def add_two(left, right, x, of_rows, b, scale_b, g, j, other, k, tile_n, latency, once, apart):
     """`left` and `right` and the scaled products of one block of K with B's tiles `j` and `other`.
 
-    Of 128 rows each product is added in a loop of one round of which the compiler knows no number: gemm_fp8_scaled.py
+    With `apart` each product is added in a loop of one round of which the compiler knows no number: gemm_fp8_scaled.py
     says why.
     """
     tile_m = x.shape[0]
@@ -401,7 +459,7 @@ def add_two(left, right, x, of_rows, b, scale_b, g, j, other, k, tile_n, latency
     y = weights(b, g, j, k, tile_n, 128, latency)
     z = weights(b, g, other, k, tile_n, 128, latency)
     of_left = ct.mma(x, y, zero, use_fast_acc=True)
-    if tile_m < 128:
+    if apart == 0:
         left = left + of_left * scale_left
         right = right + ct.mma(x, z, zero, use_fast_acc=True) * scale_right
     else:
@@ -556,9 +614,9 @@ def _multiples(text: str, **sizes: int) -> None:
 def fp8_space(arch: str) -> Space:
     """A tile of D never holds rows of two groups: each starts on a multiple of 128.
 
-    On sm_90 smaller tiles and 4 warps came no nearer than 15 % to a winner (26 sweeps, 2026-11).
+    On sm_90 smaller tiles came no nearer than 15 % to a winner (26 sweeps, 2026-11).
     """
-    return _fp8_space(arch, lambda config: _is_whole_tile(config) or _is_wide_tile(config))
+    return _fp8_space(arch, _is_large_tile)
 
 
 def masked_space(arch: str) -> Space:
@@ -567,10 +625,12 @@ def masked_space(arch: str) -> Space:
     of 128 rows leave a quarter over."""
     return _fp8_space(
         arch,
-        lambda config: (
-            _is_whole_tile(config) or _is_small_tile(config) or _is_wide_tile(config) or _is_flat_tile(config)
-        ),
+        lambda config: _is_large_tile(config) or _is_small_tile(config) or _is_flat_tile(config),
     )
+
+
+def _is_large_tile(config: Config) -> bool:
+    return _is_whole_tile(config) or _is_wide_tile(config) or (_is_one_of_two(config) and config["tile_m"] == 128)
 
 
 def _is_whole_tile(config: Config) -> bool:
@@ -590,7 +650,16 @@ def _is_wide_tile(config: Config) -> bool:
 def _is_flat_tile(config: Config) -> bool:
     """As gemm_fp8_scaled has it for 320 rows."""
     tile = config["tile_m"], config["tile_n"], config["steps"]
-    return tile == (64, 256, 2) and _is_alone(config) and config["latency"] < 10
+    alone = tile == (64, 256, 2) and _is_alone(config) and config["latency"] < 10
+    return alone or (_is_one_of_two(config) and config["tile_m"] == 64)
+
+
+def _is_one_of_two(config: Config) -> bool:
+    """128x128 and 64x256 by 4 warps, two blocks to a multiprocessor: one adds its products while the other
+    multiplies."""
+    tile = config["tile_m"], config["tile_n"]
+    hints = config["num_worker_warps"], config["occupancy"], config["latency"]
+    return tile in ((128, 128), (64, 256)) and hints == (4, 2, 4) and config["steps"] > 1
 
 
 def _is_alone(config: Config) -> bool:
@@ -749,8 +818,13 @@ def fp8_constants(problem: Problem, config: Config) -> tuple[int, ...]:
 
 
 def masked_constants(problem: Problem, config: Config) -> tuple[int, ...]:
-    rest = problem.sizes["k"] // BLOCK % config["steps"]
-    return config["tile_m"], config["tile_n"], config["latency"], config["steps"], rest
+    rest, apart = problem.sizes["k"] // BLOCK % config["steps"], int(_has_half_the_registers(config))
+    return config["tile_m"], config["tile_n"], config["latency"], config["steps"], rest, apart
+
+
+def _has_half_the_registers(config: Config) -> bool:
+    """Says that a thread holds 128 sums, so that it has room for 64 more and not for 128."""
+    return config["tile_m"] * config["tile_n"] >= 128 * 32 * config["num_worker_warps"]
 
 
 def fp8_along_k_constants(_: Problem, config: Config) -> tuple[int, ...]:

@@ -241,7 +241,8 @@ def _has_registers(config: Config) -> bool:
     tile = config["tile_m"], config["tile_n"]
     hints = config["occupancy"], config["num_worker_warps"], config["block_per_tile"], config["latency"] > 0
     if config["steps"] > 1:
-        return (tile, hints) == ((128, 128), (1, 8, 0, False))
+        is_one_of_two = (tile, hints[:2], config["latency"]) == ((64, 128), (2, 4), 0)
+        return is_one_of_two or (tile, hints) == ((128, 128), (1, 8, 0, False))
     if config["block_per_tile"] or config["latency"]:
         return tile in ((64, 128), (128, 64)) and hints == (1, 8, 1, True)
     small = config["tile_m"] * config["tile_n"] < 128 * 128
