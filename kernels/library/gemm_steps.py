@@ -295,7 +295,11 @@ def is_before_hopper(arch: str) -> bool:
 
 def is_for_hopper(config: Config) -> bool:
     if any(config.get(axis, 0) for axis, _ in FEW_WAVES):
-        return may_turn_b(config) if "added_n" not in config else may_sum_apart(config) or may_be_wide_or_flat(config)
+        return (
+            may_turn_b(config)
+            if "added_n" not in config
+            else may_sum_apart(config) or may_have_a_block_per_tile(config)
+        )
     return fits_registers(config) and has_cluster_for_its_rows(config)
 
 
@@ -317,14 +321,15 @@ def may_sum_apart(config: Config) -> bool:
     return won and config["steps_per_sum"] > 0 and not config["block_per_tile"] and not config["swap_ab"]
 
 
-def may_be_wide_or_flat(config: Config) -> bool:
-    """Tiles of 128x144, 128x160, 128x192 and 128x272, and of 256x64, which the swap makes of 64x256. As compiled for
-    sm_90 none spills or waits for each of its products (2026-11-25)."""
+def may_have_a_block_per_tile(config: Config) -> bool:
+    """Tiles of 128x144, 128x160, 128x192 and 128x272 by 8 warps that have a multiprocessor alone, and of 128x128 to
+    128x192 by 4, two blocks to a multiprocessor: one stores its tile while the other multiplies. As compiled for sm_90
+    none spills or waits for each of its products (2026-11-25)."""
     tile = config["tile_m"], config["tile_n"]
     wide = tile == (128, 128) and config["added_n"] > 0
     widest = tile == (128, 256) and (config["added_n"], config["swap_ab"]) == (16, 0)
-    flat = tile == (64, 256) and (config["added_n"], config["swap_ab"]) == (0, 1)
-    is_tried = (wide or widest or flat) and hints(config) == (1, 1, 8)
+    alone = hints(config) == (1, 1, 8) and (wide or widest)
+    is_tried = alone or (hints(config) == (1, 2, 4) and tile == (128, 128))
     return is_tried and config["block_per_tile"] == 1 and not config["steps_per_sum"]
 
 

@@ -104,10 +104,8 @@ def grouped_fp8_by_ends(
 
 def any_tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest, apart):
     """Tile (i, j) of D, of group g; padding has none, and no rounds. Part of the two kernels above."""
-    if tile_n > 128:
-        two_tiles_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n // 2, latency, steps, rest)
-    elif apart == 1:
-        two_halves_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m // 2, tile_n, latency, steps, rest)
+    if apart == 1:
+        any_two_halves(a, b, scale_a, scale_b, d, max(g, 0), i, j, rounds, tile_m, tile_n, latency, rest)
     else:
         tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest)
 
@@ -127,53 +125,67 @@ def tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, lat
     ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
 
 
-def two_tiles_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest):
-    """Tiles (i, 2 j) and (i, 2 j + 1) of D, which share their tiles of A. Part of the same kernels.
+def any_two_halves(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, rest):
+    """Tile (i, j) of D, of group g, in halves: side by side where it is wider than 128, else one above the other. Part
+    of the three kernels in FP8.
 
     Where N ends within the left one, the right one is that again: outside an array lies no tile of it.
     """
-    left = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
-    right = left
-    other = min(2 * j + 1, ct.num_tiles(b, axis=1, shape=(1, tile_n, 128)) - 1)
-    once = min(ct.num_tiles(a, axis=1, shape=(tile_m, 128)), 1)
-    for several in range(rounds):
-        for step in ct.static_iter(range(steps)):
-            k = several * steps + step
-            x, of_rows = rows_of(a, scale_a, i, k, tile_m, latency)
-            left, right = add_two(left, right, x, of_rows, b, scale_b, g, 2 * j, other, k, tile_n, latency, once, 1)
-    for step in ct.static_iter(range(rest)):
-        k = rounds * steps + step
-        x, of_rows = rows_of(a, scale_a, i, k, tile_m, latency)
-        left, right = add_two(left, right, x, of_rows, b, scale_b, max(g, 0), 2 * j, other, k, tile_n, latency, once, 1)
-    ct.store(d, index=(i, 2 * j), tile=ct.astype(left, d.dtype))
-    ct.store(d, index=(i, other), tile=ct.astype(right, d.dtype))
+    if tile_n > 128:
+        other = min(2 * j + 1, ct.num_tiles(b, axis=1, shape=(1, 128, 128)) - 1)
+        two_halves(a, b, scale_a, scale_b, d, g, i, i, 2 * j, other, rounds, tile_m, 128, True, latency, rest)
+    else:
+        two_halves(
+            a, b, scale_a, scale_b, d, g, 2 * i, 2 * i + 1, j, j, rounds, tile_m // 2, tile_n, False, latency, rest
+        )
 
 
-def two_halves_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, half_m, tile_n, latency, steps, rest):
-    """Tiles (2 i, j) and (2 i + 1, j) of D, which share their tiles of B: gemm_fp8_scaled.py says why. Part of the same
-    kernels."""
-    upper = ct.full((half_m, tile_n), 0.0, dtype=ct.float32)
-    lower = upper
-    once = min(ct.num_tiles(a, axis=1, shape=(half_m, 128)), 1)
-    for several in range(rounds):
-        for step in ct.static_iter(range(steps)):
-            k = several * steps + step
-            of_b, y = of_weights(scale_b, g, j, k, tile_n), weights(b, g, j, k, tile_n, 128, latency)
-            upper = add_half(upper, *rows_of(a, scale_a, 2 * i, k, half_m, latency), y, of_b, once)
-            lower = add_half(lower, *rows_of(a, scale_a, 2 * i + 1, k, half_m, latency), y, of_b, once)
-    for step in ct.static_iter(range(rest)):
-        k = rounds * steps + step
-        of_b, y = of_weights(scale_b, max(g, 0), j, k, tile_n), weights(b, max(g, 0), j, k, tile_n, 128, latency)
-        upper = add_half(upper, *rows_of(a, scale_a, 2 * i, k, half_m, latency), y, of_b, once)
-        lower = add_half(lower, *rows_of(a, scale_a, 2 * i + 1, k, half_m, latency), y, of_b, once)
-    ct.store(d, index=(2 * i, j), tile=ct.astype(upper, d.dtype))
-    ct.store(d, index=(2 * i + 1, j), tile=ct.astype(lower, d.dtype))
+def two_halves(a, b, scale_a, scale_b, d, g, i, low, j, other, rounds, half_m, half_n, beside, latency, rest):
+    """Tiles (i, j) and (low, other) of D, one product after the other, two blocks of K at a time: gemm_fp8_scaled.py
+    says why. Part of the same kernels."""
+    first = ct.full((half_m, half_n), 0.0, dtype=ct.float32)
+    second = first
+    last = scale_b.shape[2] - 1
+    once = min(scale_b.shape[2], 1)
+    even = scales_of_halves(scale_a, scale_b, g, i, low, j, other, 0, half_m, half_n, beside)
+    odd = scales_of_halves(scale_a, scale_b, g, i, low, j, other, min(1, last), half_m, half_n, beside)
+    for pair in range(rounds):
+        k = 2 * pair
+        ahead, after = min(k + 2, last), min(k + 3, last)
+        next_even = scales_of_halves(scale_a, scale_b, g, i, low, j, other, ahead, half_m, half_n, beside)
+        next_odd = scales_of_halves(scale_a, scale_b, g, i, low, j, other, after, half_m, half_n, beside)
+        first, second = add_halves(first, second, even, a, b, g, i, low, j, other, k, beside, latency, once)
+        first, second = add_halves(first, second, odd, a, b, g, i, low, j, other, k + 1, beside, latency, once)
+        even = next_even
+        odd = next_odd
+    for _ in ct.static_iter(range(rest)):
+        first, second = add_halves(first, second, even, a, b, g, i, low, j, other, last, beside, latency, once)
+    store_tile(d, g, i, j, first)
+    store_tile(d, g, low, other, second)
 
 
-def add_half(acc, x, of_rows, y, of_b, once):
-    """`acc` and the scaled product of rows of A with a tile of B, turned. Part of the three kernels in FP8."""
-    zero = ct.full(acc.shape, 0.0, dtype=ct.float32)
-    return add_once(acc, ct.mma(x, y, zero, use_fast_acc=True), ct.reshape(of_rows * of_b, (acc.shape[0], 1)), once)
+def scales_of_halves(scale_a, scale_b, g, i, low, j, other, k, half_m, half_n, beside):
+    """The scales that both halves share, those of the first and those of the second: (1, half_m) of rows or (1, 1)."""
+    rows, block = scales_of_rows(scale_a, g, i, k, half_m), of_weights(scale_b, g, j, k, half_n)
+    if beside:
+        return rows, block, of_weights(scale_b, g, other, k, half_n)
+    return block, rows, scales_of_rows(scale_a, g, low, k, half_m)
+
+
+def add_halves(first, second, scales, a, b, g, i, low, j, other, k, beside, latency, once):
+    """`first` and `second` and their scaled products of block k of K."""
+    half_m, half_n = first.shape
+    shared, scale_first, scale_second = scales
+    x, y = load_rows(a, g, i, k, half_m, latency), weights(b, g, j, k, half_n, 128, latency)
+    if beside:
+        v, w = x, weights(b, g, other, k, half_n, 128, latency)
+    else:
+        v, w = load_rows(a, g, low, k, half_m, latency), y
+    zero = ct.full((half_m, half_n), 0.0, dtype=ct.float32)
+    of_first = ct.mma(x, y, zero, use_fast_acc=True)
+    first = add_once(first, of_first, ct.reshape(shared * scale_first, (half_m, 1)), once)
+    of_second = ct.mma(v, w, zero, use_fast_acc=True)
+    return first, add_once(second, of_second, ct.reshape(shared * scale_second, (half_m, 1)), once)
 
 
 @ct.kernel
@@ -203,10 +215,11 @@ def grouped_fp8_masked(
         for tile in range(first_of_mine(before), tiles_m * tiles_n, ct.num_blocks(0)):
             i = tile % tiles_m
             j = tile // tiles_m
-            if tile_n > 128:
-                two_masked_tiles(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n // 2, latency, steps, rest, apart)
-            elif apart == 1:
-                two_masked_halves(a, b, scale_a, scale_b, d, g, i, j, tile_m // 2, tile_n, latency, steps, rest)
+            if apart == 1:
+                rounds = ct.num_tiles(a, axis=2, shape=(1, tile_m, 128)) // 2
+                any_two_halves(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, rest)
+            elif tile_n > 128:
+                two_masked_tiles(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n // 2, latency, steps, rest)
             else:
                 masked_tile(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency, steps, rest)
         before = before + tiles_m * tiles_n
@@ -228,7 +241,7 @@ def masked_tile(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency, ste
     ct.store(d, index=(g, i, j), tile=ct.reshape(ct.astype(acc, d.dtype), (1, tile_m, tile_n)))
 
 
-def two_masked_tiles(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency, steps, rest, apart):
+def two_masked_tiles(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency, steps, rest):
     """Tiles (i, 2 j) and (i, 2 j + 1) of group g, which share their tiles of A. Part of grouped_fp8_masked.
 
     Where N ends within the left one, the right one is that again: outside an array lies no tile of it.
@@ -236,40 +249,18 @@ def two_masked_tiles(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency
     left = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
     right = left
     other = min(2 * j + 1, ct.num_tiles(b, axis=1, shape=(1, tile_n, 128)) - 1)
-    tiles_k = ct.num_tiles(a, axis=2, shape=(1, tile_m, 128))
-    once = min(tiles_k, 1)
-    for several in range(tiles_k // steps):
+    rounds = ct.num_tiles(a, axis=2, shape=(1, tile_m, 128)) // steps
+    for several in range(rounds):
         for step in ct.static_iter(range(steps)):
             k = several * steps + step
             x, of_rows = masked_rows(a, scale_a, g, i, k, tile_m, latency)
-            left, right = add_two(left, right, x, of_rows, b, scale_b, g, 2 * j, other, k, tile_n, latency, once, apart)
+            left, right = add_two(left, right, x, of_rows, b, scale_b, g, 2 * j, other, k, tile_n, latency)
     for step in ct.static_iter(range(rest)):
-        k = tiles_k // steps * steps + step
+        k = rounds * steps + step
         x, of_rows = masked_rows(a, scale_a, g, i, k, tile_m, latency)
-        left, right = add_two(left, right, x, of_rows, b, scale_b, g, 2 * j, other, k, tile_n, latency, once, apart)
-    ct.store(d, index=(g, i, 2 * j), tile=ct.reshape(ct.astype(left, d.dtype), (1, tile_m, tile_n)))
-    ct.store(d, index=(g, i, other), tile=ct.reshape(ct.astype(right, d.dtype), (1, tile_m, tile_n)))
-
-
-def two_masked_halves(a, b, scale_a, scale_b, d, g, i, j, half_m, tile_n, latency, steps, rest):
-    """Tiles (2 i, j) and (2 i + 1, j) of group g, which share their tiles of B. Part of grouped_fp8_masked."""
-    upper = ct.full((half_m, tile_n), 0.0, dtype=ct.float32)
-    lower = upper
-    tiles_k = ct.num_tiles(a, axis=2, shape=(1, half_m, 128))
-    once = min(tiles_k, 1)
-    for several in range(tiles_k // steps):
-        for step in ct.static_iter(range(steps)):
-            k = several * steps + step
-            of_b, y = of_weights(scale_b, g, j, k, tile_n), weights(b, g, j, k, tile_n, 128, latency)
-            upper = add_half(upper, *masked_rows(a, scale_a, g, 2 * i, k, half_m, latency), y, of_b, once)
-            lower = add_half(lower, *masked_rows(a, scale_a, g, 2 * i + 1, k, half_m, latency), y, of_b, once)
-    for step in ct.static_iter(range(rest)):
-        k = tiles_k // steps * steps + step
-        of_b, y = of_weights(scale_b, g, j, k, tile_n), weights(b, g, j, k, tile_n, 128, latency)
-        upper = add_half(upper, *masked_rows(a, scale_a, g, 2 * i, k, half_m, latency), y, of_b, once)
-        lower = add_half(lower, *masked_rows(a, scale_a, g, 2 * i + 1, k, half_m, latency), y, of_b, once)
-    ct.store(d, index=(g, 2 * i, j), tile=ct.reshape(ct.astype(upper, d.dtype), (1, half_m, tile_n)))
-    ct.store(d, index=(g, 2 * i + 1, j), tile=ct.reshape(ct.astype(lower, d.dtype), (1, half_m, tile_n)))
+        left, right = add_two(left, right, x, of_rows, b, scale_b, g, 2 * j, other, k, tile_n, latency)
+    store_tile(d, g, i, 2 * j, left)
+    store_tile(d, g, i, other, right)
 
 
 @ct.kernel
@@ -442,29 +433,43 @@ def rows_of(a, scale_a, i, k, tile_m, latency):
 
 def masked_rows(a, scale_a, g, i, k, tile_m, latency):
     """The same where A and its scales are parted by groups. Part of grouped_fp8_masked."""
+    x = load_rows(a, g, i, k, tile_m, latency)
+    return x, scales_of_rows(scale_a, g, i, k, tile_m)
+
+
+def load_rows(a, g, i, k, tile_m, latency):
+    """(tile_m, 128) of A, which is parted by groups where it has three axes."""
+    if a.ndim == 2:
+        return ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=hint(latency))
     x = ct.load(a, index=(g, i, k), shape=(1, tile_m, 128), padding_mode=ZERO, latency=hint(latency))
-    return ct.reshape(x, (tile_m, 128)), ct.reshape(scales(scale_a, (g, k, i), (1, 1, tile_m)), (1, tile_m))
+    return ct.reshape(x, (tile_m, 128))
 
 
-def add_two(left, right, x, of_rows, b, scale_b, g, j, other, k, tile_n, latency, once, apart):
-    """`left` and `right` and the scaled products of one block of K with B's tiles `j` and `other`.
+def scales_of_rows(scale_a, g, i, k, tile_m):
+    """(1, tile_m): the scales of these rows."""
+    if scale_a.ndim == 2:
+        return scales(scale_a, (k, i), (1, tile_m))
+    return ct.reshape(scales(scale_a, (g, k, i), (1, 1, tile_m)), (1, tile_m))
 
-    With `apart` each product is added in a loop of one round of which the compiler knows no number: gemm_fp8_scaled.py
-    says why.
-    """
+
+def store_tile(d, g, i, j, acc):
+    """Writes a tile of D, which is parted by groups where it has three axes."""
+    if d.ndim == 2:
+        ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
+    else:
+        ct.store(d, index=(g, i, j), tile=ct.reshape(ct.astype(acc, d.dtype), (1, *acc.shape)))
+
+
+def add_two(left, right, x, of_rows, b, scale_b, g, j, other, k, tile_n, latency):
+    """`left` and `right` and the scaled products of one block of K with B's tiles `j` and `other`."""
     tile_m = x.shape[0]
     scale_left = ct.reshape(of_rows * of_weights(scale_b, g, j, k, tile_n), (tile_m, 1))
     scale_right = ct.reshape(of_rows * of_weights(scale_b, g, other, k, tile_n), (tile_m, 1))
     zero = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
     y = weights(b, g, j, k, tile_n, 128, latency)
     z = weights(b, g, other, k, tile_n, 128, latency)
-    of_left = ct.mma(x, y, zero, use_fast_acc=True)
-    if apart == 0:
-        left = left + of_left * scale_left
-        right = right + ct.mma(x, z, zero, use_fast_acc=True) * scale_right
-    else:
-        left = add_once(left, of_left, scale_left, once)
-        right = add_once(right, ct.mma(x, z, zero, use_fast_acc=True), scale_right, once)
+    left = left + ct.mma(x, y, zero, use_fast_acc=True) * scale_left
+    right = right + ct.mma(x, z, zero, use_fast_acc=True) * scale_right
     return left, right
 
 
@@ -644,7 +649,7 @@ def _is_small_tile(config: Config) -> bool:
 def _is_wide_tile(config: Config) -> bool:
     """8 warps that have a multiprocessor alone have the registers for 256 columns."""
     tile = config["tile_m"], config["tile_n"], config["latency"]
-    return tile == (128, 256, 4) and _is_alone(config) and config["steps"] in (2, 4)
+    return tile == (128, 256, 4) and _is_alone(config) and config["steps"] == 2
 
 
 def _is_flat_tile(config: Config) -> bool:
@@ -659,7 +664,7 @@ def _is_one_of_two(config: Config) -> bool:
     multiplies."""
     tile = config["tile_m"], config["tile_n"]
     hints = config["num_worker_warps"], config["occupancy"], config["latency"]
-    return tile in ((128, 128), (64, 256)) and hints == (4, 2, 4) and config["steps"] > 1
+    return tile in ((128, 128), (64, 256)) and hints == (4, 2, 4) and config["steps"] == 2
 
 
 def _is_alone(config: Config) -> bool:
