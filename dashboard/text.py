@@ -27,6 +27,7 @@ BASELINES = {
     "torch_softmax": "PyTorch",
     "torch_moe_route": "PyTorch",
     "torch_moe_gate_up": "PyTorch",
+    "torch_mla_decode": "PyTorch",
     "copy": "a copy",
 }
 """The baselines that kernels name, as people call them."""

@@ -32,6 +32,7 @@ NAMES = (
     "torch_softmax",
     "torch_moe_route",
     "torch_moe_gate_up",
+    "torch_mla_decode",
     COPY,
     tile_table.BASELINE,
 )
@@ -53,6 +54,7 @@ PACKAGES: Mapping[str, tuple[str, ...]] = {
         "torch_softmax",
         "torch_moe_route",
         "torch_moe_gate_up",
+        "torch_mla_decode",
     ),
 }
 """The baselines of each package. PyTorch brings cuBLAS, cuBLASLt and cuDNN and finds them beside itself."""

@@ -29,6 +29,7 @@ from typing import Any
 
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device, tile_table
+from tilewatch.kernels.baseline_names import PACKAGES
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.compiling.compile_plan import compile_plans
@@ -206,7 +207,8 @@ def compile_all(versions: Sequence[Version], store: str, jobs: int, limit_s: flo
 
 
 def _prepare_rivals(series: Mapping[str, Sequence[Version]], gpu: device.Gpu, store: str, jobs: int) -> None:
-    """Lets the rivals compile their kernels, of all series at the same time: the measurements find them in a cache."""
+    """Lets DeepGEMM compile its kernels, of all series at the same time: the measurements find them in a cache. The
+    other rivals compile nothing."""
 
     def prepare(versions: Sequence[Version]) -> None:
         last = versions[-1]
@@ -215,14 +217,19 @@ def _prepare_rivals(series: Mapping[str, Sequence[Version]], gpu: device.Gpu, st
         try:
             child = GpuChild(setup)
             try:
-                child.ask({"ask": "baselines", "names": list(last.plan.baselines)}, RIVALS_DEADLINE_S)
+                child.ask({"ask": "baselines", "names": _list_compiled(last.plan)}, RIVALS_DEADLINE_S)
             finally:
                 child.close()
         except (ExpectedError, ChildDied, ChildHung) as error:
             print(f"the rivals of {last.name} could not be prepared: {error}"[:300], flush=True)
 
-    with ThreadPoolExecutor(max(1, jobs // 2)) as pool:
-        list(pool.map(prepare, [each for each in series.values() if each[-1].plan.baselines]))
+    compiled = [each for each in series.values() if _list_compiled(each[-1].plan)]
+    with ThreadPoolExecutor(max(1, jobs * 3 // 4)) as pool:
+        list(pool.map(prepare, compiled))
+
+
+def _list_compiled(plan: Plan) -> list[str]:
+    return [name for name in plan.baselines if name in PACKAGES["sgl-deep-gemm"]]
 
 
 def _git(repository: Path, *arguments: str) -> str:

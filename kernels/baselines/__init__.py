@@ -30,6 +30,7 @@ MAKERS: Mapping[str, Callable[[Call], Rival]] = {
     "torch_softmax": torch_rivals.softmax,
     "torch_moe_route": torch_rivals.moe_route,
     "torch_moe_gate_up": torch_rivals.moe_gate_up,
+    "torch_mla_decode": torch_rivals.mla_decode,
     "copy": bandwidth.copy,
 }
 

@@ -14,6 +14,9 @@ NORM_EPSILON = 1e-6
 ROUTED_SCALING = 2.5
 """As the library's routing by groups has it."""
 
+NOPE = 128
+"""qk_nope_head_dim of DeepSeek-V3: mla_decode scales scores by the head size before its projections are absorbed."""
+
 
 def cublaslt(call: Call) -> Rival:
     """D = A @ B^T in FP8, one scale per tensor."""
@@ -215,6 +218,23 @@ def moe_gate_up(call: Call) -> Rival:
         torch.mul(torch.nn.functional.silu(gate), up, out=y)
 
     return Rival(launch, {"version": torch.__version__, "products": len(parts)})
+
+
+def mla_decode(call: Call) -> Rival:
+    """Two products per sequence with a softmax between them: no fused kernel that is installed takes heads of 576."""
+    torch = torch_module()
+    q, kv, out = (tensor(call, name) for name in ("q", "kv", "out"))
+    latent = out.shape[2]
+    scale = (NOPE + q.shape[2] - latent) ** -0.5
+    scores = q.new_empty(q.shape[0], q.shape[1], kv.shape[1])
+    weights = torch.empty_like(scores)
+
+    def launch() -> None:
+        torch.baddbmm(scores, q, kv.mT, beta=0, alpha=scale, out=scores)
+        torch.softmax(scores, -1, out=weights)
+        torch.bmm(weights, kv[:, :, :latent], out=out)
+
+    return Rival(launch, {"version": torch.__version__, "kernels": 3})
 
 
 def _with_own_output(call: Call, compute: Callable[[], Any], output: str, detail: dict[str, Any]) -> Rival:

@@ -88,8 +88,8 @@ def gemm_fp8_scaled_persistent(
 
 
 def any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, latency, steps, whole, rest, apart):
-    """Tile (i, j) of D: one product in each block of K, or two where it is wider than BLOCK, has columns added or is
-    made in halves.
+    """Tile (i, j) of D: one product in each block of K, or two where it is wider than BLOCK or made in halves, or three
+    where it has columns added.
 
     Where N ends within the left one, the right one is that again, where M ends within the upper one, so is the lower
     one, and where added columns are used up, the last of them: outside an array lies no tile of it.
@@ -99,16 +99,14 @@ def any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, 
     if tile_n > 128:
         other = min(2 * j + 1, ct.num_tiles(b, axis=0, shape=(128, 128)) - 1)
         if added_n > 0:
-            three_tiles(a, b, scale_a, scale_b, d, i, 2 * j, other, added, tile_m, added_n, latency, whole, rest)
+            three_tiles(a, b, scale_a, scale_b, d, i, 2 * j, other, added, tile_m, added_n, latency, steps, whole, rest)
         elif apart == 1:
-            two_halves(a, b, scale_a, scale_b, d, i, i, 2 * j, other, tile_m, 128, True, latency, whole, rest)
+            two_halves(a, b, scale_a, scale_b, d, i, i, 2 * j, other, tile_m, 128, True, latency, steps, whole, rest)
         else:
-            two_tiles(a, b, scale_a, scale_b, d, i, 2 * j, other, tile_m, 128, 128, latency, steps, whole, rest)
-    elif added_n > 0:
-        two_tiles(a, b, scale_a, scale_b, d, i, j, added, tile_m, tile_n, added_n, latency, steps, whole, rest)
+            two_tiles(a, b, scale_a, scale_b, d, i, 2 * j, other, tile_m, latency, steps, whole, rest)
     elif apart == 1:
         low = min(2 * i + 1, ct.num_tiles(a, axis=0, shape=(tile_m // 2, 128)) - 1)
-        two_halves(a, b, scale_a, scale_b, d, 2 * i, low, j, j, tile_m // 2, tile_n, False, latency, whole, rest)
+        two_halves(a, b, scale_a, scale_b, d, 2 * i, low, j, j, tile_m // 2, tile_n, False, latency, steps, whole, rest)
     else:
         one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, whole, rest)
 
@@ -218,66 +216,75 @@ def one_product(acc, a, b, scale_a, scale_b, i, j, k, tile_m, tile_n, latency, w
     return acc + ct.mma(x, ct.transpose(y), zero, use_fast_acc=True) * ct.reshape(scale, (tile_m, 1))
 
 
-def two_tiles(a, b, scale_a, scale_b, d, i, j, other, tile_m, left_n, right_n, latency, steps, whole, rest):
-    """Tiles (i, j) of `left_n` columns and (i, other) of `right_n` columns of D, which share their tiles of A."""
-    left = ct.full((tile_m, left_n), 0.0, dtype=ct.float32)
-    right = ct.full((tile_m, right_n), 0.0, dtype=ct.float32)
+def two_tiles(a, b, scale_a, scale_b, d, i, j, other, tile_m, latency, steps, whole, rest):
+    """Tiles (i, j) and (i, other) of D, of 128 columns each, which share their tiles of A."""
+    left = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
+    right = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     rounds = ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps
     for several in range(rounds):
         for step in ct.static_iter(range(steps)):
             k = several * steps + step
-            left, right = two_products(
-                left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, left_n, right_n, latency, whole
-            )
+            left, right = two_products(left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, latency, whole)
     for step in ct.static_iter(range(rest)):
         k = rounds * steps + step
-        left, right = two_products(
-            left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, left_n, right_n, latency, whole
-        )
+        left, right = two_products(left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, latency, whole)
     ct.store(d, index=(i, j), tile=ct.astype(left, d.dtype))
     ct.store(d, index=(i, other), tile=ct.astype(right, d.dtype))
 
 
-def two_products(left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, left_n, right_n, latency, whole):
+def two_products(left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, latency, whole):
     """`left` and `right` and the two products of one block of K, B's tiles `j` and `other`."""
     rows = of_rows(scale_a, i, k, tile_m, whole)
-    scale_left = ct.reshape(rows * of_block(scale_b, (j * left_n) // 128, k), (tile_m, 1))
-    scale_right = ct.reshape(rows * of_block(scale_b, (other * right_n) // 128, k), (tile_m, 1))
+    scale_left = ct.reshape(rows * of_block(scale_b, j, k), (tile_m, 1))
+    scale_right = ct.reshape(rows * of_block(scale_b, other, k), (tile_m, 1))
     x = ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=hint(latency))
-    y = ct.load(b, index=(j, k), shape=(left_n, 128), padding_mode=ZERO, latency=hint(latency))
-    z = ct.load(b, index=(other, k), shape=(right_n, 128), padding_mode=ZERO, latency=hint(latency))
-    zero_left = ct.full((tile_m, left_n), 0.0, dtype=ct.float32)
-    zero_right = ct.full((tile_m, right_n), 0.0, dtype=ct.float32)
+    y = ct.load(b, index=(j, k), shape=(128, 128), padding_mode=ZERO, latency=hint(latency))
+    z = ct.load(b, index=(other, k), shape=(128, 128), padding_mode=ZERO, latency=hint(latency))
+    zero_left = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
+    zero_right = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     left = left + ct.mma(x, ct.transpose(y), zero_left, use_fast_acc=True) * scale_left
     right = right + ct.mma(x, ct.transpose(z), zero_right, use_fast_acc=True) * scale_right
     return left, right
 
 
-def two_halves(a, b, scale_a, scale_b, d, i, low, j, other, half_m, half_n, beside, latency, whole, rest):
+def two_halves(a, b, scale_a, scale_b, d, i, low, j, other, half_m, half_n, beside, latency, steps, whole, rest):
     """Tiles (i, j) and (low, other) of D, halves of one, one product after the other. They share their tiles of A where
-    they lie `beside` each other, else those of B. Two blocks of K at a time.
+    they lie `beside` each other, else those of B.
 
     Scales are asked for a round ahead: asked for in the round that uses them, they come later than its first product.
     """
     first = ct.full((half_m, half_n), 0.0, dtype=ct.float32)
     second = first
     tiles_k = ct.num_tiles(a, axis=1, shape=(half_m, 128))
-    once, last = min(tiles_k, 1), tiles_k - 1
-    even = scales_of_halves(scale_a, scale_b, i, low, j, other, 0, half_m, half_n, beside, whole)
-    odd = scales_of_halves(scale_a, scale_b, i, low, j, other, min(1, last), half_m, half_n, beside, whole)
-    for pair in range(tiles_k // 2):
-        k = 2 * pair
-        ahead, after = min(k + 2, last), min(k + 3, last)
-        next_even = scales_of_halves(scale_a, scale_b, i, low, j, other, ahead, half_m, half_n, beside, whole)
-        next_odd = scales_of_halves(scale_a, scale_b, i, low, j, other, after, half_m, half_n, beside, whole)
-        first, second = add_halves(first, second, even, a, b, i, low, j, other, k, beside, latency, once)
-        first, second = add_halves(first, second, odd, a, b, i, low, j, other, k + 1, beside, latency, once)
-        even = next_even
-        odd = next_odd
-    for _ in ct.static_iter(range(rest)):
-        first, second = add_halves(first, second, even, a, b, i, low, j, other, last, beside, latency, once)
+    once, rounds = min(tiles_k, 1), tiles_k // steps
+    scales = scales_ahead(scale_a, scale_b, i, low, j, other, 0, tiles_k, half_m, half_n, beside, steps, whole)
+    for several in range(rounds):
+        k = several * steps
+        ahead = scales_ahead(
+            scale_a, scale_b, i, low, j, other, k + steps, tiles_k, half_m, half_n, beside, steps, whole
+        )
+        for step in ct.static_iter(range(steps)):
+            first, second = add_halves(
+                first, second, scales[step], a, b, i, low, j, other, k + step, beside, latency, once
+            )
+        scales = ahead
+    for step in ct.static_iter(range(rest)):
+        k = rounds * steps + step
+        first, second = add_halves(first, second, scales[step], a, b, i, low, j, other, k, beside, latency, once)
     ct.store(d, index=(i, j), tile=ct.astype(first, d.dtype))
     ct.store(d, index=(low, other), tile=ct.astype(second, d.dtype))
+
+
+def scales_ahead(scale_a, scale_b, i, low, j, other, k, tiles_k, half_m, half_n, beside, steps, whole):
+    """The scales of blocks k, k + 1 and, of three `steps`, k + 2 of K: the last ones again where K ends before."""
+    second, third = min(k + 1, tiles_k - 1), min(k + 2, tiles_k - 1)
+    scales = (
+        scales_of_halves(scale_a, scale_b, i, low, j, other, min(k, tiles_k - 1), half_m, half_n, beside, whole),
+        scales_of_halves(scale_a, scale_b, i, low, j, other, second, half_m, half_n, beside, whole),
+    )
+    if steps == 2:
+        return scales
+    return *scales, scales_of_halves(scale_a, scale_b, i, low, j, other, third, half_m, half_n, beside, whole)
 
 
 def scales_of_halves(scale_a, scale_b, i, low, j, other, k, half_m, half_n, beside, whole):
@@ -305,53 +312,44 @@ def add_halves(first, second, scales, a, b, i, low, j, other, k, beside, latency
     return first, add_once(second, of_second, ct.reshape(shared * scale_second, (half_m, 1)), once)
 
 
-def three_tiles(a, b, scale_a, scale_b, d, i, j, other, added, tile_m, added_n, latency, whole, rest):
-    """Tiles (i, j) and (i, other) of 128 columns and (i, added) of `added_n`, which share their tiles of A, as
-    two_halves has it."""
+def three_tiles(a, b, scale_a, scale_b, d, i, j, other, added, tile_m, added_n, latency, steps, whole, rest):
+    """Tiles (i, j) and (i, other) of 128 columns and (i, added) of `added_n`, which share their tiles of A."""
     left = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     right = left
     more = ct.full((tile_m, added_n), 0.0, dtype=ct.float32)
-    tiles_k = ct.num_tiles(a, axis=1, shape=(tile_m, 128))
-    once, last = min(tiles_k, 1), tiles_k - 1
-    even = scales_of_three(scale_a, scale_b, i, j, other, added, 0, tile_m, added_n, whole)
-    odd = scales_of_three(scale_a, scale_b, i, j, other, added, min(1, last), tile_m, added_n, whole)
-    for pair in range(tiles_k // 2):
-        k = 2 * pair
-        ahead, after = min(k + 2, last), min(k + 3, last)
-        next_even = scales_of_three(scale_a, scale_b, i, j, other, added, ahead, tile_m, added_n, whole)
-        next_odd = scales_of_three(scale_a, scale_b, i, j, other, added, after, tile_m, added_n, whole)
-        left, right, more = add_three(left, right, more, even, a, b, i, j, other, added, k, latency, once)
-        left, right, more = add_three(left, right, more, odd, a, b, i, j, other, added, k + 1, latency, once)
-        even = next_even
-        odd = next_odd
-    for _ in ct.static_iter(range(rest)):
-        left, right, more = add_three(left, right, more, even, a, b, i, j, other, added, last, latency, once)
+    rounds = ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps
+    for several in range(rounds):
+        for step in ct.static_iter(range(steps)):
+            k = several * steps + step
+            left, right, more = three_products(
+                left, right, more, a, b, scale_a, scale_b, i, j, other, added, k, tile_m, latency, whole
+            )
+    for step in ct.static_iter(range(rest)):
+        k = rounds * steps + step
+        left, right, more = three_products(
+            left, right, more, a, b, scale_a, scale_b, i, j, other, added, k, tile_m, latency, whole
+        )
     ct.store(d, index=(i, j), tile=ct.astype(left, d.dtype))
     ct.store(d, index=(i, other), tile=ct.astype(right, d.dtype))
     ct.store(d, index=(i, added), tile=ct.astype(more, d.dtype))
 
 
-def scales_of_three(scale_a, scale_b, i, j, other, added, k, tile_m, added_n, whole):
-    """(1, tile_m): the scales of rows, and those of three tiles of B, (1, 1) each."""
-    blocks = of_block(scale_b, j, k), of_block(scale_b, other, k), of_block(scale_b, (added * added_n) // 128, k)
-    return of_rows(scale_a, i, k, tile_m, whole), *blocks
-
-
-def add_three(left, right, more, scales, a, b, i, j, other, added, k, latency, once):
+def three_products(left, right, more, a, b, scale_a, scale_b, i, j, other, added, k, tile_m, latency, whole):
     """`left`, `right` and `more` and the three products of one block of K, B's tiles `j`, `other` and `added`."""
-    rows, of_left, of_right, of_more = scales
-    x = ct.load(a, index=(i, k), shape=(left.shape[0], 128), padding_mode=ZERO, latency=hint(latency))
-    left = add_columns(left, x, rows * of_left, b, j, k, latency, once)
-    right = add_columns(right, x, rows * of_right, b, other, k, latency, once)
-    return left, right, add_columns(more, x, rows * of_more, b, added, k, latency, once)
+    x = ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=hint(latency))
+    rows, once = of_rows(scale_a, i, k, tile_m, whole), min(ct.num_tiles(a, axis=1, shape=(tile_m, 128)), 1)
+    left = add_columns(left, x, rows, b, scale_b, j, k, latency, once)
+    right = add_columns(right, x, rows, b, scale_b, other, k, latency, once)
+    return left, right, add_columns(more, x, rows, b, scale_b, added, k, latency, once)
 
 
-def add_columns(acc, x, scale, b, j, k, latency, once):
+def add_columns(acc, x, rows, b, scale_b, j, k, latency, once):
     """`acc` and the scaled product of a tile of A with tile j of B, as many columns as `acc` has."""
     tile_m, tile_n = acc.shape
+    scale = ct.reshape(rows * of_block(scale_b, (j * tile_n) // 128, k), (tile_m, 1))
     y = ct.load(b, index=(j, k), shape=(tile_n, 128), padding_mode=ZERO, latency=hint(latency))
     zero = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
-    return add_once(acc, ct.mma(x, ct.transpose(y), zero, use_fast_acc=True), ct.reshape(scale, (tile_m, 1)), once)
+    return add_once(acc, ct.mma(x, ct.transpose(y), zero, use_fast_acc=True), scale, once)
 
 
 def add_once(acc, product, scale, once):
@@ -470,71 +468,46 @@ def hopper_space(arch: str) -> Space:
             ("num_worker_warps", (4, 8)),
             ("group_size_m", (8,)),
             ("latency", (0, 4)),
-            ("steps", (1, 2, 4, 8)),
+            ("steps", (2, 3, 4, 8)),
             ("split", (1, 2, 4)),
-            ("added_n", (0, 16, 64)),
+            ("added_n", (0, 16)),
             ("block_per_tile", (0, 1)),
         ),
         only=is_worth_timing,
     )
 
 
+HALVES = tuple((4, steps, 1, 0, block_per_tile) for steps in (2, 3) for block_per_tile in (0, 1))
+
+WORTH_TIMING: Mapping[tuple[int, ...], tuple[tuple[int, ...], ...]] = {
+    (8, 64, 4, 1): (
+        *((0, steps, 1, 0, block_per_tile) for steps in (4, 8) for block_per_tile in (0, 1)),
+        *((0, 2, 2, 0, 0), (0, 4, 2, 0, 0), (0, 4, 4, 0, 0)),
+    ),
+    (64, 16, 4, 1): ((0, 4, 1, 0, 1), (0, 8, 1, 0, 1)),
+    (64, 32, 4, 1): ((0, 4, 1, 0, 1), (0, 4, 2, 0, 0)),
+    (64, 64, 4, 1): ((0, 2, 1, 0, 1),),
+    (64, 64, 4, 2): ((0, 4, 1, 0, 0),),
+    (64, 64, 8, 1): ((0, 4, 1, 0, 0), (4, 4, 1, 0, 0)),
+    (64, 128, 4, 2): ((4, 2, 1, 0, 0),),
+    (64, 128, 8, 1): ((0, 4, 1, 0, 0), (4, 4, 1, 0, 0)),
+    (64, 128, 8, 2): ((0, 2, 1, 0, 0),),
+    (64, 256, 4, 2): HALVES,
+    (64, 256, 8, 1): ((0, 2, 1, 0, 0), (4, 2, 1, 0, 0)),
+    (128, 128, 4, 2): HALVES,
+    (128, 128, 8, 1): ((4, 2, 1, 0, 0),),
+    (128, 128, 8, 2): ((4, 2, 1, 0, 0),),
+    (128, 256, 8, 1): (*HALVES, (4, 2, 1, 16, 1)),
+}
+"""By `tile_m`, `tile_n`, `num_worker_warps` and `occupancy`: `latency`, `steps`, `split`, `added_n` and
+`block_per_tile` of what won or came within 3 % of a winner on an H200 or an H100 (2026-11), and halves with three
+blocks of K. Of 1 to 64 rows, tiles of 8 rows or narrow ones, so that there are enough of them."""
+
+
 def is_worth_timing(config: Config) -> bool:
-    if _has_half_the_registers(config) and config["added_n"] == 0:
-        return may_be_in_halves(config)
-    if config["added_n"] or config["block_per_tile"] or config["steps"] == 1:
-        return may_have_a_block_per_tile(config)
-    return may_be_split(config) if config["split"] > 1 else is_for_few_rows(config) or is_for_many_rows(config)
-
-
-def may_have_a_block_per_tile(config: Config) -> bool:
-    """Tiles of 128x144, 128x192 and 128x272, and those for few rows, 64x64 among them. As compiled for sm_90 none
-    spills (2026-11-25)."""
-    if config["block_per_tile"] == 0 or config["split"] > 1:
-        return False
-    tile = config["tile_m"], config["tile_n"]
-    hints = config["num_worker_warps"], config["occupancy"], config["latency"], config["steps"]
-    if config["added_n"] > 0:
-        widest = (tile, hints, config["added_n"]) == ((128, 256), (8, 1, 4, 2), 16)
-        return widest or (tile, hints) == ((128, 128), (8, 1, 4, 1))
-    is_narrow = is_for_few_rows(config) and config["latency"] == 0 and config["steps"] > 1
-    return is_narrow or (tile, hints) == ((64, 64), (4, 1, 0, 2))
-
-
-def may_be_in_halves(config: Config) -> bool:
-    """128x256 by 8 warps that have a multiprocessor alone; 128x128 and 64x256 by 4, two blocks to a multiprocessor: one
-    adds its products while the other multiplies. As compiled for sm_90 none spills (2026-11-25)."""
-    if (config["split"], config["latency"], config["steps"]) != (1, 4, 2):
-        return False
-    tile = config["tile_m"], config["tile_n"]
-    hints = config["num_worker_warps"], config["occupancy"]
-    return (tile, hints) == ((128, 256), (8, 1)) or (hints == (4, 2) and tile in ((128, 128), (64, 256)))
-
-
-def may_be_split(config: Config) -> bool:
-    """For few rows. Tiles of 64x64 in parts came no nearer than 1 % to a winner, the other parts of 64x32 than 5 %
-    (H200, 2026-11-23)."""
-    if (config["num_worker_warps"], config["occupancy"], config["latency"]) != (4, 1, 0):
-        return False
-    tile = config["tile_m"], config["tile_n"]
-    if tile == (8, 64):
-        return config["steps"] < 8
-    return tile == (64, 32) and (config["steps"], config["split"]) == (4, 2)
-
-
-def is_for_few_rows(config: Config) -> bool:
-    """For 1 to 64 rows: tiles of 8 rows, or narrow ones, so that there are enough of them. Of both, those that won or
-    came within 2 % of a winner (H200, 2026-11-22)."""
-    tile_m, tile_n, steps = config["tile_m"], config["tile_n"], config["steps"]
-    if (config["num_worker_warps"], config["occupancy"]) != (4, 1):
-        return False
-    return (tile_m, tile_n) == (8, 64) or (tile_m == 64 and tile_n < 64 and steps > 2 and config["latency"] == 0)
-
-
-def is_for_many_rows(config: Config) -> bool:
-    """128x64 came no nearer than 3 % to a winner, and 8 blocks of K at once spill."""
-    tile = (config["tile_m"], config["tile_n"])
-    return min(tile) >= 64 and tile != (128, 64) and config["steps"] < 8
+    tile = tuple(config[axis] for axis in ("tile_m", "tile_n", "num_worker_warps", "occupancy"))
+    how = tuple(config[axis] for axis in ("latency", "steps", "split", "added_n", "block_per_tile"))
+    return how in WORTH_TIMING.get(tile, ())
 
 
 def blackwell_space(arch: str) -> Space:
@@ -602,9 +575,9 @@ def parts_of_a_tile(problem: Problem, config: Config) -> int:
 
 
 def columns_added(problem: Problem, config: Config) -> int:
-    """0 for the tiles of few rows, whose products are swapped, and where a tile has parts."""
-    has_rows = config["tile_m"] >= BLOCK // 2
-    return config.get("added_n", 0) if has_rows and parts_of_a_tile(problem, config) == 1 else 0
+    """0 but for the tiles wider than BLOCK, and where a tile has parts."""
+    is_wide = config["tile_m"] >= BLOCK // 2 and config["tile_n"] > BLOCK
+    return config.get("added_n", 0) if is_wide and parts_of_a_tile(problem, config) == 1 else 0
 
 
 def blackwell_constants(_: Problem, config: Config) -> tuple[int, ...]:

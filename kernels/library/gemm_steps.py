@@ -260,7 +260,7 @@ def tiled_space(arch: str) -> Space:
 SWAPS = (("block_per_tile", (0, 1)), ("swap_ab", (0, 1)))
 """Axes on Hopper; with 0 in both a config is a plain walk."""
 
-FEW_WAVES = (("added_n", (0, 16, 32, 64)), ("steps_per_sum", (0, 1, 2, 4)), *SWAPS)
+FEW_WAVES = (("added_n", (0, 16, 32, 64)), ("steps_per_sum", (0, 1, 4)), *SWAPS)
 """The same for products of few waves of tiles."""
 
 Axes = tuple[tuple[str, tuple[int, ...]], ...]
@@ -300,37 +300,41 @@ def is_for_hopper(config: Config) -> bool:
             if "added_n" not in config
             else may_sum_apart(config) or may_have_a_block_per_tile(config)
         )
-    return fits_registers(config) and has_cluster_for_its_rows(config)
+    return may_walk(config)
 
 
-def fits_registers(config: Config) -> bool:
-    """On Hopper a worker's sums are in registers: 32 to 128 of a thread's in all 48 winners on an H200 (2026-11)."""
-    sums = config["tile_m"] * config["tile_n"] // (config["num_ctas"] * config["num_worker_warps"] * 32)
-    return 32 <= sums <= 128
-
-
-def has_cluster_for_its_rows(config: Config) -> bool:
-    """On Hopper tiles of 256 rows won in clusters of two alone, and no others did: 108 winners of 108 (2026-11)."""
-    return (config["num_ctas"] == 2) == (config["tile_m"] == 256)
+def may_walk(config: Config) -> bool:
+    """What won or came within 3 % of a winner: 4 warps with 64 to 128 rows, two blocks to a multiprocessor for tiles of
+    64, and 8 warps that have a multiprocessor alone, in clusters of two where tiles have 256 rows (H200 and H100,
+    2026-11)."""
+    few = {(64, 64, 1), (64, 128, 1), (64, 256, 1), (128, 64, 1), (128, 128, 1), (256, 128, 2)}
+    many = {(64, 128, 1), (64, 256, 1), (128, 64, 1), (128, 256, 1), (256, 256, 2)}
+    tile = config["tile_m"], config["tile_n"], config["num_ctas"]
+    if config["num_worker_warps"] == 8:
+        return tile in many and config["occupancy"] == 1
+    return tile in few and (config["occupancy"] == 1 or config["tile_m"] == 64)
 
 
 def may_sum_apart(config: Config) -> bool:
-    """The tiles that won with sums of their own: 128x144, 128x192 and 64x128 (an H200, 2026-11-24)."""
-    tile = config["tile_m"], config["tile_n"], config["added_n"]
-    won = tile in ((128, 128, 16), (128, 128, 64), (64, 128, 0)) and hints(config) == (1, 1, 8)
+    """The tiles that won with sums of their own beside those that have a block per tile: 128x144 and 64x128 (H200 and
+    H100, 2026-11)."""
+    tile = config["tile_m"], config["tile_n"], config["added_n"], config["tile_k"]
+    won = tile in ((128, 128, 16, 128), (64, 128, 0, 128)) and hints(config) == (1, 1, 8)
     return won and config["steps_per_sum"] > 0 and not config["block_per_tile"] and not config["swap_ab"]
 
 
 def may_have_a_block_per_tile(config: Config) -> bool:
-    """Tiles of 128x144, 128x160, 128x192 and 128x272 by 8 warps that have a multiprocessor alone, and of 128x128 to
-    128x192 by 4, two blocks to a multiprocessor: one stores its tile while the other multiplies. As compiled for sm_90
-    none spills or waits for each of its products (2026-11-25)."""
-    tile = config["tile_m"], config["tile_n"]
-    wide = tile == (128, 128) and config["added_n"] > 0
-    widest = tile == (128, 256) and (config["added_n"], config["swap_ab"]) == (16, 0)
-    alone = hints(config) == (1, 1, 8) and (wide or widest)
-    is_tried = alone or (hints(config) == (1, 2, 4) and tile == (128, 128))
-    return is_tried and config["block_per_tile"] == 1 and not config["steps_per_sum"]
+    """Tiles of 128x144, 128x160, 128x192 and 128x272 by 8 warps that have a multiprocessor alone, and of 128x160 and
+    128x192 by 4, two blocks to a multiprocessor: one stores its tile while the other multiplies. None spills or waits
+    for each of its products, and these won or came within 3 % of a winner on an H100 (2026-11-25)."""
+    tile = config["tile_m"], config["tile_n"], config["added_n"]
+    alone = {(128, 128, 16), (128, 128, 32), (128, 128, 64), (128, 256, 16)}
+    swapped = {(128, 128, 32)}
+    if config["block_per_tile"] == 0 or config["steps_per_sum"]:
+        return False
+    if hints(config) == (1, 1, 8):
+        return tile in (swapped if config["swap_ab"] else alone)
+    return hints(config) == (1, 2, 4) and tile in {(128, 128, 32), (128, 128, 64)}
 
 
 def may_turn_b(config: Config) -> bool:

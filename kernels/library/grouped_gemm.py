@@ -104,8 +104,8 @@ def grouped_fp8_by_ends(
 
 def any_tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest, apart):
     """Tile (i, j) of D, of group g; padding has none, and no rounds. Part of the two kernels above."""
-    if apart == 1:
-        any_two_halves(a, b, scale_a, scale_b, d, max(g, 0), i, j, rounds, tile_m, tile_n, latency, rest)
+    if apart == 1 or tile_n > 128:
+        any_two_halves(a, b, scale_a, scale_b, d, max(g, 0), i, j, rounds, tile_m, tile_n, latency, steps, rest)
     else:
         tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest)
 
@@ -125,7 +125,7 @@ def tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, lat
     ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
 
 
-def any_two_halves(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, rest):
+def any_two_halves(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest):
     """Tile (i, j) of D, of group g, in halves: side by side where it is wider than 128, else one above the other. Part
     of the three kernels in FP8.
 
@@ -133,35 +133,63 @@ def any_two_halves(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, l
     """
     if tile_n > 128:
         other = min(2 * j + 1, ct.num_tiles(b, axis=1, shape=(1, 128, 128)) - 1)
-        two_halves(a, b, scale_a, scale_b, d, g, i, i, 2 * j, other, rounds, tile_m, 128, True, latency, rest)
+        two_halves(a, b, scale_a, scale_b, d, g, i, i, 2 * j, other, rounds, tile_m, 128, True, latency, steps, rest)
     else:
         two_halves(
-            a, b, scale_a, scale_b, d, g, 2 * i, 2 * i + 1, j, j, rounds, tile_m // 2, tile_n, False, latency, rest
+            a,
+            b,
+            scale_a,
+            scale_b,
+            d,
+            g,
+            2 * i,
+            2 * i + 1,
+            j,
+            j,
+            rounds,
+            tile_m // 2,
+            tile_n,
+            False,
+            latency,
+            steps,
+            rest,
         )
 
 
-def two_halves(a, b, scale_a, scale_b, d, g, i, low, j, other, rounds, half_m, half_n, beside, latency, rest):
-    """Tiles (i, j) and (low, other) of D, one product after the other, two blocks of K at a time: gemm_fp8_scaled.py
-    says why. Part of the same kernels."""
+def two_halves(a, b, scale_a, scale_b, d, g, i, low, j, other, rounds, half_m, half_n, beside, latency, steps, rest):
+    """Tiles (i, j) and (low, other) of D, one product after the other, with scales asked for a round ahead:
+    gemm_fp8_scaled.py says why. Part of the same kernels."""
     first = ct.full((half_m, half_n), 0.0, dtype=ct.float32)
     second = first
-    last = scale_b.shape[2] - 1
     once = min(scale_b.shape[2], 1)
-    even = scales_of_halves(scale_a, scale_b, g, i, low, j, other, 0, half_m, half_n, beside)
-    odd = scales_of_halves(scale_a, scale_b, g, i, low, j, other, min(1, last), half_m, half_n, beside)
-    for pair in range(rounds):
-        k = 2 * pair
-        ahead, after = min(k + 2, last), min(k + 3, last)
-        next_even = scales_of_halves(scale_a, scale_b, g, i, low, j, other, ahead, half_m, half_n, beside)
-        next_odd = scales_of_halves(scale_a, scale_b, g, i, low, j, other, after, half_m, half_n, beside)
-        first, second = add_halves(first, second, even, a, b, g, i, low, j, other, k, beside, latency, once)
-        first, second = add_halves(first, second, odd, a, b, g, i, low, j, other, k + 1, beside, latency, once)
-        even = next_even
-        odd = next_odd
-    for _ in ct.static_iter(range(rest)):
-        first, second = add_halves(first, second, even, a, b, g, i, low, j, other, last, beside, latency, once)
+    scales_now = scales_ahead(scale_a, scale_b, g, i, low, j, other, 0, half_m, half_n, beside, steps)
+    for several in range(rounds):
+        k = several * steps
+        ahead = scales_ahead(scale_a, scale_b, g, i, low, j, other, k + steps, half_m, half_n, beside, steps)
+        for step in ct.static_iter(range(steps)):
+            first, second = add_halves(
+                first, second, scales_now[step], a, b, g, i, low, j, other, k + step, beside, latency, once
+            )
+        scales_now = ahead
+    for step in ct.static_iter(range(rest)):
+        k = rounds * steps + step
+        first, second = add_halves(first, second, scales_now[step], a, b, g, i, low, j, other, k, beside, latency, once)
     store_tile(d, g, i, j, first)
     store_tile(d, g, low, other, second)
+
+
+def scales_ahead(scale_a, scale_b, g, i, low, j, other, k, half_m, half_n, beside, steps):
+    """The scales of blocks k, k + 1 and, of three `steps`, k + 2 of K: the last ones again where K ends before."""
+    last = scale_b.shape[2] - 1
+    scales_now = (
+        scales_of_halves(scale_a, scale_b, g, i, low, j, other, min(k, last), half_m, half_n, beside),
+        scales_of_halves(scale_a, scale_b, g, i, low, j, other, min(k + 1, last), half_m, half_n, beside),
+    )
+    if steps == 2:
+        return scales_now
+    return *scales_now, scales_of_halves(
+        scale_a, scale_b, g, i, low, j, other, min(k + 2, last), half_m, half_n, beside
+    )
 
 
 def scales_of_halves(scale_a, scale_b, g, i, low, j, other, k, half_m, half_n, beside):
@@ -216,8 +244,8 @@ def grouped_fp8_masked(
             i = tile % tiles_m
             j = tile // tiles_m
             if apart == 1:
-                rounds = ct.num_tiles(a, axis=2, shape=(1, tile_m, 128)) // 2
-                any_two_halves(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, rest)
+                rounds = ct.num_tiles(a, axis=2, shape=(1, tile_m, 128)) // steps
+                any_two_halves(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest)
             elif tile_n > 128:
                 two_masked_tiles(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n // 2, latency, steps, rest)
             else:
@@ -616,63 +644,44 @@ def _multiples(text: str, **sizes: int) -> None:
             raise BadProblem(f"problem {text}: {side.upper()}={size} must be a multiple of {BLOCK}")
 
 
-def fp8_space(arch: str) -> Space:
-    """A tile of D never holds rows of two groups: each starts on a multiple of 128.
+Tiles = Mapping[tuple[int, ...], tuple[tuple[int, int], ...]]
 
-    On sm_90 smaller tiles came no nearer than 15 % to a winner (26 sweeps, 2026-11).
-    """
-    return _fp8_space(arch, _is_large_tile)
+LARGE_TILES: Tiles = {
+    (128, 128, 8, 1): ((4, 2),),
+    (128, 128, 8, 2): ((4, 2),),
+    (128, 128, 4, 2): ((4, 2), (4, 3)),
+    (128, 256, 8, 1): ((4, 2), (4, 3)),
+}
+"""By `tile_m`, `tile_n`, `num_worker_warps` and `occupancy`: `latency` and `steps` of what won or came within 3 % of a
+winner on an H200 or an H100 (2026-11), and halves with three blocks of K."""
+
+SMALL_TILES: Tiles = {
+    (64, 64, 4, 2): ((0, 4),),
+    (64, 64, 8, 2): ((0, 2),),
+    (64, 128, 4, 2): ((4, 2),),
+    (64, 128, 8, 2): ((0, 4),),
+    (64, 256, 4, 2): ((4, 2), (4, 3)),
+    (64, 256, 8, 1): ((0, 2),),
+}
+"""The same for groups of few rows, and of rows such as 192, of which tiles of 128 rows leave a quarter over."""
+
+
+def fp8_space(arch: str) -> Space:
+    """A tile of D never holds rows of two groups: each starts on a multiple of 128."""
+    return _fp8_space(arch, LARGE_TILES)
 
 
 def masked_space(arch: str) -> Space:
-    """The same, with small tiles for groups of few rows. On sm_90 those won two to a multiprocessor alone, and with
-    several blocks of K at once (17 sweeps, 2026-11). Tiles of 64x256 are for groups such as of 192 rows, of which tiles
-    of 128 rows leave a quarter over."""
-    return _fp8_space(
-        arch,
-        lambda config: _is_large_tile(config) or _is_small_tile(config) or _is_flat_tile(config),
-    )
+    return _fp8_space(arch, {**LARGE_TILES, **SMALL_TILES})
 
 
-def _is_large_tile(config: Config) -> bool:
-    return _is_whole_tile(config) or _is_wide_tile(config) or (_is_one_of_two(config) and config["tile_m"] == 128)
-
-
-def _is_whole_tile(config: Config) -> bool:
-    return (config["tile_m"], config["tile_n"], config["num_worker_warps"]) == (128, 128, 8)
-
-
-def _is_small_tile(config: Config) -> bool:
-    return (config["tile_m"], config["occupancy"]) == (64, 2) and config["tile_n"] < 256 and config["steps"] > 1
-
-
-def _is_wide_tile(config: Config) -> bool:
-    """8 warps that have a multiprocessor alone have the registers for 256 columns."""
-    tile = config["tile_m"], config["tile_n"], config["latency"]
-    return tile == (128, 256, 4) and _is_alone(config) and config["steps"] == 2
-
-
-def _is_flat_tile(config: Config) -> bool:
-    """As gemm_fp8_scaled has it for 320 rows."""
-    tile = config["tile_m"], config["tile_n"], config["steps"]
-    alone = tile == (64, 256, 2) and _is_alone(config) and config["latency"] < 10
-    return alone or (_is_one_of_two(config) and config["tile_m"] == 64)
-
-
-def _is_one_of_two(config: Config) -> bool:
-    """128x128 and 64x256 by 4 warps, two blocks to a multiprocessor: one adds its products while the other
-    multiplies."""
-    tile = config["tile_m"], config["tile_n"]
-    hints = config["num_worker_warps"], config["occupancy"], config["latency"]
-    return tile in ((128, 128), (64, 256)) and hints == (4, 2, 4) and config["steps"] == 2
-
-
-def _is_alone(config: Config) -> bool:
-    return (config["num_worker_warps"], config["occupancy"]) == (8, 1)
-
-
-def _fp8_space(arch: str, wins_on_hopper: Callable[[Config], bool]) -> Space:
+def _fp8_space(arch: str, on_hopper: Tiles) -> Space:
     hopper = arch.startswith("sm_9")
+
+    def is_worth_timing(config: Config) -> bool:
+        tile = tuple(config[axis] for axis in ("tile_m", "tile_n", "num_worker_warps", "occupancy"))
+        return (config["latency"], config["steps"]) in on_hopper.get(tile, ())
+
     return Space(
         (
             ("tile_m", (64, 128)),
@@ -681,10 +690,10 @@ def _fp8_space(arch: str, wins_on_hopper: Callable[[Config], bool]) -> Space:
             ("occupancy", (1, 2)),
             ("num_worker_warps", (4, 8)),
             ("group_size_m", (8,)),
-            ("latency", (0, 4, 10) if hopper else (0,)),
-            ("steps", (1, 2, 4) if hopper else (1,)),
+            ("latency", (0, 4) if hopper else (0,)),
+            ("steps", (2, 3, 4) if hopper else (1,)),
         ),
-        wins_on_hopper if hopper else None,
+        is_worth_timing if hopper else None,
     )
 
 

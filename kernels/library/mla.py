@@ -184,6 +184,6 @@ KERNELS = (
         tolerance=tolerance,
         flops=flops,
         bytes=least_bytes,
-        baselines=("copy",),
+        baselines=("torch_mla_decode", "copy"),
     ),
 )

@@ -21,6 +21,8 @@ class RacePolicy:
     calm: float = 0.01  # the same for the samples of the race itself, which are taken in turns and with rests
     finalists: int = 12  # at most this many are re-timed with fresh samples
     fresh: int = 60  # fresh samples of each finalist
+    most_s: float = 2.0  # a round of long launches has fewer samples, so that it takes no longer
+    least: int = 20  # but so many of each config
     tie: float = 0.003  # finalists within this of the fastest, or whose intervals overlap it, are tied
 
 
@@ -32,6 +34,14 @@ def still_in(samples_us: Mapping[int, Sequence[float]], policy: RacePolicy) -> l
     reachable = min(high for _, _, high in bounds.values())
     left = [each for each, (low, _, _) in bounds.items() if low <= reachable]
     return sorted(left, key=lambda each: bounds[each][1])
+
+
+def count_affordable(samples: int, medians_us: Sequence[float], policy: RacePolicy) -> int:
+    """Returns how many of `samples` each config gets in a round, by the medians of all of its configs."""
+    takes_s = samples * sum(medians_us) * 1e-6
+    return (
+        samples if takes_s <= policy.most_s else min(samples, max(policy.least, int(samples * policy.most_s / takes_s)))
+    )
 
 
 def ranking(fresh_us: Mapping[int, Sequence[float]], policy: RacePolicy) -> tuple[int, tuple[int, ...]]:

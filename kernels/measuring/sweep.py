@@ -18,7 +18,7 @@ from tilewatch.kernels.gpu.host_code.described_run import Described, read_descri
 from tilewatch.kernels.measuring.description_schema import BadDescription
 from tilewatch.kernels.measuring.gpu_processes import GpuProcesses
 from tilewatch.kernels.measuring.preparation import Preparation
-from tilewatch.kernels.measuring.racing import RacePolicy, ranking, still_in
+from tilewatch.kernels.measuring.racing import RacePolicy, count_affordable, ranking, still_in
 from tilewatch.kernels.results import Cubin, Params, TrialResult, config_key
 from tilewatch.kernels.statistics import median_interval
 
@@ -232,8 +232,8 @@ def sweep(
     for identity, trial in raced.items():
         if trial is not trials[identity]:
             on_trial(trial)
-    ids = still_in(_samples(raced), policy)
-    fresh = _time_more(gpu, raced, ids[: policy.finalists], policy.fresh) if ids else {}
+    ids = still_in(_samples(raced), policy)[: policy.finalists]
+    fresh = _time_more(gpu, raced, ids, _count_affordable(raced, ids, policy.fresh, policy)) if ids else {}
     if not fresh:
         return SweepResult(None, (), tuple(raced.values()))
     winner, tied = ranking(fresh, policy)
@@ -252,14 +252,18 @@ def _refuse_impossible(trial: TrialResult, floor_us: float) -> TrialResult:
 
 def _race(gpu: GpuChild, trials: dict[int, TrialResult], policy: RacePolicy) -> dict[int, TrialResult]:
     raced = dict(trials)
-    for samples in policy.rounds:
+    for wanted in policy.rounds:
         ids = still_in(_samples(raced), policy)
         if len(ids) < 2:
             break
-        for identity, more in _time_more(gpu, raced, ids, samples).items():
+        for identity, more in _time_more(gpu, raced, ids, _count_affordable(raced, ids, wanted, policy)).items():
             timed = raced[identity].samples_us + more
             raced[identity] = replace(raced[identity], samples_us=timed, median_us=median_interval(timed).median)
     return raced
+
+
+def _count_affordable(trials: Mapping[int, TrialResult], ids: Sequence[int], wanted: int, policy: RacePolicy) -> int:
+    return count_affordable(wanted, [trials[each].median_us or 0.0 for each in ids], policy)
 
 
 def _samples(trials: dict[int, TrialResult]) -> dict[int, tuple[float, ...]]:

@@ -52,9 +52,9 @@ RAGGED_ROWS = ("1x1", "17x127", "127x17", "129x256", "3x1031")
 TILED = {"tile_rows": (1, 4), "tile_columns": (16, 128)}
 
 SCALED = {
-    "tile_m": (16, 64),
+    "tile_m": (16, 64, 128),
     "tile_n": (32, 128, 256),
-    "steps": (1, 2),
+    "steps": (1, 2, 3),
     "latency": (0,),
     "split": (1, 3),
     "added_n": (0, 16),
@@ -68,7 +68,7 @@ GROUPED_TILES = {
     "tile_m": (32, 128),
     "tile_n": (64, 128),
     "tile_k": (64,),
-    "steps": (1, 2),
+    "steps": (1, 2, 3),
     "latency": (0,),
     "group_size_m": (2,),
 }

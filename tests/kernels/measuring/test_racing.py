@@ -2,7 +2,7 @@
 
 import random
 
-from tilewatch.kernels.measuring.racing import RacePolicy, ranking, still_in
+from tilewatch.kernels.measuring.racing import RacePolicy, count_affordable, ranking, still_in
 
 POLICY = RacePolicy()
 
@@ -49,6 +49,14 @@ def test_the_true_best_is_almost_never_lost() -> None:
                 times[each] += tuple(_sample(draw, level[each]) for _ in range(more))
         lost += 0 not in still_in(times, POLICY)[: POLICY.finalists]
     assert lost <= 1
+
+
+def test_long_launches_get_fewer_samples_and_never_too_few() -> None:
+    """12 finalists of 12.8 ms would take 9.2 s at 60 samples each."""
+    assert count_affordable(60, [100.0] * 12, POLICY) == 60
+    assert count_affordable(60, [5_000.0] * 12, POLICY) == 33
+    assert count_affordable(60, [12_800.0] * 12, POLICY) == 20
+    assert count_affordable(12, [12_800.0] * 50, POLICY) == 12
 
 
 def test_finalists_that_cannot_be_told_apart_are_a_tie() -> None:
