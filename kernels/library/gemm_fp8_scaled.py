@@ -461,53 +461,58 @@ def hopper_space(arch: str) -> Space:
         return Space((("tile_m", ()),))  # later Tensor Cores apply scales themselves: gemm_fp8_block_scaled
     return Space(
         (
-            ("tile_m", (8, 64, 128)),
-            ("tile_n", (16, 32, 64, 128, 256)),
-            ("num_ctas", (1,)),
+            ("tile_m", (8, 64, 128, 256)),
+            ("tile_n", (32, 64, 128, 256)),
+            ("num_ctas", (1, 2)),
             ("occupancy", (1, 2)),
             ("num_worker_warps", (4, 8)),
             ("group_size_m", (8,)),
             ("latency", (0, 4)),
             ("steps", (2, 3, 4, 8)),
-            ("split", (1, 2, 4)),
             ("added_n", (0, 16)),
-            ("block_per_tile", (0, 1)),
+            ("blocks_per_tile", (0, 1, 2, 4)),
         ),
         only=is_worth_timing,
     )
 
 
-HALVES = tuple((4, steps, 1, 0, block_per_tile) for steps in (2, 3) for block_per_tile in (0, 1))
+Configs = Mapping[tuple[int, ...], tuple[tuple[int, ...], ...]]
 
-WORTH_TIMING: Mapping[tuple[int, ...], tuple[tuple[int, ...], ...]] = {
-    (8, 64, 4, 1): (
-        *((0, steps, 1, 0, block_per_tile) for steps in (4, 8) for block_per_tile in (0, 1)),
-        *((0, 2, 2, 0, 0), (0, 4, 2, 0, 0), (0, 4, 4, 0, 0)),
-    ),
-    (64, 16, 4, 1): ((0, 4, 1, 0, 1), (0, 8, 1, 0, 1)),
-    (64, 32, 4, 1): ((0, 4, 1, 0, 1), (0, 4, 2, 0, 0)),
-    (64, 64, 4, 1): ((0, 2, 1, 0, 1),),
-    (64, 64, 4, 2): ((0, 4, 1, 0, 0),),
-    (64, 64, 8, 1): ((0, 4, 1, 0, 0), (4, 4, 1, 0, 0)),
-    (64, 128, 4, 2): ((4, 2, 1, 0, 0),),
-    (64, 128, 8, 1): ((0, 4, 1, 0, 0), (4, 4, 1, 0, 0)),
-    (64, 128, 8, 2): ((0, 2, 1, 0, 0),),
+HALVES = tuple((4, steps, 0, blocks_per_tile) for steps in (2, 3) for blocks_per_tile in (0, 1))
+
+WORTH_TIMING: Configs = {
+    (8, 64, 4, 1): ((0, 4, 0, 0), (0, 4, 0, 1), (0, 8, 0, 0), (0, 8, 0, 1), (0, 2, 0, 2), (0, 4, 0, 2), (0, 4, 0, 4)),
+    (64, 32, 4, 1): ((0, 4, 0, 1), (0, 8, 0, 1), (0, 4, 0, 2)),
+    (64, 64, 4, 1): ((0, 2, 0, 1),),
+    (64, 64, 4, 2): ((0, 4, 0, 0),),
+    (64, 64, 8, 1): ((0, 4, 0, 0), (4, 4, 0, 0)),
+    (64, 128, 4, 2): ((4, 2, 0, 0),),
+    (64, 128, 8, 1): ((0, 4, 0, 0), (4, 4, 0, 0)),
+    (64, 128, 8, 2): ((0, 2, 0, 0),),
     (64, 256, 4, 2): HALVES,
-    (64, 256, 8, 1): ((0, 2, 1, 0, 0), (4, 2, 1, 0, 0)),
+    (64, 256, 8, 1): ((0, 2, 0, 0), (4, 2, 0, 0)),
     (128, 128, 4, 2): HALVES,
-    (128, 128, 8, 1): ((4, 2, 1, 0, 0),),
-    (128, 128, 8, 2): ((4, 2, 1, 0, 0),),
-    (128, 256, 8, 1): (*HALVES, (4, 2, 1, 16, 1)),
+    (128, 128, 8, 1): ((4, 2, 0, 0),),
+    (128, 128, 8, 2): ((4, 2, 0, 0),),
+    (128, 256, 8, 1): (*HALVES, (4, 2, 16, 1)),
 }
-"""By `tile_m`, `tile_n`, `num_worker_warps` and `occupancy`: `latency`, `steps`, `split`, `added_n` and
-`block_per_tile` of what won or came within 3 % of a winner on an H200 or an H100 (2026-11), and halves with three
-blocks of K. Of 1 to 64 rows, tiles of 8 rows or narrow ones, so that there are enough of them."""
+"""By `tile_m`, `tile_n`, `num_worker_warps` and `occupancy`: `latency`, `steps`, `added_n` and `blocks_per_tile` (0: a
+walk) of what won or came within 3 % of a winner on an H200 or an H100 (2026-11). Of 1 to 64 rows, tiles of 8 rows or
+narrow ones, so that there are enough of them."""
+
+IN_CLUSTERS: Configs = {
+    (128, 256, 4, 2): HALVES[:2],
+    (256, 128, 4, 2): HALVES[:2],
+    (256, 256, 8, 1): (HALVES[0], *HALVES[2:]),
+}
+"""The same in clusters of two, where a tile of B comes once for both blocks: compiled, and not timed yet
+(2026-11-25)."""
 
 
 def is_worth_timing(config: Config) -> bool:
     tile = tuple(config[axis] for axis in ("tile_m", "tile_n", "num_worker_warps", "occupancy"))
-    how = tuple(config[axis] for axis in ("latency", "steps", "split", "added_n", "block_per_tile"))
-    return how in WORTH_TIMING.get(tile, ())
+    how = tuple(config[axis] for axis in ("latency", "steps", "added_n", "blocks_per_tile"))
+    return how in (WORTH_TIMING if config["num_ctas"] == 1 else IN_CLUSTERS).get(tile, ())
 
 
 def blackwell_space(arch: str) -> Space:
@@ -553,31 +558,30 @@ def hopper_constants(problem: Problem, config: Config) -> tuple[int, ...]:
     whole = int(problem.sizes["m"] % tile_m == 0)
     even = int(-(-problem.sizes["m"] // tile_m) % group_size_m == 0)
     rest = problem.sizes["k"] // BLOCK % steps
-    split, added_n = parts_of_a_tile(problem, config), columns_added(problem, config)
+    split, added_n = parts_of_a_tile(problem, config), columns_added(config)
     return (
         *(tile_m, config["tile_n"], group_size_m, config["latency"], steps, whole, even, rest, split, added_n),
-        config.get("block_per_tile", 0),
+        int(config.get("blocks_per_tile", 0) == 1),
         int(_has_half_the_registers(config)),
     )
 
 
 def _has_half_the_registers(config: Config) -> bool:
     """Says that a thread holds 128 sums, so that it has room for 64 more and not for 128."""
-    sums = config["tile_m"] * config["tile_n"]
+    sums = config["tile_m"] * config["tile_n"] // config.get("num_ctas", 1)
     return sums >= 128 * 32 * config.get("num_worker_warps", 8)
 
 
 def parts_of_a_tile(problem: Problem, config: Config) -> int:
     """1 where so many parts, or parts so wide, have no place in `parts`."""
-    split = config.get("split", 1)
+    split = max(1, config.get("blocks_per_tile", 0))
     has_place = config["tile_n"] <= BLOCK and count_tiles(problem, config) * split <= MOST_PARTS
     return split if has_place else 1
 
 
-def columns_added(problem: Problem, config: Config) -> int:
-    """0 but for the tiles wider than BLOCK, and where a tile has parts."""
-    is_wide = config["tile_m"] >= BLOCK // 2 and config["tile_n"] > BLOCK
-    return config.get("added_n", 0) if is_wide and parts_of_a_tile(problem, config) == 1 else 0
+def columns_added(config: Config) -> int:
+    """0 but for the tiles wider than BLOCK."""
+    return config.get("added_n", 0) if config["tile_n"] > BLOCK else 0
 
 
 def blackwell_constants(_: Problem, config: Config) -> tuple[int, ...]:
@@ -593,8 +597,8 @@ def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int
 def hopper_grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
     """As many blocks as parts where tiles have some, and as tiles where each has a block."""
     split = parts_of_a_tile(problem, config)
-    wide = {**config, "tile_n": config["tile_n"] + columns_added(problem, config)}
-    if split > 1 or config.get("block_per_tile", 0):
+    wide = {**config, "tile_n": config["tile_n"] + columns_added(config)}
+    if split > 1 or config.get("blocks_per_tile", 0) == 1:
         return split * count_tiles(problem, wide), 1, 1
     return grid(problem, wide, sm_count)
 

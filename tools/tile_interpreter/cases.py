@@ -56,8 +56,8 @@ SCALED = {
     "tile_n": (32, 128, 256),
     "steps": (1, 2, 3),
     "latency": (0,),
-    "split": (1, 3),
     "added_n": (0, 16),
+    "blocks_per_tile": (0, 1, 3),
 }
 
 GROUPED = ("3x1x128x128", "5x2x128x256", "2x150x128x384")

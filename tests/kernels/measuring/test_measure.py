@@ -245,6 +245,17 @@ def test_noise_is_measured_until_the_budget_ends(bench: Bench) -> None:
     assert (ours.detail["stopped"], len(ours.samples_us)) == ("budget", 200)
 
 
+def test_long_launches_have_fewer_rounds_and_never_less_than_two_blocks(bench: Bench) -> None:
+    """A night has no minute for the ratio of one product of 14 ms (H100, 2026-11-25)."""
+    rounds = []
+    for longer in (1, 100, 4000):
+        bench.gpu.drift = lambda number, longer=longer: longer * noise(number)
+        ours = bench.measure([bench.rig.cubin()]).measurements[0]
+        assert ours.detail["stopped"] == "budget"
+        rounds.append(len(ours.samples_us))
+    assert rounds[0] == 200 > rounds[1] > rounds[2] == 40
+
+
 def test_without_a_baseline_rounds_go_to_the_budget(bench: Bench) -> None:
     result = bench.measure([bench.rig.cubin()], ())
     (ours,) = result.measurements
