@@ -1,8 +1,9 @@
 """Prints the tables of README.md and docs/kernels.md from the recordings that come with Tilewatch.
 
-    python -m benchmarks.recorded [winners | ratios | recordings | values | seconds] [--report-only]
+    python -m benchmarks.recorded [winners | ratios | h100 | gains | recordings | values | seconds] [--report-only]
 
 `winners` is one problem's search spaces, `ratios` every kernel against every rival with the worst problem of each,
+`h100` the same on an H100, with newer kernels, `gains` where new machine code is faster there,
 `recordings` what each file holds, `values` how near to its winner each value of a kernel's axes ever came: those
 far from 1 can leave its space; `seconds` where those of a run go. Without a name: the figures that have a bound. A
 ratio is the rival's time over ours, the median of paired rounds: over 1 means that ours is faster.
@@ -33,29 +34,42 @@ CHANGED = ROOT / "recordings" / "h200-2b604a1e.jsonl.gz"
 
 REPLACED = ("gemm_nt", "gemm_nt_fp8")
 
+H100 = ROOT / "recordings" / "h100-816eac3f.jsonl.gz"
+"""Most of the suite on an H100, at a newer commit."""
+
 STORY = ROOT / "recordings" / "story" / "h200.jsonl.gz"
 TILEGYM = ROOT / "recordings" / "tilegym" / "h200.jsonl.gz"
 BEFORE = tuple(ROOT / "recordings" / f"{name}.jsonl.gz" for name in ("h200", "h200-2857088b"))
-FILES = (NIGHTLY, CHANGED, *BEFORE, STORY, TILEGYM)
+FILES = (NIGHTLY, CHANGED, H100, *BEFORE, STORY, TILEGYM)
 SHOWN_PROBLEM = "320x32576x7168"
 SHOWN_KERNELS = ("gemm_fp8", "gemm_fp8_scaled", "gemm_nt_fp8")
 OURS = ("deepgemm_as_called", "tile_table")
 """No rivals: one lays its operands out in the call, one is a config of our own (python -m benchmarks.tile_table)."""
 
+SHOWN_AXES: Mapping[str, int] = {
+    **{"num_worker_warps": 0, "occupancy": 0, "num_ctas": 1, "steps": 1, "split": 1},
+    **{"added_n": 0, "block_per_tile": 0, "swap_ab": 0, "steps_per_sum": 0},
+}
+"""Axes that the table of gains names, and the values with which it does not."""
+
 LEAST_MEANS = {
-    ("gemm_fp8_scaled", "deepgemm"): 0.85,
-    ("gemm_nt_fp8", "cublaslt"): 0.90,
-    ("gemm_nt bfloat16", "cublas"): 0.90,
+    ("gemm_fp8_scaled", "deepgemm"): 0.96,
+    ("gemm_nt_fp8", "cublaslt"): 0.96,
+    ("gemm_nt bfloat16", "cublas"): 0.96,
     ("gemm_nn float16", "cublas"): 0.90,
-    ("grouped_fp8", "deepgemm"): 0.80,
-    ("attention_prefill", "attention_cudnn"): 0.70,
+    ("gemm_nn tf32", "cublas"): 0.85,
+    ("grouped_fp8", "deepgemm"): 0.93,
+    ("grouped_fp8_masked", "deepgemm"): 0.93,
+    ("attention_prefill", "attention_cudnn"): 0.95,
+    ("attention_prefill_causal", "attention_cudnn"): 0.95,
+    ("moe_gate_up_fp8", "deepgemm_moe_gate_up"): 0.85,
     ("silu_and_multiply", "copy"): 0.85,
     ("residual_add", "copy"): 0.85,
     ("softmax", "copy"): 0.85,
     ("rms_norm", "copy"): 0.85,
     ("layer_norm", "copy"): 0.85,
 }
-"""What was asked of the geometric mean over the problems of a kernel."""
+"""What is wanted of the geometric mean over the problems of a kernel, on an H200."""
 
 
 @dataclass(frozen=True)
@@ -131,8 +145,16 @@ def format_winners() -> str:
 
 
 def format_ratios() -> str:
+    return _format_ratios(read_suite())
+
+
+def format_h100() -> str:
+    return _format_ratios(read_runs(H100))
+
+
+def _format_ratios(runs: Sequence[Recorded]) -> str:
     rows = []
-    for each in list_rivalries(read_suite()):
+    for each in list_rivalries(runs):
         problem, worst = each.worst
         least = LEAST_MEANS.get((each.kernel, each.rival))
         rows.append(
@@ -147,6 +169,54 @@ def format_ratios() -> str:
             )
         )
     return _format_table(("kernel", "rival", "problems", "mean", "worst", "best", "wanted mean"), rows)
+
+
+def format_gains() -> str:
+    """Sweeps of the H100 that hold the machine code that won on the H200, and in which new code is faster by 2 % than
+    all that was there before."""
+    known: set[str] = set()
+    won: dict[tuple[str, str], str] = {}
+    for file in (NIGHTLY, CHANGED):
+        codes = _read_codes(file)
+        known |= set(codes.values())
+        won |= {name: codes[sweep[0][1]["code_key"]] for name, sweep in _read_sweeps(file).items()}
+    codes, rows = _read_codes(H100), []
+    for (kernel, problem), sweep in _read_sweeps(H100).items():
+        tried = [(time_us, codes[trial["code_key"]]) for time_us, trial in sweep]
+        before_us = min((time_us for time_us, code in tried if code in known), default=0.0)
+        best_us, best = sweep[0]
+        if won.get((kernel, problem)) in {code for _, code in tried} and best_us < 0.98 * before_us:
+            gain = f"{100 * (best_us / before_us - 1):+.1f} %"
+            rows.append(
+                (f"`{kernel}` {problem}", f"{before_us:.1f} us", f"{best_us:.1f} us", gain, _describe(best["config"]))
+            )
+    return _format_table(("sweep", "fastest of before", "fastest now", "change", "its config"), rows)
+
+
+def _read_codes(file: Path) -> dict[str, str]:
+    """The hash of the machine code by the key of what was compiled."""
+    rows = recording_file.read(file).rows
+    return {row["code_key"]: row["code_sha256"] for row in rows if row["row"] == "compilation" and row["code_sha256"]}
+
+
+def _read_sweeps(file: Path) -> dict[tuple[str, str], list[tuple[float, Mapping[str, Any]]]]:
+    """The timed trials of each kernel and problem with their medians, the fastest first."""
+    rows = recording_file.read(file).rows
+    trials: dict[Any, list[tuple[float, Mapping[str, Any]]]] = {}
+    for row in rows:
+        if row["row"] == "trial" and row["status"] == "timed":
+            trials.setdefault(row["sweep"], []).append((statistics.median(row["samples_us"]), row))
+    return {
+        (row["kernel"], row["problem"]): sorted(trials[row["id"]], key=lambda each: each[0])
+        for row in rows
+        if row["row"] == "sweep" and row["id"] in trials
+    }
+
+
+def _describe(config: Mapping[str, int]) -> str:
+    tile = "x".join(str(config[axis]) for axis in ("tile_m", "tile_n", "tile_k") if axis in config)
+    others = [f"{axis} {value}" for axis, value in config.items() if value != SHOWN_AXES.get(axis, value)]
+    return ", ".join([tile, *others])
 
 
 def format_recordings() -> str:
@@ -178,12 +248,14 @@ def format_values() -> str:
 def format_seconds() -> str:
     """The medians over the runs of a recording that read the GPU's counters."""
     head = ("recording", "runs", "before it", "preparing", "sweep and rivals", "rounds", "counters and end", "together")
-    return _format_table(head, [_describe_seconds(file) for file in (NIGHTLY, CHANGED)])
+    return _format_table(head, [_describe_seconds(file) for file in (NIGHTLY, CHANGED, H100)])
 
 
 TABLES = {
     "winners": format_winners,
     "ratios": format_ratios,
+    "h100": format_h100,
+    "gains": format_gains,
     "recordings": format_recordings,
     "values": format_values,
     "seconds": format_seconds,
@@ -238,11 +310,12 @@ def list_rivalries(runs: Sequence[Recorded]) -> list[Rivalry]:
 
 
 def _list_figures() -> Iterator[Figure]:
-    rivalries = {(each.kernel, each.rival): each for each in list_rivalries(read_suite())}
-    for (kernel, rival), least in LEAST_MEANS.items():
-        each = rivalries[kernel, rival]
-        what = f"{kernel} against {rival}, geometric mean of {len(each.ratios)} problems"
-        yield bounds.at_least(what, each.mean, least, digits=2)
+    for gpu, runs in (("H200", read_suite()), ("H100", read_runs(H100))):
+        for each in list_rivalries(runs):
+            least = LEAST_MEANS.get((each.kernel, each.rival))
+            if least is not None:
+                what = f"{gpu}: {each.kernel} against {each.rival}, geometric mean of {len(each.ratios)} problems"
+                yield bounds.at_least(what, each.mean, least, digits=2)
     replays = [row for row in recording_file.read(STORY).rows if row["row"] == "replay"]
     launches = sum(len(row["good_us"]) for row in replays)
     gpu_s = sum(row["gpu_s"] for row in replays)
