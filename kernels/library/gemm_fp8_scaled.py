@@ -67,9 +67,9 @@ def gemm_fp8_scaled_persistent(
 
     With `apart` a thread has registers for the sums and half of a tile's products: these come one after the other.
 
-    With `added_n` a tile has that many columns more, from the end of D: gemm_steps.py says why. With `block_per_tile`
-    there is no walk: around tiles of 128x192 it spills 280 bytes of registers, and around 64x64 by 4 warps 312, where
-    one tile spills none.
+    With `added_n` a tile wider than BLOCK has that many columns more, from the end of D: gemm_steps.py says why. With
+    `block_per_tile` there is no walk: around 64x64 by 4 warps it spills 312 bytes of registers, where one tile spills
+    none.
     """
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, 128))
     tiles_n = ct.cdiv(b.shape[0], tile_n + added_n)
@@ -240,10 +240,9 @@ def two_products(left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, la
     x = ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=hint(latency))
     y = ct.load(b, index=(j, k), shape=(128, 128), padding_mode=ZERO, latency=hint(latency))
     z = ct.load(b, index=(other, k), shape=(128, 128), padding_mode=ZERO, latency=hint(latency))
-    zero_left = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
-    zero_right = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
-    left = left + ct.mma(x, ct.transpose(y), zero_left, use_fast_acc=True) * scale_left
-    right = right + ct.mma(x, ct.transpose(z), zero_right, use_fast_acc=True) * scale_right
+    zero = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
+    left = left + ct.mma(x, ct.transpose(y), zero, use_fast_acc=True) * scale_left
+    right = right + ct.mma(x, ct.transpose(z), zero, use_fast_acc=True) * scale_right
     return left, right
 
 
