@@ -502,7 +502,7 @@ narrow ones, so that there are enough of them."""
 IN_CLUSTERS: Configs = {
     (128, 256, 4, 2): HALVES[:2],
     (256, 128, 4, 2): HALVES[:2],
-    (256, 256, 8, 1): (HALVES[0], *HALVES[2:]),
+    (256, 256, 8, 1): (HALVES[0], HALVES[3], (4, 2, 16, 1)),
 }
 """The same in clusters of two, where a tile of B comes once for both blocks: compiled, and not timed yet
 (2026-11-25)."""

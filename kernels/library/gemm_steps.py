@@ -331,14 +331,13 @@ def may_have_a_block_per_tile(config: Config) -> bool:
     if config["block_per_tile"] == 0 or config["steps_per_sum"]:
         return False
     tile = config["tile_m"], config["tile_n"], config["added_n"]
-    ctas, *alone_or_two = hints(config)
-    if ctas == 2:
-        wide = {(256, 128, 32), (256, 128, 64)}
-        return tile in wide and alone_or_two in ([1, 8], [2, 4])
-    if alone_or_two == [1, 8]:
-        wide = {(128, 128, 16), (128, 128, 32), (128, 128, 64), (128, 256, 16)}
-        return tile in ({(128, 128, 32)} if config["swap_ab"] else wide)
-    return alone_or_two == [2, 4] and tile in {(128, 128, 32), (128, 128, 64)}
+    ctas, alone_or_two = config["num_ctas"], hints(config)[1:]
+    rows = 128 * ctas
+    two = {(rows, 128, 32), (rows, 128, 64)}
+    alone = {(rows, 128, 16), *two, (rows, 256, 16)}
+    if config["swap_ab"] and ctas == 1:
+        alone = {(128, 128, 32)}
+    return tile in {(1, 8): alone, (2, 4): two}.get(alone_or_two, ())
 
 
 def may_turn_b(config: Config) -> bool:
