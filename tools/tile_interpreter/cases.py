@@ -54,7 +54,7 @@ TILED = {"tile_rows": (1, 4), "tile_columns": (16, 128)}
 SCALED = {
     "tile_m": (16, 64, 128),
     "tile_n": (32, 128, 256),
-    "steps": (1, 2, 3),
+    "steps": (2, 3),
     "latency": (0,),
     "added_n": (0, 16),
     "blocks_per_tile": (0, 1, 3),
