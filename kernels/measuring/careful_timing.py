@@ -18,8 +18,10 @@ ENOUGH = 0.005
 """Stop when the half width of the median ratio's interval is under this share."""
 
 MOST_ROUNDS = 200
+"""Stop here whatever the interval; the run records that it stopped at its budget."""
+
 MOST_US = 3e6
-"""Stop here whatever the interval, after two blocks at least; the run records that it stopped at its budget. In these
+"""Stop here too, after two blocks at least: time on the GPU of all rounds together, the warming ones as well. In these
 3 s launches of 5 ms have 200 rounds beside a rival that is as fast, and those of 16384x16384x16384 have 120."""
 
 OnStep = Callable[[str, int, int], None]

@@ -39,9 +39,9 @@ def still_in(samples_us: Mapping[int, Sequence[float]], policy: RacePolicy) -> l
 def count_affordable(samples: int, medians_us: Sequence[float], policy: RacePolicy) -> int:
     """Returns how many of `samples` each config gets in a round, by the medians of all of its configs."""
     takes_s = samples * sum(medians_us) * 1e-6
-    return (
-        samples if takes_s <= policy.most_s else min(samples, max(policy.least, int(samples * policy.most_s / takes_s)))
-    )
+    if takes_s <= policy.most_s:
+        return samples
+    return min(samples, max(policy.least, int(samples * policy.most_s / takes_s)))
 
 
 def ranking(fresh_us: Mapping[int, Sequence[float]], policy: RacePolicy) -> tuple[int, tuple[int, ...]]:
