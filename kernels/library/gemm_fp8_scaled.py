@@ -67,8 +67,8 @@ def gemm_fp8_scaled_persistent(
 
     With `apart` a thread has registers for the sums and half of a tile's products: these come one after the other.
 
-    With `added_n` a tile wider than BLOCK has that many columns more, from the end of D: gemm_steps.py says why. With
-    `block_per_tile` there is no walk: around 64x64 by 4 warps it spills 312 bytes of registers, where one tile spills
+    With `added_n` a tile has that many columns more, from the end of D: gemm_steps.py says why. With `block_per_tile`
+    there is no walk: around 64x64 by 4 warps it spills 312 bytes of registers, where one tile spills
     none.
     """
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, 128))
@@ -88,25 +88,31 @@ def gemm_fp8_scaled_persistent(
 
 
 def any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, latency, steps, whole, rest, apart):
-    """Tile (i, j) of D: one product in each block of K, or two where it is wider than BLOCK or made in halves, or three
-    where it has columns added.
+    """Tile (i, j) of D: one product in each block of K, or two where it is wider than BLOCK, made in halves or has
+    columns added.
 
     Where N ends within the left one, the right one is that again, where M ends within the upper one, so is the lower
     one, and where added columns are used up, the last of them: outside an array lies no tile of it.
     """
     if added_n > 0:
         added = min(tiles_n * (tile_n // added_n) + j, ct.num_tiles(b, axis=0, shape=(added_n, 128)) - 1)
-    if tile_n > 128:
+        two_halves(
+            a, b, scale_a, scale_b, d, i, i, j, added, tile_m, tile_n, added_n, True, latency, steps, whole, rest
+        )
+    elif tile_n > 128:
         other = min(2 * j + 1, ct.num_tiles(b, axis=0, shape=(128, 128)) - 1)
-        if added_n > 0:
-            three_tiles(a, b, scale_a, scale_b, d, i, 2 * j, other, added, tile_m, added_n, latency, steps, whole, rest)
-        elif apart == 1:
-            two_halves(a, b, scale_a, scale_b, d, i, i, 2 * j, other, tile_m, 128, True, latency, steps, whole, rest)
+        if apart == 1:
+            two_halves(
+                a, b, scale_a, scale_b, d, i, i, 2 * j, other, tile_m, 128, 128, True, latency, steps, whole, rest
+            )
         else:
             two_tiles(a, b, scale_a, scale_b, d, i, 2 * j, other, tile_m, latency, steps, whole, rest)
     elif apart == 1:
-        low = min(2 * i + 1, ct.num_tiles(a, axis=0, shape=(tile_m // 2, 128)) - 1)
-        two_halves(a, b, scale_a, scale_b, d, 2 * i, low, j, j, tile_m // 2, tile_n, False, latency, steps, whole, rest)
+        half_m = tile_m // 2
+        low = min(2 * i + 1, ct.num_tiles(a, axis=0, shape=(half_m, 128)) - 1)
+        two_halves(
+            a, b, scale_a, scale_b, d, 2 * i, low, j, j, half_m, tile_n, tile_n, False, latency, steps, whole, rest
+        )
     else:
         one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, whole, rest)
 
@@ -246,21 +252,23 @@ def two_products(left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, la
     return left, right
 
 
-def two_halves(a, b, scale_a, scale_b, d, i, low, j, other, half_m, half_n, beside, latency, steps, whole, rest):
-    """Tiles (i, j) and (low, other) of D, halves of one, one product after the other. They share their tiles of A where
-    they lie `beside` each other, else those of B.
+def two_halves(
+    a, b, scale_a, scale_b, d, i, low, j, other, half_m, half_n, other_n, beside, latency, steps, whole, rest
+):
+    """Tiles (i, j) of `half_n` and (low, other) of `other_n` columns of D, parts of one, one product after the other.
+    They share their tiles of A where they lie `beside` each other, else those of B.
 
     Scales are asked for a round ahead: asked for in the round that uses them, they come later than its first product.
     """
     first = ct.full((half_m, half_n), 0.0, dtype=ct.float32)
-    second = first
+    second = first if other_n == half_n else ct.full((half_m, other_n), 0.0, dtype=ct.float32)
     tiles_k = ct.num_tiles(a, axis=1, shape=(half_m, 128))
     once, rounds = min(tiles_k, 1), tiles_k // steps
-    scales = scales_ahead(scale_a, scale_b, i, low, j, other, 0, tiles_k, half_m, half_n, beside, steps, whole)
+    scales = scales_ahead(scale_a, scale_b, i, low, j, other, 0, tiles_k, half_m, half_n, other_n, beside, steps, whole)
     for several in range(rounds):
         k = several * steps
         ahead = scales_ahead(
-            scale_a, scale_b, i, low, j, other, k + steps, tiles_k, half_m, half_n, beside, steps, whole
+            scale_a, scale_b, i, low, j, other, k + steps, tiles_k, half_m, half_n, other_n, beside, steps, whole
         )
         for step in ct.static_iter(range(steps)):
             first, second = add_halves(
@@ -274,81 +282,44 @@ def two_halves(a, b, scale_a, scale_b, d, i, low, j, other, half_m, half_n, besi
     ct.store(d, index=(low, other), tile=ct.astype(second, d.dtype))
 
 
-def scales_ahead(scale_a, scale_b, i, low, j, other, k, tiles_k, half_m, half_n, beside, steps, whole):
-    """The scales of blocks k, k + 1 and, of three `steps`, k + 2 of K: the last ones again where K ends before."""
-    second, third = min(k + 1, tiles_k - 1), min(k + 2, tiles_k - 1)
-    scales = (
-        scales_of_halves(scale_a, scale_b, i, low, j, other, min(k, tiles_k - 1), half_m, half_n, beside, whole),
-        scales_of_halves(scale_a, scale_b, i, low, j, other, second, half_m, half_n, beside, whole),
-    )
-    if steps == 2:
-        return scales
-    return *scales, scales_of_halves(scale_a, scale_b, i, low, j, other, third, half_m, half_n, beside, whole)
+def scales_ahead(scale_a, scale_b, i, low, j, other, k, tiles_k, half_m, half_n, other_n, beside, steps, whole):
+    """The scales of `steps` blocks of K from block k on: the last ones again where K ends before."""
+    scales = ()
+    for step in ct.static_iter(range(steps)):
+        block = min(k + step, tiles_k - 1)
+        scales = (
+            *scales,
+            scales_of_halves(scale_a, scale_b, i, low, j, other, block, half_m, half_n, other_n, beside, whole),
+        )
+    return scales
 
 
-def scales_of_halves(scale_a, scale_b, i, low, j, other, k, half_m, half_n, beside, whole):
+def scales_of_halves(scale_a, scale_b, i, low, j, other, k, half_m, half_n, other_n, beside, whole):
     """The scales that both halves share, those of the first and those of the second: (1, half_m) of rows or (1, 1)."""
     rows, block = of_rows(scale_a, i, k, half_m, whole), of_block(scale_b, (j * half_n) // 128, k)
     if beside:
-        return rows, block, of_block(scale_b, (other * half_n) // 128, k)
+        return rows, block, of_block(scale_b, (other * other_n) // 128, k)
     return block, rows, of_rows(scale_a, low, k, half_m, whole)
 
 
 def add_halves(first, second, scales, a, b, i, low, j, other, k, beside, latency, once):
     """`first` and `second` and their scaled products of block k of K."""
     half_m, half_n = first.shape
+    other_n = second.shape[1]
     shared, scale_first, scale_second = scales
     x = ct.load(a, index=(i, k), shape=(half_m, 128), padding_mode=ZERO, latency=hint(latency))
     y = ct.load(b, index=(j, k), shape=(half_n, 128), padding_mode=ZERO, latency=hint(latency))
     if beside:
-        v, w = x, ct.load(b, index=(other, k), shape=(half_n, 128), padding_mode=ZERO, latency=hint(latency))
+        v, w = x, ct.load(b, index=(other, k), shape=(other_n, 128), padding_mode=ZERO, latency=hint(latency))
     else:
         v, w = ct.load(a, index=(low, k), shape=(half_m, 128), padding_mode=ZERO, latency=hint(latency)), y
     zero = ct.full((half_m, half_n), 0.0, dtype=ct.float32)
     of_first = ct.mma(x, ct.transpose(y), zero, use_fast_acc=True)
     first = add_once(first, of_first, ct.reshape(shared * scale_first, (half_m, 1)), once)
+    if other_n != half_n:
+        zero = ct.full((half_m, other_n), 0.0, dtype=ct.float32)
     of_second = ct.mma(v, ct.transpose(w), zero, use_fast_acc=True)
     return first, add_once(second, of_second, ct.reshape(shared * scale_second, (half_m, 1)), once)
-
-
-def three_tiles(a, b, scale_a, scale_b, d, i, j, other, added, tile_m, added_n, latency, steps, whole, rest):
-    """Tiles (i, j) and (i, other) of 128 columns and (i, added) of `added_n`, which share their tiles of A."""
-    left = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
-    right = left
-    more = ct.full((tile_m, added_n), 0.0, dtype=ct.float32)
-    rounds = ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps
-    for several in range(rounds):
-        for step in ct.static_iter(range(steps)):
-            k = several * steps + step
-            left, right, more = three_products(
-                left, right, more, a, b, scale_a, scale_b, i, j, other, added, k, tile_m, latency, whole
-            )
-    for step in ct.static_iter(range(rest)):
-        k = rounds * steps + step
-        left, right, more = three_products(
-            left, right, more, a, b, scale_a, scale_b, i, j, other, added, k, tile_m, latency, whole
-        )
-    ct.store(d, index=(i, j), tile=ct.astype(left, d.dtype))
-    ct.store(d, index=(i, other), tile=ct.astype(right, d.dtype))
-    ct.store(d, index=(i, added), tile=ct.astype(more, d.dtype))
-
-
-def three_products(left, right, more, a, b, scale_a, scale_b, i, j, other, added, k, tile_m, latency, whole):
-    """`left`, `right` and `more` and the three products of one block of K, B's tiles `j`, `other` and `added`."""
-    x = ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=hint(latency))
-    rows, once = of_rows(scale_a, i, k, tile_m, whole), min(ct.num_tiles(a, axis=1, shape=(tile_m, 128)), 1)
-    left = add_columns(left, x, rows, b, scale_b, j, k, latency, once)
-    right = add_columns(right, x, rows, b, scale_b, other, k, latency, once)
-    return left, right, add_columns(more, x, rows, b, scale_b, added, k, latency, once)
-
-
-def add_columns(acc, x, rows, b, scale_b, j, k, latency, once):
-    """`acc` and the scaled product of a tile of A with tile j of B, as many columns as `acc` has."""
-    tile_m, tile_n = acc.shape
-    scale = ct.reshape(rows * of_block(scale_b, (j * tile_n) // 128, k), (tile_m, 1))
-    y = ct.load(b, index=(j, k), shape=(tile_n, 128), padding_mode=ZERO, latency=hint(latency))
-    zero = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
-    return add_once(acc, ct.mma(x, ct.transpose(y), zero, use_fast_acc=True), scale, once)
 
 
 def add_once(acc, product, scale, once):
@@ -460,15 +431,15 @@ def hopper_space(arch: str) -> Space:
         return Space((("tile_m", ()),))  # later Tensor Cores apply scales themselves: gemm_fp8_block_scaled
     return Space(
         (
-            ("tile_m", (8, 64, 128, 256)),
+            ("tile_m", (8, 64, 128)),
             ("tile_n", (32, 64, 128, 256)),
-            ("num_ctas", (1, 2)),
+            ("num_ctas", (1,)),
             ("occupancy", (1, 2)),
             ("num_worker_warps", (4, 8)),
             ("group_size_m", (8,)),
             ("latency", (0, 4)),
             ("steps", (2, 3, 4, 8)),
-            ("added_n", (0, 16)),
+            ("added_n", (0, 64)),
             ("blocks_per_tile", (0, 1, 2, 4)),
         ),
         only=is_worth_timing,
@@ -478,8 +449,11 @@ def hopper_space(arch: str) -> Space:
 Configs = Mapping[tuple[int, ...], tuple[tuple[int, ...], ...]]
 
 WORTH_TIMING: Configs = {
-    (8, 64, 4, 1): ((0, 4, 0, 0), (0, 4, 0, 1), (0, 8, 0, 0), (0, 8, 0, 1), (0, 2, 0, 2), (0, 4, 0, 2), (0, 4, 0, 4)),
-    (64, 32, 4, 1): ((0, 4, 0, 1), (0, 8, 0, 1), (0, 4, 0, 2)),
+    (8, 64, 4, 1): (
+        *((0, 4, 0, 0), (0, 4, 0, 1), (0, 8, 0, 0), (0, 8, 0, 1), (4, 4, 0, 1)),
+        *((0, 2, 0, 2), (0, 4, 0, 2), (0, 4, 0, 4), (4, 2, 0, 2), (4, 4, 0, 2), (4, 4, 0, 4)),
+    ),
+    (64, 32, 4, 1): ((0, 4, 0, 1), (0, 8, 0, 1), (4, 4, 0, 1), (0, 4, 0, 2), (4, 4, 0, 2)),
     (64, 64, 4, 1): ((0, 2, 0, 1),),
     (64, 64, 4, 2): ((0, 4, 0, 0),),
     (64, 64, 8, 1): ((0, 4, 0, 0), (4, 4, 0, 0)),
@@ -489,27 +463,19 @@ WORTH_TIMING: Configs = {
     (64, 256, 4, 2): ((4, 2, 0, 0),),
     (64, 256, 8, 1): ((0, 2, 0, 0), (4, 2, 0, 0)),
     (128, 128, 4, 2): ((4, 2, 0, 0),),
-    (128, 128, 8, 1): ((4, 2, 0, 0),),
+    (128, 128, 8, 1): ((4, 2, 0, 0), (4, 3, 64, 0), (4, 4, 64, 0)),
     (128, 128, 8, 2): ((4, 2, 0, 0),),
-    (128, 256, 8, 1): ((4, 2, 0, 0), (4, 3, 0, 0), (4, 2, 16, 1)),
+    (128, 256, 8, 1): ((4, 2, 0, 0), (4, 3, 0, 0)),
 }
 """By `tile_m`, `tile_n`, `num_worker_warps` and `occupancy`: `latency`, `steps`, `added_n` and `blocks_per_tile` (0: a
-walk) of what won or came within 3 % of a winner on an H200 or an H100 (2026-11). Of 1 to 64 rows, tiles of 8 rows or
-narrow ones, so that there are enough of them."""
-
-IN_CLUSTERS: Configs = {
-    (128, 256, 4, 2): ((4, 2, 0, 0), (4, 2, 0, 1)),
-    (256, 128, 4, 2): ((4, 2, 0, 0), (4, 2, 0, 1)),
-    (256, 256, 8, 1): ((4, 2, 0, 0), (4, 3, 0, 1), (4, 2, 16, 1)),
-}
-"""The same in clusters of two, where a tile of B comes once for both blocks: compiled, and not timed yet
-(2026-11-25)."""
+walk) of what won or came within 3 % of a winner on an H200 or an H100 (2026-11), and for 1 to 64 rows the same with
+`latency` 4. Of few rows, tiles of 8 rows or narrow ones, so that there are enough of them."""
 
 
 def is_worth_timing(config: Config) -> bool:
     tile = tuple(config[axis] for axis in ("tile_m", "tile_n", "num_worker_warps", "occupancy"))
     how = tuple(config[axis] for axis in ("latency", "steps", "added_n", "blocks_per_tile"))
-    return how in (WORTH_TIMING if config["num_ctas"] == 1 else IN_CLUSTERS).get(tile, ())
+    return how in WORTH_TIMING.get(tile, ())
 
 
 def blackwell_space(arch: str) -> Space:
@@ -565,8 +531,7 @@ def hopper_constants(problem: Problem, config: Config) -> tuple[int, ...]:
 
 def _has_half_the_registers(config: Config) -> bool:
     """Says that a thread holds 128 sums, so that it has room for 64 more and not for 128."""
-    sums = config["tile_m"] * config["tile_n"] // config.get("num_ctas", 1)
-    return sums >= 128 * 32 * config.get("num_worker_warps", 8)
+    return config["tile_m"] * config["tile_n"] >= 128 * 32 * config.get("num_worker_warps", 8)
 
 
 def parts_of_a_tile(problem: Problem, config: Config) -> int:
@@ -577,8 +542,9 @@ def parts_of_a_tile(problem: Problem, config: Config) -> int:
 
 
 def columns_added(config: Config) -> int:
-    """0 but for the tiles wider than BLOCK."""
-    return config.get("added_n", 0) if config["tile_n"] > BLOCK else 0
+    """0 but for the tiles of BLOCK columns and 64 rows or more that no blocks share."""
+    is_large = config["tile_n"] == BLOCK and config["tile_m"] >= 64
+    return config.get("added_n", 0) if is_large and config.get("blocks_per_tile", 0) < 2 else 0
 
 
 def blackwell_constants(_: Problem, config: Config) -> tuple[int, ...]:

@@ -179,17 +179,13 @@ def two_halves(a, b, scale_a, scale_b, d, g, i, low, j, other, rounds, half_m, h
 
 
 def scales_ahead(scale_a, scale_b, g, i, low, j, other, k, half_m, half_n, beside, steps):
-    """The scales of blocks k, k + 1 and, of three `steps`, k + 2 of K: the last ones again where K ends before."""
+    """The scales of `steps` blocks of K from block k on: the last ones again where K ends before."""
     last = scale_b.shape[2] - 1
-    scales_now = (
-        scales_of_halves(scale_a, scale_b, g, i, low, j, other, min(k, last), half_m, half_n, beside),
-        scales_of_halves(scale_a, scale_b, g, i, low, j, other, min(k + 1, last), half_m, half_n, beside),
-    )
-    if steps == 2:
-        return scales_now
-    return *scales_now, scales_of_halves(
-        scale_a, scale_b, g, i, low, j, other, min(k + 2, last), half_m, half_n, beside
-    )
+    scales = ()
+    for step in ct.static_iter(range(steps)):
+        block = min(k + step, last)
+        scales = *scales, scales_of_halves(scale_a, scale_b, g, i, low, j, other, block, half_m, half_n, beside)
+    return scales
 
 
 def scales_of_halves(scale_a, scale_b, g, i, low, j, other, k, half_m, half_n, beside):
@@ -655,10 +651,6 @@ LARGE_TILES: Tiles = {
 """By `tile_m`, `tile_n`, `num_worker_warps` and `occupancy`: `latency` and `steps` of what won or came within 3 % of a
 winner on an H200 or an H100 (2026-11)."""
 
-IN_CLUSTERS: Tiles = {(128, 256, 4, 2): ((4, 2),)}
-"""The same in clusters of two, where a tile of B comes once for both blocks: compiled, and not timed yet
-(2026-11-25)."""
-
 SMALL_TILES: Tiles = {
     (64, 64, 4, 2): ((0, 4),),
     (64, 64, 8, 2): ((0, 2),),
@@ -685,13 +677,13 @@ def _fp8_space(arch: str, on_hopper: Tiles) -> Space:
     def is_worth_timing(config: Config) -> bool:
         tile = tuple(config[axis] for axis in ("tile_m", "tile_n", "num_worker_warps", "occupancy"))
         how = config["latency"], config["steps"]
-        return how in (on_hopper if config["num_ctas"] == 1 else IN_CLUSTERS).get(tile, ())
+        return how in on_hopper.get(tile, ())
 
     return Space(
         (
             ("tile_m", (64, 128)),
             ("tile_n", (64, 128, 256) if hopper else (64, 128)),
-            ("num_ctas", (1, 2)),
+            ("num_ctas", (1,) if hopper else (1, 2)),
             ("occupancy", (1, 2)),
             ("num_worker_warps", (4, 8)),
             ("group_size_m", (8,)),
