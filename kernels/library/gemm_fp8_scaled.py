@@ -137,11 +137,15 @@ def one_part(a, b, scale_a, scale_b, d, parts, i, j, part, tile_m, tile_n, laten
     """Part `part` of `split` parts of K of tile (i, j) of D; the last has what `steps` leaves over too.
 
     Blocks of neighbouring numbers have a tile's parts. All but the last write their sums into `parts` and end; the last
-    adds them to its own and writes D. It waits only for blocks of lower numbers, so for none that could not start.
+    adds them to its own and writes D. It waits only for blocks of lower numbers, so for none that could not start. It
+    has a round more than the others, so that their sums have come when it looks: 12.8 instead of 13.5 us for
+    64x2112x7168 (an H100, 2026-11-26).
     """
     rounds = ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps
+    shared = max(rounds - 1, 0)
+    first, end = shared * part // split, rounds if part == split - 1 else shared * (part + 1) // split
     acc = ct.full((tile_n, tile_m) if tile_m < 64 else (tile_m, tile_n), 0.0, dtype=ct.float32)
-    for several in range(rounds * part // split, rounds * (part + 1) // split):
+    for several in range(first, end):
         for step in ct.static_iter(range(steps)):
             acc = one_product(acc, a, b, scale_a, scale_b, i, j, several * steps + step, tile_m, tile_n, latency, whole)
     if part < split - 1:

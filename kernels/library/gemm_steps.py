@@ -279,7 +279,7 @@ def persistent_space(arch: str, tile_k: tuple[int, ...], hopper_axes: Axes) -> S
             ("num_ctas", clusters),
             ("occupancy", (1, 2, 4) if consumer else (1, 2)),
             ("num_worker_warps", (4, 8)),
-            ("group_size_m", (8,)),
+            ("group_size_m", (8, 32) if arch == "sm_90" else (8,)),
             *(hopper_axes if arch == "sm_90" else ()),
         ),
         only=lambda config: arch != "sm_90" or is_for_hopper(config),
@@ -293,25 +293,27 @@ def is_before_hopper(arch: str) -> bool:
 
 
 def is_for_hopper(config: Config) -> bool:
-    if any(config.get(axis, 0) for axis, _ in FEW_WAVES):
-        return (
-            may_turn_b(config)
-            if "added_n" not in config
-            else may_sum_apart(config) or may_have_a_block_per_tile(config)
-        )
-    return may_walk(config)
+    if not any(config.get(axis, 0) for axis, _ in FEW_WAVES):
+        return may_walk(config)
+    if config["group_size_m"] != 8:
+        return False
+    if "added_n" not in config:
+        return may_turn_b(config)
+    return may_sum_apart(config) or may_have_a_block_per_tile(config)
 
 
 def may_walk(config: Config) -> bool:
     """What won or came within 3 % of a winner: 4 warps with 64 to 128 rows, two blocks to a multiprocessor for tiles of
     64, and 8 warps that have a multiprocessor alone, in clusters of two where tiles have 256 rows (H200 and H100,
-    2026-11)."""
+    2026-11). Groups of 32 rows for the two largest tiles read B from DRAM once, which counts where K is short:
+    4096x32768x512 in bfloat16 took 206 instead of 229 us (an H100, 2026-11-26)."""
     few = {(64, 64, 1), (64, 128, 1), (64, 256, 1), (128, 64, 1), (128, 128, 1), (256, 128, 2)}
-    many = {(64, 128, 1), (64, 256, 1), (128, 64, 1), (128, 256, 1), (256, 256, 2)}
+    large = {(128, 256, 1), (256, 256, 2)}
+    many = {(64, 128, 1), (64, 256, 1), (128, 64, 1), *large}
     tile = config["tile_m"], config["tile_n"], config["num_ctas"]
     if config["num_worker_warps"] == 8:
-        return tile in many and config["occupancy"] == 1
-    return tile in few and (config["occupancy"] == 1 or config["tile_m"] == 64)
+        return tile in (many if config["group_size_m"] == 8 else large) and config["occupancy"] == 1
+    return tile in few and config["group_size_m"] == 8 and (config["occupancy"] == 1 or config["tile_m"] == 64)
 
 
 def may_sum_apart(config: Config) -> bool:

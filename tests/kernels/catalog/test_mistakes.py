@@ -34,7 +34,7 @@ def read_with(folder: Path, source: str) -> catalog.LibraryPlans:
         ("width: ct.Constant[int]", "width: int", "parameter 'width' gets a constant but is no ct.Constant"),
         ('Space((("width", (64, 128, 256, 96)),))', '{"width": (64, 128)}', "`space` gives a dict; expected a Space"),
         ("(64, 128, 256, 96)", '(64, "128")', "axis 'width' has the value '128', a text; expected integers"),
-        ("(64, 128, 256, 96)", "tuple(range(400_000))", "`space` has 400,000 configs; expected 10,000 at most"),
+        ("(64, 128, 256, 96)", "tuple(range(400_000))", "`space` has 400,000 configs; expected 20,000 at most"),
         ("96)),))", '96)),), only=lambda c: c["with"])', "`only` of `space` fails: KeyError: 'with' (line 25)"),
         ('(parse("1024"), parse("2048"))', '("1024",)', "`problems` holds '1024', a text; expected Problem"),
         ('problem.sizes["n"],\n        bytes', 'problem.sizes["m"],\n        bytes', "`flops` asks for 'm'"),
