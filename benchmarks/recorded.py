@@ -34,20 +34,25 @@ CHANGED = ROOT / "recordings" / "h200-2b604a1e.jsonl.gz"
 
 REPLACED = ("gemm_nt", "gemm_nt_fp8")
 
-H100 = ROOT / "recordings" / "h100-816eac3f.jsonl.gz"
-"""Most of the suite on an H100, at a newer commit."""
+H100 = ROOT / "recordings" / "h100-854b6345.jsonl.gz"
+"""A night of the whole suite on an H100, at a newer commit."""
+
+H100_CHANGED = ROOT / "recordings" / "h100-e7e20a6e.jsonl.gz"
+"""The kernels of H100_REPLACED, some of which are faster than in that night."""
+
+H100_REPLACED = ("gemm_fp8_scaled", "gemm_nn", "gemm_nt", "gemm_nt_fp8", "gemm_nt_tf32", "gemm_tn", "gemm_tt")
 
 STORY = ROOT / "recordings" / "story" / "h200.jsonl.gz"
 TILEGYM = ROOT / "recordings" / "tilegym" / "h200.jsonl.gz"
 BEFORE = tuple(ROOT / "recordings" / f"{name}.jsonl.gz" for name in ("h200", "h200-2857088b"))
-FILES = (NIGHTLY, CHANGED, H100, *BEFORE, STORY, TILEGYM)
+FILES = (NIGHTLY, CHANGED, H100, H100_CHANGED, *BEFORE, STORY, TILEGYM)
 SHOWN_PROBLEM = "320x32576x7168"
 SHOWN_KERNELS = ("gemm_fp8", "gemm_fp8_scaled", "gemm_nt_fp8")
 OURS = ("deepgemm_as_called", "tile_table")
 """No rivals: one lays its operands out in the call, one is a config of our own (python -m benchmarks.tile_table)."""
 
 SHOWN_AXES: Mapping[str, int] = {
-    **{"num_worker_warps": 0, "occupancy": 0, "num_ctas": 1, "steps": 1, "split": 1},
+    **{"num_worker_warps": 0, "occupancy": 0, "num_ctas": 1, "steps": 1, "group_size_m": 8, "blocks_per_tile": 0},
     **{"added_n": 0, "block_per_tile": 0, "swap_ab": 0, "steps_per_sum": 0},
 }
 """Axes that the table of gains names, and the values with which it does not."""
@@ -63,6 +68,7 @@ LEAST_MEANS = {
     ("attention_prefill", "attention_cudnn"): 0.95,
     ("attention_prefill_causal", "attention_cudnn"): 0.95,
     ("moe_gate_up_fp8", "deepgemm_moe_gate_up"): 0.85,
+    ("mla_decode", "torch_mla_decode"): 0.85,
     ("silu_and_multiply", "copy"): 0.85,
     ("residual_add", "copy"): 0.85,
     ("softmax", "copy"): 0.85,
@@ -70,6 +76,14 @@ LEAST_MEANS = {
     ("layer_norm", "copy"): 0.85,
 }
 """What is wanted of the geometric mean over the problems of a kernel, on an H200."""
+
+LEAST_BESIDE_THE_FASTER = 0.96
+"""The same of `gemm_nt` in bfloat16, on each problem beside the faster of cuBLAS and DeepGEMM."""
+
+LEAST_IN_TWO_LAUNCHES = 0.85
+"""What is wanted of attention of one new token in two launches, beside cuDNN."""
+
+TWO_LAUNCHES, ONE_TOKEN = ("attention_decode_parts", "attention_decode_join"), "1x32x8x32768x128"
 
 
 @dataclass(frozen=True)
@@ -149,7 +163,7 @@ def format_ratios() -> str:
 
 
 def format_h100() -> str:
-    return _format_ratios(read_runs(H100))
+    return _format_ratios(read_h100())
 
 
 def _format_ratios(runs: Sequence[Recorded]) -> str:
@@ -180,8 +194,9 @@ def format_gains() -> str:
         codes = _read_codes(file)
         known |= set(codes.values())
         won |= {name: codes[sweep[0][1]["code_key"]] for name, sweep in _read_sweeps(file).items()}
-    codes, rows = _read_codes(H100), []
-    for (kernel, problem), sweep in _read_sweeps(H100).items():
+    codes, rows = {**_read_codes(H100), **_read_codes(H100_CHANGED)}, []
+    sweeps = {**_read_sweeps(H100), **_read_sweeps(H100_CHANGED)}
+    for (kernel, problem), sweep in sweeps.items():
         tried = [(time_us, codes[trial["code_key"]]) for time_us, trial in sweep]
         before_us = min((time_us for time_us, code in tried if code in known), default=0.0)
         best_us, best = sweep[0]
@@ -248,7 +263,7 @@ def format_values() -> str:
 def format_seconds() -> str:
     """The medians over the runs of a recording that read the GPU's counters."""
     head = ("recording", "runs", "before it", "preparing", "sweep and rivals", "rounds", "counters and end", "together")
-    return _format_table(head, [_describe_seconds(file) for file in (NIGHTLY, CHANGED, H100)])
+    return _format_table(head, [_describe_seconds(file) for file in (NIGHTLY, CHANGED, H100, H100_CHANGED)])
 
 
 TABLES = {
@@ -299,6 +314,11 @@ def read_suite() -> list[Recorded]:
     return [*(run for run in read_runs(NIGHTLY) if run.kernel not in REPLACED), *read_runs(CHANGED)]
 
 
+def read_h100() -> list[Recorded]:
+    """Every problem of the suite on an H100."""
+    return [*(run for run in read_runs(H100) if run.kernel not in H100_REPLACED), *read_runs(H100_CHANGED)]
+
+
 def list_rivalries(runs: Sequence[Recorded]) -> list[Rivalry]:
     """Each kernel (and type) against each rival, in the order of the runs."""
     found: dict[tuple[str, str], dict[str, float]] = {}
@@ -310,12 +330,17 @@ def list_rivalries(runs: Sequence[Recorded]) -> list[Rivalry]:
 
 
 def _list_figures() -> Iterator[Figure]:
-    for gpu, runs in (("H200", read_suite()), ("H100", read_runs(H100))):
+    for gpu, runs in (("H200", read_suite()), ("H100", read_h100())):
         for each in list_rivalries(runs):
             least = LEAST_MEANS.get((each.kernel, each.rival))
             if least is not None:
                 what = f"{gpu}: {each.kernel} against {each.rival}, geometric mean of {len(each.ratios)} problems"
-                yield bounds.at_least(what, each.mean, least, digits=2)
+                yield bounds.at_least(what, each.mean, least, digits=3)
+        faster = [min(run.ratios["cublas"], run.ratios["deepgemm"]) for run in runs if run.group == "gemm_nt bfloat16"]
+        what = f"{gpu}: gemm_nt bfloat16 against the faster of cublas and deepgemm on each of {len(faster)} problems"
+        yield bounds.at_least(what, statistics.geometric_mean(faster), LEAST_BESIDE_THE_FASTER, digits=3)
+        what = f"{gpu}: attention of one new token, {ONE_TOKEN}, in two launches against attention_cudnn"
+        yield bounds.at_least(what, _compare_two_launches(runs), LEAST_IN_TWO_LAUNCHES, digits=3)
     replays = [row for row in recording_file.read(STORY).rows if row["row"] == "replay"]
     launches = sum(len(row["good_us"]) for row in replays)
     gpu_s = sum(row["gpu_s"] for row in replays)
@@ -329,6 +354,16 @@ def _list_figures() -> Iterator[Figure]:
     yield Figure(f"{what}: samples of a night, deviation", _percent(max(map(_deviation, nights))))
     yield Figure(f"{what}: medians apart", _percent(_span([night.winner_us for night in nights])))
     yield Figure(f"{what}: ratios apart", _percent(_span([night.ratios["deepgemm"] for night in nights])))
+
+
+def _compare_two_launches(runs: Sequence[Recorded]) -> float:
+    """cuDNN's time, which is measured beside the kernel of one launch, over the times of both launches."""
+    (one,) = (run for run in runs if run.kernel == "attention_decode" and run.problem == ONE_TOKEN)
+    times_us = [
+        min(run.winner_us for run in runs if run.kernel == name and run.problem.startswith(ONE_TOKEN))
+        for name in TWO_LAUNCHES
+    ]
+    return one.winner_us * one.ratios["attention_cudnn"] / sum(times_us)
 
 
 def _deviation(run: Recorded) -> float:

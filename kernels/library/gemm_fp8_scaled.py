@@ -288,7 +288,7 @@ def two_halves(
 
 def scales_ahead(scale_a, scale_b, i, low, j, other, k, tiles_k, half_m, half_n, other_n, beside, steps, whole):
     """The scales of `steps` blocks of K from block k on: the last ones again where K ends before."""
-    scales = ()
+    scales: tuple[Any, ...] = ()
     for step in ct.static_iter(range(steps)):
         block = min(k + step, tiles_k - 1)
         scales = (

@@ -181,7 +181,7 @@ def two_halves(a, b, scale_a, scale_b, d, g, i, low, j, other, rounds, half_m, h
 def scales_ahead(scale_a, scale_b, g, i, low, j, other, k, half_m, half_n, beside, steps):
     """The scales of `steps` blocks of K from block k on: the last ones again where K ends before."""
     last = scale_b.shape[2] - 1
-    scales = ()
+    scales: tuple[Any, ...] = ()
     for step in ct.static_iter(range(steps)):
         block = min(k + step, last)
         scales = *scales, scales_of_halves(scale_a, scale_b, g, i, low, j, other, block, half_m, half_n, beside)

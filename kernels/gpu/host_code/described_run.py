@@ -19,7 +19,7 @@ MOST_GIVEN_BYTES = 4 << 20
 """Of all values together: they go through two pipes as text."""
 
 MOST_LAUNCHES = 20
-"""Of an operator. A profiler takes some 0.1 s for each of five launches of each, and the GPU waits for it."""
+"""Of an operator. A profiler takes some 0.1 s for each of TIMES launches of each, and the GPU waits for it."""
 
 
 @dataclass(frozen=True)
