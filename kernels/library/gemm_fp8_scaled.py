@@ -68,8 +68,7 @@ def gemm_fp8_scaled_persistent(
     With `apart` a thread has registers for the sums and half of a tile's products: these come one after the other.
 
     With `added_n` a tile has that many columns more, from the end of D: gemm_steps.py says why. With `block_per_tile`
-    there is no walk: around 64x64 by 4 warps it spills 312 bytes of registers, where one tile spills
-    none.
+    there is no walk: around 64x64 by 4 warps it spills 312 bytes of registers, where one tile spills none.
     """
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, 128))
     tiles_n = ct.cdiv(b.shape[0], tile_n + added_n)

@@ -43,6 +43,18 @@ def test_a_rival_s_row_has_the_mean_and_the_worst_of_its_problems_and_a_row_for_
     ]
 
 
+def test_two_launches_are_compared_by_the_sum_of_equally_many_parts() -> None:
+    def run(kernel: str, parts: str, winner_us: float, **ratios: float) -> Recorded:
+        return Recorded(kernel, f"{recorded.ONE_TOKEN}{parts}", 1, winner_us, (), ratios, ())
+
+    runs = [
+        run("attention_decode", "", 100.0, attention_cudnn=0.5),
+        *(run("attention_decode_parts", "-16", 30.0), run("attention_decode_join", "-16", 10.0)),
+        *(run("attention_decode_parts", "-64", 25.0), run("attention_decode_join", "-64", 20.0)),
+    ]
+    assert recorded.compare_two_launches(runs) == pytest.approx(50.0 / 40.0)
+
+
 def test_a_ratio_is_the_rival_s_time_over_ours() -> None:
     (run,) = [
         each
