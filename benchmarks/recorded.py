@@ -12,6 +12,7 @@ tests/benchmarks/test_recorded.py compares the documents.
 
 import argparse
 import datetime as dt
+import functools
 import itertools
 import statistics
 import sys
@@ -210,13 +211,13 @@ def format_gains() -> str:
 
 def _read_codes(file: Path) -> dict[str, str]:
     """The hash of the machine code by the key of what was compiled."""
-    rows = recording_file.read(file).rows
+    rows = _read_rows(file)
     return {row["code_key"]: row["code_sha256"] for row in rows if row["row"] == "compilation" and row["code_sha256"]}
 
 
 def _read_sweeps(file: Path) -> dict[tuple[str, str], list[tuple[float, Mapping[str, Any]]]]:
     """The timed trials of each kernel and problem with their medians, the fastest first."""
-    rows = recording_file.read(file).rows
+    rows = _read_rows(file)
     trials: dict[Any, list[tuple[float, Mapping[str, Any]]]] = {}
     for row in rows:
         if row["row"] == "trial" and row["status"] == "timed":
@@ -243,7 +244,7 @@ def format_recordings() -> str:
 def format_values() -> str:
     """The best time of each value over the best of the sweep, on the problem where that is least."""
     nearest: dict[tuple[str, str, int], float] = {}
-    rows = recording_file.read(NIGHTLY).rows
+    rows = _read_rows(NIGHTLY)
     for sweep in (row for row in rows if row["row"] == "sweep"):
         trials = [row for row in rows if row["row"] == "trial" and row["sweep"] == sweep["id"]]
         times_us = [(row["config"], statistics.median(row["samples_us"])) for row in trials if row["status"] == "timed"]
@@ -277,9 +278,15 @@ TABLES = {
 }
 
 
+@functools.cache
+def _read_rows(file: Path) -> Sequence[Mapping[str, Any]]:
+    """Reads a recording once, however many tables ask for it."""
+    return recording_file.read(file).rows
+
+
 def read_runs(file: Path) -> list[Recorded]:
     """Every run that measured a winner, in the order of the file."""
-    rows = recording_file.read(file).rows
+    rows = _read_rows(file)
     sweeps = {row["id"]: row for row in rows if row["row"] == "sweep"}
     runs = {row["key"]: sweeps[row["sweep"]] for row in rows if row["row"] == "run"}
     measured: dict[str, dict[str, Sequence[float]]] = {key: {} for key in runs}
@@ -311,12 +318,16 @@ def read_runs(file: Path) -> list[Recorded]:
 
 def read_suite() -> list[Recorded]:
     """Every problem of the suite."""
-    return [*(run for run in read_runs(NIGHTLY) if run.kernel not in REPLACED), *read_runs(CHANGED)]
+    return _read_newest(NIGHTLY, CHANGED, REPLACED)
 
 
 def read_h100() -> list[Recorded]:
     """Every problem of the suite on an H100."""
-    return [*(run for run in read_runs(H100) if run.kernel not in H100_REPLACED), *read_runs(H100_CHANGED)]
+    return _read_newest(H100, H100_CHANGED, H100_REPLACED)
+
+
+def _read_newest(night: Path, changed: Path, replaced: Sequence[str]) -> list[Recorded]:
+    return [*(run for run in read_runs(night) if run.kernel not in replaced), *read_runs(changed)]
 
 
 def list_rivalries(runs: Sequence[Recorded]) -> list[Rivalry]:
@@ -341,7 +352,7 @@ def _list_figures() -> Iterator[Figure]:
         yield bounds.at_least(what, statistics.geometric_mean(faster), LEAST_BESIDE_THE_FASTER, digits=3)
         what = f"{gpu}: attention of one new token, {ONE_TOKEN}, in two launches against attention_cudnn"
         yield bounds.at_least(what, compare_two_launches(runs), LEAST_IN_TWO_LAUNCHES, digits=3)
-    replays = [row for row in recording_file.read(STORY).rows if row["row"] == "replay"]
+    replays = [row for row in _read_rows(STORY) if row["row"] == "replay"]
     launches = sum(len(row["good_us"]) for row in replays)
     gpu_s = sum(row["gpu_s"] for row in replays)
     for row in replays:
@@ -382,7 +393,7 @@ def _percent(share: float) -> str:
 
 
 def _describe_recording(file: Path) -> tuple[str, ...]:
-    rows = recording_file.read(file).rows
+    rows = _read_rows(file)
     trials = [row for row in rows if row["row"] == "trial"]
     runs = [row for row in rows if row["row"] == "run"]
     failures = [str(trial["failure"]) for trial in trials if trial["failure"]]
@@ -403,7 +414,7 @@ def _describe_recording(file: Path) -> tuple[str, ...]:
 
 
 def _describe_seconds(file: Path) -> tuple[str, ...]:
-    runs = [row for row in recording_file.read(file).rows if row["row"] == "run"]
+    runs = [row for row in _read_rows(file) if row["row"] == "run"]
     parts = [_read_parts(run) for run in sorted(runs, key=lambda run: str(run["started_at"]))]
     before = [later[0] - earlier[-1] for earlier, later in itertools.pairwise(parts)]
     took = [[end - start for start, end in itertools.pairwise(each)] for each in parts]

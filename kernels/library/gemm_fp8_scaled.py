@@ -264,7 +264,7 @@ def two_halves(
     Scales are asked for a round ahead: asked for in the round that uses them, they come later than its first product.
     """
     first = ct.full((half_m, half_n), 0.0, dtype=ct.float32)
-    second = first if other_n == half_n else ct.full((half_m, other_n), 0.0, dtype=ct.float32)
+    second = ct.full((half_m, other_n), 0.0, dtype=ct.float32)
     tiles_k = ct.num_tiles(a, axis=1, shape=(half_m, 128))
     once, rounds = min(tiles_k, 1), tiles_k // steps
     scales = scales_ahead(scale_a, scale_b, i, low, j, other, 0, tiles_k, half_m, half_n, other_n, beside, steps, whole)
@@ -319,8 +319,7 @@ def add_halves(first, second, scales, a, b, i, low, j, other, k, beside, latency
     zero = ct.full((half_m, half_n), 0.0, dtype=ct.float32)
     of_first = ct.mma(x, ct.transpose(y), zero, use_fast_acc=True)
     first = add_once(first, of_first, ct.reshape(shared * scale_first, (half_m, 1)), once)
-    if other_n != half_n:
-        zero = ct.full((half_m, other_n), 0.0, dtype=ct.float32)
+    zero = ct.full((half_m, other_n), 0.0, dtype=ct.float32)
     of_second = ct.mma(v, ct.transpose(w), zero, use_fast_acc=True)
     return first, add_once(second, of_second, ct.reshape(shared * scale_second, (half_m, 1)), once)
 

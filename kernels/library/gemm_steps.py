@@ -308,12 +308,13 @@ def may_walk(config: Config) -> bool:
     2026-11). Groups of 32 rows for the two largest tiles read B from DRAM once, which counts where K is short:
     4096x32768x512 in bfloat16 took 206 instead of 229 us (an H100, 2026-11-26)."""
     few = {(64, 64, 1), (64, 128, 1), (64, 256, 1), (128, 64, 1), (128, 128, 1), (256, 128, 2)}
-    large = {(128, 256, 1), (256, 256, 2)}
-    many = {(64, 128, 1), (64, 256, 1), (128, 64, 1), *large}
+    many = {(64, 128, 1), (64, 256, 1), (128, 64, 1), (128, 256, 1), (256, 256, 2)}
     tile = config["tile_m"], config["tile_n"], config["num_ctas"]
+    if config["group_size_m"] == 32 and tile not in ((128, 256, 1), (256, 256, 2)):
+        return False
     if config["num_worker_warps"] == 8:
-        return tile in (many if config["group_size_m"] == 8 else large) and config["occupancy"] == 1
-    return tile in few and config["group_size_m"] == 8 and (config["occupancy"] == 1 or config["tile_m"] == 64)
+        return tile in many and config["occupancy"] == 1
+    return tile in few and (config["occupancy"] == 1 or config["tile_m"] == 64)
 
 
 def may_sum_apart(config: Config) -> bool:

@@ -836,8 +836,7 @@ def masked_constants(problem: Problem, config: Config) -> tuple[int, ...]:
 def _has_half_the_registers(config: Config) -> bool:
     """Says that a thread holds 128 sums, so that it has room for 64 more and not for 128. Only spaces of Hopper, whose
     sums are in registers, have several blocks of K at once."""
-    sums = config["tile_m"] * config["tile_n"] // config["num_ctas"]
-    return config["steps"] > 1 and sums >= 128 * 32 * config["num_worker_warps"]
+    return config["steps"] > 1 and config["tile_m"] * config["tile_n"] >= 128 * 32 * config["num_worker_warps"]
 
 
 def fp8_along_k_constants(_: Problem, config: Config) -> tuple[int, ...]:
