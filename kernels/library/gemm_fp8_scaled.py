@@ -87,31 +87,20 @@ def gemm_fp8_scaled_persistent(
 
 
 def any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, latency, steps, whole, rest, apart):
-    """Tile (i, j) of D: one product in each block of K, or two where it is wider than BLOCK, made in halves or has
-    columns added.
+    """Tile (i, j) of D: one product in each block of K, or two where it is wider than BLOCK or has columns added.
 
-    Where N ends within the left one, the right one is that again, where M ends within the upper one, so is the lower
-    one, and where added columns are used up, the last of them: outside an array lies no tile of it.
+    Where N ends within the left one, the right one is that again or has its scales, and where added columns are used
+    up, the last of them: outside an array lies no tile of it.
     """
     if added_n > 0:
         added = min(tiles_n * (tile_n // added_n) + j, ct.num_tiles(b, axis=0, shape=(added_n, 128)) - 1)
-        two_halves(
-            a, b, scale_a, scale_b, d, i, i, j, added, tile_m, tile_n, added_n, True, latency, steps, whole, rest
-        )
+        two_parts(a, b, scale_a, scale_b, d, i, j, added, tile_m, added_n, False, latency, steps, whole, rest)
     elif tile_n > 128:
         other = min(2 * j + 1, ct.num_tiles(b, axis=0, shape=(128, 128)) - 1)
         if apart == 1:
-            two_halves(
-                a, b, scale_a, scale_b, d, i, i, 2 * j, other, tile_m, 128, 128, True, latency, steps, whole, rest
-            )
+            two_parts(a, b, scale_a, scale_b, d, i, 2 * j, other, tile_m, 128, True, latency, steps, whole, rest)
         else:
             two_tiles(a, b, scale_a, scale_b, d, i, 2 * j, other, tile_m, latency, steps, whole, rest)
-    elif apart == 1:
-        half_m = tile_m // 2
-        low = min(2 * i + 1, ct.num_tiles(a, axis=0, shape=(half_m, 128)) - 1)
-        two_halves(
-            a, b, scale_a, scale_b, d, 2 * i, low, j, j, half_m, tile_n, tile_n, False, latency, steps, whole, rest
-        )
     else:
         one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, whole, rest)
 
@@ -255,73 +244,72 @@ def two_products(left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, la
     return left, right
 
 
-def two_halves(
-    a, b, scale_a, scale_b, d, i, low, j, other, half_m, half_n, other_n, beside, latency, steps, whole, rest
-):
-    """Tiles (i, j) of `half_n` and (low, other) of `other_n` columns of D, parts of one, one product after the other.
-    They share their tiles of A where they lie `beside` each other, else those of B.
+def two_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, beside, latency, steps, whole, rest):
+    """Tiles (i, j) of 128 and (i, other) of `other_n` columns of D, one product after the other.
 
-    Scales are asked for a round ahead: asked for in the round that uses them, they come later than its first product.
+    Where they lie `beside` each other, B comes in tiles of 256 rows for both and D leaves in one store: a load of its
+    own has a barrier of its own, which the second product would wait for.
+
+    Scales are asked for a round ahead, after the first product and before the second, which needs nothing but what has
+    come. So the compiler puts the work for their addresses behind the second product's start, and it costs no time.
+    Those of a round's last step are asked for one step earlier, so that they too have come when the round ends: 190
+    instead of 199 us for 4096x4096x7168 (an H100, 2026-11-26; docs/kernels.md).
     """
-    first = ct.full((half_m, half_n), 0.0, dtype=ct.float32)
-    second = ct.full((half_m, other_n), 0.0, dtype=ct.float32)
-    tiles_k = ct.num_tiles(a, axis=1, shape=(half_m, 128))
+    first = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
+    second = ct.full((tile_m, other_n), 0.0, dtype=ct.float32)
+    tiles_k = ct.num_tiles(a, axis=1, shape=(tile_m, 128))
     once, rounds = min(tiles_k, 1), tiles_k // steps
-    scales = scales_ahead(scale_a, scale_b, i, low, j, other, 0, tiles_k, half_m, half_n, other_n, beside, steps, whole)
-    for several in range(rounds):
-        k = several * steps
-        ahead = scales_ahead(
-            scale_a, scale_b, i, low, j, other, k + steps, tiles_k, half_m, half_n, other_n, beside, steps, whole
-        )
-        for step in ct.static_iter(range(steps)):
-            first, second = add_halves(
-                first, second, scales[step], a, b, i, low, j, other, k + step, beside, latency, once
-            )
-        scales = ahead
-    for step in ct.static_iter(range(rest)):
-        k = rounds * steps + step
-        first, second = add_halves(first, second, scales[step], a, b, i, low, j, other, k, beside, latency, once)
-    ct.store(d, index=(i, j), tile=ct.astype(first, d.dtype))
-    ct.store(d, index=(low, other), tile=ct.astype(second, d.dtype))
-
-
-def scales_ahead(scale_a, scale_b, i, low, j, other, k, tiles_k, half_m, half_n, other_n, beside, steps, whole):
-    """The scales of `steps` blocks of K from block k on: the last ones again where K ends before."""
+    block = (other * other_n) // 128
     scales: tuple[Any, ...] = ()
     for step in ct.static_iter(range(steps)):
-        block = min(k + step, tiles_k - 1)
-        scales = (
-            *scales,
-            scales_of_halves(scale_a, scale_b, i, low, j, other, block, half_m, half_n, other_n, beside, whole),
-        )
-    return scales
-
-
-def scales_of_halves(scale_a, scale_b, i, low, j, other, k, half_m, half_n, other_n, beside, whole):
-    """The scales that both halves share, those of the first and those of the second: (1, half_m) of rows or (1, 1)."""
-    rows, block = of_rows(scale_a, i, k, half_m, whole), of_block(scale_b, (j * half_n) // 128, k)
+        scales += (scales_of_parts(scale_a, scale_b, i, j, block, step, tile_m, whole),)
+    for several in range(rounds):  # `range(0, tiles_k, steps)` spills 208 bytes of registers (13.4.92, 2026-11-26)
+        k = several * steps
+        next_k = min(k + steps, tiles_k - steps)
+        ahead: tuple[Any, ...] = ()
+        for step in ct.static_iter(range(steps)):
+            first, x, w = first_part(first, scales[step], a, b, i, j, other, k + step, other_n, beside, latency, once)
+            for later in ct.static_iter(range(step + min(step, 1), min(step + 2, steps))):
+                ahead += (scales_of_parts(scale_a, scale_b, i, j, block, next_k + later, tile_m, whole),)
+            second = second_part(second, scales[step], x, w, once)
+        scales = ahead
+    for step in ct.static_iter(range(rest)):
+        k, of_step = rounds * steps + step, scales[steps - rest + step]
+        first, x, w = first_part(first, of_step, a, b, i, j, other, k, other_n, beside, latency, once)
+        second = second_part(second, of_step, x, w, once)
     if beside:
-        return rows, block, of_block(scale_b, (other * other_n) // 128, k)
-    return block, rows, of_rows(scale_a, low, k, half_m, whole)
-
-
-def add_halves(first, second, scales, a, b, i, low, j, other, k, beside, latency, once):
-    """`first` and `second` and their scaled products of block k of K."""
-    half_m, half_n = first.shape
-    other_n = second.shape[1]
-    shared, scale_first, scale_second = scales
-    x = ct.load(a, index=(i, k), shape=(half_m, 128), padding_mode=ZERO, latency=hint(latency))
-    y = ct.load(b, index=(j, k), shape=(half_n, 128), padding_mode=ZERO, latency=hint(latency))
-    if beside:
-        v, w = x, ct.load(b, index=(other, k), shape=(other_n, 128), padding_mode=ZERO, latency=hint(latency))
+        both = ct.cat((ct.astype(first, d.dtype), ct.astype(second, d.dtype)), 1)
+        ct.store(d, index=(i, j // 2), tile=both)
     else:
-        v, w = ct.load(a, index=(low, k), shape=(half_m, 128), padding_mode=ZERO, latency=hint(latency)), y
-    zero = ct.full((half_m, half_n), 0.0, dtype=ct.float32)
-    of_first = ct.mma(x, ct.transpose(y), zero, use_fast_acc=True)
-    first = add_once(first, of_first, ct.reshape(shared * scale_first, (half_m, 1)), once)
-    zero = ct.full((half_m, other_n), 0.0, dtype=ct.float32)
-    of_second = ct.mma(v, ct.transpose(w), zero, use_fast_acc=True)
-    return first, add_once(second, of_second, ct.reshape(shared * scale_second, (half_m, 1)), once)
+        ct.store(d, index=(i, j), tile=ct.astype(first, d.dtype))
+        ct.store(d, index=(i, other), tile=ct.astype(second, d.dtype))
+
+
+def scales_of_parts(scale_a, scale_b, i, j, block, k, tile_m, whole):
+    """The scales of the rows, (1, tile_m), and of both parts' blocks of B, (1, 1)."""
+    return of_rows(scale_a, i, k, tile_m, whole), of_block(scale_b, j, k), of_block(scale_b, block, k)
+
+
+def first_part(first, scales, a, b, i, j, other, k, other_n, beside, latency, once):
+    """`first` and its scaled product of block k of K, and the tiles of A and B for the second one."""
+    tile_m = first.shape[0]
+    x = ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=hint(latency))
+    if beside:
+        both = ct.load(b, index=(j // 2, k), shape=(256, 128), padding_mode=ZERO, latency=hint(latency))
+        y, w = ct.extract(both, index=(0, 0), shape=(128, 128)), ct.extract(both, index=(1, 0), shape=(128, 128))
+    else:
+        y = ct.load(b, index=(j, k), shape=(128, 128), padding_mode=ZERO, latency=hint(latency))
+        w = ct.load(b, index=(other, k), shape=(other_n, 128), padding_mode=ZERO, latency=hint(latency))
+    zero = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
+    product = ct.mma(x, ct.transpose(y), zero, use_fast_acc=True)
+    return add_once(first, product, ct.reshape(scales[0] * scales[1], (tile_m, 1)), once), x, w
+
+
+def second_part(second, scales, x, w, once):
+    """`second` and its scaled product of the same block of K."""
+    zero = ct.full(second.shape, 0.0, dtype=ct.float32)
+    product = ct.mma(x, ct.transpose(w), zero, use_fast_acc=True)
+    return add_once(second, product, ct.reshape(scales[0] * scales[2], (x.shape[0], 1)), once)
 
 
 def add_once(acc, product, scale, once):
@@ -438,8 +426,8 @@ def hopper_space(arch: str) -> Space:
             ("num_ctas", (1,)),
             ("occupancy", (1, 2)),
             ("num_worker_warps", (4, 8)),
-            ("group_size_m", (8,)),
-            ("latency", (0, 4)),
+            ("group_size_m", (8, 16)),
+            ("latency", (0, 1, 4)),
             ("steps", (2, 3, 4, 8)),
             ("added_n", (0, 64)),
             ("blocks_per_tile", (0, 1, 2, 4)),
@@ -462,12 +450,10 @@ WORTH_TIMING: Configs = {
     (64, 128, 4, 2): ((4, 2, 0, 0),),
     (64, 128, 8, 1): ((0, 4, 0, 0), (4, 4, 0, 0)),
     (64, 128, 8, 2): ((0, 2, 0, 0),),
-    (64, 256, 4, 2): ((4, 2, 0, 0),),
     (64, 256, 8, 1): ((0, 2, 0, 0), (4, 2, 0, 0)),
-    (128, 128, 4, 2): ((4, 2, 0, 0),),
     (128, 128, 8, 1): ((4, 2, 0, 0), (4, 3, 64, 0), (4, 4, 64, 0)),
     (128, 128, 8, 2): ((4, 2, 0, 0),),
-    (128, 256, 8, 1): ((4, 2, 0, 0), (4, 3, 0, 0)),
+    (128, 256, 8, 1): ((1, 2, 0, 0), (1, 3, 0, 0), (1, 4, 0, 0)),
 }
 """By `tile_m`, `tile_n`, `num_worker_warps` and `occupancy`: `latency`, `steps`, `added_n` and `blocks_per_tile` (0: a
 walk) of what won or came within 3 % of a winner on an H200 or an H100 (2026-11), and for 1 to 64 rows the same with
@@ -477,7 +463,8 @@ walk) of what won or came within 3 % of a winner on an H200 or an H100 (2026-11)
 def is_worth_timing(config: Config) -> bool:
     tile = tuple(config[axis] for axis in ("tile_m", "tile_n", "num_worker_warps", "occupancy"))
     how = tuple(config[axis] for axis in ("latency", "steps", "added_n", "blocks_per_tile"))
-    return how in WORTH_TIMING.get(tile, ())
+    in_groups_of_8 = config["group_size_m"] == 8 or (tile, config["steps"]) == ((128, 256, 8, 1), 4)
+    return in_groups_of_8 and how in WORTH_TIMING.get(tile, ())
 
 
 def blackwell_space(arch: str) -> Space:
@@ -519,7 +506,8 @@ def blackwell_arrays(problem: Problem) -> tuple[Array, ...]:
 
 
 def hopper_constants(problem: Problem, config: Config) -> tuple[int, ...]:
-    tile_m, group_size_m, steps = config["tile_m"], config["group_size_m"], config["steps"]
+    tile_m, group_size_m = config["tile_m"], config["group_size_m"]
+    steps = min(config["steps"], problem.sizes["k"] // BLOCK)
     whole = int(problem.sizes["m"] % tile_m == 0)
     even = int(-(-problem.sizes["m"] // tile_m) % group_size_m == 0)
     rest = problem.sizes["k"] // BLOCK % steps

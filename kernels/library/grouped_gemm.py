@@ -48,15 +48,13 @@ def grouped_fp8_contiguous(
     latency: ct.Constant[int],
     steps: ct.Constant[int],
     rest: ct.Constant[int],
-    apart: ct.Constant[int],
 ):
     """a (M, K), b (G, N, K), scale_a (K / 128, M), scale_b (G, N / 128, K / 128), group_of_row (M,), -1 for padding.
 
     `rest` counts the blocks of K that `steps` leaves over; they come after the loop. Padding goes through these alone,
     with the first group's B: a loop that it skips makes the compiler spill 448 bytes, where this spills none.
 
-    A tile wider than 128 is two products side by side, each with its own scale of B. With `apart` a thread has
-    registers for the sums and half of a tile's products: these come one after the other.
+    A tile wider than 128 is two products side by side, one after the other, each with its own scale of B.
     """
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, 128))
     tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, 128))
@@ -64,7 +62,7 @@ def grouped_fp8_contiguous(
         i, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
         g = ct.load(group_of_row, index=(i * tile_m,), shape=(1,)).item()
         rounds = used(g) * ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps
-        any_tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest, apart)
+        any_tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest)
 
 
 @ct.kernel
@@ -81,7 +79,6 @@ def grouped_fp8_by_ends(
     latency: ct.Constant[int],
     steps: ct.Constant[int],
     rest: ct.Constant[int],
-    apart: ct.Constant[int],
 ):
     """As contiguous, but end_of_group (G,) says before which row each group ends; the next starts on a multiple of 128.
 
@@ -97,15 +94,15 @@ def grouped_fp8_by_ends(
         for tile in range(first_of_mine(before), tiles_m * tiles_n, ct.num_blocks(0)):
             row, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
             i = start // tile_m + row
-            any_tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest, apart)
+            any_tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest)
         before = before + tiles_m * tiles_n
         start = ct.cdiv(end, 128) * 128
 
 
-def any_tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest, apart):
+def any_tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest):
     """Tile (i, j) of D, of group g; padding has none, and no rounds. Part of the two kernels above."""
-    if apart == 1 or tile_n > 128:
-        any_two_halves(a, b, scale_a, scale_b, d, max(g, 0), i, j, rounds, tile_m, tile_n, latency, steps, rest)
+    if tile_n > 128:
+        wide_tile(a, b, scale_a, scale_b, d, max(g, 0), i, j, rounds, tile_m, latency, steps, rest)
     else:
         tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest)
 
@@ -125,91 +122,58 @@ def tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, lat
     ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
 
 
-def any_two_halves(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest):
-    """Tile (i, j) of D, of group g, in halves: side by side where it is wider than 128, else one above the other. Part
-    of the three kernels in FP8.
+def wide_tile(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, latency, steps, rest):
+    """Tile (i, j) of D, 256 columns of group g, in two products of 128, one after the other, with scales asked for a
+    round ahead: two_parts of gemm_fp8_scaled.py says why. Part of the three kernels in FP8.
 
-    Where N ends within the left one, the right one is that again: outside an array lies no tile of it.
+    Where N ends within the left one, the right one has the left one's scales, and nothing of it is stored.
     """
-    if tile_n > 128:
-        other = min(2 * j + 1, ct.num_tiles(b, axis=1, shape=(1, 128, 128)) - 1)
-        two_halves(a, b, scale_a, scale_b, d, g, i, i, 2 * j, other, rounds, tile_m, 128, True, latency, steps, rest)
-    else:
-        two_halves(
-            a,
-            b,
-            scale_a,
-            scale_b,
-            d,
-            g,
-            2 * i,
-            2 * i + 1,
-            j,
-            j,
-            rounds,
-            tile_m // 2,
-            tile_n,
-            False,
-            latency,
-            steps,
-            rest,
-        )
-
-
-def two_halves(a, b, scale_a, scale_b, d, g, i, low, j, other, rounds, half_m, half_n, beside, latency, steps, rest):
-    """Tiles (i, j) and (low, other) of D, one product after the other, with scales asked for a round ahead:
-    gemm_fp8_scaled.py says why. Part of the same kernels."""
-    first = ct.full((half_m, half_n), 0.0, dtype=ct.float32)
+    first = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     second = first
-    once = min(scale_b.shape[2], 1)
-    scales_now = scales_ahead(scale_a, scale_b, g, i, low, j, other, 0, half_m, half_n, beside, steps)
+    tiles_k = scale_b.shape[2]
+    once = min(tiles_k, 1)
+    left, right = 2 * j, min(2 * j + 1, scale_b.shape[1] - 1)
+    scales_now: tuple[Any, ...] = ()
+    for step in ct.static_iter(range(steps)):
+        scales_now += (scales_of_parts(scale_a, scale_b, g, i, left, right, step, tile_m),)
     for several in range(rounds):
         k = several * steps
-        ahead = scales_ahead(scale_a, scale_b, g, i, low, j, other, k + steps, half_m, half_n, beside, steps)
+        next_k = min(k + steps, tiles_k - steps)
+        ahead: tuple[Any, ...] = ()
         for step in ct.static_iter(range(steps)):
-            first, second = add_halves(
-                first, second, scales_now[step], a, b, g, i, low, j, other, k + step, beside, latency, once
-            )
+            x, y, z = load_parts(a, b, g, i, j, k + step, tile_m, latency)
+            first = add_part(first, x, y, scales_now[step][0], scales_now[step][1], once)
+            for later in ct.static_iter(range(step + min(step, 1), min(step + 2, steps))):
+                ahead += (scales_of_parts(scale_a, scale_b, g, i, left, right, next_k + later, tile_m),)
+            second = add_part(second, x, z, scales_now[step][0], scales_now[step][2], once)
         scales_now = ahead
     for step in ct.static_iter(range(rest)):
-        k = rounds * steps + step
-        first, second = add_halves(first, second, scales_now[step], a, b, g, i, low, j, other, k, beside, latency, once)
-    store_tile(d, g, i, j, first)
-    store_tile(d, g, low, other, second)
+        rows, of_left, of_right = scales_now[steps - rest + step]
+        x, y, z = load_parts(a, b, g, i, j, rounds * steps + step, tile_m, latency)
+        first = add_part(first, x, y, rows, of_left, once)
+        second = add_part(second, x, z, rows, of_right, once)
+    store_tile(d, g, i, j, ct.cat((ct.astype(first, d.dtype), ct.astype(second, d.dtype)), 1))
 
 
-def scales_ahead(scale_a, scale_b, g, i, low, j, other, k, half_m, half_n, beside, steps):
-    """The scales of `steps` blocks of K from block k on: the last ones again where K ends before."""
-    last = scale_b.shape[2] - 1
-    scales: tuple[Any, ...] = ()
-    for step in ct.static_iter(range(steps)):
-        block = min(k + step, last)
-        scales = *scales, scales_of_halves(scale_a, scale_b, g, i, low, j, other, block, half_m, half_n, beside)
-    return scales
+def scales_of_parts(scale_a, scale_b, g, i, left, right, k, tile_m):
+    """The scales of the rows, (1, tile_m), and of both parts' blocks of B, (1, 1)."""
+    rows = scales_of_rows(scale_a, g, i, k, tile_m)
+    return rows, of_weights(scale_b, g, left, k, 128), of_weights(scale_b, g, right, k, 128)
 
 
-def scales_of_halves(scale_a, scale_b, g, i, low, j, other, k, half_m, half_n, beside):
-    """The scales that both halves share, those of the first and those of the second: (1, half_m) of rows or (1, 1)."""
-    rows, block = scales_of_rows(scale_a, g, i, k, half_m), of_weights(scale_b, g, j, k, half_n)
-    if beside:
-        return rows, block, of_weights(scale_b, g, other, k, half_n)
-    return block, rows, scales_of_rows(scale_a, g, low, k, half_m)
+def load_parts(a, b, g, i, j, k, tile_m, latency):
+    """Block k of K: (tile_m, 128) of A and twice (128, 128) of group g's B."""
+    x = load_rows(a, g, i, k, tile_m, latency)
+    both = ct.load(b, index=(g, j, k), shape=(1, 256, 128), padding_mode=ZERO, latency=hint(latency))
+    both = ct.reshape(both, (256, 128))
+    return x, ct.extract(both, index=(0, 0), shape=(128, 128)), ct.extract(both, index=(1, 0), shape=(128, 128))
 
 
-def add_halves(first, second, scales, a, b, g, i, low, j, other, k, beside, latency, once):
-    """`first` and `second` and their scaled products of block k of K."""
-    half_m, half_n = first.shape
-    shared, scale_first, scale_second = scales
-    x, y = load_rows(a, g, i, k, half_m, latency), weights(b, g, j, k, half_n, 128, latency)
-    if beside:
-        v, w = x, weights(b, g, other, k, half_n, 128, latency)
-    else:
-        v, w = load_rows(a, g, low, k, half_m, latency), y
-    zero = ct.full((half_m, half_n), 0.0, dtype=ct.float32)
-    of_first = ct.mma(x, y, zero, use_fast_acc=True)
-    first = add_once(first, of_first, ct.reshape(shared * scale_first, (half_m, 1)), once)
-    of_second = ct.mma(v, w, zero, use_fast_acc=True)
-    return first, add_once(second, of_second, ct.reshape(shared * scale_second, (half_m, 1)), once)
+def add_part(acc, x, y, rows, block, once):
+    """`acc` and the scaled product of x and y."""
+    zero = ct.full(acc.shape, 0.0, dtype=ct.float32)
+    product = ct.mma(x, ct.transpose(y), zero, use_fast_acc=True)
+    return add_once(acc, product, ct.reshape(rows * block, (x.shape[0], 1)), once)
 
 
 @ct.kernel
@@ -230,7 +194,8 @@ def grouped_fp8_masked(
     """a (G, room, K), b (G, N, K), scale_a (G, K / 128, room), scale_b (G, N / 128, K / 128), d (G, room, N).
 
     All groups' tiles are numbered through, used rows alone, and each block takes every so many-th of them. A tile wider
-    than 128 is two products side by side, each with its own scale of B.
+    than 128 is two products side by side, each with its own scale of B. With `apart` a thread has registers for the
+    sums and half of a tile's products: these come one after the other.
     """
     tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, 128))
     before = 0
@@ -241,7 +206,7 @@ def grouped_fp8_masked(
             j = tile // tiles_m
             if apart == 1:
                 rounds = ct.num_tiles(a, axis=2, shape=(1, tile_m, 128)) // steps
-                any_two_halves(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest)
+                wide_tile(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, latency, steps, rest)
             elif tile_n > 128:
                 two_masked_tiles(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n // 2, latency, steps, rest)
             else:
@@ -645,8 +610,7 @@ Tiles = Mapping[tuple[int, ...], tuple[tuple[int, int], ...]]
 LARGE_TILES: Tiles = {
     (128, 128, 8, 1): ((4, 2),),
     (128, 128, 8, 2): ((4, 2),),
-    (128, 128, 4, 2): ((4, 2),),
-    (128, 256, 8, 1): ((4, 2), (4, 3)),
+    (128, 256, 8, 1): ((1, 2), (1, 3), (1, 4)),
 }
 """By `tile_m`, `tile_n`, `num_worker_warps` and `occupancy`: `latency` and `steps` of what won or came within 3 % of a
 winner on an H200 or an H100 (2026-11)."""
@@ -664,20 +628,20 @@ SMALL_TILES: Tiles = {
 
 def fp8_space(arch: str) -> Space:
     """A tile of D never holds rows of two groups: each starts on a multiple of 128."""
-    return _fp8_space(arch, LARGE_TILES)
+    return _fp8_space(arch, LARGE_TILES, (8, 16))
 
 
 def masked_space(arch: str) -> Space:
-    return _fp8_space(arch, {**LARGE_TILES, **SMALL_TILES})
+    return _fp8_space(arch, {**LARGE_TILES, **SMALL_TILES}, (8,))
 
 
-def _fp8_space(arch: str, on_hopper: Tiles) -> Space:
+def _fp8_space(arch: str, on_hopper: Tiles, group_sizes_m: tuple[int, ...]) -> Space:
     hopper = arch.startswith("sm_9")
 
     def is_worth_timing(config: Config) -> bool:
         tile = tuple(config[axis] for axis in ("tile_m", "tile_n", "num_worker_warps", "occupancy"))
         how = config["latency"], config["steps"]
-        return how in on_hopper.get(tile, ())
+        return how in on_hopper.get(tile, ()) and (config["group_size_m"] == 8 or config["steps"] == 4)
 
     return Space(
         (
@@ -686,8 +650,8 @@ def _fp8_space(arch: str, on_hopper: Tiles) -> Space:
             ("num_ctas", (1,) if hopper else (1, 2)),
             ("occupancy", (1, 2)),
             ("num_worker_warps", (4, 8)),
-            ("group_size_m", (8,)),
-            ("latency", (0, 4) if hopper else (0,)),
+            ("group_size_m", group_sizes_m if hopper else (8,)),
+            ("latency", (0, 1, 4) if hopper else (0,)),
             ("steps", (2, 3, 4) if hopper else (1,)),
         ),
         is_worth_timing if hopper else None,
@@ -824,19 +788,22 @@ def given_ends_along_k(problem: Problem) -> Mapping[str, np.ndarray]:
 
 
 def fp8_constants(problem: Problem, config: Config) -> tuple[int, ...]:
-    tile_m, tile_n, *others = masked_constants(problem, config)
-    return tile_m, tile_n, config["group_size_m"], *others
+    steps, rest = _steps_of(problem, config)
+    return config["tile_m"], config["tile_n"], config["group_size_m"], config["latency"], steps, rest
 
 
 def masked_constants(problem: Problem, config: Config) -> tuple[int, ...]:
-    rest, apart = problem.sizes["k"] // BLOCK % config["steps"], int(_has_half_the_registers(config))
-    return config["tile_m"], config["tile_n"], config["latency"], config["steps"], rest, apart
+    """Of a wide tile, a thread with 128 sums has registers for 64 products more, and not for 128."""
+    is_wide, sums = config["tile_n"] > BLOCK, config["tile_m"] * config["tile_n"]
+    apart = int(is_wide and sums >= 128 * 32 * config["num_worker_warps"])
+    return config["tile_m"], config["tile_n"], config["latency"], *_steps_of(problem, config), apart
 
 
-def _has_half_the_registers(config: Config) -> bool:
-    """Says that a thread holds 128 sums, so that it has room for 64 more and not for 128. Only spaces of Hopper, whose
-    sums are in registers, have several blocks of K at once."""
-    return config["steps"] > 1 and config["tile_m"] * config["tile_n"] >= 128 * 32 * config["num_worker_warps"]
+def _steps_of(problem: Problem, config: Config) -> tuple[int, int]:
+    """How many blocks of K are asked for together, and how many these leave over."""
+    blocks = problem.sizes["k"] // BLOCK
+    steps = min(config["steps"], blocks)
+    return steps, blocks % steps
 
 
 def fp8_along_k_constants(_: Problem, config: Config) -> tuple[int, ...]:
