@@ -136,8 +136,7 @@ def wide_tile(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, latency, steps
     scales_now: tuple[Any, ...] = ()
     for step in ct.static_iter(range(steps)):
         scales_now += (scales_of_parts(scale_a, scale_b, g, i, left, right, step, tile_m),)
-    for several in range(rounds):
-        k = several * steps
+    for k in range(0, rounds * steps, steps):
         next_k = min(k + steps, tiles_k - steps)
         ahead: tuple[Any, ...] = ()
         for step in ct.static_iter(range(steps)):
@@ -641,7 +640,8 @@ def _fp8_space(arch: str, on_hopper: Tiles, group_sizes_m: tuple[int, ...]) -> S
     def is_worth_timing(config: Config) -> bool:
         tile = tuple(config[axis] for axis in ("tile_m", "tile_n", "num_worker_warps", "occupancy"))
         how = config["latency"], config["steps"]
-        return how in on_hopper.get(tile, ()) and (config["group_size_m"] == 8 or config["steps"] == 4)
+        may_be_in_groups_of_16 = config["tile_n"] > BLOCK and config["steps"] > 2
+        return (config["group_size_m"] == 8 or may_be_in_groups_of_16) and how in on_hopper.get(tile, ())
 
     return Space(
         (
