@@ -35,18 +35,13 @@ CHANGED = ROOT / "recordings" / "h200-2b604a1e.jsonl.gz"
 
 REPLACED = ("gemm_nt", "gemm_nt_fp8")
 
-H100 = ROOT / "recordings" / "h100-854b6345.jsonl.gz"
+H100 = ROOT / "recordings" / "h100-f00d9853.jsonl.gz"
 """A night of the whole suite on an H100, at a newer commit."""
-
-H100_CHANGED = ROOT / "recordings" / "h100-e7e20a6e.jsonl.gz"
-"""The kernels of H100_REPLACED, some of which are faster than in that night."""
-
-H100_REPLACED = ("gemm_fp8_scaled", "gemm_nn", "gemm_nt", "gemm_nt_fp8", "gemm_nt_tf32", "gemm_tn", "gemm_tt")
 
 STORY = ROOT / "recordings" / "story" / "h200.jsonl.gz"
 TILEGYM = ROOT / "recordings" / "tilegym" / "h200.jsonl.gz"
 BEFORE = tuple(ROOT / "recordings" / f"{name}.jsonl.gz" for name in ("h200", "h200-2857088b"))
-FILES = (NIGHTLY, CHANGED, H100, H100_CHANGED, *BEFORE, STORY, TILEGYM)
+FILES = (NIGHTLY, CHANGED, H100, *BEFORE, STORY, TILEGYM)
 SHOWN_PROBLEM = "320x32576x7168"
 SHOWN_KERNELS = ("gemm_fp8", "gemm_fp8_scaled", "gemm_nt_fp8")
 OURS = ("deepgemm_as_called", "tile_table")
@@ -164,7 +159,7 @@ def format_ratios() -> str:
 
 
 def format_h100() -> str:
-    return _format_ratios(read_h100())
+    return _format_ratios(read_runs(H100))
 
 
 def _format_ratios(runs: Sequence[Recorded]) -> str:
@@ -195,9 +190,8 @@ def format_gains() -> str:
         codes = _read_codes(file)
         known |= set(codes.values())
         won |= {name: codes[sweep[0][1]["code_key"]] for name, sweep in _read_sweeps(file).items()}
-    codes, rows = {**_read_codes(H100), **_read_codes(H100_CHANGED)}, []
-    sweeps = {**_read_sweeps(H100), **_read_sweeps(H100_CHANGED)}
-    for (kernel, problem), sweep in sweeps.items():
+    codes, rows = _read_codes(H100), []
+    for (kernel, problem), sweep in _read_sweeps(H100).items():
         tried = [(time_us, codes[trial["code_key"]]) for time_us, trial in sweep]
         before_us = min((time_us for time_us, code in tried if code in known), default=0.0)
         best_us, best = sweep[0]
@@ -264,7 +258,7 @@ def format_values() -> str:
 def format_seconds() -> str:
     """The medians over the runs of a recording that read the GPU's counters."""
     head = ("recording", "runs", "before it", "preparing", "sweep and rivals", "rounds", "counters and end", "together")
-    return _format_table(head, [_describe_seconds(file) for file in (NIGHTLY, CHANGED, H100, H100_CHANGED)])
+    return _format_table(head, [_describe_seconds(file) for file in (NIGHTLY, CHANGED, H100)])
 
 
 TABLES = {
@@ -318,16 +312,7 @@ def read_runs(file: Path) -> list[Recorded]:
 
 def read_suite() -> list[Recorded]:
     """Every problem of the suite."""
-    return _read_newest(NIGHTLY, CHANGED, REPLACED)
-
-
-def read_h100() -> list[Recorded]:
-    """Every problem of the suite on an H100."""
-    return _read_newest(H100, H100_CHANGED, H100_REPLACED)
-
-
-def _read_newest(night: Path, changed: Path, replaced: Sequence[str]) -> list[Recorded]:
-    return [*(run for run in read_runs(night) if run.kernel not in replaced), *read_runs(changed)]
+    return [*(run for run in read_runs(NIGHTLY) if run.kernel not in REPLACED), *read_runs(CHANGED)]
 
 
 def list_rivalries(runs: Sequence[Recorded]) -> list[Rivalry]:
@@ -341,7 +326,7 @@ def list_rivalries(runs: Sequence[Recorded]) -> list[Rivalry]:
 
 
 def _list_figures() -> Iterator[Figure]:
-    for gpu, runs in (("H200", read_suite()), ("H100", read_h100())):
+    for gpu, runs in (("H200", read_suite()), ("H100", read_runs(H100))):
         for each in list_rivalries(runs):
             least = LEAST_MEANS.get((each.kernel, each.rival))
             if least is not None:
