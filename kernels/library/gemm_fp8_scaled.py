@@ -267,15 +267,18 @@ def two_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, beside, l
         next_k = min(k + steps, tiles_k - steps)
         ahead: tuple[Any, ...] = ()
         for step in ct.static_iter(range(steps)):
-            first, x, w = first_part(first, scales[step], a, b, i, j, other, k + step, other_n, beside, latency, once)
+            rows, of_first, of_second = scales[step]
+            x, y, z = load_parts(a, b, i, j, other, k + step, tile_m, other_n, beside, latency)
+            first = add_part(first, x, y, rows, of_first, once)
             for later in ct.static_iter(range(step + min(step, 1), min(step + 2, steps))):
                 ahead += (scales_of_parts(scale_a, scale_b, i, j, block, next_k + later, tile_m, whole),)
-            second = second_part(second, scales[step], x, w, once)
+            second = add_part(second, x, z, rows, of_second, once)
         scales = ahead
     for step in ct.static_iter(range(rest)):
-        k, of_step = rounds * steps + step, scales[steps - rest + step]
-        first, x, w = first_part(first, of_step, a, b, i, j, other, k, other_n, beside, latency, once)
-        second = second_part(second, of_step, x, w, once)
+        rows, of_first, of_second = scales[steps - rest + step]
+        x, y, z = load_parts(a, b, i, j, other, rounds * steps + step, tile_m, other_n, beside, latency)
+        first = add_part(first, x, y, rows, of_first, once)
+        second = add_part(second, x, z, rows, of_second, once)
     if beside:
         both = ct.cat((ct.astype(first, d.dtype), ct.astype(second, d.dtype)), 1)
         ct.store(d, index=(i, j // 2), tile=both)
@@ -289,33 +292,30 @@ def scales_of_parts(scale_a, scale_b, i, j, block, k, tile_m, whole):
     return of_rows(scale_a, i, k, tile_m, whole), of_block(scale_b, j, k), of_block(scale_b, block, k)
 
 
-def first_part(first, scales, a, b, i, j, other, k, other_n, beside, latency, once):
-    """`first` and its scaled product of block k of K, and the tiles of A and B for the second one."""
-    tile_m = first.shape[0]
+def load_parts(a, b, i, j, other, k, tile_m, other_n, beside, latency):
+    """Block k of K: (tile_m, 128) of A, and (128, 128) and (other_n, 128) of B."""
     x = ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=hint(latency))
     if beside:
         both = ct.load(b, index=(j // 2, k), shape=(256, 128), padding_mode=ZERO, latency=hint(latency))
-        y, w = ct.extract(both, index=(0, 0), shape=(128, 128)), ct.extract(both, index=(1, 0), shape=(128, 128))
+        y, z = ct.extract(both, index=(0, 0), shape=(128, 128)), ct.extract(both, index=(1, 0), shape=(128, 128))
     else:
         y = ct.load(b, index=(j, k), shape=(128, 128), padding_mode=ZERO, latency=hint(latency))
-        w = ct.load(b, index=(other, k), shape=(other_n, 128), padding_mode=ZERO, latency=hint(latency))
-    zero = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
+        z = ct.load(b, index=(other, k), shape=(other_n, 128), padding_mode=ZERO, latency=hint(latency))
+    return x, y, z
+
+
+def add_part(acc, x, y, rows, block, once):
+    """`acc` and the product of x and y, with the scales of x's `rows` and of y's `block`."""
+    zero = ct.full(acc.shape, 0.0, dtype=ct.float32)
     product = ct.mma(x, ct.transpose(y), zero, use_fast_acc=True)
-    return add_once(first, product, ct.reshape(scales[0] * scales[1], (tile_m, 1)), once), x, w
-
-
-def second_part(second, scales, x, w, once):
-    """`second` and its scaled product of the same block of K."""
-    zero = ct.full(second.shape, 0.0, dtype=ct.float32)
-    product = ct.mma(x, ct.transpose(w), zero, use_fast_acc=True)
-    return add_once(second, product, ct.reshape(scales[0] * scales[2], (x.shape[0], 1)), once)
+    return add_once(acc, product, ct.reshape(rows * block, (x.shape[0], 1)), once)
 
 
 def add_once(acc, product, scale, once):
     """`acc` and the scaled product, in a loop of one round of which the compiler knows no number.
 
     It puts no part of another product into this loop, so that the registers of one product are enough. Without it tiles
-    of 128x256 spill 480 bytes of registers and more; with it none, and two to three blocks of K are loaded at a time
+    of 128x256 spill 480 bytes of registers and more; with it none, and two to four blocks of K are loaded at a time
     (2026-11-25, docs/kernels.md).
     """
     for _ in range(once):

@@ -140,11 +140,12 @@ def wide_tile(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, latency, steps
         next_k = min(k + steps, tiles_k - steps)
         ahead: tuple[Any, ...] = ()
         for step in ct.static_iter(range(steps)):
+            rows, of_left, of_right = scales_now[step]
             x, y, z = load_parts(a, b, g, i, j, k + step, tile_m, latency)
-            first = add_part(first, x, y, scales_now[step][0], scales_now[step][1], once)
+            first = add_part(first, x, y, rows, of_left, once)
             for later in ct.static_iter(range(step + min(step, 1), min(step + 2, steps))):
                 ahead += (scales_of_parts(scale_a, scale_b, g, i, left, right, next_k + later, tile_m),)
-            second = add_part(second, x, z, scales_now[step][0], scales_now[step][2], once)
+            second = add_part(second, x, z, rows, of_right, once)
         scales_now = ahead
     for step in ct.static_iter(range(rest)):
         rows, of_left, of_right = scales_now[steps - rest + step]
@@ -162,16 +163,14 @@ def scales_of_parts(scale_a, scale_b, g, i, left, right, k, tile_m):
 
 def load_parts(a, b, g, i, j, k, tile_m, latency):
     """Block k of K: (tile_m, 128) of A and twice (128, 128) of group g's B."""
-    x = load_rows(a, g, i, k, tile_m, latency)
-    both = ct.load(b, index=(g, j, k), shape=(1, 256, 128), padding_mode=ZERO, latency=hint(latency))
-    both = ct.reshape(both, (256, 128))
-    return x, ct.extract(both, index=(0, 0), shape=(128, 128)), ct.extract(both, index=(1, 0), shape=(128, 128))
+    x, both = load_rows(a, g, i, k, tile_m, latency), weights(b, g, j, k, 256, 128, latency)
+    return x, ct.extract(both, index=(0, 0), shape=(128, 128)), ct.extract(both, index=(0, 1), shape=(128, 128))
 
 
 def add_part(acc, x, y, rows, block, once):
-    """`acc` and the scaled product of x and y."""
+    """`acc` and the product of x and y, with the scales of x's `rows` and of y's `block`."""
     zero = ct.full(acc.shape, 0.0, dtype=ct.float32)
-    product = ct.mma(x, ct.transpose(y), zero, use_fast_acc=True)
+    product = ct.mma(x, y, zero, use_fast_acc=True)
     return add_once(acc, product, ct.reshape(rows * block, (x.shape[0], 1)), once)
 
 
