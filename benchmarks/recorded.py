@@ -49,7 +49,7 @@ OURS = ("deepgemm_as_called", "tile_table")
 
 SHOWN_AXES: Mapping[str, int] = {
     **{"num_worker_warps": 0, "occupancy": 0, "num_ctas": 1, "steps": 1, "group_size_m": 8, "blocks_per_tile": 0},
-    **{"added_n": 0, "block_per_tile": 0, "swap_ab": 0, "steps_per_sum": 0},
+    **{"added_n": 0, "tiles_per_block": 0, "swap_ab": 0, "steps_per_sum": 0},
 }
 """Axes that the table of gains names, and the values with which it does not."""
 

@@ -54,9 +54,9 @@ def moe_gate_up(call: Call) -> Rival:
     bytes_of_x, scales = x.view(torch.uint8), scale_x.t().contiguous()
     rows = bytes_of_x.new_empty((len(tokens), x.shape[1]))
     scale_rows = scales.new_empty((len(scales), len(tokens)))  # M innermost, as its kernel reads them
-    both = y.new_empty((len(tokens), gate_up.shape[1]))
+    right = gate_up.flatten(1, 2), scale_w
+    both = y.new_empty((len(tokens), right[0].shape[1]))
     gate, up = both.chunk(2, -1)
-    right = gate_up, scale_w
 
     def launch() -> None:
         torch.index_select(bytes_of_x, 0, tokens, out=rows)

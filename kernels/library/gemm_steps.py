@@ -93,7 +93,7 @@ def gemm_persistent_walk(
     latency: ct.Constant[int],
     added_n: ct.Constant[int],
     steps_per_sum: ct.Constant[int],
-    block_per_tile: ct.Constant[int],
+    tiles_per_block: ct.Constant[int],
     swap_ab: ct.Constant[int],
 ):
     """Static persistent: as many blocks as run at once, each walking tiles block, block + blocks, ... of the swizzle.
@@ -105,21 +105,23 @@ def gemm_persistent_walk(
     With `steps_per_sum` so many steps of K make a sum of their own, which is added to the others outside the Tensor
     Core. Without it the compiler waits for each instruction of some tiles, and of all with added columns
     (docs/toolchains/13.4.92.md): 246 instead of 175 us for bfloat16 4096x2112x7168 (an H200, 2026-11-24). With
-    `block_per_tile` there is no walk, each block makes one tile, and then the compiler does not wait either.
+    `tiles_per_block` there is no walk, each block makes so many tiles, written out one after the other, and then the
+    compiler does not wait either. Two of them took 175 us where blocks of one took 182 (an H100, 2026-11-26): loads of
+    the second begin while the first is stored.
 
     With `swap_ab` the product is D^T = op(B)^T @ op(A)^T, so that the sides of a tile change places: `tile_m` counts
     columns of D, and `tile_n` and `added_n` count rows.
     """
     if swap_ab == 1:
         walk(b, a, d, 1 - b_transposed, 1 - a_transposed, tile_m, tile_n, tile_k, group_size_m, latency, added_n,
-             steps_per_sum, block_per_tile, 1)  # fmt: skip
+             steps_per_sum, tiles_per_block, 1)  # fmt: skip
     else:
         walk(a, b, d, a_transposed, b_transposed, tile_m, tile_n, tile_k, group_size_m, latency, added_n,
-             steps_per_sum, block_per_tile, 0)  # fmt: skip
+             steps_per_sum, tiles_per_block, 0)  # fmt: skip
 
 
 def walk(a, b, d, a_transposed, b_transposed, tile_m, tile_n, tile_k, group_size_m, latency, added_n, steps_per_sum,
-         block_per_tile, swapped):  # fmt: skip
+         tiles_per_block, swapped):  # fmt: skip
     """All tiles of a block. `swapped` says that a and b have changed places, and d is the product's transpose."""
     along_m, along_n = (1, 0) if swapped == 1 else (0, 1)
     shape = (tile_n, tile_m) if swapped == 1 else (tile_m, tile_n)
@@ -128,10 +130,13 @@ def walk(a, b, d, a_transposed, b_transposed, tile_m, tile_n, tile_k, group_size
     whole_n = ct.num_tiles(d, axis=along_n, shape=shape)
     tiles_n = whole_n if added_n == 0 else ct.cdiv(d.shape[along_n], tile_n + added_n)
     tiles_k = ct.num_tiles(a, axis=1, shape=(tile_m, tile_k), order=(1, 0) if a_transposed == 1 else (0, 1))
-    if block_per_tile == 1:
-        i, j = swizzled(ct.bid(0), tiles_m, tiles_n, group_size_m)
-        one_tile(a, b, d, i, j, tiles_n, tiles_k, a_transposed, b_transposed, tile_m, tile_n, tile_k, latency, added_n,
-                 steps_per_sum, swapped)  # fmt: skip
+    if tiles_per_block > 0:
+        for turn in ct.static_iter(range(tiles_per_block)):
+            # Blocks to whom the last turn leaves nothing make the last tile again.
+            tile = min(ct.bid(0) + turn * ct.num_blocks(0), tiles_m * tiles_n - 1)
+            i, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
+            one_tile(a, b, d, i, j, tiles_n, tiles_k, a_transposed, b_transposed, tile_m, tile_n, tile_k, latency,
+                     added_n, steps_per_sum, swapped)  # fmt: skip
     else:
         for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
             i, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
@@ -172,9 +177,17 @@ def one_tile(a, b, d, i, j, tiles_n, tiles_k, a_transposed, b_transposed, tile_m
 
 
 def store(d, i, j, acc, swapped):
-    """Writes tile (i, j) of D, or tile (j, i) where a and b have changed places."""
+    """Writes tile (i, j) of D, or tile (j, i) where a and b have changed places.
+
+    The latter 64 rows of D at a time: for more at once the compiler keeps room in shared memory that a block of K could
+    have (126.7 instead of 112.2 us, FP8 320x32576x7168 on an H200, 2026-11-26). Float32 was not tried.
+    """
     if swapped == 1:
-        ct.store(d, index=(j, i), tile=ct.transpose(ct.astype(acc, d.dtype)))
+        rows = acc.shape[1] if d.dtype == ct.float32 else min(acc.shape[1], 64)
+        parts = acc.shape[1] // rows
+        for part in ct.static_iter(range(parts)):
+            tile = ct.extract(acc, index=(0, part), shape=(acc.shape[0], rows))
+            ct.store(d, index=(j * parts + part, i), tile=ct.transpose(ct.astype(tile, d.dtype)))
     else:
         ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
 
@@ -257,10 +270,13 @@ def tiled_space(arch: str) -> Space:
     )
 
 
-SWAPS = (("block_per_tile", (0, 1)), ("swap_ab", (0, 1)))
+SWAPS = (("tiles_per_block", (0, 1)), ("swap_ab", (0, 1)))
 """Axes on Hopper; with 0 in both a config is a plain walk."""
 
-FEW_WAVES = (("added_n", (0, 16, 32, 64)), ("steps_per_sum", (0, 1, 4)), *SWAPS)
+FEW_WAVES = (
+    *(("added_n", (0, 16, 64)), ("steps_per_sum", (0, 1, 4))),
+    *(("tiles_per_block", (0, 1, 2)), ("swap_ab", (0, 1))),
+)
 """The same for products of few waves of tiles."""
 
 Axes = tuple[tuple[str, tuple[int, ...]], ...]
@@ -299,7 +315,7 @@ def is_for_hopper(config: Config) -> bool:
         return False
     if "added_n" not in config:
         return may_turn_b(config)
-    return may_sum_apart(config) or may_have_a_block_per_tile(config)
+    return may_sum_apart(config) or may_add_columns(config)
 
 
 def may_walk(config: Config) -> bool:
@@ -322,20 +338,20 @@ def may_sum_apart(config: Config) -> bool:
     H100, 2026-11)."""
     tile = config["tile_m"], config["tile_n"], config["added_n"], config["tile_k"]
     won = tile in ((128, 128, 16, 128), (64, 128, 0, 128)) and hints(config) == (1, 1, 8)
-    return won and config["steps_per_sum"] > 0 and not config["block_per_tile"] and not config["swap_ab"]
+    return won and config["steps_per_sum"] > 0 and not config["tiles_per_block"] and not config["swap_ab"]
 
 
-def may_have_a_block_per_tile(config: Config) -> bool:
-    """Tiles of 128x144, 128x192 and 128x272 by 8 warps that have a multiprocessor alone, and swapped ones of 128x160,
-    also by 4, two blocks to a multiprocessor: one stores its tile while the other multiplies. None spills or waits for
-    each of its products, and these won or came within 3 % of a winner on an H100 (2026-11). Clusters of two, where a
-    tile of B comes once for both blocks, were no faster."""
-    if config["block_per_tile"] == 0 or config["steps_per_sum"]:
+def may_add_columns(config: Config) -> bool:
+    """Without a walk, by 8 warps that have a multiprocessor alone: tiles of 128x144, 128x192 and 128x272, and swapped
+    ones of 128x320. Two tiles per block are for the widest, two waves of which are all of many a product. None spills
+    or waits for each of its products, and these won on an H200 or an H100 (2026-11). Clusters of two, where a tile of B
+    comes once for both blocks, were no faster."""
+    if hints(config) != (1, 1, 8) or config["tiles_per_block"] == 0 or config["steps_per_sum"]:
         return False
     tile = config["tile_m"], config["tile_n"], config["added_n"]
-    if config["swap_ab"]:
-        return tile == (128, 128, 32) and hints(config) in ((1, 1, 8), (1, 2, 4))
-    return tile in ((128, 128, 16), (128, 128, 64), (128, 256, 16)) and hints(config) == (1, 1, 8)
+    is_widest = tile == (128, 256, 64 if config["swap_ab"] else 16)
+    is_narrower = tile in ((128, 128, 16), (128, 128, 64)) and config["tiles_per_block"] == 1 - config["swap_ab"]
+    return is_widest or is_narrower
 
 
 def may_turn_b(config: Config) -> bool:
@@ -344,7 +360,7 @@ def may_turn_b(config: Config) -> bool:
     The other types read B as it lies."""
     tile = config["tile_m"], config["tile_n"], config["tile_k"], config["num_ctas"]
     tiles = ((128, 256, 32, 1), (128, 256, 64, 1), (128, 128, 32, 1), (256, 256, 32, 2))
-    is_swapped = config["block_per_tile"] == config["swap_ab"] == 1
+    is_swapped = config["tiles_per_block"] == config["swap_ab"] == 1
     return is_swapped and tile in tiles and hints(config)[1:] == (1, 8)
 
 
@@ -356,7 +372,7 @@ def latency_of(config: Config) -> int:
     """The hint for loads, 0 for the compiler's own choice. Of a block's one tile with added columns that choice has two
     or three blocks of K under way, a hint of 6 one more: 320x32576x7168 took 233.5 instead of 245.2 us in bfloat16
     (an H100, 2026-11-26). Walks became slower under any hint."""
-    return 6 if config.get("block_per_tile", 0) and config.get("added_n", 0) else 0
+    return 6 if config.get("tiles_per_block", 0) and config.get("added_n", 0) else 0
 
 
 def steps_of_a_sum(problem: Problem, config: Config) -> int:
@@ -382,8 +398,8 @@ def persistent_grid(problem: Problem, config: Config, sm_count: int) -> tuple[in
     """As many blocks as run at once, and never more than there are tiles; or one per tile."""
     tile = config["tile_m"], config["tile_n"] + config.get("added_n", 0)
     tiles_m, tiles_n = _tiles(problem, *(reversed(tile) if config.get("swap_ab", 0) else tile))
-    if config.get("block_per_tile", 0):
-        return tiles_m * tiles_n, 1, 1
+    if config.get("tiles_per_block", 0):
+        return -(-tiles_m * tiles_n // config["tiles_per_block"]), 1, 1
     return min(tiles_m * tiles_n, max(1, sm_count // config["num_ctas"]) * config["occupancy"]), 1, 1
 
 
@@ -478,7 +494,7 @@ def _persistent(
             latency_of(config),
             config.get("added_n", 0),
             steps_of_a_sum(problem, config),
-            config.get("block_per_tile", 0),
+            config.get("tiles_per_block", 0),
             config.get("swap_ab", 0),
         ),
         persistent_grid,
