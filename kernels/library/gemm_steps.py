@@ -187,7 +187,9 @@ def store(d, i, j, acc, swapped):
         parts = acc.shape[1] // rows
         for part in ct.static_iter(range(parts)):
             tile = ct.extract(acc, index=(0, part), shape=(acc.shape[0], rows))
-            ct.store(d, index=(j * parts + part, i), tile=ct.transpose(ct.astype(tile, d.dtype)))
+            at = j * parts + part
+            if part == 0 or at * rows < d.shape[0]:
+                ct.store(d, index=(at, i), tile=ct.transpose(ct.astype(tile, d.dtype)))
     else:
         ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
 
