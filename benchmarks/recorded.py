@@ -1,12 +1,11 @@
 """Prints the tables of README.md and docs/kernels.md from the recordings that come with Tilewatch.
 
-    python -m benchmarks.recorded [winners | ratios | h100 | gains | recordings | values | seconds] [--report-only]
+    python -m benchmarks.recorded [winners | ratios | h100 | recordings | values | seconds] [--report-only]
 
 `winners` is one problem's search spaces, `ratios` every kernel against every rival with the worst problem of each,
-`h100` the same on an H100, with newer kernels, `gains` where new machine code is faster there,
-`recordings` what each file holds, `values` how near to its winner each value of a kernel's axes ever came: those
-far from 1 can leave its space; `seconds` where those of a run go. Without a name: the figures that have a bound. A
-ratio is the rival's time over ours, the median of paired rounds: over 1 means that ours is faster.
+`h100` the same on an H100, `recordings` what each file holds, `values` how near to its winner each value of a kernel's
+axes ever came: those far from 1 can leave its space; `seconds` where those of a run go. Without a name: the figures
+that have a bound. A ratio is the rival's time over ours, the median of paired rounds: over 1 means that ours is faster.
 tests/benchmarks/test_recorded.py compares the documents.
 """
 
@@ -27,31 +26,21 @@ from benchmarks.bounds import ROOT, Figure
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.statistics import median_interval, ratio_interval
 
-NIGHTLY = ROOT / "recordings" / "h200-08f59904.jsonl.gz"
-"""The newest nightly of the whole suite: `winners` and `ratios` are of it."""
+RECORDINGS = ROOT / "recordings"
+H200 = (RECORDINGS / "h200-d663b8fe.jsonl.gz",)
+"""A night of the whole suite, and kernels that were measured again since, which stand in for the night's."""
 
-CHANGED = ROOT / "recordings" / "h200-2b604a1e.jsonl.gz"
-"""The kernels of REPLACED, which are faster than in the nightly."""
+H100 = (RECORDINGS / "h100-f00d9853.jsonl.gz", RECORDINGS / "h100-34b24eeb.jsonl.gz")
+"""The same on an H100."""
 
-REPLACED = ("gemm_nt", "gemm_nt_fp8")
-
-H100 = ROOT / "recordings" / "h100-f00d9853.jsonl.gz"
-"""A night of the whole suite on an H100, at a newer commit."""
-
-STORY = ROOT / "recordings" / "story" / "h200.jsonl.gz"
-TILEGYM = ROOT / "recordings" / "tilegym" / "h200.jsonl.gz"
-BEFORE = tuple(ROOT / "recordings" / f"{name}.jsonl.gz" for name in ("h200", "h200-2857088b"))
-FILES = (NIGHTLY, CHANGED, H100, *BEFORE, STORY, TILEGYM)
+STORY = RECORDINGS / "story" / "h200.jsonl.gz"
+TILEGYM = RECORDINGS / "tilegym" / "h200.jsonl.gz"
+BEFORE = tuple(RECORDINGS / f"{name}.jsonl.gz" for name in ("h200", "h200-2857088b"))
+FILES = (*H200, *H100, *BEFORE, STORY, TILEGYM)
 SHOWN_PROBLEM = "320x32576x7168"
 SHOWN_KERNELS = ("gemm_fp8", "gemm_fp8_scaled", "gemm_nt_fp8")
 OURS = ("deepgemm_as_called", "tile_table")
 """No rivals: one lays its operands out in the call, one is a config of our own (python -m benchmarks.tile_table)."""
-
-SHOWN_AXES: Mapping[str, int] = {
-    **{"num_worker_warps": 0, "occupancy": 0, "num_ctas": 1, "steps": 1, "group_size_m": 8, "blocks_per_tile": 0},
-    **{"added_n": 0, "tiles_per_block": 0, "swap_ab": 0, "steps_per_sum": 0},
-}
-"""Axes that the table of gains names, and the values with which it does not."""
 
 LEAST_MEANS = {
     ("gemm_fp8_scaled", "deepgemm"): 0.96,
@@ -140,7 +129,7 @@ def format_winners() -> str:
             _format_ratio(run.ratios.get("cublaslt")),
         )
         for name in SHOWN_KERNELS
-        for run in read_suite()
+        for run in read_suite(H200)
         if (run.kernel, run.problem.partition("-")[0]) == (name, SHOWN_PROBLEM)
     ]
     head = (
@@ -155,11 +144,11 @@ def format_winners() -> str:
 
 
 def format_ratios() -> str:
-    return _format_ratios(read_suite())
+    return _format_ratios(read_suite(H200))
 
 
 def format_h100() -> str:
-    return _format_ratios(read_runs(H100))
+    return _format_ratios(read_suite(H100))
 
 
 def _format_ratios(runs: Sequence[Recorded]) -> str:
@@ -181,54 +170,6 @@ def _format_ratios(runs: Sequence[Recorded]) -> str:
     return _format_table(("kernel", "rival", "problems", "mean", "worst", "best", "wanted mean"), rows)
 
 
-def format_gains() -> str:
-    """Sweeps of the H100 that hold the machine code that won on the H200, and in which new code is faster by 2 % than
-    all that was there before."""
-    known: set[str] = set()
-    won: dict[tuple[str, str], str] = {}
-    for file in (NIGHTLY, CHANGED):
-        codes = _read_codes(file)
-        known |= set(codes.values())
-        won |= {name: codes[sweep[0][1]["code_key"]] for name, sweep in _read_sweeps(file).items()}
-    codes, rows = _read_codes(H100), []
-    for (kernel, problem), sweep in _read_sweeps(H100).items():
-        tried = [(time_us, codes[trial["code_key"]]) for time_us, trial in sweep]
-        before_us = min((time_us for time_us, code in tried if code in known), default=0.0)
-        best_us, best = sweep[0]
-        if won.get((kernel, problem)) in {code for _, code in tried} and best_us < 0.98 * before_us:
-            gain = f"{100 * (best_us / before_us - 1):+.1f} %"
-            rows.append(
-                (f"`{kernel}` {problem}", f"{before_us:.1f} us", f"{best_us:.1f} us", gain, _describe(best["config"]))
-            )
-    return _format_table(("sweep", "fastest of before", "fastest now", "change", "its config"), rows)
-
-
-def _read_codes(file: Path) -> dict[str, str]:
-    """The hash of the machine code by the key of what was compiled."""
-    rows = _read_rows(file)
-    return {row["code_key"]: row["code_sha256"] for row in rows if row["row"] == "compilation" and row["code_sha256"]}
-
-
-def _read_sweeps(file: Path) -> dict[tuple[str, str], list[tuple[float, Mapping[str, Any]]]]:
-    """The timed trials of each kernel and problem with their medians, the fastest first."""
-    rows = _read_rows(file)
-    trials: dict[Any, list[tuple[float, Mapping[str, Any]]]] = {}
-    for row in rows:
-        if row["row"] == "trial" and row["status"] == "timed":
-            trials.setdefault(row["sweep"], []).append((statistics.median(row["samples_us"]), row))
-    return {
-        (row["kernel"], row["problem"]): sorted(trials[row["id"]], key=lambda each: each[0])
-        for row in rows
-        if row["row"] == "sweep" and row["id"] in trials
-    }
-
-
-def _describe(config: Mapping[str, int]) -> str:
-    tile = "x".join(str(config[axis]) for axis in ("tile_m", "tile_n", "tile_k") if axis in config)
-    others = [f"{axis} {value}" for axis, value in config.items() if value != SHOWN_AXES.get(axis, value)]
-    return ", ".join([tile, *others])
-
-
 def format_recordings() -> str:
     head = ("recording", "sweeps", "trials", "different code", "timed", "over the CPU limit", "over the memory limit",
             "CPU minutes of compiling", "GPU minutes of sweeps", "minutes from first to last run")  # fmt: skip
@@ -238,7 +179,7 @@ def format_recordings() -> str:
 def format_values() -> str:
     """The best time of each value over the best of the sweep, on the problem where that is least."""
     nearest: dict[tuple[str, str, int], float] = {}
-    rows = _read_rows(NIGHTLY)
+    rows = _read_rows(H200[0])
     for sweep in (row for row in rows if row["row"] == "sweep"):
         trials = [row for row in rows if row["row"] == "trial" and row["sweep"] == sweep["id"]]
         times_us = [(row["config"], statistics.median(row["samples_us"])) for row in trials if row["status"] == "timed"]
@@ -258,14 +199,13 @@ def format_values() -> str:
 def format_seconds() -> str:
     """The medians over the runs of a recording that read the GPU's counters."""
     head = ("recording", "runs", "before it", "preparing", "sweep and rivals", "rounds", "counters and end", "together")
-    return _format_table(head, [_describe_seconds(file) for file in (NIGHTLY, CHANGED, H100)])
+    return _format_table(head, [_describe_seconds(night) for night, *_ in (H200, H100)])
 
 
 TABLES = {
     "winners": format_winners,
     "ratios": format_ratios,
     "h100": format_h100,
-    "gains": format_gains,
     "recordings": format_recordings,
     "values": format_values,
     "seconds": format_seconds,
@@ -310,9 +250,14 @@ def read_runs(file: Path) -> list[Recorded]:
     return found
 
 
-def read_suite() -> list[Recorded]:
-    """Every problem of the suite."""
-    return [*(run for run in read_runs(NIGHTLY) if run.kernel not in REPLACED), *read_runs(CHANGED)]
+def read_suite(files: Sequence[Path]) -> list[Recorded]:
+    """Every problem of the suite: those of a kernel are of the last file that has it."""
+    runs: dict[str, list[Recorded]] = {}
+    for file in files:
+        found = read_runs(file)
+        runs |= {kernel: [run for run in found if run.kernel == kernel] for kernel in {run.kernel for run in found}}
+    order = {run.kernel: None for run in read_runs(files[0])}
+    return [run for kernel in order for run in runs[kernel]]
 
 
 def list_rivalries(runs: Sequence[Recorded]) -> list[Rivalry]:
@@ -326,7 +271,7 @@ def list_rivalries(runs: Sequence[Recorded]) -> list[Rivalry]:
 
 
 def _list_figures() -> Iterator[Figure]:
-    for gpu, runs in (("H200", read_suite()), ("H100", read_runs(H100))):
+    for gpu, runs in (("H200", read_suite(H200)), ("H100", read_suite(H100))):
         for each in list_rivalries(runs):
             least = LEAST_MEANS.get((each.kernel, each.rival))
             if least is not None:
