@@ -254,10 +254,11 @@ def read_suite(files: Sequence[Path]) -> list[Recorded]:
     """Every problem of the suite: those of a kernel are of the last file that has it."""
     runs: dict[str, list[Recorded]] = {}
     for file in files:
-        found = read_runs(file)
-        runs |= {kernel: [run for run in found if run.kernel == kernel] for kernel in {run.kernel for run in found}}
-    order = {run.kernel: None for run in read_runs(files[0])}
-    return [run for kernel in order for run in runs[kernel]]
+        found: dict[str, list[Recorded]] = {}
+        for run in read_runs(file):
+            found.setdefault(run.kernel, []).append(run)
+        runs |= found
+    return [run for of_kernel in runs.values() for run in of_kernel]
 
 
 def list_rivalries(runs: Sequence[Recorded]) -> list[Rivalry]:

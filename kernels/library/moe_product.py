@@ -53,8 +53,8 @@ def moe_gate_up(
         for k in range(ct.num_tiles(x, axis=1, shape=(tile_m, tile_k))):
             columns = k * tile_k + ct.arange(tile_k, dtype=ct.int32)
             rows = ct.gather(x, (tokens[:, None], columns[None, :]), check_bounds=False)
-            gate = ct.mma(rows, weights(gate_up, expert, j, k, tile_n, tile_k, 0), gate)
-            up = ct.mma(rows, weights(gate_up, expert, tiles_n + j, k, tile_n, tile_k, 0), up)
+            gate = ct.mma(rows, weights(gate_up, expert, j, k, tile_n, tile_k), gate)
+            up = ct.mma(rows, weights(gate_up, expert, tiles_n + j, k, tile_n, tile_k), up)
         below = 1.0 + ct.exp2(gate * -LOG2_E)
         joined = ct.truediv(gate * up, below, rounding_mode=ct.RoundingMode.APPROX, flush_to_zero=True)
         ct.store(y, index=(i, j), tile=ct.astype(joined, y.dtype))
@@ -140,9 +140,9 @@ def hint(latency):
     return None if latency == 0 else latency
 
 
-def weights(gate_up, expert, j, k, tile_n, tile_k, latency):
+def weights(gate_up, expert, j, k, tile_n, tile_k):
     """(tile_k, tile_n) of an expert's weights. Part of the kernel."""
-    found = ct.load(gate_up, index=(expert, j, k), shape=(1, tile_n, tile_k), padding_mode=ZERO, latency=hint(latency))
+    found = ct.load(gate_up, index=(expert, j, k), shape=(1, tile_n, tile_k), padding_mode=ZERO)
     return ct.transpose(ct.reshape(found, (tile_n, tile_k)))
 
 
@@ -283,7 +283,7 @@ def fp8_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def _compute(inputs: Mapping[str, Any], x: Any, weights_of: Callable[[int], Any], xp: Any) -> Any:
-    experts, n = inputs["expert_of_block"], len(weights_of(0)) // 2
+    experts, n = inputs["expert_of_block"], inputs["gate_up"][0].size // (2 * x.shape[1])
     y = xp.empty((len(inputs["token_of_row"]), n), dtype=xp.float32)
     for expert in range(len(inputs["gate_up"])):
         rows = xp.repeat(experts == expert, BLOCK)

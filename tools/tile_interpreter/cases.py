@@ -43,15 +43,7 @@ TILES = {"tile_m": (16, 64), "tile_n": (16, 32), "tile_k": (32, 64), "group_size
 
 SUMMED = TILES | {"steps_per_sum": (0, 2), "group_size_m": (2,)}
 
-WRITTEN_OUT = {
-    "tile_m": (16,),
-    "tile_n": (32, 128),
-    "tile_k": (64,),
-    "group_size_m": (2,),
-    "added_n": (0, 16),
-    "tiles_per_block": (0, 1, 2),
-    "swap_ab": (0, 1),
-}
+WRITTEN_OUT = SUMMED | {"tile_n": (16, 32, 128), "tiles_per_block": (0, 1, 2), "swap_ab": (0, 1)}
 """Two tiles in each block, of which the last block's second is made twice where tiles are odd, and swapped tiles, which
 are stored 64 rows at a time."""
 
