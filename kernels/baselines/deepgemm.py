@@ -37,7 +37,8 @@ def by_ends(call: Call) -> Rival:
     """Tells DeepGEMM where groups end (its psum layout) and not each row's group; scales are laid out beforehand."""
     deep_gemm = _module()
     scale_a, scale_b, held = _scales(call)
-    a, b, d, ends = (tensor(call, name) for name in ("a", "b", "d", "end_of_group"))
+    a, b, ends = (tensor(call, name) for name in ("a", "b", "end_of_group"))
+    d = _rows_of_d(call)
     left = a, deep_gemm.get_mn_major_tma_aligned_tensor(scale_a)
     return Rival(
         lambda: deep_gemm.m_grouped_fp8_gemm_nt_contiguous(left, (b, scale_b), d, ends, use_psum_layout=True),
@@ -87,7 +88,7 @@ def _mqa_logits(call: Call) -> Rival:
 
 def _fp8(call: Call, scale_a: Any, scale_b: Any, scales: str) -> Rival:
     deep_gemm = _module()
-    a, b, d = (tensor(call, name) for name in ("a", "b", "d"))
+    a, b, d = tensor(call, "a"), tensor(call, "b"), _rows_of_d(call)
     detail = {"version": version("sgl-deep-gemm"), "scales": scales}
     if "group_of_row" in call.inputs or "end_of_group" in call.inputs:
         groups = tensor(call, "group_of_row") if "group_of_row" in call.inputs else _group_of_row(call)
@@ -98,6 +99,11 @@ def _fp8(call: Call, scale_a: Any, scale_b: Any, scales: str) -> Rival:
             lambda: deep_gemm.fp8_m_grouped_gemm_nt_masked((a, scale_a), (b, scale_b), d, rows, expected), detail
         )
     return Rival(lambda: deep_gemm.fp8_gemm_nt((a, scale_a), (b, scale_b), d), detail)
+
+
+def _rows_of_d(call: Call) -> Any:
+    """Returns D as DeepGEMM has it, (.., M, N): a kernel may have its columns in several axes."""
+    return tensor(call, "d").view(*call.inputs["a"].shape[:-1], -1)
 
 
 def find_groups(ends: Sequence[int], rows: int) -> np.ndarray:

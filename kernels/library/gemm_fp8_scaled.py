@@ -270,7 +270,7 @@ def two_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, beside, l
             rows, of_first, of_second = scales[step]
             x, y, z = load_parts(a, b, i, j, other, k + step, tile_m, other_n, beside, latency)
             first = add_part(first, x, y, rows, of_first, once)
-            for later in ct.static_iter(range(step + min(step, 1), min(step + 2, steps))):
+            for later in ct.static_iter(range(asked(step, steps), asked(step + 1, steps))):
                 ahead += (scales_of_parts(scale_a, scale_b, i, j, block, next_k + later, tile_m, whole),)
             second = add_part(second, x, z, rows, of_second, once)
         scales = ahead
@@ -287,9 +287,21 @@ def two_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, beside, l
         ct.store(d, index=(i, other), tile=ct.astype(second, d.dtype))
 
 
+def asked(step, steps):
+    """How many of a round's scales were asked for before this step of the round before.
+
+    A step of three or four asks for no more than two blocks' scales. Hopper counts loads on six scoreboards; where the
+    first step asked for two blocks' and the second for one's, most kernels moved a scale that had come long before and
+    waited on its scoreboard for one that was asked for just then: 188.0 instead of 183.9 us for 4096x4096x7168 (an
+    H100, 2026-11-26; docs/kernels.md).
+    """
+    return min(step + step // min(2, max(steps - 1, 1)), steps)
+
+
 def scales_of_parts(scale_a, scale_b, i, j, block, k, tile_m, whole):
     """The scales of the rows, (1, tile_m), and of both parts' blocks of B, (1, 1)."""
-    return of_rows(scale_a, i, k, tile_m, whole), of_block(scale_b, j, k), of_block(scale_b, block, k)
+    of_first, of_second = of_block(scale_b, j, k), of_block(scale_b, block, k)
+    return of_rows(scale_a, i, k, tile_m, whole), of_first, of_second
 
 
 def load_parts(a, b, i, j, other, k, tile_m, other_n, beside, latency):
@@ -541,9 +553,10 @@ def blackwell_constants(_: Problem, config: Config) -> tuple[int, ...]:
 
 
 def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Static persistent: as many blocks as run at once, and never more than there are tiles."""
-    at_once = max(1, sm_count // config["num_ctas"]) * config["occupancy"]
-    return min(count_tiles(problem, config), at_once), 1, 1
+    """Static persistent, in whole waves of as few blocks as have no more of them: gemm_steps.py, blocks_of_a_walk, says
+    why."""
+    tiles, at_once = count_tiles(problem, config), max(1, sm_count // config["num_ctas"]) * config["occupancy"]
+    return -(-tiles // -(-tiles // at_once)) if config["occupancy"] == 1 else min(tiles, at_once), 1, 1
 
 
 def hopper_grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
