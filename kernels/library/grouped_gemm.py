@@ -28,6 +28,8 @@ COLUMNS = 64
 ROOM = 4096
 """Rows per group of the masked layout: DeepGEMM's own test list."""
 
+AT_ITS_POWER_FROM_K = 2048
+
 LARGEST_SIDE = 1 << 20
 MOST_GROUPS = 64
 
@@ -835,11 +837,11 @@ def bf16_constants(_: Problem, config: Config) -> tuple[int, ...]:
 
 
 def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Static persistent, in whole waves of as few blocks as have no more of them: gemm_steps.py, blocks_of_a_walk, says
-    why."""
+    """Static persistent; blocks_of_a_walk of gemm_steps.py says how many blocks."""
     tiles = -(-problem.sizes["m"] // config["tile_m"]) * -(-problem.sizes["n"] // config["tile_n"])
     at_once = _at_once(config, sm_count)
-    return -(-tiles // -(-tiles // at_once)) if config["occupancy"] == 1 else min(tiles, at_once), 1, 1
+    is_at_its_power = config["occupancy"] == 1 and problem.sizes["k"] >= AT_ITS_POWER_FROM_K
+    return -(-tiles // -(-tiles // at_once)) if is_at_its_power else min(tiles, at_once), 1, 1
 
 
 def grid_of_groups(_: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
