@@ -62,6 +62,7 @@ SCALED = {
     "latency": (0,),
     "added_n": (0, 16),
     "blocks_per_tile": (0, 1, 3),
+    "group_size_m": (2,),
 }
 
 GROUPED = ("3x1x128x128", "5x2x128x256", "2x150x128x384")
