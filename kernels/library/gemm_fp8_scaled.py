@@ -16,7 +16,8 @@ from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Proble
 BLOCK = 128
 """Elements of K that share a scale, and rows of B that do."""
 
-AT_ITS_POWER_FROM_K = 2048
+POWER_LIMITED_FROM_K = 2048
+"""See gemm_steps.py."""
 
 LARGEST_SIDE = 1 << 20
 
@@ -557,8 +558,8 @@ def blackwell_constants(_: Problem, config: Config) -> tuple[int, ...]:
 def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
     """Static persistent; blocks_of_a_walk of gemm_steps.py says how many blocks."""
     tiles, at_once = count_tiles(problem, config), max(1, sm_count // config["num_ctas"]) * config["occupancy"]
-    is_at_its_power = config["occupancy"] == 1 and problem.sizes["k"] >= AT_ITS_POWER_FROM_K
-    return -(-tiles // -(-tiles // at_once)) if is_at_its_power else min(tiles, at_once), 1, 1
+    is_power_limited = config["occupancy"] == 1 and problem.sizes["k"] >= POWER_LIMITED_FROM_K
+    return -(-tiles // -(-tiles // at_once)) if is_power_limited else min(tiles, at_once), 1, 1
 
 
 def hopper_grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:

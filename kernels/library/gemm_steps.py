@@ -17,7 +17,7 @@ import cuda.tile as ct
 
 from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
 
-AT_ITS_POWER_FROM_K = 2048
+POWER_LIMITED_FROM_K = 2048
 """From there on fewer blocks won; K = 1536 was the same, and 1024 was slower (H100s, 2026-11-26)."""
 
 LARGEST_SIDE = 1 << 20
@@ -406,19 +406,19 @@ def persistent_grid(problem: Problem, config: Config, sm_count: int) -> tuple[in
     if config.get("tiles_per_block", 0):
         return -(-tiles_m * tiles_n // config["tiles_per_block"]), 1, 1
     at_once = max(1, sm_count // config["num_ctas"]) * config["occupancy"]
-    is_at_its_power = config["occupancy"] == 1 and problem.sizes["k"] >= AT_ITS_POWER_FROM_K
-    return blocks_of_a_walk(tiles_m * tiles_n, at_once, is_at_its_power), 1, 1
+    is_power_limited = config["occupancy"] == 1 and problem.sizes["k"] >= POWER_LIMITED_FROM_K
+    return blocks_of_a_walk(tiles_m * tiles_n, at_once, is_power_limited), 1, 1
 
 
-def blocks_of_a_walk(tiles: int, at_once: int, is_at_its_power: bool) -> int:
+def blocks_of_a_walk(tiles: int, at_once: int, is_power_limited: bool) -> int:
     """As many blocks as run at once, or as few as make no more waves of tiles.
 
     The others would have a tile less each, and the product would not end sooner. Without them the rest run faster where
-    a GPU is at its power: 303.2 instead of 306.1 us for bfloat16 4096x4096x7168, on 128 multiprocessors of 132. Where K
-    is short it waits for D to be written, and waves of whole columns of tiles write all at one time: 235.0 instead of
-    208.5 us for 4096x32768x512 (H100s, 2026-11-26).
+    a GPU is at its power limit: 303.2 instead of 306.1 us for bfloat16 4096x4096x7168, on 128 multiprocessors of 132.
+    Where K is short it waits for D to be written, and waves of whole columns of tiles write all at one time: 235.0
+    instead of 208.5 us for 4096x32768x512 (H100s, 2026-11-26).
     """
-    return -(-tiles // -(-tiles // at_once)) if is_at_its_power else min(tiles, at_once)
+    return -(-tiles // -(-tiles // at_once)) if is_power_limited else min(tiles, at_once)
 
 
 def tiles_of(config: Config) -> tuple[int, ...]:
