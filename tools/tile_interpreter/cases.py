@@ -1,6 +1,6 @@
 """Lists the small runs of each library kernel that the interpreter (and then a GPU) goes through, and their inputs.
 
-A kernel's space is cut down to tiles that suit problems of a few hundred elements; every config that is left is run.
+A kernel's space is cut down to tiles that suit problems of a few hundred elements; every launch that is left is run.
 """
 
 import itertools
@@ -12,6 +12,7 @@ import numpy as np
 
 from tilewatch.kernels.contract import HINTS, Array, Kernel, Problem
 from tools.tile_interpreter.rounding import decode, difference, encode, round_to
+from tools.tile_interpreter.running import SM_COUNT
 
 SCALE_SPREAD = 0.25
 """As kernels/gpu/arrays.py makes scales: 2 to the power of a normal value of this deviation."""
@@ -152,13 +153,19 @@ SMALL: Mapping[str, Small] = {
 
 
 def cases(kernel: Kernel) -> Iterator[Case]:
+    """Lists a kernel's small runs. Configs of one launch are one case: 222 of the 540 of scaled products differ."""
     small = SMALL[kernel.name]
     axes = []
     for name, values in kernel.space(small.needs).axes:
         ends = values[:1] if name in HINTS else tuple(dict.fromkeys((values[0], values[-1])))
         axes.append([(name, value) for value in small.axes.get(name, ends)])
-    for problem, config in itertools.product(small.problems, itertools.product(*axes)):
-        yield Case(kernel.name, problem, dict(config))
+    for name in small.problems:
+        problem, launches = kernel.parse(name), set()
+        for config in map(dict, itertools.product(*axes)):
+            launch = tuple(kernel.constants(problem, config)), kernel.grid(problem, config, SM_COUNT)
+            if launch not in launches:
+                launches.add(launch)
+                yield Case(kernel.name, name, config)
 
 
 def inputs(kernel: Kernel, problem: Problem) -> dict[str, np.ndarray]:
