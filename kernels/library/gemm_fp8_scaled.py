@@ -306,31 +306,41 @@ def three_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, latency
     added = ct.full((tile_m, other_n), 0.0, dtype=ct.float32)
     tiles_k = ct.num_tiles(a, axis=1, shape=(tile_m, 128))
     once, rounds = min(tiles_k, 1), tiles_k // steps
-    beside, block = min(j + 1, scale_b.shape[0] - 1), (other * other_n) // 128
-    rows, of_left, of_added = scales_of_parts(scale_a, scale_b, i, j, block, 0, tile_m, whole)
-    of_right = of_block(scale_b, beside, 0)
+    sums, scales = (left, right, added), scales_of_three(scale_a, scale_b, i, j, other, 0, tile_m, other_n, whole)
     for k in range(0, rounds * steps, steps):
         for step in ct.static_iter(range(steps)):
-            x, y, z = load_parts(a, b, i, j, j + 1, k + step, tile_m, 128, True, latency)
-            w = ct.load(b, index=(other, k + step), shape=(other_n, 128), padding_mode=ZERO, latency=hint(latency))
-            left = add_part(left, x, y, rows, of_left, once)
-            added = add_part(added, x, w, rows, of_added, once)
-            next_k = min(k + step + 1, tiles_k - 1)
-            next_rows, next_left, next_added = scales_of_parts(scale_a, scale_b, i, j, block, next_k, tile_m, whole)
-            next_right = of_block(scale_b, beside, next_k)
-            right = add_part(right, x, z, rows, of_right, once)
-            rows, of_left, of_right, of_added = next_rows, next_left, next_right, next_added
+            sums, scales = three_products(
+                sums, scales, a, b, scale_a, scale_b, i, j, other, k + step, tile_m, other_n, latency, whole, once
+            )
     for step in ct.static_iter(range(rest)):
         k = rounds * steps + step
-        rows, of_left, of_added = scales_of_parts(scale_a, scale_b, i, j, block, k, tile_m, whole)
-        x, y, z = load_parts(a, b, i, j, j + 1, k, tile_m, 128, True, latency)
-        w = ct.load(b, index=(other, k), shape=(other_n, 128), padding_mode=ZERO, latency=hint(latency))
-        left = add_part(left, x, y, rows, of_left, once)
-        added = add_part(added, x, w, rows, of_added, once)
-        right = add_part(right, x, z, rows, of_block(scale_b, beside, k), once)
+        sums, scales = three_products(
+            sums, scales, a, b, scale_a, scale_b, i, j, other, k, tile_m, other_n, latency, whole, once
+        )
+    left, right, added = sums
     both = ct.cat((ct.astype(left, d.dtype), ct.astype(right, d.dtype)), 1)
     ct.store(d, index=(i, j // 2), tile=both)
     ct.store(d, index=(i, other), tile=ct.astype(added, d.dtype))
+
+
+def three_products(sums, scales, a, b, scale_a, scale_b, i, j, other, k, tile_m, other_n, latency, whole, once):
+    """`sums` and the products of block k of K, whose `scales` have come, and the scales of the block after it."""
+    left, right, added = sums
+    rows, of_left, of_right, of_added = scales
+    x, y, z = load_parts(a, b, i, j, j + 1, k, tile_m, 128, True, latency)
+    w = ct.load(b, index=(other, k), shape=(other_n, 128), padding_mode=ZERO, latency=hint(latency))
+    left = add_part(left, x, y, rows, of_left, once)
+    added = add_part(added, x, w, rows, of_added, once)
+    next_k = min(k + 1, ct.num_tiles(a, axis=1, shape=(tile_m, 128)) - 1)
+    ahead = scales_of_three(scale_a, scale_b, i, j, other, next_k, tile_m, other_n, whole)
+    right = add_part(right, x, z, rows, of_right, once)
+    return (left, right, added), ahead
+
+
+def scales_of_three(scale_a, scale_b, i, j, other, k, tile_m, other_n, whole):
+    """The scales of the rows, (1, tile_m), and of the left, right and added part's blocks of B, (1, 1)."""
+    rows, of_left, of_added = scales_of_parts(scale_a, scale_b, i, j, (other * other_n) // 128, k, tile_m, whole)
+    return rows, of_left, of_block(scale_b, min(j + 1, scale_b.shape[0] - 1), k), of_added
 
 
 def asked(step, steps):
