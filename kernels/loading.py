@@ -51,9 +51,9 @@ PATH_MISSING = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LibraryKernel:
-    """A kernel, the hash of the file that defines it, and that file's name."""
+    """A kernel, the hash of the file that defines it, and that file's name. A file that is read again gives others."""
 
     kernel: Kernel
     source_sha256: str

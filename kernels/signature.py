@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from tilewatch.kernels.contract import HINTS, Array, Config, Kernel, Problem
@@ -95,9 +95,7 @@ def code_key(source_sha256: str, arch: str, signature: Signature) -> str:
 
 
 def _as_before(array: ArraySignature) -> dict[str, Any]:
-    fields = asdict(array)
-    del fields["stride_constant"]
-    return fields
+    return {name: value for name, value in vars(array).items() if name != "stride_constant"}
 
 
 def tile_signature(signature: Signature) -> Any:

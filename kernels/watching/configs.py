@@ -33,12 +33,11 @@ def _plain(value: Any) -> Any:
 
 def unique(configs: Iterable[PlainConfig]) -> tuple[PlainConfig, ...]:
     """Raises BadWatchFile where there are too many."""
-    found: list[PlainConfig] = []
+    found: dict[frozenset[tuple[str, Any]], PlainConfig] = {}
     for config in configs:
-        if config not in found:
-            found.append(config)
-            _require_few(len(found))
-    return tuple(found)
+        found.setdefault(frozenset(config.items()), config)
+        _require_few(len(found))
+    return tuple(found.values())
 
 
 def make_like(example: Any, fields: Mapping[str, Any]) -> Any:
