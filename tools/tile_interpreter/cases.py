@@ -44,9 +44,9 @@ TILES = {"tile_m": (16, 64), "tile_n": (16, 32), "tile_k": (32, 64), "group_size
 
 SUMMED = TILES | {"steps_per_sum": (0, 2), "group_size_m": (2,)}
 
-WRITTEN_OUT = SUMMED | {"tile_n": (16, 32, 128), "tiles_per_block": (0, 1, 2), "swap_ab": (0, 1)}
+WRITTEN_OUT = SUMMED | {"tile_n": (16, 128), "tile_k": (64,), "tiles_per_block": (0, 1, 2), "swap_ab": (0, 1)}
 """Two tiles in each block, of which the last block's second is made twice where tiles are odd, and swapped tiles, which
-are stored 64 rows at a time."""
+are stored 64 rows at a time. Other tiles of N and K are `gemm_nt`'s, the same function."""
 
 RAGGED = ("1x1x1", "17x127x129", "129x17x127", "64x64x64")
 """M, N and K may be anything where loads need not be TMA."""
@@ -141,7 +141,7 @@ SMALL: Mapping[str, Small] = {
         SUMMED,
     ),
     "gemm_nt_tf32": Small(("127x17x31-tf32",), TILES),
-    "gemm_nt_fp8": Small(("17x48x208-fp8", "129x208x256-fp8", "300x48x80-fp8"), WRITTEN_OUT),
+    "gemm_nt_fp8": Small(("17x48x144-fp8", "129x208x256-fp8", "300x48x80-fp8"), WRITTEN_OUT),
     "rms_norm": Small(RAGGED_ROWS),
     "layer_norm": Small(RAGGED_ROWS),
     "rms_norm_backward": Small((*RAGGED_ROWS, "600x33")),
