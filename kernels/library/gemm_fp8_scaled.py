@@ -157,7 +157,7 @@ def add_parts(acc, parts, first, count):
     every time. Waits until all have come, and leaves NOTHING in their place for the next launch.
 
     A partial sum says by itself that it has come, so no counter need say it: with one, whose loads and stores other
-    loads must not pass, the compiler ordered every load of the kernel (docs/kernels.md).
+    loads must not pass, the compiler ordered every load of the kernel (docs/experiments.md).
     """
     sums = acc
     have_come, tries = 0, 0
@@ -188,7 +188,7 @@ def look_again(parts):
     """Makes the loads after it look anew, by a store to the last row of `parts`, which nobody reads.
 
     The compiler takes two loads of one place for one where no store to the array is between them, whatever their order:
-    it moved the loads out of the loop that waits (cuda-tile 1.7.0 with 13.4.92; an H200, 2026-11-23: docs/kernels.md).
+    it moved the loads out of the loop that waits (tileiras 13.4.92; an H200, 2026-11-23: docs/experiments.md).
     """
     give(parts, parts.shape[0] - 1, ct.full((1, 1), NOTHING, dtype=ct.int32))
 
@@ -260,7 +260,7 @@ def two_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, beside, l
     Scales are asked for a round ahead, after the first product and before the second, which needs nothing but what has
     come. So the compiler puts the work for their addresses behind the second product's start, and it costs no time.
     Those of a round's last step are asked for one step earlier, so that they too have come when the round ends: 190
-    instead of 199 us for 4096x4096x7168 (an H100, 2026-11-26; docs/kernels.md).
+    instead of 199 us for 4096x4096x7168 (an H100, 2026-11-26; docs/experiments.md).
     """
     first = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     second = ct.full((tile_m, other_n), 0.0, dtype=ct.float32)
@@ -299,7 +299,7 @@ def three_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, latency
 
     Their sums and one product leave no registers for the scales of a round. So scales are asked for one step ahead,
     before the step's last product: with a round's scales 8192x576x7168 takes 73.8 us, with a step's 65.2, and two waves
-    of 128x160 take 75.4 (an H100, 2026-11-26; docs/kernels.md).
+    of 128x160 take 75.4 (an H100, 2026-11-26; docs/experiments.md).
     """
     left = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     right = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
@@ -349,7 +349,7 @@ def asked(step, steps):
     A step of three or four asks for no more than two blocks' scales. Hopper counts loads on six scoreboards; where the
     first step asked for two blocks' and the second for one's, five kernels of nine moved a scale that had come long
     before and waited on its scoreboard for one that was asked for just then: 188.0 instead of 183.9 us for
-    4096x4096x7168 (an H100, 2026-11-26; docs/kernels.md).
+    4096x4096x7168 (an H100, 2026-11-26; docs/experiments.md).
     """
     return min(step + step // min(2, max(steps - 1, 1)), steps)
 
@@ -384,7 +384,7 @@ def add_once(acc, product, scale, once):
 
     It puts no part of another product into this loop, so that the registers of one product are enough. Without it tiles
     of 128x256 spill 480 bytes of registers and more; with it none, and two to four blocks of K are loaded at a time
-    (2026-11-25, docs/kernels.md).
+    (2026-11-25, docs/experiments.md).
     """
     for _ in range(once):
         acc = acc + product * scale
@@ -483,7 +483,7 @@ def parse(text: str) -> Problem:
 
 
 def hopper_space(arch: str) -> Space:
-    """Tiles, hints, and how many blocks of K are under way together. docs/kernels.md tells what each was worth."""
+    """Tiles, hints, and how many blocks of K are under way together. docs/experiments.md tells what each was worth."""
     if not arch.startswith("sm_9"):
         return Space((("tile_m", ()),))  # later Tensor Cores apply scales themselves: gemm_fp8_block_scaled
     return Space(

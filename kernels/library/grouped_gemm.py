@@ -458,7 +458,7 @@ def store_tile(d, g, i, j, acc):
 
     D's columns are two axes, so that a tile of 128 leaves in one store: of D in two axes the compiler stores 64 columns
     at a time, and keeps room for as many beside four blocks of K, for which each waits until the one before it has
-    left. It takes 0.2 to 1.45 % less time (an H100, 2026-11-26; docs/kernels.md).
+    left. It takes 0.2 to 1.45 % less time (an H100, 2026-11-26; docs/experiments.md).
     """
     tile = ct.astype(acc, d.dtype)
     parts = columns_of(tile, 0) if tile.shape[1] == 64 else ct.cat((columns_of(tile, 0), columns_of(tile, 1)), 0)
