@@ -422,8 +422,9 @@ def add_outer_block(acc, a, b, scale_a, scale_b, i, j, k, tile_m, tile_n):
 def add_outer_ahead(acc, scale, a, b, scale_a, scale_b, i, j, k, last, once):
     """The same on Hopper with `scale`, which was asked for a block before, and the scales of the block after it.
 
-    Added in a loop of one round, as in gemm_fp8_scaled, no product waits for the next one's registers: 1,125 instead of
-    1,216 us for 4x7168x2048x8192 (an H100, 2026-11-26; docs/experiments.md).
+    Each product is added in a loop of one round, where the compiler puts no part of the next product: `add_once` of
+    gemm_fp8_scaled says why. Both together take 1,125 instead of 1,216 us for 4x7168x2048x8192, one of them alone 1,189
+    and 1,239 (an H100, 2026-11-26; docs/experiments.md).
     """
     tile_m, tile_n = acc.shape
     ahead = outer_scales(scale_a, scale_b, i, j, min(k + 1, last - 1), tile_m, tile_n)
@@ -730,7 +731,8 @@ def fp8_along_k_space(arch: str) -> Space:
 
 
 def _has_64_sums(config: Config) -> bool:
-    """8 warps on a multiprocessor with 64 sums for each thread: others took 24 % longer or spilled (2026-11)."""
+    """8 warps on a multiprocessor, with 64 sums for each thread. Two of the others spill; the rest took 31 % longer and
+    more, when products were not yet added in a loop (2026-11)."""
     sums, warps = config["tile_m"] * config["tile_n"], config["num_worker_warps"]
     return sums == 64 * 32 * warps and config["occupancy"] * warps == 8
 
