@@ -68,6 +68,14 @@ def test_a_name_that_cannot_be_shown_is_refused(tmp_path: Path, old: str, new: s
     assert sentence in str(raised.value)
 
 
+def test_what_a_file_writes_into_a_config_is_not_in_another_problem_s(tmp_path: Path) -> None:
+    assert 'config["width"],),\n' in SOURCE
+    source = SOURCE.replace('config["width"],),\n', 'config.setdefault(problem.name, config["width"]),),\n')
+    first, second = read_with(tmp_path, source).plans
+    assert all(set(trial.config) == {"width", first.problem} for trial in first.trials)
+    assert all(set(trial.config) == {"width", second.problem} for trial in second.trials)
+
+
 def test_a_process_that_makes_up_a_name_is_refused_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Liar:
         def __init__(self, *_: object, **__: object) -> None: ...
