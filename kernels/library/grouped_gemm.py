@@ -714,7 +714,7 @@ def _fp8_space(arch: str, on_hopper: Tiles, group_sizes_m: tuple[int, ...]) -> S
 
 
 def fp8_along_k_space(arch: str) -> Space:
-    """A worker thread holds at most 64 sums: more of them spill."""
+    """A worker thread holds at most 64 sums; more of them, or 4 warps that have a multiprocessor alone, spill."""
     hopper = arch.startswith("sm_9")
     return Space(
         (
