@@ -24,6 +24,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from tilewatch.kernels.baseline_names import PACKAGES
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.compiling.compile_plan import compile_plans
+from tilewatch.kernels.measuring.gpu_processes import GpuProcesses
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup
 from tilewatch.kernels.recording import git_commit
 from tilewatch.kernels.results import Params, Plan
@@ -40,6 +42,10 @@ from tools.history_recorder import Recorder, Version, measure_series
 
 RIVALS_DEADLINE_S = 120.0
 """For what the rivals of one series compile: nvcc takes some 10 s for a kernel of DeepGEMM (H200, 2026-11)."""
+
+JOBS = max(1, (os.cpu_count() or 1) * 3 // 4)
+"""The others are for what measures: beside 8 compilers 7 series took 82 s, beside 16 on the 16 cores 92 s, and the
+compilers are done long before the last series either way (H100, 2026-11-26)."""
 
 REPLAY_LAUNCHES = 8
 """As many as the judge wants before it reports a change (worker/detection/policy.py, `least_launches`)."""
@@ -102,7 +108,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, help="the recording, .jsonl.gz")
     parser.add_argument("--work", type=Path, default=Path("/tmp/record-history"))  # noqa: S108 - one person's machine
     parser.add_argument("--gpu", type=int, default=0, help="which of this machine's GPUs")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="compiler processes")
+    parser.add_argument("--jobs", type=int, default=JOBS, help="compiler processes; 3 of 4 cores by default")
     parser.add_argument("--limit", type=float, default=15.0, help="CPU seconds that a config may take to compile")
     parser.add_argument("--launches", type=int, default=REPLAY_LAUNCHES, help="launches of a replay")
     parser.add_argument("--seconds", type=float, default=1e9, help="start no measurement after so many seconds")
@@ -215,7 +221,7 @@ def _prepare_rivals(series: Mapping[str, Sequence[Version]], gpu: device.Gpu, st
         environment = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
         setup = GpuSetup(last.library, last.plan.kernel, last.plan.problem, store, environment)
         try:
-            child = GpuChild(setup)
+            child = GpuChild(setup, partial(GpuProcesses, last.library, environment=environment, torch=True))
             try:
                 child.ask({"ask": "baselines", "names": _list_compiled(last.plan)}, RIVALS_DEADLINE_S)
             finally:

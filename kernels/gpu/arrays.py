@@ -3,8 +3,9 @@
 Runs inside the GPU child. FP8 and its scales are held as uint8, bfloat16 as uint16; comparing happens in float32.
 """
 
+import contextlib
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import cupy
@@ -124,7 +125,18 @@ def poison(out: Any) -> None:
 def differ(values: Any, others: Any) -> bool:
     """Returns whether two arrays of one raw type differ in a bit."""
     bits = f"uint{8 * values.itemsize}"
-    return bool(_difference(bits)(values.view(bits), others.view(bits), axis=-1).max())
+    return bool(_find_largest(_difference(bits), values.view(bits), others.view(bits)))
+
+
+def count_numbers(values: Any) -> int:
+    """Returns how many elements of a float32 array are not NaN."""
+    with without_cub():
+        return int((~cupy.isnan(cupy.atleast_1d(values))).sum(axis=-1).sum())
+
+
+def find_magnitude(values: Any) -> float:
+    """Returns the largest magnitude in a float32 array; NaN does not count."""
+    return _find_largest(_magnitude(), cupy.atleast_1d(values))
 
 
 def encode(values: Any, dtype: str) -> Any:
@@ -158,13 +170,18 @@ def largest_error(out: Any, dtype: str, expected: Any) -> float:
 
     Both on the device, `expected` in float32. Whole numbers are compared as float32, exactly up to 2^24.
     """
-    # Row by row first: CuPy gives one block to each result; a single one took 25 ms for 4096 x 7168 (H200, 2026-11).
     kernel, values = (
         (_bfloat16_error(), out)
         if dtype == "bfloat16"
         else (_float_error(), decode(out, dtype).astype(cupy.float32, copy=False))
     )
-    return float(kernel(values, expected, axis=-1).max())
+    return _find_largest(kernel, values, expected)
+
+
+def _find_largest(kernel: Any, *arrays: Any) -> float:
+    # Row by row first: CuPy gives one block to each result; a single one took 25 ms for 4096 x 7168 (H200, 2026-11).
+    with without_cub():
+        return float(kernel(*arrays, axis=-1).max())
 
 
 def e4m3_values() -> Any:
@@ -186,9 +203,26 @@ def _e4m3() -> tuple[Any, Any]:
     return cupy.asarray(codes), cupy.asarray((ordered[1:] + ordered[:-1]) / 2)
 
 
+@contextlib.contextmanager
+def without_cub() -> Iterator[None]:
+    """Lets CuPy compile reductions of its own, which take 0.2 s each. CUB's take 4 s (H100, 2026-11-26), anew for each
+    type and each power of two that a row is long: a problem on a new machine waited for up to 13 s."""
+    before = cupy._core.get_reduction_accelerators()
+    cupy._core.set_reduction_accelerators([])
+    try:
+        yield
+    finally:
+        cupy._core.set_reduction_accelerators(before)
+
+
 @functools.cache
 def _difference(bits: str) -> Any:
     return cupy.ReductionKernel(f"{bits} x, {bits} y", "float32 e", "(x == y ? 0 : 1)", "max(a, b)", "e = a", "0")
+
+
+@functools.cache
+def _magnitude() -> Any:
+    return cupy.ReductionKernel("float32 y", "float32 e", "(isnan(y) ? 0 : fabsf(y))", "max(a, b)", "e = a", "0")
 
 
 @functools.cache

@@ -68,10 +68,9 @@ class PreparedProblem:
         """Ends the preparation with what `take_reference` returned for this problem."""
         self.expected = dict(reference)
         self.written_bytes = sum(
-            self.outputs[each].itemsize * int((~cupy.isnan(value)).sum(axis=-1).sum())
-            for each, value in self.expected.items()
+            self.outputs[each].itemsize * arrays.count_numbers(value) for each, value in self.expected.items()
         )
-        self.scale = {each: float(cupy.nanmax(cupy.abs(value))) for each, value in self.expected.items()}
+        self.scale = {each: arrays.find_magnitude(value) for each, value in self.expected.items()}
         self.reset_outputs()
         self.error()  # the comparing kernel is compiled now, outside the time of any trial
 
@@ -276,7 +275,7 @@ def take_reference(described: DescribedProblem, shared: Mapping[str, Any]) -> di
     except LibraryError as error:
         raise LibraryError(f"kernel {name}: {error}") from None
     for each, value in reference.items():
-        if cupy.isnan(value).all():  # where it is NaN, any value is right
+        if arrays.count_numbers(value) == 0:  # where it is NaN, any value is right
             raise LibraryError(f"kernel {name}: its reference gives no number for '{each}'")
     return reference
 

@@ -103,6 +103,28 @@ def test_where_the_reference_is_nan_any_output_will_do(arrays: Any, dtype: str) 
     assert arrays.largest_error(arrays.encode(device(values), dtype), dtype, device(expected)) == 0.0
 
 
+@pytest.mark.parametrize("values", [[[1.0, np.nan, -3.0], [np.nan, np.nan, np.nan]], [np.nan, -3.0, 2.0]])
+def test_nan_is_no_number_and_has_no_magnitude(arrays: Any, values: list[Any]) -> None:
+    held = device(np.array(values, np.float32))
+    assert (arrays.count_numbers(held), arrays.find_magnitude(held)) == (2, 3.0)
+
+
+def test_one_number_alone_is_an_array_too(arrays: Any) -> None:
+    """What an operator computes may be a loss."""
+    loss = device(np.array(-2.0, np.float32))
+    assert (arrays.count_numbers(loss), arrays.find_magnitude(loss)) == (1, 2.0)
+
+
+def test_a_library_s_own_reductions_have_cub(arrays: Any) -> None:
+    """Comparing goes without it; host code that reduces runs in the same process and is timed."""
+    import cupy
+
+    arrays.largest_error(device(np.ones((2, 2), np.float32)), "float32", device(np.ones((2, 2), np.float32)))
+    with pytest.raises(ValueError, match="broadcast"):
+        arrays.largest_error(device(np.ones((2, 2), np.float32)), "float32", device(np.ones((3, 3), np.float32)))
+    assert cupy._core.get_reduction_accelerators() == [1]
+
+
 def test_whole_numbers_are_compared_too(arrays: Any) -> None:
     """CuPy refuses a kernel of float32 an array of another type; so does the fake one."""
     values = device(np.array([[1, 2], [3, -1]], np.int32))

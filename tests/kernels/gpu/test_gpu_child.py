@@ -448,3 +448,14 @@ def test_a_reference_of_other_outputs_is_found_before_the_sweep(
     (tmp_path / "rows.py").write_text(source.replace('"y": inputs["x"] / 2}', changed))
     with pytest.raises(LibraryError, match=sentence):
         rig.start(tmp_path)
+
+
+def test_a_reference_is_computed_without_cub(rig: Rig, tmp_path: Path) -> None:
+    """CuPy would compile each of its reductions for 4 s (kernels/gpu/arrays.py)."""
+    rig.kernel = "accumulate"
+    source = (LIBRARY / "rows.py").read_text()
+    looks = '"y": inputs["x"] / 2 + 1000 * sum(xp._core.get_reduction_accelerators())}'
+    assert '"y": inputs["x"] / 2}' in source
+    (tmp_path / "rows.py").write_text(source.replace('"y": inputs["x"] / 2}', looks))
+    child, _ = rig.start(tmp_path)
+    assert rig.trial(child, rig.cubin())["status"] == "timed"
