@@ -46,7 +46,7 @@ def list_values(arguments: Sequence[View | Number], memory: Sequence[Any]) -> tu
 
 def largest_error(result: Any, dtype: str, expected: Any) -> float:
     """Returns the largest |result - expected| where `expected` is not NaN; infinite when `result` is NaN there."""
-    shape = expected.shape or (1,)
+    shaped = cupy.ascontiguousarray(result).reshape(expected.shape)
     if dtype in arrays.RAW:
-        return arrays.largest_error(cupy.ascontiguousarray(result).reshape(shape), dtype, expected.reshape(shape))
-    return arrays.largest_error(result.astype(cupy.float32).reshape(shape), "float32", expected.reshape(shape))
+        return arrays.largest_error(shaped, dtype, expected)
+    return arrays.largest_error(shaped.astype(cupy.float32), "float32", expected)

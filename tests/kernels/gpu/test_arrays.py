@@ -87,9 +87,13 @@ def test_an_array_larger_than_a_chunk_is_filled_whole(arrays: Any, monkeypatch: 
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_the_largest_error_is_found_wherever_it_is_and_in_either_direction(arrays: Any, dtype: str) -> None:
+@pytest.mark.parametrize("row", [1 << 12, 24, 10])
+def test_the_largest_error_is_found_wherever_it_is_and_in_either_direction(
+    arrays: Any, monkeypatch: pytest.MonkeyPatch, dtype: str, row: int
+) -> None:
+    monkeypatch.setattr(arrays, "ROW", row)
     expected = np.full((4, 6), 2.0, np.float32)
-    for index, by in (((0, 0), 0.5), ((3, 5), -0.5)):
+    for index, by in (((0, 0), 0.5), ((2, 0), 0.5), ((3, 5), -0.5)):
         values = expected.copy()
         values[index] += by
         assert arrays.largest_error(arrays.encode(device(values), dtype), dtype, device(expected)) == 0.5
@@ -104,7 +108,11 @@ def test_where_the_reference_is_nan_any_output_will_do(arrays: Any, dtype: str) 
 
 
 @pytest.mark.parametrize("values", [[[1.0, np.nan, -3.0], [np.nan, np.nan, np.nan]], [np.nan, -3.0, 2.0]])
-def test_nan_is_no_number_and_has_no_magnitude(arrays: Any, values: list[Any]) -> None:
+@pytest.mark.parametrize("row", [1 << 12, 2])
+def test_nan_is_no_number_and_has_no_magnitude(
+    arrays: Any, monkeypatch: pytest.MonkeyPatch, values: list[Any], row: int
+) -> None:
+    monkeypatch.setattr(arrays, "ROW", row)
     held = device(np.array(values, np.float32))
     assert (arrays.count_numbers(held), arrays.find_magnitude(held)) == (2, 3.0)
 
