@@ -230,7 +230,7 @@ def _prepare_rivals(series: Mapping[str, Sequence[Version]], gpu: device.Gpu, st
             print(f"the rivals of {last.name} could not be prepared: {error}"[:300], flush=True)
 
     compiled = [each for each in series.values() if _list_compiled(each[-1].plan)]
-    with ThreadPoolExecutor(max(1, jobs * 3 // 4)) as pool:
+    with ThreadPoolExecutor(jobs) as pool:
         list(pool.map(prepare, compiled))
 
 
