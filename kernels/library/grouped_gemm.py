@@ -201,13 +201,15 @@ def grouped_fp8_masked(
     steps: ct.Constant[int],
     rest: ct.Constant[int],
     apart: ct.Constant[int],
+    halves: ct.Constant[int],
 ):
     """a (G, room, K), b (G, N, K), scale_a (G, K / 128, room), scale_b (G, N / 128, K / 128),
     d (G, room, N / 64, 64).
 
     All groups' tiles are numbered through, used rows alone, and each block takes every so many-th of them. A tile wider
     than 128 is two products side by side, each with its own scale of B. With `apart` a thread has registers for the
-    sums and half of a tile's products: these come one after the other.
+    sums and half of a tile's products: these come one after the other. With `halves` each four warps of eight have half
+    of the columns.
     """
     tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, 128))
     before = 0
@@ -220,13 +222,14 @@ def grouped_fp8_masked(
                 rounds = ct.num_tiles(a, axis=2, shape=(1, tile_m, 128)) // steps
                 wide_tile(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, latency, steps, rest)
             elif tile_n > 128:
-                two_masked_tiles(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n // 2, latency, steps, rest)
+                half_n = tile_n // 2
+                two_masked_tiles(a, b, scale_a, scale_b, d, g, i, j, tile_m, half_n, latency, steps, rest, halves)
             else:
-                masked_tile(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency, steps, rest)
+                masked_tile(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency, steps, rest, halves)
         before = before + tiles_m * tiles_n
 
 
-def masked_tile(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency, steps, rest):
+def masked_tile(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency, steps, rest, halves):
     """Tile (i, j) of group g. Part of grouped_fp8_masked."""
     acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
     rounds = ct.num_tiles(a, axis=2, shape=(1, tile_m, 128)) // steps
@@ -239,10 +242,10 @@ def masked_tile(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency, ste
         k = rounds * steps + step
         x, of_rows = masked_rows(a, scale_a, g, i, k, tile_m, latency)
         acc = add_product(acc, x, of_rows, b, scale_b, g, j, k, tile_n, latency)
-    store_tile(d, g, i, j, acc)
+    store_masked_tile(d, g, i, j, acc, halves)
 
 
-def two_masked_tiles(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency, steps, rest):
+def two_masked_tiles(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency, steps, rest, halves):
     """Tiles (i, 2 j) and (i, 2 j + 1) of group g, which share their tiles of A. Part of grouped_fp8_masked.
 
     Where N ends within the left one, the right one is that again: outside an array lies no tile of it.
@@ -260,8 +263,8 @@ def two_masked_tiles(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency
         k = rounds * steps + step
         x, of_rows = masked_rows(a, scale_a, g, i, k, tile_m, latency)
         left, right = add_two(left, right, x, of_rows, b, scale_b, g, 2 * j, other, k, tile_n, latency)
-    store_tile(d, g, i, 2 * j, left)
-    store_tile(d, g, i, other, right)
+    store_masked_tile(d, g, i, 2 * j, left, halves)
+    store_masked_tile(d, g, i, other, right, halves)
 
 
 @ct.kernel
@@ -496,6 +499,16 @@ def store_tile(d, g, i, j, acc):
         ct.store(d, index=(j, i, 0), tile=parts, order=(1, 0, 2))
     else:
         ct.store(d, index=(g, j, i, 0), tile=ct.reshape(parts, (1, *parts.shape)), order=(0, 2, 1, 3))
+
+
+def store_masked_tile(d, g, i, j, acc, halves):
+    """The same. Where four warps have half of the columns, a tile of 128 leaves as it is: joined along the first axis
+    its 64 columns would go from four warps to the other four, and the compiler spills 128 and 232 bytes (13.4.92)."""
+    if halves == 1:
+        tile = ct.astype(acc, d.dtype)
+        ct.store(d, index=(g, i, j, 0), tile=ct.reshape(tile, (1, tile.shape[0], tile.shape[1] // 64, 64)))
+    else:
+        store_tile(d, g, i, j, acc)
 
 
 def columns_of(tile, part):
@@ -858,7 +871,10 @@ def masked_constants(problem: Problem, config: Config) -> tuple[int, ...]:
     """Of a wide tile, a thread with 128 sums has registers for 64 products more, and not for 128."""
     is_wide, sums = config["tile_n"] > BLOCK, config["tile_m"] * config["tile_n"]
     apart = int(is_wide and sums >= 128 * 32 * config["num_worker_warps"])
-    return config["tile_m"], config["tile_n"], config["latency"], *_steps_of(problem, config), apart
+    # On Hopper each warp has 16 rows, and warps that are over have other columns. Blackwell's configs have one step.
+    has_few_rows = config["steps"] > 1 and config["tile_m"] < 16 * config["num_worker_warps"]
+    halves = int(has_few_rows and config["tile_n"] >= BLOCK)
+    return config["tile_m"], config["tile_n"], config["latency"], *_steps_of(problem, config), apart, halves
 
 
 def _steps_of(problem: Problem, config: Config) -> tuple[int, int]:
