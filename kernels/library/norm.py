@@ -17,6 +17,16 @@ LONGEST_ROW = 16384
 
 MOST_ROWS = 1 << 22
 
+LEAST_SPAN = 16
+"""Columns of the narrowest tile."""
+
+BACKWARD_AXES = (
+    ("tile_rows", (1, 2)),
+    ("allow_tma", (1, 0)),
+    ("occupancy", (1, 2)),
+    ("num_worker_warps", (4, 8)),
+)
+
 PARTS = 256
 """Rows of the gradient of the weights: two blocks for each multiprocessor of an H200, and few beside x's rows."""
 
@@ -131,45 +141,82 @@ def layer_norm_backward_rows(
     dbias,
     columns: ct.Constant[int],
     tile_rows: ct.Constant[int],
-    tile_columns: ct.Constant[int],
+    first: ct.Constant[int],
+    second: ct.Constant[int],
     allow_tma: ct.Constant[int],
 ):
     """dx, dweight and dbias of layer_norm. With d = 1 / sqrt(variance + EPSILON), s = (x - mean) * d and
     g = dy * weight: dx = d * (g - mean(g) - s * mean(g * s)); dweight is the sum over rows of dy * s, and dbias of dy.
 
-    Both have a row for each block, as in rms_norm_backward. The padding of a tile has a value in s alone, so it is
-    masked where squares are added; dy is zero there.
+    Both have a row for each block, as in rms_norm_backward. A row comes as a tile of `first` columns and, where that
+    is not 0, one of `second`: 6144 columns in one tile are 8192, and threads spill. The padding has a value in s alone,
+    so it is masked where squares are added; dy is zero there.
     """
     tma = None if allow_tma == 1 else False
     block = ct.bid(0)
     tiles = ct.cdiv(ct.cdiv(x.shape[0], ct.num_blocks(0)), 2) * 2 // tile_rows
-    end = min((block + 1) * tiles, ct.num_tiles(x, axis=0, shape=(tile_rows, tile_columns)))
-    factor = ct.load(weight, index=(0,), shape=(tile_columns,), padding_mode=ct.PaddingMode.ZERO)
-    factor = ct.astype(factor, ct.float32)[None, :]
-    total = ct.full((1, tile_columns), 0.0, dtype=ct.float32)
-    slopes = total
+    end = min((block + 1) * tiles, ct.cdiv(x.shape[0], tile_rows))
+    widths, starts, count = find_spans(first, second)
+    factors = load_factors(weight, widths, starts, count)
+    totals: tuple[Any, ...] = ()
+    offsets: tuple[Any, ...] = ()
+    for span in ct.static_iter(range(count)):
+        totals += (ct.full((1, widths[span]), 0.0, dtype=ct.float32),)
+        offsets += (ct.full((1, widths[span]), 0.0, dtype=ct.float32),)
     for tile in range(block * tiles, end):
-        at, shape = (tile, 0), (tile_rows, tile_columns)
-        values = ct.astype(
-            ct.load(x, index=at, shape=shape, padding_mode=ct.PaddingMode.ZERO, allow_tma=tma), ct.float32
-        )
-        slope = ct.astype(
-            ct.load(dy, index=at, shape=shape, padding_mode=ct.PaddingMode.ZERO, allow_tma=tma), ct.float32
-        )
-        weighted = slope * factor
-        middle, offset = mean_both(values, weighted, columns)
-        centred = values - middle
-        if columns != tile_columns:
-            centred = ct.where((ct.arange(tile_columns, dtype=ct.int32) < columns)[None, :], centred, 0.0)
-        variance, product = mean_both(centred * centred, weighted * centred, columns)
+        values = load_rows(x, tile, tile_rows, widths, starts, count, tma)
+        slopes = load_rows(dy, tile, tile_rows, widths, starts, count, tma)
+        middle = ct.full((tile_rows, 1), 0.0, dtype=ct.float32)
+        offset, variance, product = middle, middle, middle
+        for span in ct.static_iter(range(count)):
+            of_x, of_g = mean_both(values[span], slopes[span] * factors[span], columns)
+            middle, offset = middle + of_x, offset + of_g
+        centred: tuple[Any, ...] = ()
+        for span in ct.static_iter(range(count)):
+            own = values[span] - middle
+            if span == count - 1 and columns != first + second:
+                column = ct.arange(widths[span], dtype=ct.int32) + starts[span] * widths[span]
+                own = ct.where((column < columns)[None, :], own, 0.0)
+            centred += (own,)
+            of_squares, of_products = mean_both(own * own, slopes[span] * factors[span] * own, columns)
+            variance, product = variance + of_squares, product + of_products
         inverse = ct.rsqrt(variance + EPSILON)
-        scaled = centred * inverse
-        total = total + ct.sum(slope * scaled, axis=0, keepdims=True)
-        slopes = slopes + ct.sum(slope, axis=0, keepdims=True)
-        changed = (weighted - offset - scaled * (product * inverse)) * inverse
-        ct.store(dx, index=at, tile=ct.astype(changed, dx.dtype), allow_tma=tma)
-    ct.store(dweight, index=(block, 0), tile=total, allow_tma=tma)
-    ct.store(dbias, index=(block, 0), tile=slopes, allow_tma=tma)
+        totals_before, offsets_before = totals, offsets
+        totals, offsets = (), ()
+        for span in ct.static_iter(range(count)):
+            scaled = centred[span] * inverse
+            totals += (totals_before[span] + ct.sum(slopes[span] * scaled, axis=0, keepdims=True),)
+            offsets += (offsets_before[span] + ct.sum(slopes[span], axis=0, keepdims=True),)
+            changed = (slopes[span] * factors[span] - offset - scaled * (product * inverse)) * inverse
+            ct.store(dx, index=(tile, starts[span]), tile=ct.astype(changed, dx.dtype), allow_tma=tma)
+    for span in ct.static_iter(range(count)):
+        ct.store(dweight, index=(block, starts[span]), tile=totals[span], allow_tma=tma)
+        ct.store(dbias, index=(block, starts[span]), tile=offsets[span], allow_tma=tma)
+
+
+def find_spans(first, second):
+    """The widths of a row's spans, where each begins in tiles of its own width, and how many there are. Part of the
+    kernel."""
+    return (first, second), (0, first // max(second, 1)), 1 + min(second, 1)
+
+
+def load_factors(weight, widths, starts, count):
+    """The weights of each span, (1, width). Part of the kernel."""
+    factors: tuple[Any, ...] = ()
+    for span in ct.static_iter(range(count)):
+        loaded = ct.load(weight, index=(starts[span],), shape=(widths[span],), padding_mode=ct.PaddingMode.ZERO)
+        factors += (ct.astype(loaded, ct.float32)[None, :],)
+    return factors
+
+
+def load_rows(array, tile, tile_rows, widths, starts, count, tma):
+    """The spans of a tile of rows, (tile_rows, width). Part of the kernel."""
+    rows: tuple[Any, ...] = ()
+    for span in ct.static_iter(range(count)):
+        at, shape = (tile, starts[span]), (tile_rows, widths[span])
+        loaded = ct.load(array, index=at, shape=shape, padding_mode=ct.PaddingMode.ZERO, allow_tma=tma)
+        rows += (ct.astype(loaded, ct.float32),)
+    return rows
 
 
 def mean_both(x, y, columns):
@@ -214,17 +261,23 @@ def space(arch: str) -> Space:
 def backward_space(arch: str) -> Space:
     """Blocks walk; how many of them is fixed by the parts of dweight. On sm_90 tiles of 2 rows spill 640 bytes or more
     unless 8 warps have a multiprocessor alone."""
+    return Space(BACKWARD_AXES, only=lambda config: arch != "sm_90" or config["tile_rows"] == 1 or _is_alone(config))
+
+
+def layer_norm_backward_space(arch: str) -> Space:
+    """As rms_norm's, and rows in two tiles where 8 warps have a multiprocessor alone and loads are by TMA: past it
+    6144 columns take 60 % longer, and threads with fewer registers spill (an H100, 2026-11)."""
     return Space(
-        (
-            ("tile_rows", (1, 2)),
-            ("allow_tma", (1, 0)),
-            ("occupancy", (1, 2)),
-            ("num_worker_warps", (4, 8)),
-        ),
+        (*BACKWARD_AXES, ("spans", (1, 2))),
         only=lambda config: (
-            arch != "sm_90" or config["tile_rows"] == 1 or (config["occupancy"], config["num_worker_warps"]) == (1, 8)
+            (arch != "sm_90" or config["tile_rows"] == 1 or _is_alone(config))
+            and (config["spans"] == 1 or (_is_alone(config) and config["allow_tma"] == 1))
         ),
     )
+
+
+def _is_alone(config: Config) -> bool:
+    return (config["occupancy"], config["num_worker_warps"]) == (1, 8)
 
 
 def rms_norm_arrays(problem: Problem) -> tuple[Array, ...]:
@@ -260,6 +313,21 @@ def layer_norm_backward_arrays(problem: Problem) -> tuple[Array, ...]:
 def constants(problem: Problem, config: Config) -> tuple[int, ...]:
     columns = problem.sizes["columns"]
     return columns, config["tile_rows"], 1 << (columns - 1).bit_length(), config["allow_tma"]
+
+
+def span_constants(problem: Problem, config: Config) -> tuple[int, ...]:
+    columns = problem.sizes["columns"]
+    return columns, config["tile_rows"], *cut_columns(columns, config["spans"]), config["allow_tma"]
+
+
+def cut_columns(columns: int, spans: int) -> tuple[int, int]:
+    """Returns the columns of one tile that has room for a row, and 0; or of two, powers of two, the larger one first.
+    The last one has what is left, and padding."""
+    whole = 1 << (columns.bit_length() - 1)
+    left = columns - whole
+    if spans == 1 or left == 0 or whole < LEAST_SPAN:
+        return max(LEAST_SPAN, 1 << (columns - 1).bit_length()), 0
+    return whole, max(LEAST_SPAN, 1 << (left - 1).bit_length())
 
 
 def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
@@ -405,9 +473,9 @@ KERNELS = (
         # Rows of OPT-6.7B (hidden_size 4096), and of GPT-NeoX-20B and StarCoder2-15B (6144).
         problems=(parse("16384x4096"), parse("8192x6144")),
         parse=parse,
-        space=backward_space,
+        space=layer_norm_backward_space,
         arrays=layer_norm_backward_arrays,
-        constants=constants,
+        constants=span_constants,
         grid=backward_grid,
         reference=layer_norm_backward_reference,
         tolerance=tolerance,

@@ -145,7 +145,7 @@ SMALL: Mapping[str, Small] = {
     "rms_norm": Small(RAGGED_ROWS),
     "layer_norm": Small(RAGGED_ROWS),
     "rms_norm_backward": Small((*RAGGED_ROWS, "600x33")),
-    "layer_norm_backward": Small((*RAGGED_ROWS, "600x33")),
+    "layer_norm_backward": Small((*RAGGED_ROWS, "600x33"), {"spans": (1, 2)}),
     "silu_and_multiply": Small(RAGGED_ROWS, TILED),
     "residual_add": Small(RAGGED_ROWS, TILED),
     "softmax": Small(RAGGED_ROWS),
