@@ -44,6 +44,10 @@ STOP_LIMIT_S = 30
 QUIT_LIMIT_S = 5
 LOGIN_LIMIT_S = 5  # a login takes milliseconds
 
+FIRST_PORT = 10_000
+MOST_TRIES = 100
+OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
 POSTGRES_SETTINGS = {
     "listen_addresses": HOST,
     "unix_socket_directories": "",
@@ -296,14 +300,26 @@ def _server_user(home: Path) -> ServerUser:
 
 
 def _port(wanted: int, server: str) -> int:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the servers do
-        try:
-            probe.bind((HOST, wanted))
-        except OSError as error:
-            raise EmbeddedError(f"{server} cannot listen on port {wanted} of {HOST}: {error.strerror}") from None
-        port: int = probe.getsockname()[1]
-        return port
+    reason = ""
+    for port in [wanted] if wanted else [_draw_port() for _ in range(MOST_TRIES)]:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the servers do
+            try:
+                probe.bind((HOST, port))
+            except OSError as error:
+                reason = f"{server} cannot listen on port {port} of {HOST}: {error.strerror}"
+            else:
+                free: int = probe.getsockname()[1]
+                return free
+    raise EmbeddedError(reason)
+
+
+def _draw_port() -> int:
+    """Returns a port below those that Linux gives to outgoing connections, one of which may have it before the server
+    listens (seen on 2026-11-26); 0, for any, where too few are below."""
+    first_given_away = int(OUTGOING_PORTS.read_text().split()[0])
+    below = first_given_away - FIRST_PORT
+    return FIRST_PORT + secrets.randbelow(below) if below >= MOST_TRIES else 0
 
 
 def _make_database(url: str) -> None:
