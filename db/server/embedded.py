@@ -46,6 +46,8 @@ LOGIN_LIMIT_S = 5  # a login takes milliseconds
 
 FIRST_PORT = 10_000
 MOST_TRIES = 100
+"""Ports that are drawn until one is free. With fewer to draw from, any port will do."""
+
 OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 POSTGRES_SETTINGS = {
@@ -301,7 +303,7 @@ def _server_user(home: Path) -> ServerUser:
 
 def _port(wanted: int, server: str) -> int:
     reason = ""
-    for port in [wanted] if wanted else [_draw_port() for _ in range(MOST_TRIES)]:
+    for port in (wanted,) if wanted else (_draw_port() for _ in range(MOST_TRIES)):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the servers do
             try:

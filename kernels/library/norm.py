@@ -261,7 +261,7 @@ def space(arch: str) -> Space:
 def backward_space(arch: str) -> Space:
     """Blocks walk; how many of them is fixed by the parts of dweight. On sm_90 tiles of 2 rows spill 640 bytes or more
     unless 8 warps have a multiprocessor alone."""
-    return Space(BACKWARD_AXES, only=lambda config: arch != "sm_90" or config["tile_rows"] == 1 or _is_alone(config))
+    return Space(BACKWARD_AXES, only=lambda config: _has_registers(arch, config))
 
 
 def layer_norm_backward_space(arch: str) -> Space:
@@ -270,10 +270,13 @@ def layer_norm_backward_space(arch: str) -> Space:
     return Space(
         (*BACKWARD_AXES, ("spans", (1, 2))),
         only=lambda config: (
-            (arch != "sm_90" or config["tile_rows"] == 1 or _is_alone(config))
-            and (config["spans"] == 1 or (_is_alone(config) and config["allow_tma"] == 1))
+            _has_registers(arch, config) and (config["spans"] == 1 or (_is_alone(config) and config["allow_tma"] == 1))
         ),
     )
+
+
+def _has_registers(arch: str, config: Config) -> bool:
+    return arch != "sm_90" or config["tile_rows"] == 1 or _is_alone(config)
 
 
 def _is_alone(config: Config) -> bool:
