@@ -12,7 +12,6 @@ import contextlib
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -27,6 +26,7 @@ import requests
 from benchmarks import bounds, fleet
 from benchmarks.bounds import Figure
 from benchmarks.filled import Filled, open_filled
+from tilewatch.free_ports import find_free_port
 
 START_LIMIT_S = 60
 MOST_P95_S = 1.0
@@ -133,9 +133,7 @@ def _ask(address: str, question: Question, own: random.Random) -> Answered:
 @contextlib.contextmanager
 def _serve(filled: Filled) -> Iterator[str]:
     """`tilewatch api` on a free port, once it answers."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = find_free_port()
     environment = {
         **os.environ,
         "TILEWATCH_HOME": str(filled.home),

@@ -13,7 +13,6 @@ import contextlib
 import datetime as dt
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -49,6 +48,7 @@ from tilewatch.db.queries import (
 )
 from tilewatch.db.queries import series as series_queries
 from tilewatch.db.session import engine, session
+from tilewatch.free_ports import find_free_port
 from tilewatch.gc_tuning import tune_memory
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -280,9 +280,7 @@ def _count_queries(url: str, view: str) -> int:
 
 @contextlib.contextmanager
 def _serve(url: str, home: Path, script: Path = SERVER) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = find_free_port()
     command = [sys.executable, "-m", "streamlit", "run", str(script)]
     command += ["--server.address", "127.0.0.1", "--server.port", str(port), "--server.headless", "true"]
     environment = {**os.environ, "PYTHONPATH": processes.python_path(ROOT), "TILEWATCH_DATABASE_URL": url}

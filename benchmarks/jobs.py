@@ -17,7 +17,6 @@ import os
 import random
 import shutil
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -38,6 +37,7 @@ from tilewatch.db import migrate
 from tilewatch.db.models import Job, Run, Submission, Sweep, Trial, Verdict
 from tilewatch.db.server.embedded import Embedded, Servers
 from tilewatch.db.session import engine, session
+from tilewatch.free_ports import find_free_ports
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.queue.dispatch import BrokerUnreachable
 from tilewatch.worker.queue.reconcile import reconcile
@@ -288,7 +288,8 @@ def _outside_s(here: Stage) -> float:
 def stage(problems: int, trial_s: float, trials: int = Chaos.trials) -> Iterator[Stage]:
     folder = Path(tempfile.mkdtemp(prefix="tilewatch-jobs-"))
     folder.chmod(0o755)  # started by root, the servers run as nobody
-    own = Embedded(folder / "servers", postgres_port=_free_port(), broker_port=_free_port())
+    postgres_port, broker_port = find_free_ports(2)
+    own = Embedded(folder / "servers", postgres_port=postgres_port, broker_port=broker_port)
     try:
         with own as servers:
             migrate.upgrade(servers.database_url)
@@ -394,12 +395,6 @@ def _runs_per_sweep(here: Stage) -> list[int]:
     with session(here.servers.database_url) as opened:
         query = select(func.count(Run.id)).select_from(Sweep).outerjoin(Run, Run.sweep_id == Sweep.id)
         return list(opened.scalars(query.group_by(Sweep.id)))
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 if __name__ == "__main__":

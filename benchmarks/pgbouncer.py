@@ -10,6 +10,8 @@ from pathlib import Path
 
 from sqlalchemy import make_url
 
+from tilewatch.free_ports import find_free_port
+
 START_LIMIT_S = 30.0
 
 
@@ -17,9 +19,7 @@ START_LIMIT_S = 30.0
 def open_pool(program: str, database_url: str, folder: Path) -> Iterator[str]:
     """Gives the URL by which workers reach the database through the pool. `program` starts PgBouncer 1.21 or newer."""
     url = make_url(database_url)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = find_free_port()
     folder.mkdir()
     logins, settings = folder / "logins.txt", folder / "pgbouncer.ini"
     logins.write_text(f'"{url.username}" "{url.password}"\n')

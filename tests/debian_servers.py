@@ -10,7 +10,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,8 +20,9 @@ from pathlib import Path
 import psycopg
 import redis
 
+from tilewatch.free_ports import HOST, find_free_port
+
 POSTGRES = Path("/usr/lib/postgresql/15/bin")
-HOST = "127.0.0.1"
 PASSWORD = "of-these-tests"  # noqa: S105 - of a server that ends with them
 READY_LIMIT_S = 60
 DIES_WITH_US = ("setpriv", "--pdeathsig=INT")
@@ -60,7 +60,7 @@ def postgres(folder: Path) -> Iterator[str]:
     asked = ("--auth=scram-sha-256", f"--pwfile={password}")  # a login's password is among what is tested
     making = (POSTGRES / "initdb", "-D", data, "-U", "postgres", *asked, "--no-sync", "--encoding=UTF8")
     subprocess.run([*as_user, *map(str, making)], check=True, stdout=subprocess.DEVNULL, cwd="/")
-    port = free_port()
+    port = find_free_port()
     options = ("-p", str(port), "-h", HOST, "-k", "", "-c", "fsync=off", "-c", "max_connections=100")
     url = f"postgresql://postgres:{PASSWORD}@{HOST}:{port}/postgres"
     with running([*as_user, str(POSTGRES / "postgres"), "-D", str(data), *options], folder / "postgres.log"):
@@ -70,7 +70,7 @@ def postgres(folder: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def redis_of(program: str, folder: Path) -> Iterator[str]:
-    port = free_port()
+    port = find_free_port()
     options = ("--port", str(port), "--bind", HOST, "--save", "", "--appendonly", "no", "--dir", str(folder))
     url = f"redis://{HOST}:{port}/0"
     with running([*DIES_WITH_US, "--", program, *options], folder / "redis.log"), redis.Redis.from_url(url) as client:
@@ -97,13 +97,6 @@ def wait(ready: Callable[[], object], not_yet: type[Exception]) -> None:
             if time.monotonic() > deadline:
                 raise
         time.sleep(0.05)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 if __name__ == "__main__":

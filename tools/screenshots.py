@@ -13,7 +13,6 @@ import contextlib
 import datetime as dt
 import io
 import os
-import socket
 import sys
 import tempfile
 import time
@@ -32,6 +31,7 @@ from tilewatch.db import migrate
 from tilewatch.db.models import Commit, Run, Sweep
 from tilewatch.db.server.embedded import Embedded
 from tilewatch.db.session import engine, session
+from tilewatch.free_ports import find_free_port
 from tilewatch.worker.local import port, programs, up
 from tilewatch.worker.local.children import Children
 from tilewatch.worker.settings import Settings
@@ -191,7 +191,7 @@ def serve(fill: Callable[[str], None]) -> Iterator[tuple[str, str]]:
         migrate.upgrade(servers.database_url)
         fill(servers.database_url)
         stack.callback(engine(servers.database_url).dispose)
-        settings = Settings(home=home / "home", port=free_port())
+        settings = Settings(home=home / "home", port=find_free_port())
         children = Children(home, home)  # not in a folder with sign-in secrets of a developer
         stack.callback(children.stop)
         environment = programs.child_environment(settings, servers) | {"TILEWATCH_ANONYMOUS": "act"}
@@ -226,12 +226,6 @@ def place(url: str, picture: Picture) -> Picture:
 
 def log_text(home: Path) -> str:
     return (home / "dashboard.log").read_text(encoding="utf-8", errors="replace")
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 @contextlib.contextmanager

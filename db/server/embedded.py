@@ -14,7 +14,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import stat
 import subprocess
 import threading
@@ -28,14 +27,14 @@ from typing import IO
 import psycopg
 import redis
 
-from tilewatch import processes
+from tilewatch import free_ports, processes
 from tilewatch.db.server import programs as server_programs
 from tilewatch.db.server import user as server_user
 from tilewatch.db.server.programs import Programs, ProgramsMissing
 from tilewatch.db.server.user import ServerUser
 from tilewatch.errors import ExpectedError
+from tilewatch.free_ports import HOST
 
-HOST = "127.0.0.1"
 NAME = "tilewatch"
 """The Postgres superuser and its database."""
 
@@ -43,12 +42,6 @@ READY_LIMIT_S = 60  # a laptop that lost power replays its log first
 STOP_LIMIT_S = 30
 QUIT_LIMIT_S = 5
 LOGIN_LIMIT_S = 5  # a login takes milliseconds
-
-FIRST_PORT = 10_000
-MOST_TRIES = 100
-"""Ports that are drawn until one is free. With fewer to draw from, any port will do."""
-
-OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 POSTGRES_SETTINGS = {
     "listen_addresses": HOST,
@@ -151,8 +144,9 @@ class Embedded:
         passwords = _passwords(self.home)
         user = _server_user(self.home)
         programs = server_programs.find(user.can_enter, self.home / "programs")
-        postgres_port = _port(self._postgres_port, "Postgres")
-        broker_port = _port(self._broker_port, "Valkey")
+        drawn = free_ports.find_free_ports(2)
+        postgres_port = _check_port(self._postgres_port or drawn[0], "Postgres")
+        broker_port = _check_port(self._broker_port or drawn[1], "Valkey")
 
         self._start_postgres(programs, user, postgres_port, passwords["postgres"])
         self._start_valkey(programs, user, broker_port, passwords["valkey"])
@@ -301,27 +295,11 @@ def _server_user(home: Path) -> ServerUser:
     return user
 
 
-def _port(wanted: int, server: str) -> int:
-    reason = ""
-    for port in (wanted,) if wanted else (_draw_port() for _ in range(MOST_TRIES)):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the servers do
-            try:
-                probe.bind((HOST, port))
-            except OSError as error:
-                reason = f"{server} cannot listen on port {port} of {HOST}: {error.strerror}"
-            else:
-                free: int = probe.getsockname()[1]
-                return free
-    raise EmbeddedError(reason)
-
-
-def _draw_port() -> int:
-    """Returns a port below those that Linux gives to outgoing connections, one of which may have it before the server
-    listens (seen on 2026-11-26); 0, for any, where too few are below."""
-    first_given_away = int(OUTGOING_PORTS.read_text().split()[0])
-    below = first_given_away - FIRST_PORT
-    return FIRST_PORT + secrets.randbelow(below) if below >= MOST_TRIES else 0
+def _check_port(port: int, server: str) -> int:
+    try:
+        return free_ports.check_is_free(port)
+    except OSError as error:
+        raise EmbeddedError(f"{server} cannot listen on port {port} of {HOST}: {error.strerror}") from None
 
 
 def _make_database(url: str) -> None:

@@ -6,13 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.dashboard.fixtures.servers import REPOSITORY, START_LIMIT_S, free_port
+from tests.dashboard.fixtures.servers import REPOSITORY, START_LIMIT_S
 from tilewatch.dashboard import front, scripts
+from tilewatch.free_ports import find_free_port
 
 
 def test_a_setting_that_makes_no_sense_ends_it_in_a_sentence(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "streamlit", "run", str(REPOSITORY / "dashboard" / "server.py")]
-    command += ["--server.address", "127.0.0.1", "--server.port", str(free_port()), "--server.headless", "true"]
+    command += ["--server.address", "127.0.0.1", "--server.port", str(find_free_port()), "--server.headless", "true"]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src"), "TILEWATCH_NIGHTLY_LIMIT_H": "inf"}
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=START_LIMIT_S, check=False

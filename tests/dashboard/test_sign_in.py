@@ -13,6 +13,7 @@ from tests.conftest import NewDatabase
 from tests.dashboard.fixtures import servers
 from tilewatch.db import session
 from tilewatch.db.models import RegressionEvent
+from tilewatch.free_ports import find_free_port
 
 pytestmark = pytest.mark.browser
 
@@ -28,7 +29,7 @@ PEOPLE = (
 
 @pytest.fixture(scope="module")
 def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    port = servers.free_port()
+    port = find_free_port()
     command = [sys.executable, "-m", "oidc_provider_mock", "--port", str(port)]
     for person in PEOPLE:
         command += ["--user-claims", json.dumps(person)]
@@ -47,7 +48,7 @@ def acted_on_url(new_filled_database: NewDatabase) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def address(acted_on_url: str, provider: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The dashboard with the section of docs/dashboard.md in its secrets."""
-    folder, port = tmp_path_factory.mktemp("signed"), servers.free_port()
+    folder, port = tmp_path_factory.mktemp("signed"), find_free_port()
     secrets = folder / ".streamlit" / "secrets.toml"
     secrets.parent.mkdir()
     secrets.write_text(

@@ -7,12 +7,13 @@ import pytest
 from tests.dashboard.fixtures import servers
 from tilewatch.db import session
 from tilewatch.db.models import Regression, RegressionEvent
+from tilewatch.free_ports import find_free_port
 
 
 @pytest.fixture(scope="session")
 def address(filled_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     may_triage = {"TILEWATCH_ANONYMOUS": "act"}  # so that a journey can
-    with servers.dashboard(filled_url, tmp_path_factory.mktemp("elsewhere"), servers.free_port(), may_triage) as served:
+    with servers.dashboard(filled_url, tmp_path_factory.mktemp("elsewhere"), find_free_port(), may_triage) as served:
         yield served
 
 

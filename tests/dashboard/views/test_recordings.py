@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 from tests.conftest import NewDatabase
 from tests.dashboard.conftest import PATIENCE_MS, WAS_HERE
 from tests.dashboard.fixtures.app import APP, opened
-from tests.dashboard.fixtures.servers import dashboard, free_port
+from tests.dashboard.fixtures.servers import dashboard
 from tests.worker.fixtures.worker_context import do_all_jobs, settings_for
 from tilewatch.dashboard.charts import colours
 from tilewatch.dashboard.frames.findings import CLAIMS
@@ -21,6 +21,7 @@ from tilewatch.db.models import Commit, GpuModel, Run, Sweep, Verdict
 from tilewatch.db.queries import series
 from tilewatch.db.server.embedded import Servers
 from tilewatch.db.session import session
+from tilewatch.free_ports import find_free_port
 from tilewatch.text import short_sha
 from tilewatch.worker.context import Context
 from tilewatch.worker.transfer.importing import import_file
@@ -93,7 +94,7 @@ def check_rows(since: str, verdicts: Verdicts) -> dict[str, str]:
 @pytest.mark.browser
 def test_every_bar_of_step_by_step_opens_the_sweep_behind_it(recorded_url: str, browser: Any, tmp_path: Path) -> None:
     with (
-        dashboard(recorded_url, tmp_path, free_port(), {}) as address,
+        dashboard(recorded_url, tmp_path, find_free_port(), {}) as address,
         browser.new_context(base_url=address, viewport={"width": 1440, "height": 1000}) as visitor,
     ):
         visitor.add_init_script(WAS_HERE)

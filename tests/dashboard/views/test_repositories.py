@@ -13,6 +13,7 @@ from tests.dashboard.fixtures.small_database import KERNEL, PROBLEM, REPOSITORY
 from tilewatch.db import session
 from tilewatch.db.lifecycle import repositories
 from tilewatch.db.queries import actions, series
+from tilewatch.free_ports import find_free_port
 from tilewatch.repository_names import name_of_branch
 
 APP = Path(__file__).parents[3] / "dashboard" / "app.py"
@@ -29,7 +30,7 @@ def branch_url(new_filled_database: NewDatabase) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def address(branch_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with servers.dashboard(branch_url, tmp_path_factory.mktemp("elsewhere"), servers.free_port(), {}) as served:
+    with servers.dashboard(branch_url, tmp_path_factory.mktemp("elsewhere"), find_free_port(), {}) as served:
         yield served
 
 

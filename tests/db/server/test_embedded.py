@@ -19,7 +19,7 @@ import psycopg
 import pytest
 import redis
 
-from tilewatch.db.server import embedded, programs, user
+from tilewatch.db.server import programs, user
 from tilewatch.db.server.embedded import Embedded, EmbeddedError, Servers
 
 REPOSITORY = Path(__file__).parents[3]
@@ -143,25 +143,6 @@ def test_a_second_start_on_the_same_data_is_refused(scratch: Path) -> None:
     ):
         Embedded(scratch, fsync=False).start()
     assert not _taken(servers)
-
-
-def test_a_free_port_is_none_that_an_outgoing_connection_may_have_before_the_server_listens() -> None:
-    first_given_away = int(embedded.OUTGOING_PORTS.read_text().split()[0])
-    assert all(embedded.FIRST_PORT <= embedded._port(0, "Valkey") < first_given_away for _ in range(200))
-
-
-def test_a_port_that_is_taken_is_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", embedded._port(0, "Valkey"))) as other:
-        taken = other.getsockname()[1]
-        drawn = iter([taken, taken + 1])
-        monkeypatch.setattr(embedded, "_draw_port", lambda: next(drawn, 0))
-        assert embedded._port(0, "Valkey") != taken
-
-
-def test_where_linux_gives_nearly_all_ports_away_any_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "range").write_text("1024\t65535\n")
-    monkeypatch.setattr(embedded, "OUTGOING_PORTS", tmp_path / "range")
-    assert embedded._port(0, "Valkey") > 0
 
 
 @pytest.mark.parametrize("server", ["Postgres", "Valkey"])

@@ -19,12 +19,12 @@ import psycopg
 import pytest
 from sqlalchemy import update
 
-from tests.dashboard.fixtures import servers
 from tests.worker.fixtures import tiny_repository
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Job
 from tilewatch.db.queries.submissions import SubmissionRow
 from tilewatch.db.session import session
+from tilewatch.free_ports import find_free_port, find_free_ports
 from tilewatch.kernels.device import GPU_MODELS, Gpu
 from tilewatch.worker.local import port, programs, screen, up
 from tilewatch.worker.queue import dispatch
@@ -60,17 +60,14 @@ def tilewatch(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 @pytest.fixture
 def environment(scratch: Path) -> dict[str, str]:
     """A home, a port and a repository of the test's own."""
-    with socket.socket() as probe, socket.socket() as other:
-        probe.bind(("127.0.0.1", 0))
-        other.bind(("127.0.0.1", 0))
-        free, also_free = probe.getsockname()[1], other.getsockname()[1]
+    port, api_port = find_free_ports(2)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TILEWATCH_")}
     return {
         **kept,
         "PYTHONPATH": str(ROOT),
         "TILEWATCH_HOME": str(scratch / "home"),
-        "TILEWATCH_PORT": str(free),
-        "TILEWATCH_API_PORT": str(also_free),
+        "TILEWATCH_PORT": str(port),
+        "TILEWATCH_API_PORT": str(api_port),
         "TILEWATCH_REPOSITORY": str(tiny_repository.make(scratch / "watched")),
         "TILEWATCH_LIBRARY": "library",
         "TILEWATCH_WATCH": "h200",
@@ -234,7 +231,7 @@ def test_a_killed_one_leaves_no_process_and_the_next_does_the_rest_and_ends_at_c
 
     again = subprocess.run(
         [*tilewatch, "up"],
-        env={**environment, "TILEWATCH_PORT": str(servers.free_port())},
+        env={**environment, "TILEWATCH_PORT": str(find_free_port())},
         cwd="/",
         capture_output=True,
         text=True,

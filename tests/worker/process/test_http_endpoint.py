@@ -11,13 +11,14 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy import select, text, update
 
-from tests.worker.fixtures.celery_process import celery_worker, free_port, wait_for
+from tests.worker.fixtures.celery_process import celery_worker, wait_for
 from tests.worker.fixtures.compiled_sweep import add_gpu_worker, end_wait, ready_sweep
 from tilewatch.db.lifecycle import quarantine
 from tilewatch.db.lifecycle.quarantine import OpenQuarantine
 from tilewatch.db.models import Commit, Job, Run, Worker
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps
+from tilewatch.free_ports import find_free_port
 from tilewatch.kernels.device import GPU_MODELS, SIMULATED, Gpu
 from tilewatch.worker.context import Context, Simulation
 from tilewatch.worker.gpu.simulated import SimulatedGpu
@@ -173,7 +174,7 @@ def test_a_worker_whose_gpu_falls_ill_says_so_leaves_its_queue_and_comes_back(
 ) -> None:
     """The whole road with a real Celery worker of the simulated GPU."""
     job_id = ready_sweep(settings, context)
-    port = free_port()
+    port = find_free_port()
     with_port = settings.model_copy(
         update={
             "sim_seed": seed_that_falls_ill_once(context, job_id),

@@ -17,10 +17,11 @@ import pytest
 import redis
 from sqlalchemy import select
 
-from tests.worker.fixtures.celery_process import celery_worker, free_port, wait_for
+from tests.worker.fixtures.celery_process import celery_worker, wait_for
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Base, Job
 from tilewatch.db.session import engine, session
+from tilewatch.free_ports import find_free_port
 from tilewatch.worker.context import Context
 from tilewatch.worker.queue import message
 from tilewatch.worker.queue.message import Refused, TaskMessage
@@ -125,7 +126,7 @@ def test_garbage_changes_nothing_and_is_logged_once_each(settings: Settings, con
         elsewhere, _ = jobs.add(opened, key="c", kind="compile", queue="compile", subject="not the judge's", payload={})
     before = rows(context)
     garbage = list(fuzz(TO_A_WORKER, chance, elsewhere))
-    port = free_port()
+    port = find_free_port()
     judge = settings.model_copy(update={"judge_health_port": port})
     log = settings.home / "judge@test.log"
     with redis.Redis.from_url(context.broker_url) as client, celery_worker(judge, "judge", "judge@test") as process:

@@ -13,7 +13,6 @@ import pytest
 from sqlalchemy import func, select, text, update
 
 from tests.worker.fixtures import run_result, tiny_repository
-from tests.worker.fixtures.celery_process import free_port
 from tests.worker.fixtures.compiled_sweep import add_gpu_worker
 from tests.worker.fixtures.worker_context import do_all_jobs, settings_for
 from tilewatch.db import migrate
@@ -22,6 +21,7 @@ from tilewatch.db.lifecycle.jobs import UnsentJob
 from tilewatch.db.models import Job, Measurement, Run, Trial
 from tilewatch.db.server.embedded import Embedded
 from tilewatch.db.session import engine, session
+from tilewatch.free_ports import find_free_ports
 from tilewatch.kernels.device import Gpu
 from tilewatch.kernels.results import RunResult, TrialResult
 from tilewatch.worker import run_job
@@ -161,7 +161,7 @@ def test_a_sweep_that_ends_while_postgres_is_away_is_on_record_once_when_it_is_b
     """The real server is stopped in the middle of the sweep, and started when the run lies in the spool."""
     monkeypatch.setattr(record_run, "WRITE_S", 0.0)
     monkeypatch.setattr("tilewatch.worker.queue.lease.RENEW_S", 0.2)
-    postgres_port, broker_port = free_port(), free_port()
+    postgres_port, broker_port = find_free_ports(2)
     own = Embedded(scratch, postgres_port=postgres_port, broker_port=broker_port, fsync=False)
     with own as servers:
         migrate.upgrade(servers.database_url)

@@ -1,0 +1,47 @@
+"""Finds ports of this machine that servers can listen on."""
+
+import secrets
+import socket
+from pathlib import Path
+
+HOST = "127.0.0.1"
+FIRST_PORT = 10_000
+MOST_TRIES = 100
+"""Ports that are drawn until one is free. With fewer to draw from, any port will do."""
+
+OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+def find_free_ports(count: int) -> list[int]:
+    """Returns so many different ports that nothing uses. Raises like `find_free_port`."""
+    ports: dict[int, None] = {}
+    while len(ports) < count:
+        ports[find_free_port()] = None
+    return list(ports)
+
+
+def find_free_port() -> int:
+    """Returns a port that nothing uses. Raises OSError where none of MOST_TRIES was free."""
+    for _ in range(MOST_TRIES - 1):
+        try:
+            return check_is_free(_draw_port())
+        except OSError:
+            continue
+    return check_is_free(_draw_port())
+
+
+def check_is_free(port: int) -> int:
+    """Returns the port, or any one that nothing uses for 0. Raises OSError where a server cannot listen on it."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
+        probe.bind((HOST, port))
+        free: int = probe.getsockname()[1]
+        return free
+
+
+def _draw_port() -> int:
+    """Returns a port below those that Linux gives to outgoing connections, one of which may have it before the server
+    listens (seen on 2026-11-26); 0, for any, where too few are below."""
+    first_given_away = int(OUTGOING_PORTS.read_text().split()[0])
+    below = first_given_away - FIRST_PORT
+    return FIRST_PORT + secrets.randbelow(below) if below >= MOST_TRIES else 0
