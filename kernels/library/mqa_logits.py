@@ -44,30 +44,41 @@ def mqa_logits(
     """logits[i, j] = scale_k[j] * sum over h of max(q[i, h] . k[j], 0) * weights[i, h], for first[i] <= j < last[i].
 
     q (queries, heads, head), k (keys, head), weights (queries, heads); what lies outside a query's keys may hold
-    anything. One block per `tile_q` queries; the last ones, which see the most keys, start first. Keys are the rows of
-    the product and all heads its columns, so that a sum over heads stays within four lanes.
+    anything. One block per `tile_q` queries, which share its keys; the last ones, which see the most keys, start first.
+    Where the last block has too few queries, it computes the last one twice. Keys are the rows of a product and one
+    query's heads its columns, so that a sum over heads stays within four lanes; it is stored from them, without a way
+    through shared memory, for which the warps of a block would wait.
     """
     i = ct.cdiv(q.shape[0], tile_q) - 1 - ct.bid(0)
-    x = ct.transpose(
-        ct.reshape(ct.load(q, index=(i, 0, 0), shape=(tile_q, heads, head), padding_mode=ZERO), (tile_q * heads, head))
-    )
-    share = ct.reshape(ct.load(weights, index=(i, 0), shape=(tile_q, heads), padding_mode=ZERO), (1, tile_q * heads))
+    rows: tuple[Any, ...] = ()
+    transposed: tuple[Any, ...] = ()
+    shares: tuple[Any, ...] = ()
+    for query in ct.static_iter(range(tile_q)):
+        at = i * tile_q + query
+        if whole == 0:
+            at = ct.minimum(at, q.shape[0] - 1)
+        rows = (*rows, at)
+        own = ct.load(q, index=(at, 0, 0), shape=(1, heads, head), padding_mode=ZERO)
+        transposed = (*transposed, ct.transpose(ct.reshape(own, (heads, head))))
+        shares = (*shares, ct.load(weights, index=(at, 0), shape=(1, heads), padding_mode=ZERO))
     begin = ct.min(ct.load(first, index=(i,), shape=(tile_q,), padding_mode=ZERO)) // tile_n
     end = ct.cdiv(ct.max(ct.load(last, index=(i,), shape=(tile_q,), padding_mode=ZERO)), tile_n)
     for j in range(begin, end):
         y = ct.load(k, index=(j, 0), shape=(tile_n, head), padding_mode=ZERO, latency=latency)
-        scale = ct.reshape(scales(scale_k, j, tile_n, whole), (1, tile_n))
-        products = ct.mma(y, x, ct.full((tile_n, tile_q * heads), 0.0, dtype=ct.float32), use_fast_acc=True)
+        scale = ct.reshape(scales(scale_k, j, tile_n, whole), (tile_n, 1))
         for query in ct.static_iter(range(tile_q)):
-            part = query * heads // TOGETHER
-            sums = ct.maximum(eight(products, part, tile_n), 0.0) * eight(share, part, 1)
-            for more in ct.static_iter(range(part + 1, part + heads // TOGETHER)):
-                sums = sums + ct.maximum(eight(products, more, tile_n), 0.0) * eight(share, more, 1)
-            total = ct.transpose(ct.sum(sums, axis=1, keepdims=True)) * scale
-            if tile_q == 1:
-                ct.store(logits, index=(i, j), tile=total, allow_tma=False)
-            elif i * tile_q + query < q.shape[0]:
-                ct.store(logits, index=(i * tile_q + query, j), tile=total, allow_tma=False)
+            products = ct.mma(y, transposed[query], ct.full((tile_n, heads), 0.0, dtype=ct.float32), use_fast_acc=True)
+            sums = ct.maximum(eight(products, 0, tile_n), 0.0) * eight(shares[query], 0, 1)
+            for more in ct.static_iter(range(1, heads // TOGETHER)):
+                sums = sums + ct.maximum(eight(products, more, tile_n), 0.0) * eight(shares[query], more, 1)
+            ct.store(
+                logits,
+                index=(j, rows[query]),
+                tile=ct.sum(sums, axis=1, keepdims=True) * scale,
+                order=(1, 0),
+                check_bounds=whole == 0,
+                allow_tma=False,
+            )
 
 
 def eight(tile, part, rows):
@@ -98,12 +109,11 @@ def parse(text: str) -> Problem:
 
 
 def space(arch: str) -> Space:
-    """FP8 needs Tensor Cores of sm_89 and later. On sm_90 more products per worker thread spill, and 8 warps share out
-    the heads of several queries such that they spill too. One query has few sums, so blocks share a multiprocessor. On
-    sm_100 the compiler ends with code -6 where four warps have 256 keys (18 of 108 configs, 13.4.92, 2026-11-23). On
-    sm_120 tiles of more keys than 64 spill 15 KB and more, or are not compiled in 15 s or 1.25 GiB, but for one query
-    with 256 (2026-11-25)."""
-    rules = {"sm_90": _has_registers, "sm_100": _compiles, "sm_103": _compiles, "sm_120": _has_few_keys}
+    """FP8 needs Tensor Cores of sm_89 and later. On sm_90 others spill, or have half as many warps on a
+    multiprocessor and take at least a tenth longer; two queries of 128 keys in 8 warps never end (three configs, H100).
+    On sm_100 the compiler ends with code -6 where four warps have 256 keys. On sm_120 others spill 2 KB and more, or
+    are not compiled in 15 s or 1.25 GiB (13.4.92, 2026-11-26)."""
+    rules = {"sm_90": _has_registers, "sm_100": _compiles, "sm_103": _compiles, "sm_120": _spills_little}
     return Space(
         (
             ("tile_q", () if arch.startswith("sm_80") else (1, 2, 4)),
@@ -117,15 +127,12 @@ def space(arch: str) -> Space:
 
 
 def _has_registers(config: Config) -> bool:
-    queries, few_warps = config["tile_q"], config["num_worker_warps"] == 4
-    if queries == 1:
-        return config["occupancy"] > 1 and (few_warps or config["occupancy"] < 4)
-    return few_warps and config["occupancy"] < 4 and queries * config["tile_n"] <= 256
+    few_keys = config["tile_q"] * config["tile_n"] <= 128
+    return few_keys and config["occupancy"] > 1 and config["num_worker_warps"] == 4
 
 
-def _has_few_keys(config: Config) -> bool:
-    tile = config["tile_q"], config["tile_n"], config["num_worker_warps"]
-    return config["tile_n"] == 64 or tile == (1, 256, 4)
+def _spills_little(config: Config) -> bool:
+    return (config["tile_n"], config["num_worker_warps"]) == (256, 4) and config["tile_q"] < 4 > config["occupancy"]
 
 
 def _compiles(config: Config) -> bool:
@@ -153,7 +160,8 @@ def given(problem: Problem) -> Mapping[str, np.ndarray]:
 
 
 def constants(problem: Problem, config: Config) -> tuple[int, ...]:
-    whole = int(problem.sizes["keys"] % config["tile_n"] == 0)
+    queries, keys = problem.sizes["queries"], problem.sizes["keys"]
+    whole = int(queries % config["tile_q"] == 0 and keys % config["tile_n"] == 0)
     return config["tile_q"], config["tile_n"], problem.sizes["heads"], HEAD, config["latency"], whole
 
 
