@@ -6,13 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from tilewatch.kernels.gpu.rests import REST_S, count_at_once, needs_rest
 from tilewatch.kernels.gpu.timing import Timer
-
-BURST_US = 8_000.0
-REST_S = 0.04
-"""Launches come in bursts with rests between them. Without rests an H200 meets its power cap after some 50 ms of FP8
-products, and the same cubin goes from 174 us to 199 us while DeepGEMM goes from 150 us to 156 us (2026-11): the ratio
-would depend on how long the GPU had been busy. With rests the clock stays where it is."""
 
 INPUT_L2S = 4
 """Inputs rotate over at least this many times L2, so that no launch finds its own there, beyond flushing it."""
@@ -73,8 +68,8 @@ def time_rounds(
             samples[index].append(time_us)
         done += at_once
         has_room = at_once < burst  # for the last round
-        burst = max(1, int(BURST_US / (sum(times) / at_once)))
-        if rest and not has_room and sum(times) > BURST_US / 4:
+        burst = count_at_once(sum(times) / at_once)
+        if rest and not has_room and needs_rest(sum(times)):
             time.sleep(REST_S)
     for index, entry in order.sample(list(enumerate(entries)), len(entries)):
         samples[index] += timer.time([partial(entry.launch, 0)], [entry.kernels], before)

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from tilewatch.kernels import sandbox, tile_table
 from tilewatch.kernels.baseline_names import find_main
+from tilewatch.kernels.gpu.rests import find_rests_us
 from tilewatch.kernels.measuring.rival_process import BASELINES_DEADLINE_S, ROUNDS_DEADLINE_S, RivalProcess
 from tilewatch.kernels.measuring.sweep import GpuChild
 from tilewatch.kernels.results import Measured, TrialResult
@@ -21,8 +22,12 @@ MOST_ROUNDS = 200
 """Stop here whatever the interval; the run records that it stopped at its budget."""
 
 MOST_US = 3e6
-"""Stop here too, after two blocks at least: time on the GPU of all rounds together, the warming ones as well. In these
-3 s launches of 5 ms have 200 rounds beside a rival that is as fast, and those of 16384x16384x16384 have 120."""
+"""Stop here too, after two blocks at least: time of all rounds together, with their rests and with those that warm. In
+these 3 s rounds of 2 ms are 200, those of 4 ms are 60, and those of 7 ms and more are 40."""
+
+WARMING_US, LEAST_WARMING = 20_000.0, 5
+"""The first block has as many rounds as take so long, but so many at least, and no more than another block. Rounds of
+4 ms rest for 40 after each, and the sweep has just ended."""
 
 OnStep = Callable[[str, int, int], None]
 Column = int | str
@@ -65,7 +70,7 @@ def time_carefully(
     names = [name for name, detail in prepared.items() if "missing" not in detail]
     running = {*names, *(name for rival in rivals for name in rival.names)}
     main = find_main(name for name in baselines if name in running)
-    rounds = _run_rounds(child, ids, names, rivals, main, on_step)
+    rounds = _run_rounds(child, ids, names, rivals, main, trials[winner].median_us or 0.0, on_step)
     calm, throttled = rounds.calm, rounds.throttled
     # A GPU that throttles nearly all the time is measured as it is, and the run says so.
     hot = len(calm[winner]) < 2 * BLOCK_ROUNDS
@@ -106,31 +111,34 @@ def _run_rounds(
     names: Sequence[str],
     rivals: Sequence[RivalProcess],
     main: str | None,
+    ours_us: float,
     on_step: OnStep,
 ) -> Rounds:
     """Runs rounds until the ratio of the first trial to the main baseline is narrow enough.
 
-    The processes of `rivals` take turns with the child, block by block, so that all see the same clocks.
+    The first block warms clocks and caches and is not kept; `ours_us` is how long a launch took in the sweep. The
+    processes of `rivals` take turns with the child, block by block, so that all see the same clocks.
     """
     columns: list[Column] = [*ids, *names, *(name for rival in rivals for name in rival.names)]
     calm: dict[Column, list[float]] = {each: [] for each in columns}
     throttled: dict[Column, list[float]] = {each: [] for each in columns}
     readings: list[Mapping[str, Any]] = []
     spent_us = 0.0
-    # The first block warms clocks and caches and is not kept.
     for block in range(1 + MOST_ROUNDS // BLOCK_ROUNDS):
         if block > 2 and spent_us > MOST_US:
             break
-        asked = {"ask": "rounds", "ids": ids, "names": names, "rounds": BLOCK_ROUNDS, "seed": block}
+        count = BLOCK_ROUNDS if block else _count_warming(ours_us * len(columns))
+        asked = {"ask": "rounds", "ids": ids, "names": names, "rounds": count, "seed": block}
         answer = child.ask(asked, ROUNDS_DEADLINE_S)
         timed: dict[Column, list[float]] = dict(zip([*ids, *names], answer["samples_us"], strict=True))
         read = list(answer["telemetry"])
         for rival in rivals:
-            of_rival, of_gpu = rival.time_block(BLOCK_ROUNDS, block)
+            of_rival, of_gpu = rival.time_block(count, block)
             timed.update(of_rival)
             read += of_gpu
         readings += read
-        spent_us += sum(map(sum, timed.values()))
+        took_us = sum(map(sum, timed.values()))
+        spent_us += took_us + find_rests_us(count, took_us / count)
         if block == 0:
             continue
         slowed = any(reading.get("throttled") for reading in read)
@@ -140,6 +148,10 @@ def _run_rounds(
         if main is not None and _narrow(calm[ids[0]], calm[main]):
             return Rounds(calm, throttled, readings, "interval")
     return Rounds(calm, throttled, readings, "budget")
+
+
+def _count_warming(round_us: float) -> int:
+    return BLOCK_ROUNDS if round_us * BLOCK_ROUNDS <= WARMING_US else max(LEAST_WARMING, int(WARMING_US / round_us))
 
 
 def _left_out(apart: Mapping[Column, list[float]], column: Column) -> dict[str, list[float]]:

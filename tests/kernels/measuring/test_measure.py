@@ -23,6 +23,7 @@ from tests.kernels.fixtures.fake_gpu.device import NAME, THROTTLED, FakeGpu
 from tests.kernels.fixtures.ncu import NCU_OUTPUT, make_ncu
 from tilewatch.kernels import device, sandbox
 from tilewatch.kernels.measuring import measure as module
+from tilewatch.kernels.measuring.careful_timing import LEAST_WARMING
 from tilewatch.kernels.measuring.known_counters import read_counted
 from tilewatch.kernels.measuring.measure import GpuMissing, MeasureFailed, MeasureRequest, measure
 from tilewatch.kernels.measuring.other_processes import GpuBusy
@@ -246,14 +247,17 @@ def test_noise_is_measured_until_the_budget_ends(bench: Bench) -> None:
 
 
 def test_long_launches_have_fewer_rounds_and_never_less_than_two_blocks(bench: Bench) -> None:
-    """A night has no minute for the ratio of one product of 14 ms (H100, 2026-11-25)."""
-    rounds = []
-    for longer in (1, 100, 4000):
+    """A night has no minute for the ratio of one product of 14 ms (H100, 2026-11-25). Rests count, of which rounds of
+    some milliseconds have more than launches. They warm up in fewer rounds too."""
+    rounds, launches = [], []
+    for longer in (1, 12, 4000):
         bench.gpu.drift = lambda number, longer=longer: longer * noise(number)
         ours = bench.measure([bench.rig.cubin()]).measurements[0]
         assert ours.detail["stopped"] == "budget"
         rounds.append(len(ours.samples_us))
+        launches.append(len(bench.gpu.launches) - bench.before_rounds)
     assert rounds[0] == 200 > rounds[1] > rounds[2] == 40
+    assert launches[0] - launches[2] == 3 * (20 + rounds[0] - LEAST_WARMING - rounds[2])
 
 
 def test_without_a_baseline_rounds_go_to_the_budget(bench: Bench) -> None:
