@@ -112,9 +112,12 @@ class Guards:
             self._counts, self._firsts = (cupy.empty(len(places), dtype=cupy.uint32) for _ in range(2))
         seed = cupy.uint64(self._seed)
         _restore()((len(self._guards),), (THREADS,), (self._places, seed, self._counts, self._firsts))
-        if not bool(self._counts.any()):
+        # Looked through here: a reduction there, by CUB, is compiled for 4 s anew for each power of two that the number
+        # of guards passes, and small arrays have thousands (H100, 2026-11-27).
+        counts = self._counts.get()
+        if not counts.any():
             return None
-        counts, firsts = self._counts.get(), self._firsts.get()
+        firsts = self._firsts.get()
         worst = int(counts.argmax())
         return self._guards[worst].describe(int(counts[worst]), int(firsts[worst]))
 
