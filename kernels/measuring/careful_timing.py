@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from tilewatch.kernels import sandbox, tile_table
 from tilewatch.kernels.baseline_names import find_main
-from tilewatch.kernels.gpu.rests import find_rests_us
+from tilewatch.kernels.gpu.rounds import find_rests_us
 from tilewatch.kernels.measuring.rival_process import BASELINES_DEADLINE_S, ROUNDS_DEADLINE_S, RivalProcess
 from tilewatch.kernels.measuring.sweep import GpuChild
 from tilewatch.kernels.results import Measured, TrialResult
@@ -23,7 +23,7 @@ MOST_ROUNDS = 200
 
 MOST_US = 3e6
 """Stop here too, after two blocks at least: time of all rounds together, with their rests and with those that warm. In
-these 3 s rounds of 2 ms are 200, those of 4 ms are 60, and those of 7 ms and more are 40."""
+these 3 s rounds of 2 ms are 200, those of 5 ms are 80, and those of 30 ms and more are 40."""
 
 WARMING_US, LEAST_WARMING = 20_000.0, 5
 """The first block has as many rounds as take so long, but so many at least, and no more than another block. Rounds of
