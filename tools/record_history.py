@@ -65,7 +65,7 @@ def main() -> None:
     series: dict[str, list[Version]] = {}
     for version in versions:
         series.setdefault(version.name, []).append(version)
-    preparing = threading.Thread(target=_prepare_rivals, args=(series, gpu, store, arguments.jobs))
+    preparing = threading.Thread(target=prepare_rivals, args=(series, gpu, store, arguments.jobs))
     preparing.start()
     compiling = ThreadPoolExecutor(1).submit(
         compile_all, [each for versions in series.values() for each in versions], store, arguments.jobs, arguments.limit
@@ -212,11 +212,12 @@ def compile_all(versions: Sequence[Version], store: str, jobs: int, limit_s: flo
             version.is_compiled.set()
 
 
-def _prepare_rivals(series: Mapping[str, Sequence[Version]], gpu: device.Gpu, store: str, jobs: int) -> None:
-    """Lets DeepGEMM compile its kernels, of all series at the same time: the measurements find them in a cache. The
-    other rivals compile nothing."""
+def prepare_rivals(series: Mapping[str, Sequence[Version]], gpu: device.Gpu, store: str, jobs: int) -> None:
+    """Lets DeepGEMM compile its kernels, of all series at the same time: the measurements find them in a cache. Those
+    that fail are prepared once more, two at a time: 12 with 8 GB each had no memory on an H100 (2026-11-27). The other
+    rivals compile nothing."""
 
-    def prepare(versions: Sequence[Version]) -> None:
+    def prepare(versions: Sequence[Version]) -> str | None:
         last = versions[-1]
         environment = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
         setup = GpuSetup(last.library, last.plan.kernel, last.plan.problem, store, environment)
@@ -227,11 +228,16 @@ def _prepare_rivals(series: Mapping[str, Sequence[Version]], gpu: device.Gpu, st
             finally:
                 child.close()
         except (ExpectedError, ChildDied, ChildHung) as error:
-            print(f"the rivals of {last.name} could not be prepared: {error}"[:300], flush=True)
+            return f"the rivals of {last.name} could not be prepared: {error}"[:300]
+        return None
 
-    compiled = [each for each in series.values() if _list_compiled(each[-1].plan)]
-    with ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(prepare, compiled))
+    left = [each for each in series.values() if _list_compiled(each[-1].plan)]
+    for at_once in (jobs, 2):
+        with ThreadPoolExecutor(at_once) as pool:
+            failures = list(pool.map(prepare, left))
+        left = [each for each, failure in zip(left, failures, strict=True) if failure]
+    for failure in filter(None, failures):
+        print(failure, flush=True)
 
 
 def _list_compiled(plan: Plan) -> list[str]:
