@@ -92,9 +92,11 @@ def test_the_author_of_a_rival_checks_in_two_clicks_how_it_was_measured(page: An
     """And who cannot see colours reads good and bad on the way: from words and shapes."""
     page.goto(OVERVIEW)
     cell = page.get_by_role("link", name="0.83 ▼8.5%")
+    cell.wait_for()
+    page.locator("[data-test-script-state=notRunning]").wait_for()  # a page that is drawn again hides a tooltip
     cell.hover()
     tooltip = page.get_by_role("tooltip").filter(has_text="9c0d1e2f00")
-    tooltip.filter(has_text="0.83x DeepGEMM (").wait_for()  # at one look: a page that is drawn again hides it
+    tooltip.filter(has_text="0.83x DeepGEMM (").wait_for()
     session_of_page = page.evaluate("performance.timeOrigin")
     cell.click()
     page.wait_for_url("**/trends*")
