@@ -50,15 +50,9 @@ def count_at_once(round_us: float) -> int:
     return max(1, int(BURST_US / round_us))
 
 
-def needs_rest(burst_us: float) -> bool:
-    """Says whether the GPU rests after launches of this length."""
-    return burst_us > BURST_US / 4
-
-
 def find_rests_us(rounds: int, round_us: float) -> float:
     """Returns for how long the GPU rests in so many rounds of this length."""
-    at_once = count_at_once(round_us)
-    return rounds // at_once * REST_S * 1e6 if needs_rest(at_once * round_us) else 0.0
+    return rounds // count_at_once(round_us) * REST_S * 1e6
 
 
 def time_rounds(
@@ -92,7 +86,7 @@ def time_rounds(
         done += at_once
         has_room = at_once < burst  # for the last round
         burst = count_at_once(sum(times) / at_once)
-        if rest and not has_room and needs_rest(sum(times)):
+        if rest and not has_room and sum(times) > BURST_US / 4:
             time.sleep(REST_S)
     for index, entry in order.sample(list(enumerate(entries)), len(entries)):
         samples[index] += timer.time([partial(entry.launch, 0)], [entry.kernels], before)

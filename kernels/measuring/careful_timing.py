@@ -151,7 +151,7 @@ def _run_rounds(
 
 
 def _count_warming(round_us: float) -> int:
-    return BLOCK_ROUNDS if round_us * BLOCK_ROUNDS <= WARMING_US else max(LEAST_WARMING, int(WARMING_US / round_us))
+    return max(LEAST_WARMING, min(BLOCK_ROUNDS, int(WARMING_US / max(round_us, 1.0))))
 
 
 def _left_out(apart: Mapping[Column, list[float]], column: Column) -> dict[str, list[float]]:
