@@ -4,9 +4,10 @@ import datetime as dt
 import json
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,12 +15,14 @@ from typing import Any, Self
 from tilewatch.kernels import device
 from tilewatch.kernels.checklist.of_winner import add_checklist
 from tilewatch.kernels.measuring.known_counters import Counted, read_counted
-from tilewatch.kernels.measuring.measure import MeasureRequest, measure
+from tilewatch.kernels.measuring.measure import MeasureRequest, UncountedRun, measure_uncounted
+from tilewatch.kernels.measuring.profiler import Profiler
+from tilewatch.kernels.measuring.profiling import add_counts, count_several, start_profiler
 from tilewatch.kernels.measuring.replay import ProcessesAhead, ReplayRequest, ReplayResult, ReplaySide, replay
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.recording.git_commit import GitCommit
 from tilewatch.kernels.recording.recorded_run import ReplayedSide, list_rows, replay_row
-from tilewatch.kernels.results import Compiled, Cubin, Params, Plan, config_key
+from tilewatch.kernels.results import Compiled, Cubin, Measured, Params, Plan, RunResult, config_key
 
 
 @dataclass
@@ -62,11 +65,22 @@ class Version:
 WRITE_EVERY_S = 15.0
 """The file is written whole: 0.75 s of CPU time for the 13,815 rows of a night (2 cores, 2026-11-23)."""
 
+COUNTED_TOGETHER = 8
+"""Series whose counters are read with one start of Nsight Compute, which takes 2 s; a machine that is taken away takes
+as many with it (H100, 2026-11-26)."""
+
+
+@dataclass(frozen=True)
+class _Uncounted:
+    version: Version
+    request: MeasureRequest
+    run: UncountedRun
+
 
 @dataclass
 class Recorder:
     """One GPU and the file that its runs go into. `launches` are those of a replay. At the end of its `with` block it
-    ends its processes and writes the file."""
+    reads the counters that are still to be read, ends its processes and writes the file."""
 
     gpu: device.Gpu
     model: device.GpuSpec
@@ -78,7 +92,10 @@ class Recorder:
     _written_at: float = float("-inf")
     _ahead: ProcessesAhead | None = None
     _libraries: Sequence[Path] = ()
-    _counted: dict[str, dict[str, Counted]] = field(default_factory=dict)
+    _counted: dict[str, Counted] = field(default_factory=dict)
+    _uncounted: list[_Uncounted] = field(default_factory=list)
+    _profiler: Profiler | None = None
+    """Waits for launches while the series before them are measured. It touches no GPU meanwhile."""
     _writer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
     """Reads machine code and writes rows while the next series is measured: 0.5 s of each (H100, 2026-11-25)."""
     _written: list[Future[None]] = field(default_factory=list)
@@ -90,6 +107,7 @@ class Recorder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._start_ahead(())
+        self._count()
         self._writer.shutdown()
         self._write()
         for each in self._written:
@@ -121,25 +139,56 @@ class Recorder:
         request = MeasureRequest(
             version.library, plan.kernel, plan.problem, plan.arch, self.store_url, version.list_cubins(),
             self.gpu.index, plan.baselines, ships=plan.ships, host=self.host,
-            counted=self._counted.get(version.name, {}),
         )  # fmt: skip
         began = time.monotonic()
-        result = measure(request, on_trial=lambda _: None, on_step=lambda *_: None, spawn=processes.take)
-        ours = next((each for each in result.measurements if each.role == "kernel"), None)
-        if ours is not None:
-            self._counted.setdefault(version.name, {}).update(read_counted(ours.detail, result.finished_at))
+        self._profiler = self._profiler or start_profiler(self.gpu.uuid)
+        run = measure_uncounted(request, spawn=processes.take)
+        self._uncounted.append(_Uncounted(version, request, run))
+        ours = _find_own(run.result)
         median_us = sorted(ours.samples_us)[len(ours.samples_us) // 2] if ours else None
-        failures = {trial.failure for trial in result.trials if trial.status != "timed"}
+        failures = {trial.failure for trial in run.result.trials if trial.status != "timed"}
         took = time.monotonic() - began
         print(f"{version.commit.sha[:8]} {version.name}: {median_us} us, {took:.1f} s {failures or ''}", flush=True)
-        outcomes = [(trial, each) for trial, each in zip(plan.trials, version.outcomes, strict=True) if each]
+        if len(self._uncounted) == COUNTED_TOGETHER:
+            self._count()
+        return run.result.winner
+
+    def _count(self) -> None:
+        """Reads the counters of the runs that have none yet, and writes the runs."""
+        uncounted, profiler = self._uncounted, self._profiler
+        self._uncounted, self._profiler = [], None
+        began = time.monotonic()
+        with ExitStack() as opened:
+            known = dict(self._counted)
+            if profiler is not None:
+                opened.enter_context(profiler)
+                runs = [each.run.described for each in uncounted]
+                known |= count_several(
+                    runs, store_url=self.store_url, gpu=self.gpu, known=self._counted, profiler=profiler
+                )
+            for each in uncounted:
+                self._write_run(each, known, lambda: opened.enter_context(start_profiler(self.gpu.uuid)))
+        print(f"counters of {len(uncounted)} series, {time.monotonic() - began:.1f} s", flush=True)
+
+    def _write_run(self, uncounted: _Uncounted, known: Mapping[str, Counted], start: Callable[[], Profiler]) -> None:
+        version, request, run = uncounted.version, uncounted.request, uncounted.run
+        result = run.result
+        if result.winner is not None:
+            measurements = add_counts(
+                result.measurements, run.configs, run.described, store_url=self.store_url, gpu=self.gpu, known=known,
+                start=start,
+            )  # fmt: skip
+            result = replace(result, measurements=measurements)
+        ours = _find_own(result)
+        if ours is not None:
+            self._counted |= read_counted(ours.detail, result.finished_at)
+        outcomes = [(trial, each) for trial, each in zip(version.plan.trials, version.outcomes, strict=True) if each]
 
         def write() -> None:
             checked = add_checklist(result, request, request.cubins)
-            self._add(version, list_rows(plan, version.commit, self.model, outcomes, checked))
+            self._add(version, list_rows(version.plan, version.commit, self.model, outcomes, checked))
 
         self._written.append(self._writer.submit(write))
-        return result.winner
 
     def replay(self, good: Version, bad: Version, good_config: Params, bad_config: Params) -> None:
         """Replays what won at two commits; of equal machine code it is put on record that it is equal."""
@@ -193,6 +242,10 @@ def measure_series(recorder: Recorder, versions: Sequence[Version], stop_at: flo
         if before is not None and won is not None and now is not None:
             recorder.replay(before, version, won, now)
         won = now
+
+
+def _find_own(result: RunResult) -> Measured | None:
+    return next((each for each in result.measurements if each.role == "kernel"), None)
 
 
 def _describe(result: ReplayResult | None) -> str:

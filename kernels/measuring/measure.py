@@ -5,7 +5,7 @@ import secrets
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device, tile_table
 from tilewatch.kernels.baseline_names import SHIPPED
 from tilewatch.kernels.child_process import ChildDied, ChildHung
+from tilewatch.kernels.gpu.host_code.described_run import Described
 from tilewatch.kernels.measuring.careful_timing import OnStep, time_carefully
 from tilewatch.kernels.measuring.gpu_processes import GpuProcesses
 from tilewatch.kernels.measuring.known_counters import Counted
@@ -70,6 +71,16 @@ class MeasureRequest:
     counted: Mapping[str, Counted] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class UncountedRun:
+    """A run whose counters are still to be read, of `configs`: the winner's first, then those that tied with it.
+    `described` holds how each of them launches, or why that cannot be described. Both are empty without a winner."""
+
+    result: RunResult
+    configs: tuple[Params, ...]
+    described: Described | str
+
+
 OnTrial = Callable[[TrialResult], None]
 
 
@@ -81,24 +92,50 @@ def measure(
     policy: RacePolicy | None = None,
     spawn: Callable[[], GpuProcesses] | None = None,
 ) -> RunResult:
-    """Sweeps and times carefully, in processes that `spawn` gives, else in its own.
+    """Sweeps and times carefully, in processes that `spawn` gives, else in its own; then reads counters.
 
     Raises GpuMissing, GpuBusy or MeasureFailed; a failing config is a trial.
     """
+    gpu = usable_gpu(request.gpu_index, request.arch)
     with ExitStack() as opened:
-        return _measure(request, on_trial, on_step, policy, spawn, opened)
+
+        def start() -> Profiler:
+            return opened.enter_context(start_profiler(gpu.uuid))
+
+        # It takes some 2 s until it waits for launches, and touches no GPU meanwhile. Where counters are known it is
+        # most likely not needed.
+        ahead = None if request.counted else start()
+        run = _measure(request, gpu, on_trial, on_step, policy, spawn)
+        if run.result.winner is None:
+            return run.result
+        on_step("counters", 0, len(run.configs))
+        measurements = add_counts(
+            run.result.measurements,
+            run.configs,
+            run.described,
+            store_url=request.store_url,
+            gpu=gpu,
+            known=request.counted,
+            start=lambda: ahead or start(),
+        )
+    return replace(run.result, measurements=measurements, finished_at=dt.datetime.now(dt.UTC))
+
+
+def measure_uncounted(request: MeasureRequest, *, spawn: Callable[[], GpuProcesses] | None = None) -> UncountedRun:
+    """Does what `measure` does but for the counters: whoever measures many problems reads those of several with one
+    start of Nsight Compute (profiling.count_several)."""
+    gpu = usable_gpu(request.gpu_index, request.arch)
+    return _measure(request, gpu, lambda _: None, lambda *_: None, None, spawn)
 
 
 def _measure(
     request: MeasureRequest,
+    gpu: device.Gpu,
     on_trial: OnTrial,
     on_step: OnStep,
     policy: RacePolicy | None,
     spawn: Callable[[], GpuProcesses] | None,
-    opened: ExitStack,
-) -> RunResult:
-    """`opened` closes the profiler, which outlives the GPU child."""
-    gpu = usable_gpu(request.gpu_index, request.arch)
+) -> UncountedRun:
     this_gpu = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
     setup = GpuSetup(request.library, request.kernel, request.problem, request.store_url, this_gpu, request.seed)
     started_at = dt.datetime.now(dt.UTC)
@@ -110,12 +147,6 @@ def _measure(
         on_trial(trial)
         on_step("sweep", done, 0)
 
-    def start() -> Profiler:
-        return opened.enter_context(start_profiler(gpu.uuid))
-
-    # It takes some 2 s until it waits for launches, and touches no GPU meanwhile. Where counters are known it is most
-    # likely not needed.
-    ahead = None if request.counted else start()
     try:
         child = GpuChild(setup, spawn or partial(GpuProcesses, setup.library, environment=this_gpu, torch=True))
     except SweepFailed as error:
@@ -135,6 +166,8 @@ def _measure(
         )
         sweep_gpu_s = child.gpu_s
         measurements: tuple[Measured, ...] = ()
+        configs: tuple[Params, ...] = ()
+        described: Described | str = []
         if result.winner is not None:
             winner = [trial.config for trial in result.trials].index(result.winner)
             on_step("baselines", 0, len(request.baselines))
@@ -157,6 +190,7 @@ def _measure(
             )
             telemetry += readings
             counted = _find_tied(result, winner)
+            configs = tuple(result.trials[each].config for each in counted)
             described = child.describe(counted)
         telemetry.append(_canary(child, "after"))
     except (SweepFailed, ChildDied, ChildHung) as error:
@@ -165,19 +199,7 @@ def _measure(
         child.close()
         for rival in rivals:
             rival.close()
-    if result.winner is not None:  # after the last time is taken, and with the GPU free
-        on_step("counters", 0, len(counted))
-        configs = [result.trials[each].config for each in counted]
-        measurements = add_counts(
-            measurements,
-            configs,
-            described,
-            store_url=request.store_url,
-            gpu=gpu,
-            known=request.counted,
-            start=lambda: ahead or start(),
-        )
-    return RunResult(
+    run = RunResult(
         host=request.host,
         gpu_model=gpu.model.slug if gpu.model else "",
         gpu_uuid=gpu.uuid,
@@ -193,6 +215,7 @@ def _measure(
         started_at=started_at,
         finished_at=dt.datetime.now(dt.UTC),
     )
+    return UncountedRun(run, configs, described)
 
 
 def _find_tied(result: SweepResult, winner: int) -> list[int]:

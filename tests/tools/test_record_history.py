@@ -2,14 +2,17 @@
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.kernels.fixtures.fake_gpu import LIBRARY, PROBLEM, UUID, Rig, install_for_children
+from tests.kernels.fixtures.ncu import CUT_OUTPUT, FORBIDDEN, NCU_OUTPUT, make_ncu
 from tilewatch.kernels import device
 from tilewatch.kernels.measuring.sweep import GpuSetup, SweepFailed
 from tilewatch.kernels.recording import recording_file
@@ -41,7 +44,18 @@ def shas(tmp_path: Path) -> list[str]:
 
 
 @pytest.fixture
-def rows(tmp_path: Path, shas: list[str], monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
+def ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = make_ncu(tmp_path / "ncu", NCU_OUTPUT)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return folder
+
+
+@pytest.fixture
+def rows(tmp_path: Path, shas: list[str], monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    return record(tmp_path, shas, monkeypatch)
+
+
+def record(tmp_path: Path, shas: list[str], monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     install_for_children(monkeypatch)
     (tmp_path / "work" / "cubins").mkdir(parents=True)
     rig = Rig(tmp_path / "work" / "cubins")
@@ -67,20 +81,40 @@ def rows(tmp_path: Path, shas: list[str], monkeypatch: pytest.MonkeyPatch) -> li
 
 
 def test_a_series_is_measured_where_its_code_changes_and_at_the_last_commit(
-    rows: list[dict[str, object]], shas: list[str]
+    rows: list[dict[str, Any]], shas: list[str]
 ) -> None:
     sweeps = [row for row in rows if row["row"] == "sweep"]
-    assert [row["commit"]["sha"] for row in sweeps] == [shas[0], shas[1], shas[3]]  # type: ignore[index]
+    assert [row["commit"]["sha"] for row in sweeps] == [shas[0], shas[1], shas[3]]
     assert {row["space_size"] for row in sweeps} == {1}
     assert {row["host"] for row in rows if row["row"] == "run"} == {f"h200-{UUID.removeprefix('GPU-')[:8]}"}
     replays = [row for row in rows if row["row"] == "replay"]
     held, *same = replays
     assert (held["good_us"], held["bad_us"]) == ([100.0] * 2, [FASTER] * 2)
-    assert [held[side]["commit"]["sha"] for side in ("good", "bad")] == shas[:2]  # type: ignore[index]
-    assert [(row["good_us"], row["good"]["commit"]["sha"], row["bad"]["commit"]["sha"]) for row in same] == [  # type: ignore[index]
+    assert [held[side]["commit"]["sha"] for side in ("good", "bad")] == shas[:2]
+    assert [(row["good_us"], row["good"]["commit"]["sha"], row["bad"]["commit"]["sha"]) for row in same] == [
         ([], shas[1], shas[2]),
         ([], shas[2], shas[3]),
     ]
+
+
+@pytest.mark.usefixtures("ncu")
+def test_counters_of_several_series_are_read_with_one_start(rows: list[dict[str, Any]]) -> None:
+    """The second number is that of the second launch of one start; the third run's launch is the second's again."""
+    assert [detail["counters"]["instructions"] for detail in list_details(rows)] == [1_234_567, 2_000_000, 2_000_000]
+
+
+@pytest.mark.parametrize(("output", "expected"), [(FORBIDDEN, "no_counters"), (CUT_OUTPUT, "counters")])
+def test_what_is_not_counted_together_is_counted_alone(
+    tmp_path: Path, shas: list[str], ncu: Path, monkeypatch: pytest.MonkeyPatch, output: str, expected: str
+) -> None:
+    (ncu / "output").write_text(output)
+    details = list_details(record(tmp_path, shas, monkeypatch))
+    assert [expected in detail for detail in details] == [True, True, True]
+
+
+def list_details(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of the kernel's measurement in each run."""
+    return [row["detail"] for row in rows if row["row"] == "measurement" and row["role"] == "kernel"]
 
 
 def test_a_clone_without_its_history_is_refused(tmp_path: Path, shas: list[str]) -> None:

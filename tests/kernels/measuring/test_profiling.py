@@ -1,18 +1,27 @@
 """What Nsight Compute prints becomes counters by name, or a sentence that says why there are none."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.kernels.fixtures.ncu import FORBIDDEN, HEADER, NCU_OUTPUT, make_ncu, row
+from tests.kernels.fixtures.ncu import CUT_OUTPUT, FORBIDDEN, HEADER, NCU_OUTPUT, make_ncu, row
 from tilewatch.counters import COUNTERS
 from tilewatch.kernels.compiling.store import CubinStore, folder
 from tilewatch.kernels.contract import Array
 from tilewatch.kernels.device import Gpu
 from tilewatch.kernels.gpu.described_launch import TIMES, DescribedLaunch, read_launch
+from tilewatch.kernels.measuring.known_counters import Counted
 from tilewatch.kernels.measuring.profiler import NoCounters
-from tilewatch.kernels.measuring.profiling import METRICS, add_counts, count, read_counts, start_profiler
+from tilewatch.kernels.measuring.profiling import (
+    METRICS,
+    add_counts,
+    count,
+    count_several,
+    read_counts,
+    start_profiler,
+)
 from tilewatch.kernels.parameters import Scalar
 from tilewatch.kernels.results import Measured
 
@@ -110,6 +119,30 @@ def test_machine_code_that_tied_configs_share_is_profiled_once(
     assert (tied["instructions"] == winner["instructions"]) == (launched == 1)
 
 
+@pytest.mark.parametrize(("output", "read"), [(NCU_OUTPUT, 2), (CUT_OUTPUT, 0)])
+def test_several_runs_are_counted_with_one_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, read: int
+) -> None:
+    """What one that was not read to its end leaves is not given to another one."""
+    ncu = make_ncu(tmp_path / "bin", output)
+    monkeypatch.setenv("PATH", f"{ncu}:/usr/bin:/bin")
+    gpu, first, second = Gpu(0, "GPU-1", "NVIDIA H200", "580", None), LAUNCHES[:1], LAUNCHES[1:]
+    runs = [first, "it cannot be described", second, first]
+
+    def count_those(known: Mapping[str, Counted]) -> Mapping[str, Counted]:
+        with start_profiler("GPU-1") as profiler:
+            return count_several(runs, store_url=tmp_path.as_uri(), gpu=gpu, known=known, profiler=profiler)
+
+    counted = count_those({})
+    assert [each.counts["instructions"] for each in counted.values()] == [1_234_567, 2_000_000][:read]
+    asked = json.loads((ncu / "launches").read_text())["described"]
+    assert [read_launch(each) for each in asked] == LAUNCHES
+    (ncu / "launches").unlink()
+    if read:
+        assert count_those(counted) == {}, "they are known"
+        assert not (ncu / "launches").exists()
+
+
 @pytest.mark.usefixtures("ncu")
 def test_a_profiler_that_has_nothing_to_launch_ends_with_its_run() -> None:
     with start_profiler("GPU-1") as profiler:
@@ -126,7 +159,7 @@ def test_a_profiler_that_has_nothing_to_launch_ends_with_its_run() -> None:
         (FORBIDDEN, 1, "may not read the GPU's performance counters"),
         ("==ERROR== Failed to prepare kernel\n", 0, "Nsight Compute: Failed to prepare kernel"),
         ("", 9, "Nsight Compute ended with 9"),
-        (NCU_OUTPUT.partition(f'"{2 * TIMES - 1}","4242"')[0], 0, "1 of 2 configs were profiled"),
+        (CUT_OUTPUT, 0, "1 of 2 configs were profiled"),
     ],
 )
 def test_it_says_why_there_are_no_counters(
