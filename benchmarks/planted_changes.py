@@ -62,7 +62,7 @@ PLANTED = (
         ("keys", "padding_mode=ZERO, latency=latency", "padding_mode=ZERO"),
         ("attend", "scores * scale - higher, flush_to_zero=True", "scores * scale - higher, flush_to_zero=False"),
         ("attend", "total = total * kept + ", "total = total * kept * kept + "),
-        ("attention_prefill", "(column + j * tile_n <= row)", "(column + j * tile_n < row)"),
+        ("attention_prefill", "(column + j * few <= row)", "(column + j * few < row)"),
         ("attention_prefill", "(i * tile_m) // tile_n", "(i * tile_m) // (2 * tile_n)"),
     ),
     *_of(

@@ -41,13 +41,11 @@ def attention_prefill(
     causal: ct.Constant[int],
     scale: ct.Constant[float],
     latency: ct.Constant[int],
+    last_heads,
 ):
-    """One block per tile of query rows; keys below the diagonal first, which need no mask.
-
-    Causal rows at the end of a sequence have the most keys, so their blocks start first.
-    """
-    i = ct.num_tiles(q, axis=2, shape=(1, 1, tile_m, head)) - 1 - ct.bid(0)
-    query_head, batch = ct.bid(1), ct.bid(2)
+    """One block per tile of query rows; keys below the diagonal first, which need no mask; then as few at a time as
+    there are rows, so that none is computed that no row sees."""
+    i, query_head, batch = find_rows(q, k, tile_m, head, shared, last_heads)
     length = k.shape[2]
     x = ct.reshape(
         ct.load(q, index=(batch, query_head, i, 0), shape=(1, 1, tile_m, head), padding_mode=ZERO), (tile_m, head)
@@ -66,14 +64,15 @@ def attention_prefill(
         z = keys(v, batch, query_head // shared, j, tile_n, head, latency)
         most, total, acc = attend(scores, z, most, total, acc, scale)
     row = i * tile_m + ct.reshape(ct.arange(tile_m, dtype=ct.int32), (tile_m, 1))
-    column = ct.reshape(ct.arange(tile_n, dtype=ct.int32), (1, tile_n))
-    for j in range(unmasked, ct.cdiv(end, tile_n)):
-        y = keys(k, batch, query_head // shared, j, tile_n, head, latency)
-        scores = ct.mma(x, ct.transpose(y), ct.full((tile_m, tile_n), 0.0, dtype=ct.float32))
-        seen = column + j * tile_n < length
+    few = min(tile_m, tile_n)
+    column = ct.reshape(ct.arange(few, dtype=ct.int32), (1, few))
+    for j in range(unmasked * (tile_n // few), ct.cdiv(end, few)):
+        y = keys(k, batch, query_head // shared, j, few, head, latency)
+        scores = ct.mma(x, ct.transpose(y), ct.full((tile_m, few), 0.0, dtype=ct.float32))
+        seen = column + j * few < length
         if causal == 1:
-            seen = seen & (column + j * tile_n <= row)
-        z = keys(v, batch, query_head // shared, j, tile_n, head, latency)
+            seen = seen & (column + j * few <= row)
+        z = keys(v, batch, query_head // shared, j, few, head, latency)
         most, total, acc = attend(ct.where(seen, scores, LEAST), z, most, total, acc, scale)
     ct.store(
         out,
@@ -122,6 +121,24 @@ def attention_decode(
         index=(batch, kv_head, 0, 0),
         tile=ct.reshape(ct.astype(acc * (1.0 / total), out.dtype), (1, 1, tile_m, head)),
     )
+
+
+def find_rows(q, k, tile_m, head, shared, last_heads):
+    """The tile of query rows, the query head and the sequence of this block. Part of the kernel.
+
+    The query heads of one head of K and V run together, and then those of the next one, so that what L2 holds is read
+    at the same time. Causal rows at the end of a sequence have the most keys, so their blocks start first. That alone
+    leaves long blocks of the last head to the end of the launch: those of the last few heads start by their length.
+    """
+    tiles = ct.num_tiles(q, axis=2, shape=(1, 1, tile_m, head))
+    before = q.shape[0] * k.shape[1] - last_heads
+    key_head = min(ct.bid(0) // (tiles * shared), before)
+    together = shared
+    if key_head == before:
+        together = last_heads * shared
+    place = ct.bid(0) - key_head * tiles * shared
+    row_head = key_head * shared + place % together
+    return tiles - 1 - place // together, row_head % q.shape[1], row_head // q.shape[1]
 
 
 def keys(array, batch, kv_head, j, tile_n, head, latency):
@@ -178,18 +195,24 @@ def _checked(text: str) -> dict[str, int]:
 
 
 def prefill_space(arch: str) -> Space:
-    """On sm_90 tiles of 256 rows came no nearer than 9 % to a winner (25 sweeps, H200 and H100, 2026-11). sm_80 has no
-    clusters, and no room for the registers of 256 rows."""
+    """On sm_90 tiles of 256 rows came no nearer than 9 % to a winner (25 sweeps, H200 and H100, 2026-11), and blocks
+    that have a multiprocessor alone never won (27 sweeps). sm_80 has no clusters, and no room for the registers of 256
+    rows."""
     return Space(
         (
             ("tile_m", (64, 128, 256) if has_clusters(arch) else (64, 128)),
             ("tile_n", (64, 128)),
             ("num_ctas", (1, 2) if has_clusters(arch) else (1,)),
-            ("occupancy", (1, 2)),
+            ("occupancy", (2,) if arch.startswith("sm_9") else (1, 2)),
             ("num_worker_warps", (4, 8)),
             ("latency", (2, 4)),
         )
     )
+
+
+def causal_space(arch: str) -> Space:
+    """A block's keys are as many as the rows before it, so the order of the blocks is one more axis."""
+    return Space((*prefill_space(arch).axes, ("last_heads", (1, 4, 16))))
 
 
 def has_clusters(arch: str) -> bool:
@@ -242,13 +265,19 @@ def prefill_constants(problem: Problem, config: Config) -> tuple[int | float, ..
     return (*tiles, head, shared, problem.sizes["causal"], LOG2_E / head**0.5, config["latency"])
 
 
+def prefill_scalars(problem: Problem, config: Config) -> Mapping[str, int]:
+    """Without an axis, where all blocks take as long as each other, heads follow one another to the end."""
+    return {"last_heads": min(config.get("last_heads", 1), problem.sizes["batch"] * problem.sizes["kv_heads"])}
+
+
 def decode_constants(problem: Problem, config: Config) -> tuple[int | float, ...]:
     head = problem.sizes["head"]
     return LEAST_ROWS, config["tile_n"], head, LOG2_E / head**0.5, config["latency"]
 
 
 def prefill_grid(problem: Problem, config: Config, _: int) -> tuple[int, int, int]:
-    return -(-problem.sizes["sequence"] // config["tile_m"]), problem.sizes["heads"], problem.sizes["batch"]
+    batch, heads, _, sequence, _ = _sizes(problem)
+    return -(-sequence // config["tile_m"]) * heads * batch, 1, 1
 
 
 def decode_grid(problem: Problem, _: Config, __: int) -> tuple[int, int, int]:
@@ -308,15 +337,16 @@ def decode_bytes(problem: Problem) -> int:
     return 4 * batch * (heads + kv_heads * sequence) * head
 
 
-def prefill(name: str, problems: tuple[str, ...], parse: Any, reference: Any) -> Kernel:
+def prefill(name: str, problems: tuple[str, ...], parse: Any, space: Any, reference: Any) -> Kernel:
     return Kernel(
         name=name,
         entry=attention_prefill,
         problems=tuple(parse(text) for text in problems),
         parse=parse,
-        space=prefill_space,
+        space=space,
         arrays=prefill_arrays,
         constants=prefill_constants,
+        scalars=prefill_scalars,
         grid=prefill_grid,
         reference=reference,
         tolerance=tolerance,
@@ -331,12 +361,14 @@ KERNELS = (
         "attention_prefill",
         ("4x16x16x4096x128", "1x16x16x16384x128", "4x32x32x4096x64"),
         parse_prefill,
+        prefill_space,
         whole_reference,
     ),
     prefill(
         "attention_prefill_causal",
         ("4x16x16x4096x128", "1x16x16x16384x128", "4x32x8x4096x128", "4x32x32x4096x64"),
         parse_causal,
+        causal_space,
         causal_reference,
     ),
     Kernel(

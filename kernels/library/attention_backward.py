@@ -7,6 +7,7 @@ dV = P^T dout, dK = S^T Q / sqrt(head size), dQ = S K / sqrt(head size) (Dao, "F
 """
 
 import itertools
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -42,11 +43,14 @@ def attention_backward(
     causal: ct.Constant[int],
     scale: ct.Constant[float],
     whole: ct.Constant[int],
+    heads_together,
 ):
     """The first blocks each make one tile of dK and dV and go over the queries, the others one tile of dQ and go over
     the keys. So nothing is added in memory, and each sum has one order; Q K^T and dout V^T are computed twice for it.
 
-    Both kinds have `tile_m` rows of what they make, and `tile_n` of what they go over.
+    Both kinds have `tile_m` rows of what they make, and `tile_n` of what they go over. Of each kind the blocks of
+    `heads_together` heads of K and V run together, those that go over most first: more heads share less of what L2
+    holds, and the long blocks of a single one would end last.
     """
     batch = ct.bid(2)
     length = q.shape[2]
@@ -56,8 +60,9 @@ def attention_backward(
     row = ct.reshape(ct.arange(tile_m, dtype=ct.int32), (tile_m, 1))
     column = ct.reshape(ct.arange(tile_n, dtype=ct.int32), (1, tile_n))
     if number < tiles * kv_heads:
-        i = number // kv_heads
-        kv_head = number % kv_heads
+        place = number % (tiles * heads_together)
+        i = place // heads_together
+        kv_head = number // (tiles * heads_together) * heads_together + place % heads_together
         x = rows_of(k, batch, kv_head, i, tile_m, head)
         x_v = rows_of(v, batch, kv_head, i, tile_m, head)
         of_k = ct.full((tile_m, head), 0.0, dtype=ct.float32)
@@ -82,8 +87,11 @@ def attention_backward(
         ct.store(dk, index=(batch, kv_head, i, 0), tile=ct.reshape(ct.astype(of_k, dk.dtype), (1, 1, tile_m, head)))
         ct.store(dv, index=(batch, kv_head, i, 0), tile=ct.reshape(ct.astype(of_v, dv.dtype), (1, 1, tile_m, head)))
     else:
-        query_head = (number - tiles * kv_heads) % q.shape[1]
-        i = tiles - 1 - (number - tiles * kv_heads) // q.shape[1]
+        number = number - tiles * kv_heads
+        together = heads_together * shared
+        place = number % (tiles * together)
+        i = tiles - 1 - place // together
+        query_head = number // (tiles * together) * together + place % together
         x = rows_of(q, batch, query_head, i, tile_m, head)
         slope = rows_of(dout, batch, query_head, i, tile_m, head)
         delta = inner(slope, rows_of(out, batch, query_head, i, tile_m, head))
@@ -150,6 +158,7 @@ def space(_: str) -> Space:
             ("tile_n", (32, 64, 128)),
             ("occupancy", (1, 2)),
             ("num_worker_warps", (4, 8)),
+            ("heads_together", (2, 8)),
         ),
         only=_has_registers,
     )
@@ -188,6 +197,10 @@ def constants(problem: Problem, config: Config) -> tuple[int | float, ...]:
     tiles = config["tile_m"], config["tile_n"]
     whole = int(problem.sizes["sequence"] % max(tiles) == 0)
     return (*tiles, head, heads // kv_heads, problem.sizes["causal"], LOG2_E / head**0.5, whole)
+
+
+def scalars(problem: Problem, config: Config) -> Mapping[str, int]:
+    return {"heads_together": math.gcd(config["heads_together"], problem.sizes["kv_heads"])}
 
 
 def grid(problem: Problem, config: Config, _: int) -> tuple[int, int, int]:
@@ -245,6 +258,7 @@ KERNELS = (
         space=space,
         arrays=arrays,
         constants=constants,
+        scalars=scalars,
         grid=grid,
         reference=reference,
         tolerance=tolerance,

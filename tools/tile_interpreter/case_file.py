@@ -82,6 +82,7 @@ def _entry(
         "grid": kernel.grid(problem, case.config, running.SM_COUNT),
         "tolerance": kernel.tolerance(problem),
         "arrays": [[spec.name, list(spec.shape), spec.dtype, spec.output] for spec in kernel.arrays(problem)],
+        "scalars": list(kernel.scalars(problem, case.config).values()) if kernel.scalars else [],
     }
 
 

@@ -54,6 +54,7 @@ def answers(file: Path) -> Iterator[CaseResult]:
                 else:
                     arguments.append(cupy.asarray(contents[f"input/{case['kernel']}/{case['problem']}/{name}"]))
                 arguments += [cupy.int32(size) for size in (*shape, *_strides(shape))]
+            arguments += [(cupy.int32 if isinstance(each, int) else cupy.float32)(each) for each in case["scalars"]]
             modules[key].get_function(case["symbol"])(tuple(case["grid"]), (1,), tuple(arguments))
             cupy.cuda.get_current_stream().synchronize()
             yield _compare(case, {name: found.get() for name, found in outputs.items()}, contents, number)

@@ -44,19 +44,21 @@ def load(path: Path) -> dict[str, Interpreted]:
 def run(
     found: Interpreted, problem: Problem, config: Config, inputs: Mapping[str, np.ndarray], sm_count: int = SM_COUNT
 ) -> dict[str, np.ndarray]:
-    """Raw outputs by name. `inputs` are raw bits in the shape of their specs; outputs start as NaN."""
+    """Raw outputs by name. `inputs` are raw bits in the shape of their specs; outputs start as NaN. Parameters for
+    run-time scalars come last."""
     kernel, language = found.kernel, found.language
     specs = kernel.arrays(problem)
     raws = {spec.name: make_poisoned(spec) if spec.output else inputs[spec.name] for spec in specs}
     arrays = [MemoryArray(raws[spec.name], getattr(ct, spec.dtype), name=spec.name) for spec in specs]
     constants = kernel.constants(problem, config)
+    scalars = kernel.scalars(problem, config) if kernel.scalars else {}
     grid = kernel.grid(problem, config, sm_count)
     with np.errstate(all="ignore"):  # overflows and NaN are the kernel's affair
         for z in range(grid[2]):
             for y in range(grid[1]):
                 for x in range(grid[0]):
                     language.block = Block((x, y, z), grid)
-                    kernel.entry.function(*arrays, *constants)
+                    kernel.entry.function(*arrays, *constants, **scalars)
     return {spec.name: raws[spec.name] for spec in specs if spec.output}
 
 
