@@ -130,6 +130,13 @@ def differ(values: Any, others: Any) -> bool:
     return bool(_find_largest(_difference(bits), values.view(bits), others.view(bits)))
 
 
+def differ_from(values: Any, number: int) -> bool:
+    """Returns whether an array of whole numbers holds another one than `number`, by its bits."""
+    bits = np.dtype(f"uint{8 * values.itemsize}").type
+    difference = _difference(bits.__name__)
+    return bool(_find_largest(lambda rows, axis: difference(rows, bits(number), axis=axis), values.view(bits)))
+
+
 def count_numbers(values: Any) -> int:
     """Returns how many elements of a float32 array are not NaN."""
     with without_cub():

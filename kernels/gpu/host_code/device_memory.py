@@ -4,6 +4,8 @@ from typing import Any
 
 import cupy
 
+from tilewatch.kernels.gpu import arrays
+
 
 def copy_from(address: int, nbytes: int) -> Any:
     """Returns a copy of memory as an array of bytes, after all that was launched before has ended."""
@@ -35,16 +37,15 @@ def find_fill(values: Any) -> int | None:
 
 
 def is_filled(values: Any, byte: int) -> bool:
-    word = int.from_bytes(bytes([byte] * 8), "little", signed=True)
     words, rest = _words(values)
-    return bool((words == cupy.int64(word)).all()) and bool((rest == cupy.uint8(byte)).all())
+    return not arrays.differ_from(words, int.from_bytes([byte] * 8, "little")) and not arrays.differ_from(rest, byte)
 
 
 def is_equal(values: Any, others: Any) -> bool:
     """Says whether two arrays of bytes are equal."""
     if values.size != others.size:
         return False
-    return all(bool((ours == theirs).all()) for ours, theirs in zip(_words(values), _words(others), strict=True))
+    return not any(arrays.differ(ours, theirs) for ours, theirs in zip(_words(values), _words(others), strict=True))
 
 
 def _words(values: Any) -> tuple[Any, Any]:
