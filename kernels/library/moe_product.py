@@ -17,6 +17,9 @@ from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Proble
 BLOCK = 128
 """What each expert's rows are padded to, and what N and K are multiples of."""
 
+PADDING = -1
+"""The token of a row that is there to fill a block. Its result may be anything."""
+
 LOG2_E = 1.4426950408889634
 
 ZERO = ct.PaddingMode.ZERO
@@ -37,7 +40,7 @@ def moe_gate_up(
     """y = silu(x[token] @ gate^T) * (x[token] @ up^T) of each row's expert.
 
     x (tokens, K), gate_up (experts, 2 N, K) with all rows of the gate before those of up, y (rows, N). Rows are sorted
-    by expert: token_of_row (rows,), and expert_of_block (rows / 128,).
+    by expert: token_of_row (rows,), which is PADDING behind an expert's last one, and expert_of_block (rows / 128,).
 
     Unchecked, the gather becomes copies of 16 bytes into shared memory that run ahead (cp.async); as
     ct.load_advanced_indexing it is one TMA load per row, and the rows' numbers spill.
@@ -47,10 +50,10 @@ def moe_gate_up(
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
         i, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
         expert = ct.load(expert_of_block, index=(i * tile_m // 128,), shape=(1,)).item()
-        tokens = ct.load(token_of_row, index=(i,), shape=(tile_m,), allow_tma=False)
+        steps, tokens = find_tokens(x, token_of_row, i, tile_m, tile_k)
         gate = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
         up = gate
-        for k in range(ct.num_tiles(x, axis=1, shape=(tile_m, tile_k))):
+        for k in range(steps):
             columns = k * tile_k + ct.arange(tile_k, dtype=ct.int32)
             rows = ct.gather(x, (tokens[:, None], columns[None, :]), check_bounds=False)
             gate = ct.mma(rows, weights(gate_up, expert, j, k, tile_n, tile_k), gate)
@@ -106,10 +109,10 @@ def fp8_tile(
     compiler load as many blocks of K ahead (8192x8x256x2048x7168, an H100, 2026-11-26).
     """
     expert = ct.load(expert_of_block, index=(i * tile_m // 128,), shape=(1,)).item()
-    tokens = ct.load(token_of_row, index=(i,), shape=(tile_m,), allow_tma=False)
+    steps, tokens = find_tokens(x, token_of_row, i, tile_m, 128)
     gate = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
     up = gate
-    for k in range(ct.num_tiles(x, axis=1, shape=(tile_m, 128))):
+    for k in range(steps):
         columns = k * 128 + ct.arange(128, dtype=ct.int32)
         rows = ct.gather(x, (tokens[:, None], columns[None, :]), check_bounds=False, latency=hint(latency))
         of_rows = ct.gather(scale_x, (tokens, k), check_bounds=False, latency=hint(latency))
@@ -122,6 +125,16 @@ def fp8_tile(
     below = 1.0 + ct.exp2(gate * -LOG2_E)
     joined = ct.truediv(gate * up, below, rounding_mode=ct.RoundingMode.APPROX, flush_to_zero=True)
     ct.store(y, index=(i, j), tile=ct.astype(joined, y.dtype))
+
+
+def find_tokens(x, token_of_row, i, tile_m, tile_k):
+    """How many blocks of K tile `i` adds up, none where it is only padding, and which rows of x. Part of both."""
+    first = ct.load(token_of_row, index=(i * tile_m,), shape=(1,), allow_tma=False).item()
+    tokens = ct.load(token_of_row, index=(i,), shape=(tile_m,), allow_tma=False)
+    steps = ct.num_tiles(x, axis=1, shape=(tile_m, tile_k))
+    if first < 0:
+        steps = 0
+    return steps, ct.maximum(tokens, 0)
 
 
 def add_scaled(acc, rows, of_rows, both, part, scale_w, expert, j, k, latency):
@@ -242,13 +255,13 @@ def fp8_arrays(problem: Problem) -> tuple[Array, ...]:
 
 
 def given(problem: Problem) -> Mapping[str, np.ndarray]:
-    """Tokens in their order, each once for an expert. Rows of padding read the first token."""
+    """Tokens in their order, each once for an expert, and PADDING."""
     tokens, experts, rows = (problem.sizes[name] for name in ("tokens", "experts", "rows"))
     draw = np.random.default_rng(problem.sizes["m"])
     token_of_row, expert_of_block = [], []
     for expert, count in enumerate(_rows_of_experts(problem.name, experts, rows, tokens)):
         blocks = -(-int(count) // BLOCK)
-        mine = np.zeros(blocks * BLOCK, np.int32)
+        mine = np.full(blocks * BLOCK, PADDING, np.int32)
         mine[:count] = np.sort(draw.choice(tokens, count, replace=False))
         token_of_row.append(mine)
         expert_of_block += blocks * [expert]
@@ -284,10 +297,11 @@ def fp8_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 def _compute(inputs: Mapping[str, Any], x: Any, weights_of: Callable[[int], Any], xp: Any) -> Any:
     experts, n = inputs["expert_of_block"], inputs["gate_up"][0].size // (2 * x.shape[1])
-    y = xp.empty((len(inputs["token_of_row"]), n), dtype=xp.float32)
+    tokens = inputs["token_of_row"]
+    y = xp.full((len(tokens), n), xp.nan, dtype=xp.float32)
     for expert in range(len(inputs["gate_up"])):
-        rows = xp.repeat(experts == expert, BLOCK)
-        both = x[inputs["token_of_row"][rows]] @ weights_of(expert).T
+        rows = xp.repeat(experts == expert, BLOCK) & (tokens != PADDING)
+        both = x[tokens[rows]] @ weights_of(expert).T
         gate, up = both[:, :n], both[:, n:]
         y[rows] = gate * up / (1 + xp.exp(-xp.maximum(gate, -80)))  # float32 ends at exp(88)
     return y
