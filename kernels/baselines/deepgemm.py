@@ -49,11 +49,12 @@ def by_ends(call: Call) -> Rival:
 def moe_gate_up(call: Call) -> Rival:
     """Copies the tokens' rows and scales, multiplies all experts in one launch, activates in two kernels of torch.
 
-    Rows of padding are copies of the first token's: its tiles have 128 rows, as blocks do, so none is only padding."""
+    Padding is multiplied too: its tiles have 128 rows, as many as an expert's are padded to, so none is padding alone.
+    """
     deep_gemm, torch = _module(), torch_module()
     x, scale_x, gate_up, scale_w, y = (tensor(call, each) for each in ("x", "scale_x", "gate_up", "scale_w", "y"))
-    tokens = tensor(call, "token_of_row").clamp(min=0)
-    groups = tensor(call, "expert_of_block").repeat_interleave(BLOCK)
+    tokens = tensor(call, "token_of_row")
+    groups = tensor(call, "expert_of_half")[::2].repeat_interleave(BLOCK)  # the first half is never padding alone
     bytes_of_x, scales = x.view(torch.uint8), scale_x.t().contiguous()
     rows = bytes_of_x.new_empty((len(tokens), x.shape[1]))
     scale_rows = scales.new_empty((len(scales), len(tokens)))  # M innermost, as its kernel reads them

@@ -17,8 +17,11 @@ from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Proble
 BLOCK = 128
 """What each expert's rows are padded to, and what N and K are multiples of."""
 
+HALF = 64
+"""Rows that expert_of_half names an expert for."""
+
 PADDING = -1
-"""The token of a row that is there to fill a block. Its result may be anything."""
+"""Stands in expert_of_half for an expert where all rows are padding. Their results may be anything."""
 
 LOG2_E = 1.4426950408889634
 
@@ -30,7 +33,7 @@ def moe_gate_up(
     x,
     gate_up,
     token_of_row,
-    expert_of_block,
+    expert_of_half,
     y,
     tile_m: ct.Constant[int],
     tile_n: ct.Constant[int],
@@ -40,7 +43,7 @@ def moe_gate_up(
     """y = silu(x[token] @ gate^T) * (x[token] @ up^T) of each row's expert.
 
     x (tokens, K), gate_up (experts, 2 N, K) with all rows of the gate before those of up, y (rows, N). Rows are sorted
-    by expert: token_of_row (rows,), which is PADDING behind an expert's last one, and expert_of_block (rows / 128,).
+    by expert: token_of_row (rows,), and expert_of_half (rows / 64,).
 
     Unchecked, the gather becomes copies of 16 bytes into shared memory that run ahead (cp.async); as
     ct.load_advanced_indexing it is one TMA load per row, and the rows' numbers spill.
@@ -49,8 +52,8 @@ def moe_gate_up(
     tiles_n = ct.num_tiles(y, axis=1, shape=(tile_m, tile_n))
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
         i, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
-        expert = ct.load(expert_of_block, index=(i * tile_m // 128,), shape=(1,)).item()
-        steps, tokens = find_tokens(x, token_of_row, i, tile_m, tile_k)
+        expert, steps = find_expert(x, expert_of_half, i, tile_m, tile_k)
+        tokens = ct.load(token_of_row, index=(i,), shape=(tile_m,), allow_tma=False)
         gate = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
         up = gate
         for k in range(steps):
@@ -70,7 +73,7 @@ def moe_gate_up_fp8(
     gate_up,
     scale_w,
     token_of_row,
-    expert_of_block,
+    expert_of_half,
     y,
     tile_m: ct.Constant[int],
     tile_n: ct.Constant[int],
@@ -90,26 +93,26 @@ def moe_gate_up_fp8(
     if block_per_tile == 1:
         i, j = swizzled(ct.bid(0), tiles_m, tiles_n, group_size_m)
         fp8_tile(
-            x, scale_x, gate_up, scale_w, token_of_row, expert_of_block, y, i, j, tiles_n, tile_m, tile_n, latency
+            x, scale_x, gate_up, scale_w, token_of_row, expert_of_half, y, i, j, tiles_n, tile_m, tile_n, latency
         )  # fmt: skip
         return
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
         i, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
         fp8_tile(
-            x, scale_x, gate_up, scale_w, token_of_row, expert_of_block, y, i, j, tiles_n, tile_m, tile_n, latency
+            x, scale_x, gate_up, scale_w, token_of_row, expert_of_half, y, i, j, tiles_n, tile_m, tile_n, latency
         )  # fmt: skip
 
 
 def fp8_tile(
-    x, scale_x, gate_up, scale_w, token_of_row, expert_of_block, y, i, j, tiles_n, tile_m, tile_n, latency
+    x, scale_x, gate_up, scale_w, token_of_row, expert_of_half, y, i, j, tiles_n, tile_m, tile_n, latency
 ):  # fmt: skip
     """Tile (i, j) of y. Part of moe_gate_up_fp8.
 
     Gate's and up's weights come in one load: two of their own took 279.8 where this takes 267.3 us, and no hint had the
     compiler load as many blocks of K ahead (8192x8x256x2048x7168, an H100, 2026-11-26).
     """
-    expert = ct.load(expert_of_block, index=(i * tile_m // 128,), shape=(1,)).item()
-    steps, tokens = find_tokens(x, token_of_row, i, tile_m, 128)
+    expert, steps = find_expert(x, expert_of_half, i, tile_m, 128)
+    tokens = ct.load(token_of_row, index=(i,), shape=(tile_m,), allow_tma=False)
     gate = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
     up = gate
     for k in range(steps):
@@ -127,14 +130,13 @@ def fp8_tile(
     ct.store(y, index=(i, j), tile=ct.astype(joined, y.dtype))
 
 
-def find_tokens(x, token_of_row, i, tile_m, tile_k):
-    """How many blocks of K tile `i` adds up, none where it is only padding, and which rows of x. Part of both."""
-    first = ct.load(token_of_row, index=(i * tile_m,), shape=(1,), allow_tma=False).item()
-    tokens = ct.load(token_of_row, index=(i,), shape=(tile_m,), allow_tma=False)
+def find_expert(x, expert_of_half, i, tile_m, tile_k):
+    """The expert of tile `i`, and how many blocks of K it adds up: none where it is padding. Part of the kernels."""
+    expert = ct.load(expert_of_half, index=(i * tile_m // 64,), shape=(1,)).item()
     steps = ct.num_tiles(x, axis=1, shape=(tile_m, tile_k))
-    if first < 0:
+    if tile_m < 128 and expert < 0:  # as many rows as experts are padded to are never padding alone
         steps = 0
-    return steps, ct.maximum(tokens, 0)
+    return expert, steps
 
 
 def add_scaled(acc, rows, of_rows, both, part, scale_w, expert, j, k, latency):
@@ -235,37 +237,38 @@ def arrays(problem: Problem) -> tuple[Array, ...]:
         Array("x", (tokens, k), "bfloat16"),
         Array("gate_up", (experts, 2 * n, k), "bfloat16"),
         Array("token_of_row", (m,), "int32", fill="given", aligned=False),
-        Array("expert_of_block", (m // BLOCK,), "int32", fill="given", aligned=False),
+        Array("expert_of_half", (m // HALF,), "int32", fill="given", aligned=False),
         Array("y", (m, n), "bfloat16", output=True),
     )
 
 
 def fp8_arrays(problem: Problem) -> tuple[Array, ...]:
     tokens, experts, n, k = (problem.sizes[name] for name in ("tokens", "experts", "n", "k"))
-    _, _, token_of_row, expert_of_block, y = arrays(problem)
+    _, _, token_of_row, expert_of_half, y = arrays(problem)
     return (
         Array("x", (tokens, k), "float8_e4m3fn"),
         Array("scale_x", (tokens, k // BLOCK), "float32", fill="scale", aligned=False),
         Array("gate_up", (experts, 2, n, k), "float8_e4m3fn"),
         Array("scale_w", (experts, 2 * n // BLOCK, k // BLOCK), "float32", fill="scale", aligned=False),
         token_of_row,
-        expert_of_block,
+        expert_of_half,
         y,
     )
 
 
 def given(problem: Problem) -> Mapping[str, np.ndarray]:
-    """Tokens in their order, each once for an expert, and PADDING."""
+    """Tokens in their order, each once for an expert. Rows of padding read the first token."""
     tokens, experts, rows = (problem.sizes[name] for name in ("tokens", "experts", "rows"))
     draw = np.random.default_rng(problem.sizes["m"])
-    token_of_row, expert_of_block = [], []
+    token_of_row, expert_of_half = [], list[int]()
     for expert, count in enumerate(_rows_of_experts(problem.name, experts, rows, tokens)):
         blocks = -(-int(count) // BLOCK)
-        mine = np.full(blocks * BLOCK, PADDING, np.int32)
+        mine = np.zeros(blocks * BLOCK, np.int32)
         mine[:count] = np.sort(draw.choice(tokens, count, replace=False))
         token_of_row.append(mine)
-        expert_of_block += blocks * [expert]
-    return {"token_of_row": np.concatenate(token_of_row), "expert_of_block": np.asarray(expert_of_block, np.int32)}
+        halves = -(-int(count) // HALF)
+        expert_of_half += halves * [expert] + (blocks * BLOCK // HALF - halves) * [PADDING]
+    return {"token_of_row": np.concatenate(token_of_row), "expert_of_half": np.asarray(expert_of_half, np.int32)}
 
 
 def constants(_: Problem, config: Config) -> tuple[int, ...]:
@@ -296,12 +299,11 @@ def fp8_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def _compute(inputs: Mapping[str, Any], x: Any, weights_of: Callable[[int], Any], xp: Any) -> Any:
-    experts, n = inputs["expert_of_block"], inputs["gate_up"][0].size // (2 * x.shape[1])
-    tokens = inputs["token_of_row"]
-    y = xp.full((len(tokens), n), xp.nan, dtype=xp.float32)
+    experts, n = inputs["expert_of_half"], inputs["gate_up"][0].size // (2 * x.shape[1])
+    y = xp.full((len(inputs["token_of_row"]), n), xp.nan, dtype=xp.float32)
     for expert in range(len(inputs["gate_up"])):
-        rows = xp.repeat(experts == expert, BLOCK) & (tokens != PADDING)
-        both = x[tokens[rows]] @ weights_of(expert).T
+        rows = xp.repeat(experts == expert, HALF)
+        both = x[inputs["token_of_row"][rows]] @ weights_of(expert).T
         gate, up = both[:, :n], both[:, n:]
         y[rows] = gate * up / (1 + xp.exp(-xp.maximum(gate, -80)))  # float32 ends at exp(88)
     return y
