@@ -30,7 +30,7 @@ RECORDINGS = ROOT / "recordings"
 H200 = (RECORDINGS / "h200-1daa4d34.jsonl.gz",)
 """A night of the whole suite, and kernels that were measured again since, which stand in for the night's."""
 
-H100 = (RECORDINGS / "h100-5ad57876.jsonl.gz",)
+H100 = tuple(RECORDINGS / f"h100-{commit}.jsonl.gz" for commit in ("5ad57876", "267317b6", "4aa00c6c"))
 """The same on an H100."""
 
 STORY = RECORDINGS / "story" / "h200.jsonl.gz"
