@@ -49,12 +49,13 @@ def by_ends(call: Call) -> Rival:
 def moe_gate_up(call: Call) -> Rival:
     """Copies the tokens' rows and scales, multiplies all experts in one launch, activates in two kernels of torch.
 
-    Padding is multiplied too: its tiles have 128 rows, as many as an expert's are padded to, so none is padding alone.
+    It is told of padding as we are: its tiles have 128 rows, and the warps of 64 that are padding alone multiply
+    nothing.
     """
     deep_gemm, torch = _module(), torch_module()
     x, scale_x, gate_up, scale_w, y = (tensor(call, each) for each in ("x", "scale_x", "gate_up", "scale_w", "y"))
     tokens = tensor(call, "token_of_row")
-    groups = tensor(call, "expert_of_half")[::2].repeat_interleave(BLOCK)  # the first half is never padding alone
+    groups = tensor(call, "expert_of_half").repeat_interleave(BLOCK // 2)
     bytes_of_x, scales = x.view(torch.uint8), scale_x.t().contiguous()
     rows = bytes_of_x.new_empty((len(tokens), x.shape[1]))
     scale_rows = scales.new_empty((len(scales), len(tokens)))  # M innermost, as its kernel reads them
