@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def week(filled: Session) -> weekly.Week:
-    return weekly.read_week(filled, dt.datetime.now(dt.UTC))
+    return weekly.read_week(filled, UNTIL)
 
 
 def test_the_headline_counts_what_was_confirmed_and_what_is_open(week: weekly.Week) -> None:
