@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -15,9 +15,9 @@ from typing import Any, Self
 from tilewatch.kernels import device
 from tilewatch.kernels.checklist.of_winner import add_checklist
 from tilewatch.kernels.measuring.known_counters import Counted, read_counted
-from tilewatch.kernels.measuring.measure import MeasureRequest, UncountedRun, measure_uncounted
+from tilewatch.kernels.measuring.measure import MeasureRequest, UncountedRun, count_run, measure_uncounted
 from tilewatch.kernels.measuring.profiler import Profiler
-from tilewatch.kernels.measuring.profiling import add_counts, count_several, start_profiler
+from tilewatch.kernels.measuring.profiling import count_several, start_profiler
 from tilewatch.kernels.measuring.replay import ProcessesAhead, ReplayRequest, ReplayResult, ReplaySide, replay
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.recording.git_commit import GitCommit
@@ -155,30 +155,24 @@ class Recorder:
 
     def _count(self) -> None:
         """Reads the counters of the runs that have none yet, and writes the runs."""
-        uncounted, profiler = self._uncounted, self._profiler
-        self._uncounted, self._profiler = [], None
-        began = time.monotonic()
+        if self._profiler is None:
+            return
+        uncounted, began = self._uncounted, time.monotonic()
         with ExitStack() as opened:
-            known = dict(self._counted)
-            if profiler is not None:
-                opened.enter_context(profiler)
-                runs = [each.run.described for each in uncounted]
-                known |= count_several(
-                    runs, store_url=self.store_url, gpu=self.gpu, known=self._counted, profiler=profiler
-                )
+            profiler = opened.enter_context(self._profiler)
+            self._uncounted, self._profiler = [], None
+            runs = [each.run.described for each in uncounted]
+            known = {
+                **self._counted,
+                **count_several(runs, store_url=self.store_url, gpu=self.gpu, known=self._counted, profiler=profiler),
+            }
             for each in uncounted:
                 self._write_run(each, known, lambda: opened.enter_context(start_profiler(self.gpu.uuid)))
         print(f"counters of {len(uncounted)} series, {time.monotonic() - began:.1f} s", flush=True)
 
     def _write_run(self, uncounted: _Uncounted, known: Mapping[str, Counted], start: Callable[[], Profiler]) -> None:
-        version, request, run = uncounted.version, uncounted.request, uncounted.run
-        result = run.result
-        if result.winner is not None:
-            measurements = add_counts(
-                result.measurements, run.configs, run.described, store_url=self.store_url, gpu=self.gpu, known=known,
-                start=start,
-            )  # fmt: skip
-            result = replace(result, measurements=measurements)
+        version, request = uncounted.version, uncounted.request
+        result = count_run(uncounted.run, self.store_url, self.gpu, known, start)
         ours = _find_own(result)
         if ours is not None:
             self._counted |= read_counted(ours.detail, result.finished_at)

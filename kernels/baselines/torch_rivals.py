@@ -202,7 +202,8 @@ def moe_gate_up(call: Call) -> Rival:
     torch = torch_module()
     x, gate_up, y = (tensor(call, name) for name in ("x", "gate_up", "y"))
     tokens = tensor(call, "token_of_row")
-    blocks = torch.bincount(tensor(call, "expert_of_half")[::2], minlength=len(gate_up)).cpu()
+    experts = tensor(call, "expert_of_half")[::2]  # the first half of a block of rows is never padding alone
+    blocks = torch.bincount(experts, minlength=len(gate_up)).cpu()
     rows, both = x.new_empty(len(tokens), x.shape[1]), x.new_empty(len(tokens), gate_up.shape[1])
     parts, start = [], 0
     for expert, count in enumerate(blocks.tolist()):

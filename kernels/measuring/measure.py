@@ -106,19 +106,23 @@ def measure(
         # most likely not needed.
         ahead = None if request.counted else start()
         run = _measure(request, gpu, on_trial, on_step, policy, spawn)
-        if run.result.winner is None:
-            return run.result
-        on_step("counters", 0, len(run.configs))
-        measurements = add_counts(
-            run.result.measurements,
-            run.configs,
-            run.described,
-            store_url=request.store_url,
-            gpu=gpu,
-            known=request.counted,
-            start=lambda: ahead or start(),
-        )
-    return replace(run.result, measurements=measurements, finished_at=dt.datetime.now(dt.UTC))
+        if run.configs:
+            on_step("counters", 0, len(run.configs))
+        result = count_run(run, request.store_url, gpu, request.counted, lambda: ahead or start())
+    return replace(result, finished_at=dt.datetime.now(dt.UTC))
+
+
+def count_run(
+    run: UncountedRun, store_url: str, gpu: device.Gpu, known: Mapping[str, Counted], start: Callable[[], Profiler]
+) -> RunResult:
+    """Returns the run with its counters, or why there are none; as it is without a winner. `start` starts a profiler
+    where they are not known."""
+    if not run.configs:
+        return run.result
+    measurements = add_counts(
+        run.result.measurements, run.configs, run.described, store_url=store_url, gpu=gpu, known=known, start=start
+    )
+    return replace(run.result, measurements=measurements)
 
 
 def measure_uncounted(request: MeasureRequest, *, spawn: Callable[[], GpuProcesses] | None = None) -> UncountedRun:

@@ -119,9 +119,7 @@ def _find_counted(
     if isinstance(described, str):
         raise NoCounters(described)
     launches = _identify(described, store_url, gpu)
-    unknown = {launch: each for launch, each in zip(launches, described, strict=True) if launch not in known}
-    counted = count_with(start(), list(unknown.values()), store_url) if unknown else ()
-    new = {launch: Counted(launch, each) for launch, each in zip(unknown, counted, strict=True)}
+    new = _count_unknown(launches, described, store_url, known, start)
     return [known.get(launch) or new[launch] for launch in launches]
 
 
@@ -136,11 +134,22 @@ def count_several(
     """
     described = [each for run in runs if not isinstance(run, str) for each in run]
     try:
-        launches = _identify(described, store_url, gpu)
-        unknown = {launch: each for launch, each in zip(launches, described, strict=True) if launch not in known}
-        counted = count_with(profiler, list(unknown.values()), store_url) if unknown else ()
+        return _count_unknown(_identify(described, store_url, gpu), described, store_url, known, lambda: profiler)
     except NoCounters:
         return {}
+
+
+def _count_unknown(
+    launches: Sequence[str],
+    described: Described,
+    store_url: str,
+    known: Mapping[str, Counted],
+    start: Callable[[], Profiler],
+) -> Mapping[str, Counted]:
+    """Returns the counters of the launches that are not known, by their names; starts nothing where all are. Raises
+    NoCounters."""
+    unknown = {launch: each for launch, each in zip(launches, described, strict=True) if launch not in known}
+    counted = count_with(start(), list(unknown.values()), store_url) if unknown else ()
     return {launch: Counted(launch, each) for launch, each in zip(unknown, counted, strict=True)}
 
 
