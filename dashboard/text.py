@@ -19,6 +19,7 @@ BASELINES = {
     "cublaslt_per_group": "cuBLASLt per group",
     "attention_cudnn": "cuDNN",
     "attention_flash": "FlashAttention",
+    "attention_cudnn_backward": "cuDNN",
     "attention_flash_backward": "FlashAttention",
     "torch_rms_norm": "PyTorch",
     "torch_layer_norm": "PyTorch",

@@ -24,6 +24,7 @@ NAMES = (
     "cublaslt_per_group",
     "attention_cudnn",
     "attention_flash",
+    "attention_cudnn_backward",
     "attention_flash_backward",
     "torch_rms_norm",
     "torch_layer_norm",
@@ -46,6 +47,7 @@ PACKAGES: Mapping[str, tuple[str, ...]] = {
         "cublaslt_per_group",
         "attention_cudnn",
         "attention_flash",
+        "attention_cudnn_backward",
         "attention_flash_backward",
         "torch_rms_norm",
         "torch_layer_norm",
@@ -65,6 +67,7 @@ DOES_THE_WORK: Mapping[str, str] = {
     "cublas_per_group": "nvidia-cublas",
     "cublaslt_per_group": "nvidia-cublas",
     "attention_cudnn": "nvidia-cudnn-cu13",
+    "attention_cudnn_backward": "nvidia-cudnn-cu13",
 }
 """The package whose kernels run when PyTorch is called; it has versions of its own under one PyTorch."""
 

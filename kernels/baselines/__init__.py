@@ -22,6 +22,7 @@ MAKERS: Mapping[str, Callable[[Call], Rival]] = {
     "cublaslt_per_group": torch_rivals.cublaslt_per_group,
     "attention_cudnn": torch_rivals.attention("CUDNN_ATTENTION"),
     "attention_flash": torch_rivals.attention("FLASH_ATTENTION"),
+    "attention_cudnn_backward": torch_rivals.attention_cudnn_backward,
     "attention_flash_backward": torch_rivals.attention_flash_backward,
     "torch_rms_norm": torch_rivals.rms_norm,
     "torch_layer_norm": torch_rivals.layer_norm,

@@ -111,25 +111,50 @@ def attention(backend: str) -> Callable[[Call], Rival]:
 
 
 def attention_flash_backward(call: Call) -> Rival:
-    """FlashAttention's gradient as torch has it, of the call's own result and logarithms of sums."""
+    """FlashAttention's gradient as torch has it, of the call's own logarithms of sums."""
     torch = torch_module()
-    q, k, v, out, dout, log_sum = (tensor(call, name) for name in ("q", "k", "v", "out", "dout", "log_sum"))
-    gradient = torch.ops.aten._scaled_dot_product_flash_attention_backward
+    q, k, v, dout, log_sum = (tensor(call, name) for name in ("q", "k", "v", "dout", "log_sum"))
+    gradient, out = torch.ops.aten._scaled_dot_product_flash_attention_backward, _find_result(call)
     unused = torch.zeros((), dtype=torch.uint64, device="cuda")  # where dropout begins to draw
-    lengths = q.shape[2], k.shape[2]
+    lengths, causal = (q.shape[2], k.shape[2]), bool(call.sizes["causal"])
+    return _gradients(
+        call, lambda: gradient(dout, q, k, v, out, log_sum, None, None, *lengths, 0.0, causal, unused, unused)
+    )
+
+
+def attention_cudnn_backward(call: Call) -> Rival:
+    """cuDNN's gradient as torch has it, of the call's own logarithms of sums."""
+    torch = torch_module()
+    q, k, v, dout, log_sum = (tensor(call, name) for name in ("q", "k", "v", "dout", "log_sum"))
+    gradient, out = torch.ops.aten._scaled_dot_product_cudnn_attention_backward, _find_result(call)
+    unused = torch.zeros((), dtype=torch.int64, device="cuda")  # where dropout begins to draw
+    lengths, causal = (q.shape[2], k.shape[2]), bool(call.sizes["causal"])
+    return _gradients(
+        call,
+        lambda: gradient(
+            dout, q, k, v, out, log_sum[..., None], unused, unused, None, None, None, *lengths, 0.0, causal
+        ),
+    )
+
+
+def _find_result(call: Call) -> Any:
+    """Returns a result of attention for the call's delta, the sum of dout * result of each row: rivals make delta
+    themselves, of a result that our call is not given."""
+    dout, delta = tensor(call, "dout").float(), tensor(call, "delta")
+    return (dout * (delta / dout.square().sum(-1))[..., None]).bfloat16()
+
+
+def _gradients(call: Call, compute: Callable[[], Any]) -> Rival:
     computed: list[Any] = []
 
     def launch() -> None:
-        found = gradient(
-            dout, q, k, v, out, log_sum, None, None, *lengths, 0.0, bool(call.sizes["causal"]), unused, unused
-        )
-        computed[:] = found
+        computed[:] = compute()
 
     def settle() -> None:
         for name, value in zip(("dq", "dk", "dv"), computed, strict=True):
             tensor(call, name).copy_(value)
 
-    return Rival(launch, {"version": torch.__version__}, settle)
+    return Rival(launch, {"version": torch_module().__version__}, settle)
 
 
 def rms_norm(call: Call) -> Rival:

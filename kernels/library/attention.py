@@ -22,6 +22,10 @@ LEAST = -1e30
 LEAST_ROWS = 16
 """Rows of a Tensor Core tile. A decode step has one per query head that shares a head of K and V, padded to these."""
 
+OWN_COLUMNS = 8
+"""Sums of a row's weights that are added up at the end: of each 8 columns of a Tensor Core's result a thread holds the
+same two (sm_80 and sm_90), so that its sums need no other thread."""
+
 HEADS = (64, 128)
 REFERENCE_ROWS = 2048
 
@@ -41,6 +45,7 @@ def attention_prefill(
     causal: ct.Constant[int],
     scale: ct.Constant[float],
     latency: ct.Constant[int],
+    value_parts: ct.Constant[int],
     last_heads,
 ):
     """One block per tile of query rows; keys below the diagonal first, which need no mask; then as few at a time as
@@ -51,7 +56,7 @@ def attention_prefill(
         ct.load(q, index=(batch, query_head, i, 0), shape=(1, 1, tile_m, head), padding_mode=ZERO), (tile_m, head)
     )
     most = ct.full((tile_m, 1), LEAST, dtype=ct.float32)
-    total = ct.full((tile_m, 1), 0.0, dtype=ct.float32)
+    total = ct.full((tile_m, OWN_COLUMNS), 0.0, dtype=ct.float32)
     acc = ct.full((tile_m, head), 0.0, dtype=ct.float32)
     end = length
     unmasked = length // tile_n
@@ -61,8 +66,13 @@ def attention_prefill(
     for j in range(unmasked):
         y = keys(k, batch, query_head // shared, j, tile_n, head, latency)
         scores = ct.mma(x, ct.transpose(y), ct.full((tile_m, tile_n), 0.0, dtype=ct.float32))
-        z = keys(v, batch, query_head // shared, j, tile_n, head, latency)
-        most, total, acc = attend(scores, z, most, total, acc, scale)
+        if value_parts == 1:
+            z = keys(v, batch, query_head // shared, j, tile_n, head, latency)
+            most, total, acc = attend(scores, z, most, total, acc, scale)
+        else:
+            z = keys(v, batch, query_head // shared, 2 * j, tile_n // 2, head, latency)
+            later = keys(v, batch, query_head // shared, 2 * j + 1, tile_n // 2, head, latency)
+            most, total, acc = attend_in_halves(scores, z, later, most, total, acc, scale)
     row = i * tile_m + ct.reshape(ct.arange(tile_m, dtype=ct.int32), (tile_m, 1))
     few = min(tile_m, tile_n)
     column = ct.reshape(ct.arange(few, dtype=ct.int32), (1, few))
@@ -77,7 +87,7 @@ def attention_prefill(
     ct.store(
         out,
         index=(batch, query_head, i, 0),
-        tile=ct.reshape(ct.astype(acc * (1.0 / total), out.dtype), (1, 1, tile_m, head)),
+        tile=ct.reshape(ct.astype(acc * (1.0 / ct.sum(total, axis=1, keepdims=True)), out.dtype), (1, 1, tile_m, head)),
     )
 
 
@@ -103,7 +113,7 @@ def attention_decode(
         ct.load(q, index=(batch, kv_head, 0, 0), shape=(1, 1, tile_m, head), padding_mode=ZERO), (tile_m, head)
     )
     most = ct.full((tile_m, 1), LEAST, dtype=ct.float32)
-    total = ct.full((tile_m, 1), 0.0, dtype=ct.float32)
+    total = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
     acc = ct.full((tile_m, head), 0.0, dtype=ct.float32)
     for j in range(length // tile_n):
         y = keys(k, batch, kv_head, j, tile_n, head, latency)
@@ -119,7 +129,7 @@ def attention_decode(
     ct.store(
         out,
         index=(batch, kv_head, 0, 0),
-        tile=ct.reshape(ct.astype(acc * (1.0 / total), out.dtype), (1, 1, tile_m, head)),
+        tile=ct.reshape(ct.astype(acc * (1.0 / ct.sum(total, axis=1, keepdims=True)), out.dtype), (1, 1, tile_m, head)),
     )
 
 
@@ -150,13 +160,32 @@ def keys(array, batch, kv_head, j, tile_n, head, latency):
 
 
 def attend(scores, values, most, total, acc, scale):
-    """One step of the running softmax: its largest score, its sum and its weighted values so far (Milakov and
-    Gimelshein, "Online normalizer calculation for softmax", 2018)."""
+    """One step of the running softmax: its largest score, its sums and its weighted values so far (Milakov and
+    Gimelshein, "Online normalizer calculation for softmax", 2018). A row's sum is the sum of `total`'s columns."""
     higher = ct.maximum(most, ct.max(scores, axis=1, keepdims=True) * scale)
     weights = ct.exp2(scores * scale - higher, flush_to_zero=True)
     kept = ct.exp2(most - higher, flush_to_zero=True)
-    total = total * kept + ct.sum(weights, axis=1, keepdims=True)
+    total = total * kept + fold(weights, total.shape[1])
     return higher, total, ct.mma(ct.astype(weights, values.dtype), values, acc * kept)
+
+
+def attend_in_halves(scores, values, later_values, most, total, acc, scale):
+    """The same step: the weights of the keys in the second half are computed while those of the first are multiplied
+    (sm_90, cuda-tile 1.7)."""
+    half = (scores.shape[0], scores.shape[1] // 2)
+    higher = ct.maximum(most, ct.max(scores, axis=1, keepdims=True) * scale)
+    kept = ct.exp2(most - higher, flush_to_zero=True)
+    weights = ct.exp2(ct.extract(scores, (0, 0), shape=half) * scale - higher, flush_to_zero=True)
+    acc = ct.mma(ct.astype(weights, values.dtype), values, acc * kept)
+    later = ct.exp2(ct.extract(scores, (0, 1), shape=half) * scale - higher, flush_to_zero=True)
+    acc = ct.mma(ct.astype(later, values.dtype), later_values, acc)
+    return higher, total * kept + fold(weights + later, total.shape[1]), acc
+
+
+def fold(weights, columns):
+    """(rows, columns): the sums of each `columns`-th column."""
+    rows = weights.shape[0]
+    return ct.sum(ct.reshape(weights, (rows, weights.shape[1] // columns, columns)), axis=1)
 
 
 def parse_prefill(text: str) -> Problem:
@@ -206,13 +235,16 @@ def prefill_space(arch: str) -> Space:
             ("occupancy", (2,) if arch.startswith("sm_9") else (1, 2)),
             ("num_worker_warps", (4, 8)),
             ("latency", (2, 4)),
-        )
+            ("value_parts", (1, 2)),
+        ),
+        only=lambda config: not arch.startswith("sm_9") or config["tile_m"] == 16 * config["num_worker_warps"],
     )
 
 
 def causal_space(arch: str) -> Space:
     """A block's keys are as many as the rows before it, so the order of the blocks is one more axis."""
-    return Space((*prefill_space(arch).axes, ("last_heads", (1, 4, 16))))
+    space = prefill_space(arch)
+    return Space((*space.axes, ("last_heads", (1, 4, 16))), only=space.only)
 
 
 def has_clusters(arch: str) -> bool:
@@ -262,7 +294,7 @@ def _sizes(problem: Problem) -> tuple[int, int, int, int, int]:
 def prefill_constants(problem: Problem, config: Config) -> tuple[int | float, ...]:
     head, shared = problem.sizes["head"], problem.sizes["heads"] // problem.sizes["kv_heads"]
     tiles = (config["tile_m"], config["tile_n"])
-    return (*tiles, head, shared, problem.sizes["causal"], LOG2_E / head**0.5, config["latency"])
+    return (*tiles, head, shared, problem.sizes["causal"], LOG2_E / head**0.5, config["latency"], config["value_parts"])
 
 
 def prefill_scalars(problem: Problem, config: Config) -> Mapping[str, int]:

@@ -1,8 +1,9 @@
-"""The gradient of attention under watch: what training runs for each layer, in one launch.
+"""The gradient of attention under watch, causal, in two launches: what training runs for each layer.
 
 q, out, dout and dq are (batch, heads, sequence, head size), k, v, dk and dv (batch, KV heads, sequence, head size), all
 bfloat16 and row-major; log_sum (batch, heads, sequence) is the logarithm of each query's sum, which the forward pass
-keeps. With P = exp(Q K^T / sqrt(head size) - log_sum) and S = P * (dout V^T - sum of dout * out):
+keeps, and delta (batch, heads, sequence) the sum of dout * out, which the first launch makes. With
+P = exp(Q K^T / sqrt(head size) - log_sum) and S = P * (dout V^T - delta):
 dV = P^T dout, dK = S^T Q / sqrt(head size), dQ = S K / sqrt(head size) (Dao, "FlashAttention-2", 2023, algorithm 2).
 """
 
@@ -26,13 +27,22 @@ ZERO = ct.PaddingMode.ZERO
 
 
 @ct.kernel
+def attention_delta(dout, out, delta, tile_m: ct.Constant[int], head: ct.Constant[int]):
+    """delta = sum of dout * out of each row, for rows of all heads; one block per `tile_m` of them."""
+    i = ct.bid(0)
+    x = ct.load(dout, index=(i, 0), shape=(tile_m, head), padding_mode=ZERO)
+    y = ct.load(out, index=(i, 0), shape=(tile_m, head), padding_mode=ZERO)
+    ct.store(delta, index=(i,), tile=ct.sum(ct.astype(x, ct.float32) * ct.astype(y, ct.float32), axis=1))
+
+
+@ct.kernel
 def attention_backward(
     q,
     k,
     v,
-    out,
     dout,
     log_sum,
+    delta,
     dq,
     dk,
     dv,
@@ -40,7 +50,6 @@ def attention_backward(
     tile_n: ct.Constant[int],
     head: ct.Constant[int],
     shared: ct.Constant[int],
-    causal: ct.Constant[int],
     scale: ct.Constant[float],
     whole: ct.Constant[int],
     heads_together,
@@ -50,7 +59,8 @@ def attention_backward(
 
     Both kinds have `tile_m` rows of what they make, and `tile_n` of what they go over. Of each kind the blocks of
     `heads_together` heads of K and V run together, those that go over most first: more heads share less of what L2
-    holds, and the long blocks of a single one would end last.
+    holds, and the long blocks of a single one would end last. What the diagonal crosses has loops of its own: masks
+    in all tiles cost 2 and 5 % (H100, 2026-11-27).
     """
     batch = ct.bid(2)
     length = q.shape[2]
@@ -67,22 +77,26 @@ def attention_backward(
         x_v = rows_of(v, batch, kv_head, i, tile_m, head)
         of_k = ct.full((tile_m, head), 0.0, dtype=ct.float32)
         of_v = ct.full((tile_m, head), 0.0, dtype=ct.float32)
-        first = (i * tile_m) // tile_n if causal == 1 else 0
+        end = ct.cdiv(length, tile_n)
+        unmasked = min(ct.cdiv((i + 1) * tile_m, tile_n), end)
         for query_head in range(kv_head * shared, (kv_head + 1) * shared):
-            for j in range(first, ct.cdiv(length, tile_n)):
+            for j in range((i * tile_m) // tile_n, unmasked):
                 y = rows_of(q, batch, query_head, j, tile_n, head)
                 slope = rows_of(dout, batch, query_head, j, tile_n, head)
-                delta = ct.reshape(inner(slope, rows_of(out, batch, query_head, j, tile_n, head)), (1, tile_n))
-                logs = ct.reshape(logs_of(log_sum, batch, query_head, j, tile_n, whole), (1, tile_n))
-                scores = ct.mma(x, ct.transpose(y), ct.full((tile_m, tile_n), 0.0, dtype=ct.float32))
-                weights = ct.exp2(scores * scale - logs * LOG2_E, flush_to_zero=True)
-                seen = column + j * tile_n < length
-                if causal == 1:
-                    seen = seen & (row + i * tile_m <= column + j * tile_n)
-                weights = ct.where(seen, weights, 0.0)
+                logs = numbers_of(log_sum, batch, query_head, j, (1, tile_n), whole)
+                weights, of_weights = weigh(x, y, x_v, slope, logs * LOG2_E, scale)
+                weights = ct.where(row + i * tile_m <= column + j * tile_n, weights, 0.0)
                 of_v = ct.mma(ct.astype(weights, y.dtype), slope, of_v)
-                of_weights = ct.mma(x_v, ct.transpose(slope), ct.full((tile_m, tile_n), 0.0, dtype=ct.float32))
-                of_k = ct.mma(ct.astype(weights * (of_weights - delta), y.dtype), y, of_k)
+                of_scores = weights * (of_weights - numbers_of(delta, batch, query_head, j, (1, tile_n), whole))
+                of_k = ct.mma(ct.astype(of_scores, y.dtype), y, of_k)
+            for j in range(unmasked, end):
+                y = rows_of(q, batch, query_head, j, tile_n, head)
+                slope = rows_of(dout, batch, query_head, j, tile_n, head)
+                logs = numbers_of(log_sum, batch, query_head, j, (1, tile_n), whole)
+                weights, of_weights = weigh(x, y, x_v, slope, logs * LOG2_E, scale)
+                of_v = ct.mma(ct.astype(weights, y.dtype), slope, of_v)
+                of_scores = weights * (of_weights - numbers_of(delta, batch, query_head, j, (1, tile_n), whole))
+                of_k = ct.mma(ct.astype(of_scores, y.dtype), y, of_k)
         of_k = of_k * (scale / LOG2_E)
         ct.store(dk, index=(batch, kv_head, i, 0), tile=ct.reshape(ct.astype(of_k, dk.dtype), (1, 1, tile_m, head)))
         ct.store(dv, index=(batch, kv_head, i, 0), tile=ct.reshape(ct.astype(of_v, dv.dtype), (1, 1, tile_m, head)))
@@ -92,44 +106,46 @@ def attention_backward(
         place = number % (tiles * together)
         i = tiles - 1 - place // together
         query_head = number // (tiles * together) * together + place % together
+        kv_head = query_head // shared
         x = rows_of(q, batch, query_head, i, tile_m, head)
         slope = rows_of(dout, batch, query_head, i, tile_m, head)
-        delta = inner(slope, rows_of(out, batch, query_head, i, tile_m, head))
-        logs = ct.reshape(logs_of(log_sum, batch, query_head, i, tile_m, whole), (tile_m, 1)) * LOG2_E
+        own = numbers_of(delta, batch, query_head, i, (tile_m, 1), whole)
+        logs = numbers_of(log_sum, batch, query_head, i, (tile_m, 1), whole) * LOG2_E
         of_q = ct.full((tile_m, head), 0.0, dtype=ct.float32)
-        end = min(length, (i + 1) * tile_m) if causal == 1 else length
-        for j in range(ct.cdiv(end, tile_n)):
-            y = rows_of(k, batch, query_head // shared, j, tile_n, head)
-            y_v = rows_of(v, batch, query_head // shared, j, tile_n, head)
-            scores = ct.mma(x, ct.transpose(y), ct.full((tile_m, tile_n), 0.0, dtype=ct.float32))
-            weights = ct.exp2(scores * scale - logs, flush_to_zero=True)
-            seen = column + j * tile_n < length
-            if causal == 1:
-                seen = seen & (column + j * tile_n <= row + i * tile_m)
-            of_weights = ct.mma(slope, ct.transpose(y_v), ct.full((tile_m, tile_n), 0.0, dtype=ct.float32))
-            of_scores = ct.where(seen, weights * (of_weights - delta), 0.0)
+        unmasked = (i * tile_m) // tile_n
+        for j in range(unmasked):
+            y = rows_of(k, batch, kv_head, j, tile_n, head)
+            weights, of_weights = weigh(x, y, slope, rows_of(v, batch, kv_head, j, tile_n, head), logs, scale)
+            of_q = ct.mma(ct.astype(weights * (of_weights - own), y.dtype), y, of_q)
+        for j in range(unmasked, ct.cdiv(min(length, (i + 1) * tile_m), tile_n)):
+            y = rows_of(k, batch, kv_head, j, tile_n, head)
+            weights, of_weights = weigh(x, y, slope, rows_of(v, batch, kv_head, j, tile_n, head), logs, scale)
+            of_scores = ct.where(column + j * tile_n <= row + i * tile_m, weights * (of_weights - own), 0.0)
             of_q = ct.mma(ct.astype(of_scores, y.dtype), y, of_q)
         of_q = of_q * (scale / LOG2_E)
         ct.store(dq, index=(batch, query_head, i, 0), tile=ct.reshape(ct.astype(of_q, dq.dtype), (1, 1, tile_m, head)))
 
 
 def rows_of(array, batch, head_number, j, rows, head):
-    """(rows, head) of one head. Part of the kernel."""
+    """(rows, head) of one head, zeros beyond the sequence, so that queries there add nothing. Part of the kernel."""
     at = (batch, head_number, j, 0)
     return ct.reshape(ct.load(array, index=at, shape=(1, 1, rows, head), padding_mode=ZERO), (rows, head))
 
 
-def logs_of(log_sum, batch, query_head, j, rows, whole):
-    """(1, 1, rows) of log_sum, unchecked where no tile leaves the sequence: a check's branch would be in the loop."""
-    at = (batch, query_head, j)
+def numbers_of(array, batch, query_head, j, shape, whole):
+    """A number of each query of a tile, unchecked where no tile leaves the sequence: a check's branch would be in the
+    loop."""
+    at, line = (batch, query_head, j), (1, 1, shape[0] * shape[1])
     if whole == 1:
-        return ct.load(log_sum, index=at, shape=(1, 1, rows), check_bounds=False, allow_tma=False)
-    return ct.load(log_sum, index=at, shape=(1, 1, rows), padding_mode=ZERO, allow_tma=False)
+        return ct.reshape(ct.load(array, index=at, shape=line, check_bounds=False, allow_tma=False), shape)
+    return ct.reshape(ct.load(array, index=at, shape=line, padding_mode=ZERO, allow_tma=False), shape)
 
 
-def inner(x, y):
-    """(rows, 1): the sum of each row's products."""
-    return ct.sum(ct.astype(x, ct.float32) * ct.astype(y, ct.float32), axis=1, keepdims=True)
+def weigh(x, y, x_v, y_v, logs, scale):
+    """P and its gradient dout V^T, or both transposed; `logs` and `scale` are for exp2."""
+    zeros = ct.full((x.shape[0], y.shape[0]), 0.0, dtype=ct.float32)
+    scores = ct.mma(x, ct.transpose(y), zeros)
+    return ct.exp2(scores * scale - logs, flush_to_zero=True), ct.mma(x_v, ct.transpose(y_v), zeros)
 
 
 def parse(text: str) -> Problem:
@@ -149,26 +165,37 @@ def parse(text: str) -> Problem:
     return Problem("x".join(map(str, numbers)), {**sizes, "causal": 1})
 
 
+def delta_space(_: str) -> Space:
+    return Space((("tile_m", (16, 32, 64)), ("occupancy", (2, 4, 8))))
+
+
 def space(_: str) -> Space:
-    """On sm_90 the configs left out spill 40 to 3832 bytes, or are the same code as with one block per multiprocessor.
-    On sm_120, 128x64 with 4 warps spills 4840 bytes."""
+    """64 rows by 4 warps, two blocks of which share a multiprocessor, or 128 by 8 warps alone. Others spill on sm_90,
+    or came no nearer than 17 % to a winner (H100, 2 sweeps, 2026-11-27)."""
     return Space(
         (
             ("tile_m", (64, 128)),
-            ("tile_n", (32, 64, 128)),
+            ("tile_n", (32, 64)),
             ("occupancy", (1, 2)),
             ("num_worker_warps", (4, 8)),
             ("heads_together", (2, 8)),
         ),
-        only=_has_registers,
+        only=lambda config: config["tile_m"] == 16 * config["num_worker_warps"] == 128 // config["occupancy"],
     )
 
 
-def _has_registers(config: Config) -> bool:
-    few_sums = config["tile_m"] * config["tile_n"] // config["num_worker_warps"] <= 64 * 64 // 4
-    if config["occupancy"] == 2:
-        return config["tile_m"] == 64 and few_sums and config["tile_n"] * config["num_worker_warps"] <= 256
-    return config["num_worker_warps"] == 8 and few_sums
+def delta_arrays(problem: Problem) -> tuple[Array, ...]:
+    rows, head = _rows(problem), problem.sizes["head"]
+    return (
+        Array("dout", (rows, head), "bfloat16"),
+        Array("out", (rows, head), "bfloat16"),
+        Array("delta", (rows,), "float32", output=True),
+    )
+
+
+def _rows(problem: Problem) -> int:
+    batch, heads, _, sequence, _ = _sizes(problem)
+    return batch * heads * sequence
 
 
 def arrays(problem: Problem) -> tuple[Array, ...]:
@@ -178,9 +205,9 @@ def arrays(problem: Problem) -> tuple[Array, ...]:
         Array("q", queries, "bfloat16"),
         Array("k", keys, "bfloat16"),
         Array("v", keys, "bfloat16"),
-        Array("out", queries, "bfloat16"),
         Array("dout", queries, "bfloat16"),
         Array("log_sum", (batch, heads, sequence), "float32", fill="scale", aligned=False),
+        Array("delta", (batch, heads, sequence), "float32", aligned=False),
         Array("dq", queries, "bfloat16", output=True),
         Array("dk", keys, "bfloat16", output=True),
         Array("dv", keys, "bfloat16", output=True),
@@ -192,15 +219,23 @@ def _sizes(problem: Problem) -> tuple[int, int, int, int, int]:
     return sizes["batch"], sizes["heads"], sizes["kv_heads"], sizes["sequence"], sizes["head"]
 
 
+def delta_constants(problem: Problem, config: Config) -> tuple[int, ...]:
+    return config["tile_m"], problem.sizes["head"]
+
+
 def constants(problem: Problem, config: Config) -> tuple[int | float, ...]:
     _, heads, kv_heads, _, head = _sizes(problem)
     tiles = config["tile_m"], config["tile_n"]
     whole = int(problem.sizes["sequence"] % max(tiles) == 0)
-    return (*tiles, head, heads // kv_heads, problem.sizes["causal"], LOG2_E / head**0.5, whole)
+    return (*tiles, head, heads // kv_heads, LOG2_E / head**0.5, whole)
 
 
 def scalars(problem: Problem, config: Config) -> Mapping[str, int]:
     return {"heads_together": math.gcd(config["heads_together"], problem.sizes["kv_heads"])}
+
+
+def delta_grid(problem: Problem, config: Config, _: int) -> tuple[int, int, int]:
+    return -(-_rows(problem) // config["tile_m"]), 1, 1
 
 
 def grid(problem: Problem, config: Config, _: int) -> tuple[int, int, int]:
@@ -208,10 +243,14 @@ def grid(problem: Problem, config: Config, _: int) -> tuple[int, int, int]:
     return -(-sequence // config["tile_m"]) * (kv_heads + heads), 1, batch
 
 
+def delta_reference(inputs: Mapping[str, Any], _: Any) -> Mapping[str, Any]:
+    return {"delta": (inputs["dout"] * inputs["out"]).sum(axis=1)}
+
+
 def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
-    """Some rows of one head at a time: all scores of a long sequence would not fit. log_sum and out are given, and the
-    formulas hold for any."""
-    q, k, v, out, dout = (inputs[name] for name in ("q", "k", "v", "out", "dout"))
+    """Some rows of one head at a time: all scores of a long sequence would not fit. log_sum and delta are given, and
+    the formulas hold for any."""
+    q, k, v, dout = (inputs[name] for name in ("q", "k", "v", "dout"))
     batches, heads, sequence, head = q.shape
     shared = heads // k.shape[1]
     found = {f"d{name}": xp.zeros(inputs[name].shape, dtype=xp.float32) for name in ("q", "k", "v")}
@@ -223,12 +262,17 @@ def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
             weights = xp.exp(here @ k[of_kv].T / head**0.5 - inputs["log_sum"][batch, number, rows, None])
             row = xp.arange(first, first + len(here))[:, None]
             weights = xp.where(xp.arange(sequence)[None, :] <= row, weights, 0)
-            delta = (slope * out[batch, number, rows]).sum(axis=1, keepdims=True)
+            delta = inputs["delta"][batch, number, rows, None]
             of_scores = weights * (slope @ v[of_kv].T - delta) / head**0.5
             found["dv"][of_kv] += weights.T @ slope
             found["dk"][of_kv] += of_scores.T @ here
             found["dq"][batch, number, rows] = of_scores @ k[of_kv]
     return found
+
+
+def delta_tolerance(_: Problem) -> float:
+    """Products of two bfloat16 are exact in float32, and a row's sum of 128 is rounded a few times."""
+    return 1e-5
 
 
 def tolerance(_: Problem) -> float:
@@ -237,23 +281,54 @@ def tolerance(_: Problem) -> float:
     return 2.0**-7
 
 
+def delta_flops(problem: Problem) -> int:
+    return 2 * _rows(problem) * problem.sizes["head"]
+
+
 def flops(problem: Problem) -> int:
     """Five products of every query with every key it sees, half of them on average; the two made again do not count."""
     batch, heads, _, sequence, head = _sizes(problem)
     return 5 * batch * heads * sequence * sequence * head
 
 
+def delta_bytes(problem: Problem) -> int:
+    return _rows(problem) * (2 * 2 * problem.sizes["head"] + 4)
+
+
 def least_bytes(problem: Problem) -> int:
     batch, heads, kv_heads, sequence, head = _sizes(problem)
-    return batch * sequence * (2 * head * (4 * heads + 4 * kv_heads) + 4 * heads)
+    return batch * sequence * (2 * head * (3 * heads + 4 * kv_heads) + 2 * 4 * heads)
 
+
+def weights(problem: Problem) -> Mapping[str, float]:
+    """Both launches are the gradient."""
+    return {f"gradient of attention {problem.name}": 1.0}
+
+
+# Llama-2-7B's heads are 32 of 128; a tensor-parallel half of them, and Llama-3-8B's, which share 8 of K and V.
+PROBLEMS = parse("4x16x16x4096x128"), parse("1x32x8x8192x128")
 
 KERNELS = (
     Kernel(
+        name="attention_backward_delta",
+        entry=attention_delta,
+        problems=PROBLEMS,
+        parse=parse,
+        space=delta_space,
+        arrays=delta_arrays,
+        constants=delta_constants,
+        grid=delta_grid,
+        reference=delta_reference,
+        tolerance=delta_tolerance,
+        flops=delta_flops,
+        bytes=delta_bytes,
+        baselines=("copy",),
+        weights=weights,
+    ),
+    Kernel(
         name="attention_backward_causal",
         entry=attention_backward,
-        # Llama-2-7B's heads are 32 of 128; a tensor-parallel half of them, and Llama-3-8B's, which share 8 of K and V.
-        problems=(parse("4x16x16x4096x128"), parse("1x32x8x8192x128")),
+        problems=PROBLEMS,
         parse=parse,
         space=space,
         arrays=arrays,
@@ -264,6 +339,7 @@ KERNELS = (
         tolerance=tolerance,
         flops=flops,
         bytes=least_bytes,
-        baselines=("attention_flash_backward",),
+        baselines=("attention_cudnn_backward", "attention_flash_backward"),
+        weights=weights,
     ),
 )

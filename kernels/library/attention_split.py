@@ -58,21 +58,29 @@ def attention_decode_parts(
     x = ct.reshape(x, (tile_m, head))
     column = ct.reshape(ct.arange(tile_n, dtype=ct.int32), (1, tile_n))
     most = ct.full((tile_m, 1), LEAST, dtype=ct.float32)
-    total = ct.full((tile_m, 1), 0.0, dtype=ct.float32)
+    total = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
     acc = ct.full((tile_m, head), 0.0, dtype=ct.float32)
-    for j in range(start // tile_n, ct.cdiv(end, tile_n)):
+    for j in range(start // tile_n, end // tile_n):
         y = keys(k, batch, kv_head, j, tile_n, head, latency)
+        scores = ct.mma(x, ct.transpose(y), ct.full((tile_m, tile_n), 0.0, dtype=ct.float32))
         z = keys(v, batch, kv_head, j, tile_n, head, latency)
-        scores = ct.mma(x, ct.transpose(y), ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)) * scale
-        scores = ct.where(column + j * tile_n < end, scores, LEAST)
-        higher = ct.maximum(most, ct.max(scores, axis=1, keepdims=True))
-        weights = ct.exp2(scores - higher, flush_to_zero=True)
-        kept = ct.exp2(most - higher, flush_to_zero=True)
-        total = total * kept + ct.sum(weights, axis=1, keepdims=True)
-        acc = ct.mma(ct.astype(weights, z.dtype), z, acc * kept)
-        most = higher
-    ct.store(values, index=(batch, kv_head, part, 0, 0), tile=ct.reshape(acc * (1.0 / total), (1, 1, 1, tile_m, head)))
-    ct.store(logs, index=(batch, kv_head, part, 0), tile=ct.reshape(most + ct.log2(total), (1, 1, 1, tile_m)))
+        most, total, acc = attend(scores, z, most, total, acc, scale)
+    for j in range(end // tile_n, ct.cdiv(end, tile_n)):
+        y = keys(k, batch, kv_head, j, tile_n, head, latency)
+        scores = ct.mma(x, ct.transpose(y), ct.full((tile_m, tile_n), 0.0, dtype=ct.float32))
+        z = keys(v, batch, kv_head, j, tile_n, head, latency)
+        most, total, acc = attend(ct.where(column + j * tile_n < end, scores, LEAST), z, most, total, acc, scale)
+    whole = ct.sum(total, axis=1, keepdims=True)
+    ct.store(values, index=(batch, kv_head, part, 0, 0), tile=ct.reshape(acc * (1.0 / whole), (1, 1, 1, tile_m, head)))
+    ct.store(logs, index=(batch, kv_head, part, 0), tile=ct.reshape(most + ct.log2(whole), (1, 1, 1, tile_m)))
+
+
+def attend(scores, values, most, total, acc, scale):
+    """One step of the running softmax, as in attention.py. A row's sum is the sum of `total`'s columns."""
+    higher = ct.maximum(most, ct.max(scores, axis=1, keepdims=True) * scale)
+    weights = ct.exp2(scores * scale - higher, flush_to_zero=True)
+    kept = ct.exp2(most - higher, flush_to_zero=True)
+    return higher, total * kept + weights, ct.mma(ct.astype(weights, values.dtype), values, acc * kept)
 
 
 def keys(array, batch, kv_head, j, tile_n, head, latency):

@@ -41,7 +41,8 @@ def mla_decode(
     """One block per sequence and `tile_m` heads. A tile of latent vectors is loaded once, as keys and as values.
 
     It is loaded in quarters: as one load the compiler keeps a single stage of it, whatever the hints, and loads and
-    products take turns (sm_90, cuda-tile 1.7, 2026-11-23).
+    products take turns (sm_90, cuda-tile 1.7, 2026-11-23). `latency` gives the rest of it two stages, which fit just
+    so. A row's sum is added up at the end: in each step its warps would wait for one another twice more.
     """
     i, batch = ct.bid(0), ct.bid(1)
     keys = kv.shape[1]
@@ -53,13 +54,13 @@ def mla_decode(
     x_rope = part(q, batch, i, latent // rope, tile_m, rope)
     column = ct.reshape(ct.arange(tile_n, dtype=ct.int32), (1, tile_n))
     most = ct.full((tile_m, 1), LEAST, dtype=ct.float32)
-    total = ct.full((tile_m, 1), 0.0, dtype=ct.float32)
+    total = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
     acc0 = ct.full((tile_m, quarter), 0.0, dtype=ct.float32)
     acc1 = acc0
     acc2 = acc0
     acc3 = acc0
     for j in range(ct.cdiv(keys, tile_n)):
-        y_rope = part(kv, batch, j, latent // rope, tile_n, rope)
+        y_rope = part(kv, batch, j, latent // rope, tile_n, rope, latency=8)
         scores = ct.mma(x_rope, ct.transpose(y_rope), ct.full((tile_m, tile_n), 0.0, dtype=ct.float32))
         y0 = part(kv, batch, j, 0, tile_n, quarter)
         scores = ct.mma(x0, ct.transpose(y0), scores)
@@ -73,24 +74,24 @@ def mla_decode(
         higher = ct.maximum(most, ct.max(scores, axis=1, keepdims=True) * scale)
         weights = ct.exp2(scores * scale - higher, flush_to_zero=True)
         kept = ct.exp2(most - higher, flush_to_zero=True)
-        total = total * kept + ct.sum(weights, axis=1, keepdims=True)
+        total = total * kept + weights
         weights = ct.astype(weights, kv.dtype)
         acc0 = ct.mma(weights, y0, acc0 * kept)
         acc1 = ct.mma(weights, y1, acc1 * kept)
         acc2 = ct.mma(weights, y2, acc2 * kept)
         acc3 = ct.mma(weights, y3, acc3 * kept)
         most = higher
-    share = 1.0 / total
+    share = 1.0 / ct.sum(total, axis=1, keepdims=True)
     store_part(out, batch, i, 0, acc0 * share)
     store_part(out, batch, i, 1, acc1 * share)
     store_part(out, batch, i, 2, acc2 * share)
     store_part(out, batch, i, 3, acc3 * share)
 
 
-def part(array, batch, row, column, rows, columns):
+def part(array, batch, row, column, rows, columns, latency=None):
     """(rows, columns) of one sequence's q or kv. Part of the kernel."""
     at = (batch, row, column)
-    tile = ct.load(array, index=at, shape=(1, rows, columns), padding_mode=ZERO)
+    tile = ct.load(array, index=at, shape=(1, rows, columns), padding_mode=ZERO, latency=latency)
     return ct.reshape(tile, (rows, columns))
 
 

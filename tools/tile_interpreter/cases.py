@@ -109,6 +109,7 @@ SMALL: Mapping[str, Small] = {
     "grouped_fp8_along_k": Small(("3x128x256x100", "2x256x128x300", "3x128x128x500"), GROUPED_TILES),
     "attention_prefill": Small(HEADS, {"tile_m": (16, 64), "tile_n": (16, 128)}),
     "attention_prefill_causal": Small(HEADS, {"tile_m": (16, 64), "tile_n": (16, 128), "last_heads": (1, 2, 16)}),
+    "attention_backward_delta": Small(HEADS, {"tile_m": (16, 64)}),
     "attention_backward_causal": Small((*HEADS, "1x2x1x128x64"), {"tile_m": (16, 64), "tile_n": (16, 128)}),
     "attention_decode": Small(HEADS, {"tile_n": (16, 64)}),
     "attention_decode_parts": Small(PARTED, {"tile_n": (16, 128)}),
