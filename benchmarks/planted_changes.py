@@ -70,7 +70,7 @@ PLANTED = (
         "attention.py",
         ("attention_decode", "for j in range(length // tile_n):", "for j in range(length // tile_n - 1):"),
         ("attention_decode", "head), padding_mode=ZERO)", "head), padding_mode=ZERO, allow_tma=False)"),
-        ("attention_decode", "acc * (1.0 / total)", "acc * total"),
+        ("attention_decode", "acc * (1.0 / ct.sum(total", "acc * (1.0 * ct.sum(total"),
         ("attention_decode", "ct.full((tile_m, tile_n), 0.0", "ct.full((tile_m, tile_n), 1.0"),
         ("attend", "kept = ct.exp2(most - higher", "kept = ct.exp2(higher - most"),
     ),

@@ -30,7 +30,7 @@ RECORDINGS = ROOT / "recordings"
 H200 = (RECORDINGS / "h200-1daa4d34.jsonl.gz",)
 """A night of the whole suite, and kernels that were measured again since, which stand in for the night's."""
 
-H100 = tuple(RECORDINGS / f"h100-{commit}.jsonl.gz" for commit in ("5ad57876", "267317b6", "4aa00c6c"))
+H100 = (RECORDINGS / "h100-4533d99b.jsonl.gz",)
 """The same on an H100."""
 
 STORY = RECORDINGS / "story" / "h200.jsonl.gz"
@@ -66,9 +66,10 @@ LEAST_BESIDE_THE_FASTER = 0.96
 """The same of `gemm_nt` in bfloat16, on each problem beside the faster of cuBLAS and DeepGEMM."""
 
 LEAST_IN_TWO_LAUNCHES = 0.85
-"""What is wanted of attention of one new token in two launches, beside cuDNN."""
+"""What is wanted of attention of one new token and of the gradient of attention, each in two launches, beside cuDNN."""
 
 TWO_LAUNCHES, ONE_TOKEN = ("attention_decode_parts", "attention_decode_join"), "1x32x8x32768x128"
+DELTA, GRADIENT = "attention_backward_delta", "attention_backward_causal"
 
 
 @dataclass(frozen=True)
@@ -283,6 +284,9 @@ def _list_figures() -> Iterator[Figure]:
         yield bounds.at_least(what, statistics.geometric_mean(faster), LEAST_BESIDE_THE_FASTER, digits=3)
         what = f"{gpu}: attention of one new token, {ONE_TOKEN}, in two launches against attention_cudnn"
         yield bounds.at_least(what, compare_two_launches(runs), LEAST_IN_TWO_LAUNCHES, digits=3)
+        if gradients := compare_gradients(runs):  # in two launches since 4533d99
+            what = f"{gpu}: {GRADIENT} and {DELTA} against attention_cudnn_backward, geometric mean of {len(gradients)}"
+            yield bounds.at_least(what, statistics.geometric_mean(gradients), LEAST_IN_TWO_LAUNCHES, digits=3)
     replays = [row for row in _read_rows(STORY) if row["row"] == "replay"]
     launches = sum(len(row["good_us"]) for row in replays)
     gpu_s = sum(row["gpu_s"] for row in replays)
@@ -307,6 +311,16 @@ def compare_two_launches(runs: Sequence[Recorded]) -> float:
         if run.kernel in TWO_LAUNCHES and run.problem.startswith(f"{ONE_TOKEN}-"):
             times_us[run.problem] = times_us.get(run.problem, 0.0) + run.winner_us
     return one.winner_us * one.ratios["attention_cudnn"] / min(times_us.values())
+
+
+def compare_gradients(runs: Sequence[Recorded]) -> list[float]:
+    """cuDNN's time for the gradient of each problem, which is measured beside the second launch, over those of both."""
+    delta_us = {run.problem: run.winner_us for run in runs if run.kernel == DELTA}
+    return [
+        run.winner_us * run.ratios["attention_cudnn_backward"] / (run.winner_us + delta_us[run.problem])
+        for run in runs
+        if run.kernel == GRADIENT and run.problem in delta_us
+    ]
 
 
 def _deviation(run: Recorded) -> float:

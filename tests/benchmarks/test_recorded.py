@@ -59,6 +59,15 @@ def test_two_launches_are_compared_by_the_sum_of_equally_many_parts() -> None:
     assert recorded.compare_two_launches(runs) == pytest.approx(50.0 / 40.0)
 
 
+def test_a_gradient_is_compared_by_the_sum_of_both_launches_where_there_are_two() -> None:
+    def run(kernel: str, problem: str, winner_us: float, **ratios: float) -> Recorded:
+        return Recorded(kernel, problem, 1, winner_us, (), ratios, ())
+
+    one_launch = run(recorded.GRADIENT, "b", 100.0, attention_cudnn_backward=0.5)
+    second = run(recorded.GRADIENT, "a", 90.0, attention_cudnn_backward=0.8)
+    assert recorded.compare_gradients([one_launch, second, run(recorded.DELTA, "a", 10.0)]) == [pytest.approx(0.72)]
+
+
 def test_a_ratio_is_the_rival_s_time_over_ours() -> None:
     (run,) = [
         each
