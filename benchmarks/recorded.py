@@ -30,7 +30,7 @@ RECORDINGS = ROOT / "recordings"
 H200 = (RECORDINGS / "h200-1daa4d34.jsonl.gz",)
 """A night of the whole suite, and kernels that were measured again since, which stand in for the night's."""
 
-H100 = (RECORDINGS / "h100-4533d99b.jsonl.gz",)
+H100 = tuple(RECORDINGS / f"h100-{commit}.jsonl.gz" for commit in ("4533d99b", "aee9036f"))
 """The same on an H100."""
 
 STORY = RECORDINGS / "story" / "h200.jsonl.gz"
