@@ -113,42 +113,35 @@ def attention(backend: str) -> Callable[[Call], Rival]:
 def attention_flash_backward(call: Call) -> Rival:
     """FlashAttention's gradient as torch has it, of the call's own logarithms of sums."""
     torch = torch_module()
-    q, k, v, dout, log_sum = (tensor(call, name) for name in ("q", "k", "v", "dout", "log_sum"))
-    gradient, out = torch.ops.aten._scaled_dot_product_flash_attention_backward, _find_result(call)
+    gradient = torch.ops.aten._scaled_dot_product_flash_attention_backward
     unused = torch.zeros((), dtype=torch.uint64, device="cuda")  # where dropout begins to draw
-    lengths, causal = (q.shape[2], k.shape[2]), bool(call.sizes["causal"])
-    return _gradients(
-        call, lambda: gradient(dout, q, k, v, out, log_sum, None, None, *lengths, 0.0, causal, unused, unused)
-    )
+    return _gradients(call, lambda given, logs, sizes: gradient(*given, logs, None, None, *sizes, unused, unused))
 
 
 def attention_cudnn_backward(call: Call) -> Rival:
     """cuDNN's gradient as torch has it, of the call's own logarithms of sums."""
     torch = torch_module()
-    q, k, v, dout, log_sum = (tensor(call, name) for name in ("q", "k", "v", "dout", "log_sum"))
-    gradient, out = torch.ops.aten._scaled_dot_product_cudnn_attention_backward, _find_result(call)
+    gradient = torch.ops.aten._scaled_dot_product_cudnn_attention_backward
     unused = torch.zeros((), dtype=torch.int64, device="cuda")  # where dropout begins to draw
-    lengths, causal = (q.shape[2], k.shape[2]), bool(call.sizes["causal"])
     return _gradients(
-        call,
-        lambda: gradient(
-            dout, q, k, v, out, log_sum[..., None], unused, unused, None, None, None, *lengths, 0.0, causal
-        ),
+        call, lambda given, logs, sizes: gradient(*given, logs[..., None], unused, unused, None, None, None, *sizes)
     )
 
 
-def _find_result(call: Call) -> Any:
-    """Returns a result of attention for the call's delta, the sum of dout * result of each row: rivals make delta
-    themselves, of a result that our call is not given."""
-    dout, delta = tensor(call, "dout").float(), tensor(call, "delta")
-    return (dout * (delta / dout.square().sum(-1))[..., None]).bfloat16()
+def _gradients(call: Call, compute: Callable[[tuple[Any, ...], Any, tuple[Any, ...]], Any]) -> Rival:
+    """Makes a rival of what computes dq, dk and dv of dout, Q, K, V and a result, of the logarithms of sums, and of
+    both lengths, no dropout, and whether it is causal.
 
-
-def _gradients(call: Call, compute: Callable[[], Any]) -> Rival:
+    Rivals make delta, the sum of dout * result of each row, themselves: they are given a result that has the call's.
+    """
+    q, k, v, dout, delta, log_sum = (tensor(call, name) for name in ("q", "k", "v", "dout", "delta", "log_sum"))
+    slope = dout.float()
+    result = (slope * (delta / slope.square().sum(-1))[..., None]).bfloat16()
+    given, sizes = (dout, q, k, v, result), (q.shape[2], k.shape[2], 0.0, bool(call.sizes["causal"]))
     computed: list[Any] = []
 
     def launch() -> None:
-        computed[:] = compute()
+        computed[:] = compute(given, log_sum, sizes)
 
     def settle() -> None:
         for name, value in zip(("dq", "dk", "dv"), computed, strict=True):
