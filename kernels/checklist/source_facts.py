@@ -181,11 +181,12 @@ def _reassigned(function: ast.FunctionDef) -> set[str]:
 
 
 def _operation(call: ast.Call) -> str | None:
-    """The name behind `ct.`; None for other calls."""
+    """The name behind `ct.`, and "load" for a tiled view's; None for other calls."""
     function = call.func
-    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "ct":
-        return function.attr
-    return None
+    if not isinstance(function, ast.Attribute):
+        return None
+    is_of_ct = isinstance(function.value, ast.Name) and function.value.id == "ct"
+    return function.attr if is_of_ct or function.attr == "load" else None
 
 
 def _walk_reached(node: ast.AST, values: Mapping[str, Any]) -> Iterator[ast.AST]:

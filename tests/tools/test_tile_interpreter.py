@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from tools.tile_interpreter import running
+from tools.tile_interpreter.array import MemoryArray
 from tools.tile_interpreter.cases import expected, inputs, largest_error
 from tools.tile_interpreter.language import Language
 from tools.tile_interpreter.rounding import NotCovered, decode, encode, round_to
-from tools.tile_interpreter.tile import MemoryArray, Tile, Undefined
+from tools.tile_interpreter.tile import Tile, Undefined
 
 PROBES = running.load(Path(running.__file__).parent / "probes" / "probes.py")
 
@@ -107,6 +108,12 @@ def test_what_cutile_leaves_undefined_is_an_error() -> None:
         language.load(array, index=(0, 0), shape=(16, 20))
     with pytest.raises(Undefined, match="without a conversion"):
         language.store(array, index=(0, 0), tile=Tile(np.zeros((2, 2)), ct.float64))
+    view = array.tiled_view((16, 16), traversal_steps=(1, 16))
+    with pytest.raises(Undefined, match="lies outside x"):
+        view.load((20, 0))
+    with pytest.raises(Undefined, match="unchecked"):
+        view.load((5, 0), check_bounds=False)
+    assert view.load((4, 0), check_bounds=False).shape == (16, 16), "it ends with the array"
     padded = language.load(array, index=(1, 0), shape=(16, 16))
     assert np.isnan(padded.values[4:]).all(), "undetermined padding must not look like a number"
 

@@ -88,7 +88,7 @@ PARTED = ("1x2x1x1x64-1", "2x4x2x300x64-2", "1x6x2x385x128-4")
 """One part, and a last part that is shorter than the others."""
 
 SMALL: Mapping[str, Small] = {
-    "gemm_fp8_scaled": Small(("1x16x128", "17x48x256", "129x144x384", "127x544x512", "128x48x256"), SCALED),
+    "gemm_fp8_scaled": Small(("1x16x128", "17x48x256", "129x144x384", "127x544x640", "128x48x256"), SCALED),
     "gemm_fp8_block_scaled": Small(
         ("1x16x128", "17x48x256", "129x144x384"),
         {"tile_m": (16, 64), "tile_n": (32, 128), "tile_k": (128, 256)},

@@ -14,9 +14,10 @@ from typing import Any
 import cuda.tile as ct
 
 from tools.tile_interpreter.arithmetic import Arithmetic
-from tools.tile_interpreter.memory import Memory, Slice, order_of
+from tools.tile_interpreter.array import MemoryArray, order_of
+from tools.tile_interpreter.memory import Memory, Slice
 from tools.tile_interpreter.rounding import NotCovered
-from tools.tile_interpreter.tile import MemoryArray, Undefined, binary, sides_of
+from tools.tile_interpreter.tile import Undefined, binary, sides_of
 
 SHARED = (
     *(

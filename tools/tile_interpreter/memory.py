@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,18 +9,9 @@ from typing import Any
 import cuda.tile as ct
 import numpy as np
 
+from tools.tile_interpreter.array import MemoryArray, load_tile, padding_of, store_tile, stored_values
 from tools.tile_interpreter.rounding import round_to
-from tools.tile_interpreter.tile import MemoryArray, Tile, Undefined, as_tile, only, sides_of
-
-PADDING = {
-    ct.PaddingMode.ZERO: 0.0,
-    ct.PaddingMode.NEG_ZERO: -0.0,
-    ct.PaddingMode.NAN: np.nan,
-    ct.PaddingMode.POS_INF: np.inf,
-    ct.PaddingMode.NEG_INF: -np.inf,
-}
-TRAP_INTEGER = 0x55
-"""Padding that cuTile leaves undetermined is NaN here, or this in integers: a kernel that uses it gives itself away."""
+from tools.tile_interpreter.tile import Tile, Undefined, as_tile, only, sides_of
 
 
 @dataclass(frozen=True)
@@ -47,23 +37,15 @@ class Memory:
     ) -> Tile:
         only("load", hints, "latency", "allow_tma", "memory_order", "memory_scope")
         sides = sides_of(shape)
-        window, axes = _window(array, index, sides or (1,) * array.ndim, order, check_bounds)
-        tile = found = array.values_at(window).transpose(axes)
-        if found.shape != (whole := sides or (1,) * array.ndim):
-            padding = round_to(np.asarray(_padding(array, padding_mode)), array.dtype.name)
-            tile = np.full(whole, padding, dtype=found.dtype)
-            tile[tuple(slice(0, side) for side in found.shape)] = found
-        return Tile(tile.reshape(sides), array.dtype, held=True)
+        return load_tile(array, index, sides, sides, order, padding_mode, check_bounds)
 
     def store(
         self, array: MemoryArray, /, index: Any, tile: Any, *, order: Any = "C", check_bounds: bool = True, **hints: Any
     ) -> None:
         only("store", hints, "latency", "allow_tma", "memory_order", "memory_scope")
-        values = _stored(array, tile)
+        values = stored_values(array, tile)
         values = values.reshape((1,) * array.ndim) if values.ndim == 0 else values
-        window, axes = _window(array, index, values.shape, order, check_bounds)
-        inside = tuple(slice(0, part.stop - part.start) for part in (window[axis] for axis in axes))
-        array.put(window, values[inside].transpose(np.argsort(axes)))
+        store_tile(array, index, values, values.shape, order, check_bounds)
 
     def gather(
         self,
@@ -93,7 +75,7 @@ class Memory:
         latency: int | None = None,  # noqa: ARG002 - a hint
     ) -> None:
         positions, inside = _places(array, indices, mask, check_bounds)
-        values = np.broadcast_to(_stored(array, value), inside.shape)
+        values = np.broadcast_to(stored_values(array, value), inside.shape)
         array.put(tuple(position[inside] for position in positions), values[inside])
 
     def atomic_add(
@@ -116,7 +98,7 @@ class Memory:
     ) -> Tile:
         only("atomics", hints, "memory_order", "memory_scope")
         positions, inside = _places(array, indices, None, check_bounds)
-        updates = np.broadcast_to(_stored(array, update), inside.shape)
+        updates = np.broadcast_to(stored_values(array, update), inside.shape)
         before = np.zeros(inside.shape, updates.dtype)
         for at in zip(*np.nonzero(inside), strict=True) if inside.ndim else [()] * int(inside):
             position = tuple(each[at] for each in positions)
@@ -136,7 +118,7 @@ class Memory:
     ) -> Tile:
         positions, inside = _sparse(array, indices)
         found = array.values_at(tuple(np.where(inside, position, 0) for position in positions))
-        return Tile(np.where(inside, found, _padding(array, padding_mode)), array.dtype)
+        return Tile(np.where(inside, found, padding_of(array, padding_mode)), array.dtype)
 
     def store_advanced_indexing(
         self,
@@ -149,37 +131,10 @@ class Memory:
         allow_tma: bool | None = None,  # noqa: ARG002 - a hint
     ) -> None:
         positions, inside = _sparse(array, indices)
-        values = _stored(array, tile)
+        values = stored_values(array, tile)
         if values.shape != inside.shape:
             raise Undefined(f"a tile of shape {values.shape} is stored where the indices imply {inside.shape}")
         array.put(tuple(position[inside] for position in positions), values[inside])
-
-
-def order_of(order: Any, ndim: int) -> tuple[int, ...]:
-    if isinstance(order, str):
-        return tuple(range(ndim)) if order == "C" else tuple(reversed(range(ndim)))
-    return tuple(axis % ndim for axis in order)
-
-
-def _window(
-    array: MemoryArray, index: Any, sides: tuple[int, ...], order: Any, check_bounds: bool
-) -> tuple[tuple[slice, ...], tuple[int, ...]]:
-    """The part of the array under a tile, and which of its axes each axis of the tile is."""
-    positions = [operator.index(each) for each in (index if isinstance(index, tuple | list) else (index,))]
-    axes = order_of(order, array.ndim)
-    if len(positions) != array.ndim or len(sides) != array.ndim:
-        raise Undefined(f"{array.name} has {array.ndim} axes, but the tile {sides} at {tuple(positions)} does not")
-    window = [slice(0)] * array.ndim
-    for axis, position, side in zip(axes, positions, sides, strict=True):
-        length = array.shape[axis]
-        if position < 0 or position * side >= length:
-            raise Undefined(
-                f"tile {tuple(positions)} of shape {sides} lies outside {array.name} of shape {array.shape}"
-            )
-        if not check_bounds and (position + 1) * side > length:
-            raise Undefined(f"tile {tuple(positions)} of shape {sides} leaves {array.name}, unchecked")
-        window[axis] = slice(position * side, min((position + 1) * side, length))
-    return tuple(window), axes
 
 
 def _places(array: MemoryArray, indices: Any, mask: Any, check_bounds: bool) -> tuple[list[np.ndarray], np.ndarray]:
@@ -204,21 +159,3 @@ def _sparse(array: MemoryArray, indices: Sequence[Any]) -> tuple[list[np.ndarray
     positions = list(np.meshgrid(*parts, indexing="ij"))
     bounds = [(position >= 0) & (position < length) for position, length in zip(positions, array.shape, strict=True)]
     return positions, np.logical_and.reduce(bounds)
-
-
-def _padding(array: MemoryArray, mode: ct.PaddingMode) -> Any:
-    floating = ct._datatype.is_float(array.dtype)
-    if mode is ct.PaddingMode.UNDETERMINED:
-        return np.nan if floating else TRAP_INTEGER
-    return PADDING[mode] if floating else int(PADDING[mode])
-
-
-def _stored(array: MemoryArray, tile: Any) -> np.ndarray:
-    """Values as the array holds them; like cuTile, only conversions that lose nothing happen by themselves."""
-    if not isinstance(tile, Tile):
-        return round_to(np.asarray(tile), array.dtype.name)
-    if tile.dtype == array.dtype:
-        return tile.values
-    if ct._datatype.promote_dtypes(tile.dtype, array.dtype) != array.dtype:
-        raise Undefined(f"a {tile.dtype} tile is stored into {array.name} of {array.dtype} without a conversion")
-    return round_to(tile.values, array.dtype.name)

@@ -15,9 +15,10 @@ import numpy as np
 
 from tilewatch.kernels.contract import Array as Spec
 from tilewatch.kernels.contract import Config, Kernel, Problem
+from tools.tile_interpreter.array import MemoryArray
 from tools.tile_interpreter.language import Block, Language
 from tools.tile_interpreter.rounding import RAW
-from tools.tile_interpreter.tile import MemoryArray, Tile, binary
+from tools.tile_interpreter.tile import Tile, binary
 
 SM_COUNT = 3
 """Few enough that persistent kernels walk several tiles per block."""

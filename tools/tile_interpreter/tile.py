@@ -14,7 +14,7 @@ import cuda.tile as ct
 import numpy as np
 from cuda.tile._datatype import is_float, is_restricted_float, promote_dtypes
 
-from tools.tile_interpreter.rounding import NotCovered, decode, encode, round_to
+from tools.tile_interpreter.rounding import NotCovered, round_to
 
 
 class Undefined(Exception):
@@ -168,41 +168,6 @@ for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and_", 
     setattr(Tile, f"__r{_special}__", _binary_operator(_compute, _special == "truediv", swapped=True))
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(Tile, f"__{_name}__", _comparison(getattr(operator, _name)))
-
-
-class MemoryArray:
-    """A kernel's array parameter: a strided window onto raw bits."""
-
-    def __init__(self, raw: np.ndarray, dtype: ct.DType, *, name: str) -> None:
-        self.raw = raw
-        self.dtype = dtype
-        self.name = name
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.raw.shape
-
-    @property
-    def ndim(self) -> int:
-        return self.raw.ndim
-
-    @property
-    def strides(self) -> tuple[int, ...]:
-        return tuple(stride // self.raw.itemsize for stride in self.raw.strides)
-
-    def slice(self, axis: int, start: Any, stop: Any) -> MemoryArray:
-        first, end, length = operator.index(start), operator.index(stop), self.shape[axis]
-        if not 0 <= first <= end <= length:
-            raise Undefined(f"{self.name}.slice({axis}, {first}, {end}) leaves the array's {length}")
-        window = [slice(None)] * self.ndim
-        window[axis] = slice(first, end)
-        return MemoryArray(self.raw[tuple(window)], self.dtype, name=f"{self.name}[{first}:{end}]")
-
-    def values_at(self, index: tuple[Any, ...]) -> np.ndarray:
-        return decode(self.raw[index], self.dtype.name)
-
-    def put(self, index: tuple[Any, ...], values: np.ndarray) -> None:
-        self.raw[index] = encode(values, self.dtype.name)
 
 
 def sides_of(shape: Any) -> tuple[int, ...]:

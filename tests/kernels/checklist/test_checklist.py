@@ -92,7 +92,7 @@ def entry(a, b, d, side: ct.Constant[int], group: ct.Constant[int], latency: ct.
         i, j = place(tile, per_group, 0)
         total = ct.full((side, side), 0.0, dtype=ct.float32)
         if latency >= 1:
-            x = ct.load(a, index=(i, 0), shape=(side, side), latency=latency)
+            x = a.tiled_view((side, side)).load((i, 0), latency=latency)
         else:
             x = ct.load(a, index=(i, 0), shape=(side, side))
         total = ct.mma(x, x, acc=total)

@@ -58,6 +58,18 @@ def turned(x, y, edge):
 
 
 @ct.kernel
+def overlapping(x, y, edge):
+    """Tiles of a view that begin where the step says: the last one of y ends with it, that of edge is padded."""
+    tiles = x.tiled_view((16, 32), traversal_steps=(1, 32), padding_mode=ct.PaddingMode.NEG_INF)
+    for i in range(ct.cdiv(x.shape[0], 16)):
+        first = min(i * 16, x.shape[0] - 16)
+        for j in range(ct.cdiv(x.shape[1], 32)):
+            tile = tiles.load((first, j))
+            y.tiled_view((16, 32), traversal_steps=(1, 32)).store((first, j), tile)
+            ct.store(edge, index=(i, j), tile=ct.max(tile, axis=1, keepdims=True))
+
+
+@ct.kernel
 def picked(x, index, y, z):
     """Gathers that leave the array give their padding; scatters that leave it write nothing."""
     places = ct.load(index, index=(0,), shape=(64,))
@@ -135,6 +147,13 @@ def _turned(inputs: Mapping[str, Any], _: Any) -> Mapping[str, Any]:
     turned = np.asarray(inputs["x"]).T
     edge = np.stack([turned[:, first : first + 32].max(1) for first in range(0, turned.shape[1], 32)], axis=1)
     return {"y": turned, "edge": edge}
+
+
+def _overlapping(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
+    x = inputs["x"]
+    firsts = [min(i * 16, len(x) - 16) for i in range(-(-len(x) // 16))]
+    halves = xp.stack([x[:, :32].max(axis=1), x[:, 32:].max(axis=1)], axis=1)
+    return {"y": x, "edge": xp.concatenate([halves[first : first + 16] for first in firsts])}
 
 
 def _picked(inputs: Mapping[str, Any], _: Any) -> Mapping[str, Any]:
@@ -233,6 +252,16 @@ KERNELS = (
             Array("x", (83, 37), "float32"),
             Array("y", (37, 83), "float32", output=True),
             Array("edge", (37, 3), "float32", output=True),
+        ),
+        0.0,
+    ),
+    _probe(
+        overlapping,
+        _overlapping,
+        (
+            Array("x", (83, 37), "float32"),
+            Array("y", (83, 37), "float32", output=True),
+            Array("edge", (96, 2), "float32", output=True),
         ),
         0.0,
     ),
