@@ -22,7 +22,7 @@ POWER_LIMITED_FROM_K = 2048
 LARGEST_SIDE = 1 << 20
 
 SCALE_LATENCY = 4
-"""The hint under which the compiler asks for scales a whole step of its loop ahead of their use; 1 and 2 do not."""
+"""The hint under which the compiler asks for scales a edge step of its loop ahead of their use; 1 and 2 do not."""
 
 NOTHING = -1
 """What `parts` holds where no partial sum is, before a launch and after it: as a float32 a NaN that no sum has."""
@@ -39,6 +39,10 @@ leaves NaN."""
 ZERO = ct.PaddingMode.ZERO
 UNPADDED = ct.PaddingMode.UNDETERMINED
 
+WHOLE, MOVED_UP, PADDED = 0, 1, 2
+"""How the last tile of rows ends: with M; past M, so that it begins earlier and makes some rows a second time, which
+come out the same; or M has fewer rows than one tile."""
+
 
 @ct.kernel
 def gemm_fp8_scaled_persistent(
@@ -53,7 +57,7 @@ def gemm_fp8_scaled_persistent(
     group_size_m: ct.Constant[int],
     latency: ct.Constant[int],
     steps: ct.Constant[int],
-    whole: ct.Constant[int],
+    edge: ct.Constant[int],
     even: ct.Constant[int],
     rest: ct.Constant[int],
     split: ct.Constant[int],
@@ -64,9 +68,9 @@ def gemm_fp8_scaled_persistent(
     """Each block walks output tiles; `steps` blocks of K are asked for together, so that one is promoted while another
     is multiplied. scale_a is (K / 128, M) and scale_b (N / 128, K / 128).
 
-    A tile wider than BLOCK is two products side by side, each with its own scale of B. `whole` says that M is a
-    multiple of `tile_m`, `even` that its tiles are a multiple of `group_size_m`, and `rest` counts the blocks of K that
-    `steps` leaves over. With `split` over 1 a tile has that many blocks, each with a part of K.
+    A tile wider than BLOCK is two products side by side, each with its own scale of B. `edge` says how the last tile
+    of rows ends, `even` that these are a multiple of `group_size_m`, and `rest` counts the blocks of K that `steps`
+    leaves over. With `split` over 1 a tile has that many blocks, each with a part of K.
 
     With `apart` a thread has registers for the sums and half of a tile's products: these come one after the other.
 
@@ -78,18 +82,18 @@ def gemm_fp8_scaled_persistent(
     if split > 1:
         tile, part = ct.bid(0) // split, ct.bid(0) % split
         i, j = swizzled(tile, tiles_m, tiles_n, group_size_m, even)
-        one_part(a, b, scale_a, scale_b, d, parts, i, j, part, tile_m, tile_n, latency, steps, whole, rest, split)
+        one_part(a, b, scale_a, scale_b, d, parts, i, j, part, tile_m, tile_n, latency, steps, edge, rest, split)
         return
     if block_per_tile == 1:
         i, j = swizzled(ct.bid(0), tiles_m, tiles_n, group_size_m, even)
-        any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, latency, steps, whole, rest, apart)
+        any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, latency, steps, edge, rest, apart)
         return
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
         i, j = swizzled(tile, tiles_m, tiles_n, group_size_m, even)
-        any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, latency, steps, whole, rest, apart)
+        any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, latency, steps, edge, rest, apart)
 
 
-def any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, latency, steps, whole, rest, apart):
+def any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, latency, steps, edge, rest, apart):
     """Tile (i, j) of D: one product in each block of K, and one more each for what is wider than BLOCK and for columns
     added.
 
@@ -99,20 +103,20 @@ def any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, 
     if added_n > 0:
         added = min(tiles_n * (tile_n // added_n) + j, ct.num_tiles(b, axis=0, shape=(added_n, 128)) - 1)
         if tile_n > 128:
-            three_parts(a, b, scale_a, scale_b, d, i, 2 * j, added, tile_m, added_n, latency, steps, whole, rest)
+            three_parts(a, b, scale_a, scale_b, d, i, 2 * j, added, tile_m, added_n, latency, steps, edge, rest)
         else:
-            two_parts(a, b, scale_a, scale_b, d, i, j, added, tile_m, added_n, False, latency, steps, whole, rest)
+            two_parts(a, b, scale_a, scale_b, d, i, j, added, tile_m, added_n, False, latency, steps, edge, rest)
     elif tile_n > 128:
         other = min(2 * j + 1, ct.num_tiles(b, axis=0, shape=(128, 128)) - 1)
         if apart == 1:
-            two_parts(a, b, scale_a, scale_b, d, i, 2 * j, other, tile_m, 128, True, latency, steps, whole, rest)
+            two_parts(a, b, scale_a, scale_b, d, i, 2 * j, other, tile_m, 128, True, latency, steps, edge, rest)
         else:
-            two_tiles(a, b, scale_a, scale_b, d, i, 2 * j, other, tile_m, latency, steps, whole, rest)
+            two_tiles(a, b, scale_a, scale_b, d, i, 2 * j, other, tile_m, latency, steps, edge, rest)
     else:
-        one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, whole, rest)
+        one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, edge, rest)
 
 
-def one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, whole, rest):
+def one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, edge, rest):
     """Tile (i, j) of D, within one block of B's scales. Part of the kernel: cuTile compiles it in place.
 
     Blocks of K that `steps` leaves over come after the loop. Before, such products took one block at a time all along:
@@ -122,13 +126,13 @@ def one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, wh
     rounds = ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps
     for several in range(rounds):
         for step in ct.static_iter(range(steps)):
-            acc = one_product(acc, a, b, scale_a, scale_b, i, j, several * steps + step, tile_m, tile_n, latency, whole)
+            acc = one_product(acc, a, b, scale_a, scale_b, i, j, several * steps + step, tile_m, tile_n, latency, edge)
     for step in ct.static_iter(range(rest)):
-        acc = one_product(acc, a, b, scale_a, scale_b, i, j, rounds * steps + step, tile_m, tile_n, latency, whole)
-    ct.store(d, index=(i, j), tile=ct.astype(ct.transpose(acc) if tile_m < 64 else acc, d.dtype))
+        acc = one_product(acc, a, b, scale_a, scale_b, i, j, rounds * steps + step, tile_m, tile_n, latency, edge)
+    store_rows(d, i, j, ct.astype(ct.transpose(acc) if tile_m < 64 else acc, d.dtype), tile_m, edge)
 
 
-def one_part(a, b, scale_a, scale_b, d, parts, i, j, part, tile_m, tile_n, latency, steps, whole, rest, split):
+def one_part(a, b, scale_a, scale_b, d, parts, i, j, part, tile_m, tile_n, latency, steps, edge, rest, split):
     """Part `part` of `split` parts of K of tile (i, j) of D; the last has what `steps` leaves over too.
 
     Blocks of neighbouring numbers have a tile's parts. All but the last write their sums into `parts` and end; the last
@@ -142,14 +146,14 @@ def one_part(a, b, scale_a, scale_b, d, parts, i, j, part, tile_m, tile_n, laten
     acc = ct.full((tile_n, tile_m) if tile_m < 64 else (tile_m, tile_n), 0.0, dtype=ct.float32)
     for several in range(first, end):
         for step in ct.static_iter(range(steps)):
-            acc = one_product(acc, a, b, scale_a, scale_b, i, j, several * steps + step, tile_m, tile_n, latency, whole)
+            acc = one_product(acc, a, b, scale_a, scale_b, i, j, several * steps + step, tile_m, tile_n, latency, edge)
     if part < split - 1:
         give(parts, ct.bid(0), ct.bitcast(acc, ct.int32))
     else:
         for step in ct.static_iter(range(rest)):
-            acc = one_product(acc, a, b, scale_a, scale_b, i, j, rounds * steps + step, tile_m, tile_n, latency, whole)
+            acc = one_product(acc, a, b, scale_a, scale_b, i, j, rounds * steps + step, tile_m, tile_n, latency, edge)
         acc = add_parts(acc, parts, ct.bid(0) - part, split - 1)
-        ct.store(d, index=(i, j), tile=ct.astype(ct.transpose(acc) if tile_m < 64 else acc, d.dtype))
+        store_rows(d, i, j, ct.astype(ct.transpose(acc) if tile_m < 64 else acc, d.dtype), tile_m, edge)
 
 
 def add_parts(acc, parts, first, count):
@@ -206,13 +210,13 @@ def give(parts, number, bits):
     )
 
 
-def one_product(acc, a, b, scale_a, scale_b, i, j, k, tile_m, tile_n, latency, whole):
+def one_product(acc, a, b, scale_a, scale_b, i, j, k, tile_m, tile_n, latency, edge):
     """`acc` and the product of block k of K.
 
     The Tensor Core has 64 rows at least. A tile of fewer is B @ A^T, with as few columns as A has rows here.
     """
-    scale = of_rows(scale_a, i, k, tile_m, whole) * of_block(scale_b, (j * tile_n) // 128, k)
-    x = ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=hint(latency))
+    scale = of_rows(scale_a, i, k, tile_m, edge) * of_block(scale_b, (j * tile_n) // 128, k)
+    x = load_rows(a, i, k, tile_m, latency, edge)
     y = ct.load(b, index=(j, k), shape=(tile_n, 128), padding_mode=ZERO, latency=hint(latency))
     if tile_m < 64:
         zero = ct.full((tile_n, tile_m), 0.0, dtype=ct.float32)
@@ -221,7 +225,7 @@ def one_product(acc, a, b, scale_a, scale_b, i, j, k, tile_m, tile_n, latency, w
     return acc + ct.mma(x, ct.transpose(y), zero, use_fast_acc=True) * ct.reshape(scale, (tile_m, 1))
 
 
-def two_tiles(a, b, scale_a, scale_b, d, i, j, other, tile_m, latency, steps, whole, rest):
+def two_tiles(a, b, scale_a, scale_b, d, i, j, other, tile_m, latency, steps, edge, rest):
     """Tiles (i, j) and (i, other) of D, of 128 columns each, which share their tiles of A."""
     left = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     right = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
@@ -229,20 +233,20 @@ def two_tiles(a, b, scale_a, scale_b, d, i, j, other, tile_m, latency, steps, wh
     for several in range(rounds):
         for step in ct.static_iter(range(steps)):
             k = several * steps + step
-            left, right = two_products(left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, latency, whole)
+            left, right = two_products(left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, latency, edge)
     for step in ct.static_iter(range(rest)):
         k = rounds * steps + step
-        left, right = two_products(left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, latency, whole)
-    ct.store(d, index=(i, j), tile=ct.astype(left, d.dtype))
-    ct.store(d, index=(i, other), tile=ct.astype(right, d.dtype))
+        left, right = two_products(left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, latency, edge)
+    store_rows(d, i, j, ct.astype(left, d.dtype), tile_m, edge)
+    store_rows(d, i, other, ct.astype(right, d.dtype), tile_m, edge)
 
 
-def two_products(left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, latency, whole):
+def two_products(left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, latency, edge):
     """`left` and `right` and the two products of one block of K, B's tiles `j` and `other`."""
-    rows = of_rows(scale_a, i, k, tile_m, whole)
+    rows = of_rows(scale_a, i, k, tile_m, edge)
     scale_left = ct.reshape(rows * of_block(scale_b, j, k), (tile_m, 1))
     scale_right = ct.reshape(rows * of_block(scale_b, other, k), (tile_m, 1))
-    x = ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=hint(latency))
+    x = load_rows(a, i, k, tile_m, latency, edge)
     y = ct.load(b, index=(j, k), shape=(128, 128), padding_mode=ZERO, latency=hint(latency))
     z = ct.load(b, index=(other, k), shape=(128, 128), padding_mode=ZERO, latency=hint(latency))
     zero = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
@@ -251,7 +255,7 @@ def two_products(left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, la
     return left, right
 
 
-def two_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, beside, latency, steps, whole, rest):
+def two_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, beside, latency, steps, edge, rest):
     """Tiles (i, j) of 128 and (i, other) of `other_n` columns of D, one product after the other.
 
     Where they lie `beside` each other, B comes in tiles of 256 rows for both and D leaves in one store: a load of its
@@ -265,36 +269,41 @@ def two_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, beside, l
     first = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     second = ct.full((tile_m, other_n), 0.0, dtype=ct.float32)
     tiles_k = ct.num_tiles(a, axis=1, shape=(tile_m, 128))
-    once, rounds = min(tiles_k, 1), tiles_k // steps
+    past = blocks_past(steps, rest)
+    once, rounds = min(tiles_k, 1), (tiles_k + past) // steps
     block = (other * other_n) // 128
     scales: tuple[Any, ...] = ()
     for step in ct.static_iter(range(steps)):
-        scales += (scales_of_parts(scale_a, scale_b, i, j, block, step, tile_m, whole),)
+        scales += (scales_of_parts(scale_a, scale_b, i, j, block, step, tile_m, edge),)
     for k in range(0, rounds * steps, steps):  # up to `tiles_k` it spills 216 bytes of registers (2026-11-26)
-        next_k = min(k + steps, tiles_k - steps)
+        next_k = min(k + steps, tiles_k + past - steps)
         ahead: tuple[Any, ...] = ()
         for step in ct.static_iter(range(steps)):
             rows, of_first, of_second = scales[step]
-            x, y, z = load_parts(a, b, i, j, other, k + step, tile_m, other_n, beside, latency)
-            first = add_part(first, x, y, rows, of_first, once)
+            at_k, times = k + step, once
+            if step >= steps - past:
+                at_k, times = min(at_k, tiles_k - 1), min(max(tiles_k - at_k, 0), 1)
+            x, y, z = load_parts(a, b, i, j, other, at_k, tile_m, other_n, beside, latency, edge)
+            first = add_part(first, x, y, rows, of_first, times)
             for later in ct.static_iter(range(asked(step, steps), asked(step + 1, steps))):
-                ahead += (scales_of_parts(scale_a, scale_b, i, j, block, next_k + later, tile_m, whole),)
-            second = add_part(second, x, z, rows, of_second, once)
+                later_k = next_k + later if later < steps - past else min(next_k + later, tiles_k - 1)
+                ahead += (scales_of_parts(scale_a, scale_b, i, j, block, later_k, tile_m, edge),)
+            second = add_part(second, x, z, rows, of_second, times)
         scales = ahead
-    for step in ct.static_iter(range(rest)):
+    for step in ct.static_iter(range(rest if past == 0 else 0)):
         rows, of_first, of_second = scales[steps - rest + step]
-        x, y, z = load_parts(a, b, i, j, other, rounds * steps + step, tile_m, other_n, beside, latency)
+        x, y, z = load_parts(a, b, i, j, other, rounds * steps + step, tile_m, other_n, beside, latency, edge)
         first = add_part(first, x, y, rows, of_first, once)
         second = add_part(second, x, z, rows, of_second, once)
     if beside:
         both = ct.cat((ct.astype(first, d.dtype), ct.astype(second, d.dtype)), 1)
-        ct.store(d, index=(i, j // 2), tile=both)
+        store_rows(d, i, j // 2, both, tile_m, edge)
     else:
-        ct.store(d, index=(i, j), tile=ct.astype(first, d.dtype))
-        ct.store(d, index=(i, other), tile=ct.astype(second, d.dtype))
+        store_rows(d, i, j, ct.astype(first, d.dtype), tile_m, edge)
+        store_rows(d, i, other, ct.astype(second, d.dtype), tile_m, edge)
 
 
-def three_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, latency, steps, whole, rest):
+def three_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, latency, steps, edge, rest):
     """Tiles (i, j) and (i, j + 1), of 128 columns each, and (i, other) of `other_n`, one product after the other.
 
     Their sums and one product leave no registers for the scales of a round. So scales are asked for one step ahead,
@@ -305,42 +314,57 @@ def three_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, latency
     right = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     added = ct.full((tile_m, other_n), 0.0, dtype=ct.float32)
     tiles_k = ct.num_tiles(a, axis=1, shape=(tile_m, 128))
-    once, rounds = min(tiles_k, 1), tiles_k // steps
-    sums, scales = (left, right, added), scales_of_three(scale_a, scale_b, i, j, other, 0, tile_m, other_n, whole)
+    past = blocks_past(steps, rest)
+    once, rounds = min(tiles_k, 1), (tiles_k + past) // steps
+    sums, scales = (left, right, added), scales_of_three(scale_a, scale_b, i, j, other, 0, tile_m, other_n, edge)
     for k in range(0, rounds * steps, steps):
         for step in ct.static_iter(range(steps)):
+            at_k, times = k + step, once
+            if step >= steps - past:
+                at_k, times = min(at_k, tiles_k - 1), min(max(tiles_k - at_k, 0), 1)
             sums, scales = three_products(
-                sums, scales, a, b, scale_a, scale_b, i, j, other, k + step, tile_m, other_n, latency, whole, once
+                sums, scales, a, b, scale_a, scale_b, i, j, other, at_k, tile_m, other_n, latency, edge, times
             )
-    for step in ct.static_iter(range(rest)):
+    for step in ct.static_iter(range(rest if past == 0 else 0)):
         k = rounds * steps + step
         sums, scales = three_products(
-            sums, scales, a, b, scale_a, scale_b, i, j, other, k, tile_m, other_n, latency, whole, once
+            sums, scales, a, b, scale_a, scale_b, i, j, other, k, tile_m, other_n, latency, edge, once
         )
     left, right, added = sums
     both = ct.cat((ct.astype(left, d.dtype), ct.astype(right, d.dtype)), 1)
-    ct.store(d, index=(i, j // 2), tile=both)
-    ct.store(d, index=(i, other), tile=ct.astype(added, d.dtype))
+    store_rows(d, i, j // 2, both, tile_m, edge)
+    store_rows(d, i, other, ct.astype(added, d.dtype), tile_m, edge)
 
 
-def three_products(sums, scales, a, b, scale_a, scale_b, i, j, other, k, tile_m, other_n, latency, whole, once):
+def three_products(sums, scales, a, b, scale_a, scale_b, i, j, other, k, tile_m, other_n, latency, edge, once):
     """`sums` and the products of block k of K, whose `scales` have come, and the scales of the block after it."""
     left, right, added = sums
     rows, of_left, of_right, of_added = scales
-    x, y, z = load_parts(a, b, i, j, j + 1, k, tile_m, 128, True, latency)
+    x, y, z = load_parts(a, b, i, j, j + 1, k, tile_m, 128, True, latency, edge)
     w = ct.load(b, index=(other, k), shape=(other_n, 128), padding_mode=ZERO, latency=hint(latency))
     left = add_part(left, x, y, rows, of_left, once)
     added = add_part(added, x, w, rows, of_added, once)
     next_k = min(k + 1, ct.num_tiles(a, axis=1, shape=(tile_m, 128)) - 1)
-    ahead = scales_of_three(scale_a, scale_b, i, j, other, next_k, tile_m, other_n, whole)
+    ahead = scales_of_three(scale_a, scale_b, i, j, other, next_k, tile_m, other_n, edge)
     right = add_part(right, x, z, rows, of_right, once)
     return (left, right, added), ahead
 
 
-def scales_of_three(scale_a, scale_b, i, j, other, k, tile_m, other_n, whole):
+def scales_of_three(scale_a, scale_b, i, j, other, k, tile_m, other_n, edge):
     """The scales of the rows, (1, tile_m), and of the left, right and added part's blocks of B, (1, 1)."""
-    rows, of_left, of_added = scales_of_parts(scale_a, scale_b, i, j, (other * other_n) // 128, k, tile_m, whole)
+    rows, of_left, of_added = scales_of_parts(scale_a, scale_b, i, j, (other * other_n) // 128, k, tile_m, edge)
     return rows, of_left, of_block(scale_b, min(j + 1, scale_b.shape[0] - 1), k), of_added
+
+
+def blocks_past(steps, rest):
+    """How many blocks past the end of K fill the last round up: none where one block is left over, for it comes after
+    the loop. A block past the end is the last one again, whose product is made and not added.
+
+    Two or three blocks after the loop share the memory of the loop's, which is then given back once in a round: 58.5
+    instead of 54.5 us for 5447x1520x3712, with 29 blocks of K and three of them at once; one block after the loop costs
+    less than two past the end: 107 instead of 120 us for 4096x5120x3200 (an H100, 2026-11-27; docs/experiments.md).
+    """
+    return steps - rest if rest > 1 else 0
 
 
 def asked(step, steps):
@@ -354,15 +378,15 @@ def asked(step, steps):
     return min(step + step // min(2, max(steps - 1, 1)), steps)
 
 
-def scales_of_parts(scale_a, scale_b, i, j, block, k, tile_m, whole):
+def scales_of_parts(scale_a, scale_b, i, j, block, k, tile_m, edge):
     """The scales of the rows, (1, tile_m), and of both parts' blocks of B, (1, 1)."""
     of_first, of_second = of_block(scale_b, j, k), of_block(scale_b, block, k)
-    return of_rows(scale_a, i, k, tile_m, whole), of_first, of_second
+    return of_rows(scale_a, i, k, tile_m, edge), of_first, of_second
 
 
-def load_parts(a, b, i, j, other, k, tile_m, other_n, beside, latency):
+def load_parts(a, b, i, j, other, k, tile_m, other_n, beside, latency, edge):
     """Block k of K: (tile_m, 128) of A, and (128, 128) and (other_n, 128) of B."""
-    x = ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=hint(latency))
+    x = load_rows(a, i, k, tile_m, latency, edge)
     if beside:
         both = ct.load(b, index=(j // 2, k), shape=(256, 128), padding_mode=ZERO, latency=hint(latency))
         y, z = ct.extract(both, index=(0, 0), shape=(128, 128)), ct.extract(both, index=(1, 0), shape=(128, 128))
@@ -391,21 +415,49 @@ def add_once(acc, product, scale, once):
     return acc
 
 
-def of_rows(scale_a, i, k, tile_m, whole):
+def load_rows(a, i, k, tile_m, latency, edge):
+    """(tile_m, 128): block k of K of the i-th rows of A."""
+    if edge == MOVED_UP:
+        view = a.tiled_view((tile_m, 128), traversal_steps=(1, 128))
+        return view.load((first_row(a.shape[0], i, tile_m), k), latency=hint(latency))
+    return ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=hint(latency))
+
+
+def store_rows(d, i, j, tile, tile_m, edge):
+    """Stores the i-th rows and j-th columns of D."""
+    if edge == MOVED_UP:
+        view = d.tiled_view(tile.shape, traversal_steps=(1, tile.shape[1]))
+        view.store((first_row(d.shape[0], i, tile_m), j), tile)
+    else:
+        ct.store(d, index=(i, j), tile=tile)
+
+
+def of_rows(scale_a, i, k, tile_m, edge):
     """(1, tile_m): the scales of a tile's rows.
 
-    Past TMA: through shared memory each step would wait for a barrier of all warps. Checked against M only where the
-    tile may leave it: the check is a branch, over which the compiler moves no promotion into the next product's time.
+    Past TMA: through shared memory each step would wait for a barrier of all warps. Checked against M only where A has
+    fewer rows than a tile: the check is a branch, over which the compiler moves no promotion into the next product's
+    time. With a last tile that is checked 1871x2880x4736 took 58.2 us, 51.1 with one moved up (H100s, 2026-11-27;
+    docs/experiments.md).
     """
+    if edge == MOVED_UP:
+        view = scale_a.tiled_view((1, tile_m), traversal_steps=(1, 1))
+        first = first_row(scale_a.shape[1], i, tile_m)
+        return view.load((k, first), check_bounds=False, latency=SCALE_LATENCY, allow_tma=False)
     return ct.load(
         scale_a,
         index=(k, i),
         shape=(1, tile_m),
-        padding_mode=UNPADDED if whole == 1 else ZERO,  # the compiler fails on padding without the check
-        check_bounds=whole == 0,
+        padding_mode=UNPADDED if edge == WHOLE else ZERO,  # the compiler fails on padding without the check
+        check_bounds=edge == PADDED,
         latency=SCALE_LATENCY,
         allow_tma=False,
     )
+
+
+def first_row(rows, i, tile_m):
+    """Where tile i of so many rows begins: the last one ends with them."""
+    return min(i * tile_m, rows - tile_m)
 
 
 def of_block(scale_b, block, k):
@@ -575,12 +627,12 @@ def blackwell_arrays(problem: Problem) -> tuple[Array, ...]:
 def hopper_constants(problem: Problem, config: Config) -> tuple[int, ...]:
     tile_m, group_size_m = config["tile_m"], config["group_size_m"]
     steps = min(config["steps"], problem.sizes["k"] // BLOCK)
-    whole = int(problem.sizes["m"] % tile_m == 0)
+    edge = WHOLE if problem.sizes["m"] % tile_m == 0 else MOVED_UP if problem.sizes["m"] > tile_m else PADDED
     even = int(-(-problem.sizes["m"] // tile_m) % group_size_m == 0)
     rest = problem.sizes["k"] // BLOCK % steps
     split, added_n = parts_of_a_tile(problem, config), columns_added(config)
     return (
-        *(tile_m, config["tile_n"], group_size_m, config["latency"], steps, whole, even, rest, split, added_n),
+        *(tile_m, config["tile_n"], group_size_m, config["latency"], steps, edge, even, rest, split, added_n),
         int(config.get("blocks_per_tile", 0) == 1),
         int(_has_half_the_registers(config)),
     )
