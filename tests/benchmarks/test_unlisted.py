@@ -13,8 +13,9 @@ from tilewatch.kernels.results import Cubin, Plan
 
 def test_the_kernels_know_every_problem() -> None:
     kernels = {name: loaded.kernel for name, loaded in load(FOLDER).items()}
-    for name, problems, _ in unlisted.PARTS.values():
-        assert [kernels[name].parse(problem).name for problem in problems] == list(problems)
+    for part in unlisted.PARTS.values():
+        assert [kernels[part.kernel].parse(problem).name for problem in part.problems] == list(part.problems)
+        assert set(part.rivals) <= set(kernels[part.kernel].baselines)
 
 
 def test_it_sweeps_on_a_gpu_and_names_a_rival_that_is_missing(
@@ -24,7 +25,9 @@ def test_it_sweeps_on_a_gpu_and_names_a_rival_that_is_missing(
     rig = fake_gpu.Rig(tmp_path)
     fake_gpu.measure_in_this_process(monkeypatch)
     monkeypatch.setattr(unlisted, "FOLDER", fake_gpu.LIBRARY)
-    monkeypatch.setattr(unlisted, "PARTS", dict.fromkeys(("rows", "others"), (rig.kernel, (fake_gpu.PROBLEM,), 1.0)))
+    monkeypatch.setattr(
+        unlisted, "PARTS", dict.fromkeys(("rows", "others"), unlisted.Part(rig.kernel, (fake_gpu.PROBLEM,), 1.0))
+    )
     monkeypatch.setattr(unlisted.store, "folder", lambda _: rig.store_url)
     wanted = []
 
@@ -40,7 +43,7 @@ def test_it_sweeps_on_a_gpu_and_names_a_rival_that_is_missing(
     printed = capsys.readouterr().out
     assert ended.value.code == 0
     assert wanted == [2]
-    assert f"{fake_gpu.PROBLEM}: 80.0 us, DeepGEMM missing, {{'tile_rows': 2}}" in printed
-    assert "DeepGEMM is missing, or no config ran" in printed
-    assert "rows: DeepGEMM's time" in printed
+    assert f"{fake_gpu.PROBLEM}: 80.0 us, deepgemm missing, {{'tile_rows': 2}}" in printed
+    assert "a rival is missing, or no config ran" in printed
+    assert "rows: the time of deepgemm over ours" in printed
     assert "others" not in printed
