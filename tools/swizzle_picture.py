@@ -17,7 +17,7 @@ from tilewatch.kernels.recording import recording_file
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "pictures" / "swizzle.svg"
-RECORDING = ROOT / "recordings" / "h200-1daa4d34.jsonl.gz"
+RECORDING = ROOT / "recordings" / "h200-80093d04.jsonl.gz"
 KERNEL, PROBLEM, SIDE = "gemm_tiled", "8192x8192x8192-float16", 8192
 GROUP = "group_size_m"
 RUNNING = MULTIPROCESSORS["h200"]

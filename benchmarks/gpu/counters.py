@@ -35,7 +35,7 @@ from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.recording.recording_file import RecordingContents
 from tilewatch.kernels.results import Compiled, Cubin, config_key
 
-RECORDINGS = ("recordings/h200-1daa4d34.jsonl.gz", "recordings/h200.jsonl.gz")
+RECORDINGS = ("recordings/h200-80093d04.jsonl.gz", "recordings/h200.jsonl.gz")
 SM_COUNT = MULTIPROCESSORS["h200"]
 AT_ONCE = 28
 """Launches of one process: one that fails costs its neighbours."""

@@ -28,7 +28,7 @@ from tilewatch.kernels.results import Compiled, Cubin, Plan, PlannedTrial, RunRe
 from tilewatch.kernels.statistics import median_interval, ratio_interval
 from tilewatch.kernels.toolchains.toolchain import list_toolchains
 
-RECORDINGS = (Path("recordings/h200-1daa4d34.jsonl.gz"),)
+RECORDINGS = (Path("recordings/h200-80093d04.jsonl.gz"),)
 CORES = os.cpu_count() or 1
 
 

@@ -103,8 +103,8 @@ def test_a_source_that_has_nothing_is_none() -> None:
 
 
 def test_winners_are_read_from_a_recording() -> None:
-    winners = read_winners([ROOT / "recordings" / "h200-1daa4d34.jsonl.gz"])
-    assert len(winners) == 124
+    winners = read_winners([ROOT / "recordings" / "h200-80093d04.jsonl.gz"])
+    assert len(winners) == 126
     assert {winner.gpu_model for winner in winners} == {"h200"}
     assert all(1 <= len(winner.configs) <= 4 for winner in winners)
     assert all(list(winner.configs).count(winner.configs[0]) == 1 for winner in winners)
