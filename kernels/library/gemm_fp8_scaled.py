@@ -22,7 +22,7 @@ POWER_LIMITED_FROM_K = 2048
 LARGEST_SIDE = 1 << 20
 
 SCALE_LATENCY = 4
-"""The hint under which the compiler asks for scales a edge step of its loop ahead of their use; 1 and 2 do not."""
+"""The hint under which the compiler asks for scales a whole step of its loop ahead of their use; 1 and 2 do not."""
 
 NOTHING = -1
 """What `parts` holds where no partial sum is, before a launch and after it: as a float32 a NaN that no sum has."""
