@@ -1,11 +1,14 @@
 """The sweeps of shapes that no nightly watches: the kernels know every shape, and a sweep's line says what it says."""
 
+import math
 from pathlib import Path
 
 import pytest
 
+from benchmarks import recorded
 from benchmarks.gpu import unlisted
 from tests.kernels.fixtures import fake_gpu
+from tilewatch.kernels import device
 from tilewatch.kernels.library import FOLDER
 from tilewatch.kernels.loading import load
 from tilewatch.kernels.results import Cubin, Plan
@@ -47,3 +50,17 @@ def test_it_sweeps_on_a_gpu_and_names_a_rival_that_is_missing(
     assert "a rival is missing, or no config ran" in printed
     assert "rows: the time of deepgemm over ours" in printed
     assert "others" not in printed
+
+
+def test_shapes_drawn_at_random_count_with_those_recorded_on_the_gpu_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unlisted, "_measure", lambda *_: 0.5)
+    part = "drawn at random"
+    alone, together = unlisted._list_figures(device.gpu_model("h100"), [part], {}, math.inf)
+    assert (alone.value, alone.is_met) == ("0.50", None)
+    assert "geometric mean of 6 and the 10 recorded of gemm_nt bfloat16" in together.what
+    assert 0.5 < float(together.value) < 1
+    runs = {run.problem: run.ratios for run in recorded.read_suite(recorded.H100) if run.group == "gemm_nt bfloat16"}
+    watched = unlisted._read_watched(device.gpu_model("h100"), unlisted.PARTS[part])
+    assert watched == [min(ratios["cublas"], ratios["deepgemm"]) for ratios in runs.values()]
+    (on_another,) = unlisted._list_figures(device.gpu_model("b200"), [part], {}, math.inf)
+    assert (on_another.value, on_another.is_met) == ("0.50", False)
