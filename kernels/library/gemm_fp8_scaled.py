@@ -280,13 +280,11 @@ def two_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, beside, l
         ahead: tuple[Any, ...] = ()
         for step in ct.static_iter(range(steps)):
             rows, of_first, of_second = scales[step]
-            at_k, times = k + step, once
-            if step >= steps - past:
-                at_k, times = min(at_k, tiles_k - 1), min(max(tiles_k - at_k, 0), 1)
+            at_k, times = in_round(k, step, steps, past, tiles_k), times_in_round(k, step, steps, past, tiles_k)
             x, y, z = load_parts(a, b, i, j, other, at_k, tile_m, other_n, beside, latency, edge)
             first = add_part(first, x, y, rows, of_first, times)
             for later in ct.static_iter(range(asked(step, steps), asked(step + 1, steps))):
-                later_k = next_k + later if later < steps - past else min(next_k + later, tiles_k - 1)
+                later_k = in_round(next_k, later, steps, past, tiles_k)
                 ahead += (scales_of_parts(scale_a, scale_b, i, j, block, later_k, tile_m, edge),)
             second = add_part(second, x, z, rows, of_second, times)
         scales = ahead
@@ -319,9 +317,7 @@ def three_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, latency
     sums, scales = (left, right, added), scales_of_three(scale_a, scale_b, i, j, other, 0, tile_m, other_n, edge)
     for k in range(0, rounds * steps, steps):
         for step in ct.static_iter(range(steps)):
-            at_k, times = k + step, once
-            if step >= steps - past:
-                at_k, times = min(at_k, tiles_k - 1), min(max(tiles_k - at_k, 0), 1)
+            at_k, times = in_round(k, step, steps, past, tiles_k), times_in_round(k, step, steps, past, tiles_k)
             sums, scales = three_products(
                 sums, scales, a, b, scale_a, scale_b, i, j, other, at_k, tile_m, other_n, latency, edge, times
             )
@@ -365,6 +361,16 @@ def blocks_past(steps, rest):
     less than two past the end: 107 instead of 120 us for 4096x5120x3200 (an H100, 2026-11-27; docs/experiments.md).
     """
     return steps - rest if rest > 1 else 0
+
+
+def in_round(k, step, steps, past, tiles_k):
+    """Which block of K a step of the round from block k on takes: the last one where none is left."""
+    return min(k + step, tiles_k - 1) if step >= steps - past else k + step
+
+
+def times_in_round(k, step, steps, past, tiles_k):
+    """How often that block's product is added, for `add_once`: not at all past the end of K."""
+    return min(max(tiles_k - (k + step), 0), 1) if step >= steps - past else min(tiles_k, 1)
 
 
 def asked(step, steps):
