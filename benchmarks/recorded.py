@@ -272,6 +272,11 @@ def list_rivalries(runs: Sequence[Recorded]) -> list[Rivalry]:
     return [Rivalry(kernel, rival, ratios) for (kernel, rival), ratios in found.items()]
 
 
+def list_fastest(runs: Sequence[Recorded], group: str, rivals: Sequence[str]) -> list[float]:
+    """The time of the fastest of these rivals over ours, for each problem of a group."""
+    return [min(run.ratios[rival] for rival in rivals) for run in runs if run.group == group]
+
+
 def _list_figures() -> Iterator[Figure]:
     for gpu, runs in (("H200", read_suite(H200)), ("H100", read_suite(H100))):
         for each in list_rivalries(runs):
@@ -279,7 +284,7 @@ def _list_figures() -> Iterator[Figure]:
             if least is not None:
                 what = f"{gpu}: {each.kernel} against {each.rival}, geometric mean of {len(each.ratios)} problems"
                 yield bounds.at_least(what, each.mean, least, digits=3)
-        faster = [min(run.ratios["cublas"], run.ratios["deepgemm"]) for run in runs if run.group == "gemm_nt bfloat16"]
+        faster = list_fastest(runs, "gemm_nt bfloat16", ("cublas", "deepgemm"))
         what = f"{gpu}: gemm_nt bfloat16 against the faster of cublas and deepgemm on each of {len(faster)} problems"
         yield bounds.at_least(what, statistics.geometric_mean(faster), LEAST_BESIDE_THE_FASTER, digits=3)
         what = f"{gpu}: attention of one new token, {ONE_TOKEN}, in two launches against attention_cudnn"

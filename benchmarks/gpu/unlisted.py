@@ -89,8 +89,8 @@ PARTS: Mapping[str, Part] = {
     "few waves, FP8": Part("gemm_nt_fp8", _of_type("fp8", FEW_WAVES), 0.92),
     "few waves": Part("gemm_nt", _of_type("bfloat16", FEW_WAVES), 0.92),
 }
-"""Shapes drawn at random were chosen before anything was measured on them: of the second and third part M is 2 to the
-power of an even value from 4 to 13, N 16 times 2 to 5.5 to 10.5, K 64 times 2 to 3.5 to 7.5. Bounds of groups are what
+"""Shapes drawn at random were chosen before anything was measured on them: of the second and third part M is 2**x, N 16
+* 2**y and K 64 * 2**z, with x from 4 to 13, y from 5.5 to 10.5 and z from 3.5 to 7.5, evenly. Bounds of groups are what
 an H200 gave on 2026-11-22, rounded down; the others are what is wanted."""
 
 
@@ -122,7 +122,7 @@ def _list_figures(
     with tempfile.TemporaryDirectory() as folder:
         for name in parts:
             part = PARTS[name]
-            whose = "the faster of " * (len(part.rivals) > 1) + " and ".join(part.rivals)
+            whose = f"the faster of {' and '.join(part.rivals)}" if len(part.rivals) > 1 else part.rivals[0]
             what = f"{name}: the time of {whose} over ours, geometric mean of {len(part.problems)}"
             if time.monotonic() > until:
                 yield bounds.not_measured(what, "the time was up")
@@ -134,19 +134,20 @@ def _list_figures(
             ]
             if len(ratios) < len(part.problems):
                 yield bounds.not_measured(what, "a rival is missing, or no config ran")
-            elif watched := _read_watched(model, part):
+                continue
+            if watched := _read_watched(model, part):
                 yield Figure(what, f"{statistics.geometric_mean(ratios):.2f}")
                 what = f"{what} and the {len(watched)} recorded of {part.watched}"
-                yield bounds.at_least(what, statistics.geometric_mean([*ratios, *watched]), part.least, digits=2)
-            else:
-                yield bounds.at_least(what, statistics.geometric_mean(ratios), part.least, digits=2)
+            yield bounds.at_least(what, statistics.geometric_mean([*ratios, *watched]), part.least, digits=2)
 
 
 def _read_watched(model: GpuSpec, part: Part) -> list[float]:
-    """The fastest rival's time over ours of each problem of the part's group, in the recordings of this GPU model."""
+    """The fastest rival's time over ours of each problem of the part's group, in the recordings of this GPU model; none
+    where the part counts alone."""
+    if part.watched is None:
+        return []
     files = {"h200": recorded.H200, "h100": recorded.H100}.get(model.slug, ())
-    runs = [run for run in recorded.read_suite(files) if run.group == part.watched]
-    return [min(run.ratios[rival] for rival in part.rivals) for run in runs]
+    return recorded.list_fastest(recorded.read_suite(files), part.watched, part.rivals)
 
 
 def _measure(arch: str, part: Part, problem: str, only: Mapping[str, Collection[int]], folder: str) -> float | None:
