@@ -59,7 +59,8 @@ class MemoryArray:
         traversal_steps: Any = None,
     ) -> TiledView:
         sides = sides_of(tile_shape)
-        return TiledView(self, sides, sides if traversal_steps is None else tuple(traversal_steps), padding_mode)
+        steps = sides if traversal_steps is None else tuple(traversal_steps)
+        return TiledView(self, sides, steps, order_of("C", self.ndim), padding_mode)
 
     def values_at(self, index: tuple[Any, ...]) -> np.ndarray:
         return decode(self.raw[index], self.dtype.name)
@@ -70,76 +71,57 @@ class MemoryArray:
 
 @dataclass(frozen=True)
 class TiledView:
-    """Tiles of an array that begin `steps` elements apart along each axis."""
+    """Tiles of an array that begin `steps` elements apart. Axis n of a tile is axis `axes[n]` of the array.
+
+    `sides` and `steps` of () are those of one element, which comes as a tile without axes."""
 
     array: MemoryArray
     sides: tuple[int, ...]
     steps: tuple[int, ...]
-    padding_mode: ct.PaddingMode
+    axes: tuple[int, ...]
+    padding_mode: ct.PaddingMode = ct.PaddingMode.UNDETERMINED
 
     def load(self, index: Any, *, check_bounds: bool = True, **hints: Any) -> Tile:
         only("a view's load", hints, "latency", "allow_tma")
-        return load_tile(self.array, index, self.sides, self.steps, "C", self.padding_mode, check_bounds)
+        window = self._window(index, check_bounds)
+        tile = found = self.array.values_at(window).transpose(self.axes)
+        if found.shape != (whole := self.sides or (1,) * self.array.ndim):
+            padding = round_to(np.asarray(padding_of(self.array, self.padding_mode)), self.array.dtype.name)
+            tile = np.full(whole, padding, dtype=found.dtype)
+            tile[tuple(slice(0, side) for side in found.shape)] = found
+        return Tile(tile.reshape(self.sides), self.array.dtype, held=True)
 
     def store(self, index: Any, tile: Any, *, check_bounds: bool = True, **hints: Any) -> None:
         only("a view's store", hints, "latency", "allow_tma")
         values = np.broadcast_to(stored_values(self.array, tile), self.sides)
-        store_tile(self.array, index, values, self.steps, "C", check_bounds)
+        window = self._window(index, check_bounds)
+        inside = tuple(slice(0, part.stop - part.start) for part in (window[axis] for axis in self.axes))
+        self.array.put(window, values[inside].transpose(np.argsort(self.axes)))
 
-
-def load_tile(
-    array: MemoryArray,
-    index: Any,
-    sides: tuple[int, ...],
-    steps: tuple[int, ...],
-    order: Any,
-    padding_mode: ct.PaddingMode,
-    check_bounds: bool,
-) -> Tile:
-    """`sides` and `steps` of () are those of one element, which comes as a tile without axes."""
-    whole = sides or (1,) * array.ndim
-    window, axes = _window(array, index, whole, steps or whole, order, check_bounds)
-    tile = found = array.values_at(window).transpose(axes)
-    if found.shape != whole:
-        padding = round_to(np.asarray(padding_of(array, padding_mode)), array.dtype.name)
-        tile = np.full(whole, padding, dtype=found.dtype)
-        tile[tuple(slice(0, side) for side in found.shape)] = found
-    return Tile(tile.reshape(sides), array.dtype, held=True)
-
-
-def store_tile(
-    array: MemoryArray, index: Any, values: np.ndarray, steps: tuple[int, ...], order: Any, check_bounds: bool
-) -> None:
-    window, axes = _window(array, index, values.shape, steps, order, check_bounds)
-    inside = tuple(slice(0, part.stop - part.start) for part in (window[axis] for axis in axes))
-    array.put(window, values[inside].transpose(np.argsort(axes)))
+    def _window(self, index: Any, check_bounds: bool) -> tuple[slice, ...]:
+        """The part of the array under a tile."""
+        array, one = self.array, (1,) * self.array.ndim
+        sides, steps = self.sides or one, self.steps or one
+        positions = [operator.index(each) for each in (index if isinstance(index, tuple | list) else (index,))]
+        if len(positions) != array.ndim or len(sides) != array.ndim:
+            raise Undefined(f"{array.name} has {array.ndim} axes, but the tile {sides} at {tuple(positions)} does not")
+        window = [slice(0)] * array.ndim
+        for axis, position, side, step in zip(self.axes, positions, sides, steps, strict=True):
+            first, length = position * step, array.shape[axis]
+            if not 0 <= first < length:
+                raise Undefined(
+                    f"tile {tuple(positions)} of shape {sides} lies outside {array.name} of shape {array.shape}"
+                )
+            if not check_bounds and first + side > length:
+                raise Undefined(f"tile {tuple(positions)} of shape {sides} leaves {array.name}, unchecked")
+            window[axis] = slice(first, min(first + side, length))
+        return tuple(window)
 
 
 def order_of(order: Any, ndim: int) -> tuple[int, ...]:
     if isinstance(order, str):
         return tuple(range(ndim)) if order == "C" else tuple(reversed(range(ndim)))
     return tuple(axis % ndim for axis in order)
-
-
-def _window(
-    array: MemoryArray, index: Any, sides: tuple[int, ...], steps: tuple[int, ...], order: Any, check_bounds: bool
-) -> tuple[tuple[slice, ...], tuple[int, ...]]:
-    """The part of the array under a tile, and which of its axes each axis of the tile is."""
-    positions = [operator.index(each) for each in (index if isinstance(index, tuple | list) else (index,))]
-    axes = order_of(order, array.ndim)
-    if len(positions) != array.ndim or len(sides) != array.ndim:
-        raise Undefined(f"{array.name} has {array.ndim} axes, but the tile {sides} at {tuple(positions)} does not")
-    window = [slice(0)] * array.ndim
-    for axis, position, side, step in zip(axes, positions, sides, steps, strict=True):
-        first, length = position * step, array.shape[axis]
-        if not 0 <= first < length:
-            raise Undefined(
-                f"tile {tuple(positions)} of shape {sides} lies outside {array.name} of shape {array.shape}"
-            )
-        if not check_bounds and first + side > length:
-            raise Undefined(f"tile {tuple(positions)} of shape {sides} leaves {array.name}, unchecked")
-        window[axis] = slice(first, min(first + side, length))
-    return tuple(window), axes
 
 
 def padding_of(array: MemoryArray, mode: ct.PaddingMode) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import cuda.tile as ct
 import numpy as np
 
-from tools.tile_interpreter.array import MemoryArray, load_tile, padding_of, store_tile, stored_values
+from tools.tile_interpreter.array import MemoryArray, TiledView, order_of, padding_of, stored_values
 from tools.tile_interpreter.rounding import round_to
 from tools.tile_interpreter.tile import Tile, Undefined, as_tile, only, sides_of
 
@@ -37,15 +37,15 @@ class Memory:
     ) -> Tile:
         only("load", hints, "latency", "allow_tma", "memory_order", "memory_scope")
         sides = sides_of(shape)
-        return load_tile(array, index, sides, sides, order, padding_mode, check_bounds)
+        view = TiledView(array, sides, sides, order_of(order, array.ndim), padding_mode)
+        return view.load(index, check_bounds=check_bounds)
 
     def store(
         self, array: MemoryArray, /, index: Any, tile: Any, *, order: Any = "C", check_bounds: bool = True, **hints: Any
     ) -> None:
         only("store", hints, "latency", "allow_tma", "memory_order", "memory_scope")
-        values = stored_values(array, tile)
-        values = values.reshape((1,) * array.ndim) if values.ndim == 0 else values
-        store_tile(array, index, values, values.shape, order, check_bounds)
+        sides = np.shape(tile.values if isinstance(tile, Tile) else tile) or (1,) * array.ndim
+        TiledView(array, sides, sides, order_of(order, array.ndim)).store(index, tile, check_bounds=check_bounds)
 
     def gather(
         self,

@@ -1,7 +1,7 @@
-"""Tiles and arrays as a kernel sees them, over NumPy. Types, promotion and rounding follow cuda-tile's own rules.
+"""Tiles as a kernel sees them, over NumPy. Types, promotion and rounding follow cuda-tile's own rules.
 
-A tile holds values its type can hold; an array is a strided window onto raw bits. What a program may not rely on
-(undefined behaviour) is an error here, so that no kernel passes by luck.
+A tile holds values its type can hold. What a program may not rely on (undefined behaviour) is an error here, so that no
+kernel passes by luck.
 """
 
 from __future__ import annotations
