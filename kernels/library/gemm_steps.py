@@ -7,7 +7,6 @@ The persistent kernel has one name per layout, gemm_nn to gemm_tt: the letters a
 transposed in memory, A as (K, M), B as (N, K). A square operand does not tell, so the layout is no part of a problem.
 """
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -95,7 +94,6 @@ def gemm_persistent_walk(
     group_size_m: ct.Constant[int],
     latency: ct.Constant[int],
     added_n: ct.Constant[int],
-    steps_per_sum: ct.Constant[int],
     tiles_per_block: ct.Constant[int],
     swap_ab: ct.Constant[int],
 ):
@@ -105,26 +103,24 @@ def gemm_persistent_walk(
     columns more, from the end of D, so that its width need be no power of two: tiles then fill whole waves of blocks
     where powers of two leave the last one almost empty.
 
-    With `steps_per_sum` so many steps of K make a sum of their own, which is added to the others outside the Tensor
-    Core. Without it the compiler waits for each instruction of some tiles, and of all with added columns
-    (docs/toolchains/13.4.92.md): 246 instead of 175 us for bfloat16 4096x2112x7168 (an H200, 2026-11-24). With
-    `tiles_per_block` there is no walk, each block makes so many tiles, written out one after the other, and then the
-    compiler does not wait either. Two of them took 175 us where blocks of one took 182 (an H100, 2026-11-26): loads of
-    the second begin while the first is stored.
+    With `tiles_per_block` there is no walk, each block makes so many tiles, written out one after the other. In a walk
+    the compiler waits for each instruction of some tiles, and of all with added columns (docs/toolchains/13.4.92.md):
+    246 instead of 175 us for bfloat16 4096x2112x7168 (an H200, 2026-11-24). Two tiles took 175 us where blocks of one
+    took 182 (an H100, 2026-11-26): loads of the second begin while the first is stored.
 
     With `swap_ab` the product is D^T = op(B)^T @ op(A)^T, so that the sides of a tile change places: `tile_m` counts
     columns of D, and `tile_n` and `added_n` count rows.
     """
     if swap_ab == 1:
         walk(b, a, d, 1 - b_transposed, 1 - a_transposed, tile_m, tile_n, tile_k, group_size_m, latency, added_n,
-             steps_per_sum, tiles_per_block, 1)  # fmt: skip
+             tiles_per_block, 1)  # fmt: skip
     else:
         walk(a, b, d, a_transposed, b_transposed, tile_m, tile_n, tile_k, group_size_m, latency, added_n,
-             steps_per_sum, tiles_per_block, 0)  # fmt: skip
+             tiles_per_block, 0)  # fmt: skip
 
 
-def walk(a, b, d, a_transposed, b_transposed, tile_m, tile_n, tile_k, group_size_m, latency, added_n, steps_per_sum,
-         tiles_per_block, swapped):  # fmt: skip
+def walk(a, b, d, a_transposed, b_transposed, tile_m, tile_n, tile_k, group_size_m, latency, added_n, tiles_per_block,
+         swapped):  # fmt: skip
     """All tiles of a block. `swapped` says that a and b have changed places, and d is the product's transpose."""
     along_m, along_n = (1, 0) if swapped == 1 else (0, 1)
     shape = (tile_n, tile_m) if swapped == 1 else (tile_m, tile_n)
@@ -139,16 +135,16 @@ def walk(a, b, d, a_transposed, b_transposed, tile_m, tile_n, tile_k, group_size
             tile = min(ct.bid(0) + turn * ct.num_blocks(0), tiles_m * tiles_n - 1)
             i, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
             one_tile(a, b, d, i, j, tiles_n, tiles_k, a_transposed, b_transposed, tile_m, tile_n, tile_k, latency,
-                     added_n, steps_per_sum, swapped)  # fmt: skip
+                     added_n, swapped)  # fmt: skip
     else:
         for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
             i, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
             one_tile(a, b, d, i, j, tiles_n, tiles_k, a_transposed, b_transposed, tile_m, tile_n, tile_k, latency,
-                     added_n, steps_per_sum, swapped)  # fmt: skip
+                     added_n, swapped)  # fmt: skip
 
 
 def one_tile(a, b, d, i, j, tiles_n, tiles_k, a_transposed, b_transposed, tile_m, tile_n, tile_k, latency, added_n,
-             steps_per_sum, swapped):  # fmt: skip
+             swapped):  # fmt: skip
     """Tile (i, j) of D, and the columns that are added to it."""
     acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
     if added_n > 0:
@@ -159,21 +155,12 @@ def one_tile(a, b, d, i, j, tiles_n, tiles_k, a_transposed, b_transposed, tile_m
         more = ct.full((tile_m, added_n), 0.0, dtype=ct.float32)
     # Fast sums exist for FP8 on Hopper alone; elsewhere the flag is refused or means nothing.
     fast = a.dtype == ct.float8_e4m3fn
-    steps = max(steps_per_sum, 1)
-    for several in range(tiles_k // steps):
-        sums = acc if steps_per_sum == 0 else ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
+    for k in range(tiles_k):
+        x, y = operands(a, b, i, j, k, tile_m, tile_n, tile_k, a_transposed, b_transposed, latency)
+        acc = ct.mma(x, y, acc, use_fast_acc=fast)
         if added_n > 0:
-            sums_of_more = more if steps_per_sum == 0 else ct.full((tile_m, added_n), 0.0, dtype=ct.float32)
-        for step in ct.static_iter(range(steps)):
-            k = several * steps + step
-            x, y = operands(a, b, i, j, k, tile_m, tile_n, tile_k, a_transposed, b_transposed, latency)
-            sums = ct.mma(x, y, sums, use_fast_acc=fast)
-            if added_n > 0:
-                z = of_b(b, added, k, added_n, tile_k, b_transposed, latency)
-                sums_of_more = ct.mma(x, z, sums_of_more, use_fast_acc=fast)
-        acc = sums if steps_per_sum == 0 else acc + sums
-        if added_n > 0:
-            more = sums_of_more if steps_per_sum == 0 else more + sums_of_more
+            z = of_b(b, added, k, added_n, tile_k, b_transposed, latency)
+            more = ct.mma(x, z, more, use_fast_acc=fast)
     store(d, i, j, acc, swapped)
     if added_n > 0:
         store(d, i, added, more, swapped)
@@ -278,10 +265,7 @@ def tiled_space(arch: str) -> Space:
 SWAPS = (("tiles_per_block", (0, 1)), ("swap_ab", (0, 1)))
 """Axes on Hopper; with 0 in both a config is a plain walk."""
 
-FEW_WAVES = (
-    *(("added_n", (0, 16, 64)), ("steps_per_sum", (0, 1, 4))),
-    *(("tiles_per_block", (0, 1, 2)), ("swap_ab", (0, 1))),
-)
+FEW_WAVES = (("added_n", (0, 16, 32, 64)), ("tiles_per_block", (0, 1, 2, 3)), ("swap_ab", (0, 1)))
 """The same for products of few waves of tiles."""
 
 Axes = tuple[tuple[str, tuple[int, ...]], ...]
@@ -318,9 +302,7 @@ def is_for_hopper(config: Config) -> bool:
         return may_walk(config)
     if config["group_size_m"] != 8:
         return False
-    if "added_n" not in config:
-        return may_turn_b(config)
-    return may_sum_apart(config) or may_add_columns(config)
+    return may_be_a_block(config) or (may_add_columns(config) if "added_n" in config else may_turn_b(config))
 
 
 def may_walk(config: Config) -> bool:
@@ -338,25 +320,26 @@ def may_walk(config: Config) -> bool:
     return tile in few and (config["occupancy"] == 1 or config["tile_m"] == 64)
 
 
-def may_sum_apart(config: Config) -> bool:
-    """The tiles that won with sums of their own beside those that have a block per tile: 128x144 and 64x128 (H200 and
-    H100, 2026-11)."""
-    tile = config["tile_m"], config["tile_n"], config["added_n"], config["tile_k"]
-    won = tile in ((128, 128, 16, 128), (64, 128, 0, 128)) and hints(config) == (1, 1, 8)
-    return won and config["steps_per_sum"] > 0 and not config["tiles_per_block"] and not config["swap_ab"]
+def may_be_a_block(config: Config) -> bool:
+    """Small tiles with a block each: 156x2480x4544 in bfloat16 took 17.1 us where the fastest walk took 18.7, and
+    `gemm_nn` 1024x1024x1024 6.4 where it took 7.3 (H100s, 2026-11-27)."""
+    is_block = config["tiles_per_block"] == 1 and not config["swap_ab"] and not config.get("added_n", 0)
+    tile = config["tile_m"], config["tile_n"], config["tile_k"], config["num_worker_warps"]
+    tiles = ((64, 64, 128, 4), (64, 128, 64, 4), (64, 128, 128, 4), (64, 128, 128, 8))
+    return is_block and hints(config)[:2] == (1, 1) and tile in tiles
 
 
 def may_add_columns(config: Config) -> bool:
-    """Without a walk, by 8 warps that have a multiprocessor alone: tiles of 128x144, 128x192 and 128x272, and swapped
-    ones of 128x320. Two tiles per block are for the widest, two waves of which are all of many a product. None spills
-    or waits for each of its products, and these won on an H200 or an H100 (2026-11). Clusters of two, where a tile of B
-    comes once for both blocks, were no faster."""
-    if hints(config) != (1, 1, 8) or config["tiles_per_block"] == 0 or config["steps_per_sum"]:
+    """Without a walk, by 8 warps that have a multiprocessor alone: tiles of 128x144, 128x160, 128x192 and 128x272, and
+    swapped ones of 128x272 and 128x320. Two or three tiles per block are for the widest, as many waves of which are all
+    of a product. None spills or waits for each of its products, and these won on an H200 or an H100 (2026-11). Clusters
+    of two, where a tile of B comes once for both blocks, were no faster."""
+    if hints(config) != (1, 1, 8) or config["tiles_per_block"] == 0:
         return False
     tile = config["tile_m"], config["tile_n"], config["added_n"]
-    is_widest = tile == (128, 256, 64 if config["swap_ab"] else 16)
-    is_narrower = tile in ((128, 128, 16), (128, 128, 64)) and config["tiles_per_block"] == 1 - config["swap_ab"]
-    return is_widest or is_narrower
+    is_widest = tile == (128, 256, 16) or (tile == (128, 256, 64) and config["swap_ab"] == 1)
+    is_narrower = tile[:2] == (128, 128) and config["tiles_per_block"] == 1 - config["swap_ab"]
+    return is_widest or (is_narrower and config["added_n"] > 0)
 
 
 def may_turn_b(config: Config) -> bool:
@@ -373,17 +356,21 @@ def hints(config: Config) -> tuple[int, int, int]:
     return config["num_ctas"], config["occupancy"], config["num_worker_warps"]
 
 
-def latency_of(config: Config) -> int:
-    """The hint for loads, 0 for the compiler's own choice. Of a block's one tile with added columns that choice has two
-    or three blocks of K under way, a hint of 6 one more: 320x32576x7168 took 233.5 instead of 245.2 us in bfloat16
-    (an H100, 2026-11-26). Walks became slower under any hint."""
-    return 6 if config.get("tiles_per_block", 0) and config.get("added_n", 0) else 0
+def latency_of(problem: Problem, config: Config) -> int:
+    """The hint for loads, 0 for the compiler's own choice. Walks became slower under any hint.
 
-
-def steps_of_a_sum(problem: Problem, config: Config) -> int:
-    """As many of `steps_per_sum` as divide the steps of K; 0 for one sum of all of K."""
-    wanted = config.get("steps_per_sum", 0)
-    return math.gcd(wanted, -(-problem.sizes["k"] // config["tile_k"])) if wanted else 0
+    Of a block's one tile with added columns that choice has two or three blocks of K under way, a hint of 6 one more:
+    320x32576x7168 took 233.5 instead of 245.2 us in bfloat16 (an H100, 2026-11-26). 8 is for 128x144 and swapped
+    128x272: 4096x576x7168 took 30.2 instead of 32.0 us in FP8, 267x13392x2624 44.1 instead of 45.8 in bfloat16, and
+    other tiles 3 to 38 % more. 4 is for 4 warps and types of two bytes: 156x2480x4544 took 17.1 instead of 18.5 us, but
+    512x1792x16384 in FP8 37.9 instead of 33.4 (H100s, 2026-11-27).
+    """
+    if not config.get("tiles_per_block", 0) or "added_n" not in config:
+        return 0
+    if config["added_n"] == 0:
+        return 4 if config["num_worker_warps"] == 4 and _type(problem).operand_bytes == 2 else 0
+    tile = config["tile_n"], config["added_n"], config["swap_ab"]
+    return 8 if tile in ((128, 16, 0), (256, 16, 1)) else 6
 
 
 def _tiles(problem: Problem, tile_m: int, tile_n: int) -> tuple[int, int]:
@@ -509,9 +496,8 @@ def _persistent(
         lambda arch: persistent_space(arch, tile_k, hopper_axes),
         lambda problem, config: (
             *tiles_of(config),
-            latency_of(config),
+            latency_of(problem, config),
             config.get("added_n", 0),
-            steps_of_a_sum(problem, config),
             config.get("tiles_per_block", 0),
             config.get("swap_ab", 0),
         ),

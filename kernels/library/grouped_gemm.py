@@ -33,6 +33,8 @@ POWER_LIMITED_FROM_K = 2048
 
 LARGEST_SIDE = 1 << 20
 MOST_GROUPS = 64
+HALVINGS = (MOST_GROUPS - 1).bit_length()
+"""How often the groups are halved to find one of them."""
 
 SCALE_LATENCY = 4
 """The hint under which the compiler asks for scales a whole step of its loop ahead of their use; 1 and 2 do not."""
@@ -326,20 +328,17 @@ def grouped_bf16_by_ends(
 ):
     """As contiguous, but end_of_group (G,) says before which row each group ends; the next starts on a multiple of 128.
 
-    All groups' tiles are numbered through, and each block takes every so many-th of them.
+    There is one loop over all tiles. Within a loop over groups the compiler waits for each product, which costs
+    grouped_fp8_by_ends nothing: 843 instead of 746 us for 8x4096x4096x2048 (an H100, 2026-11-27).
     """
+    groups = b.shape[0]
+    tiles_m = ct.cdiv(ct.load(end_of_group, index=(groups - 1,), shape=(1,)).item(), tile_m)
     tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, tile_k))
     tiles_k = ct.num_tiles(a, axis=1, shape=(tile_m, tile_k))
-    before = 0
-    start = 0
-    for g in range(b.shape[0]):
-        end = ct.load(end_of_group, index=(g,), shape=(1,)).item()
-        tiles_m = ct.cdiv(end - start, tile_m)
-        for tile in range(first_of_mine(before), tiles_m * tiles_n, ct.num_blocks(0)):
-            i, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
-            one_product(a, b, d, g, start // tile_m + i, j, tiles_k, tile_m, tile_n, tile_k)
-        before = before + tiles_m * tiles_n
-        start = ct.cdiv(end, 128) * 128
+    for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
+        i, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
+        g = group_of_block(end_of_group, groups, i * tile_m // 128)
+        one_product(a, b, d, g, i, j, tiles_k, tile_m, tile_n, tile_k)
 
 
 @ct.kernel
@@ -533,6 +532,21 @@ def add_once(acc, product, scale, once):
     for _ in range(once):
         acc = acc + product * scale
     return acc
+
+
+def group_of_block(end_of_group, groups, block):
+    """The group that has block `block` of 128 rows: how many end before it, found by halves.
+
+    Of scalars alone: a sum over a tile of ends is no coordinate for TMA, and 8x4096x4096x2048 takes 866 instead of 746
+    us. With all ends one after the other it takes 757 (H100s, 2026-11-27).
+    """
+    ended = 0
+    for halving in ct.static_iter(range(HALVINGS)):
+        upto = min(ended + 2 ** (HALVINGS - 1 - halving), groups)
+        end = ct.load(end_of_group, index=(upto - 1,), shape=(1,)).item()
+        has_ended = 1 - min(max(ct.cdiv(end, 128) - block, 0), 1)
+        ended = ended + has_ended * (upto - ended)
+    return ended
 
 
 def first_of_mine(before):

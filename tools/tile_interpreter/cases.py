@@ -42,10 +42,14 @@ RAGGED_FP8 = ("1x16x16", "17x48x208", "127x16x256", "129x144x80")
 
 TILES = {"tile_m": (16, 64), "tile_n": (16, 32), "tile_k": (32, 64), "group_size_m": (2, 8), "added_n": (0, 16)}
 
-SUMMED = TILES | {"steps_per_sum": (0, 2), "group_size_m": (2,)}
-
-WRITTEN_OUT = SUMMED | {"tile_n": (16, 128), "tile_k": (64,), "tiles_per_block": (0, 1, 2), "swap_ab": (0, 1)}
-"""Two tiles in each block, of which the last block's second is made twice where tiles are odd, and swapped tiles, which
+WRITTEN_OUT = TILES | {
+    "tile_n": (16, 128),
+    "tile_k": (64,),
+    "group_size_m": (2,),
+    "tiles_per_block": (0, 1, 3),
+    "swap_ab": (0, 1),
+}
+"""Three tiles in each block, of which the last block makes some twice where tiles are used up, and swapped tiles, which
 are stored 64 rows at a time. Other tiles of N and K are `gemm_nt`'s, the same function."""
 
 RAGGED = ("1x1x1", "17x127x129", "129x17x127", "64x64x64")
@@ -104,7 +108,7 @@ SMALL: Mapping[str, Small] = {
     "grouped_fp8_masked": Small(("3x1x128x128", "2x150x128x256", "2x20x384x384"), GROUPED_TILES | WIDE),
     "grouped_bf16": Small(GROUPED, GROUPED_TILES),
     "grouped_bf16_nn": Small(GROUPED, GROUPED_TILES),
-    "grouped_bf16_by_ends": Small(GROUPED, GROUPED_TILES),
+    "grouped_bf16_by_ends": Small((*GROUPED, "64x1x128x128"), GROUPED_TILES),
     "grouped_bf16_along_k": Small(("3x128x256x100", "2x256x128x300"), GROUPED_TILES),
     "grouped_fp8_along_k": Small(("3x128x256x100", "2x256x128x300", "3x128x128x500"), GROUPED_TILES),
     "attention_prefill": Small(HEADS, {"tile_m": (16, 64), "tile_n": (16, 128)}),
@@ -136,10 +140,9 @@ SMALL: Mapping[str, Small] = {
         )
         for layout in ("nn", "tn", "tt")
     },
-    # Sums of several steps of K, and tiles with added columns: 128x144, 128x192 and 64x128.
     "gemm_nt": Small(
         (*RAGGED, "17x127x129-bfloat16", "127x17x31-tf32", "31x48x129-fp8", "129x208x256-bfloat16"),
-        SUMMED,
+        TILES | {"group_size_m": (2,)},
     ),
     "gemm_nt_tf32": Small(("127x17x31-tf32",), TILES),
     "gemm_nt_fp8": Small(("17x48x144-fp8", "129x208x256-fp8", "300x48x80-fp8"), WRITTEN_OUT),
