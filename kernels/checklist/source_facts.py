@@ -100,8 +100,8 @@ class _Reader:
             self._follow(call, values, assigned, types)
             return
         keywords = {each.arg: evaluate(each.value, values) for each in call.keywords if each.arg}
-        shape = keywords.get("shape")
-        if name in ("full", "zeros", "ones") and call.args:
+        shape = keywords.get("shape", keywords.get("tile_shape"))
+        if name in ("full", "zeros", "ones", "tiled_view") and call.args:
             shape = evaluate(call.args[0], values)
         if isinstance(shape, tuple | int):
             sides = shape if isinstance(shape, tuple) else (shape,)
@@ -181,12 +181,12 @@ def _reassigned(function: ast.FunctionDef) -> set[str]:
 
 
 def _operation(call: ast.Call) -> str | None:
-    """The name behind `ct.`, and "load" for a tiled view's; None for other calls."""
+    """The name behind `ct.`, "tiled_view", and "load" for such a view's; None for other calls."""
     function = call.func
     if not isinstance(function, ast.Attribute):
         return None
     is_of_ct = isinstance(function.value, ast.Name) and function.value.id == "ct"
-    return function.attr if is_of_ct or function.attr == "load" else None
+    return function.attr if is_of_ct or function.attr in ("tiled_view", "load") else None
 
 
 def _walk_reached(node: ast.AST, values: Mapping[str, Any]) -> Iterator[ast.AST]:

@@ -92,7 +92,7 @@ def entry(a, b, d, side: ct.Constant[int], group: ct.Constant[int], latency: ct.
         i, j = place(tile, per_group, 0)
         total = ct.full((side, side), 0.0, dtype=ct.float32)
         if latency >= 1:
-            x = a.tiled_view((side, side)).load((i, 0), latency=latency)
+            x = a.tiled_view((side, group)).load((i, 0), latency=latency)
         else:
             x = ct.load(a, index=(i, 0), shape=(side, side))
         total = ct.mma(x, x, acc=total)
@@ -102,7 +102,9 @@ def entry(a, b, d, side: ct.Constant[int], group: ct.Constant[int], latency: ct.
     assert {group for _, group in facts.swizzles} == {8}
     assert (len(facts.loads), facts.latencies) == (1, [])
     assert [kind for _, kind in facts.accumulators] == ["float32"]
-    assert [latency for _, latency in source_facts(source, "entry", (64, 8, 4)).latencies] == [4]
+    of_view = source_facts(source, "entry", (64, 8, 4))
+    assert [latency for _, latency in of_view.latencies] == [4]
+    assert [shape for _, operation, shape in of_view.shapes if operation == "tiled_view"] == [(64, 8)]
 
 
 def test_counters_answer_what_only_a_gpu_knows() -> None:
