@@ -49,12 +49,8 @@ PLANTED = (
         ("operands", "index=(i, k)", "index=(k, i)"),
         ("swizzled", "first_m = tile // tiles_per_group * group_size_m", "first_m = tile // tiles_per_group"),
         ("swizzled", "first_m + tile % tiles_per_group % rows", "first_m + tile % rows"),
-        (
-            "one_tile",
-            "for several in range(tiles_k // steps):",
-            "for several in range(1, tiles_k // steps):",
-        ),
-        ("one_tile", "ct.mma(x, y, sums,", "ct.mma(x, y, sums * 0.5,"),
+        ("one_tile", "for k in range(tiles_k):", "for k in range(1, tiles_k):"),
+        ("one_tile", "ct.mma(x, y, acc,", "ct.mma(x, y, acc * 0.5,"),
     ),
     *_of(
         "attention_prefill_causal",

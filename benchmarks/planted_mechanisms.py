@@ -32,7 +32,7 @@ DECODE = {"tile_n": 128, "occupancy": 1, "num_worker_warps": 4, "latency": 2}
 NORM = {"tile_rows": 1, "persistent": 0, "allow_tma": 1, "occupancy": 1, "num_worker_warps": 4}
 SOFTMAX = {"tile_rows": 1, "allow_tma": 1, "occupancy": 1, "num_worker_warps": 4}
 SILU = {"tile_rows": 1, "tile_columns": 1024, "occupancy": 1}
-FLOATS = "ct.mma(ct.astype(x, ct.float32), ct.astype({y}, ct.float32), {sums})"
+FLOATS = "ct.mma(ct.astype(x, ct.float32), ct.astype({y}, ct.float32), acc)"
 
 PLANTED = (
     PlantedMechanism("spills", "gemm_fp8", "4096x7168x2048", FP8, {"tile_m": 256, "tile_n": 256}),
@@ -46,13 +46,13 @@ PLANTED = (
     PlantedMechanism("tma", "attention_decode", "32x32x8x8192x128", DECODE, {}, "attention.py",
                      "padding_mode=ZERO, latency=latency", "padding_mode=ZERO, latency=latency, allow_tma=False"),
     PlantedMechanism("tensor_cores", "gemm_fp8", "4096x7168x2048", FP8_64, {}, "gemm.py",
-                     "ct.mma(x, ct.transpose(y), acc)", FLOATS.format(y="ct.transpose(y)", sums="acc")),
+                     "ct.mma(x, ct.transpose(y), acc)", FLOATS.format(y="ct.transpose(y)")),
     PlantedMechanism("tensor_cores", "gemm_nt", "4096x4096x7168-bfloat16", {**NT, "tile_m": 64}, {}, "gemm_steps.py",
-                     "ct.mma(x, y, sums, use_fast_acc=fast)", FLOATS.format(y="y", sums="sums")),
+                     "ct.mma(x, y, acc, use_fast_acc=fast)", FLOATS.format(y="y")),
     PlantedMechanism("tensor_cores", "gemm_tiled", "4096x4096x4096-float16", {**TILED, "tile_m": 64}, {},
-                     "gemm_steps.py", "acc = ct.mma(x, y, acc)", f"acc = {FLOATS.format(y='y', sums='acc')}"),
+                     "gemm_steps.py", "acc = ct.mma(x, y, acc)", f"acc = {FLOATS.format(y='y')}"),
     PlantedMechanism("tensor_cores", "gemm_nt_fp8", "4096x4096x7168-fp8", {**NT, "tile_m": 64}, {}, "gemm_steps.py",
-                     "ct.mma(x, y, sums, use_fast_acc=fast)", FLOATS.format(y="y", sums="sums")),
+                     "ct.mma(x, y, acc, use_fast_acc=fast)", FLOATS.format(y="y")),
     PlantedMechanism("quantisation", "gemm_fp8", "320x32576x7168", FP8_64, {"tile_m": 128}),
     PlantedMechanism("quantisation", "gemm_nt", "64x24576x1536-bfloat16", {**NT, "tile_m": 64}, {"tile_m": 128}),
     PlantedMechanism("quantisation", "gemm_fp8", "4096x576x7168", {**FP8, "tile_n": 64}, {"tile_n": 128}),

@@ -1,7 +1,8 @@
-"""The planted changes are lines of the library as it is: a changed kernel ended the benchmark in its middle."""
+"""What is planted is text of the library as it is: a changed kernel ended the benchmark in its middle."""
 
 import pytest
 
+from benchmarks import planted_mechanisms
 from benchmarks.planted_changes import PLANTED, Planted
 from tilewatch.kernels.library import FOLDER
 
@@ -12,3 +13,13 @@ def test_a_planted_change_changes_one_line_of_its_kernel(planted: Planted) -> No
     changed, _ = planted.apply(source)
     lines = zip(source.splitlines(), changed.splitlines(), strict=True)
     assert sum(before != after for before, after in lines) == 1
+
+
+EDITS = [planted for planted in planted_mechanisms.PLANTED if planted.file]
+
+
+@pytest.mark.parametrize("planted", EDITS, ids=lambda planted: f"{planted.kernel}: {planted.old}")
+def test_a_planted_mechanism_changes_its_file(planted: planted_mechanisms.PlantedMechanism) -> None:
+    source = (FOLDER / planted.file).read_text(encoding="utf-8")
+    assert planted.old in source
+    assert source.replace(planted.old, planted.new) != source
