@@ -309,7 +309,8 @@ def may_walk(config: Config) -> bool:
     """What won or came within 3 % of a winner: 4 warps with 64 to 128 rows, two blocks to a multiprocessor for tiles of
     64, and 8 warps that have a multiprocessor alone, in clusters of two where tiles have 256 rows (H200 and H100,
     2026-11). Groups of 32 rows read B from DRAM once, which counts where K is short: 4096x32768x512 in bfloat16 took
-    206 instead of 229 us (an H100, 2026-11-26). They won nothing else, so other tiles and kernels have none."""
+    206 instead of 229 us (an H100, 2026-11-26). They won nothing else that is watched, so other tiles and kernels have
+    none."""
     few = {(64, 64, 1), (64, 128, 1), (64, 256, 1), (128, 64, 1), (128, 128, 1), (256, 128, 2)}
     many = {(64, 128, 1), (64, 256, 1), (128, 64, 1), (128, 256, 1), (256, 256, 2)}
     tile = config["tile_m"], config["tile_n"], config["num_ctas"]
@@ -331,8 +332,8 @@ def may_be_a_block(config: Config) -> bool:
 
 def may_add_columns(config: Config) -> bool:
     """Without a walk, by 8 warps that have a multiprocessor alone: tiles of 128x144, 128x160, 128x192 and 128x272, and
-    swapped ones of 128x272 and 128x320. Two or three tiles per block are for the widest, as many waves of which are all
-    of a product. None spills or waits for each of its products, and these won on an H200 or an H100 (2026-11). Clusters
+    swapped ones of 128x272 and 128x320. Two or three tiles per block are for the widest, of which a product has two or
+    three waves. None spills or waits for each of its products, and these won on an H200 or an H100 (2026-11). Clusters
     of two, where a tile of B comes once for both blocks, were no faster."""
     if hints(config) != (1, 1, 8) or config["tiles_per_block"] == 0:
         return False
