@@ -107,7 +107,7 @@ def test_before_hopper_a_product_has_the_tiles_of_its_own() -> None:
     [
         ("gemm_fp8", 1, "h200", 1.05),
         ("attention_prefill", 2, "h200-80093d04", 1.01),
-        ("attention_prefill_causal", 2, "h200-80093d04", 1.08),
+        ("attention_prefill_causal", 2, "h200-80093d04", 1.06),
         ("silu_and_multiply", 2, "h200-80093d04", 1.12),
         ("residual_add", 2, "h200-80093d04", 1.01),
         ("rms_norm", 2, "h200-80093d04", 1.12),
