@@ -335,12 +335,11 @@ def may_add_columns(config: Config) -> bool:
     swapped ones of 128x272 and 128x320. Two or three tiles per block are for the widest, of which a product has two or
     three waves. None spills or waits for each of its products, and these won on an H200 or an H100 (2026-11). Clusters
     of two, where a tile of B comes once for both blocks, were no faster."""
-    if hints(config) != (1, 1, 8) or config["tiles_per_block"] == 0:
-        return False
-    tile = config["tile_m"], config["tile_n"], config["added_n"]
-    is_widest = tile == (128, 256, 16) or (tile == (128, 256, 64) and config["swap_ab"] == 1)
-    is_narrower = tile[:2] == (128, 128) and config["tiles_per_block"] == 1 - config["swap_ab"]
-    return is_widest or (is_narrower and config["added_n"] > 0)
+    widest = {(128, 256, 16, 0), (128, 256, 16, 1), (128, 256, 64, 1)}
+    narrower = {(128, 128, 16, 0), (128, 128, 32, 0), (128, 128, 64, 0)}
+    tile = config["tile_m"], config["tile_n"], config["added_n"], config["swap_ab"]
+    is_tile = tile in (widest | narrower if config["tiles_per_block"] == 1 else widest)
+    return is_tile and config["tiles_per_block"] > 0 and hints(config) == (1, 1, 8)
 
 
 def may_turn_b(config: Config) -> bool:
@@ -358,7 +357,8 @@ def hints(config: Config) -> tuple[int, int, int]:
 
 
 def latency_of(problem: Problem, config: Config) -> int:
-    """The hint for loads, 0 for the compiler's own choice. Walks became slower under any hint.
+    """The hint for loads, 0 for the compiler's own choice. Walks became slower under any hint, and so did `gemm_nn`
+    1024x1024x1024, whose small tiles took 6.6 us without and 6.7 with the hint of 4 (an H100, 2026-11-27).
 
     Of a block's one tile with added columns that choice has two or three blocks of K under way, a hint of 6 one more:
     320x32576x7168 took 233.5 instead of 245.2 us in bfloat16 (an H100, 2026-11-26). 8 is for 128x144 and swapped
