@@ -30,7 +30,7 @@ RECORDINGS = ROOT / "recordings"
 H200 = (RECORDINGS / "h200-80093d04.jsonl.gz",)
 """A night of the whole suite, and kernels that were measured again since, which stand in for the night's."""
 
-H100 = tuple(RECORDINGS / f"h100-{commit}.jsonl.gz" for commit in ("4533d99b", "aee9036f"))
+H100 = (RECORDINGS / "h100-f727a301.jsonl.gz",)
 """The same on an H100."""
 
 STORY = RECORDINGS / "story" / "h200.jsonl.gz"
