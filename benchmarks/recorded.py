@@ -28,7 +28,7 @@ from tilewatch.kernels.statistics import median_interval, ratio_interval
 
 RECORDINGS = ROOT / "recordings"
 H200 = (RECORDINGS / "h200-80093d04.jsonl.gz",)
-"""A night of the whole suite, and kernels that were measured again since, which stand in for the night's."""
+"""A night of the whole suite. Kernels that are measured again are recordings after it, and stand in for the night's."""
 
 H100 = (RECORDINGS / "h100-f727a301.jsonl.gz",)
 """The same on an H100."""
