@@ -1,1 +1,1 @@
-"""Programs that take the figures of docs/measurements.md."""
+"""Programs that take the figures of docs/develop/measurements.md."""

@@ -12,7 +12,7 @@ QUIET = 0.0015
 (the replays of recordings/story)."""
 
 MODE_GAP, MODE_SHARE = 0.03, 0.3
-"""A process in three runs 3 % slower, for where its memory came to lie (docs/judging.md)."""
+"""A process in three runs 3 % slower, for where its memory came to lie (docs/reference/judging.md)."""
 
 Noise = Callable[[random.Random], float]
 """What one launch adds to the logarithm of one side's time."""

@@ -6,8 +6,7 @@ Prints one line per kind of world, without and with the machine code of each ser
 points, precision, recall, F1 of the exact first bad build, delay, the changes of 5 % or more that were reported within
 2 nights, size error, replay launches against nightly launches, and alerts for a commit that did not change the code of
 the series. A warm-up of 30 nights holds no change and is not scored. Each world is played by a process of its own,
-`--jobs` at a time, with and without code; it needs no database. docs/measurements.md has the figures, and the seeds
-that the detector was tuned on.
+`--jobs` at a time, with and without code; it needs no database. docs/develop/measurements.md has the figures.
 """
 
 import argparse

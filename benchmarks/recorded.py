@@ -1,4 +1,4 @@
-"""Prints the tables of README.md, docs/kernels.md and docs/experiments.md from the recordings that come with Tilewatch.
+"""Prints the tables of README.md and docs/develop/kernels.md from the recordings that come with Tilewatch.
 
     python -m benchmarks.recorded [winners | ratios | h100 | recordings | values | seconds] [--report-only]
 

@@ -1,7 +1,7 @@
 """Decides what a visitor may do: browse, or also act. Only named triagers act, and nobody acts without a name.
 
-Sign-in is OpenID Connect through Streamlit when its secrets have an [auth] section (docs/dashboard.md). Three settings,
-from the environment or from the secrets:
+Sign-in is OpenID Connect through Streamlit when its secrets have an [auth] section (docs/use/dashboard.md). Three
+settings, from the environment or from the secrets:
 
     TILEWATCH_TRIAGERS   the addresses of those who may act, with commas between them; "*@example.org" names a domain
     TILEWATCH_ANONYMOUS  what people may do who did not sign in: "nothing", "browse" or "act". Without it they may

@@ -697,7 +697,7 @@ class Job(Base):
     lease ran out goes back to queued, and after three of those ends as poison: it is what takes the workers down. After
     passing trouble it is queued but not taken before `not_before`; `trouble` says why and `put_offs` how often that
     was. The lowest `priority` goes first. `payload` is everything the step needs; `subject` is the line people read.
-    docs/jobs.md has it all.
+    docs/reference/jobs.md has it all.
     """
 
     __tablename__ = "jobs"

@@ -42,7 +42,7 @@ from tilewatch.kernels.watching.torch_stand_in.missing import NeedsTorch
 
 PACKAGE = "watched_library"
 TOTAL = "total"
-"""The stored kernel of weighted totals (docs/judging.md)."""
+"""The stored kernel of weighted totals (docs/reference/judging.md)."""
 OLD_CONTRACT = "kernels.contract"
 """The contract's name until 2026-11: library files of old commits say `from kernels.contract import ...`."""
 PATH_MISSING = (
@@ -249,7 +249,7 @@ def _entries(path: Path, name: str, content: bytes, project: Project | None) -> 
     if operators and project is None:
         raise LibraryError(
             f"watch file {path.name} needs a table [tool.tilewatch] in the pyproject.toml of its repository: it says "
-            "where the repository's own packages are imported from (docs/watch.md)"
+            "where the repository's own packages are imported from (docs/start/your-kernels.md)"
         )
     kernels = getattr(module, "KERNELS", None if not operators else ())
     if not isinstance(kernels, tuple) or not all(isinstance(kernel, Kernel) for kernel in kernels):

@@ -2,7 +2,7 @@
 Landlock and seccomp. Neither needs root, a container's or a machine's administrator, and both hold for root too.
 
 A process confines itself before it loads other people's code; what it starts is confined as well, and nothing undoes
-it. docs/security.md says what each level stops.
+it. docs/operate/security.md says what each level stops.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""Data frames for notebooks: what docs/data.md says works as it is printed, and nothing is written."""
+"""Data frames for notebooks: what docs/reference/data.md says works as it is printed, and nothing is written."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ from tilewatch import frames
 from tilewatch.db.session import reading_session, session
 from tilewatch.worker.settings import NotRunning
 
-DOCUMENT = (Path(__file__).parents[1] / "docs" / "data.md").read_text(encoding="utf-8")
+DOCUMENT = (Path(__file__).parents[1] / "docs" / "reference" / "data.md").read_text(encoding="utf-8")
 
 
 def blocks(language: str) -> list[str]:

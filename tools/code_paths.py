@@ -1,4 +1,4 @@
-"""Draws the two pictures of docs/architecture.md from the code: the way of a config to a dot, of a commit to an alert.
+"""Draws the pictures of docs/develop/architecture.md from the code: a config's way to a dot, a commit's to an alert.
 
     python -m tools.code_paths            # writes docs/pictures/config_path.svg and docs/pictures/alert_path.svg
     python -m tools.code_paths --check    # ends with 1 when the pictures in docs/ are not those of the code

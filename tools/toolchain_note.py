@@ -1,6 +1,6 @@
-"""Writes what a note of docs/toolchains says of a report of `tilewatch toolchain compare`: its tables, its picture.
+"""Writes what a note of docs/use says of a report of `tilewatch toolchain compare`: its tables, its picture.
 
-    python -m tools.toolchain_note recordings/toolchains/h200-13.4.92..13.5.37.json docs/toolchains/13.5.37.md
+    python -m tools.toolchain_note recordings/toolchains/h200-13.4.92..13.5.37.json docs/use/compilers-13.5.37.md
     python -m tools.toolchain_note ... --picture docs/pictures/toolchain-13.5.37.png
 
 Everything after the heading "The whole report" is replaced. In the picture:

@@ -2,8 +2,8 @@
 
 Three fates. Trouble that passes (Postgres away, a store or a GPU that cannot be had) puts the job off for a while; what
 a person must mend fails it with one sentence; a bug fails it with its traceback. A worker that is stopped hands its job
-back, and one that cannot run a job's host code gives it to those of the queue `record`. docs/jobs.md has the whole life
-of a job.
+back, and one that cannot run a job's host code gives it to those of the queue `record`. docs/reference/jobs.md has the
+whole life of a job.
 """
 
 import traceback

@@ -143,7 +143,7 @@ def _submit_asked_check(opened: Session, settings: Settings, asked: RequestedAct
     name = asked.wanted["token"]
     holder = tokens.find_holder_by_name(opened, name)
     if holder is None or "check" not in holder.rights:
-        return _Outcome(True, f"there is no token {name} that may check (docs/api.md)", {})
+        return _Outcome(True, f"there is no token {name} that may check (docs/reference/api.md)", {})
     try:
         source = watched.choose(opened, settings, asked.wanted.get("repository"))
         watched.fetch(source)

@@ -1,7 +1,7 @@
 """Draws many series as a coloured table: problems by kernel down, GPU models across. Pure: a frame in, HTML out.
 
 Plotly would draw the same, but its module is 4.7 MB of script that a browser has to parse first, and this is on the
-first page (docs/measurements.md). A table can also be read by a screen reader and walked through by keyboard. grid.js
+first page. A table can also be read by a screen reader and walked through by keyboard. grid.js
 adds hover, keyboard, clicks and folding; without script (the weekly report) only those are missing.
 """
 

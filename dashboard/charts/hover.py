@@ -50,7 +50,7 @@ def points_hover(line: pd.DataFrame, metric: Metric) -> tuple[str, npt.NDArray[n
     """The points of one implementation: a hover template for all of them, and what each carries into it.
 
     A year of nights has a thousand points. What all of a line share is in its template once, so that a figure is a
-    third of what it would be with every point's words whole, and is drawn sooner (docs/measurements.md).
+    third of what it would be with every point's words whole, and is drawn sooner.
     """
     about = {name: line[name].tolist() for name in _OF_POINTS}
     kernel = line["role"].iloc[0] == "kernel"

@@ -1,7 +1,7 @@
 """Computes parallel coordinates: every config of a sweep as a line through its parameters, time and static facts. Pure.
 
 parallel.js draws the lines. Plotly's own are drawn by WebGL, which took 2.1 s in a browser without a GPU against 0.55 s
-for these (2026-11, docs/measurements.md; at most 1.0 s is asked for), and have no hover on a line.
+for these (2026-11; at most 1.0 s is asked for), and have no hover on a line.
 """
 
 from collections.abc import Sequence

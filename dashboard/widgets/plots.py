@@ -137,7 +137,7 @@ def choose_picture_format() -> None:
 def load_plotly_early() -> None:
     """Has the browser load Plotly's script once this page is drawn; on every page.
 
-    From a page without a figure to one with, most of 1.2 s went to this script (docs/measurements.md).
+    From a page without a figure to one with, most of 1.2 s went to this script.
     """
     _PRELOAD(key="preload", data={"module": _PLOTLY})
 

@@ -1,4 +1,4 @@
-"""Changes the state of a job: added, sent, claimed, renewed, ended. Every such change is here; docs/jobs.md draws them.
+"""Changes the state of a job: added, sent, claimed, renewed, ended. All are here; docs/reference/jobs.md draws them.
 
 Knows neither what a job does nor Redis: `sent_at` is written when the sender reports it. A worker holds a job by a
 lease. Its writes name it as the owner, so one that lost its lease changes nothing. Leases are on the database's clock

@@ -15,8 +15,7 @@ from sqlalchemy.orm import Session, aliased
 from tilewatch.db.models import Commit, Mark, Message, Regression, RegressionSeries, Replay, Run, Suspicion, Verdict
 
 FALSE_ALARM_BUDGET = 0.05
-"""False alarms that we allow ourselves per 1,000 judged points: what the judge must reach on made worlds with nuisances
-(docs/measurements.md)."""
+"""False alarms allowed per 1,000 judged points: what the judge must reach on made worlds with nuisances."""
 
 Z_95 = 1.96
 

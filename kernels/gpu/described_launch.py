@@ -14,7 +14,7 @@ from tilewatch.kernels.parameters import Scalar
 TIMES = 3
 """How often each is launched under the profiler. Its counters are the medians: what blocks share in L2 follows their
 order, so that bytes differed by 2 to 7 % between single launches (H200, 2026-11-22). Five took 1.3 s for each config,
-three take 0.9 s (an H100, 2026-11-25; what that costs is in docs/measurements.md)."""
+three take 0.9 s (an H100, 2026-11-25)."""
 
 
 @dataclass(frozen=True)

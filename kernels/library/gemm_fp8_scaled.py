@@ -161,7 +161,7 @@ def add_parts(acc, parts, first, count):
     every time. Waits until all have come, and leaves NOTHING in their place for the next launch.
 
     A partial sum says by itself that it has come, so no counter need say it: with one, whose loads and stores other
-    loads must not pass, the compiler ordered every load of the kernel (docs/experiments.md).
+    loads must not pass, the compiler ordered every load of the kernel.
     """
     sums = acc
     have_come, tries = 0, 0
@@ -192,7 +192,7 @@ def look_again(parts):
     """Makes the loads after it look anew, by a store to the last row of `parts`, which nobody reads.
 
     The compiler takes two loads of one place for one where no store to the array is between them, whatever their order:
-    it moved the loads out of the loop that waits (tileiras 13.4.92; an H200, 2026-11-23: docs/experiments.md).
+    it moved the loads out of the loop that waits (tileiras 13.4.92; an H200, 2026-11-23).
     """
     give(parts, parts.shape[0] - 1, ct.full((1, 1), NOTHING, dtype=ct.int32))
 
@@ -264,7 +264,7 @@ def two_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, beside, l
     Scales are asked for a round ahead, after the first product and before the second, which needs nothing but what has
     come. So the compiler puts the work for their addresses behind the second product's start, and it costs no time.
     Those of a round's last step are asked for one step earlier, so that they too have come when the round ends: 190
-    instead of 199 us for 4096x4096x7168 (an H100, 2026-11-26; docs/experiments.md).
+    instead of 199 us for 4096x4096x7168 (an H100, 2026-11-26).
     """
     first = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     second = ct.full((tile_m, other_n), 0.0, dtype=ct.float32)
@@ -306,7 +306,7 @@ def three_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, latency
 
     Their sums and one product leave no registers for the scales of a round. So scales are asked for one step ahead,
     before the step's last product: with a round's scales 8192x576x7168 takes 73.8 us, with a step's 65.2, and two waves
-    of 128x160 take 75.4 (an H100, 2026-11-26; docs/experiments.md).
+    of 128x160 take 75.4 (an H100, 2026-11-26).
     """
     left = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     right = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
@@ -358,7 +358,7 @@ def blocks_past(steps, rest):
 
     Two or three blocks after the loop share the memory of the loop's, which is then given back once in a round: 58.5
     instead of 54.5 us for 5447x1520x3712, with 29 blocks of K and three of them at once; one block after the loop costs
-    less than two past the end: 107 instead of 120 us for 4096x5120x3200 (an H100, 2026-11-27; docs/experiments.md).
+    less than two past the end: 107 instead of 120 us for 4096x5120x3200 (an H100, 2026-11-27).
     """
     return steps - rest if rest > 1 else 0
 
@@ -379,7 +379,7 @@ def asked(step, steps):
     A step of three or four asks for no more than two blocks' scales. Hopper counts loads on six scoreboards; where the
     first step asked for two blocks' and the second for one's, five kernels of nine moved a scale that had come long
     before and waited on its scoreboard for one that was asked for just then: 188.0 instead of 183.9 us for
-    4096x4096x7168 (an H100, 2026-11-26; docs/experiments.md).
+    4096x4096x7168 (an H100, 2026-11-26).
     """
     return min(step + step // min(2, max(steps - 1, 1)), steps)
 
@@ -414,7 +414,7 @@ def add_once(acc, product, scale, once):
 
     It puts no part of another product into this loop, so that the registers of one product are enough. Without it tiles
     of 128x256 spill 480 bytes of registers and more; with it none, and two to four blocks of K are loaded at a time
-    (2026-11-25, docs/experiments.md).
+    (2026-11-25).
     """
     for _ in range(once):
         acc = acc + product * scale
@@ -443,8 +443,7 @@ def of_rows(scale_a, i, k, tile_m, edge):
 
     Past TMA: through shared memory each step would wait for a barrier of all warps. Checked against M only where A has
     fewer rows than a tile: the check is a branch, over which the compiler moves no promotion into the next product's
-    time. With a last tile that is checked 1871x2880x4736 took 58.2 us, 51.1 with one moved up (H100s, 2026-11-27;
-    docs/experiments.md).
+    time. With a last tile that is checked 1871x2880x4736 took 58.2 us, 51.1 with one moved up (H100s, 2026-11-27).
     """
     if edge == MOVED_UP:
         view = scale_a.tiled_view((1, tile_m), traversal_steps=(1, 1))
@@ -541,7 +540,7 @@ def parse(text: str) -> Problem:
 
 
 def hopper_space(arch: str) -> Space:
-    """Tiles, hints, and how many blocks of K are under way together. docs/experiments.md tells what each was worth."""
+    """Tiles, hints, and how many blocks of K are under way together."""
     if not arch.startswith("sm_9"):
         return Space((("tile_m", ()),))  # later Tensor Cores apply scales themselves: gemm_fp8_block_scaled
     return Space(

@@ -427,7 +427,7 @@ def add_outer_ahead(acc, scale, a, b, scale_a, scale_b, i, j, k, last, once):
 
     Each product is added in a loop of one round, where the compiler puts no part of the next product: `add_once` of
     gemm_fp8_scaled says why. Both together take 1,125 instead of 1,216 us for 4x7168x2048x8192, one of them alone 1,189
-    and 1,239 (an H100, 2026-11-26; docs/experiments.md).
+    and 1,239 (an H100, 2026-11-26).
     """
     tile_m, tile_n = acc.shape
     ahead = outer_scales(scale_a, scale_b, i, j, min(k + 1, last - 1), tile_m, tile_n)
@@ -491,7 +491,7 @@ def store_tile(d, g, i, j, acc):
 
     D's columns are two axes, so that a tile of 128 leaves in one store: of D in two axes the compiler stores 64 columns
     at a time, and keeps room for as many beside four blocks of K, for which each waits until the one before it has
-    left. It takes 0.2 to 1.45 % less time (an H100, 2026-11-26; docs/experiments.md).
+    left. It takes 0.2 to 1.45 % less time (an H100, 2026-11-26).
     """
     tile = ct.astype(acc, d.dtype)
     parts = columns_of(tile, 0) if tile.shape[1] == 64 else ct.cat((columns_of(tile, 0), columns_of(tile, 1)), 0)

@@ -96,7 +96,7 @@ def count_launches(described: DescribedLaunch | DescribedRun) -> int:
 def find_reason(output: str) -> str | None:
     """Says why Nsight Compute profiled nothing; None where it does not say."""
     if FORBIDDEN in output:
-        return f"this user may not read the GPU's performance counters ({FORBIDDEN}): see docs/why.md"
+        return f"this user may not read the GPU's performance counters ({FORBIDDEN}): see docs/use/why.md"
     errors = ERROR.findall(output)
     return f"Nsight Compute: {errors[0].strip()}" if errors else None
 

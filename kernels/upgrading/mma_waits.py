@@ -2,7 +2,8 @@
 
 wgmma runs beside other instructions: a kernel issues several and waits once for all of them. Where something reads the
 accumulator in between, ptxas makes it wait for each one ("wgmma.mma_async instructions are serialized", C7514), which
-made products 8 to 62 % slower on an H200 (docs/toolchains/13.5.37.md). PTX ISA, "Asynchronous warpgroup instructions".
+made products 8 to 62 % slower on an H200
+(docs/use/compilers-13.5.37.md). PTX ISA, "Asynchronous warpgroup instructions".
 """
 
 import io

@@ -1,4 +1,4 @@
-"""Reads series, trials and verdicts as data frames, for notebooks and scripts (docs/data.md). It changes nothing.
+"""Reads series, trials and verdicts as data frames, for notebooks (docs/reference/data.md). It changes nothing.
 
 from tilewatch import frames
 db = frames.open()

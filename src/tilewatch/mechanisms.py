@@ -1,7 +1,7 @@
 """Says by what mechanism one build of a kernel is slower than another: spills, lost TMA, less overlap and so on.
 
 Each mechanism has one rule over the configs, the static facts, the instructions that differ and the counters of both
-builds (mechanism_rules.py, docs/why.md). Where none holds, the mechanism is not known. Values in, values out.
+builds (mechanism_rules.py, docs/use/why.md). Where none holds, the mechanism is not known. Values in, values out.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,6 +1,6 @@
 """Looks up tuned configs for host code. This one file needs nothing but Python 3.10: import it, or copy it.
 
-`tilewatch tuned export tuned.json` writes the file that it reads (docs/tuned.md):
+`tilewatch tuned export tuned.json` writes the file that it reads (docs/use/tuned.md):
 
     TABLE = tuned.load("tuned.json", kernel="gemm_fp8", gpu="NVIDIA H200", fallback={"tile_m": 128, "tile_n": 128})
     config = TABLE.find(320, 32576, 7168).config

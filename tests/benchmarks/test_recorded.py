@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[2]
 TABLE = re.compile(r"<!-- python -m benchmarks\.recorded (\w+) -->\n\n((?:\|.*\n)+)")
 SHOWN_IN = {
     "README.md": {"winners"},
-    "docs/kernels.md": {"ratios", "h100", "recordings"},
-    "docs/experiments.md": {"seconds"},
+    "docs/develop/kernels.md": {"ratios", "h100", "recordings"},
+    "docs/develop/experiments.md": {"seconds"},
 }
 
 

@@ -47,7 +47,7 @@ def acted_on_url(new_filled_database: NewDatabase) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def address(acted_on_url: str, provider: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The dashboard with the section of docs/dashboard.md in its secrets."""
+    """The dashboard with the section of docs/use/dashboard.md in its secrets."""
     folder, port = tmp_path_factory.mktemp("signed"), find_free_port()
     secrets = folder / ".streamlit" / "secrets.toml"
     secrets.parent.mkdir()

@@ -1,5 +1,5 @@
 """Ways to look faster or righter than one is, or to change what is not one's own: each is refused, is caught, or has no
-effect. Those that are not caught yet are listed in docs/security.md."""
+effect. Those that are not caught yet are listed in docs/operate/security.md."""
 
 import base64
 import json

@@ -17,7 +17,7 @@ from tilewatch.worker.cli.main import cli
 from tilewatch.worker.settings import Settings
 
 ROOT = Path(__file__).parents[2]
-GITHUB, GITLAB = ROOT / "docs/ci/github.yml", ROOT / "docs/ci/gitlab.yml"
+GITHUB, GITLAB = ROOT / "docs/use/ci/github.yml", ROOT / "docs/use/ci/gitlab.yml"
 ACTION, HOOKS = ROOT / "action/action.yml", ROOT / ".pre-commit-hooks.yaml"
 WITHOUT_GPU = pytest.mark.skipif(Path("/proc/driver/nvidia").exists(), reason="this machine has a GPU")
 
@@ -98,9 +98,9 @@ def test_a_file_follows_its_published_schema(schema: str, file: Path) -> None:
 
 
 def test_the_document_prints_the_files_as_they_are() -> None:
-    text = (ROOT / "docs" / "ci.md").read_text()
+    text = (ROOT / "docs" / "use" / "ci.md").read_text()
     for file in (GITHUB, GITLAB):
-        assert f"```yaml\n{file.read_text()}```" in text, f"docs/ci.md quotes another {file.name}"
+        assert f"```yaml\n{file.read_text()}```" in text, f"docs/use/ci.md quotes another {file.name}"
 
 
 def test_no_variable_of_the_files_is_an_unknown_setting() -> None:

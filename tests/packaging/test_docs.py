@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 CODE = re.compile(r"```[^\n]*\n(.*?)```|`([^`\n]+)`", re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 MODULE = re.compile(r"(?:python -m|celery -A) ([\w.]+)")
@@ -34,7 +34,7 @@ def files() -> list[str]:
     return [file for file in listed.stdout.splitlines() if (ROOT / file).exists()]
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: file.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: str(file.relative_to(ROOT)))
 def test_the_paths_in_a_document_exist(document: Path, files: list[str]) -> None:
     text = document.read_text()
     tops = {file.split("/")[0] for file in files if "/" in file}
@@ -42,19 +42,19 @@ def test_the_paths_in_a_document_exist(document: Path, files: list[str]) -> None
     assert missing == []
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: file.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: str(file.relative_to(ROOT)))
 def test_the_links_of_a_document_lead_somewhere(document: Path) -> None:
     targets = [target.split("#")[0] for target in LINK.findall(document.read_text()) if "://" not in target]
     assert [target for target in targets if not (document.parent / target).exists()] == []
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: file.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: str(file.relative_to(ROOT)))
 def test_the_modules_that_a_document_runs_exist(document: Path) -> None:
     modules = [module.rstrip(".") for module in MODULE.findall(document.read_text())]
     assert [module for module in modules if not _runs(module)] == []
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: file.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: str(file.relative_to(ROOT)))
 def test_the_make_targets_of_a_document_exist(document: Path) -> None:
     makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z-]+):(?!=)", makefile, re.MULTILINE))
@@ -62,7 +62,7 @@ def test_the_make_targets_of_a_document_exist(document: Path) -> None:
     assert named - targets == set()
 
 
-SECTIONS = re.split(r"^## ", (ROOT / "docs" / "measurements.md").read_text(), flags=re.MULTILINE)[1:]
+SECTIONS = re.split(r"^## ", (ROOT / "docs" / "develop" / "measurements.md").read_text(), flags=re.MULTILINE)[1:]
 
 
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda text: text.partition("\n")[0].replace("`", "")[:40])

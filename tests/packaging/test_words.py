@@ -73,7 +73,7 @@ def test_two_classes_have_no_name_in_common() -> None:
 
 
 def test_the_glossary_stays_short_and_explains_a_word_once() -> None:
-    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "glossary.md").read_text(encoding="utf-8")
     words = [word for word in re.findall(r"^\| ([a-z ]+) \|", text, re.MULTILINE) if word != "word"]
     assert len(words) == len(set(words)) <= GLOSSARY_ENTRIES
 

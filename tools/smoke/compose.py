@@ -4,8 +4,8 @@
     make smoke-compose LOCAL=FOLDER          without a registry: engine and base images out of FOLDER, see trees.sh
 
 It works in a clone that begins at an older commit, by default the one before the newest migration, and is upgraded to
-what is committed here. Certificates, the upgrade, the way back and new passwords are commands of docs/operations.md and
-docs/upgrading.md, read from there; images that are there, of the same commit, are not built again. Needs root, and is
+what is committed here. Certificates, the upgrade, the way back and new passwords are commands of docs/operate,
+read from there; images that are there, of the same commit, are not built again. Needs root, and is
 one at a time on a machine. Ends with 1 at the first thing that is not as it should be; leaves no container, no volume.
 """
 
@@ -212,11 +212,11 @@ def smoke(folder: Path, environment: dict[str, str], old: str, new: str) -> None
         everything = "select (select count(*) from trials), (select count(*) from runs), (select max(id) from jobs)"
         before = servers.sql(everything)
         with step("an upgrade with a migration, under load and with an open transaction in its way"):
-            servers.shell(block("upgrading.md", "docker compose exec -T postgres pg_dump"))
+            servers.shell(block("operate/upgrading.md", "docker compose exec -T postgres pg_dump"))
             upgrade(servers, node, set_node, watched, new)
         with step("back to the version before, its backup into an empty database"):
             servers.set(TILEWATCH_VERSION=old)
-            servers.shell(block("operations.md", "docker compose down"))
+            servers.shell(block("operate/operations.md", "docker compose down"))
             wait_for_health(servers)
             expect("trials, runs and the last job of before the upgrade", servers.sql(everything), before)
             servers.sql(f"create role node1 login password '{node_password}' in role tilewatch_write")
@@ -234,7 +234,7 @@ def smoke(folder: Path, environment: dict[str, str], old: str, new: str) -> None
 def upgrade(servers: Compose, node: Compose, set_node: Callable[[], None], watched: Path, new: str) -> None:
     revision = "select version_num from alembic_version"
     old_revision = servers.sql(revision)
-    lines = block("upgrading.md", "git pull").splitlines()
+    lines = block("operate/upgrading.md", "git pull").splitlines()
     first = next(number for number, line in enumerate(lines) if "run --rm --no-deps migrate" in line)
     is_built = has_image(servers.environment, f"tilewatch-worker:{new}")
     servers.shell(
@@ -281,7 +281,7 @@ def git(clone: Path, *words: str) -> str:
 
 def rotate(servers: Compose) -> None:
     new = {name: secrets.token_hex(12) for name in PASSWORDS}
-    change_owner, *others = block("operations.md", "docker compose exec postgres psql").splitlines()
+    change_owner, *others = block("operate/operations.md", "docker compose exec postgres psql").splitlines()
     servers.shell(change_owner.replace("NEW", new["POSTGRES_PASSWORD"]).replace("exec", "exec -T"))
     servers.set(**new)
     servers.shell("\n".join(others))
@@ -291,8 +291,8 @@ def rotate(servers: Compose) -> None:
 
 
 def write_certificates(servers: Compose) -> None:
-    commands = block("operations.md", "mkdir certs").replace("DNS:db.example.org", f"IP:{ADDRESS}").replace("sudo ", "")
-    servers.shell(commands)
+    commands = block("operate/operations.md", "mkdir certs").replace("sudo ", "")
+    servers.shell(commands.replace("DNS:db.example.org", f"IP:{ADDRESS}"))
 
 
 def block(page: str, start: str) -> str:

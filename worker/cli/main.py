@@ -109,7 +109,7 @@ def judge(
 def rejudge(
     policy: Annotated[
         Path,
-        typer.Option(metavar="FILE", help="JSON with the numbers that differ from today's; see docs/judging.md."),
+        typer.Option(metavar="FILE", help="JSON with the numbers that differ from today's: docs/reference/judging.md."),
     ],
     since: Annotated[str, typer.Option(metavar="YYYY-MM-DD", help="Only runs measured on this day or later.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list, for programs.")] = False,

@@ -16,7 +16,7 @@ WELL_GPUS_DIFFER = 0.01
 
 SESSIONS_DIFFER = 0.003
 """One deviation of a session's median: those of one config lay up to 0.4 % apart in three sessions of one H200
-(docs/judging.md)."""
+(docs/reference/judging.md)."""
 
 MANY_RUNS = 4
 """From so many runs of one code on a side, their own spread is used where it is larger than SESSIONS_DIFFER."""

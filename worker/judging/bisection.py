@@ -26,7 +26,7 @@ from tilewatch.worker.queue import follow_up
 from tilewatch.worker.queue.replay_job import BuildQuestion, ReplayJob, question_key
 
 LAUNCHES = 12
-"""Launches of a step. A change of 1 % is told from none by 9 (docs/measurements.md); each costs a GPU half a second."""
+"""Launches of a step. A change of 1 % is told from none by 9; each costs a GPU half a second."""
 
 
 def carry_on(opened: Session, context: Context, regression_id: int, who: str) -> str | None:

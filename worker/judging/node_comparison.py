@@ -19,8 +19,8 @@ WELL_GPUS_DIFFER = 0.01
 """Two GPUs of a model that are both well may differ by less than this, which is not reported."""
 
 SESSIONS_DIFFER = 0.003
-"""Medians of one config lay up to 0.4 % apart in three sessions of one H200 (docs/judging.md): one deviation of how
-far apart two nodes were, which is known from single runs."""
+"""Medians of one config lay up to 0.4 % apart in three sessions of one H200: one deviation of how far apart two nodes
+were, which is known from single runs."""
 
 
 @dataclass(frozen=True)

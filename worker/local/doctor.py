@@ -97,7 +97,7 @@ def _repository(settings: Settings) -> CheckResult:
     added = _added_repositories(settings)
     failures = [row.failure for row in added if row.failure is not None]
     if failures:
-        return CheckResult("repository", False, "; ".join(failures), "docs/repositories.md says what git needs")
+        return CheckResult("repository", False, "; ".join(failures), "docs/start/repositories.md says what git needs")
     if added and "repository" not in settings.model_fields_set:
         return CheckResult("repository", True, ", ".join(row.name for row in added))
     if "repository" not in settings.model_fields_set and not (settings.repository / ".git").exists():
@@ -124,7 +124,7 @@ def _added_repositories(settings: Settings) -> list[RepositoryRow]:
 
 def _channels(settings: Settings) -> CheckResult:
     """Reads tell.toml; `tilewatch tell check` tests whether the services accept a message."""
-    example = "docs/tell.example.toml is an example"
+    example = "docs/use/notify.example.toml is an example"
     try:
         channels = routing.load(settings.tell_file).channels
     except routing.BadNotifySettings as error:
@@ -207,7 +207,7 @@ def _sandbox() -> CheckResult:
         found += "; host code that only its own process can measure is refused"
     if level is sandbox.Level.FULL:
         return CheckResult("sandbox", True, found)
-    fix = f"Linux 5.13 or newer with Landlock and seccomp, and {sandbox.SWITCH} not `off` (docs/security.md)"
+    fix = f"Linux 5.13 or newer with Landlock and seccomp, and {sandbox.SWITCH} not `off` (docs/operate/security.md)"
     return CheckResult("sandbox", False if sandbox.is_required() else None, found, fix)
 
 

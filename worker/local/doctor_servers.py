@@ -88,4 +88,5 @@ def _worker(name: str, address: str, number: int, *, ours: bool) -> CheckResult:
     if not ours:
         return CheckResult(name, None, f"does not run here (another Tilewatch answers at {host}:{number})")
     healthy = answer.status == HTTPStatus.OK
-    return CheckResult(name, healthy, sentence, None if healthy else "docs/operations.md explains each sentence")
+    fix = None if healthy else "docs/operate/operations.md explains each sentence"
+    return CheckResult(name, healthy, sentence, fix)

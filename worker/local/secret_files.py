@@ -9,7 +9,7 @@ from pathlib import Path
 from tilewatch.text import count_text
 
 SHORTEST_COOKIE_SECRET = 16
-"""Characters. Who guesses the secret signs a cookie with anybody's address; docs/dashboard.md asks for 32."""
+"""Characters. Who guesses the secret signs a cookie with anybody's address; docs/use/dashboard.md asks for 32."""
 
 
 @dataclass(frozen=True)

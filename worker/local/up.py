@@ -135,7 +135,7 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
     elif settings.api_port:
         serves = withhold(environment, "TILEWATCH_FORGE_TOKEN", "TILEWATCH_API_TOKEN")
         children.start(Child("api", (sys.executable, "-m", "tilewatch.worker.cli.main", "api"), serves))
-        screen.print_line(f"programs are answered at http://localhost:{settings.api_port} (docs/api.md)")
+        screen.print_line(f"programs are answered at http://localhost:{settings.api_port} (docs/reference/api.md)")
 
     compilers = programs.compile_processes(len(os.sched_getaffinity(0)), _memory_bytes())
     for child in programs.workers(settings, environment, gpus_here, compilers):

@@ -125,7 +125,7 @@ def find_quarantined_gpus(ill: Sequence[QuarantineRow]) -> list[OpenAlarm]:
             "gpu_quarantined",
             f"gpu_quarantined/{gpu.gpu_uuid}/{gpu.began_at.isoformat()}",
             f"{gpu.gpu_model} {gpu.gpu_uuid} on {gpu.host}",
-            f"{gpu.reason}\nIt gets no sweeps until its canaries are good again; see docs/operations.md.",
+            f"{gpu.reason}\nIt gets no sweeps until its canaries are good again; see docs/operate/operations.md.",
             gpu_model=gpu.gpu_model,
         )
         for gpu in ill

@@ -1,8 +1,8 @@
 """Knows whether this worker was told to stop. Its pool's processes see it too.
 
 A process of the pool that ends although nobody stopped the worker was ended by something else: code of a commit, which
-is another process of the same user where the sandbox cannot keep signals apart (docs/security.md). Its job counts an
-attempt then, as after a crash; handed back, it would be taken again without end.
+is another process of the same user where the sandbox cannot keep signals apart (docs/operate/security.md). Its job
+counts an attempt then, as after a crash; handed back, it would be taken again without end.
 """
 
 import mmap

@@ -1,4 +1,4 @@
-"""Submits a comparison of two toolchains to the queue (docs/toolchains.md). It runs anywhere and needs no GPU."""
+"""Submits a comparison of two toolchains to the queue (docs/use/compilers.md). It runs anywhere and needs no GPU."""
 
 import datetime as dt
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Eight people's questions, each answered from the Overview in at most three clicks; docs/dashboard.md has the paths.
+"""Eight people's questions, each answered from the Overview in at most three clicks (docs/use/dashboard.md).
 
 A click is a link, a button, a cell or a point; reading and scrolling are none.
 """

@@ -1,4 +1,4 @@
-"""The commands of docs/api.md run as they are printed."""
+"""The commands of docs/reference/api.md run as they are printed."""
 
 import json
 import os
@@ -17,8 +17,8 @@ from tilewatch.db.session import session
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps.submit_check import SubmittedChecks
 
-ROOT = Path(__file__).parents[3]
-FENCED = re.findall(r"^```(\w*)\n(.*?)^```$", (ROOT / "docs" / "api.md").read_text(), re.DOTALL | re.MULTILINE)
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "api.md"
+FENCED = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
 BLOCKS = [text for language, text in FENCED if not language]
 ANSWERS = [json.loads(text) for language, text in FENCED if language == "json"]
 
