@@ -26,7 +26,7 @@ import requests
 from benchmarks import bounds, fleet
 from benchmarks.bounds import Figure
 from benchmarks.filled import Filled, open_filled
-from tilewatch.free_ports import find_free_port
+from tilewatch.db.server.free_ports import find_free_port
 
 START_LIMIT_S = 60
 MOST_P95_S = 1.0

@@ -23,8 +23,8 @@ from benchmarks.bounds import Figure
 from benchmarks.jobs import LIBRARY, OPEN, TICK_S, Stage, count, send_again, stage, until, workers
 from tilewatch.db.models import Check, CheckOperator, Job, Run, Sweep, Verdict
 from tilewatch.db.session import session
-from tilewatch.worker.steps.submit import submit_nightly
-from tilewatch.worker.steps.submit_check import submit_check
+from tilewatch.worker.submitting.submit import submit_nightly
+from tilewatch.worker.submitting.submit_check import submit_check
 
 SWEEPS = 6
 """Of 50 trials each: a sweep takes the GPU 50 s."""

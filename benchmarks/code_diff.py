@@ -22,6 +22,8 @@ from pathlib import Path
 from benchmarks import bounds
 from benchmarks.bounds import Figure
 from benchmarks.planted_changes import HARMLESS, PLANTED, Planted
+from tilewatch.kernels.catalog.loading import load
+from tilewatch.kernels.catalog.signature import element_bytes
 from tilewatch.kernels.code_diff.code_diff import CodeDiff, CodeText, diff_code
 from tilewatch.kernels.code_diff.source_line import SourceLine
 from tilewatch.kernels.code_diff.tile_ir import read_tile_ir
@@ -30,8 +32,6 @@ from tilewatch.kernels.compiling.compiler_input import CompilerInput, compile_in
 from tilewatch.kernels.compiling.config_code import read_code
 from tilewatch.kernels.compiling.disassembly import disassemble, disassemble_bytecode
 from tilewatch.kernels.library import FOLDER
-from tilewatch.kernels.loading import load
-from tilewatch.kernels.signature import element_bytes
 from tilewatch.kernels.tile_table import default_config
 
 ARCHS = ("sm_90", "sm_100")

@@ -47,8 +47,8 @@ from tilewatch.db.queries import (
     sweeps,
 )
 from tilewatch.db.queries import series as series_queries
+from tilewatch.db.server.free_ports import find_free_port
 from tilewatch.db.session import engine, session
-from tilewatch.free_ports import find_free_port
 from tilewatch.gc_tuning import tune_memory
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -36,13 +36,13 @@ from benchmarks.bounds import Figure
 from tilewatch.db import migrate
 from tilewatch.db.models import Job, Run, Submission, Sweep, Trial, Verdict
 from tilewatch.db.server.embedded import Embedded, Servers
+from tilewatch.db.server.free_ports import find_free_ports
 from tilewatch.db.session import engine, session
-from tilewatch.free_ports import find_free_ports
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.queue.dispatch import BrokerUnreachable
 from tilewatch.worker.queue.reconcile import reconcile
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps.submit import submit_nightly, submit_sweep
+from tilewatch.worker.submitting.submit import submit_nightly, submit_sweep
 
 ROOT = Path(__file__).resolve().parent.parent
 TICK_S = 5.0

@@ -20,7 +20,7 @@ from tilewatch.kernels.comparing.mechanism import read_build, read_moved
 from tilewatch.kernels.compiling.store import CubinStore, folder
 from tilewatch.kernels.library import FOLDER
 from tilewatch.kernels.results import Compiled
-from tilewatch.mechanisms import KINDS, Mechanism, find_mechanisms, write_mechanisms
+from tilewatch.mechanisms.find import KINDS, Mechanism, find_mechanisms, write_mechanisms
 
 LEAST_RIGHT = 85.0
 """Per cent."""

@@ -29,7 +29,7 @@ from tilewatch.db.models import Compilation, Job, Trial
 from tilewatch.db.server.embedded import Embedded, Servers
 from tilewatch.db.session import session
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps.submit import submit_nightly
+from tilewatch.worker.submitting.submit import submit_nightly
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT_S = 3600.0

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sqlalchemy import make_url
 
-from tilewatch.free_ports import find_free_port
+from tilewatch.db.server.free_ports import find_free_port
 
 START_LIMIT_S = 30.0
 

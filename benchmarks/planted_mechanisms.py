@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 class PlantedMechanism:
     """The head has `config` with `changed` over it, and `old` of `file` replaced by `new` (nothing where it is empty).
 
-    `kind` is the planted mechanism's (tilewatch/mechanisms.py).
+    `kind` is the planted mechanism's (tilewatch/mechanisms/find.py).
     """
 
     kind: str

@@ -35,7 +35,7 @@ from tilewatch.db.step_queries.export import ExportFilter
 from tilewatch.worker.local.programs import cuda_home
 from tilewatch.worker.queue.dispatch import gpu_queue
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps.submit import submit_nightly
+from tilewatch.worker.submitting.submit import submit_nightly
 from tilewatch.worker.transfer.exporting import export_file
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -674,8 +674,8 @@ class ToolchainReport(Base):
     """A comparison of two toolchains: may B take the place of A? A second import of it finds the first by `key`.
 
     `contents` is the file that `tilewatch toolchain compare` keeps, with every launch. `answer` and `markdown` are what
-    was judged of it (kernels/upgrading/writing.py); both are empty until there is something. `job_id` is the newest job
-    that makes it, null for one that was imported.
+    was judged of it (kernels/comparing/toolchains/writing.py); both are empty until there is something. `job_id` is the
+    newest job that makes it, null for one that was imported.
     """
 
     __tablename__ = "toolchain_reports"
@@ -778,8 +778,8 @@ class Action(Base):
     """A thing that a person did to queued work, or asks the workers to do: who, what, and the outcome.
 
     A cancel and a retry are done at once. What needs the watched repository (a nightly, a sweep, a backfill, a check,
-    a bisection, a comparison of toolchains) is `asked` and submitted within a minute (worker/submit_requests.py).
-    `outcome` is a sentence for people. `key` names the delivery of a forge that asked, or what the judge asks for, so
+    a bisection, a comparison of toolchains) is `asked` and submitted within a minute
+    (worker/submitting/submit_requests.py). `outcome` is a sentence for people. `key` names the delivery of a forge that asked, or what the judge asks for, so
     that a second one of the same is taken for the first.
     """
 

@@ -13,12 +13,13 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from tilewatch.command_options import require_arch, require_place
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import HARNESS, device
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.checklist import command
 from tilewatch.kernels.checklist.of_winner import add_checklist
+from tilewatch.kernels.command_options import require_arch, require_place
+from tilewatch.kernels.comparing.toolchains.command import HOME, MOST_JOBS, MOST_LIMIT_S, compare, reproduce
 from tilewatch.kernels.compiling import store
 from tilewatch.kernels.compiling.compile_plan import compile_plan
 from tilewatch.kernels.compiling.compiler import LIMIT_S
@@ -30,7 +31,6 @@ from tilewatch.kernels.recording import git_commit, recording_file
 from tilewatch.kernels.recording.recorded_run import list_rows
 from tilewatch.kernels.results import Compiled, Cubin, Plan, PlannedTrial
 from tilewatch.kernels.toolchains.toolchain import list_toolchains
-from tilewatch.kernels.upgrading.command import HOME, MOST_JOBS, MOST_LIMIT_S, compare, reproduce
 from tilewatch.text import without_controls
 
 app = typer.Typer(

@@ -1,5 +1,6 @@
-"""Runs a child process of kernels/child_process.py: `python -m tilewatch.kernels.child ROLE` answers JSON lines until
-its input ends.
+"""Runs a child process of kernels/children/child_process.py.
+
+`python -m tilewatch.kernels.child ROLE` answers JSON lines until its input ends.
 
 Answers go to a private copy of standard output; standard output itself is sent to standard error, so that a library
 that prints (DeepGEMM and the compilers do) cannot garble an answer.
@@ -18,10 +19,9 @@ from typing import Any
 
 from tilewatch import processes
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels import sandbox
-from tilewatch.kernels.child_process import IMPORT_FIRST, WITHOUT_GPU
-from tilewatch.kernels.forking import fork_server
-from tilewatch.kernels.forking.child_answers import make_line
+from tilewatch.kernels.children import fork_server, sandbox
+from tilewatch.kernels.children.child_answers import make_line
+from tilewatch.kernels.children.child_process import IMPORT_FIRST, WITHOUT_GPU
 
 Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
@@ -79,7 +79,7 @@ def import_role(role: str) -> Handler:
     if role == "catalog":
         from tilewatch.kernels.catalog.catalog_child import answer
     elif role == "check":
-        from tilewatch.kernels.catalog.findings import answer
+        from tilewatch.kernels.validating.findings import answer
     elif role == "record":
         from tilewatch.kernels.compiling.record_child import answer
     elif role == "compile":

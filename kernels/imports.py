@@ -1,8 +1,8 @@
 """Refuses imports of a library file that its hash does not see: of its own repository, and relative ones.
 
-The queue knows a kernel's code by the hash of its library file alone (kernels/signature.py). A helper that changed in
-another file would leave the hash as it is, and the old cubin would be called unchanged. Installed packages are part of
-the toolchain, and those of the standard library of Python.
+The queue knows a kernel's code by the hash of its library file alone (kernels/catalog/signature.py). A helper that
+changed in another file would leave the hash as it is, and the old cubin would be called unchanged. Installed packages
+are part of the toolchain, and those of the standard library of Python.
 """
 
 import ast

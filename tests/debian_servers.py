@@ -20,7 +20,7 @@ from pathlib import Path
 import psycopg
 import redis
 
-from tilewatch.free_ports import HOST, find_free_port
+from tilewatch.db.server.free_ports import HOST, find_free_port
 
 POSTGRES = Path("/usr/lib/postgresql/15/bin")
 PASSWORD = "of-these-tests"  # noqa: S105 - of a server that ends with them

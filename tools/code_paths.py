@@ -38,7 +38,7 @@ CONFIG_PATH = (
 
 ALERT_PATH = (
     ("submit", "worker/cli/submit.py", "nightly"),
-    ("submit", "worker/steps/submit.py", "submit_nightly"),
+    ("submit", "worker/submitting/submit.py", "submit_nightly"),
     ("compile", "worker/steps/compile.py", "step"),
     ("measure", "worker/steps/measure.py", "step"),
     ("measure", "worker/steps/record_run.py", "record_spooled"),

@@ -30,9 +30,9 @@ from typing import Any
 
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device, tile_table
-from tilewatch.kernels.baseline_names import PACKAGES
+from tilewatch.kernels.baselines.names import PACKAGES
 from tilewatch.kernels.catalog import catalog
-from tilewatch.kernels.child_process import ChildDied, ChildHung
+from tilewatch.kernels.children.child_process import ChildDied, ChildHung
 from tilewatch.kernels.compiling.compile_plan import compile_plans
 from tilewatch.kernels.measuring.gpu_processes import GpuProcesses
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup

@@ -30,8 +30,8 @@ from tests.dashboard.fixtures import small_database
 from tilewatch.db import migrate
 from tilewatch.db.models import Commit, Run, Sweep
 from tilewatch.db.server.embedded import Embedded
+from tilewatch.db.server.free_ports import find_free_port
 from tilewatch.db.session import engine, session
-from tilewatch.free_ports import find_free_port
 from tilewatch.worker.local import port, programs, up
 from tilewatch.worker.local.children import Children
 from tilewatch.worker.settings import Settings

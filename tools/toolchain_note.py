@@ -16,11 +16,11 @@ from pathlib import Path
 import plotly.graph_objects as go
 
 from benchmarks import browsing
+from tilewatch.kernels.comparing.toolchains.judging import judge_report
+from tilewatch.kernels.comparing.toolchains.report_file import ToolchainReport, read_report
+from tilewatch.kernels.comparing.toolchains.safety import OperatorSafety
+from tilewatch.kernels.comparing.toolchains.writing import write_markdown
 from tilewatch.kernels.comparing.verdict import Verdict
-from tilewatch.kernels.upgrading.judging import judge_report
-from tilewatch.kernels.upgrading.report_file import ToolchainReport, read_report
-from tilewatch.kernels.upgrading.safety import OperatorSafety
-from tilewatch.kernels.upgrading.writing import write_markdown
 
 HEADING = "## The whole report\n"
 WIDTH, ROW, MARGIN = 1000, 17, 110

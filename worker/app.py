@@ -111,7 +111,7 @@ def run_job(job_id: int) -> None:
 
 @celery.task(name="worker.nightly")  # type: ignore[untyped-decorator]  # Celery has no types
 def run_nightly() -> None:
-    from tilewatch.worker import schedule
+    from tilewatch.worker.submitting import schedule
 
     for outcome in schedule.submit(Settings.load()):
         log.info("nightly", outcome=outcome)
@@ -120,8 +120,8 @@ def run_nightly() -> None:
 @celery.task(name="worker.reconcile")  # type: ignore[untyped-decorator]  # Celery has no types
 @ticks.skip_repeated
 def run_reconcile() -> None:
-    from tilewatch.worker import schedule, submit_requests
     from tilewatch.worker.queue.reconcile import reconcile
+    from tilewatch.worker.submitting import schedule, submit_requests
 
     settings = Settings.load()
     context = Context.of(settings)
@@ -147,7 +147,7 @@ def run_tell() -> None:
 @celery.task(name="worker.watch")  # type: ignore[untyped-decorator]  # Celery has no types
 @ticks.skip_repeated
 def run_watch() -> None:
-    from tilewatch.worker import watched
+    from tilewatch.worker.git import watched
     from tilewatch.worker.notify.check_alarms import check_alarms
 
     settings, out = Settings.load(), _outbox()
@@ -172,7 +172,7 @@ def run_releases() -> None:
 @celery.task(name="worker.compare_code")  # type: ignore[untyped-decorator]  # Celery has no types
 @ticks.skip_repeated
 def run_compare_code() -> None:
-    from tilewatch.worker.judging import code_diffs
+    from tilewatch.worker.comparing import code_diffs
 
     context = Context.of(Settings.load())
     compared = code_diffs.compare_new_winners(context.database_url, context.store_url, CODE_BUDGET_S)
@@ -194,7 +194,7 @@ def _outbox() -> "Outbox | None":
 
 @celery.task(name="worker.prune")  # type: ignore[untyped-decorator]  # Celery has no types
 def run_prune() -> None:
-    from tilewatch.worker import schedule
+    from tilewatch.worker.submitting import schedule
 
     settings = Settings.load()
     now = dt.datetime.now(dt.UTC)

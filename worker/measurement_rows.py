@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilewatch.kernels.baseline_names import find_main
+from tilewatch.kernels.baselines.names import find_main
 from tilewatch.kernels.statistics import median_interval, ratio_interval
 
 

@@ -99,13 +99,13 @@ def _step_of(kind: str) -> Step:
     elif kind == "confirm":
         from tilewatch.worker.steps.confirm import step
     elif kind == "prepare_check":
-        from tilewatch.worker.steps.prepare_check import step
+        from tilewatch.worker.comparing.prepare_check import step
     elif kind == "check":
-        from tilewatch.worker.steps.check import step
+        from tilewatch.worker.comparing.check import step
     elif kind == "compile_toolchains":
-        from tilewatch.worker.steps.compile_toolchains import step
+        from tilewatch.worker.comparing.compile_toolchains import step
     elif kind == "time_toolchains":
-        from tilewatch.worker.steps.time_toolchains import step
+        from tilewatch.worker.comparing.time_toolchains import step
     else:
         from tilewatch.worker.judging.judge import step
     return step

@@ -123,12 +123,15 @@ class Settings(NightlyTimes):
 
     @property
     def checkouts(self) -> Path:
-        """The folder of whole commits (worker/checkouts.py). `checkouts` in a home of before 2026-11 may be deleted."""
+        """The folder of whole commits (worker/git/checkouts.py).
+
+        `checkouts` in a home of before 2026-11 may be deleted.
+        """
         return self.home / "commits"
 
     @property
     def clones(self) -> Path:
-        """The folder of the clones that Tilewatch makes itself (worker/clones.py)."""
+        """The folder of the clones that Tilewatch makes itself (worker/git/clones.py)."""
         return self.home / "repositories"
 
     @property

@@ -16,7 +16,7 @@ from tilewatch.kernels.measuring.replay import ROUNDS, ROUNDS_DEADLINE_S, WARM_U
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup
 from tilewatch.kernels.results import Cubin
 from tilewatch.kernels.statistics import ratio_interval
-from tilewatch.mechanism_rules import (
+from tilewatch.mechanisms.rules import (
     CONFLICTS_SHARE,
     FEWER_WARPS,
     LESS_WORK,

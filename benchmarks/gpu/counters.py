@@ -20,13 +20,13 @@ from benchmarks import bounds
 from benchmarks.bounds import Figure
 from benchmarks.gpu.counter_spread import Sampled, measure_spread, measure_times
 from tilewatch.kernels import device, library
+from tilewatch.kernels.catalog.loading import LibraryKernel, find
 from tilewatch.kernels.comparing.compiler_pool import CompilerPool
 from tilewatch.kernels.compiling import store
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.device import MULTIPROCESSORS
 from tilewatch.kernels.gpu.described_launch import DescribedLaunch
 from tilewatch.kernels.gpu.described_problem import ConfigLaunch, describe_problem, read_problem
-from tilewatch.kernels.loading import LibraryKernel, find
 from tilewatch.kernels.measuring import profiling
 from tilewatch.kernels.measuring.profiler import NoCounters
 from tilewatch.kernels.measuring.profiling import Counts

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tilewatch.kernels.child_process import ChildProcess
+from tilewatch.kernels.children.child_process import ChildProcess
 from tilewatch.kernels.gpu.gpu_child import answer
 from tilewatch.kernels.measuring.preparation import Preparation, describe, prepare
 

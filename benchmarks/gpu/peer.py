@@ -22,9 +22,9 @@ def main() -> None:
     import cupy
     import torch
 
+    from tilewatch.kernels.catalog.loading import load
     from tilewatch.kernels.contract import HINTS
     from tilewatch.kernels.gpu import arrays
-    from tilewatch.kernels.loading import load
 
     kernel = load(library.FOLDER)[name].kernel
     problem = kernel.parse(problem_text)

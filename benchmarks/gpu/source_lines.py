@@ -12,12 +12,12 @@ import tempfile
 from pathlib import Path
 
 from tilewatch.kernels.comparing.gpu_bench import find_gpu
+from tilewatch.kernels.comparing.toolchains.bench import GpuPairBench, Launched, PairWork
 from tilewatch.kernels.compiling import store
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.library import FOLDER
 from tilewatch.kernels.results import Cubin, Params
 from tilewatch.kernels.toolchains.toolchain import find_toolchain
-from tilewatch.kernels.upgrading.bench import GpuPairBench, Launched, PairWork
 
 REPORT = Path("recordings/toolchains/h200-13.4.92..13.5.37.json")
 """Its winners under A are the configs."""

@@ -28,7 +28,7 @@ from benchmarks.bounds import Figure
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device, library
 from tilewatch.kernels.catalog import catalog
-from tilewatch.kernels.child_process import ChildDied, ChildHung
+from tilewatch.kernels.children.child_process import ChildDied, ChildHung
 from tilewatch.kernels.compiling import store
 from tilewatch.kernels.compiling.compile_plan import compile_plan
 from tilewatch.kernels.compiling.compiler import LIMIT_S

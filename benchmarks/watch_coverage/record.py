@@ -26,8 +26,8 @@ def record_and_compile(library: Path, arch: str) -> None:
     pretend_driver.install()
     module.install()
     recorder.replace_launch_and_search()
+    from tilewatch.kernels.catalog.loading import LibraryOperator, list_failures, load
     from tilewatch.kernels.library_errors import LibraryError
-    from tilewatch.kernels.loading import LibraryOperator, list_failures, load
 
     waiting: dict[tuple[str, str], dict[str, Any]] = {}
     entries = load(library, arch)

@@ -12,7 +12,7 @@ import pandas as pd
 
 from tilewatch.dashboard.charts import colours, hover
 from tilewatch.dashboard.frames.metrics import Metric
-from tilewatch.repository_names import describe_branch
+from tilewatch.db.repository_names import describe_branch
 from tilewatch.text import short_sha
 
 PLAIN = 60

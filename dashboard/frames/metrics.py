@@ -12,8 +12,8 @@ from typing import Any
 
 import pandas as pd
 
-from tilewatch.counters import LABELS
 from tilewatch.dashboard.text import rival_text
+from tilewatch.mechanisms.counters import LABELS
 
 US_TFLOP = 1e6
 """FLOP per microsecond in one TFLOP/s."""

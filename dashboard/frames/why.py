@@ -8,12 +8,12 @@ from typing import Any
 
 import pandas as pd
 
-from tilewatch.counters import COUNTERS, LABELS
 from tilewatch.dashboard.frames.reads import Evidence
 from tilewatch.db.queries.evidence import CodeDiffRow, CubinRow, RunRow, SamplesRow
 from tilewatch.db.queries.replays import ReplayRow
-from tilewatch.mechanism_pairs import Build, Moved, read_swizzled
-from tilewatch.mechanisms import Mechanism, find_mechanisms
+from tilewatch.mechanisms.counters import COUNTERS, LABELS
+from tilewatch.mechanisms.find import Mechanism, find_mechanisms
+from tilewatch.mechanisms.pairs import Build, Moved, read_swizzled
 from tilewatch.text import change_text
 
 LEAST_CHANGE = 0.01

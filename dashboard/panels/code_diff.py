@@ -8,7 +8,7 @@ from tilewatch.dashboard.frames.reads import Evidence
 from tilewatch.dashboard.text import config_text
 from tilewatch.dashboard.widgets import tables
 from tilewatch.db.queries.evidence import CodeDiffRow, CubinRow
-from tilewatch.mechanisms import write_mechanisms
+from tilewatch.mechanisms.find import write_mechanisms
 from tilewatch.text import change_text, plain_code
 
 BEFORE, THIS_RUN, NEXT_BEST = "before", "this run", "next best"

@@ -11,7 +11,7 @@ from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.frames.metrics import METRICS, Metric, values_of_samples
 from tilewatch.dashboard.text import config_text, moment, rival_text, source_text
 from tilewatch.dashboard.widgets import filters, page_head, plots, repository, tables
-from tilewatch.repository_names import describe_branch, split_branch
+from tilewatch.db.repository_names import describe_branch, split_branch
 from tilewatch.text import count_text, short_sha
 
 FEW_COMMITS = 20

@@ -3,7 +3,7 @@
 One set of functions for the command line and the dashboard. Each writes its row of `actions` in the same transaction.
 Cancel and retry act at once; a message for a retried job is not sent here, the reconciler does that within a minute. A
 submission needs the watched repository, which not everybody has who may ask for it: it is stored as asked, and a worker
-submits it (worker/submit_requests.py).
+submits it (worker/submitting/submit_requests.py).
 """
 
 import datetime as dt

@@ -23,7 +23,7 @@ MAX_ATTEMPTS = 3
 
 CHECKS_TURN_S = 300.0
 """After so long with nothing but checks a worker takes what a nightly waits for first. With the longest job of a check
-(worker/steps/check.py) that is under 10 minutes."""
+(worker/comparing/check.py) that is under 10 minutes."""
 
 
 class Priority(IntEnum):

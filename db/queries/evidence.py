@@ -115,7 +115,7 @@ class CubinRow:
 
 @dataclass(frozen=True)
 class CodeDiffRow:
-    """What differs between the code of two cubins, as a worker stored it (worker/judging/code_diffs.py)."""
+    """What differs between the code of two cubins, as a worker stored it (worker/comparing/code_diffs.py)."""
 
     sentence: str
     changes: list[dict[str, Any]]

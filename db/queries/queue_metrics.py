@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db.models import Commit, Job, Quarantine, Submission
 from tilewatch.db.queries.queue import JobCount, count_jobs, list_workers
-from tilewatch.repository_names import BRANCH_START
+from tilewatch.db.repository_names import BRANCH_START
 
 
 @dataclass(frozen=True)

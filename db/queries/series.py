@@ -34,7 +34,7 @@ from tilewatch.db.models import (
     Trial,
     Verdict,
 )
-from tilewatch.repository_names import BRANCH_START, name_of_branch
+from tilewatch.db.repository_names import BRANCH_START, name_of_branch
 
 
 @dataclass(frozen=True)

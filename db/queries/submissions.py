@@ -24,7 +24,7 @@ from tilewatch.db.models import (
     Sweep,
     Trial,
 )
-from tilewatch.repository_names import BRANCH_START
+from tilewatch.db.repository_names import BRANCH_START
 
 OPEN_JOB_COUNTS = ("open_compile_jobs", "open_measure_jobs", "running_measure_jobs", "open_judge_jobs")
 IN_PROGRESS = ("compiling", "waiting for a GPU", "measuring", "judging")

@@ -27,13 +27,14 @@ from typing import IO
 import psycopg
 import redis
 
-from tilewatch import free_ports, processes
+from tilewatch import processes
+from tilewatch.db.server import free_ports
 from tilewatch.db.server import programs as server_programs
 from tilewatch.db.server import user as server_user
+from tilewatch.db.server.free_ports import HOST
 from tilewatch.db.server.programs import Programs, ProgramsMissing
 from tilewatch.db.server.user import ServerUser
 from tilewatch.errors import ExpectedError
-from tilewatch.free_ports import HOST
 
 NAME = "tilewatch"
 """The Postgres superuser and its database."""

@@ -25,7 +25,7 @@ from tilewatch.db.models import (
     Trial,
     Worker,
 )
-from tilewatch.repository_names import name_of_branch
+from tilewatch.db.repository_names import name_of_branch
 
 RUNS_WITH_COUNTERS = 20
 """Which config wins changes among those that tie, and each GPU of a model has counters of its own."""

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from tilewatch.db.joins import read_rows
 from tilewatch.db.models import Commit, Compilation, Config, Measurement, Replay, Run, Sweep, Trial
 from tilewatch.db.step_queries.judging import RUNS_LOOKED_AT, Scope
-from tilewatch.mechanism_pairs import read_swizzled
+from tilewatch.mechanisms.pairs import read_swizzled
 
 
 @dataclass(frozen=True)

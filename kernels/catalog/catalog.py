@@ -11,7 +11,7 @@ from typing import Any
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.catalog.description import Description, read_description
 from tilewatch.kernels.catalog.plan_names import find_bad_name
-from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
+from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.contract import BadProblem
 from tilewatch.kernels.library_errors import LibraryError, NoConfigs, PackageMissing
 from tilewatch.kernels.results import Params, Plan, PlannedTrial

@@ -14,10 +14,10 @@ from typing import Any
 
 import cuda.tile as ct
 
-from tilewatch.kernels.baseline_names import NAMES
+from tilewatch.kernels.baselines.names import NAMES
+from tilewatch.kernels.catalog.loading import LibraryKernel
 from tilewatch.kernels.contract import MOST_CONFIGS, Array, Problem, Space
 from tilewatch.kernels.library_errors import LibraryError
-from tilewatch.kernels.loading import LibraryKernel
 from tilewatch.text import is_name
 
 

@@ -8,14 +8,14 @@ import sys
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from tilewatch.kernels.catalog.loading import PACKAGE, LibraryKernel
+from tilewatch.kernels.catalog.parameters import Scalar, arguments
+from tilewatch.kernels.catalog.signature import dtype_bytes, element_bytes
+from tilewatch.kernels.catalog.signature import signature as signature_of
 from tilewatch.kernels.contract import Array, Config, Kernel, Problem
 from tilewatch.kernels.device import MULTIPROCESSORS, model_of
 from tilewatch.kernels.library_errors import LibraryError
-from tilewatch.kernels.loading import PACKAGE, LibraryKernel
-from tilewatch.kernels.parameters import Scalar, arguments
 from tilewatch.kernels.problems.given_values import encode_given
-from tilewatch.kernels.signature import dtype_bytes, element_bytes
-from tilewatch.kernels.signature import signature as signature_of
 
 ROW_ALIGNMENT_BYTES = 16
 """TMA needs every row but the first to start on a multiple of this."""

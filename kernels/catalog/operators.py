@@ -3,8 +3,8 @@
 import inspect
 from typing import Any
 
+from tilewatch.kernels.catalog.loading import LibraryOperator
 from tilewatch.kernels.contract import Config, Problem
-from tilewatch.kernels.loading import LibraryOperator
 from tilewatch.kernels.watching.recorder import list_dtypes
 
 

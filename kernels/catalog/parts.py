@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Mapping
 
 from tilewatch.kernels.catalog.check import read_weights
+from tilewatch.kernels.catalog.loading import Entry, LibraryOperator
 from tilewatch.kernels.contract import Problem
 from tilewatch.kernels.library_errors import LibraryError
-from tilewatch.kernels.loading import Entry, LibraryOperator
 
 Parts = Mapping[tuple[str, str], Mapping[str, Mapping[str, float]]]
 """By kernel and problem, by model: the problem's weight, and how many problems the model has. The latter shows that a

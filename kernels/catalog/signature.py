@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from tilewatch.kernels.catalog.parameters import BadArguments, Constant, Scalar, arguments
 from tilewatch.kernels.contract import HINTS, Array, Config, Kernel, Problem
-from tilewatch.kernels.parameters import BadArguments, Constant, Scalar, arguments
 
 DIVISOR = 16
 """Sizes divisible by this are declared so to the compiler, as cuTile's own launcher does (it allows TMA)."""

@@ -12,8 +12,8 @@ from tilewatch.kernels.catalog.description import ROW_ALIGNMENT_BYTES, Descripti
 from tilewatch.kernels.checklist.source_facts import SourceFacts, source_facts
 from tilewatch.kernels.results import Compiled, StaticFacts
 from tilewatch.kernels.tile_table import table_row
-from tilewatch.mechanism_rules import CONFLICTS_SHARE
-from tilewatch.occupancy import occupancy
+from tilewatch.mechanisms.occupancy import occupancy
+from tilewatch.mechanisms.rules import CONFLICTS_SHARE
 
 Answer = Literal["yes", "no", "unknown", "does not apply"]
 
@@ -40,7 +40,7 @@ def checklist(
     threads_per_block: int | None,
     counters: Mapping[str, float] | None = None,
 ) -> tuple[Line, ...]:
-    """`counters` are those of tilewatch.counters, of a run: they answer what only a GPU knows."""
+    """`counters` are those of tilewatch.mechanisms.counters, of a run: they answer what only a GPU knows."""
     counters = counters or {}
     source = source_facts(described.source, described.entry, described.constants)
     facts = compiled.facts

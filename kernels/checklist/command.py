@@ -12,10 +12,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tilewatch.command_options import require_arch
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.catalog.description import Description
 from tilewatch.kernels.checklist.checklist import Line, checklist
+from tilewatch.kernels.command_options import require_arch
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.cubin import threads_per_block
 from tilewatch.kernels.compiling.store import CubinStore, folder

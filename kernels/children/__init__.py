@@ -1,1 +1,1 @@
-"""Starts children that own no GPU by forking a process that has imported what they need."""
+"""Runs other people's code in child processes: starts them, confines them and gives them folders for what they compile."""

@@ -22,10 +22,9 @@ from typing import Any, ClassVar
 
 import tilewatch
 from tilewatch import processes
-from tilewatch.kernels import library_homes, sandbox
-from tilewatch.kernels.forking import child_answers, forked_process
-from tilewatch.kernels.forking.forked_process import ForkedProcess
-from tilewatch.kernels.library_homes import LibraryHome, is_filled
+from tilewatch.kernels.children import child_answers, forked_process, library_homes, sandbox
+from tilewatch.kernels.children.forked_process import ForkedProcess
+from tilewatch.kernels.children.library_homes import LibraryHome, is_filled
 
 PASSED_ON = (
     sandbox.SWITCH,

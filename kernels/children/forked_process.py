@@ -1,4 +1,4 @@
-"""Starts child processes by a server that forks them (kernels/forking/fork_server.py). There is one server of a name
+"""Starts child processes by a server that forks them (kernels/children/fork_server.py). There is one server of a name
 for each environment that children import from, for as long as this process lives."""
 
 import atexit
@@ -15,7 +15,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
-from tilewatch.kernels.forking.fork_server import FORK, MESSAGE_BYTES
+from tilewatch.kernels.children.fork_server import FORK, MESSAGE_BYTES
 
 _servers: dict[tuple[str, tuple[tuple[str, str], ...]], "_Server"] = {}
 _lock = threading.Lock()

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from tilewatch.kernels import sandbox
+from tilewatch.kernels.children import sandbox
 
 KEPT_HOMES = 16
 HOME_BYTES, HOME_FILES = 1 << 30, 100_000

@@ -27,7 +27,7 @@ REQUIRE_APART = "TILEWATCH_REQUIRE_APART"
 SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr", "/etc", "/opt", "/nix", "/proc", "/sys", "/dev")
 """What programs and libraries read. Homes, /var, /tmp, /run and other disks are not among them."""
 
-PACKAGE = Path(__file__).parent.parent
+PACKAGE = Path(__file__).parents[2]
 """Our own. In a checkout its folders are links, to be followed."""
 
 OF_THE_DRIVER = ("/dev", "/proc")

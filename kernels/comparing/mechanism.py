@@ -1,11 +1,11 @@
-"""Gives tilewatch.mechanisms what compiling two builds and comparing their code showed."""
+"""Gives tilewatch.mechanisms.find what compiling two builds and comparing their code showed."""
 
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from tilewatch.kernels.results import Params, StaticFacts
-from tilewatch.mechanism_pairs import Build, Moved
+from tilewatch.mechanisms.pairs import Build, Moved
 
 if TYPE_CHECKING:
     from tilewatch.kernels.code_diff.code_diff import CodeDiff  # every command imports this

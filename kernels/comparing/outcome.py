@@ -7,7 +7,7 @@ from typing import Literal
 from tilewatch.kernels.comparing.mechanism import read_build
 from tilewatch.kernels.comparing.verdict import Verdict
 from tilewatch.kernels.results import Params, StaticFacts
-from tilewatch.mechanisms import find_mechanisms, write_mechanisms
+from tilewatch.mechanisms.find import find_mechanisms, write_mechanisms
 
 INSTRUCTION_BYTES = 16
 """The size of a machine instruction of every GPU since Volta."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
+from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.compiling.local_cubins import LocalCubins
 
 LIBRARIES = 2

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tilewatch.kernels.child_process import ChildDied, ChildHung
+from tilewatch.kernels.children.child_process import ChildDied, ChildHung
 from tilewatch.kernels.compiling.compile_children import BuildError, CompileChildren
 from tilewatch.kernels.compiling.local_cubins import LocalCubins
 from tilewatch.kernels.compiling.store import StoreError, is_final

@@ -13,12 +13,12 @@ from typing import Any
 
 from cuda.tile.compilation import ConstantConstraint, KernelSignature
 
+from tilewatch.kernels.catalog.loading import LibraryOperator, find
+from tilewatch.kernels.catalog.parameters import Constant, arguments
+from tilewatch.kernels.catalog.signature import signature, tile_signature
 from tilewatch.kernels.compiling.compiler_input import CompilerInput, make_input
 from tilewatch.kernels.contract import Config, Kernel, Problem
 from tilewatch.kernels.library_errors import PackageMissing, first_line
-from tilewatch.kernels.loading import LibraryOperator, find
-from tilewatch.kernels.parameters import Constant, arguments
-from tilewatch.kernels.signature import signature, tile_signature
 from tilewatch.kernels.toolchains.versions import compiler_version
 from tilewatch.kernels.watching.declare import BadWatchFile
 from tilewatch.kernels.watching.recorder import RecordingError

@@ -4,11 +4,11 @@ kernels/compiling/compile_child.py compiles what it says, and runs no library.""
 from collections.abc import Mapping
 from typing import Any
 
+from tilewatch.kernels.catalog.signature import BadConfig
 from tilewatch.kernels.compiling.compiler_input import find_compiler_files
 from tilewatch.kernels.compiling.config_code import read_code, record_code, record_failure
 from tilewatch.kernels.contract import BadProblem
 from tilewatch.kernels.library_errors import LibraryError, PackageMissing, first_line
-from tilewatch.kernels.signature import BadConfig
 from tilewatch.kernels.toolchains.versions import compiler_version
 from tilewatch.kernels.watching.declare import BadWatchFile
 from tilewatch.kernels.watching.recorder import RecordingError

@@ -11,10 +11,10 @@ from typing import Any
 import cupy
 import numpy as np
 
+from tilewatch.kernels.catalog.parameters import Scalar
+from tilewatch.kernels.catalog.signature import strides
 from tilewatch.kernels.contract import Array
-from tilewatch.kernels.parameters import Scalar
 from tilewatch.kernels.problems.given_values import BadValues
-from tilewatch.kernels.signature import strides
 
 RAW = {
     "float8_e4m3fn": np.uint8,

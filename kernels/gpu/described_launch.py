@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tilewatch.kernels.catalog.parameters import Scalar
 from tilewatch.kernels.contract import Array
-from tilewatch.kernels.parameters import Scalar
 
 TIMES = 3
 """How often each is launched under the profiler. Its counters are the medians: what blocks share in L2 follows their

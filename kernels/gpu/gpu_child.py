@@ -12,8 +12,8 @@ from typing import Any
 
 import cupy
 
-from tilewatch.kernels import baselines
-from tilewatch.kernels.baseline_names import DOES_THE_WORK
+from tilewatch.kernels.baselines.names import DOES_THE_WORK
+from tilewatch.kernels.baselines.rival import BaselineMissing, Rival
 from tilewatch.kernels.baselines.stdout_capture import StdoutCapture
 from tilewatch.kernels.gpu import canary, references, timing
 from tilewatch.kernels.gpu.guards import WRITES_OUTSIDE
@@ -164,7 +164,7 @@ def _baselines(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, A
                 error = prepared.check_rival(rival) if rival.solves else 0.0
             kernels = prepared.timer.names(rival.launch)
             versions = read_loaded_versions(DOES_THE_WORK.get(name, ""))
-        except (baselines.BaselineMissing, Exception) as failure:  # noqa: BLE001 - a rival's failure must not cost the run
+        except (BaselineMissing, Exception) as failure:  # noqa: BLE001 - a rival's failure must not cost the run
             lines = str(failure).strip().splitlines()
             details[name] = {"missing": lines[0] if lines else type(failure).__name__}
             continue
@@ -252,7 +252,7 @@ def _time_entries(
     )
 
 
-def _launch_rival(rival: baselines.Rival, _: int) -> None:
+def _launch_rival(rival: Rival, _: int) -> None:
     rival.launch()  # rivals hold on to the first input set; L2 is flushed before every launch all the same
 
 

@@ -12,15 +12,16 @@ from typing import Any
 
 import cupy
 
+from tilewatch.kernels.catalog.loading import LibraryKernel, LibraryOperator, find, load
 from tilewatch.kernels.gpu import arrays, gpu_child, shared_arrays
 from tilewatch.kernels.gpu.described_problem import describe_problem
 from tilewatch.kernels.gpu.host_code.describing import describe_operator
 from tilewatch.kernels.gpu.host_code.recording import NotReplayable
 from tilewatch.kernels.library_errors import LibraryError, first_line
-from tilewatch.kernels.loading import LibraryKernel, LibraryOperator, find, load
 
 MOST_DESCRIBED = 32 << 20
-"""Bytes of the description of a watched operator: an answer may have twice as many (kernels/child_process.py)."""
+"""Bytes of the description of a watched operator: an answer may have twice as many
+(kernels/children/child_process.py)."""
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:

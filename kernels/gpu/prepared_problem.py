@@ -10,7 +10,9 @@ from typing import Any
 
 import cupy
 
-from tilewatch.kernels import baselines
+from tilewatch.kernels.baselines import makers
+from tilewatch.kernels.baselines.rival import BaselineMissing, Call, Rival
+from tilewatch.kernels.catalog.parameters import Scalar
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.contract import Array
 from tilewatch.kernels.gpu import arrays, shared_arrays, timing
@@ -20,7 +22,6 @@ from tilewatch.kernels.gpu.guards import WRITES_OUTSIDE, WROTE_OUTSIDE, Guards
 from tilewatch.kernels.gpu.rounds import Entry, WrongWhenTimed, count_input_sets
 from tilewatch.kernels.gpu.telemetry import Telemetry
 from tilewatch.kernels.library_errors import LibraryError
-from tilewatch.kernels.parameters import Scalar
 from tilewatch.kernels.problems.given_values import decode_values
 
 INPUT_BUDGET = 0.25
@@ -59,7 +60,7 @@ class PreparedProblem:
     scale: dict[str, float] = field(default_factory=dict)
     written_bytes: int = 0
     loaded: dict[int, LoadedConfig] = field(default_factory=dict)
-    rivals: dict[str, tuple[baselines.Rival, tuple[str, ...]]] = field(default_factory=dict)
+    rivals: dict[str, tuple[Rival, tuple[str, ...]]] = field(default_factory=dict)
     modules: tempfile.TemporaryDirectory[str] = field(
         default_factory=lambda: tempfile.TemporaryDirectory(prefix="tilewatch-cubins-")
     )
@@ -182,9 +183,9 @@ class PreparedProblem:
         launch, given = self._find_launch(request)
         return DescribedLaunch(request["content_key"], request["symbol"], launch.grid, given, self.described.given)
 
-    def build_rival(self, name: str) -> baselines.Rival:
+    def build_rival(self, name: str) -> Rival:
         """Raises BaselineMissing."""
-        call = baselines.Call(
+        call = Call(
             self.described.kernel,
             {name: array for name, array in self.inputs[0].items() if name not in self.outputs},
             self.outputs,
@@ -192,9 +193,9 @@ class PreparedProblem:
             self.described.sizes,
             self.described.bytes,
         )
-        return baselines.build(name, call)
+        return makers.build(name, call)
 
-    def check_rival(self, rival: baselines.Rival) -> float:
+    def check_rival(self, rival: Rival) -> float:
         """Resets the outputs, launches the rival, and returns the largest error. Raises BaselineMissing where it writes
         outside of its arrays."""
         self.reset_outputs()
@@ -204,7 +205,7 @@ class PreparedProblem:
         cupy.cuda.get_current_stream().synchronize()
         error = self.error()
         if (outside := self.guards.restore()) is not None:
-            raise baselines.BaselineMissing(f"{WRITES_OUTSIDE}: {outside}")
+            raise BaselineMissing(f"{WRITES_OUTSIDE}: {outside}")
         return error
 
     def _check_timed(self) -> None:

@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tilewatch.kernels import sandbox, tile_table
-from tilewatch.kernels.baseline_names import find_main
+from tilewatch.kernels import tile_table
+from tilewatch.kernels.baselines.names import find_main
+from tilewatch.kernels.children import sandbox
 from tilewatch.kernels.gpu.rounds import find_rests_us
 from tilewatch.kernels.measuring.rival_process import BASELINES_DEADLINE_S, ROUNDS_DEADLINE_S, RivalProcess
 from tilewatch.kernels.measuring.sweep import GpuChild

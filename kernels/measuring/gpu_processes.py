@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tilewatch.kernels import sandbox
-from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
+from tilewatch.kernels.children import sandbox
+from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.measuring.description_schema import BadDescription, check_description
 from tilewatch.kernels.measuring.other_processes import UndisturbedGpu
 from tilewatch.kernels.measuring.preparation import (

@@ -15,7 +15,7 @@ from tilewatch.kernels.gpu.described_launch import DescribedLaunch
 from tilewatch.kernels.gpu.host_code.described_run import DescribedRun
 
 Counts = Mapping[str, float]
-"""Values by the names of tilewatch.counters; one that this GPU does not have is left out."""
+"""Values by the names of tilewatch.mechanisms.counters; one that this GPU does not have is left out."""
 
 VALUES = ("given", "memory")
 """What a description holds of its inputs' values. They are drawn anew in each run, and counts hardly depend on them."""

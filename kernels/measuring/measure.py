@@ -12,8 +12,8 @@ from typing import Any
 
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device, tile_table
-from tilewatch.kernels.baseline_names import SHIPPED
-from tilewatch.kernels.child_process import ChildDied, ChildHung
+from tilewatch.kernels.baselines.names import SHIPPED
+from tilewatch.kernels.children.child_process import ChildDied, ChildHung
 from tilewatch.kernels.gpu.host_code.described_run import Described
 from tilewatch.kernels.measuring.careful_timing import OnStep, time_carefully
 from tilewatch.kernels.measuring.gpu_processes import GpuProcesses

@@ -12,7 +12,7 @@ from typing import Any
 
 from tilewatch import processes
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels.child_process import ChildProcess
+from tilewatch.kernels.children.child_process import ChildProcess
 
 WAIT_S = 1.0
 MOST_WAITS = 30

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from tilewatch import processes
-from tilewatch.kernels.child_process import PASSED_ON, ROOT
+from tilewatch.kernels.children.child_process import PASSED_ON, ROOT
 from tilewatch.kernels.compiling.local_cubins import LocalCubins
 from tilewatch.kernels.compiling.store import StoreError
 from tilewatch.kernels.gpu.described_launch import DescribedLaunch

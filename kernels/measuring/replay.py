@@ -19,7 +19,7 @@ from typing import Any, Literal, Self
 
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device
-from tilewatch.kernels.child_process import ChildDied, ChildHung
+from tilewatch.kernels.children.child_process import ChildDied, ChildHung
 from tilewatch.kernels.gpu.host_code.described_run import Described
 from tilewatch.kernels.measuring.description_schema import BadDescription
 from tilewatch.kernels.measuring.gpu_processes import WATCHED, GpuProcesses, describe_side

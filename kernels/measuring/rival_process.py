@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from tilewatch.kernels import tile_table
-from tilewatch.kernels.baseline_names import COPY, DOES_THE_WORK, find_versioned_name
-from tilewatch.kernels.child_process import ChildDied, ChildHung
+from tilewatch.kernels.baselines.names import COPY, DOES_THE_WORK, find_versioned_name
+from tilewatch.kernels.children.child_process import ChildDied, ChildHung
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed
 from tilewatch.kernels.toolchains.toolchain import Toolchain
 

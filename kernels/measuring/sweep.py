@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels.child_process import ChildDied, ChildHung
+from tilewatch.kernels.children.child_process import ChildDied, ChildHung
 from tilewatch.kernels.compiling.local_cubins import LocalCubins
 from tilewatch.kernels.gpu.host_code.described_run import Described, read_described
 from tilewatch.kernels.measuring.description_schema import BadDescription

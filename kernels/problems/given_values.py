@@ -33,7 +33,7 @@ GivenType = Literal[
 
 MOST_BYTES = 32 << 20
 """Of all values of a problem together. As text they are 43 of the 64 MiB that an answer may have
-(kernels/child_process.py), with the launches."""
+(kernels/children/child_process.py), with the launches."""
 
 
 class BadValues(LibraryError):

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from tilewatch.command_options import require_arch, require_files
 from tilewatch.errors import ExpectedError
+from tilewatch.kernels.command_options import require_arch, require_files
 from tilewatch.text import count_text, without_controls
 
 
@@ -34,8 +34,8 @@ def check(
 
     Example: tilewatch check watch/softmax.py
     """
-    from tilewatch.kernels.checking.mistakes import check_library
     from tilewatch.kernels.compiling import store
+    from tilewatch.kernels.validating.mistakes import check_library
 
     folders = {each.resolve().parent for each in files or ()} or {_find_folder().resolve()}
     if len(folders) > 1:

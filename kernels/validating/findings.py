@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from tilewatch.kernels.catalog.catalog_child import list_problems, plan_alone
+from tilewatch.kernels.catalog.loading import Entry, LibraryOperator, list_failures, load
 from tilewatch.kernels.contract import Problem
 from tilewatch.kernels.library_errors import LibraryError
-from tilewatch.kernels.loading import Entry, LibraryOperator, list_failures, load
 
 MOST_TRIES = 3
 """Configs of an operator that are compiled before it counts as one that does not compile: the first one of a search

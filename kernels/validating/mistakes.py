@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewatch.kernels.catalog.catalog import DEADLINE_S
-from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
+from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.library_errors import LibraryError
 

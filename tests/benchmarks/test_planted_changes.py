@@ -4,8 +4,8 @@ import pytest
 
 from benchmarks import planted_mechanisms
 from benchmarks.planted_changes import PLANTED, Planted
+from tilewatch.kernels.catalog.loading import find
 from tilewatch.kernels.library import FOLDER
-from tilewatch.kernels.loading import find
 
 
 @pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: f"{planted.kernel}: {planted.old}")

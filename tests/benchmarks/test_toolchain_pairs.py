@@ -7,11 +7,17 @@ import pytest
 
 from benchmarks.gpu.toolchain_pairs import Wanted, measure
 from tests.kernels.fixtures.fake_gpu import LIBRARY, PROBLEM, Rig, install_for_children
+from tilewatch.kernels.comparing.toolchains import timing_order
+from tilewatch.kernels.comparing.toolchains.pairs import Build, ToolchainPair
+from tilewatch.kernels.comparing.toolchains.report_file import (
+    ReportFile,
+    ToolchainName,
+    ToolchainReport,
+    find_cubins,
+    read_report,
+)
+from tilewatch.kernels.comparing.toolchains.safety import Timing
 from tilewatch.kernels.measuring import gpu_processes, replay
-from tilewatch.kernels.upgrading import timing_order
-from tilewatch.kernels.upgrading.pairs import Build, ToolchainPair
-from tilewatch.kernels.upgrading.report_file import ReportFile, ToolchainName, ToolchainReport, find_cubins, read_report
-from tilewatch.kernels.upgrading.safety import Timing
 
 
 @pytest.fixture

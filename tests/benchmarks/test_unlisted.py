@@ -9,8 +9,8 @@ from benchmarks import recorded
 from benchmarks.gpu import unlisted
 from tests.kernels.fixtures import fake_gpu
 from tilewatch.kernels import device
+from tilewatch.kernels.catalog.loading import load
 from tilewatch.kernels.library import FOLDER
-from tilewatch.kernels.loading import load
 from tilewatch.kernels.results import Cubin, Plan
 
 

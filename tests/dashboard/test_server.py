@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.dashboard.fixtures.servers import REPOSITORY, START_LIMIT_S
 from tilewatch.dashboard import front, scripts
-from tilewatch.free_ports import find_free_port
+from tilewatch.db.server.free_ports import find_free_port
 
 
 def test_a_setting_that_makes_no_sense_ends_it_in_a_sentence(tmp_path: Path) -> None:

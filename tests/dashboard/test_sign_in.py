@@ -13,7 +13,7 @@ from tests.conftest import NewDatabase
 from tests.dashboard.fixtures import servers
 from tilewatch.db import session
 from tilewatch.db.models import RegressionEvent
-from tilewatch.free_ports import find_free_port
+from tilewatch.db.server.free_ports import find_free_port
 
 pytestmark = pytest.mark.browser
 

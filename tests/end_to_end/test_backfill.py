@@ -15,7 +15,7 @@ from tilewatch.db.session import session
 from tilewatch.text import short_sha
 from tilewatch.worker.context import Context
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps.submit import submit_backfill
+from tilewatch.worker.submitting.submit import submit_backfill
 
 
 def test_a_backfill_s_commits_are_points_of_a_trend_in_commit_order(

@@ -16,7 +16,7 @@ from tilewatch.worker.context import Context
 from tilewatch.worker.process import health_checks
 from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps.submit import submit_nightly
+from tilewatch.worker.submitting.submit import submit_nightly
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from tilewatch.db.session import session
 from tilewatch.kernels.library_errors import PackageMissing
 from tilewatch.worker.context import Context
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps.submit import submit_nightly
+from tilewatch.worker.submitting.submit import submit_nightly
 
 CONFIGS = 2
 

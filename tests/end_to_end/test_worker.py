@@ -22,7 +22,7 @@ from tilewatch.worker.queue import dispatch
 from tilewatch.worker.queue.dispatch import BrokerUnreachable
 from tilewatch.worker.queue.reconcile import reconcile
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps.submit import submit_nightly
+from tilewatch.worker.submitting.submit import submit_nightly
 
 
 def jobs_in(context: Context, state: str) -> int:

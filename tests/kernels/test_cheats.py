@@ -19,7 +19,7 @@ from tests.kernels.fixtures.fake_gpu import (
     write_giving_library,
 )
 from tests.worker.fixtures import tiny_repository
-from tilewatch.kernels import sandbox
+from tilewatch.kernels.children import sandbox
 from tilewatch.kernels.compiling.compile_children import BuildError
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.recorded_code import BadRecordedCode, read_recorded

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tilewatch.mechanism_pairs import Build, Moved, read_swizzled
-from tilewatch.mechanisms import KINDS, NOT_KNOWN, find_mechanisms, write_mechanisms
+from tilewatch.mechanisms.find import KINDS, NOT_KNOWN, find_mechanisms, write_mechanisms
+from tilewatch.mechanisms.pairs import Build, Moved, read_swizzled
 
 CONFIG = {"tile_m": 64, "tile_n": 128, "tile_k": 128, "num_worker_warps": 4}
 FACTS = {

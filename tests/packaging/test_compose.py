@@ -18,7 +18,7 @@ from typer.main import get_command
 
 from tilewatch.db.server.embedded import VALKEY_SETTINGS
 from tilewatch.db.server.programs import POSTGRES_FOLDER
-from tilewatch.kernels import sandbox
+from tilewatch.kernels.children import sandbox
 from tilewatch.kernels.device import GPU_MODELS
 from tilewatch.nightlies import NightlyTimes
 from tilewatch.worker.cli.main import cli

@@ -12,10 +12,10 @@ from starlette.concurrency import run_in_threadpool
 
 from tilewatch.db.lifecycle import actions, tokens
 from tilewatch.db.session import session
-from tilewatch.worker import watched
 from tilewatch.worker.api import deliveries
 from tilewatch.worker.api.deliveries import BadDelivery, Delivery, Nothing
 from tilewatch.worker.api.refusals import NotAllowed
+from tilewatch.worker.git import watched
 from tilewatch.worker.settings import Settings
 
 TOKEN = "webhook"  # noqa: S105 - a name

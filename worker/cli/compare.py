@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tilewatch.command_options import parse_share, require_files, require_place
 from tilewatch.errors import ExpectedError
+from tilewatch.kernels.command_options import parse_share, require_files, require_place
 from tilewatch.kernels.comparing.configs import Candidates, ConfigSource, parse_config
 from tilewatch.kernels.comparing.outcome import UNSURE, exit_code
 from tilewatch.kernels.comparing.verdict import MOST_LAUNCHES
@@ -100,7 +100,7 @@ def compare(
         tilewatch compare main..HEAD --static
     """
     from tilewatch.worker.cli import compare_sides as work
-    from tilewatch.worker.repository import split_range
+    from tilewatch.worker.git.repository import split_range
 
     if dirty == (revisions is not None):
         raise typer.BadParameter("name either two commits, BASE..HEAD, or --dirty")

@@ -21,10 +21,10 @@ from tilewatch.kernels.compiling.store import folder
 from tilewatch.kernels.device import GpuSpec
 from tilewatch.kernels.recording.git_commit import GitCommit
 from tilewatch.text import short_sha
-from tilewatch.worker import checkouts, repository
-from tilewatch.worker.repository import RepositoryError
+from tilewatch.worker.git import checkouts, repository
+from tilewatch.worker.git.repository import RepositoryError
+from tilewatch.worker.git.working_tree import copy_working_tree
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.working_tree import copy_working_tree
 
 ARCHS = ("sm_80", "sm_90", "sm_100", "sm_103", "sm_120")
 

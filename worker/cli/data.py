@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tilewatch.command_options import require_place
+from tilewatch.kernels.command_options import require_place
 from tilewatch.worker.cli import options
 
 MOST_OF_DASHBOARDS = 45
@@ -24,8 +24,8 @@ def prune(
 
     Example: tilewatch prune --days 30
     """
-    from tilewatch.worker import schedule
     from tilewatch.worker.settings import MOST_DAYS
+    from tilewatch.worker.submitting import schedule
 
     if days is not None and days > MOST_DAYS:
         raise typer.BadParameter(f"Input should be less than or equal to {MOST_DAYS}", param_hint="'--days'")

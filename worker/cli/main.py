@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from tilewatch import errors
-from tilewatch.kernels.checking.command import check
+from tilewatch.kernels.validating.command import check
 from tilewatch.text import short_sha, without_controls
 from tilewatch.worker.cli import compare, data, options, serve, work
 from tilewatch.worker.cli.notify import tell

@@ -94,7 +94,7 @@ submit.command("toolchain")(toolchain)
 
 
 def _submit(action: str, wanted: dict[str, Any], who: str | None) -> list[int]:
-    from tilewatch.worker.submit_requests import submit_for
+    from tilewatch.worker.submitting.submit_requests import submit_for
 
     created = False
     submission_ids: list[int] = []

@@ -1,4 +1,4 @@
-"""`tilewatch submit check`: parse, call, wait, print. worker/steps/submit_check.py does the work."""
+"""`tilewatch submit check`: parse, call, wait, print. worker/submitting/submit_check.py does the work."""
 
 import json
 import shlex
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tilewatch.command_options import parse_share
+from tilewatch.kernels.command_options import parse_share
 from tilewatch.worker.cli import options
 from tilewatch.worker.cli.options import FailOver, Gpus, Repository, Wait, Who
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tilewatch.db.queries.checks import CheckStory
     from tilewatch.worker.settings import Settings
-    from tilewatch.worker.steps.submit_check import SubmittedChecks
+    from tilewatch.worker.submitting.submit_check import SubmittedChecks
 
 
 def check(
@@ -38,9 +38,9 @@ def check(
 
     Example: tilewatch submit check main..HEAD --gpu h200 --fail-over 2% --wait
     """
+    from tilewatch.worker.git.repository import split_range
     from tilewatch.worker.notify.wording import check_link
-    from tilewatch.worker.repository import split_range
-    from tilewatch.worker.submit_requests import CheckAsked, submit_check_by
+    from tilewatch.worker.submitting.submit_requests import CheckAsked, submit_check_by
 
     limit = parse_share(fail_over)
     settings = options.settings()
@@ -74,8 +74,8 @@ def _wait_and_print(
     settings: "Settings", check_ids: tuple[int, ...], links: dict[int, str], again: str, *, as_json: bool
 ) -> None:
     from tilewatch.db.session import session
-    from tilewatch.worker import check_report
     from tilewatch.worker.cli.wait import wait_for
+    from tilewatch.worker.comparing import check_report
 
     database_url = settings.connection().database_url
     wait_for(

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tilewatch.command_options import require_place
+from tilewatch.kernels.command_options import require_place
 from tilewatch.worker.cli import options
 
 tuned = typer.Typer(

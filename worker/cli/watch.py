@@ -34,7 +34,7 @@ def add(
         tilewatch watch add git@github.com:us/kernels.git --branch release --name kernels
     """
     from tilewatch.db.session import session
-    from tilewatch.worker import watched
+    from tilewatch.worker.git import watched
 
     settings = options.settings()
     with session(options.ready_database()) as opened:
@@ -48,8 +48,8 @@ def list_() -> None:
     """Print the watched repositories, with the branch that each follows and how its last fetch went."""
     from tilewatch.db.session import session
     from tilewatch.db.step_queries import repositories
-    from tilewatch.worker import watched
     from tilewatch.worker.cli import tables
+    from tilewatch.worker.git import watched
 
     with session(options.ready_database()) as opened:
         shown = watched.list_watched(opened, options.settings())
@@ -76,7 +76,7 @@ def remove(
     from tilewatch.db.session import session
     from tilewatch.db.step_queries.repositories import find_repository
     from tilewatch.text import count_text
-    from tilewatch.worker import clones
+    from tilewatch.worker.git import clones
 
     with session(options.ready_database()) as opened:
         cancelled = repositories.remove(opened, name)

@@ -22,8 +22,8 @@ from tilewatch.kernels.measuring.measure import GpuMissing, MeasureFailed
 from tilewatch.kernels.measuring.other_processes import GpuBusy
 from tilewatch.kernels.measuring.replay import ReplayFailed, ReplaySide
 from tilewatch.kernels.results import Cubin
-from tilewatch.worker import watched
 from tilewatch.worker.context import Context
+from tilewatch.worker.git import watched
 from tilewatch.worker.gpu import quarantine
 from tilewatch.worker.gpu.backend import Bench, backend_for
 from tilewatch.worker.gpu.visible_gpu import WrongWorker

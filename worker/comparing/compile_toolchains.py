@@ -8,13 +8,13 @@ from tilewatch.db.session import session
 from tilewatch.db.step_queries import winners
 from tilewatch.kernels.comparing.configs import ConfigSource, RecordedWinner
 from tilewatch.kernels.comparing.operators import Selection
+from tilewatch.kernels.comparing.toolchains.comparison import StaticWanted, compile_missing
+from tilewatch.kernels.comparing.toolchains.judging import list_differing
 from tilewatch.kernels.device import gpu_model
-from tilewatch.kernels.upgrading.comparison import StaticWanted, compile_missing
-from tilewatch.kernels.upgrading.judging import list_differing
+from tilewatch.worker.comparing.stored_report import StoredReport, find_place
 from tilewatch.worker.context import Context
 from tilewatch.worker.queue.dispatch import gpu_queue
 from tilewatch.worker.queue.lease import Lease
-from tilewatch.worker.steps.stored_report import StoredReport, find_place
 
 log = structlog.get_logger()
 

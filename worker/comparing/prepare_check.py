@@ -22,8 +22,8 @@ from tilewatch.kernels.comparing.operators import Library, Operator, Selection, 
 from tilewatch.kernels.comparing.outcome import Outcome
 from tilewatch.kernels.comparing.verdict import MOST_LAUNCHES
 from tilewatch.text import short_sha
-from tilewatch.worker import watched
 from tilewatch.worker.context import Context
+from tilewatch.worker.git import watched
 from tilewatch.worker.queue.dispatch import gpu_queue
 from tilewatch.worker.queue.lease import Lease
 

@@ -7,12 +7,12 @@ from typing import Any
 from tilewatch.db.lifecycle import toolchain_reports
 from tilewatch.db.lifecycle.jobs import ClaimedJob
 from tilewatch.db.session import session
-from tilewatch.kernels.upgrading import writing
-from tilewatch.kernels.upgrading.comparison import begin_report, find_side
-from tilewatch.kernels.upgrading.report_file import ToolchainReport, list_rows, read_rows
-from tilewatch.kernels.upgrading.static_half import Workplace
-from tilewatch.worker import watched
+from tilewatch.kernels.comparing.toolchains import writing
+from tilewatch.kernels.comparing.toolchains.comparison import begin_report, find_side
+from tilewatch.kernels.comparing.toolchains.report_file import ToolchainReport, list_rows, read_rows
+from tilewatch.kernels.comparing.toolchains.static_half import Workplace
 from tilewatch.worker.context import Context
+from tilewatch.worker.git import watched
 from tilewatch.worker.queue.lease import Lease
 from tilewatch.worker.steps.compiler import require_toolchain
 

@@ -9,22 +9,22 @@ from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import winners
 from tilewatch.kernels.comparing.gpu_bench import NoCupti
+from tilewatch.kernels.comparing.toolchains.comparison import find_installed_side
+from tilewatch.kernels.comparing.toolchains.gpu_half import GpuWanted, time_on_gpu
+from tilewatch.kernels.comparing.toolchains.retuning import RecordedTimes
 from tilewatch.kernels.device import GpuSpec, gpu_model
 from tilewatch.kernels.measuring.measure import GpuMissing, MeasureFailed
 from tilewatch.kernels.measuring.other_processes import GpuBusy
 from tilewatch.kernels.results import config_key
-from tilewatch.kernels.upgrading.comparison import find_installed_side
-from tilewatch.kernels.upgrading.gpu_half import GpuWanted, time_on_gpu
-from tilewatch.kernels.upgrading.retuning import RecordedTimes
+from tilewatch.worker.comparing.check import NO_CUPTI
+from tilewatch.worker.comparing.compile_toolchains import queue_gpu_half
+from tilewatch.worker.comparing.stored_report import StoredReport, find_place
 from tilewatch.worker.context import Context
 from tilewatch.worker.gpu import quarantine
 from tilewatch.worker.gpu.backend import backend_for
 from tilewatch.worker.gpu.visible_gpu import WrongWorker
 from tilewatch.worker.queue.lease import Lease
 from tilewatch.worker.queue.outage import NotNow
-from tilewatch.worker.steps.check import NO_CUPTI
-from tilewatch.worker.steps.compile_toolchains import queue_gpu_half
-from tilewatch.worker.steps.stored_report import StoredReport, find_place
 
 log = structlog.get_logger()
 

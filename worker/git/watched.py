@@ -13,16 +13,16 @@ from urllib.parse import urlsplit
 from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle import repositories as lifecycle
+from tilewatch.db.repository_names import BRANCH_START, split_branch
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import repositories
 from tilewatch.db.step_queries.repositories import RepositoryRow
 from tilewatch.kernels.recording.git_commit import GitCommit, NoHistory, repository_name
-from tilewatch.repository_names import BRANCH_START, split_branch
 from tilewatch.text import is_name
-from tilewatch.worker import checkouts, clones, repository
-from tilewatch.worker.clones import Clone, FetchFailed
 from tilewatch.worker.context import Context
-from tilewatch.worker.repository import RepositoryError
+from tilewatch.worker.git import checkouts, clones, repository
+from tilewatch.worker.git.clones import Clone, FetchFailed
+from tilewatch.worker.git.repository import RepositoryError
 from tilewatch.worker.settings import Settings
 
 

@@ -7,11 +7,11 @@ from typing import Protocol
 
 from tilewatch.db.lifecycle.quarantine import OpenQuarantine
 from tilewatch.kernels.comparing.launching import LaunchBench
+from tilewatch.kernels.comparing.toolchains.gpu_half import UpgradeBench
 from tilewatch.kernels.device import SIMULATED, Gpu
 from tilewatch.kernels.gpu.illness import Reading
 from tilewatch.kernels.measuring.replay import ReplayResult
 from tilewatch.kernels.results import RunResult, TrialResult
-from tilewatch.kernels.upgrading.gpu_half import UpgradeBench
 from tilewatch.worker.context import Context
 from tilewatch.worker.gpu.real import RealGpu
 from tilewatch.worker.gpu.simulated import SimulatedGpu

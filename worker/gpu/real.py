@@ -9,6 +9,7 @@ from tilewatch.db.lifecycle.quarantine import OpenQuarantine
 from tilewatch.kernels import HARNESS
 from tilewatch.kernels.checklist.of_winner import add_checklist
 from tilewatch.kernels.comparing.gpu_bench import RealBench
+from tilewatch.kernels.comparing.toolchains.gpu_half import UpgradeBench, open_upgrade_bench
 from tilewatch.kernels.device import Gpu, gpus, processes_on
 from tilewatch.kernels.gpu import health
 from tilewatch.kernels.gpu.health import NoAnswer, Watcher
@@ -18,9 +19,8 @@ from tilewatch.kernels.measuring.measure import MeasureRequest, measure
 from tilewatch.kernels.measuring.replay import ReplayRequest, ReplayResult, ReplaySide, replay
 from tilewatch.kernels.results import Cubin, PlannedTrial, RunResult, TrialResult
 from tilewatch.kernels.toolchains.toolchain import list_toolchains
-from tilewatch.kernels.upgrading.gpu_half import UpgradeBench, open_upgrade_bench
-from tilewatch.worker import watched
 from tilewatch.worker.context import Context
+from tilewatch.worker.git import watched
 from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
 from tilewatch.worker.gpu.visible_gpu import require_driver, require_packages, visible_gpu
 from tilewatch.worker.queue.replay_job import BuildSide, ReplayJob

@@ -18,16 +18,16 @@ from random import Random
 from tilewatch.db.lifecycle.quarantine import OpenQuarantine
 from tilewatch.db.step_queries.steps import CompiledConfig, SweepFacts
 from tilewatch.kernels import HARNESS
-from tilewatch.kernels.baseline_names import DEEPGEMM, find_main
+from tilewatch.kernels.baselines.names import DEEPGEMM, find_main
 from tilewatch.kernels.comparing.operators import Operator
+from tilewatch.kernels.comparing.toolchains.bench import Launched, LaunchResult, PairWork
+from tilewatch.kernels.comparing.toolchains.gpu_half import UpgradeBench
+from tilewatch.kernels.comparing.toolchains.pairs import ToolchainPair
 from tilewatch.kernels.device import SIMULATED, Gpu
 from tilewatch.kernels.gpu.illness import Reading
 from tilewatch.kernels.measuring.replay import ReplayResult, ReplaySide
 from tilewatch.kernels.results import Cubin, Measured, Params, RunResult, TrialResult
 from tilewatch.kernels.statistics import median_interval
-from tilewatch.kernels.upgrading.bench import Launched, LaunchResult, PairWork
-from tilewatch.kernels.upgrading.gpu_half import UpgradeBench
-from tilewatch.kernels.upgrading.pairs import ToolchainPair
 from tilewatch.worker.context import Simulation
 from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
 from tilewatch.worker.queue.replay_job import ReplayJob

@@ -16,8 +16,8 @@ from tilewatch.db.lifecycle.jobs import Priority
 from tilewatch.db.step_queries import judging
 from tilewatch.db.step_queries.judging import RegressionRange, Scope
 from tilewatch.text import count_text, short_sha
-from tilewatch.worker import watched
 from tilewatch.worker.context import Context
+from tilewatch.worker.git import watched
 from tilewatch.worker.judging import replay_answers
 from tilewatch.worker.judging.commit_history import History
 from tilewatch.worker.judging.replay_answers import Pair, RecordedLaunches

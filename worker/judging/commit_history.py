@@ -18,7 +18,7 @@ from tilewatch.db.step_queries import winners
 from tilewatch.db.step_queries.judging import Night, ReplayFact, Scope
 from tilewatch.db.step_queries.winners import Winner
 from tilewatch.text import short_sha
-from tilewatch.worker import repository
+from tilewatch.worker.git import repository
 from tilewatch.worker.judging import replay_answers
 from tilewatch.worker.judging.replay_answers import End, Pair
 from tilewatch.worker.judging.scope_judge import Series, SeriesQuestion

@@ -11,8 +11,8 @@ from typing import Any
 
 from tilewatch.db.lifecycle.regression_causes import Category
 from tilewatch.db.step_queries.winners import RunFacts
-from tilewatch.mechanism_pairs import Build
-from tilewatch.mechanisms import Mechanism, find_mechanisms, write_mechanisms
+from tilewatch.mechanisms.find import Mechanism, find_mechanisms, write_mechanisms
+from tilewatch.mechanisms.pairs import Build
 
 MOVED = 0.003
 """A time or a clock that moved by less did not move: the smallest change that the judge believes."""

@@ -16,13 +16,13 @@ from tilewatch.db import record
 from tilewatch.db.lifecycle import suspicions, toolchain_reports
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.record import NewVerdict
+from tilewatch.db.repository_names import is_branch
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import judging, winners
 from tilewatch.db.step_queries.judging import Night, Point
 from tilewatch.kernels.compiling.store import CubinStore
-from tilewatch.repository_names import is_branch
-from tilewatch.worker import watched
 from tilewatch.worker.context import Context
+from tilewatch.worker.git import watched
 from tilewatch.worker.judging import (
     explain,
     night,

@@ -14,12 +14,12 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle.toolchain_reports import JudgedReport
+from tilewatch.db.repository_names import main_line_of
 from tilewatch.db.step_queries.judging import Scope
 from tilewatch.db.step_queries.node_runs import NodeRunRow, list_node_runs, list_repository_runs
 from tilewatch.errors import ExpectedError
+from tilewatch.kernels.comparing.toolchains.safety import find_exit_code, find_most_urgent
 from tilewatch.kernels.device import GpuSpec, gpu_model
-from tilewatch.kernels.upgrading.safety import find_exit_code, find_most_urgent
-from tilewatch.repository_names import main_line_of
 from tilewatch.text import plain
 from tilewatch.worker.detection.two_nodes import NodeChange, NodesCompared, NodeSide, NodeTime, compare_nodes
 
@@ -158,7 +158,7 @@ def _name_versions(rows: Sequence[NodeRunRow], *names: str) -> str:
 
 
 def _make_answer(compared: NodesCompared, sides: _Sides, sentence: str) -> dict[str, Any]:
-    """As `make_answer` of kernels/upgrading/writing.py has it, so that one page shows both."""
+    """As `make_answer` of kernels/comparing/toolchains/writing.py has it, so that one page shows both."""
     operators = [_make_operator(each, sides, compared) for each in compared.changes]
     safety = find_most_urgent(each["safety"] for each in operators)
     return {

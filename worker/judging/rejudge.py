@@ -13,9 +13,9 @@ from sqlalchemy.orm import Session
 from tilewatch.db.session import engine
 from tilewatch.db.step_queries import judging
 from tilewatch.db.step_queries.judging import JudgedRun, Night, Point, Scope
-from tilewatch.worker import watched
 from tilewatch.worker.context import Context
 from tilewatch.worker.detection.policy import Policy
+from tilewatch.worker.git import watched
 from tilewatch.worker.judging import night
 from tilewatch.worker.judging.commit_history import History
 from tilewatch.worker.judging.scope_judge import ScopeJudge, series_of

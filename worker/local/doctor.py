@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from tilewatch import errors
 from tilewatch.db.step_queries.repositories import RepositoryRow
-from tilewatch.kernels import sandbox
+from tilewatch.kernels.children import sandbox
 from tilewatch.kernels.compiling.store import CubinStore, StoreError
 from tilewatch.kernels.device import OLDEST_DRIVER, Gpu, gpus
 from tilewatch.kernels.toolchains.toolchain import Toolchain, list_toolchains
@@ -92,7 +92,7 @@ def _program(name: str, *question: str, package: str | None = None) -> CheckResu
 
 
 def _repository(settings: Settings) -> CheckResult:
-    from tilewatch.worker.repository import RepositoryError, resolve
+    from tilewatch.worker.git.repository import RepositoryError, resolve
 
     added = _added_repositories(settings)
     failures = [row.failure for row in added if row.failure is not None]

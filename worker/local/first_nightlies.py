@@ -28,8 +28,8 @@ def submit_apart(environment: Mapping[str, str], log_file: Path) -> list[str]:
 
 
 def main() -> None:
-    from tilewatch.worker import schedule
     from tilewatch.worker.settings import Settings
+    from tilewatch.worker.submitting import schedule
 
     processes.forbid_inspection()
     try:

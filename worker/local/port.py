@@ -2,7 +2,7 @@
 
 from http.client import HTTPConnection, HTTPException
 
-from tilewatch.free_ports import check_is_free
+from tilewatch.db.server.free_ports import check_is_free
 
 
 def taken(port: int) -> str | None:

@@ -14,10 +14,10 @@ from tilewatch.db.lifecycle import alarms as life
 from tilewatch.db.queries import alarms as alarm_queries
 from tilewatch.db.queries import gpu_health, submissions
 from tilewatch.db.queries.alarms import AlarmRow
+from tilewatch.db.repository_names import is_branch
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import fallen_configs, repositories, run_pairs, steps
 from tilewatch.nightlies import NightlyTimes
-from tilewatch.repository_names import is_branch
 from tilewatch.worker.notify import alarms, outbox
 from tilewatch.worker.notify.alarms import Changes, OpenAlarm
 from tilewatch.worker.notify.outbox import Outbox

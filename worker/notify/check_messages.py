@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from tilewatch.db.lifecycle import messages
 from tilewatch.db.queries.checks import CheckStory, find_check
 from tilewatch.text import short_sha
-from tilewatch.worker import check_report
+from tilewatch.worker.comparing import check_report
 from tilewatch.worker.notify import routing
 from tilewatch.worker.notify.routing import NotifySettings
 from tilewatch.worker.notify.wording import Text, one_line

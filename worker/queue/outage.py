@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db.session import address, session
 from tilewatch.kernels.compiling.store import StoreError
-from tilewatch.worker.clones import FetchFailed
+from tilewatch.worker.git.clones import FetchFailed
 
 log = structlog.get_logger()
 

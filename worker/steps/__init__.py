@@ -1,3 +1,3 @@
-"""The steps of jobs, except for judging: submit, compile, prepare, measure, confirm. Each may run twice and writes
+"""The steps of a nightly's jobs, except for judging: compile, prepare, measure, confirm. Each may run twice and writes
 every fact once.
 """

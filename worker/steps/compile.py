@@ -20,8 +20,9 @@ from tilewatch.db.step_queries import steps
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.store import CubinStore, is_final
 from tilewatch.kernels.results import Compiled, StaticFacts
-from tilewatch.worker import metrics, watched
+from tilewatch.worker import metrics
 from tilewatch.worker.context import Context
+from tilewatch.worker.git import watched
 from tilewatch.worker.queue.dispatch import COMPILE, RECORD
 from tilewatch.worker.queue.lease import Lease
 from tilewatch.worker.steps.compiler import open_compiler

@@ -14,8 +14,8 @@ from tilewatch.db.session import session
 from tilewatch.db.step_queries import judging
 from tilewatch.kernels.results import Compiled
 from tilewatch.text import short_sha
-from tilewatch.worker import watched
 from tilewatch.worker.context import Context
+from tilewatch.worker.git import watched
 from tilewatch.worker.queue.follow_up import ask
 from tilewatch.worker.queue.lease import Lease
 from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide, MachineCode, ReplayJob

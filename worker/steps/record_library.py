@@ -16,8 +16,8 @@ from tilewatch.kernels import device
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.results import Plan
-from tilewatch.worker import watched
 from tilewatch.worker.context import Context
+from tilewatch.worker.git import watched
 from tilewatch.worker.queue.dispatch import RECORD
 from tilewatch.worker.queue.lease import Lease
 from tilewatch.worker.steps.write_plans import PlannedSubmission, write_plans

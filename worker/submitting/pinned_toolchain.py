@@ -15,7 +15,7 @@ from tilewatch.kernels.toolchains.packages import NEEDED, BadPackages
 from tilewatch.kernels.toolchains.toolchain import list_toolchains
 from tilewatch.kernels.toolchains.versions import versions
 from tilewatch.text import short_sha
-from tilewatch.worker import repository, watched
+from tilewatch.worker.git import repository, watched
 from tilewatch.worker.settings import Settings
 
 

@@ -14,12 +14,12 @@ from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps
 from tilewatch.errors import ExpectedError
 from tilewatch.nightlies import due_night
-from tilewatch.worker import watched
-from tilewatch.worker.clones import FetchFailed
+from tilewatch.worker.git import watched
+from tilewatch.worker.git.clones import FetchFailed
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps.pinned_toolchain import ask_comparison
-from tilewatch.worker.steps.submit import submit_nightly
-from tilewatch.worker.submit_requests import AWAY
+from tilewatch.worker.submitting.pinned_toolchain import ask_comparison
+from tilewatch.worker.submitting.submit import submit_nightly
+from tilewatch.worker.submitting.submit_requests import AWAY
 
 
 def submit(settings: Settings) -> list[str]:

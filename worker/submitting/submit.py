@@ -15,6 +15,7 @@ from tilewatch.db import record
 from tilewatch.db.lifecycle import repositories
 from tilewatch.db.lifecycle.jobs import Priority, UnsentJob
 from tilewatch.db.migrate import require_head
+from tilewatch.db.repository_names import is_branch, name_of_branch, name_under_toolchain
 from tilewatch.db.session import check, session
 from tilewatch.db.step_queries import steps
 from tilewatch.errors import ExpectedError
@@ -25,10 +26,10 @@ from tilewatch.kernels.library_errors import PackageMissing
 from tilewatch.kernels.recording.git_commit import GitCommit
 from tilewatch.kernels.results import Plan
 from tilewatch.kernels.toolchains.toolchain import is_name, list_toolchains
-from tilewatch.repository_names import is_branch, name_of_branch, name_under_toolchain
 from tilewatch.text import short_sha
-from tilewatch.worker import checkouts, watched
-from tilewatch.worker import repository as git_reads
+from tilewatch.worker.git import checkouts, watched
+from tilewatch.worker.git import repository as git_reads
+from tilewatch.worker.git.watched import WatchedRepository
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.queue.dispatch import RECORD
 from tilewatch.worker.queue.recorders import ADVICE, require_recorder
@@ -36,7 +37,6 @@ from tilewatch.worker.settings import EVERY_KERNEL, Settings
 from tilewatch.worker.steps import record_library
 from tilewatch.worker.steps.record_library import PlansWanted
 from tilewatch.worker.steps.write_plans import PlannedSubmission, write_plans
-from tilewatch.worker.watched import WatchedRepository
 
 
 class BadToolchainName(ExpectedError):

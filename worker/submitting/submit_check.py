@@ -17,11 +17,11 @@ from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device
 from tilewatch.kernels.device import SIMULATED
 from tilewatch.text import short_sha
-from tilewatch.worker import watched
+from tilewatch.worker.git import watched
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.queue.dispatch import COMPILE
 from tilewatch.worker.settings import EVERY_KERNEL, Settings
-from tilewatch.worker.steps.submit import open_source
+from tilewatch.worker.submitting.submit import open_source
 
 
 class NoGpuForCheck(ExpectedError):

@@ -17,16 +17,16 @@ from tilewatch.db.lifecycle import actions, tokens
 from tilewatch.db.lifecycle.actions import RequestedAction
 from tilewatch.db.lifecycle.tokens import Holder, TokenInUse
 from tilewatch.db.session import DatabaseUnreachable, session
-from tilewatch.worker import repository as git_reads
-from tilewatch.worker import watched
+from tilewatch.worker.comparing.check import BUDGET_S
 from tilewatch.worker.context import Context
+from tilewatch.worker.git import repository as git_reads
+from tilewatch.worker.git import watched
+from tilewatch.worker.git.repository import RepositoryError
 from tilewatch.worker.queue.dispatch import BrokerUnreachable
-from tilewatch.worker.repository import RepositoryError
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps.check import BUDGET_S
-from tilewatch.worker.steps.submit import Submitted, submit_backfill, submit_nightly, submit_sweep
-from tilewatch.worker.steps.submit_check import SubmittedChecks, submit_check
-from tilewatch.worker.steps.submit_toolchains import ToolchainsAsked, submit_toolchains
+from tilewatch.worker.submitting.submit import Submitted, submit_backfill, submit_nightly, submit_sweep
+from tilewatch.worker.submitting.submit_check import SubmittedChecks, submit_check
+from tilewatch.worker.submitting.submit_toolchains import ToolchainsAsked, submit_toolchains
 
 AWAY = (BrokerUnreachable, DatabaseUnreachable, OperationalError)
 """Trouble that passes: the action stays requested, and the next tick tries it again."""

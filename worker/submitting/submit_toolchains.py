@@ -15,11 +15,11 @@ from tilewatch.kernels import device
 from tilewatch.kernels.device import SIMULATED
 from tilewatch.kernels.toolchains.toolchain import INSTALLED, is_name
 from tilewatch.text import short_sha
-from tilewatch.worker import watched
+from tilewatch.worker.git import watched
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.queue.dispatch import COMPILE
 from tilewatch.worker.settings import EVERY_KERNEL, Settings
-from tilewatch.worker.steps.submit import BadToolchainName, open_source
+from tilewatch.worker.submitting.submit import BadToolchainName, open_source
 
 
 @dataclass(frozen=True)

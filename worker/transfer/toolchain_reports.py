@@ -8,8 +8,8 @@ from sqlalchemy.exc import DataError
 
 from tilewatch.db.lifecycle.toolchain_reports import JudgedReport, write_report
 from tilewatch.db.session import session
-from tilewatch.kernels.upgrading import writing
-from tilewatch.kernels.upgrading.report_file import MADE_AT, BadReport, read_report
+from tilewatch.kernels.comparing.toolchains import writing
+from tilewatch.kernels.comparing.toolchains.report_file import MADE_AT, BadReport, read_report
 from tilewatch.text import is_name
 from tilewatch.worker.transfer.importing import Imported
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from tilewatch import tuned
+from tilewatch.db.repository_names import is_branch
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import tuned_rows
 from tilewatch.db.step_queries.tuned_rows import NewestWinner
 from tilewatch.errors import ExpectedError
-from tilewatch.repository_names import is_branch
 
 Times = Mapping[tuple[int, int], float]
 """Median microseconds by sweep and config."""

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tilewatch.command_options import parse_share, require_archs, require_files, require_place
+from tilewatch.kernels.command_options import parse_share, require_archs, require_files, require_place
 from tilewatch.kernels.comparing.configs import ConfigSource
 from tilewatch.kernels.library import FOLDER, watched_folder
 from tilewatch.text import without_controls
 
 if TYPE_CHECKING:
-    from tilewatch.kernels.upgrading.report_file import ToolchainReport
+    from tilewatch.kernels.comparing.toolchains.report_file import ToolchainReport
 
 HOME = Path(
     os.environ.get("TILEWATCH_HOME") or ("/var/lib/tilewatch" if os.geteuid() == 0 else "~/.local/share/tilewatch")
@@ -104,8 +104,8 @@ def compare(
 
         tilewatch toolchain compare installed next --gpu 0 --minutes 9
     """
+    from tilewatch.kernels.comparing.toolchains.comparison import ComparisonWanted, compare_toolchains
     from tilewatch.kernels.compiling.compiler import LIMIT_S
-    from tilewatch.kernels.upgrading.comparison import ComparisonWanted, compare_toolchains
 
     if problem is not None and (kernel is None or len(kernel) != 1):
         raise typer.BadParameter("--problem needs one --kernel")
@@ -149,9 +149,9 @@ def reproduce(
 
     Example: tilewatch toolchain reproduce installed..next.json gemm_fp8 320x32576x7168 --out case
     """
-    from tilewatch.kernels.upgrading.comparison import find_installed_side
-    from tilewatch.kernels.upgrading.report_file import find_cubins, read_report
-    from tilewatch.kernels.upgrading.reproduce import ReproducedCase, find_pair, write_case
+    from tilewatch.kernels.comparing.toolchains.comparison import find_installed_side
+    from tilewatch.kernels.comparing.toolchains.report_file import find_cubins, read_report
+    from tilewatch.kernels.comparing.toolchains.reproduce import ReproducedCase, find_pair, write_case
 
     if out.exists():
         raise typer.BadParameter(f"{out} exists; name a folder that does not", param_hint="--out")
@@ -164,9 +164,9 @@ def reproduce(
 
 
 def _print(report: "ToolchainReport", *, as_json: bool, markdown: Path | None) -> None:
-    from tilewatch.kernels.upgrading import writing
-    from tilewatch.kernels.upgrading.judging import judge_everything
-    from tilewatch.kernels.upgrading.safety import safety_exit_code
+    from tilewatch.kernels.comparing.toolchains import writing
+    from tilewatch.kernels.comparing.toolchains.judging import judge_everything
+    from tilewatch.kernels.comparing.toolchains.safety import safety_exit_code
 
     if markdown is not None:
         markdown.write_text(writing.write_markdown(report), encoding="utf-8")

@@ -14,9 +14,8 @@ from tilewatch.errors import ExpectedError
 from tilewatch.kernels.comparing.configs import ConfigSource, RecordedWinner, read_winners
 from tilewatch.kernels.comparing.gpu_bench import find_gpu
 from tilewatch.kernels.comparing.operators import Operator, Selection
-from tilewatch.kernels.toolchains.toolchain import Toolchain, find_toolchain
-from tilewatch.kernels.upgrading.gpu_half import GpuWanted, open_upgrade_bench, time_on_gpu
-from tilewatch.kernels.upgrading.report_file import (
+from tilewatch.kernels.comparing.toolchains.gpu_half import GpuWanted, open_upgrade_bench, time_on_gpu
+from tilewatch.kernels.comparing.toolchains.report_file import (
     MADE_AT,
     BadReport,
     ReportFile,
@@ -26,8 +25,9 @@ from tilewatch.kernels.upgrading.report_file import (
     find_cubins,
     read_report,
 )
-from tilewatch.kernels.upgrading.retuning import read_recorded_times
-from tilewatch.kernels.upgrading.static_half import Workplace, choose, compile_pairs
+from tilewatch.kernels.comparing.toolchains.retuning import read_recorded_times
+from tilewatch.kernels.comparing.toolchains.static_half import Workplace, choose, compile_pairs
+from tilewatch.kernels.toolchains.toolchain import Toolchain, find_toolchain
 
 OnProgress = Callable[[str], None]
 

@@ -1,9 +1,9 @@
 """Judges a whole report: every operator on a GPU model, or by the compiler's half alone. Pure."""
 
+from tilewatch.kernels.comparing.toolchains.pairs import ToolchainPair
+from tilewatch.kernels.comparing.toolchains.report_file import ToolchainReport
+from tilewatch.kernels.comparing.toolchains.safety import Family, OperatorSafety, judge_operator
 from tilewatch.kernels.device import gpu_model as find_model
-from tilewatch.kernels.upgrading.pairs import ToolchainPair
-from tilewatch.kernels.upgrading.report_file import ToolchainReport
-from tilewatch.kernels.upgrading.safety import Family, OperatorSafety, judge_operator
 
 
 def list_differing(report: ToolchainReport, arch: str) -> list[ToolchainPair]:

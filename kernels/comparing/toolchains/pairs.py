@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from tilewatch.kernels.comparing.outcome import list_moves
+from tilewatch.kernels.comparing.toolchains.mma_waits import MmaWaits
 from tilewatch.kernels.results import Compiled, Params, StaticFacts
-from tilewatch.kernels.upgrading.mma_waits import MmaWaits
 
 Status = Literal["ok", "error", "timeout"]
 StaticKind = Literal[

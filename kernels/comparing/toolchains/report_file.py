@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels.upgrading.pairs import Build, ToolchainPair, read_build
-from tilewatch.kernels.upgrading.safety import Retuning, Timing
+from tilewatch.kernels.comparing.toolchains.pairs import Build, ToolchainPair, read_build
+from tilewatch.kernels.comparing.toolchains.safety import Retuning, Timing
 
 VERSION = 1
 SAVE_EVERY_S = 5.0

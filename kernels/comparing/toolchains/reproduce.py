@@ -19,15 +19,15 @@ from tilewatch.errors import ExpectedError
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.catalog.description import Description
 from tilewatch.kernels.comparing.outcome import write_config
+from tilewatch.kernels.comparing.toolchains.judging import judge_report, judge_statically
+from tilewatch.kernels.comparing.toolchains.pairs import Build, ToolchainPair
+from tilewatch.kernels.comparing.toolchains.report_file import ToolchainReport
 from tilewatch.kernels.compiling.compile_children import BuildError
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.disassembly import NotDisassembled, list_encoded_sass
 from tilewatch.kernels.compiling.programs import ProgramMissing
 from tilewatch.kernels.compiling.store import CubinStore, StoreError, folder
 from tilewatch.kernels.toolchains.toolchain import Toolchain
-from tilewatch.kernels.upgrading.judging import judge_report, judge_statically
-from tilewatch.kernels.upgrading.pairs import Build, ToolchainPair
-from tilewatch.kernels.upgrading.report_file import ToolchainReport
 
 SCRIPT = Path(__file__).with_name("time_pair.py")
 

@@ -17,14 +17,14 @@ from pathlib import Path
 from statistics import median
 
 from tilewatch.kernels.comparing.compiler_pool import CompilerPool
+from tilewatch.kernels.comparing.toolchains.pairs import Build, ToolchainPair, make_build
+from tilewatch.kernels.comparing.toolchains.safety import Retuning
+from tilewatch.kernels.comparing.toolchains.static_half import Workplace, keep_cubin
 from tilewatch.kernels.compiling.compile_plan import spread
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.measuring.measure import MeasureFailed
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.results import Compiled, Cubin, Params, Plan, config_key
-from tilewatch.kernels.upgrading.pairs import Build, ToolchainPair, make_build
-from tilewatch.kernels.upgrading.safety import Retuning
-from tilewatch.kernels.upgrading.static_half import Workplace, keep_cubin
 
 REACH = 1.3
 """A config that was slower than this times the fastest under A would have to gain as much on it under B."""

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tilewatch.kernels.comparing.outcome import FINE, OVER, UNSURE, write_config, write_verdict
+from tilewatch.kernels.comparing.toolchains.pairs import ToolchainPair
 from tilewatch.kernels.comparing.verdict import MOST_LAUNCHES, Design, Verdict, judge
 from tilewatch.kernels.results import Params
-from tilewatch.kernels.upgrading.pairs import ToolchainPair
 
 Safety = Literal["safe", "safe if re-tuned", "not safe", "unknown"]
 Question = Literal["frozen", "re-tuned"]

@@ -15,15 +15,15 @@ from pathlib import Path
 from tilewatch.kernels.comparing.compiler_pool import CompilerPool
 from tilewatch.kernels.comparing.configs import ConfigSource, RecordedWinner, choose_configs
 from tilewatch.kernels.comparing.operators import Library, Operator, Selection, list_operators
+from tilewatch.kernels.comparing.toolchains import mma_waits
+from tilewatch.kernels.comparing.toolchains.mma_waits import count_mma_waits
+from tilewatch.kernels.comparing.toolchains.pairs import Build, ToolchainPair, make_build
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.cubin import code_sha256
 from tilewatch.kernels.compiling.operator_code import read_bundle
 from tilewatch.kernels.compiling.store import CubinStore, folder
 from tilewatch.kernels.results import Compiled, Params
 from tilewatch.kernels.toolchains.toolchain import Toolchain
-from tilewatch.kernels.upgrading import mma_waits
-from tilewatch.kernels.upgrading.mma_waits import count_mma_waits
-from tilewatch.kernels.upgrading.pairs import Build, ToolchainPair, make_build
 
 ELF = b"\x7fELF"
 """A cubin; what else a store holds is a bundle of them."""

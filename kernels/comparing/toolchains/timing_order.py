@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from tilewatch.kernels.comparing.sequential import list_critical_values
+from tilewatch.kernels.comparing.toolchains.bench import PAIRS_AT_ONCE, LaunchFailed, LaunchResult, PairBench, PairWork
+from tilewatch.kernels.comparing.toolchains.safety import Family, Timing, is_answered, judge_timing
 from tilewatch.kernels.comparing.verdict import FAMILY_ERROR, Design
-from tilewatch.kernels.upgrading.bench import PAIRS_AT_ONCE, LaunchFailed, LaunchResult, PairBench, PairWork
-from tilewatch.kernels.upgrading.safety import Family, Timing, is_answered, judge_timing
 
 MOST_DEATHS = 3
 """A pair whose processes die this often is given up."""

@@ -8,17 +8,16 @@ from dataclasses import asdict
 from typing import Any
 
 from tilewatch.kernels.comparing.outcome import write_config, write_verdict
-from tilewatch.kernels.comparing.verdict import FAMILY_ERROR
-from tilewatch.kernels.upgrading.judging import (
+from tilewatch.kernels.comparing.toolchains.judging import (
     judge_everything,
     judge_report,
     judge_statically,
     list_archs,
     list_untimed_archs,
 )
-from tilewatch.kernels.upgrading.pairs import add_compile_times
-from tilewatch.kernels.upgrading.report_file import ToolchainReport
-from tilewatch.kernels.upgrading.safety import (
+from tilewatch.kernels.comparing.toolchains.pairs import add_compile_times
+from tilewatch.kernels.comparing.toolchains.report_file import ToolchainReport
+from tilewatch.kernels.comparing.toolchains.safety import (
     NOT_REACHED,
     ORDER,
     TOO_FEW,
@@ -27,6 +26,7 @@ from tilewatch.kernels.upgrading.safety import (
     judge_all,
     safety_exit_code,
 )
+from tilewatch.kernels.comparing.verdict import FAMILY_ERROR
 from tilewatch.text import plain
 
 HEADLINES: dict[Safety, str] = {

@@ -8,13 +8,13 @@ from typing import Any
 
 import cupy
 
+from tilewatch.kernels.catalog.loading import LibraryOperator
 from tilewatch.kernels.gpu import shared_arrays
 from tilewatch.kernels.gpu.host_code import device_memory, operator_results
 from tilewatch.kernels.gpu.host_code.described_operator import ConfigLaunches, Memory
 from tilewatch.kernels.gpu.host_code.input_sets import INPUT_BUDGET, count_sets
 from tilewatch.kernels.gpu.host_code.recording import HostCode, NotReplayable, Run
 from tilewatch.kernels.library_errors import first_line
-from tilewatch.kernels.loading import LibraryOperator
 from tilewatch.kernels.results import config_key
 from tilewatch.kernels.watching.configs import PlainConfig
 from tilewatch.kernels.watching.declare import Case

@@ -11,9 +11,9 @@ from typing import Any
 
 import cupy
 
-from tilewatch.kernels import baselines
-from tilewatch.kernels.baseline_names import COPY
-from tilewatch.kernels.baselines import BaselineMissing
+from tilewatch.kernels.baselines import makers
+from tilewatch.kernels.baselines.names import COPY
+from tilewatch.kernels.baselines.rival import BaselineMissing, Call, Rival
 from tilewatch.kernels.compiling.operator_code import read_bundle
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.gpu import arrays, shared_arrays, timing
@@ -79,7 +79,7 @@ class PreparedLaunches:
     expected: tuple[Any, ...]
     scale: tuple[float, ...]
     loaded: dict[int, LoadedLaunches] = field(default_factory=dict)
-    rivals: dict[str, tuple[baselines.Rival, tuple[str, ...]]] = field(default_factory=dict)
+    rivals: dict[str, tuple[Rival, tuple[str, ...]]] = field(default_factory=dict)
     modules: tempfile.TemporaryDirectory[str] = field(
         default_factory=lambda: tempfile.TemporaryDirectory(prefix="tilewatch-cubins-")
     )
@@ -233,13 +233,13 @@ class PreparedLaunches:
         times = [sorted(each)[rounds // 2] for each in zip(*samples, strict=True)]
         return {f"{place}. {name}": time for place, (name, time) in enumerate(zip(config.names, times, strict=True), 1)}
 
-    def build_rival(self, name: str) -> baselines.Rival:
+    def build_rival(self, name: str) -> Rival:
         """Raises BaselineMissing."""
         if name != COPY:  # the only baseline that is not the watch file's own
             raise BaselineMissing("it is the watch file's own, which runs in another process")
-        return baselines.build(name, baselines.Call(self.described.kernel, {}, {}, {}, {}, self.described.bytes_moved))
+        return makers.build(name, Call(self.described.kernel, {}, {}, {}, {}, self.described.bytes_moved))
 
-    def check_rival(self, rival: baselines.Rival) -> float:
+    def check_rival(self, rival: Rival) -> float:
         raise AssertionError(f"{rival} solves nothing")
 
     def _error(self, config: LoadedLaunches) -> float:

@@ -14,7 +14,9 @@ from typing import Any
 import cuda.tile as ct
 import cupy
 
-from tilewatch.kernels import baselines
+from tilewatch.kernels.baselines import makers
+from tilewatch.kernels.baselines.rival import Call, Rival
+from tilewatch.kernels.catalog.loading import LibraryOperator, load
 from tilewatch.kernels.compiling.operator_code import read_bundle
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.gpu import timing
@@ -23,7 +25,6 @@ from tilewatch.kernels.gpu.host_code.input_sets import count_sets
 from tilewatch.kernels.gpu.rounds import Entry
 from tilewatch.kernels.gpu.telemetry import Telemetry
 from tilewatch.kernels.library_errors import LibraryError
-from tilewatch.kernels.loading import LibraryOperator, load
 from tilewatch.kernels.watching.configs import GivenConfigs, PlainConfig
 from tilewatch.kernels.watching.declare import Case
 from tilewatch.kernels.watching.operator import (
@@ -95,7 +96,7 @@ class PreparedOperator:
         self.telemetry = Telemetry(gpu_uuid)
         self.sm_count: int = cupy.cuda.Device().attributes["MultiProcessorCount"]
         self.loaded: dict[int, LoadedOperator] = {}
-        self.rivals: dict[str, tuple[baselines.Rival, tuple[str, ...]]] = {}
+        self.rivals: dict[str, tuple[Rival, tuple[str, ...]]] = {}
         self._seed: int = request["seed"]
         self._library = Path(request["library"])
         ct.kernel._compile = _serve
@@ -183,21 +184,21 @@ class PreparedOperator:
         times = [sorted(each)[rounds // 2] for each in zip(*samples, strict=True)]
         return {f"{place}. {name}": time for place, (name, time) in enumerate(zip(config.names, times, strict=True), 1)}
 
-    def build_rival(self, name: str) -> baselines.Rival:
+    def build_rival(self, name: str) -> Rival:
         """Raises BaselineMissing. A rival works on inputs of its own."""
         case = self._fresh_case(self._own)
         if name not in case.baselines:
             assert name in BUILT_IN
-            return baselines.build(name, baselines.Call(self._own.loaded.kernel.name, {}, {}, {}, {}, self.bytes_moved))
+            return makers.build(name, Call(self._own.loaded.kernel.name, {}, {}, {}, {}, self.bytes_moved))
         solve = case.baselines[name]
 
         def launch() -> None:
             with open_recording(launch_for_real):  # it may be a cuTile kernel too
                 self._rival_result = solve()
 
-        return baselines.Rival(launch, {})
+        return Rival(launch, {})
 
-    def check_rival(self, rival: baselines.Rival) -> float:
+    def check_rival(self, rival: Rival) -> float:
         """Launches the rival and returns the largest error."""
         rival.launch()
         cupy.cuda.get_current_stream().synchronize()

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tilewatch.kernels.catalog.loading import LibraryOperator
 from tilewatch.kernels.gpu.host_code import device_memory, operator_results
 from tilewatch.kernels.gpu.host_code.described_operator import (
     COMPARED,
@@ -22,7 +23,6 @@ from tilewatch.kernels.gpu.host_code.described_operator import (
     View,
 )
 from tilewatch.kernels.library_errors import LibraryError
-from tilewatch.kernels.loading import LibraryOperator
 from tilewatch.kernels.watching.configs import GivenConfigs, PlainConfig
 from tilewatch.kernels.watching.declare import Case
 from tilewatch.kernels.watching.operator import launch_key, run_config

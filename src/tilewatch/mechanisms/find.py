@@ -7,9 +7,9 @@ builds (mechanism_rules.py, docs/use/why.md). Where none holds, the mechanism is
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tilewatch.mechanism_pairs import Build, Moved, Number, Pair
-from tilewatch.mechanism_rules import RULES
-from tilewatch.mechanism_tiles import read_sizes
+from tilewatch.mechanisms.pairs import Build, Moved, Number, Pair
+from tilewatch.mechanisms.rules import RULES
+from tilewatch.mechanisms.tiles import read_sizes
 
 NOT_KNOWN = "not known"
 

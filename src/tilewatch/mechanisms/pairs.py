@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tilewatch.mechanism_tiles import list_tiles
+from tilewatch.mechanisms.tiles import list_tiles
 
 WHOLE = 100
 """From here on a number is written without its fraction."""
@@ -14,7 +14,7 @@ class Build:
     """One build of a kernel on a problem. A name that is missing, or None, is not known.
 
     `facts` are the static facts by their names in kernels/results.py, and `threads_per_block`; `counters` are those of
-    tilewatch.counters; `is_swizzled` is what the checklist found in the source.
+    tilewatch.mechanisms.counters; `is_swizzled` is what the checklist found in the source.
     """
 
     params: Mapping[str, int]

@@ -6,9 +6,9 @@ asks the counters is skipped where a side has none.
 
 from collections.abc import Callable, Mapping
 
-from tilewatch.mechanism_pairs import Build, Number, Pair, read_counters, read_facts, read_share, sum_moved
-from tilewatch.mechanism_tiles import count_loaded, count_read_together, find_padded_share
-from tilewatch.occupancy import WARP_THREADS, occupancy
+from tilewatch.mechanisms.occupancy import WARP_THREADS, occupancy
+from tilewatch.mechanisms.pairs import Build, Number, Pair, read_counters, read_facts, read_share, sum_moved
+from tilewatch.mechanisms.tiles import count_loaded, count_read_together, find_padded_share
 
 SPILLED_BYTES = 64
 """Stack of a thread that counts as spilled: kernels without spills have up to 32 bytes of it (H200, 2026-11)."""

@@ -7,7 +7,7 @@ import pytest
 from tests.dashboard.fixtures import servers
 from tilewatch.db import session
 from tilewatch.db.models import Regression, RegressionEvent
-from tilewatch.free_ports import find_free_port
+from tilewatch.db.server.free_ports import find_free_port
 
 
 @pytest.fixture(scope="session")

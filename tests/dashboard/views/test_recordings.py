@@ -21,8 +21,8 @@ from tilewatch.dashboard.frames.findings import CLAIMS
 from tilewatch.db.models import Commit, GpuModel, Run, Sweep, Verdict
 from tilewatch.db.queries import series
 from tilewatch.db.server.embedded import Servers
+from tilewatch.db.server.free_ports import find_free_port
 from tilewatch.db.session import session
-from tilewatch.free_ports import find_free_port
 from tilewatch.text import short_sha
 from tilewatch.worker.context import Context
 from tilewatch.worker.transfer.importing import import_file

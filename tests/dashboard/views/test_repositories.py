@@ -13,8 +13,8 @@ from tests.dashboard.fixtures.small_database import KERNEL, PROBLEM, REPOSITORY
 from tilewatch.db import session
 from tilewatch.db.lifecycle import repositories
 from tilewatch.db.queries import actions, series
-from tilewatch.free_ports import find_free_port
-from tilewatch.repository_names import name_of_branch
+from tilewatch.db.repository_names import name_of_branch
+from tilewatch.db.server.free_ports import find_free_port
 
 APP = Path(__file__).parents[3] / "dashboard" / "app.py"
 BRANCH = "faster-loads"

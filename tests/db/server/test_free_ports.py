@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewatch import free_ports
+from tilewatch.db.server import free_ports
 
 
 def test_a_free_port_is_none_that_an_outgoing_connection_may_have_before_the_server_listens() -> None:

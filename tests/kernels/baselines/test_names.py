@@ -2,7 +2,7 @@
 
 from tests.kernels.fixtures.fake_gpu.device import FakeGpu
 from tilewatch.kernels import tile_table
-from tilewatch.kernels.baseline_names import NAMES, find_versioned_name
+from tilewatch.kernels.baselines.names import NAMES, find_versioned_name
 
 
 def test_each_name_has_a_maker_and_each_maker_a_name(gpu: FakeGpu) -> None:  # noqa: ARG001 - it brings CuPy

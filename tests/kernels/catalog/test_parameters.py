@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.kernels.fixtures import jit_signature
+from tilewatch.kernels.catalog.loading import load
+from tilewatch.kernels.catalog.parameters import Constant, Scalar, arguments
+from tilewatch.kernels.catalog.signature import BadConfig, code_key, signature
 from tilewatch.kernels.contract import Array
 from tilewatch.kernels.library import FOLDER as LIBRARY
-from tilewatch.kernels.loading import load
-from tilewatch.kernels.parameters import Constant, Scalar, arguments
-from tilewatch.kernels.signature import BadConfig, code_key, signature
 
-FOREIGN = Path(__file__).parent / "fixtures" / "foreign_library"
+FOREIGN = Path(__file__).parents[1] / "fixtures" / "foreign_library"
 
 
 def test_the_bytecode_is_that_of_a_launch() -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tilewatch.kernels.catalog.loading import load
 from tilewatch.kernels.catalog.parts import list_parts
-from tilewatch.kernels.loading import load
 
 WATCH = """
 from tilewatch import watch

@@ -17,7 +17,7 @@ from tilewatch.kernels.compiling.cubin import threads_per_block
 from tilewatch.kernels.compiling.store import CubinStore, folder
 from tilewatch.kernels.library import FOLDER as LIBRARY
 from tilewatch.kernels.results import Compiled, StaticFacts
-from tilewatch.occupancy import occupancy
+from tilewatch.mechanisms.occupancy import occupancy
 
 CONFIG = {"tile_m": 64, "tile_n": 128, "tile_k": 128, "num_ctas": 1, "occupancy": 1, "group_size_m": 8}
 FACTS = StaticFacts(128, 0, 100_000, 9_000, 100_000, 2, 2, 1, 1, ())

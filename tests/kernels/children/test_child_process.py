@@ -10,11 +10,10 @@ import psutil
 import pytest
 
 from tilewatch import processes
-from tilewatch.kernels import child_process
-from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
-from tilewatch.kernels.forking import child_answers
+from tilewatch.kernels.children import child_answers, child_process
+from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(autouse=True)

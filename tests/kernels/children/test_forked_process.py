@@ -17,8 +17,8 @@ import pytest
 from cuda.tile import _compile
 
 from tests.kernels.fixtures.fake_gpu import install_for_children
-from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
-from tilewatch.kernels.forking import fork_server, forked_process
+from tilewatch.kernels.children import fork_server, forked_process
+from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
 
 LOOK = """
 import json, os, sys, tempfile

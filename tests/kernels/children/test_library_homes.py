@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.kernels.fixtures.fake_gpu import install_for_children
-from tilewatch.kernels import child_process, library_homes, sandbox
-from tilewatch.kernels.child_process import ChildDied, ChildProcess
-from tilewatch.kernels.library_homes import LibraryHome, open_home
+from tilewatch.kernels.children import child_process, library_homes, sandbox
+from tilewatch.kernels.children.child_process import ChildDied, ChildProcess
+from tilewatch.kernels.children.library_homes import LibraryHome, open_home
 
 
 @pytest.fixture(autouse=True)
@@ -104,7 +104,7 @@ def test_a_library_s_child_lives_in_its_home_and_is_ended_where_that_is_full(
 ) -> None:
     monkeypatch.delenv(sandbox.SWITCH, raising=False)
     monkeypatch.setattr(ChildProcess, "program", ("-m", "tests.kernels.fixtures.obedient_child"))
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
     monkeypatch.setattr(library_homes, "HOME_FILES", 20)
     expected = opened(tmp_path / "a").folder
     child = ChildProcess("library", library=tmp_path / "a")

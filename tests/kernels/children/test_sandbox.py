@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from tilewatch.kernels import sandbox
 from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.children import sandbox
+from tilewatch.kernels.children.sandbox import GpuLevel, Level, SandboxMissing
 from tilewatch.kernels.compiling.compile_children import BuildError
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.store import folder
 from tilewatch.kernels.library_errors import LibraryError
-from tilewatch.kernels.sandbox import GpuLevel, Level, SandboxMissing
 
 PRODUCT = Path(sandbox.__file__)
 full = pytest.mark.skipif(not sandbox.landlock_version(), reason="this kernel has no Landlock")

@@ -13,9 +13,9 @@ import pytest
 
 from tests.worker.fixtures import tiny_repository
 from tilewatch import processes
-from tilewatch.kernels import sandbox
 from tilewatch.kernels.catalog import catalog
-from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
+from tilewatch.kernels.children import sandbox
+from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.compiling.compile_children import BuildError
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.store import CubinStore, StoreError, folder

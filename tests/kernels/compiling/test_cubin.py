@@ -7,8 +7,8 @@ import re
 from cuda.tile.compilation import export_kernel
 
 from tests.kernels.fixtures.gpu_library import rows
+from tilewatch.kernels.catalog.signature import signature, tile_signature
 from tilewatch.kernels.compiling.cubin import code_sha256, remarks
-from tilewatch.kernels.signature import signature, tile_signature
 
 YAML = """--- !Passed
 Pass:            Memory

@@ -10,7 +10,7 @@ from fsspec.registry import _registry
 
 from tests.kernels.fixtures.needs_package import write_package, write_repository
 from tests.kernels.fixtures.s3_server import CREDENTIALS, S3Server, s3_server
-from tilewatch.kernels.child_process import PASSED_ON
+from tilewatch.kernels.children.child_process import PASSED_ON
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.local_cubins import LocalCubins
 from tilewatch.kernels.compiling.store import CubinStore, StoreError

@@ -8,8 +8,8 @@ import pytest
 
 from tests.kernels.fixtures.needs_package import write_package, write_repository
 from tests.kernels.fixtures.second_toolchain import TILEIRAS, count_compiles, make_toolchain
-from tilewatch.kernels import sandbox
 from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.children import sandbox
 from tilewatch.kernels.compiling.compile_children import BuildError
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.store import folder

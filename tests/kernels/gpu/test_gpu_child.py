@@ -9,7 +9,7 @@ import pytest
 
 from tests.kernels.fixtures.fake_gpu import GIVEN, LIBRARY, UUID, InProcessChild, Rig, write_giving_library
 from tests.kernels.fixtures.fake_gpu.device import L2_BYTES, MEMORY_BYTES, NAME, SM_COUNT, FakeGpu
-from tilewatch.kernels import loading
+from tilewatch.kernels.catalog import loading
 from tilewatch.kernels.library_errors import LibraryError
 
 

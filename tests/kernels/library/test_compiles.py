@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tilewatch.kernels.catalog.loading import LibraryKernel, load
+from tilewatch.kernels.catalog.signature import code_key, element_bytes, signature
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.store import folder
 from tilewatch.kernels.library import FOLDER as LIBRARY
-from tilewatch.kernels.loading import LibraryKernel, load
-from tilewatch.kernels.signature import code_key, element_bytes, signature
 from tilewatch.kernels.tile_table import default_config
 
 ARCHS = ("sm_90", "sm_100", "sm_120")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tilewatch.kernels.catalog.loading import load as load_real
 from tilewatch.kernels.library import FOLDER as LIBRARY
-from tilewatch.kernels.loading import load as load_real
 from tools.tile_interpreter import running
 from tools.tile_interpreter.cases import SMALL, cases, expected, inputs, largest_error
 from tools.tile_interpreter.rounding import NotCovered

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tilewatch.kernels.catalog.loading import find
 from tilewatch.kernels.library import FOLDER as LIBRARY
-from tilewatch.kernels.loading import find
 
 WIDE = {"tile_m": 128, "tile_n": 256, "num_ctas": 1, "occupancy": 1}
 CLUSTERS = {"tile_m": 256, "tile_n": 256, "num_ctas": 2, "occupancy": 1}

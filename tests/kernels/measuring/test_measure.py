@@ -21,7 +21,8 @@ from tests.kernels.fixtures.fake_gpu import (
 )
 from tests.kernels.fixtures.fake_gpu.device import NAME, THROTTLED, FakeGpu
 from tests.kernels.fixtures.ncu import NCU_OUTPUT, make_ncu
-from tilewatch.kernels import device, sandbox
+from tilewatch.kernels import device
+from tilewatch.kernels.children import sandbox
 from tilewatch.kernels.measuring import measure as module
 from tilewatch.kernels.measuring.careful_timing import LEAST_WARMING
 from tilewatch.kernels.measuring.known_counters import read_counted
@@ -357,7 +358,7 @@ def test_cubins_for_another_architecture_are_refused(bench: Bench) -> None:
 def test_a_gpu_process_that_dies_in_the_rounds_ends_the_session_with_a_sentence(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tilewatch.kernels.child_process import ChildDied
+    from tilewatch.kernels.children.child_process import ChildDied
 
     ask = InProcessChild.ask
 

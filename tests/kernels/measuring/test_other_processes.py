@@ -11,7 +11,7 @@ import pytest
 
 from tests.kernels.fixtures.fake_gpu import LIBRARY, PROBLEM, UUID, Rig, measure_in_this_process
 from tests.kernels.fixtures.fake_gpu.device import FakeGpu
-from tilewatch.kernels.child_process import ChildProcess
+from tilewatch.kernels.children.child_process import ChildProcess
 from tilewatch.kernels.measuring import other_processes
 from tilewatch.kernels.measuring.measure import MeasureRequest, measure
 from tilewatch.kernels.measuring.other_processes import MOST_WAITS, GpuBusy, UndisturbedGpu

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.kernels.fixtures.ncu import CUT_OUTPUT, FORBIDDEN, HEADER, NCU_OUTPUT, make_ncu, row
-from tilewatch.counters import COUNTERS
+from tilewatch.kernels.catalog.parameters import Scalar
 from tilewatch.kernels.compiling.store import CubinStore, folder
 from tilewatch.kernels.contract import Array
 from tilewatch.kernels.device import Gpu
@@ -22,8 +22,8 @@ from tilewatch.kernels.measuring.profiling import (
     read_counts,
     start_profiler,
 )
-from tilewatch.kernels.parameters import Scalar
 from tilewatch.kernels.results import Measured
+from tilewatch.mechanisms.counters import COUNTERS
 
 ROWS = Array("x", (64, 64), "float32")
 ENDS = {"dtype": "int32", "shape": [1], "base64": "AQAAAA=="}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tilewatch.kernels import device
-from tilewatch.kernels.child_process import ChildDied
+from tilewatch.kernels.children.child_process import ChildDied
 from tilewatch.kernels.device import Gpu, gpu_model
 from tilewatch.kernels.measuring import replay as replay_module
 from tilewatch.kernels.measuring.other_processes import GpuBusy

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tilewatch.kernels.child_process import ChildDied, ChildHung
+from tilewatch.kernels.children.child_process import ChildDied, ChildHung
 from tilewatch.kernels.measuring import sweep as module
 from tilewatch.kernels.measuring.preparation import Preparation
 from tilewatch.kernels.measuring.racing import RacePolicy

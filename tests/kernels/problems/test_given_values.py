@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tests.kernels.fixtures import fake_gpu
+from tilewatch.kernels.catalog.loading import LibraryKernel, load
 from tilewatch.kernels.contract import Kernel
 from tilewatch.kernels.library_errors import LibraryError
-from tilewatch.kernels.loading import LibraryKernel, load
 from tilewatch.kernels.problems import given_values
 from tilewatch.kernels.problems.given_values import GivenType, decode_values, encode_given
 

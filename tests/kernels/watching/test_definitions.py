@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tilewatch.kernels.catalog.loading import LibraryOperator, load
 from tilewatch.kernels.contract import BadProblem
 from tilewatch.kernels.library_errors import LibraryError
-from tilewatch.kernels.loading import LibraryOperator, load
 from tilewatch.kernels.watching.declare import WatchedOperator
 
 DEFINITION: dict[str, Any] = {

@@ -46,7 +46,7 @@ from pathlib import Path
 from tilewatch.kernels.watching import pretend_driver, recorder
 from tilewatch.kernels.watching.torch_stand_in import module
 pretend_driver.install(); module.install(); recorder.replace_launch_and_search()
-from tilewatch.kernels.loading import LibraryError, load
+from tilewatch.kernels.catalog.loading import LibraryError, load
 found = {}
 for name, entry in load(Path(sys.argv[1]), "sm_90").items():
     try:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tilewatch.kernels.catalog.catalog import read_library
-from tilewatch.kernels.loading import LibraryError
+from tilewatch.kernels.catalog.loading import LibraryError
 
 REPOSITORY = Path(__file__).parent / "fixtures" / "foreign_repository"
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.kernels.watching.fixtures.record import GIVEN, record
-from tilewatch.kernels import sandbox
 from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.children import sandbox
 from tilewatch.kernels.tile_table import stored_space
 
 REPOSITORY = Path(__file__).parent / "fixtures" / "foreign_repository"

@@ -14,9 +14,9 @@ from tests.worker.fixtures.worker_context import Drain
 from tilewatch.db.lifecycle import tokens
 from tilewatch.db.queries.tokens import list_tokens
 from tilewatch.db.session import session
+from tilewatch.worker.comparing.check import BUDGET_S
 from tilewatch.worker.context import Context
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps.check import BUDGET_S
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from tests.worker.fixtures.api_server import serve
 from tilewatch.db.lifecycle import tokens
 from tilewatch.db.session import session
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps.submit_check import SubmittedChecks
+from tilewatch.worker.submitting.submit_check import SubmittedChecks
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "api.md"
 FENCED = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)

@@ -17,9 +17,9 @@ from tilewatch.db.lifecycle import repositories, tokens
 from tilewatch.db.models import Action
 from tilewatch.db.queries.checks import CheckRow, list_checks
 from tilewatch.db.session import session
-from tilewatch.worker import submit_requests
 from tilewatch.worker.context import Context
 from tilewatch.worker.settings import Settings
+from tilewatch.worker.submitting import submit_requests
 
 SECRET = "a common secret"  # noqa: S105 - of these tests
 OWN, FORK = {"id": 1}, {"id": 2}

@@ -12,8 +12,8 @@ from tests.worker.cli.conftest import Tilewatch
 from tilewatch import tuned
 from tilewatch.db import record
 from tilewatch.db.models import Measurement, Run, Sweep, Trial
+from tilewatch.db.repository_names import name_of_branch
 from tilewatch.db.session import session
-from tilewatch.repository_names import name_of_branch
 from tilewatch.worker.settings import Settings
 
 WIDE, NARROW = "320x32576x7168", "320x16384x7168"

@@ -12,7 +12,7 @@ from tilewatch.db.session import session
 from tilewatch.worker import run_job
 from tilewatch.worker.context import Context
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps.submit import submit_nightly
+from tilewatch.worker.submitting.submit import submit_nightly
 
 WHO = "ada"
 

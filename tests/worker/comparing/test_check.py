@@ -16,11 +16,11 @@ from tilewatch.db.session import session
 from tilewatch.kernels.comparing.verdict import Design, judge
 from tilewatch.worker import run_job
 from tilewatch.worker.context import Context
+from tilewatch.worker.git.repository import RepositoryError
 from tilewatch.worker.queue.reconcile import reconcile
-from tilewatch.worker.repository import RepositoryError
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps.submit import submit_nightly
-from tilewatch.worker.steps.submit_check import NoGpuForCheck, submit_check
+from tilewatch.worker.submitting.submit import submit_nightly
+from tilewatch.worker.submitting.submit_check import NoGpuForCheck, submit_check
 
 NIGHTLY_TABLES = (Submission, Commit, Run, Measurement, Verdict, Replay)
 

@@ -7,9 +7,9 @@ from tests.worker.fixtures.nights import do_nights
 from tilewatch.db.models import CodeDiff, Run
 from tilewatch.db.queries import evidence
 from tilewatch.db.session import session
+from tilewatch.worker.comparing import code_diffs
+from tilewatch.worker.comparing.code_diffs import Compared
 from tilewatch.worker.context import Context
-from tilewatch.worker.judging import code_diffs
-from tilewatch.worker.judging.code_diffs import Compared
 from tilewatch.worker.settings import Settings
 
 A_MINUTE_S = 60.0

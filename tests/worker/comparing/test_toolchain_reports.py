@@ -11,14 +11,16 @@ from tilewatch.db.lifecycle import actions, jobs
 from tilewatch.db.models import Job, Measurement, Run, Submission, Verdict
 from tilewatch.db.queries.toolchain_reports import ReportRow, ReportStory, find_report, list_reports
 from tilewatch.db.session import session
-from tilewatch.kernels import sandbox
-from tilewatch.worker import run_job, submit_requests, watched
+from tilewatch.kernels.children import sandbox
+from tilewatch.worker import run_job
 from tilewatch.worker.cli.toolchains.submit import wait_and_print
 from tilewatch.worker.context import Context
+from tilewatch.worker.git import watched
 from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps.submit import BadToolchainName
-from tilewatch.worker.steps.submit_toolchains import ToolchainsAsked, submit_toolchains
+from tilewatch.worker.submitting import submit_requests
+from tilewatch.worker.submitting.submit import BadToolchainName
+from tilewatch.worker.submitting.submit_toolchains import ToolchainsAsked, submit_toolchains
 
 UNOPTIMISED = (
     'for each; do shift; case "$each" in --opt-level*|-O*) ;; *) set -- "$@" "$each" ;; esac; done\n'

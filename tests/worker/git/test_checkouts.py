@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.worker.fixtures import tiny_repository
-from tilewatch.worker import checkouts
-from tilewatch.worker.checkouts import IN_USE_S, KeptCommit, checkout, checkout_commit, choose_unused, remove_unused
-from tilewatch.worker.repository import RepositoryError, resolve
+from tilewatch.worker.git import checkouts
+from tilewatch.worker.git.checkouts import IN_USE_S, KeptCommit, checkout, checkout_commit, choose_unused, remove_unused
+from tilewatch.worker.git.repository import RepositoryError, resolve
 
 
 def test_a_checkout_holds_the_commit_and_not_the_working_tree(repository: Path, tmp_path: Path) -> None:

@@ -15,13 +15,15 @@ from tilewatch.db.models import Commit, Job, Regression, Run, Submission, Sweep,
 from tilewatch.db.queries import series
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import repositories
-from tilewatch.worker import run_job, schedule, watched
-from tilewatch.worker.clones import BadAddress
+from tilewatch.worker import run_job
 from tilewatch.worker.context import Context
+from tilewatch.worker.git import watched
+from tilewatch.worker.git.clones import BadAddress
+from tilewatch.worker.git.repository import RepositoryError, first_parents, resolve
 from tilewatch.worker.queue.outage import NotNow
-from tilewatch.worker.repository import RepositoryError, first_parents, resolve
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps.submit import submit_nightly, submit_sweep
+from tilewatch.worker.submitting import schedule
+from tilewatch.worker.submitting.submit import submit_nightly, submit_sweep
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from tilewatch.db.step_queries.steps import CompiledConfig, SweepFacts
 from tilewatch.kernels.device import gpu_model
 from tilewatch.kernels.gpu.health import NoAnswer
 from tilewatch.kernels.results import Cubin, TrialResult
+from tilewatch.worker.comparing import check as check_step
 from tilewatch.worker.context import Context, Simulation
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.gpu import real
@@ -24,7 +25,6 @@ from tilewatch.worker.gpu.real import RealGpu, RealProbe
 from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
 from tilewatch.worker.queue.lease import Lease
 from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide, MachineCode, ReplayJob
-from tilewatch.worker.steps import check as check_step
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from tilewatch.worker.gpu.simulated import SimulatedGpu
 from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
 from tilewatch.worker.process.identity import identify
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps.submit import submit_nightly
+from tilewatch.worker.submitting.submit import submit_nightly
 from tilewatch.worker.transfer.exporting import NothingToExport, export_file
 
 FACTS = SweepFacts(1, "tilewatch", "ab" * 20, "double", "1024", "sim", "sm_90")

@@ -13,9 +13,9 @@ from tilewatch.db.lifecycle import actions
 from tilewatch.db.lifecycle.jobs import Priority
 from tilewatch.db.models import Action, Commit, Job, Regression, RegressionEvent, Replay
 from tilewatch.db.session import session
-from tilewatch.worker import submit_requests
 from tilewatch.worker.judging.bisection import choose_middle, has_changed
 from tilewatch.worker.judging.scope_judge import Launches
+from tilewatch.worker.submitting import submit_requests
 
 TICKS = 8
 

@@ -39,7 +39,7 @@ from tilewatch.worker.gpu.simulated import SimulatedGpu
 from tilewatch.worker.judging import judge, rejudge
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps import compiler
-from tilewatch.worker.steps.submit import submit_nightly
+from tilewatch.worker.submitting.submit import submit_nightly
 
 STORY = (git_history.ADD, git_history.SPACE, git_history.CAST, git_history.WORDS, git_history.NAME)
 

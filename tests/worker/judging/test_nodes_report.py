@@ -16,7 +16,7 @@ from tilewatch.kernels.device import SIMULATED
 from tilewatch.worker.context import Context
 from tilewatch.worker.judging.nodes_report import NodesAsked, NothingInCommon, make_report
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps.submit import submit_nightly
+from tilewatch.worker.submitting.submit import submit_nightly
 
 Measure = Callable[..., None]
 ASKED = NodesAsked("lab-1", "lab-2", SIMULATED)

@@ -20,7 +20,7 @@ from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.worker.context import Context
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps.submit import submit_sweep
+from tilewatch.worker.submitting.submit import submit_sweep
 from tilewatch.worker.transfer.exporting import export_file
 from tilewatch.worker.transfer.importing import import_file
 

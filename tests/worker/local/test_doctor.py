@@ -10,7 +10,7 @@ import pytest
 
 from tilewatch.db import session
 from tilewatch.db.lifecycle import repositories
-from tilewatch.kernels import sandbox
+from tilewatch.kernels.children import sandbox
 from tilewatch.kernels.device import GPU_MODELS, Gpu
 from tilewatch.worker.local import doctor
 from tilewatch.worker.local.check_result import CheckResult

@@ -23,8 +23,8 @@ from tests.worker.fixtures import tiny_repository
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Job
 from tilewatch.db.queries.submissions import SubmissionRow
+from tilewatch.db.server.free_ports import find_free_port, find_free_ports
 from tilewatch.db.session import session
-from tilewatch.free_ports import find_free_port, find_free_ports
 from tilewatch.kernels.device import GPU_MODELS, Gpu
 from tilewatch.worker.local import port, programs, screen, up
 from tilewatch.worker.queue import dispatch

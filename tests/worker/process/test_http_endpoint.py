@@ -16,9 +16,9 @@ from tests.worker.fixtures.compiled_sweep import add_gpu_worker, end_wait, ready
 from tilewatch.db.lifecycle import quarantine
 from tilewatch.db.lifecycle.quarantine import OpenQuarantine
 from tilewatch.db.models import Commit, Job, Run, Worker
+from tilewatch.db.server.free_ports import find_free_port
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps
-from tilewatch.free_ports import find_free_port
 from tilewatch.kernels.device import GPU_MODELS, SIMULATED, Gpu
 from tilewatch.worker.context import Context, Simulation
 from tilewatch.worker.gpu.simulated import SimulatedGpu
@@ -31,7 +31,7 @@ from tilewatch.worker.process.prometheus import exposition, queue_metrics_of, wo
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.queue.reconcile import reconcile
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps.submit import submit_nightly
+from tilewatch.worker.submitting.submit import submit_nightly
 
 
 def asked(port: int, path: str = "/healthz") -> tuple[int, str]:

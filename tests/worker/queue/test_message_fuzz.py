@@ -20,8 +20,8 @@ from sqlalchemy import select
 from tests.worker.fixtures.celery_process import celery_worker, wait_for
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Base, Job
+from tilewatch.db.server.free_ports import find_free_port
 from tilewatch.db.session import engine, session
-from tilewatch.free_ports import find_free_port
 from tilewatch.worker.context import Context
 from tilewatch.worker.queue import message
 from tilewatch.worker.queue.message import Refused, TaskMessage

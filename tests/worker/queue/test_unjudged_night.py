@@ -17,7 +17,7 @@ from tilewatch.worker.queue import follow_up
 from tilewatch.worker.queue.reconcile import reconcile
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps import record_run
-from tilewatch.worker.steps.submit import submit_nightly
+from tilewatch.worker.submitting.submit import submit_nightly
 
 
 @pytest.fixture

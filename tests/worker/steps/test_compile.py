@@ -18,7 +18,7 @@ from tilewatch.worker import run_job
 from tilewatch.worker.context import Context
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps.compile import BATCH, split
-from tilewatch.worker.steps.submit import submit_nightly
+from tilewatch.worker.submitting.submit import submit_nightly
 
 
 def trial_states(context: Context) -> Counter[str]:

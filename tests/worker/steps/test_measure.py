@@ -22,7 +22,7 @@ from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
 from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps import measure as module
-from tilewatch.worker.steps.submit import submit_nightly, submit_sweep
+from tilewatch.worker.submitting.submit import submit_nightly, submit_sweep
 
 
 def compiled(settings: Settings, context: Context) -> int:

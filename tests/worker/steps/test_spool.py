@@ -20,8 +20,8 @@ from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle.jobs import UnsentJob
 from tilewatch.db.models import Job, Measurement, Run, Trial
 from tilewatch.db.server.embedded import Embedded
+from tilewatch.db.server.free_ports import find_free_ports
 from tilewatch.db.session import engine, session
-from tilewatch.free_ports import find_free_ports
 from tilewatch.kernels.device import Gpu
 from tilewatch.kernels.results import RunResult, TrialResult
 from tilewatch.worker import run_job
@@ -29,7 +29,7 @@ from tilewatch.worker.context import Context
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps import measure, record_run, spool
 from tilewatch.worker.steps.spool import Spooled
-from tilewatch.worker.steps.submit import submit_sweep
+from tilewatch.worker.submitting.submit import submit_sweep
 
 PATIENCE_S = 300  # a deadline for a hung test, not a speed
 

@@ -10,9 +10,9 @@ from tilewatch.db.models import Action
 from tilewatch.db.queries.toolchain_reports import list_reports, list_reports_of
 from tilewatch.db.session import session
 from tilewatch.kernels.toolchains.versions import COMPILING, compiler_version, versions
-from tilewatch.worker import schedule, submit_requests
 from tilewatch.worker.context import Context
 from tilewatch.worker.settings import Settings
+from tilewatch.worker.submitting import schedule, submit_requests
 
 INSTALLED = versions(COMPILING)
 

@@ -15,11 +15,11 @@ from tests.worker.fixtures.worker_context import Drain
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Commit, Config, Job, Measurement, Run, Submission, Sweep, Trial, Verdict
 from tilewatch.db.session import session
-from tilewatch.worker import schedule
 from tilewatch.worker.context import Context
-from tilewatch.worker.repository import RepositoryError
+from tilewatch.worker.git.repository import RepositoryError
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps.submit import NothingToSubmit, submit_backfill, submit_nightly, submit_sweep
+from tilewatch.worker.submitting import schedule
+from tilewatch.worker.submitting.submit import NothingToSubmit, submit_backfill, submit_nightly, submit_sweep
 
 AT = dt.time(3, 0)
 NIGHT = dt.date(2026, 11, 20)

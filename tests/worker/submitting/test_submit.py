@@ -13,9 +13,9 @@ from tilewatch.db.session import session
 from tilewatch.kernels.catalog.catalog import UnknownKernel
 from tilewatch.kernels.contract import BadProblem
 from tilewatch.kernels.device import UnknownGpu
-from tilewatch.worker.repository import RepositoryError
+from tilewatch.worker.git.repository import RepositoryError
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps.submit import NothingToSubmit, submit_nightly, submit_sweep
+from tilewatch.worker.submitting.submit import NothingToSubmit, submit_nightly, submit_sweep
 
 NIGHT = dt.date(2026, 11, 1)
 

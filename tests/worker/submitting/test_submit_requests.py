@@ -7,10 +7,10 @@ from tests.worker.fixtures import tiny_repository
 from tilewatch.db.lifecycle import actions
 from tilewatch.db.models import Action, Submission
 from tilewatch.db.session import session
-from tilewatch.worker import submit_requests
 from tilewatch.worker.context import Context
 from tilewatch.worker.queue.dispatch import BrokerUnreachable
 from tilewatch.worker.settings import Settings
+from tilewatch.worker.submitting import submit_requests
 
 WHO = "ada@example.org"
 

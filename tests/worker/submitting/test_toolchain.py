@@ -16,13 +16,14 @@ from tilewatch.db.queries.series import list_branches, list_points
 from tilewatch.db.queries.toolchain_reports import find_report, list_reports
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps
-from tilewatch.kernels import sandbox
-from tilewatch.worker import run_job, submit_requests
+from tilewatch.kernels.children import sandbox
+from tilewatch.worker import run_job
 from tilewatch.worker.context import Context
 from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps.compiler import open_compiler
-from tilewatch.worker.steps.submit import BadToolchainName, submit_nightly
+from tilewatch.worker.submitting import submit_requests
+from tilewatch.worker.submitting.submit import BadToolchainName, submit_nightly
 
 NIGHT = dt.date(2026, 11, 1)
 SERIES = (tiny_repository.KERNEL, tiny_repository.PROBLEMS[0], "sim")

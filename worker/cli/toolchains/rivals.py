@@ -34,7 +34,7 @@ def add(
 
         tilewatch rivals add deepgemm-next sgl-deep-gemm==0.1.4.post1 --wheels wheels
     """
-    from tilewatch.kernels.baseline_names import PACKAGES
+    from tilewatch.kernels.baselines.names import PACKAGES
     from tilewatch.kernels.toolchains import install
     from tilewatch.kernels.toolchains.packages import read_versions
 

@@ -1,10 +1,10 @@
-"""`tilewatch submit toolchain`: parse, call, wait, print. worker/steps/submit_toolchains.py does the work."""
+"""`tilewatch submit toolchain`: parse, call, wait, print. worker/submitting/submit_toolchains.py does the work."""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tilewatch.command_options import parse_share, require_archs
+from tilewatch.kernels.command_options import parse_share, require_archs
 from tilewatch.worker.cli import options
 from tilewatch.worker.cli.options import Commit, FailOver, Gpus, Repository, Wait
 
@@ -50,7 +50,7 @@ def toolchain(
     Example: tilewatch submit toolchain installed next --gpu h200 --wait
     """
     from tilewatch.worker.notify.wording import report_link
-    from tilewatch.worker.steps.submit_toolchains import ToolchainsAsked, submit_toolchains
+    from tilewatch.worker.submitting.submit_toolchains import ToolchainsAsked, submit_toolchains
 
     settings = options.settings()
     asked = ToolchainsAsked(

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from tests.kernels.fixtures.fake_gpu import LIBRARY, PROBLEM, THIS_GPU, Rig, install_for_children
-from tilewatch.kernels import child_process
-from tilewatch.kernels.child_process import ChildProcess
+from tilewatch.kernels.children import child_process
+from tilewatch.kernels.children.child_process import ChildProcess
 from tilewatch.kernels.comparing.gpu_bench import NoCupti
+from tilewatch.kernels.comparing.toolchains.bench import GpuPairBench, Launched, LaunchFailed, PairWork
 from tilewatch.kernels.measuring import gpu_processes, replay
 from tilewatch.kernels.results import Cubin
-from tilewatch.kernels.upgrading.bench import GpuPairBench, Launched, LaunchFailed, PairWork
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 from tests.kernels.fixtures.second_toolchain import count_compiles, make_toolchain
 from tests.worker.fixtures import tiny_repository
 from tests.worker.fixtures.command_line import run_here
-from tilewatch.kernels import sandbox
 from tilewatch.kernels.__main__ import main
+from tilewatch.kernels.children import sandbox
 
 WORSE = 'for each; do shift; case "$each" in --opt-level*|-O*) ;; *) set -- "$@" "$each" ;; esac; done\n'
 """Takes the optimisation level out of the arguments of a tileiras."""

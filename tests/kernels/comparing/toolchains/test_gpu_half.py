@@ -7,15 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.kernels.fixtures.fake_gpu import THIS_GPU
-from tilewatch.kernels.device import gpu_model
-from tilewatch.kernels.results import Plan, PlannedTrial, StaticFacts
-from tilewatch.kernels.upgrading import gpu_half as module
-from tilewatch.kernels.upgrading import retuning as retuning_module
-from tilewatch.kernels.upgrading.bench import Launched, LaunchResult, PairWork
-from tilewatch.kernels.upgrading.gpu_half import GpuHalf, GpuWanted
-from tilewatch.kernels.upgrading.judging import judge_everything, judge_report
-from tilewatch.kernels.upgrading.pairs import Build, ToolchainPair
-from tilewatch.kernels.upgrading.report_file import (
+from tilewatch.kernels.comparing.toolchains import gpu_half as module
+from tilewatch.kernels.comparing.toolchains import retuning as retuning_module
+from tilewatch.kernels.comparing.toolchains.bench import Launched, LaunchResult, PairWork
+from tilewatch.kernels.comparing.toolchains.gpu_half import GpuHalf, GpuWanted
+from tilewatch.kernels.comparing.toolchains.judging import judge_everything, judge_report
+from tilewatch.kernels.comparing.toolchains.pairs import Build, ToolchainPair
+from tilewatch.kernels.comparing.toolchains.report_file import (
     BadReport,
     GpuUsed,
     ReportFile,
@@ -23,10 +21,12 @@ from tilewatch.kernels.upgrading.report_file import (
     ToolchainReport,
     read_report,
 )
-from tilewatch.kernels.upgrading.retuning import REACH, Retuned, choose_space
-from tilewatch.kernels.upgrading.safety import Retuning
-from tilewatch.kernels.upgrading.static_half import Workplace
-from tilewatch.kernels.upgrading.writing import write_answer, write_json, write_lines, write_markdown
+from tilewatch.kernels.comparing.toolchains.retuning import REACH, Retuned, choose_space
+from tilewatch.kernels.comparing.toolchains.safety import Retuning
+from tilewatch.kernels.comparing.toolchains.static_half import Workplace
+from tilewatch.kernels.comparing.toolchains.writing import write_answer, write_json, write_lines, write_markdown
+from tilewatch.kernels.device import gpu_model
+from tilewatch.kernels.results import Plan, PlannedTrial, StaticFacts
 
 CONFIG, OTHER = {"tile_m": 64}, {"tile_m": 128}
 TIMES_US = {"cubin of A": 100.0, "same speed": 100.0, "slow": 103.0, "retuned": 100.0}

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tilewatch.kernels.upgrading.mma_waits import MmaWaits, count_in_code
-from tilewatch.kernels.upgrading.pairs import Build, ToolchainPair
-from tilewatch.kernels.upgrading.report_file import ReportFile, ToolchainName, ToolchainReport, read_report
-from tilewatch.kernels.upgrading.safety import Family, judge_operator
-from tilewatch.kernels.upgrading.writing import write_answer
+from tilewatch.kernels.comparing.toolchains.mma_waits import MmaWaits, count_in_code
+from tilewatch.kernels.comparing.toolchains.pairs import Build, ToolchainPair
+from tilewatch.kernels.comparing.toolchains.report_file import ReportFile, ToolchainName, ToolchainReport, read_report
+from tilewatch.kernels.comparing.toolchains.safety import Family, judge_operator
+from tilewatch.kernels.comparing.toolchains.writing import write_answer
 
 QGMMA, HGMMA = 0x01E00000105879F3, 0x03E00000181879F0
 ARRIVE, DEPBAR = 0x00000000000079C5, 0x00008000000079C5

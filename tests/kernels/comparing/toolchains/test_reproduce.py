@@ -12,19 +12,19 @@ from tests.kernels.fixtures.fake_gpu import GIVEN, write_giving_library
 from tests.kernels.fixtures.second_toolchain import make_toolchain
 from tests.worker.fixtures import tiny_repository
 from tilewatch.kernels.catalog.description import describe
+from tilewatch.kernels.catalog.loading import LibraryKernel, load
 from tilewatch.kernels.comparing.configs import ConfigSource
-from tilewatch.kernels.contract import Array
-from tilewatch.kernels.loading import LibraryKernel, load
-from tilewatch.kernels.upgrading import time_pair
-from tilewatch.kernels.upgrading.comparison import ComparisonWanted, compare_toolchains, find_side
-from tilewatch.kernels.upgrading.report_file import find_cubins, read_report
-from tilewatch.kernels.upgrading.reproduce import (
+from tilewatch.kernels.comparing.toolchains import time_pair
+from tilewatch.kernels.comparing.toolchains.comparison import ComparisonWanted, compare_toolchains, find_side
+from tilewatch.kernels.comparing.toolchains.report_file import find_cubins, read_report
+from tilewatch.kernels.comparing.toolchains.reproduce import (
     NothingToReproduce,
     ReproducedCase,
     find_pair,
     list_moved_instructions,
     write_case,
 )
+from tilewatch.kernels.contract import Array
 
 WITHOUT_LEVEL = 'for each; do shift; case "$each" in -O*) ;; *) set -- "$@" "$each" ;; esac; done\n'
 

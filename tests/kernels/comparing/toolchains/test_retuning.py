@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from tests.worker.fixtures import tiny_repository
+from tilewatch.kernels.comparing.toolchains.pairs import Build, ToolchainPair
+from tilewatch.kernels.comparing.toolchains.retuning import Race, Retuned, retune_each
+from tilewatch.kernels.comparing.toolchains.static_half import Workplace
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.measuring.measure import MeasureFailed
 from tilewatch.kernels.results import Cubin, Params
 from tilewatch.kernels.toolchains.toolchain import INSTALLED, Toolchain
-from tilewatch.kernels.upgrading.pairs import Build, ToolchainPair
-from tilewatch.kernels.upgrading.retuning import Race, Retuned, retune_each
-from tilewatch.kernels.upgrading.static_half import Workplace
 
 CONFIGS = ({"width": 64}, {"width": 128}, {"width": 96})
 """The last one does not compile."""

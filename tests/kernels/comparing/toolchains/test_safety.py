@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tilewatch.kernels.comparing.outcome import FINE, OVER, UNSURE
-from tilewatch.kernels.results import StaticFacts
-from tilewatch.kernels.upgrading.pairs import Build, ToolchainPair, add_compile_times
-from tilewatch.kernels.upgrading.safety import (
+from tilewatch.kernels.comparing.toolchains.pairs import Build, ToolchainPair, add_compile_times
+from tilewatch.kernels.comparing.toolchains.safety import (
     Family,
     OperatorSafety,
     Retuning,
@@ -17,6 +16,7 @@ from tilewatch.kernels.upgrading.safety import (
     judge_operator,
     safety_exit_code,
 )
+from tilewatch.kernels.results import StaticFacts
 
 CONFIG, OTHER = {"tile_m": 64}, {"tile_m": 128}
 FACTS = StaticFacts(128, 0, 1024, 4096, 9000, 2, 2, 1, 1, ())

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
+from tilewatch.kernels.comparing.toolchains.bench import Launched, LaunchFailed, LaunchResult, PairWork
+from tilewatch.kernels.comparing.toolchains.safety import Family, Timing, judge_timing
+from tilewatch.kernels.comparing.toolchains.timing_order import MOST_DEATHS, TimingRun
 from tilewatch.kernels.results import Cubin
-from tilewatch.kernels.upgrading.bench import Launched, LaunchFailed, LaunchResult, PairWork
-from tilewatch.kernels.upgrading.safety import Family, Timing, judge_timing
-from tilewatch.kernels.upgrading.timing_order import MOST_DEATHS, TimingRun
 
 CONFIG = {"tile_m": 64}
 

@@ -8,11 +8,17 @@ import pytest
 
 from tests.kernels.fixtures.fake_gpu import LIBRARY, PROBLEM, Rig, install_for_children
 from tilewatch.kernels.comparing.configs import ConfigSource
+from tilewatch.kernels.comparing.toolchains.comparison import ComparisonWanted, compare_toolchains
+from tilewatch.kernels.comparing.toolchains.judging import judge_report
+from tilewatch.kernels.comparing.toolchains.pairs import Build, ToolchainPair
+from tilewatch.kernels.comparing.toolchains.report_file import (
+    ReportFile,
+    ToolchainName,
+    ToolchainReport,
+    find_cubins,
+    read_report,
+)
 from tilewatch.kernels.measuring import replay
-from tilewatch.kernels.upgrading.comparison import ComparisonWanted, compare_toolchains
-from tilewatch.kernels.upgrading.judging import judge_report
-from tilewatch.kernels.upgrading.pairs import Build, ToolchainPair
-from tilewatch.kernels.upgrading.report_file import ReportFile, ToolchainName, ToolchainReport, find_cubins, read_report
 
 KERNELS = {"residual_add": 100.0, "softmax": 110.0, "accumulate": 90.0}
 """The microseconds of B's cubins; A's take 100."""

@@ -11,7 +11,7 @@ import pytest
 from tests.kernels.fixtures.fake_gpu import UUID, install_for_children
 from tests.kernels.fixtures.fake_gpu.host_code import OPERATOR, PROBLEM, SOURCE, Repository
 from tests.kernels.fixtures.ncu import HEADER, make_ncu, row
-from tilewatch.kernels import sandbox
+from tilewatch.kernels.children import sandbox
 from tilewatch.kernels.gpu.described_launch import TIMES
 from tilewatch.kernels.measuring.measure import MeasureRequest, measure
 from tilewatch.kernels.measuring.replay import ReplayFailed, ReplayRequest, ReplaySide, replay
