@@ -25,7 +25,7 @@ from benchmarks.judged_recordings import open_judged
 from tilewatch.dashboard.frames import changes, findings
 from tilewatch.dashboard.frames.frames import to_frame
 from tilewatch.db.models import Measurement
-from tilewatch.db.queries import series, snapshots
+from tilewatch.db.page_reads import series, snapshots
 from tilewatch.db.session import session
 
 MOST_FALSE_PERCENT = 1.0

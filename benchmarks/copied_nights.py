@@ -17,8 +17,8 @@ from functools import partial
 
 from sqlalchemy import Connection, TextClause, text
 
+from tilewatch.db.fact_writes import PARTS
 from tilewatch.db.models import Base
-from tilewatch.db.record import PARTS
 from tilewatch.db.session import engine
 
 WRITERS = min(12, os.cpu_count() or 2)

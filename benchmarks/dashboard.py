@@ -35,7 +35,7 @@ from benchmarks.bounds import Figure
 from benchmarks.filled import open_filled, yesterday
 from tilewatch import processes
 from tilewatch.db.models import Sweep
-from tilewatch.db.queries import (
+from tilewatch.db.page_reads import (
     actions,
     evidence,
     gpu_health,
@@ -46,7 +46,7 @@ from tilewatch.db.queries import (
     submissions,
     sweeps,
 )
-from tilewatch.db.queries import series as series_queries
+from tilewatch.db.page_reads import series as series_queries
 from tilewatch.db.server.free_ports import find_free_port
 from tilewatch.db.session import engine, session
 from tilewatch.gc_tuning import tune_memory

@@ -36,11 +36,11 @@ from tilewatch.db.models import Commit, Regression, RegressionSeries, Run, Sweep
 from tilewatch.db.server.embedded import Embedded, Servers
 from tilewatch.db.session import session
 from tilewatch.nightlies import NightlyTimes
-from tilewatch.worker.notify.check_alarms import check_alarms
 from tilewatch.worker.notify.outbox import Outbox
 from tilewatch.worker.notify.routing import NotifySettings
 from tilewatch.worker.notify.senders import Log
-from tilewatch.worker.queue import dispatch, message
+from tilewatch.worker.notify.update_alarms import check_alarms
+from tilewatch.worker.queue import dispatch, task_message
 
 ROOT = Path(__file__).resolve().parent.parent
 JUDGES = 8
@@ -119,7 +119,7 @@ def _measure_delay(servers: Servers, service: MessageService, regressions: int, 
     """From the commit of the transaction that opens a regression to the arrival of its message, one after another."""
     celery, took_s = dispatch.sender(servers.broker_url), []
     for _ in range(stale):
-        celery.send_task(message.RUN, (2**62,), queue=dispatch.JUDGE)
+        celery.send_task(task_message.RUN, (2**62,), queue=dispatch.JUDGE)
     for number in range(regressions):
         kernel = f"kernel_{stale}_{number}"
         with session(servers.database_url) as opened:

@@ -48,7 +48,7 @@ from tilewatch.worker.gpu.quarantine import GpuWatch
 from tilewatch.worker.gpu.simulated import SimulatedGpu
 from tilewatch.worker.process.heartbeat import HEARTBEAT_S, Heartbeat
 from tilewatch.worker.process.identity import Identity
-from tilewatch.worker.queue import dispatch, message
+from tilewatch.worker.queue import dispatch, task_message
 from tilewatch.worker.queue.lease import LEASE_S
 from tilewatch.worker.queue.reconcile import reconcile
 from tilewatch.worker.settings import Settings
@@ -321,7 +321,7 @@ def live(here: Stage, number: int, over: Any, times: Times, beaten: threading.Ev
             popped = client.brpop([queue], timeout=3)
             if popped is None:
                 continue
-            job_id = message.read(popped[1]).job_id
+            job_id = task_message.read(popped[1]).job_id
             assert job_id is not None
             began = time.monotonic()
             _slept.seconds = 0.0

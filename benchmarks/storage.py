@@ -29,11 +29,11 @@ from sqlalchemy.orm import Session
 
 from benchmarks import bounds
 from benchmarks.bounds import Figure
-from tilewatch.db import migrate, record
+from tilewatch.db import fact_writes, migrate
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.server.embedded import Embedded
 from tilewatch.db.session import engine, session
-from tilewatch.db.step_queries import steps
+from tilewatch.db.worker_reads import steps
 
 TRIALS = 500
 SAMPLES = 3
@@ -229,16 +229,16 @@ def reconciled(url: str, night: Night, what: str) -> Iterator[Figure]:
 def prepare(opened: Session, gpus: int) -> list[int]:
     """What all nights share; the ids of the configs."""
     for gpu in range(gpus):
-        record.add_gpu_model(
+        fact_writes.add_gpu_model(
             opened, slug=f"bench{gpu}", name=f"Bench {gpu}", arch="sm_90", fp8_tflops=None, bandwidth_gbps=None
         )
-    return list(record.add_configs(opened, CONFIGS).values())
+    return list(fact_writes.add_configs(opened, CONFIGS).values())
 
 
 def plan_sweeps(opened: Session, night: Night) -> dict[int, list[int]]:
     """The sweeps of each of a night's submissions."""
     at = DAY + dt.timedelta(days=night.number)
-    commit_id = record.add_commit(
+    commit_id = fact_writes.add_commit(
         opened,
         repository="bench",
         sha=f"{night.number:040x}",
@@ -248,7 +248,7 @@ def plan_sweeps(opened: Session, night: Night) -> dict[int, list[int]]:
     )
     planned = {}
     for gpu in range(night.gpus):
-        submission_id, _ = record.add_submission(
+        submission_id, _ = fact_writes.add_submission(
             opened,
             key=f"nightly:{at.date()}:bench{gpu}",
             reason="nightly",
@@ -258,7 +258,7 @@ def plan_sweeps(opened: Session, night: Night) -> dict[int, list[int]]:
             measure=True,
         )
         planned[submission_id] = [
-            record.add_sweep(
+            fact_writes.add_sweep(
                 opened,
                 submission_id=submission_id,
                 commit_id=commit_id,
@@ -279,7 +279,7 @@ def plan_sweeps(opened: Session, night: Night) -> dict[int, list[int]]:
 
 def plan_trials(url: str, sweep_id: int, configs: Sequence[int]) -> None:
     with session(url) as opened:
-        record.add_trials(opened, sweep_id, [(config_id, code_key(sweep_id, config_id)) for config_id in configs])
+        fact_writes.add_trials(opened, sweep_id, [(config_id, code_key(sweep_id, config_id)) for config_id in configs])
 
 
 def code_key(sweep_id: int, config_id: int) -> str:
@@ -289,7 +289,7 @@ def code_key(sweep_id: int, config_id: int) -> str:
 
 def end_trials(url: str, sweep_id: int, rows: Sequence[dict[str, Any]]) -> None:
     with session(url) as opened:
-        record.write_trial_results(opened, sweep_id, rows)
+        fact_writes.write_trial_results(opened, sweep_id, rows)
 
 
 def results(configs: Sequence[int], chance: random.Random) -> list[dict[str, Any]]:
@@ -302,7 +302,7 @@ def results(configs: Sequence[int], chance: random.Random) -> list[dict[str, Any
 
 
 def put_run_on_record(opened: Session, sweep_id: int, winner: int, chance: random.Random) -> None:
-    run_id = record.add_run(
+    run_id = fact_writes.add_run(
         opened,
         key=f"run {sweep_id}",
         sweep_id=sweep_id,
@@ -333,8 +333,8 @@ def put_run_on_record(opened: Session, sweep_id: int, winner: int, chance: rando
     rivals = [
         {"implementation": name, "role": "baseline", "config_id": None, **shared} for name in ("deepgemm", "cublaslt")
     ]
-    record.add_measurements(opened, run_id, [kernel, *rivals])
-    verdict = record.NewVerdict(
+    fact_writes.add_measurements(opened, run_id, [kernel, *rivals])
+    verdict = fact_writes.NewVerdict(
         run_id=run_id,
         verdict="unchanged",
         change=0.0,
@@ -343,7 +343,7 @@ def put_run_on_record(opened: Session, sweep_id: int, winner: int, chance: rando
         policy="bench",
         reason="made up",
     )
-    record.write_verdicts(opened, [verdict])
+    fact_writes.write_verdicts(opened, [verdict])
 
 
 def timed(act: Callable[[int], None], each: Sequence[int]) -> float:

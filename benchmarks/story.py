@@ -31,7 +31,7 @@ from tilewatch.db import migrate
 from tilewatch.db.models import Commit, Job, Regression, RegressionSeries, Replay, Run, Sweep, Verdict
 from tilewatch.db.server.embedded import Embedded, Servers
 from tilewatch.db.session import session
-from tilewatch.db.step_queries.export import ExportFilter
+from tilewatch.db.worker_reads.export import ExportFilter
 from tilewatch.worker.local.programs import cuda_home
 from tilewatch.worker.queue.dispatch import gpu_queue
 from tilewatch.worker.settings import Settings

@@ -23,10 +23,10 @@ from benchmarks.planted_toolchains import PLANTED, UNHARMED, Effect, Planted, ma
 from tilewatch.kernels import device
 from tilewatch.kernels.comparing.configs import ConfigSource, read_winners
 from tilewatch.kernels.comparing.gpu_bench import RealBench
-from tilewatch.kernels.comparing.operators import Operator, Selection
+from tilewatch.kernels.comparing.targets import Operator, Selection
 from tilewatch.kernels.comparing.toolchains.bench import GpuPairBench, Launched, PairWork
+from tilewatch.kernels.comparing.toolchains.compile_both import Workplace, choose, compile_pairs
 from tilewatch.kernels.comparing.toolchains.pairs import Build, ToolchainPair, add_compile_times, list_static_changes
-from tilewatch.kernels.comparing.toolchains.static_half import Workplace, choose, compile_pairs
 from tilewatch.kernels.library import FOLDER
 from tilewatch.kernels.measuring.replay import ReplaySide
 from tilewatch.kernels.results import Cubin

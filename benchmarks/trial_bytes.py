@@ -33,9 +33,9 @@ from benchmarks import bounds, storage, trial_questions
 from benchmarks.bounds import Figure
 from benchmarks.copied_nights import copies
 from benchmarks.storage import TRIALS, Night
-from tilewatch.db import migrate, record
+from tilewatch.db import fact_writes, migrate
 from tilewatch.db.session import engine, session
-from tilewatch.db.step_queries import steps
+from tilewatch.db.worker_reads import steps
 from tilewatch.worker.steps.compile import attach_in_parts
 
 GPUS, SWEEPS = 4, 50
@@ -146,7 +146,7 @@ def write_night(url: str, night: Night, configs: Sequence[int]) -> None:
         for number, sweep_id in enumerate(sweep_ids):
             code = (night.number // 2) * SWEEPS + number
             with session(url) as opened:
-                record.add_trials(opened, sweep_id, [(each, storage.code_key(code, each)) for each in configs])
+                fact_writes.add_trials(opened, sweep_id, [(each, storage.code_key(code, each)) for each in configs])
         with session(url) as opened:
             opened.execute(COMPILE, {"submission_id": submission_id, "compiler": COMPILER})
         attach(url, submission_id, night)
@@ -164,7 +164,7 @@ def attach(url: str, submission_id: int, night: Night) -> None:
     random.Random(night.number).shuffle(keys)  # noqa: S311 - batches are spread over a search space
     for start in range(0, len(keys), CHUNK):
         with session(url) as opened:
-            record.attach_compilations(
+            fact_writes.attach_compilations(
                 opened, compiler=COMPILER, submission_id=submission_id, code_keys=keys[start : start + CHUNK]
             )
 
@@ -172,11 +172,11 @@ def attach(url: str, submission_id: int, night: Night) -> None:
 def time_trials(url: str, sweep_id: int, configs: Sequence[int], chance: random.Random) -> None:
     rows = storage.results(configs, chance)
     for start in range(0, TRIALS, TRIALS // PARTS):
-        for part in record.in_parts(rows[start : start + TRIALS // PARTS]):
+        for part in fact_writes.in_parts(rows[start : start + TRIALS // PARTS]):
             with session(url) as opened:
-                record.write_trial_results(opened, sweep_id, part)
+                fact_writes.write_trial_results(opened, sweep_id, part)
     with session(url) as opened:
-        record.write_trial_results(opened, sweep_id, rows)
+        fact_writes.write_trial_results(opened, sweep_id, rows)
         storage.put_run_on_record(opened, sweep_id, configs[0], chance)
 
 

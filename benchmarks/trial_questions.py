@@ -1,6 +1,6 @@
 """Lists what pages, the API and reports ask of the trials, and times each question on a database.
 
-Every query of tilewatch.db.queries that reads the table `trials` is among them.
+Every query of tilewatch.db.page_reads that reads the table `trials` is among them.
 """
 
 import datetime as dt
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from tilewatch.db.joins import SERIES, is_of_series
 from tilewatch.db.models import Commit, Measurement, Run, Sweep
-from tilewatch.db.queries import evidence, series, snapshots, static_facts, submissions, sweeps
+from tilewatch.db.page_reads import evidence, series, snapshots, static_facts, submissions, sweeps
+from tilewatch.db.query_parts import SERIES, is_of_series
 from tilewatch.db.session import session
 from tilewatch.gc_tuning import tune_memory
 

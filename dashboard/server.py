@@ -15,7 +15,7 @@ from tilewatch.dashboard.sockets import send_at_once
 from tilewatch.gc_tuning import tune_memory
 from tilewatch.nightlies import BadSettings, NightlyTimes
 
-NEEDED = ("pandas", "plotly.graph_objects", "plotly.io", "sqlalchemy.orm", "psycopg", "tilewatch.db.queries.series")
+NEEDED = ("pandas", "plotly.graph_objects", "plotly.io", "sqlalchemy.orm", "psycopg", "tilewatch.db.page_reads.series")
 
 try:
     NightlyTimes.load()  # a page would end in a stack trace later

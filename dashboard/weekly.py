@@ -10,10 +10,10 @@ from sqlalchemy.orm import Session
 from tilewatch.dashboard.frames import changes, findings
 from tilewatch.dashboard.frames.frames import to_frame
 from tilewatch.db.lifecycle.regressions import OPEN
-from tilewatch.db.queries import regressions as regression_queries
-from tilewatch.db.queries import series as series_queries
-from tilewatch.db.queries import snapshots
-from tilewatch.db.queries.submissions import SubmissionRow, list_submissions
+from tilewatch.db.page_reads import regressions as regression_queries
+from tilewatch.db.page_reads import series as series_queries
+from tilewatch.db.page_reads import snapshots
+from tilewatch.db.page_reads.submissions import SubmissionRow, list_submissions
 
 WEEK = dt.timedelta(days=7)
 MOST_SUBMISSIONS = 500

@@ -132,7 +132,7 @@ class Sweep(Base):
     """All trials of a kernel on a problem for a GPU model at a commit.
 
     `flops` and `bytes` give TFLOP/s and the roofline. A weighted total over the problems of a model of use is a sweep
-    too, of the kernel "total" and without trials: db/step_queries/totals.py.
+    too, of the kernel "total" and without trials: db/worker_reads/totals.py.
     """
 
     __tablename__ = "sweeps"
@@ -779,8 +779,8 @@ class Action(Base):
 
     A cancel and a retry are done at once. What needs the watched repository (a nightly, a sweep, a backfill, a check,
     a bisection, a comparison of toolchains) is `asked` and submitted within a minute
-    (worker/submitting/submit_requests.py). `outcome` is a sentence for people. `key` names the delivery of a forge that asked, or what the judge asks for, so
-    that a second one of the same is taken for the first.
+    (worker/submitting/submit_requests.py). `outcome` is a sentence for people. `key` names the delivery of a forge that
+    asked, or what the judge asks for, so that a second one of the same is taken for the first.
     """
 
     __tablename__ = "actions"

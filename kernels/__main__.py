@@ -19,7 +19,7 @@ from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.checklist import command
 from tilewatch.kernels.checklist.of_winner import add_checklist
 from tilewatch.kernels.command_options import require_arch, require_place
-from tilewatch.kernels.comparing.toolchains.command import HOME, MOST_JOBS, MOST_LIMIT_S, compare, reproduce
+from tilewatch.kernels.comparing.toolchains.commands import HOME, MOST_JOBS, MOST_LIMIT_S, compare, reproduce
 from tilewatch.kernels.compiling import store
 from tilewatch.kernels.compiling.compile_plan import compile_plan
 from tilewatch.kernels.compiling.compiler import LIMIT_S

@@ -73,15 +73,15 @@ def import_role(role: str) -> Handler:
         pretend_driver.install()
         module.install()
     if role in ("catalog", "check", "record", "library"):
-        from tilewatch.kernels.watching import recorder
+        from tilewatch.kernels.watching import tracer
 
-        recorder.replace_launch_and_search()
+        tracer.replace_launch_and_search()
     if role == "catalog":
         from tilewatch.kernels.catalog.catalog_child import answer
     elif role == "check":
         from tilewatch.kernels.validating.findings import answer
     elif role == "record":
-        from tilewatch.kernels.compiling.record_child import answer
+        from tilewatch.kernels.compiling.trace_child import answer
     elif role == "compile":
         from tilewatch.kernels.compiling.compile_child import answer
     elif role == "gpu":

@@ -16,9 +16,9 @@ from pathlib import Path
 import plotly.graph_objects as go
 
 from benchmarks import browsing
-from tilewatch.kernels.comparing.toolchains.judging import judge_report
 from tilewatch.kernels.comparing.toolchains.report_file import ToolchainReport, read_report
-from tilewatch.kernels.comparing.toolchains.safety import OperatorSafety
+from tilewatch.kernels.comparing.toolchains.report_verdict import judge_report
+from tilewatch.kernels.comparing.toolchains.safety_verdict import OperatorSafety
 from tilewatch.kernels.comparing.toolchains.writing import write_markdown
 from tilewatch.kernels.comparing.verdict import Verdict
 

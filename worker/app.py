@@ -33,7 +33,7 @@ from tilewatch.worker.context import Context
 from tilewatch.worker.process import metrics_folder, stopping, ticks
 from tilewatch.worker.process.identity import identify
 from tilewatch.worker.process.intake import Intake
-from tilewatch.worker.queue import dispatch, message, outage
+from tilewatch.worker.queue import dispatch, outage, task_message
 from tilewatch.worker.queue.dispatch import BrokerUnreachable
 from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.run_job import run
@@ -89,7 +89,7 @@ celery.add_defaults(_configuration)
 _lifecycle: "Lifecycle | None" = None
 
 
-@celery.task(name=message.RUN)  # type: ignore[untyped-decorator]  # Celery has no types
+@celery.task(name=task_message.RUN)  # type: ignore[untyped-decorator]  # Celery has no types
 def run_job(job_id: int) -> None:
     assert _lifecycle is not None
     who = _lifecycle.identity
@@ -148,7 +148,7 @@ def run_tell() -> None:
 @ticks.skip_repeated
 def run_watch() -> None:
     from tilewatch.worker.git import watched
-    from tilewatch.worker.notify.check_alarms import check_alarms
+    from tilewatch.worker.notify.update_alarms import check_alarms
 
     settings, out = Settings.load(), _outbox()
     if out is not None:
@@ -172,10 +172,10 @@ def run_releases() -> None:
 @celery.task(name="worker.compare_code")  # type: ignore[untyped-decorator]  # Celery has no types
 @ticks.skip_repeated
 def run_compare_code() -> None:
-    from tilewatch.worker.comparing import code_diffs
+    from tilewatch.worker.comparing import winner_code_diffs
 
     context = Context.of(Settings.load())
-    compared = code_diffs.compare_new_winners(context.database_url, context.store_url, CODE_BUDGET_S)
+    compared = winner_code_diffs.compare_new_winners(context.database_url, context.store_url, CODE_BUDGET_S)
     if compared.runs:
         log.info("compared the code of winners", runs=compared.runs, pairs=compared.pairs)
 
@@ -242,7 +242,7 @@ def _consume(controller: Any, queue: str, wanted: bool) -> None:
 
 
 def _deliver_spooled() -> None:
-    from tilewatch.worker.steps.record_run import deliver_spooled
+    from tilewatch.worker.steps.write_run import deliver_spooled
 
     context = Context.of(Settings.load())
     try:

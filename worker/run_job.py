@@ -24,7 +24,7 @@ from tilewatch.worker.queue import follow_up, outage
 from tilewatch.worker.queue.dispatch import COMPILE, RECORD
 from tilewatch.worker.queue.lease import LEASE_S, Lease, LeaseLost
 from tilewatch.worker.queue.outage import NotNow
-from tilewatch.worker.queue.recorders import require_recorder
+from tilewatch.worker.queue.tracers import require_recorder
 
 log = structlog.get_logger()
 
@@ -89,7 +89,7 @@ def _hold_and_do(job: ClaimedJob, owner: str, context: Context, lines: Collectio
 def _step_of(kind: str) -> Step:
     """Imported when needed: a judge worker loads nothing of compiling, and beat nothing at all."""
     if kind == "record":
-        from tilewatch.worker.steps.record_library import step
+        from tilewatch.worker.steps.trace_library import step
     elif kind == "compile":
         from tilewatch.worker.steps.compile import step
     elif kind == "measure":

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tilewatch.kernels.comparing.configs import read_winners
 from tilewatch.kernels.comparing.gpu_bench import RealBench, find_gpu
-from tilewatch.kernels.comparing.operators import Operator
+from tilewatch.kernels.comparing.targets import Operator
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.library import FOLDER
 from tilewatch.kernels.measuring.replay import ReplaySide

@@ -32,8 +32,8 @@ from tilewatch.kernels.children.child_process import ChildDied, ChildHung
 from tilewatch.kernels.compiling import store
 from tilewatch.kernels.compiling.compile_plan import compile_plan
 from tilewatch.kernels.compiling.compiler import LIMIT_S
+from tilewatch.kernels.measuring.baseline_process import BASELINES_DEADLINE_S, ROUNDS_DEADLINE_S
 from tilewatch.kernels.measuring.measure import GpuMissing
-from tilewatch.kernels.measuring.rival_process import BASELINES_DEADLINE_S, ROUNDS_DEADLINE_S
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, SweepResult, sweep
 from tilewatch.kernels.results import Cubin, Plan, config_key
 from tilewatch.kernels.statistics import ratio_interval

@@ -23,12 +23,12 @@ from benchmarks import bounds
 from benchmarks.bounds import Figure
 from tilewatch.kernels.children.child_process import ChildProcess
 from tilewatch.kernels.comparing.gpu_bench import find_gpu
-from tilewatch.kernels.comparing.toolchains.gpu_half import GpuWanted, open_upgrade_bench, time_on_gpu
-from tilewatch.kernels.comparing.toolchains.judging import list_differing, make_family
+from tilewatch.kernels.comparing.toolchains.compile_both import Workplace
 from tilewatch.kernels.comparing.toolchains.report_file import ReportFile, ToolchainReport, find_cubins, read_report
+from tilewatch.kernels.comparing.toolchains.report_verdict import list_differing, make_family
 from tilewatch.kernels.comparing.toolchains.retuning import read_recorded_times
-from tilewatch.kernels.comparing.toolchains.safety import is_answered
-from tilewatch.kernels.comparing.toolchains.static_half import Workplace
+from tilewatch.kernels.comparing.toolchains.safety_verdict import is_answered
+from tilewatch.kernels.comparing.toolchains.time_both import GpuWanted, open_upgrade_bench, time_on_gpu
 from tilewatch.kernels.compiling.compiler import LIMIT_S
 from tilewatch.kernels.library import FOLDER
 from tilewatch.kernels.measuring import gpu_processes

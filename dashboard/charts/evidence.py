@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from tilewatch.dashboard.charts import colours
 from tilewatch.dashboard.charts.axes import LOG_NUMBERS
 from tilewatch.dashboard.frames.why import RooflinePoint
-from tilewatch.db.queries.evidence import SamplesRow
+from tilewatch.db.page_reads.evidence import SamplesRow
 
 BEFORE_COLOUR = "#9aa5b4"
 CLOCK_COLOUR, POWER_COLOUR = colours.OTHERS[3], colours.OTHERS[2]

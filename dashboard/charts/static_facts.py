@@ -1,6 +1,6 @@
 """Draws static facts over the commits, and sorts the cubins that changed between two sweeps by kind of change. Pure.
 
-The frames have the columns of StaticRow and CubinChangeRow in db/queries/static_facts.py.
+The frames have the columns of StaticRow and CubinChangeRow in db/page_reads/static_facts.py.
 """
 
 from html import escape

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from tilewatch.dashboard.charts import colours
-from tilewatch.db.queries.toolchain_reports import OperatorRow, TimeChange
+from tilewatch.db.page_reads.toolchain_reports import OperatorRow, TimeChange
 
 AT_MOST = 40
 SAFETIES = {

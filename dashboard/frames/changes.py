@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from tilewatch.db.queries.submissions import IN_PROGRESS
+from tilewatch.db.page_reads.submissions import IN_PROGRESS
 from tilewatch.nightlies import ENDED_WELL, NightlyTimes, is_late, missing_night
 
 SERIES = ("kernel", "problem", "gpu_model")

@@ -1,4 +1,4 @@
-"""Writes a run's evidence as text, JSON, CSV and tables of differences. Pure: takes rows of db.queries."""
+"""Writes a run's evidence as text, JSON, CSV and tables of differences. Pure: takes rows of db.page_reads."""
 
 import csv
 import io
@@ -13,8 +13,8 @@ import pandas as pd
 
 from tilewatch.dashboard.frames.reads import Evidence
 from tilewatch.dashboard.text import time_text, without_formula
-from tilewatch.db.queries.evidence import CubinRow
-from tilewatch.db.queries.replays import ReplayRow
+from tilewatch.db.page_reads.evidence import CubinRow
+from tilewatch.db.page_reads.replays import ReplayRow
 from tilewatch.text import change_text, short_sha
 
 FACT_LABELS = {

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from tilewatch.db.queries.sweeps import TrialRow
+from tilewatch.db.page_reads.sweeps import TrialRow
 
 
 def to_frame(row: type, rows: Sequence[Any]) -> pd.DataFrame:

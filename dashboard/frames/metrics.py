@@ -1,7 +1,7 @@
 """The metrics of a trend: ratio to a baseline, time, TFLOP/s, GB/s, the owner's rate, share of the roofline, static
 facts.
 
-Arithmetic on the columns of `db.queries.PointRow` and nothing else. Intervals are of the median; where less time is
+Arithmetic on the columns of `db.page_reads.PointRow` and nothing else. Intervals are of the median; where less time is
 more of the metric, the ends of the interval change places.
 """
 

@@ -1,4 +1,4 @@
-"""Finds the database and reads it through db.queries, cached, as data frames. Draws nothing.
+"""Finds the database and reads it through db.page_reads, cached, as data frames. Draws nothing.
 
 The URL is an argument of every read, so that two databases in one process (the tests) cannot mix. Live reads are kept
 just long enough for several viewers to share one query.
@@ -18,18 +18,18 @@ from streamlit.errors import StreamlitSecretNotFoundError
 
 from tilewatch.dashboard.frames import changes, findings
 from tilewatch.dashboard.frames.frames import to_frame, trials_frame
-from tilewatch.db.queries import actions as action_queries
-from tilewatch.db.queries import alarms as alarm_queries
-from tilewatch.db.queries import checks as check_queries
-from tilewatch.db.queries import evidence as evidence_queries
-from tilewatch.db.queries import gpu_health, judge_score, queue, snapshots
-from tilewatch.db.queries import regressions as regression_queries
-from tilewatch.db.queries import replays as replay_queries
-from tilewatch.db.queries import series as series_queries
-from tilewatch.db.queries import static_facts as static_fact_queries
-from tilewatch.db.queries import submissions as submission_queries
-from tilewatch.db.queries import sweeps as sweep_queries
-from tilewatch.db.queries import toolchain_reports as report_queries
+from tilewatch.db.page_reads import actions as action_queries
+from tilewatch.db.page_reads import alarms as alarm_queries
+from tilewatch.db.page_reads import checks as check_queries
+from tilewatch.db.page_reads import evidence as evidence_queries
+from tilewatch.db.page_reads import gpu_health, judge_score, queue, snapshots
+from tilewatch.db.page_reads import regressions as regression_queries
+from tilewatch.db.page_reads import replays as replay_queries
+from tilewatch.db.page_reads import series as series_queries
+from tilewatch.db.page_reads import static_facts as static_fact_queries
+from tilewatch.db.page_reads import submissions as submission_queries
+from tilewatch.db.page_reads import sweeps as sweep_queries
+from tilewatch.db.page_reads import toolchain_reports as report_queries
 from tilewatch.db.session import session
 
 EVER = dt.datetime.min.replace(tzinfo=dt.UTC)

@@ -1,5 +1,5 @@
 """Says what a run's winner did on the GPU by its counters, and by what mechanism a build is slower. Pure: takes rows of
-db.queries."""
+db.page_reads."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 
 from tilewatch.dashboard.frames.reads import Evidence
-from tilewatch.db.queries.evidence import CodeDiffRow, CubinRow, RunRow, SamplesRow
-from tilewatch.db.queries.replays import ReplayRow
+from tilewatch.db.page_reads.evidence import CodeDiffRow, CubinRow, RunRow, SamplesRow
+from tilewatch.db.page_reads.replays import ReplayRow
 from tilewatch.mechanisms.counters import COUNTERS, LABELS
 from tilewatch.mechanisms.find import Mechanism, find_mechanisms
 from tilewatch.mechanisms.pairs import Build, Moved, read_swizzled

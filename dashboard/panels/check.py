@@ -11,7 +11,7 @@ from tilewatch.dashboard.frames import evidence, reads
 from tilewatch.dashboard.text import config_text, moment, span_text, time_text
 from tilewatch.dashboard.widgets import badges, filters, plots, tables
 from tilewatch.dashboard.widgets.errors import show_errors
-from tilewatch.db.queries.checks import CheckOperatorRow, CheckRow
+from tilewatch.db.page_reads.checks import CheckOperatorRow, CheckRow
 from tilewatch.text import plain, plain_code, short_sha
 
 OPEN = "open"

@@ -7,7 +7,7 @@ from tilewatch.dashboard.frames import why
 from tilewatch.dashboard.frames.reads import Evidence
 from tilewatch.dashboard.text import config_text
 from tilewatch.dashboard.widgets import tables
-from tilewatch.db.queries.evidence import CodeDiffRow, CubinRow
+from tilewatch.db.page_reads.evidence import CodeDiffRow, CubinRow
 from tilewatch.mechanisms.find import write_mechanisms
 from tilewatch.text import change_text, plain_code
 

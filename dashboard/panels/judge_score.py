@@ -5,7 +5,7 @@ import datetime as dt
 import streamlit as st
 
 from tilewatch.dashboard.frames import reads
-from tilewatch.db.queries.judge_score import Score
+from tilewatch.db.page_reads.judge_score import Score
 from tilewatch.text import count_text
 
 MONTH = dt.timedelta(days=30)

@@ -12,7 +12,7 @@ from tilewatch.dashboard.text import ago, moment, span_text
 from tilewatch.dashboard.widgets import badges, tables
 from tilewatch.db.lifecycle import actions
 from tilewatch.db.lifecycle.actions import JobSelection
-from tilewatch.db.queries.submissions import IN_PROGRESS
+from tilewatch.db.page_reads.submissions import IN_PROGRESS
 from tilewatch.text import plain, plain_code, short_sha
 
 STATES = ("running", "queued", "waiting", "failed", "poison", "done", "cancelled")

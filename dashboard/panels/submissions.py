@@ -11,7 +11,7 @@ from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.text import day, moment
 from tilewatch.dashboard.widgets import badges, tables
 from tilewatch.dashboard.widgets.errors import show_errors
-from tilewatch.db.queries.submissions import IN_PROGRESS
+from tilewatch.db.page_reads.submissions import IN_PROGRESS
 from tilewatch.text import count_text, plain, short_sha
 
 RECENT = 10

@@ -13,7 +13,7 @@ from tilewatch.dashboard.charts import toolchains
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.text import config_text, day
 from tilewatch.dashboard.widgets import badges, filters, plots, tables
-from tilewatch.db.queries.toolchain_reports import OperatorRow, ReportRow, ReportStory, TimeChange
+from tilewatch.db.page_reads.toolchain_reports import OperatorRow, ReportRow, ReportStory, TimeChange
 from tilewatch.text import change_text, plain, plain_code, without_links
 
 ALL, MOST_URGENT = "all", "the most urgent"

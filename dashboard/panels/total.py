@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from tilewatch.dashboard.widgets import tables
-from tilewatch.db.queries.evidence import PartRow
+from tilewatch.db.page_reads.evidence import PartRow
 from tilewatch.text import change_text, count_text
 
 

@@ -7,7 +7,7 @@ from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import check
 from tilewatch.dashboard.text import moment, span_text
 from tilewatch.dashboard.widgets import badges, page_head, tables
-from tilewatch.db.queries.checks import CheckRow
+from tilewatch.db.page_reads.checks import CheckRow
 from tilewatch.text import plain, short_sha
 
 ABOUT = "Two commits that were compared before a merge, on the GPUs of this Tilewatch. They belong to no trend."

@@ -12,7 +12,7 @@ from tilewatch.dashboard.frames.reads import Evidence
 from tilewatch.dashboard.panels import code_diff, counters, sweep_winner, total
 from tilewatch.dashboard.text import commit_text, config_text, moment, ratio_to, source_text, time_text, timer_text
 from tilewatch.dashboard.widgets import badges, page_head, plots, repository, tables
-from tilewatch.db.queries.evidence import SamplesRow
+from tilewatch.db.page_reads.evidence import SamplesRow
 from tilewatch.mechanisms.find import write_mechanisms
 from tilewatch.text import change_text, count_text, plain, plain_code, short_sha
 

@@ -19,9 +19,9 @@ from sqlalchemy.orm import Session
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle.regressions import NoSuchRegression, NotPossible
 from tilewatch.db.models import ENDED_SHORT, Action
-from tilewatch.db.queries import regressions as regression_queries
-from tilewatch.db.queries.regressions import RegressionRow
-from tilewatch.db.step_queries import steps
+from tilewatch.db.page_reads import regressions as regression_queries
+from tilewatch.db.page_reads.regressions import RegressionRow
+from tilewatch.db.worker_reads import steps
 from tilewatch.errors import ExpectedError
 from tilewatch.text import short_sha
 

@@ -12,11 +12,11 @@ from typing import Any
 from sqlalchemy import String, case, cast, exists, func, literal, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
-from tilewatch.db.joins import is_recorded
 from tilewatch.db.lifecycle.regressions import ITSELF
 from tilewatch.db.lifecycle.waiting import after, backoff_s, clock_now
 from tilewatch.db.models import Check, Commit, Message, Regression, RegressionEvent
 from tilewatch.db.natural_keys import find_or_add
+from tilewatch.db.query_parts import is_recorded
 
 MOST_ATTEMPTS = 500
 """Some three days of attempts. Then a person has to look: the digest and `tilewatch messages` name the message."""

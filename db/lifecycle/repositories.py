@@ -6,8 +6,8 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Repository
-from tilewatch.db.step_queries import steps
-from tilewatch.db.step_queries.repositories import find_repository
+from tilewatch.db.worker_reads import steps
+from tilewatch.db.worker_reads.repositories import find_repository
 from tilewatch.errors import ExpectedError
 
 

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db.models import Commit, Replay, Run, Suspicion, Sweep
 from tilewatch.db.natural_keys import find_or_add
-from tilewatch.db.step_queries.judging import Scope
+from tilewatch.db.worker_reads.judging import Scope
 
 NOT_NEEDED = "not held: what its machine code takes is known"
 """Why a replay has no times whose sides turned out, once compiled, to be identical or to have been replayed before."""

@@ -18,7 +18,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from tilewatch.db.models import Check, CheckOperator, Token
-from tilewatch.db.queries.tokens import BUDGET_H, who_of
+from tilewatch.db.page_reads.tokens import BUDGET_H, who_of
 from tilewatch.errors import ExpectedError
 
 Right = Literal["read", "check"]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from sqlalchemy import BigInteger, cast, func, select
 from sqlalchemy.orm import Session
 
-from tilewatch.db.joins import read_rows
 from tilewatch.db.models import Action, CheckOperator
+from tilewatch.db.query_parts import read_rows
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import func, select, true
 from sqlalchemy.orm import Session
 
-from tilewatch.db.joins import Query, read_rows
 from tilewatch.db.models import Check, CheckOperator, GpuModel
+from tilewatch.db.query_parts import Query, read_rows
 
 
 @dataclass(frozen=True)

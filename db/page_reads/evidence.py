@@ -12,7 +12,6 @@ from sqlalchemy import and_, func, select, tuple_
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
-from tilewatch.db.joins import read_rows
 from tilewatch.db.models import (
     TOTAL,
     CodeDiff,
@@ -27,6 +26,7 @@ from tilewatch.db.models import (
     Trial,
     Verdict,
 )
+from tilewatch.db.query_parts import read_rows
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class CubinRow:
 
 @dataclass(frozen=True)
 class CodeDiffRow:
-    """What differs between the code of two cubins, as a worker stored it (worker/comparing/code_diffs.py)."""
+    """What differs between the code of two cubins, as a worker stored it (worker/comparing/winner_code_diffs.py)."""
 
     sentence: str
     changes: list[dict[str, Any]]

@@ -7,8 +7,8 @@ from sqlalchemy import Double, cast, column, func, select
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
-from tilewatch.db.joins import read_rows
 from tilewatch.db.models import Quarantine, Run
+from tilewatch.db.query_parts import read_rows
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
-from tilewatch.db.joins import read_rows
 from tilewatch.db.models import Base, Mark, Message
-from tilewatch.db.queries.regressions import (
+from tilewatch.db.page_reads.regressions import (
     EventRow,
     RegressionRow,
     RegressionSeriesRow,
@@ -19,6 +18,7 @@ from tilewatch.db.queries.regressions import (
     list_events,
     list_series,
 )
+from tilewatch.db.query_parts import read_rows
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from tilewatch.db.joins import WORKER_ALIVE_S, read_rows
 from tilewatch.db.models import FAILED_JOB, OPEN_JOB, Job, Worker
-from tilewatch.db.queries.gpu_health import QuarantineRow, list_quarantines
-from tilewatch.db.queries.submissions import IN_PROGRESS, SubmissionRow, list_submissions
+from tilewatch.db.page_reads.gpu_health import QuarantineRow, list_quarantines
+from tilewatch.db.page_reads.submissions import IN_PROGRESS, SubmissionRow, list_submissions
+from tilewatch.db.query_parts import WORKER_ALIVE_S, read_rows
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from sqlalchemy import and_, exists, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db.models import Commit, Job, Quarantine, Submission
-from tilewatch.db.queries.queue import JobCount, count_jobs, list_workers
+from tilewatch.db.page_reads.queue import JobCount, count_jobs, list_workers
 from tilewatch.db.repository_names import BRANCH_START
 
 

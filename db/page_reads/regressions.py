@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session, aliased
 
-from tilewatch.db.joins import Query, is_recorded, is_simulated, read_rows
 from tilewatch.db.models import Commit, GpuModel, Mark, Regression, RegressionEvent, RegressionSeries
+from tilewatch.db.query_parts import Query, is_recorded, is_simulated, read_rows
 
 
 @dataclass(frozen=True)

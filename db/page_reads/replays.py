@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session, aliased
 
-from tilewatch.db.joins import read_rows
 from tilewatch.db.models import Commit, Replay, Run, Suspicion, Sweep
+from tilewatch.db.query_parts import read_rows
 
 
 @dataclass(frozen=True)

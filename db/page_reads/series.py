@@ -9,16 +9,6 @@ from typing import Any
 from sqlalchemy import ARRAY, BigInteger, Text, bindparam, cast, exists, func, select, true
 from sqlalchemy.orm import Session
 
-from tilewatch.db.joins import (
-    SERIES,
-    SHORT_DETAIL,
-    Query,
-    is_of_series,
-    make_row,
-    read_fields,
-    read_rows,
-    series_keys,
-)
 from tilewatch.db.models import (
     Commit,
     Compilation,
@@ -33,6 +23,16 @@ from tilewatch.db.models import (
     Sweep,
     Trial,
     Verdict,
+)
+from tilewatch.db.query_parts import (
+    SERIES,
+    SHORT_DETAIL,
+    Query,
+    is_of_series,
+    make_row,
+    read_fields,
+    read_rows,
+    series_keys,
 )
 from tilewatch.db.repository_names import BRANCH_START, name_of_branch
 

@@ -30,7 +30,6 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import aggregate_order_by, distinct_on
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from tilewatch.db.joins import SERIES, Query, is_of_series, judged_runs, measured_points, read_rows, series_keys
 from tilewatch.db.models import (
     Commit,
     Compilation,
@@ -44,6 +43,7 @@ from tilewatch.db.models import (
     Trial,
     Verdict,
 )
+from tilewatch.db.query_parts import SERIES, Query, is_of_series, judged_runs, measured_points, read_rows, series_keys
 
 OF_TORCH = ("torch", "nvidia-cublas", "nvidia-cudnn-cu13")
 """The packages that bring all baselines but DeepGEMM."""

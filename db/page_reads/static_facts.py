@@ -11,8 +11,8 @@ from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db import trial_facts
-from tilewatch.db.joins import is_of_series, read_rows, series_keys
 from tilewatch.db.models import TOTAL, Commit, Compilation, Config, GpuModel, Sweep, Trial
+from tilewatch.db.query_parts import is_of_series, read_rows, series_keys
 
 
 @dataclass(frozen=True)

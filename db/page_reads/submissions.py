@@ -8,7 +8,6 @@ from sqlalchemy import BigInteger, ColumnElement, Subquery, cast, func, select, 
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
-from tilewatch.db.joins import or_zero
 from tilewatch.db.models import (
     FAILED_JOB,
     OPEN_JOB,
@@ -24,6 +23,7 @@ from tilewatch.db.models import (
     Sweep,
     Trial,
 )
+from tilewatch.db.query_parts import or_zero
 from tilewatch.db.repository_names import BRANCH_START
 
 OPEN_JOB_COUNTS = ("open_compile_jobs", "open_measure_jobs", "running_measure_jobs", "open_judge_jobs")

@@ -8,7 +8,6 @@ from sqlalchemy import case, func, select
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
-from tilewatch.db.joins import SHORT_DETAIL, is_of_series, read_rows
 from tilewatch.db.models import (
     Commit,
     Compilation,
@@ -21,6 +20,7 @@ from tilewatch.db.models import (
     Sweep,
     Trial,
 )
+from tilewatch.db.query_parts import SHORT_DETAIL, is_of_series, read_rows
 
 
 @dataclass(frozen=True)

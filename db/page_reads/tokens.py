@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from tilewatch.db.joins import read_rows
 from tilewatch.db.models import Check, CheckOperator, Token
+from tilewatch.db.query_parts import read_rows
 
 BUDGET_H = 24
 """The hours that a budget is for."""

@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from tilewatch.db.joins import read_rows
 from tilewatch.db.models import OPEN_JOB, Job, ToolchainReport
+from tilewatch.db.query_parts import read_rows
 
 
 @dataclass(frozen=True)

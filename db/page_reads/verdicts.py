@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session, aliased
 
-from tilewatch.db.joins import is_of_series, judged_runs, read_rows
 from tilewatch.db.models import Commit, Run, Sweep, Verdict
+from tilewatch.db.query_parts import is_of_series, judged_runs, read_rows
 
 
 @dataclass(frozen=True)

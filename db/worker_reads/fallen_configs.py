@@ -1,6 +1,6 @@
 """Finds configs that an earlier sweep could run and a later one cannot: they stopped compiling or became wrong.
 
-Facts for worker/notify/check_alarms.py, which decides what of it is an alarm. A sweep is compared with the one before
+Facts for worker/notify/update_alarms.py, which decides what of it is an alarm. A sweep is compared with the one before
 it in its series: the nearest earlier commit, or the same commit on an earlier night, so that a compiler that changed is
 seen as well.
 """
@@ -14,8 +14,8 @@ from sqlalchemy import ColumnElement, and_, exists, func, or_, select, true, tup
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.orm import Session, aliased
 
-from tilewatch.db.joins import Query, is_of_series, series_keys
 from tilewatch.db.models import Commit, Compilation, Config, Run, Submission, Sweep, Trial
+from tilewatch.db.query_parts import Query, is_of_series, series_keys
 
 LOOKED_AT = 3
 """Newest sweeps of a series that are read. The first may still be compiling; to ask that of all would read every

@@ -12,8 +12,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, exists, func, or_, select
 from sqlalchemy.orm import Session
 
-from tilewatch.db.joins import WORKER_ALIVE_S
 from tilewatch.db.models import Job, Quarantine, Regression, RegressionSeries, Run, Worker
+from tilewatch.db.query_parts import WORKER_ALIVE_S
 
 AWAY_S = 900
 """A question to one GPU is given up when it was queued this long ago and that GPU has no worker."""

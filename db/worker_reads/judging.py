@@ -14,7 +14,6 @@ from sqlalchemy import and_, case, exists, func, or_, select, tuple_
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
-from tilewatch.db.joins import measured_runs
 from tilewatch.db.models import (
     OPEN_JOB,
     TOTAL,
@@ -30,6 +29,7 @@ from tilewatch.db.models import (
     Sweep,
     Verdict,
 )
+from tilewatch.db.query_parts import measured_runs
 
 RUNS_LOOKED_AT = 2_000
 """A year of a fleet has 178,000 runs, and a worker looks every minute: these are found by their ids."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from tilewatch.db.joins import read_rows
 from tilewatch.db.models import Repository
+from tilewatch.db.query_parts import read_rows
 
 
 @dataclass(frozen=True)

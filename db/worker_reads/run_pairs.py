@@ -1,6 +1,6 @@
 """Reads the newest run of each series and the one before it, to compare winners, the shipped config and toolchains.
 
-Facts for worker/notify/check_alarms.py, which decides what of it is an alarm.
+Facts for worker/notify/update_alarms.py, which decides what of it is an alarm.
 """
 
 import datetime as dt
@@ -11,8 +11,8 @@ from typing import Any
 from sqlalchemy import and_, func, or_, select, true, tuple_
 from sqlalchemy.orm import Session, aliased
 
-from tilewatch.db.joins import Query, is_of_series, measured_runs, read_rows, series_keys
 from tilewatch.db.models import TOTAL, Commit, Config, Measurement, Run, Sweep, Trial
+from tilewatch.db.query_parts import Query, is_of_series, measured_runs, read_rows, series_keys
 
 HISTORY = dt.timedelta(days=60)
 """A run that is older than the asked time by more than this is not compared with."""

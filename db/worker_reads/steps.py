@@ -9,7 +9,6 @@ from sqlalchemy import and_, exists, func, literal, or_, select
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
-from tilewatch.db.joins import WORKER_ALIVE_S
 from tilewatch.db.models import (
     ENDED_SHORT,
     OPEN_JOB,
@@ -25,6 +24,7 @@ from tilewatch.db.models import (
     Trial,
     Worker,
 )
+from tilewatch.db.query_parts import WORKER_ALIVE_S
 from tilewatch.db.repository_names import name_of_branch
 
 RUNS_WITH_COUNTERS = 20

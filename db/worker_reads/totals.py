@@ -15,7 +15,7 @@ from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db.models import TOTAL, Measurement, Run, Sweep, Verdict
-from tilewatch.db.step_queries.judging import Scope
+from tilewatch.db.worker_reads.judging import Scope
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import func, select, true
 from sqlalchemy.orm import Session
 
-from tilewatch.db.joins import is_of_series, measured_runs, read_rows, series_keys
 from tilewatch.db.models import Commit, Config, Measurement, Run, Sweep, Trial
+from tilewatch.db.query_parts import is_of_series, measured_runs, read_rows, series_keys
 
 
 @dataclass(frozen=True)

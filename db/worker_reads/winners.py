@@ -1,6 +1,6 @@
 """Reads which config won: its code at a commit, and everything that may explain the time of a run.
 
-Reads for the judge, of one scope (db/step_queries/judging.py).
+Reads for the judge, of one scope (db/worker_reads/judging.py).
 """
 
 from collections import Counter
@@ -12,9 +12,9 @@ from sqlalchemy import and_, func, select
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
-from tilewatch.db.joins import read_rows
 from tilewatch.db.models import Commit, Compilation, Config, Measurement, Replay, Run, Sweep, Trial
-from tilewatch.db.step_queries.judging import RUNS_LOOKED_AT, Scope
+from tilewatch.db.query_parts import read_rows
+from tilewatch.db.worker_reads.judging import RUNS_LOOKED_AT, Scope
 from tilewatch.mechanisms.pairs import read_swizzled
 
 

@@ -3,7 +3,7 @@ data."""
 
 import cupy
 
-from tilewatch.kernels.baselines.rival import Call, Rival
+from tilewatch.kernels.baselines.baseline import Call, Rival
 
 SOURCE = r"""
 extern "C" __global__ void copy_16_bytes(const uint4* from, uint4* to, long long count) {

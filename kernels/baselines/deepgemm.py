@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewatch.kernels.baselines.rival import BaselineMissing, Call, Rival, tensor, torch_module, version
+from tilewatch.kernels.baselines.baseline import BaselineMissing, Call, Rival, tensor, torch_module, version
 
 BLOCK = 128
 

@@ -6,30 +6,30 @@ rivals; MAKERS says what each name means.
 
 from collections.abc import Callable, Mapping
 
-from tilewatch.kernels.baselines import bandwidth, deepgemm, torch_rivals
-from tilewatch.kernels.baselines.rival import BaselineMissing, Call, Rival
+from tilewatch.kernels.baselines import bandwidth, deepgemm, torch_baselines
+from tilewatch.kernels.baselines.baseline import BaselineMissing, Call, Rival
 
 MAKERS: Mapping[str, Callable[[Call], Rival]] = {
     "deepgemm": deepgemm.with_scales_laid_out,
     "deepgemm_as_called": deepgemm.with_scales_as_called,
     "deepgemm_by_ends": deepgemm.by_ends,
     "deepgemm_moe_gate_up": deepgemm.moe_gate_up,
-    "cublaslt": torch_rivals.cublaslt,
-    "cublas": torch_rivals.cublas,
-    "cublas_per_group": torch_rivals.cublas_per_group,
-    "cublaslt_per_group": torch_rivals.cublaslt_per_group,
-    "attention_cudnn": torch_rivals.attention("CUDNN_ATTENTION"),
-    "attention_flash": torch_rivals.attention("FLASH_ATTENTION"),
-    "attention_cudnn_backward": torch_rivals.attention_cudnn_backward,
-    "attention_flash_backward": torch_rivals.attention_flash_backward,
-    "torch_rms_norm": torch_rivals.rms_norm,
-    "torch_layer_norm": torch_rivals.layer_norm,
-    "torch_residual_add": torch_rivals.residual_add,
-    "torch_silu_and_multiply": torch_rivals.silu_and_multiply,
-    "torch_softmax": torch_rivals.softmax,
-    "torch_moe_route": torch_rivals.moe_route,
-    "torch_moe_gate_up": torch_rivals.moe_gate_up,
-    "torch_mla_decode": torch_rivals.mla_decode,
+    "cublaslt": torch_baselines.cublaslt,
+    "cublas": torch_baselines.cublas,
+    "cublas_per_group": torch_baselines.cublas_per_group,
+    "cublaslt_per_group": torch_baselines.cublaslt_per_group,
+    "attention_cudnn": torch_baselines.attention("CUDNN_ATTENTION"),
+    "attention_flash": torch_baselines.attention("FLASH_ATTENTION"),
+    "attention_cudnn_backward": torch_baselines.attention_cudnn_backward,
+    "attention_flash_backward": torch_baselines.attention_flash_backward,
+    "torch_rms_norm": torch_baselines.rms_norm,
+    "torch_layer_norm": torch_baselines.layer_norm,
+    "torch_residual_add": torch_baselines.residual_add,
+    "torch_silu_and_multiply": torch_baselines.silu_and_multiply,
+    "torch_softmax": torch_baselines.softmax,
+    "torch_moe_route": torch_baselines.moe_route,
+    "torch_moe_gate_up": torch_baselines.moe_gate_up,
+    "torch_mla_decode": torch_baselines.mla_decode,
     "copy": bandwidth.copy,
 }
 

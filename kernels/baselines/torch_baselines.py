@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from tilewatch.kernels.baselines.rival import BaselineMissing, Call, Rival, tensor, torch_module
+from tilewatch.kernels.baselines.baseline import BaselineMissing, Call, Rival, tensor, torch_module
 
 GROUP_ROWS = 128
 """Each group starts on a multiple of this."""

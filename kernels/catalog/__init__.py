@@ -1,3 +1,3 @@
-"""Reads what a library folder holds: kernels, parameters, problems, configs. Loads library files only in a child process
-and imports neither CuPy nor the tile compiler.
+"""Reads what a library folder holds: kernels, parameters, problems, configs. Loads library files only in a child
+process and imports neither CuPy nor the tile compiler.
 """

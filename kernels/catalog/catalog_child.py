@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tilewatch.kernels.catalog.check import call, check_kernel, check_problem, list_configs, read_space
 from tilewatch.kernels.catalog.description import MANY, describe
 from tilewatch.kernels.catalog.loading import Entry, LibraryKernel, LibraryOperator, join_failures, list_failures, load
-from tilewatch.kernels.catalog.operators import describe_operator, plan_operator
+from tilewatch.kernels.catalog.operator_plans import describe_operator, plan_operator
 from tilewatch.kernels.catalog.parts import Parts, list_parts
 from tilewatch.kernels.catalog.plan_names import find_bad_name
 from tilewatch.kernels.catalog.signature import BadConfig, code_key, element_bytes, input_dtypes, signature
+from tilewatch.kernels.catalog.validation import call, check_kernel, check_problem, list_configs, read_space
 from tilewatch.kernels.contract import BadProblem, Config, Problem
 from tilewatch.kernels.library_errors import LibraryError, NoConfigs, PackageMissing
 

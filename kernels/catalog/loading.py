@@ -27,7 +27,6 @@ from tilewatch.kernels.project_settings import BadProject
 from tilewatch.kernels.watching.configs import PlainConfig
 from tilewatch.kernels.watching.declare import BadWatchFile, WatchedOperator
 from tilewatch.kernels.watching.no_gpu import as_gpu
-from tilewatch.kernels.watching.operator import CompilableLaunch, RecordedOperator
 from tilewatch.kernels.watching.project import (
     Project,
     activate,
@@ -39,6 +38,7 @@ from tilewatch.kernels.watching.project import (
     hash_sources,
 )
 from tilewatch.kernels.watching.torch_stand_in.missing import NeedsTorch
+from tilewatch.kernels.watching.traced_operator import CompilableLaunch, RecordedOperator
 
 PACKAGE = "watched_library"
 TOTAL = "total"

@@ -5,7 +5,7 @@ from typing import Any
 
 from tilewatch.kernels.catalog.loading import LibraryOperator
 from tilewatch.kernels.contract import Config, Problem
-from tilewatch.kernels.watching.recorder import list_dtypes
+from tilewatch.kernels.watching.tracer import list_dtypes
 
 
 def plan_operator(loaded: LibraryOperator, problem: Problem, arch: str) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Mapping
 
-from tilewatch.kernels.catalog.check import read_weights
 from tilewatch.kernels.catalog.loading import Entry, LibraryOperator
+from tilewatch.kernels.catalog.validation import read_weights
 from tilewatch.kernels.contract import Problem
 from tilewatch.kernels.library_errors import LibraryError
 

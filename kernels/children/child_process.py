@@ -22,9 +22,9 @@ from typing import Any, ClassVar
 
 import tilewatch
 from tilewatch import processes
-from tilewatch.kernels.children import child_answers, forked_process, library_homes, sandbox
+from tilewatch.kernels.children import child_answers, compile_cache, forked_process, sandbox
+from tilewatch.kernels.children.compile_cache import LibraryHome, is_filled
 from tilewatch.kernels.children.forked_process import ForkedProcess
-from tilewatch.kernels.children.library_homes import LibraryHome, is_filled
 
 PASSED_ON = (
     sandbox.SWITCH,
@@ -120,10 +120,10 @@ class ChildProcess:
         if role not in ON_GPU and sandbox.find_level() is sandbox.Level.FULL:
             own |= {"HOME": folder, "TMPDIR": folder}
         elif role == "library" and sandbox.find_gpu_level() is sandbox.GpuLevel.PROCESSES:
-            self._home = library_homes.open_home([library, *others]) if library else None
+            self._home = compile_cache.open_home([library, *others]) if library else None
             home = str(self._home.folder) if self._home else folder
             # CuPy takes the home itself from what it saw when it was imported, in the process that forks.
-            own |= {"HOME": home, "TMPDIR": folder, "CUPY_CACHE_DIR": f"{home}/{library_homes.CUPY_CACHE}"}
+            own |= {"HOME": home, "TMPDIR": folder, "CUPY_CACHE_DIR": f"{home}/{compile_cache.CUPY_CACHE}"}
             writable = (home, *writable)
         first = ""
         if packages is not None:
@@ -299,8 +299,8 @@ class ChildProcess:
             return f"it started more than {MOST_PROCESSES:,} processes"
         if processes.measure_usage(self._process.pid).resident_bytes > self._memory_bytes:
             return f"it took more than {self._memory_bytes / 2**30:.3g} GiB of memory"
-        if self._home is not None and is_filled(self._home.folder, library_homes.HOME_BYTES, library_homes.HOME_FILES):
-            most = f"{library_homes.HOME_BYTES >> 30} GiB or {library_homes.HOME_FILES:,} files"
+        if self._home is not None and is_filled(self._home.folder, compile_cache.HOME_BYTES, compile_cache.HOME_FILES):
+            most = f"{compile_cache.HOME_BYTES >> 30} GiB or {compile_cache.HOME_FILES:,} files"
             return f"there is more than {most} in its library's home"
         if is_filled(self._folder, FOLDER_BYTES, FOLDER_FILES):
             return f"it wrote more than {FOLDER_BYTES >> 30} GiB or {FOLDER_FILES:,} files into its folder"

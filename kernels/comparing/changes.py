@@ -10,8 +10,8 @@ from functools import partial
 from tilewatch.kernels.comparing.code_sentences import write_code_sentences
 from tilewatch.kernels.comparing.compiler_pool import CompilerPool
 from tilewatch.kernels.comparing.configs import Candidates, ConfigSource, RecordedWinner, choose_configs
-from tilewatch.kernels.comparing.operators import Library, Operator
 from tilewatch.kernels.comparing.outcome import Outcome, list_moves, write_config
+from tilewatch.kernels.comparing.targets import Library, Operator
 from tilewatch.kernels.compiling.compiler import CodeIdentity, Compiler
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.results import Compiled, Cubin, Params

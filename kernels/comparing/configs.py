@@ -15,7 +15,7 @@ from tilewatch.kernels.results import Params, Plan, config_key
 from tilewatch.kernels.tile_table import default_config, table_config
 
 if TYPE_CHECKING:
-    from tilewatch.kernels.comparing.operators import Operator  # it imports cuTile, and every command imports this
+    from tilewatch.kernels.comparing.targets import Operator  # it imports cuTile, and every command imports this
 
 MOST_TIES = 4
 """A recorded winner and its first ties. Ties are within 0.3 % of each other: more of them add little."""

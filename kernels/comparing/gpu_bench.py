@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung
-from tilewatch.kernels.comparing.operators import Library, Operator
+from tilewatch.kernels.comparing.targets import Library, Operator
 from tilewatch.kernels.measuring.measure import GpuMissing, MeasureFailed, usable_gpu
 from tilewatch.kernels.measuring.replay import Launch, ProcessesAhead, ReplayRequest, ReplaySide, find_others, launches
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, sweep

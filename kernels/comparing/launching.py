@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tilewatch.kernels.comparing.changes import Changed, Comparison, end_if_identical, machine_codes
-from tilewatch.kernels.comparing.operators import Library, Operator
+from tilewatch.kernels.comparing.targets import Library, Operator
 from tilewatch.kernels.comparing.verdict import MOST_LAUNCHES, Design, Verdict, find_next_look, judge
 from tilewatch.kernels.measuring.measure import MeasureFailed
 from tilewatch.kernels.measuring.replay import ReplayFailed, ReplaySide

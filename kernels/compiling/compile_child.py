@@ -1,6 +1,6 @@
 """Child role `compile`: compiles what a config launches to a cubin with its static facts, or names its code.
 
-It runs no library: its requests hold bytecode, which kernels/compiling/record_child.py made in a process of its own. So
+It runs no library: its requests hold bytecode, which kernels/compiling/trace_child.py made in a process of its own. So
 no commit decides what its code is called, what is stored, or what the compiler may use.
 """
 
@@ -23,12 +23,12 @@ from tilewatch.kernels.compiling.compiler_input import compile_input, find_compi
 from tilewatch.kernels.compiling.cubin import code_sha256, static_facts
 from tilewatch.kernels.compiling.operator_code import bundle, bundle_key
 from tilewatch.kernels.compiling.programs import ProgramMissing
-from tilewatch.kernels.compiling.recorded_code import LaunchInput, RecordedCode, read_recorded
 from tilewatch.kernels.compiling.store import CubinStore, StoreError, is_final
+from tilewatch.kernels.compiling.traced_code import LaunchInput, RecordedCode, read_recorded
 from tilewatch.kernels.contract import HINTS
 from tilewatch.kernels.library_errors import LibraryError, first_line
 from tilewatch.kernels.toolchains.versions import compiler_version
-from tilewatch.kernels.watching.recorder import RecordingError
+from tilewatch.kernels.watching.tracer import RecordingError
 
 _store = functools.cache(CubinStore)
 

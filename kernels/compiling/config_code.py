@@ -21,7 +21,7 @@ from tilewatch.kernels.contract import Config, Kernel, Problem
 from tilewatch.kernels.library_errors import PackageMissing, first_line
 from tilewatch.kernels.toolchains.versions import compiler_version
 from tilewatch.kernels.watching.declare import BadWatchFile
-from tilewatch.kernels.watching.recorder import RecordingError
+from tilewatch.kernels.watching.tracer import RecordingError
 
 SM_COUNTS = (1, 108, 132, 148, 170, 1 << 20)
 """Multiprocessors for which two grids are compared: of real GPUs, and more extreme ones."""

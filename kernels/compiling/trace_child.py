@@ -11,7 +11,7 @@ from tilewatch.kernels.contract import BadProblem
 from tilewatch.kernels.library_errors import LibraryError, PackageMissing, first_line
 from tilewatch.kernels.toolchains.versions import compiler_version
 from tilewatch.kernels.watching.declare import BadWatchFile
-from tilewatch.kernels.watching.recorder import RecordingError
+from tilewatch.kernels.watching.tracer import RecordingError
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:

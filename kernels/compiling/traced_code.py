@@ -17,7 +17,7 @@ from typing_extensions import TypedDict  # pydantic wants this one before Python
 from tilewatch.kernels.compiling.compiler_input import CompilerInput
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.toolchains.versions import compiler_version
-from tilewatch.kernels.watching.recorder import RecordingError
+from tilewatch.kernels.watching.tracer import RecordingError
 
 Name = Annotated[str, StringConstraints(max_length=10_000, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Text = Annotated[str, StringConstraints(max_length=100_000, pattern=r"^[^\x00]*$")]

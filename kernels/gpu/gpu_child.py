@@ -12,8 +12,8 @@ from typing import Any
 
 import cupy
 
+from tilewatch.kernels.baselines.baseline import BaselineMissing, Rival
 from tilewatch.kernels.baselines.names import DOES_THE_WORK
-from tilewatch.kernels.baselines.rival import BaselineMissing, Rival
 from tilewatch.kernels.baselines.stdout_capture import StdoutCapture
 from tilewatch.kernels.gpu import canary, references, timing
 from tilewatch.kernels.gpu.guards import WRITES_OUTSIDE

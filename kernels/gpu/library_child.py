@@ -16,7 +16,7 @@ from tilewatch.kernels.catalog.loading import LibraryKernel, LibraryOperator, fi
 from tilewatch.kernels.gpu import arrays, gpu_child, shared_arrays
 from tilewatch.kernels.gpu.described_problem import describe_problem
 from tilewatch.kernels.gpu.host_code.describing import describe_operator
-from tilewatch.kernels.gpu.host_code.recording import NotReplayable
+from tilewatch.kernels.gpu.host_code.tracing import NotReplayable
 from tilewatch.kernels.library_errors import LibraryError, first_line
 
 MOST_DESCRIBED = 32 << 20

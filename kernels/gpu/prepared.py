@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from tilewatch.kernels.baselines.rival import Rival
+from tilewatch.kernels.baselines.baseline import Rival
 from tilewatch.kernels.gpu import timing
 from tilewatch.kernels.gpu.described_launch import DescribedLaunch
 from tilewatch.kernels.gpu.host_code.described_run import DescribedRun

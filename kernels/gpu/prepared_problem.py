@@ -11,7 +11,7 @@ from typing import Any
 import cupy
 
 from tilewatch.kernels.baselines import makers
-from tilewatch.kernels.baselines.rival import BaselineMissing, Call, Rival
+from tilewatch.kernels.baselines.baseline import BaselineMissing, Call, Rival
 from tilewatch.kernels.catalog.parameters import Scalar
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.contract import Array

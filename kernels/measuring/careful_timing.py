@@ -8,7 +8,7 @@ from tilewatch.kernels import tile_table
 from tilewatch.kernels.baselines.names import find_main
 from tilewatch.kernels.children import sandbox
 from tilewatch.kernels.gpu.rounds import find_rests_us
-from tilewatch.kernels.measuring.rival_process import BASELINES_DEADLINE_S, ROUNDS_DEADLINE_S, RivalProcess
+from tilewatch.kernels.measuring.baseline_process import BASELINES_DEADLINE_S, ROUNDS_DEADLINE_S, RivalProcess
 from tilewatch.kernels.measuring.sweep import GpuChild
 from tilewatch.kernels.results import Measured, TrialResult
 from tilewatch.kernels.statistics import ratio_interval

@@ -15,6 +15,7 @@ from tilewatch.kernels import device, tile_table
 from tilewatch.kernels.baselines.names import SHIPPED
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung
 from tilewatch.kernels.gpu.host_code.described_run import Described
+from tilewatch.kernels.measuring.baseline_process import RivalProcess, start_environment, start_watch_file
 from tilewatch.kernels.measuring.careful_timing import OnStep, time_carefully
 from tilewatch.kernels.measuring.gpu_processes import GpuProcesses
 from tilewatch.kernels.measuring.known_counters import Counted
@@ -22,7 +23,6 @@ from tilewatch.kernels.measuring.other_processes import GpuBusy
 from tilewatch.kernels.measuring.profiler import Profiler
 from tilewatch.kernels.measuring.profiling import add_counts, start_profiler
 from tilewatch.kernels.measuring.racing import RacePolicy
-from tilewatch.kernels.measuring.rival_process import RivalProcess, start_environment, start_watch_file
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, SweepResult, sweep
 from tilewatch.kernels.results import Cubin, Measured, Params, RunResult, TrialResult, config_key
 from tilewatch.kernels.roofline import find_floor_us

@@ -9,7 +9,7 @@ from typing import Any
 
 from tilewatch.kernels.contract import HINTS, MOST_CONFIGS, Problem
 from tilewatch.kernels.watching.declare import BadWatchFile, Configs
-from tilewatch.kernels.watching.recorder import fields_of
+from tilewatch.kernels.watching.tracer import fields_of
 
 PlainConfig = dict[str, Any]
 """A config as it is stored: its values are numbers, bools and texts."""

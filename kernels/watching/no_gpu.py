@@ -14,8 +14,8 @@ from unittest import mock
 from tilewatch.kernels import device
 from tilewatch.kernels.watching.meta_tensors import WHAT_HAS_VALUES, on_meta
 from tilewatch.kernels.watching.project import Project
-from tilewatch.kernels.watching.recorder import RecordingError
 from tilewatch.kernels.watching.torch_stand_in import missing, module
+from tilewatch.kernels.watching.tracer import RecordingError
 
 
 @contextlib.contextmanager

@@ -26,7 +26,8 @@ from tilewatch.kernels.watching.declare import BadWatchFile, Case, WatchedOperat
 from tilewatch.kernels.watching.expected_results import list_wrong_results
 from tilewatch.kernels.watching.inputs import ProblemInputs
 from tilewatch.kernels.watching.project import Project, activate, remember_globals, restore_globals
-from tilewatch.kernels.watching.recorder import (
+from tilewatch.kernels.watching.torch_stand_in import module
+from tilewatch.kernels.watching.tracer import (
     Execute,
     RecordedLaunch,
     Recording,
@@ -36,7 +37,6 @@ from tilewatch.kernels.watching.recorder import (
     record,
     what_is_compiled,
 )
-from tilewatch.kernels.watching.torch_stand_in import module
 
 SEED = 0
 

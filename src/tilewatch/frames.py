@@ -14,14 +14,14 @@ import pandas as pd
 from sqlalchemy.orm import Session
 
 from tilewatch.dashboard.frames.frames import to_frame, trials_frame
-from tilewatch.db.joins import SERIES
-from tilewatch.db.queries import series as series_queries
-from tilewatch.db.queries import static_facts, sweeps
-from tilewatch.db.queries import verdicts as verdict_queries
-from tilewatch.db.queries.series import PointRow
-from tilewatch.db.queries.static_facts import SpaceRow
-from tilewatch.db.queries.sweeps import SweepRow
-from tilewatch.db.queries.verdicts import VerdictRow
+from tilewatch.db.page_reads import series as series_queries
+from tilewatch.db.page_reads import static_facts, sweeps
+from tilewatch.db.page_reads import verdicts as verdict_queries
+from tilewatch.db.page_reads.series import PointRow
+from tilewatch.db.page_reads.static_facts import SpaceRow
+from tilewatch.db.page_reads.sweeps import SweepRow
+from tilewatch.db.page_reads.verdicts import VerdictRow
+from tilewatch.db.query_parts import SERIES
 from tilewatch.db.session import check, reading_session
 from tilewatch.worker.settings import Settings
 

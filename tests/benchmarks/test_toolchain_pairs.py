@@ -16,7 +16,7 @@ from tilewatch.kernels.comparing.toolchains.report_file import (
     find_cubins,
     read_report,
 )
-from tilewatch.kernels.comparing.toolchains.safety import Timing
+from tilewatch.kernels.comparing.toolchains.safety_verdict import Timing
 from tilewatch.kernels.measuring import gpu_processes, replay
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import func, select, text, update
 from sqlalchemy.orm import Session
 
 from tests.db.fixtures import one_commit
-from tilewatch.db import record, session
+from tilewatch.db import fact_writes, session
 from tilewatch.db.lifecycle import quarantine
 from tilewatch.db.models import (
     Base,
@@ -25,7 +25,7 @@ from tilewatch.db.models import (
     Verdict,
     Worker,
 )
-from tilewatch.db.step_queries import steps
+from tilewatch.db.worker_reads import steps
 
 ELSEWHERE = {
     "actions",
@@ -63,14 +63,14 @@ def _trials(opened: Session, planned: one_commit.Planned) -> list[Trial]:
 
 def _whole_flow(opened: Session) -> None:
     planned = one_commit.submit(opened)
-    record.add_compilations(opened, [one_commit.compiled(code) for code in planned.code_keys])
-    record.attach_compilations(opened, compiler=one_commit.COMPILER, submission_id=planned.submission_id)
+    fact_writes.add_compilations(opened, [one_commit.compiled(code) for code in planned.code_keys])
+    fact_writes.attach_compilations(opened, compiler=one_commit.COMPILER, submission_id=planned.submission_id)
     one_commit.measure(opened, planned)
     one_commit.job(opened)
-    record.add_recording(
+    fact_writes.add_recording(
         opened, sha256="ef" * 32, file_name="h200.jsonl.gz", machine="H200", recorded_at=one_commit.NOON
     )
-    record.write_heartbeat(
+    fact_writes.write_heartbeat(
         opened,
         name="gpu0@node-a",
         kind="gpu",
@@ -98,7 +98,7 @@ def test_a_commit_keeps_the_largest_position(db_session: Session) -> None:
     """A shallow clone counts too few commits; a full one corrects it, whichever comes first."""
 
     def seen(position: int) -> int:
-        return record.add_commit(
+        return fact_writes.add_commit(
             db_session, repository="r", sha="s", position=position, committed_at=one_commit.NOON, subject="Tile it"
         )
 
@@ -108,7 +108,7 @@ def test_a_commit_keeps_the_largest_position(db_session: Session) -> None:
 
 def test_a_gpu_models_rates_are_corrected_but_never_forgotten(db_session: Session) -> None:
     for fp8_tflops in (4500.0, 4600.0, None):
-        record.add_gpu_model(
+        fact_writes.add_gpu_model(
             db_session, slug="b200", name="B200", arch="sm_100", fp8_tflops=fp8_tflops, bandwidth_gbps=None
         )
     assert db_session.scalars(select(GpuModel.fp8_tflops)).one() == 4600.0
@@ -118,16 +118,16 @@ def test_a_submission_says_whether_it_is_new(db_session: Session) -> None:
     planned = one_commit.submit(db_session)
     commit_id = db_session.scalars(select(Commit.id)).one()
     wanted = {"reason": "nightly", "night": None, "commit_id": commit_id, "gpu_model": "b200", "measure": True}
-    again = record.add_submission(db_session, key="nightly/2026-11-20/b200", **wanted)
+    again = fact_writes.add_submission(db_session, key="nightly/2026-11-20/b200", **wanted)
     assert again == (planned.submission_id, False)
-    other, created = record.add_submission(db_session, key="nightly/2026-11-21/b200", **wanted)
+    other, created = fact_writes.add_submission(db_session, key="nightly/2026-11-21/b200", **wanted)
     assert created
     assert other != planned.submission_id
 
 
 def test_a_recording_is_known_by_its_content(db_session: Session) -> None:
     def imported(file_name: str) -> tuple[int, bool]:
-        return record.add_recording(
+        return fact_writes.add_recording(
             db_session, sha256="ef" * 32, file_name=file_name, machine="H200", recorded_at=one_commit.NOON
         )
 
@@ -138,16 +138,16 @@ def test_a_recording_is_known_by_its_content(db_session: Session) -> None:
 
 
 def test_a_config_is_the_same_however_its_parameters_are_ordered(db_session: Session) -> None:
-    found = record.add_configs(db_session, [{"tile_m": 64, "num_ctas": 1}, {"num_ctas": 1, "tile_m": 64}])
+    found = fact_writes.add_configs(db_session, [{"tile_m": 64, "num_ctas": 1}, {"num_ctas": 1, "tile_m": 64}])
     assert len(found) == 1
-    assert record.add_configs(db_session, []) == {}
-    assert record.add_configs(db_session, [{"num_ctas": 1, "tile_m": 64}]) == found
+    assert fact_writes.add_configs(db_session, []) == {}
+    assert fact_writes.add_configs(db_session, [{"num_ctas": 1, "tile_m": 64}]) == found
     assert db_session.scalar(select(func.count()).select_from(Config)) == 1
 
 
 def test_a_success_replaces_a_timeout_and_nothing_replaces_a_success(db_session: Session) -> None:
     def compile_again(status: str) -> Compilation:
-        record.add_compilations(db_session, [one_commit.compiled("code", status=status)])
+        fact_writes.add_compilations(db_session, [one_commit.compiled("code", status=status)])
         db_session.expire_all()
         return db_session.scalars(select(Compilation)).one()
 
@@ -160,15 +160,15 @@ def test_a_success_replaces_a_timeout_and_nothing_replaces_a_success(db_session:
 
 def test_a_timeout_of_more_cpu_time_replaces_one_of_less(db_session: Session) -> None:
     for cpu_s in (1.25, 15.5, 3.0):
-        record.add_compilations(db_session, [{**one_commit.compiled("code", status="timeout"), "cpu_s": cpu_s}])
+        fact_writes.add_compilations(db_session, [{**one_commit.compiled("code", status="timeout"), "cpu_s": cpu_s}])
     assert db_session.scalars(select(Compilation.cpu_s)).one() == 15.5
 
 
 def test_compilations_reach_only_the_trials_of_the_codes_that_were_named(db_session: Session) -> None:
     planned = one_commit.submit(db_session)
     first, second, *_ = planned.code_keys
-    record.add_compilations(db_session, [one_commit.compiled(code) for code in (first, second)])
-    attached = record.attach_compilations(
+    fact_writes.add_compilations(db_session, [one_commit.compiled(code) for code in (first, second)])
+    attached = fact_writes.attach_compilations(
         db_session, compiler=one_commit.COMPILER, submission_id=planned.submission_id, code_keys=[second]
     )
     assert attached == 1
@@ -178,7 +178,7 @@ def test_compilations_reach_only_the_trials_of_the_codes_that_were_named(db_sess
 def test_compilations_reach_the_trials_that_wait_for_their_code(db_session: Session) -> None:
     planned = one_commit.submit(db_session)
     first, second, third, fourth = planned.code_keys
-    record.add_compilations(
+    fact_writes.add_compilations(
         db_session,
         [
             one_commit.compiled(first),
@@ -187,9 +187,10 @@ def test_compilations_reach_the_trials_that_wait_for_their_code(db_session: Sess
         ],
     )
     assert (
-        record.attach_compilations(db_session, compiler=one_commit.COMPILER, submission_id=planned.submission_id) == 2
+        fact_writes.attach_compilations(db_session, compiler=one_commit.COMPILER, submission_id=planned.submission_id)
+        == 2
     )
-    assert record.attach_compilations(db_session, compiler=one_commit.COMPILER, sweep_id=planned.sweep_id) == 0
+    assert fact_writes.attach_compilations(db_session, compiler=one_commit.COMPILER, sweep_id=planned.sweep_id) == 0
     found = [(trial.status, trial.failure) for trial in _trials(db_session, planned)]
     assert found == [
         ("compiled", None),
@@ -204,9 +205,9 @@ def test_compilations_reach_the_trials_that_wait_for_their_code(db_session: Sess
 
 def test_compilations_are_attached_to_a_submission_or_a_sweep_and_not_to_both(db_session: Session) -> None:
     with pytest.raises(TypeError, match="a submission_id or a sweep_id"):
-        record.attach_compilations(db_session, compiler=one_commit.COMPILER)
+        fact_writes.attach_compilations(db_session, compiler=one_commit.COMPILER)
     with pytest.raises(TypeError, match="a submission_id or a sweep_id"):
-        record.attach_compilations(db_session, compiler=one_commit.COMPILER, submission_id=1, sweep_id=1)
+        fact_writes.attach_compilations(db_session, compiler=one_commit.COMPILER, submission_id=1, sweep_id=1)
 
 
 def test_of_two_workers_that_finish_the_last_batches_one_sees_that_nothing_waits(database_url: str) -> None:
@@ -219,8 +220,8 @@ def test_of_two_workers_that_finish_the_last_batches_one_sees_that_nothing_waits
     waiting_after: list[int] = []
 
     def finish(opened: Session, code_keys: tuple[str, ...]) -> None:
-        record.add_compilations(opened, [one_commit.compiled(code) for code in code_keys])
-        record.attach_compilations(opened, compiler=one_commit.COMPILER, submission_id=planned.submission_id)
+        fact_writes.add_compilations(opened, [one_commit.compiled(code) for code in code_keys])
+        fact_writes.attach_compilations(opened, compiler=one_commit.COMPILER, submission_id=planned.submission_id)
         waiting_after.append(sum(trial.status == "waiting" for trial in _trials(opened, planned)))
 
     def second() -> None:
@@ -245,8 +246,8 @@ def test_workers_that_write_the_same_rows_in_other_orders_do_not_block_each_othe
         together.wait()
         try:
             with session.session(database_url) as opened:
-                record.add_compilations(opened, [one_commit.compiled(code) for code in mine])
-                record.add_configs(opened, [{"tile_m": int(code.split()[1])} for code in mine])
+                fact_writes.add_compilations(opened, [one_commit.compiled(code) for code in mine])
+                fact_writes.add_configs(opened, [{"tile_m": int(code.split()[1])} for code in mine])
         except Exception as error:  # noqa: BLE001  whatever it is, the test shows it
             failures.append(error)
 
@@ -264,7 +265,7 @@ def test_a_result_is_never_replaced_by_less(db_session: Session) -> None:
     before = [(trial.status, trial.median_us) for trial in _trials(db_session, planned)]
     for status, failure in (("waiting", None), ("compiled", None), ("not_compiled", "timeout")):
         less = {"status": status, "samples_us": None, "median_us": None, "error": None, "failure": failure}
-        record.write_trial_results(
+        fact_writes.write_trial_results(
             db_session, planned.sweep_id, [{"config_id": config_id, **less} for config_id in planned.config_ids]
         )
     assert [(trial.status, trial.median_us) for trial in _trials(db_session, planned)] == before
@@ -280,7 +281,7 @@ def test_a_result_that_is_there_already_is_not_written_again(db_session: Session
     places = text("select config_id, ctid from trials where sweep_id = :sweep_id order by config_id")
     before = db_session.execute(places, {"sweep_id": planned.sweep_id}).all()
     rows[0] = {**rows[0], "error": 0.5}
-    record.write_trial_results(db_session, planned.sweep_id, rows)
+    fact_writes.write_trial_results(db_session, planned.sweep_id, rows)
     after = db_session.execute(places, {"sweep_id": planned.sweep_id}).all()
     assert [old.config_id for old, new in zip(before, after, strict=True) if old != new] == [rows[0]["config_id"]]
 
@@ -289,7 +290,7 @@ def test_a_sweep_that_runs_again_knows_better(db_session: Session) -> None:
     planned = one_commit.submit(db_session)
     one_commit.measure(db_session, planned)
     again = {"status": "hung", "samples_us": None, "median_us": None, "error": None, "failure": "no answer in 10 s"}
-    record.write_trial_results(db_session, planned.sweep_id, [{"config_id": planned.config_ids[0], **again}])
+    fact_writes.write_trial_results(db_session, planned.sweep_id, [{"config_id": planned.config_ids[0], **again}])
     first, second, *_ = _trials(db_session, planned)
     assert (first.status, first.samples_us, first.failure) == ("hung", None, "no answer in 10 s")
     assert second.status == "timed"
@@ -301,7 +302,7 @@ def test_the_first_measurements_of_a_run_stay(db_session: Session) -> None:
     kernel = db_session.scalars(select(Measurement).where(Measurement.role == "kernel")).one()
     columns = [column.name for column in Measurement.__table__.columns if column.name not in ("id", "run_id")]
     slower = {**{name: getattr(kernel, name) for name in columns}, "median_us": 99.0}
-    record.add_measurements(db_session, run_id, [slower])
+    fact_writes.add_measurements(db_session, run_id, [slower])
     db_session.expire_all()
     assert kernel.median_us == 9.05
 
@@ -311,7 +312,7 @@ def test_a_verdict_is_decided_once(db_session: Session) -> None:
     run_id = one_commit.measure(db_session, one_commit.submit(db_session))
 
     def judge(word: str) -> str:
-        verdict = record.NewVerdict(
+        verdict = fact_writes.NewVerdict(
             run_id=run_id,
             verdict=word,
             change=0.1,
@@ -322,7 +323,7 @@ def test_a_verdict_is_decided_once(db_session: Session) -> None:
             low=0.09,
             high=0.11,
         )
-        record.write_verdicts(db_session, [verdict])
+        fact_writes.write_verdicts(db_session, [verdict])
         db_session.expire_all()
         return db_session.scalars(select(Verdict.verdict)).one()
 
@@ -339,7 +340,9 @@ def test_equal_toolchains_have_equal_fingerprints(db_session: Session) -> None:
 
 
 def test_a_queue_is_taken_only_by_a_worker_that_lives(db_session: Session) -> None:
-    record.write_heartbeat(db_session, name="c@a", kind="compile", host="a", toolchain={}, queues=["compile", "record"])
+    fact_writes.write_heartbeat(
+        db_session, name="c@a", kind="compile", host="a", toolchain={}, queues=["compile", "record"]
+    )
     assert steps.is_taken(db_session, "record")
     assert not steps.is_taken(db_session, "judge")
     db_session.execute(update(Worker).values(seen_at=func.now() - dt.timedelta(minutes=2)))
@@ -349,7 +352,7 @@ def test_a_queue_is_taken_only_by_a_worker_that_lives(db_session: Session) -> No
 def test_a_worker_is_seen_until_it_says_good_bye(database_url: str) -> None:
     def seen(doing: str | None) -> Worker:
         with session.session(database_url) as opened:
-            record.write_heartbeat(opened, name="compile@a", kind="compile", host="a", toolchain={}, doing=doing)
+            fact_writes.write_heartbeat(opened, name="compile@a", kind="compile", host="a", toolchain={}, doing=doing)
             return opened.scalars(select(Worker)).one()
 
     first, second = seen(None), seen("compiling gemm_fp8")
@@ -357,8 +360,8 @@ def test_a_worker_is_seen_until_it_says_good_bye(database_url: str) -> None:
     assert second.started_at == first.started_at
     assert second.seen_at > first.seen_at
     with session.session(database_url) as opened:
-        record.remove_worker(opened, "compile@a")
-        record.remove_worker(opened, "compile@a")
+        fact_writes.remove_worker(opened, "compile@a")
+        fact_writes.remove_worker(opened, "compile@a")
         assert opened.scalars(select(Worker)).all() == []
 
 
@@ -378,6 +381,6 @@ def _until_somebody_waits(url: str, patience_s: float = 120) -> None:
 @pytest.mark.parametrize(("count", "parts"), [(0, 0), (5, 1), (50, 5), (100, 8), (500, 8)])
 def test_few_rows_are_written_in_few_transactions(count: int, parts: int) -> None:
     rows = list(range(count))
-    split = record.in_parts(rows)
+    split = fact_writes.in_parts(rows)
     assert len(split) == parts
     assert sorted(row for part in split for row in part) == rows

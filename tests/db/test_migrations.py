@@ -9,7 +9,7 @@ from alembic import command
 from sqlalchemy import text
 
 from tests.conftest import NewDatabase
-from tilewatch.db import migrate, record, session
+from tilewatch.db import fact_writes, migrate, session
 from tilewatch.db.models import Base
 
 SCHEMA = """
@@ -102,7 +102,7 @@ def test_trials_with_a_number_and_without_one_live_side_by_side(empty_url: str) 
     go(command.upgrade, "0027")
     numbers = text("select id from trials order by config_id")
     with session.session(empty_url) as opened:
-        record.add_trials(opened, 1, [(2, "of 2"), (3, "of 3")])
+        fact_writes.add_trials(opened, 1, [(2, "of 2"), (3, "of 3")])
         assert list(opened.scalars(numbers)) == [1, 2, None]
     go(command.downgrade, "0026")
     with session.session(empty_url) as opened:

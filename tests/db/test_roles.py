@@ -9,7 +9,7 @@ from tests.db.fixtures import one_commit
 from tilewatch.db.lifecycle import actions, jobs
 from tilewatch.db.lifecycle.actions import JobSelection
 from tilewatch.db.models import Base, Measurement, Run, Trial, Verdict
-from tilewatch.db.queries import submissions
+from tilewatch.db.page_reads import submissions
 
 
 def become(opened: Session, role: str) -> None:

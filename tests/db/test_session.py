@@ -11,12 +11,12 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from tilewatch.db import migrate, record, session
+from tilewatch.db import fact_writes, migrate, session
 from tilewatch.db.models import GpuModel
 
 
 def _add(opened: Session, slug: str) -> None:
-    record.add_gpu_model(opened, slug=slug, name=slug.upper(), arch="sm_100", fp8_tflops=None, bandwidth_gbps=None)
+    fact_writes.add_gpu_model(opened, slug=slug, name=slug.upper(), arch="sm_100", fp8_tflops=None, bandwidth_gbps=None)
 
 
 def _slugs(url: str) -> list[str]:

@@ -8,9 +8,9 @@ from sqlalchemy import select, text, update
 from sqlalchemy.orm import Session
 
 from tests.db.fixtures import one_commit
-from tilewatch.db import record
+from tilewatch.db import fact_writes
 from tilewatch.db.models import Compilation, Sweep, Trial
-from tilewatch.db.queries import static_facts, submissions
+from tilewatch.db.page_reads import static_facts, submissions
 
 SERIES = ("tilewatch", "gemm_fp8", "320x32576x7168", "b200")
 READS_OF_TRIALS = text("select seq_scan + idx_scan from pg_stat_xact_user_tables where relname = 'trials'")
@@ -26,11 +26,11 @@ def _compile(opened: Session, *outcomes: str) -> one_commit.Planned:
     """Compiles the first configs of a sweep of four, the first with 128 bytes of stack and 100 registers."""
     planned = one_commit.submit(opened)
     codes = zip(planned.code_keys, outcomes, strict=False)
-    record.add_compilations(opened, [one_commit.compiled(code, status=status) for code, status in codes])
+    fact_writes.add_compilations(opened, [one_commit.compiled(code, status=status) for code, status in codes])
     first = Compilation.code_key == planned.code_keys[0]
     opened.execute(update(Compilation).where(first).values(registers=100))
     opened.execute(update(Compilation).where(~first, Compilation.status == "ok").values(stack_bytes=0, tma_loads=0))
-    record.attach_compilations(opened, compiler=one_commit.COMPILER, submission_id=planned.submission_id)
+    fact_writes.attach_compilations(opened, compiler=one_commit.COMPILER, submission_id=planned.submission_id)
     return planned
 
 
@@ -41,8 +41,8 @@ def _kept(opened: Session) -> dict[str, object] | None:
 def test_the_counts_are_kept_once_no_trial_waits(db_session: Session) -> None:
     planned = _compile(db_session, "ok", "ok", "timeout")
     assert _kept(db_session) is None, "the fourth still waits"
-    record.add_compilations(db_session, [one_commit.compiled(planned.code_keys[3], status="error")])
-    record.attach_compilations(db_session, compiler=one_commit.COMPILER, submission_id=planned.submission_id)
+    fact_writes.add_compilations(db_session, [one_commit.compiled(planned.code_keys[3], status="error")])
+    fact_writes.attach_compilations(db_session, compiler=one_commit.COMPILER, submission_id=planned.submission_id)
     assert _kept(db_session) == {
         "trials": 4,
         "not_compiled": 2,
@@ -123,13 +123,13 @@ def test_a_cubin_that_the_gpu_s_node_could_not_make_is_counted_too(db_session: S
     planned = _compile(db_session, "ok", "ok", "ok", "ok")
     no_time = {"samples_us": None, "median_us": None, "error": None}
     failed = {"config_id": planned.config_ids[0], "status": "not_compiled", "failure": "timeout", **no_time}
-    record.write_trial_results(db_session, planned.sweep_id, [failed])
+    fact_writes.write_trial_results(db_session, planned.sweep_id, [failed])
     (submission,) = submissions.list_submissions(db_session)
     assert submission.not_compiled == 1
 
 
 def _prune(opened: Session) -> int | None:
-    return record.roll_up_trials(opened, dt.datetime.now(dt.UTC) + dt.timedelta(days=1), 10)
+    return fact_writes.roll_up_trials(opened, dt.datetime.now(dt.UTC) + dt.timedelta(days=1), 10)
 
 
 def test_a_pruned_sweep_is_not_read_again(db_session: Session) -> None:

@@ -11,9 +11,9 @@ from tests.kernels.fixtures.needs_package import write_package, write_repository
 from tests.worker.fixtures import tiny_repository
 from tests.worker.fixtures.celery_process import all_done, celery_worker, wait_for, workers
 from tests.worker.fixtures.worker_context import Drain
-from tilewatch.db import record
+from tilewatch.db import fact_writes
 from tilewatch.db.models import Compilation, Job, Sweep, Trial
-from tilewatch.db.queries.queue import list_queues
+from tilewatch.db.page_reads.queue import list_queues
 from tilewatch.db.session import session
 from tilewatch.kernels.library_errors import PackageMissing
 from tilewatch.worker.context import Context
@@ -97,7 +97,7 @@ def test_a_batch_is_not_moved_twice(
         able.setenv("PYTHONPATH", with_package)
         submit_nightly(settings)
     with session(context.database_url) as opened:
-        record.write_heartbeat(
+        fact_writes.write_heartbeat(
             opened, name="record@b", kind="compile", host="b", toolchain={}, queues=["compile", "record"]
         )
     drain()

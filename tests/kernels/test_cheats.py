@@ -22,8 +22,8 @@ from tests.worker.fixtures import tiny_repository
 from tilewatch.kernels.children import sandbox
 from tilewatch.kernels.compiling.compile_children import BuildError
 from tilewatch.kernels.compiling.compiler import Compiler
-from tilewatch.kernels.compiling.recorded_code import BadRecordedCode, read_recorded
 from tilewatch.kernels.compiling.store import CubinStore, folder
+from tilewatch.kernels.compiling.traced_code import BadRecordedCode, read_recorded
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.measuring.description_schema import BadDescription, check_description
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, _refuse_impossible, sweep

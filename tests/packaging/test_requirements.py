@@ -18,7 +18,7 @@ LISTS = ROOT / "requirements"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 NAMES = ("build", "base", "dev", "gpu", "deepgemm", "s3", "dashboard", "worker", "gpu-worker")
 IMAGES = {
-    "dashboard": ("dashboard", "db/queries", "db/lifecycle", "db/models.py", "db/session.py"),
+    "dashboard": ("dashboard", "db/page_reads", "db/lifecycle", "db/models.py", "db/session.py"),
     "worker": ("worker", "db", "kernels"),
     "gpu-worker": ("worker", "db", "kernels"),
 }

@@ -3,8 +3,8 @@
 from collections import Counter
 from pathlib import Path
 
-from tilewatch.kernels.comparing.toolchains.judging import judge_report
 from tilewatch.kernels.comparing.toolchains.report_file import read_report
+from tilewatch.kernels.comparing.toolchains.report_verdict import judge_report
 from tools.toolchain_note import fill
 
 ROOT = Path(__file__).parents[2]

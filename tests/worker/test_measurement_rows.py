@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tilewatch.db.step_queries.judging import Point
+from tilewatch.db.worker_reads.judging import Point
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.judging.scope_judge import Launches, ScopeJudge, Series, SeriesQuestion
 from tilewatch.worker.measurement_rows import Sampled, measurement_rows

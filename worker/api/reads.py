@@ -1,4 +1,4 @@
-"""Reads for programs, each a question of db/queries with the bounds and the words that a caller needs.
+"""Reads for programs, each a question of db/page_reads with the bounds and the words that a caller needs.
 
 The first parameter of each is the session, which callers do not see. The others, the answer and the docstring are what
 OpenAPI and MCP show, so they are written for somebody who has never seen this repository.
@@ -10,15 +10,15 @@ from typing import Annotated, Literal
 from pydantic import Field
 from sqlalchemy.orm import Session
 
-from tilewatch.db.queries import actions, checks, evidence, regressions, replays, series, sweeps, verdicts
-from tilewatch.db.queries.actions import ActionRow
-from tilewatch.db.queries.checks import CheckRow, CheckStory
-from tilewatch.db.queries.evidence import RunRow, SamplesRow
-from tilewatch.db.queries.regressions import EventRow, RegressionRow, RegressionSeriesRow
-from tilewatch.db.queries.replays import ReplayRow, SuspicionRow
-from tilewatch.db.queries.series import PointRow, SeriesRow
-from tilewatch.db.queries.sweeps import MeasurementRow, SweepRow, TrialRow
-from tilewatch.db.queries.verdicts import DetectableChange, VerdictRow
+from tilewatch.db.page_reads import actions, checks, evidence, regressions, replays, series, sweeps, verdicts
+from tilewatch.db.page_reads.actions import ActionRow
+from tilewatch.db.page_reads.checks import CheckRow, CheckStory
+from tilewatch.db.page_reads.evidence import RunRow, SamplesRow
+from tilewatch.db.page_reads.regressions import EventRow, RegressionRow, RegressionSeriesRow
+from tilewatch.db.page_reads.replays import ReplayRow, SuspicionRow
+from tilewatch.db.page_reads.series import PointRow, SeriesRow
+from tilewatch.db.page_reads.sweeps import MeasurementRow, SweepRow, TrialRow
+from tilewatch.db.page_reads.verdicts import DetectableChange, VerdictRow
 from tilewatch.worker.api.refusals import NotThere
 
 LARGEST_ID = 2**63 - 1

@@ -100,7 +100,7 @@ def compare(
         tilewatch compare main..HEAD --static
     """
     from tilewatch.worker.cli import compare_sides as work
-    from tilewatch.worker.git.repository import split_range
+    from tilewatch.worker.git.commits import split_range
 
     if dirty == (revisions is not None):
         raise typer.BadParameter("name either two commits, BASE..HEAD, or --dirty")

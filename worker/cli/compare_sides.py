@@ -15,14 +15,14 @@ from tilewatch.kernels.comparing.changes import Comparison, end_by_static_facts,
 from tilewatch.kernels.comparing.compiler_pool import CompilerPool
 from tilewatch.kernels.comparing.configs import Candidates, ConfigSource, RecordedWinner, read_winners
 from tilewatch.kernels.comparing.launching import Budget, GpuBench, end_by_launches
-from tilewatch.kernels.comparing.operators import Library, Selection, list_operators
 from tilewatch.kernels.comparing.outcome import Outcome
+from tilewatch.kernels.comparing.targets import Library, Selection, list_operators
 from tilewatch.kernels.compiling.store import folder
 from tilewatch.kernels.device import GpuSpec
 from tilewatch.kernels.recording.git_commit import GitCommit
 from tilewatch.text import short_sha
-from tilewatch.worker.git import checkouts, repository
-from tilewatch.worker.git.repository import RepositoryError
+from tilewatch.worker.git import checkouts, commits
+from tilewatch.worker.git.commits import RepositoryError
 from tilewatch.worker.git.working_tree import copy_working_tree
 from tilewatch.worker.settings import Settings
 
@@ -71,14 +71,14 @@ def find_library(at: Path, settings: Settings) -> str:
 
 def open_commits(at: Path, library: str, cache: Path, base: str, head: str) -> Sides:
     """Checks both commits out into the cache. Raises RepositoryError."""
-    commits = [repository.resolve(at, revision) for revision in (base, head)]
-    libraries = [_checkout(at, commit, library, cache) for commit in commits]
+    resolved = [commits.resolve(at, revision) for revision in (base, head)]
+    libraries = [_checkout(at, commit, library, cache) for commit in resolved]
     return Sides(libraries[0], libraries[1])
 
 
 def open_working_tree(at: Path, library: str, cache: Path, scratch: Path) -> Sides:
     """HEAD, and a copy in `scratch` of the library folder as it lies there now. Raises RepositoryError."""
-    commit = repository.resolve(at, "HEAD")
+    commit = commits.resolve(at, "HEAD")
     changed = Library("the working tree", copy_working_tree(at, library, scratch / "working-tree"))
     return Sides(_checkout(at, commit, library, cache), changed)
 

@@ -49,7 +49,7 @@ def export_(
 
     Example: tilewatch export h200.jsonl.gz --gpu h200 --since 2026-11-01
     """
-    from tilewatch.db.step_queries.export import ExportFilter
+    from tilewatch.db.worker_reads.export import ExportFilter
     from tilewatch.worker.transfer.exporting import export_file
 
     wanted = ExportFilter(repository, kernel, gpu, options.day(since))

@@ -21,8 +21,8 @@ from tilewatch.worker.cli.notify import tell
 from tilewatch.worker.cli.regressions import regressions
 from tilewatch.worker.cli.submit import submit
 from tilewatch.worker.cli.tokens import token
+from tilewatch.worker.cli.toolchains.baselines import rivals
 from tilewatch.worker.cli.toolchains.group import toolchain
-from tilewatch.worker.cli.toolchains.rivals import rivals
 from tilewatch.worker.cli.tuned import tuned
 from tilewatch.worker.cli.watch import watch
 
@@ -165,7 +165,7 @@ def report(
     """Write the weekly report: one HTML page with the dashboard's charts of seven days, to send by mail."""
     import subprocess
 
-    from tilewatch.db.queries.series import list_repositories
+    from tilewatch.db.page_reads.series import list_repositories
     from tilewatch.db.session import session
     from tilewatch.worker.settings import CHECKOUT
 

@@ -37,7 +37,7 @@ def messages(
 
     Example: tilewatch tell messages --failed
     """
-    from tilewatch.db.queries import messages as message_queries
+    from tilewatch.db.page_reads import messages as message_queries
     from tilewatch.db.session import session
     from tilewatch.worker.cli import tables
 
@@ -52,7 +52,7 @@ def alarms(as_json: AsJson = False) -> None:
 
     Example: tilewatch tell alarms
     """
-    from tilewatch.db.queries import alarms as alarm_queries
+    from tilewatch.db.page_reads import alarms as alarm_queries
     from tilewatch.db.session import session
     from tilewatch.worker.cli import tables
 

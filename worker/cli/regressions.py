@@ -230,7 +230,7 @@ def score(
 
     Example: tilewatch regressions score --since 2026-11-01
     """
-    from tilewatch.db.queries import judge_score
+    from tilewatch.db.page_reads import judge_score
     from tilewatch.db.session import session
     from tilewatch.worker.cli import tables
 

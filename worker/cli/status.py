@@ -1,4 +1,4 @@
-"""Prints `tilewatch status`, as tables or as JSON, from db/queries/queue.py."""
+"""Prints `tilewatch status`, as tables or as JSON, from db/page_reads/queue.py."""
 
 import json
 import time
@@ -9,8 +9,8 @@ from rich.live import Live
 from rich.table import Table
 
 from tilewatch.db.models import OPEN_JOB
-from tilewatch.db.queries import queue
-from tilewatch.db.queries.queue import Status
+from tilewatch.db.page_reads import queue
+from tilewatch.db.page_reads.queue import Status
 from tilewatch.db.session import session
 from tilewatch.text import short_sha
 from tilewatch.worker.cli.tables import Terminal, new_table, show

@@ -13,7 +13,7 @@ from tilewatch.worker.cli.options import FailOver, Gpus, Repository, Wait, Who
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-    from tilewatch.db.queries.checks import CheckStory
+    from tilewatch.db.page_reads.checks import CheckStory
     from tilewatch.worker.settings import Settings
     from tilewatch.worker.submitting.submit_check import SubmittedChecks
 
@@ -38,7 +38,7 @@ def check(
 
     Example: tilewatch submit check main..HEAD --gpu h200 --fail-over 2% --wait
     """
-    from tilewatch.worker.git.repository import split_range
+    from tilewatch.worker.git.commits import split_range
     from tilewatch.worker.notify.wording import check_link
     from tilewatch.worker.submitting.submit_requests import CheckAsked, submit_check_by
 
@@ -101,7 +101,7 @@ def worst_code(codes: list[int]) -> int:
 
 
 def _read(opened: "Session", check_ids: tuple[int, ...]) -> "list[CheckStory]":
-    from tilewatch.db.queries.checks import find_check
+    from tilewatch.db.page_reads.checks import find_check
 
     found = [find_check(opened, check_id) for check_id in check_ids]
     return [story for story in found if story is not None]

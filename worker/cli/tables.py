@@ -10,11 +10,11 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tilewatch.db.queries.alarms import AlarmRow
-from tilewatch.db.queries.judge_score import Score
-from tilewatch.db.queries.messages import MessageRow, RegressionStory
-from tilewatch.db.queries.regressions import RegressionRow
-from tilewatch.db.queries.tokens import TokenRow
+from tilewatch.db.page_reads.alarms import AlarmRow
+from tilewatch.db.page_reads.judge_score import Score
+from tilewatch.db.page_reads.messages import MessageRow, RegressionStory
+from tilewatch.db.page_reads.regressions import RegressionRow
+from tilewatch.db.page_reads.tokens import TokenRow
 from tilewatch.text import change_text, short_sha, without_controls
 from tilewatch.worker.notify.wording import ALARMS, one_line
 

@@ -47,7 +47,7 @@ def list_(as_json: AsJson = False) -> None:
 
     Example: tilewatch token list
     """
-    from tilewatch.db.queries import tokens as token_queries
+    from tilewatch.db.page_reads import tokens as token_queries
     from tilewatch.db.session import session
     from tilewatch.worker.cli import tables
 

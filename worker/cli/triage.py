@@ -10,11 +10,11 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle import actions, messages, regressions
 from tilewatch.db.lifecycle.regressions import NoSuchRegression
-from tilewatch.db.queries import evidence
-from tilewatch.db.queries import messages as message_queries
-from tilewatch.db.queries import regressions as regression_queries
-from tilewatch.db.queries.messages import RegressionStory
-from tilewatch.db.queries.regressions import RegressionRow
+from tilewatch.db.page_reads import evidence
+from tilewatch.db.page_reads import messages as message_queries
+from tilewatch.db.page_reads import regressions as regression_queries
+from tilewatch.db.page_reads.messages import RegressionStory
+from tilewatch.db.page_reads.regressions import RegressionRow
 from tilewatch.db.session import session
 from tilewatch.text import count_text, short_sha
 

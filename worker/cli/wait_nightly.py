@@ -18,7 +18,7 @@ WELL, REGRESSION, NOT_COMPLETE = 0, 1, 2
 
 def wait_for_nightly(database_url: str, submission_ids: Sequence[int]) -> None:
     """Ends the command when no job of these submissions is open any more, replays and verdicts with them."""
-    from tilewatch.db.queries import submissions
+    from tilewatch.db.page_reads import submissions
     from tilewatch.db.session import session
 
     wait_for(
@@ -38,7 +38,7 @@ def wait_for_nightly(database_url: str, submission_ids: Sequence[int]) -> None:
 
 
 def nightly_code(states: Sequence[str], confirmed: Sequence[int]) -> int:
-    """States as db/queries/submissions.py names them, and the regressions that were confirmed."""
+    """States as db/page_reads/submissions.py names them, and the regressions that were confirmed."""
     if confirmed:
         return REGRESSION
     return WELL if all(state in ENDED_WELL for state in states) else NOT_COMPLETE
@@ -46,8 +46,8 @@ def nightly_code(states: Sequence[str], confirmed: Sequence[int]) -> int:
 
 def _write_state(opened: "Session", submission_ids: Sequence[int]) -> str | None:
     """How far the submissions are, in a line; None when none has an open job."""
-    from tilewatch.db.queries import submissions
-    from tilewatch.db.step_queries import steps
+    from tilewatch.db.page_reads import submissions
+    from tilewatch.db.worker_reads import steps
 
     waiting = {each: len(steps.list_open_jobs(opened, each)) for each in submission_ids}
     if not any(waiting.values()):

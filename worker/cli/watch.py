@@ -47,7 +47,7 @@ def add(
 def list_() -> None:
     """Print the watched repositories, with the branch that each follows and how its last fetch went."""
     from tilewatch.db.session import session
-    from tilewatch.db.step_queries import repositories
+    from tilewatch.db.worker_reads import repositories
     from tilewatch.worker.cli import tables
     from tilewatch.worker.git import watched
 
@@ -74,7 +74,7 @@ def remove(
     """Stop watching a repository: its open jobs are cancelled and no more are made. Its history stays on all pages."""
     from tilewatch.db.lifecycle import repositories
     from tilewatch.db.session import session
-    from tilewatch.db.step_queries.repositories import find_repository
+    from tilewatch.db.worker_reads.repositories import find_repository
     from tilewatch.text import count_text
     from tilewatch.worker.git import clones
 

@@ -14,8 +14,8 @@ from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.session import session
 from tilewatch.kernels.comparing.gpu_bench import NoCupti
 from tilewatch.kernels.comparing.launching import Budget, Timed, time_operator
-from tilewatch.kernels.comparing.operators import Operator
 from tilewatch.kernels.comparing.outcome import Outcome
+from tilewatch.kernels.comparing.targets import Operator
 from tilewatch.kernels.comparing.verdict import Design
 from tilewatch.kernels.device import gpu_model
 from tilewatch.kernels.measuring.measure import GpuMissing, MeasureFailed

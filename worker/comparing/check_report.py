@@ -5,7 +5,7 @@ import math
 import shlex
 from typing import Any
 
-from tilewatch.db.queries.checks import CheckOperatorRow, CheckRow, CheckStory
+from tilewatch.db.page_reads.checks import CheckOperatorRow, CheckRow, CheckStory
 from tilewatch.kernels.comparing import report
 from tilewatch.kernels.comparing.outcome import Outcome
 from tilewatch.kernels.comparing.report import About

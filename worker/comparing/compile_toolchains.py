@@ -5,11 +5,11 @@ import structlog
 from tilewatch.db.lifecycle import jobs, toolchain_reports
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.session import session
-from tilewatch.db.step_queries import winners
+from tilewatch.db.worker_reads import winners
 from tilewatch.kernels.comparing.configs import ConfigSource, RecordedWinner
-from tilewatch.kernels.comparing.operators import Selection
+from tilewatch.kernels.comparing.targets import Selection
 from tilewatch.kernels.comparing.toolchains.comparison import StaticWanted, compile_missing
-from tilewatch.kernels.comparing.toolchains.judging import list_differing
+from tilewatch.kernels.comparing.toolchains.report_verdict import list_differing
 from tilewatch.kernels.device import gpu_model
 from tilewatch.worker.comparing.stored_report import StoredReport, find_place
 from tilewatch.worker.context import Context

@@ -12,14 +12,14 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle import checks, jobs
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
-from tilewatch.db.queries.checks import CheckRow, find_check
+from tilewatch.db.page_reads.checks import CheckRow, find_check
 from tilewatch.db.session import session
-from tilewatch.db.step_queries import winners
+from tilewatch.db.worker_reads import winners
 from tilewatch.kernels.comparing.changes import Changed, Comparison, find_changed
 from tilewatch.kernels.comparing.compiler_pool import CompilerPool
 from tilewatch.kernels.comparing.configs import ConfigSource, RecordedWinner
-from tilewatch.kernels.comparing.operators import Library, Operator, Selection, list_operators
 from tilewatch.kernels.comparing.outcome import Outcome
+from tilewatch.kernels.comparing.targets import Library, Operator, Selection, list_operators
 from tilewatch.kernels.comparing.verdict import MOST_LAUNCHES
 from tilewatch.text import short_sha
 from tilewatch.worker.context import Context

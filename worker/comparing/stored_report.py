@@ -9,8 +9,8 @@ from tilewatch.db.lifecycle.jobs import ClaimedJob
 from tilewatch.db.session import session
 from tilewatch.kernels.comparing.toolchains import writing
 from tilewatch.kernels.comparing.toolchains.comparison import begin_report, find_side
+from tilewatch.kernels.comparing.toolchains.compile_both import Workplace
 from tilewatch.kernels.comparing.toolchains.report_file import ToolchainReport, list_rows, read_rows
-from tilewatch.kernels.comparing.toolchains.static_half import Workplace
 from tilewatch.worker.context import Context
 from tilewatch.worker.git import watched
 from tilewatch.worker.queue.lease import Lease

@@ -7,11 +7,11 @@ import structlog
 
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.session import session
-from tilewatch.db.step_queries import winners
+from tilewatch.db.worker_reads import winners
 from tilewatch.kernels.comparing.gpu_bench import NoCupti
 from tilewatch.kernels.comparing.toolchains.comparison import find_installed_side
-from tilewatch.kernels.comparing.toolchains.gpu_half import GpuWanted, time_on_gpu
 from tilewatch.kernels.comparing.toolchains.retuning import RecordedTimes
+from tilewatch.kernels.comparing.toolchains.time_both import GpuWanted, time_on_gpu
 from tilewatch.kernels.device import GpuSpec, gpu_model
 from tilewatch.kernels.measuring.measure import GpuMissing, MeasureFailed
 from tilewatch.kernels.measuring.other_processes import GpuBusy

@@ -11,10 +11,10 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from tilewatch.db import record
-from tilewatch.db.queries import evidence
+from tilewatch.db import fact_writes
+from tilewatch.db.page_reads import evidence
 from tilewatch.db.session import session
-from tilewatch.db.step_queries import winners
+from tilewatch.db.worker_reads import winners
 from tilewatch.kernels.code_diff.code_diff import CodeDiff
 from tilewatch.kernels.comparing.code_sentences import CubinDiff, Pair, diff_cubins
 from tilewatch.kernels.compiling.store import CubinStore, StoreError
@@ -44,7 +44,7 @@ def compare_new_winners(database_url: str, store_url: str, budget_s: float) -> C
             break
         with session(database_url) as opened:
             pairs += _compare(opened, store, run_id)
-            record.mark_compared(opened, run_id)
+            fact_writes.mark_compared(opened, run_id)
         runs += 1
     return Compared(runs, pairs)
 
@@ -56,7 +56,7 @@ def _compare(opened: Session, store: CubinStore, run_id: int) -> int:
             diff = diff_cubins(store, base_key, head_key)
         except StoreError:  # a cubin that was made on another machine, or that was removed
             continue
-        record.write_code_diff(opened, (base_key, head_key), diff.sentence, *_tabulate(diff))
+        fact_writes.write_code_diff(opened, (base_key, head_key), diff.sentence, *_tabulate(diff))
     return len(missing)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tilewatch.kernels import project_settings
 from tilewatch.text import short_sha
-from tilewatch.worker.git.repository import RepositoryError, git, resolve
+from tilewatch.worker.git.commits import RepositoryError, git, resolve
 
 KEPT_COMMITS = 100
 KEPT_BYTES = 10 << 30

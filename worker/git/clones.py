@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from tilewatch import processes
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import project_settings
-from tilewatch.worker.git.repository import RepositoryError, git
+from tilewatch.worker.git.commits import RepositoryError, git
 
 FETCH_LIMIT_S = 900.0
 """A clone of all of PyTorch takes some minutes."""

@@ -15,14 +15,14 @@ from sqlalchemy.orm import Session
 from tilewatch.db.lifecycle import repositories as lifecycle
 from tilewatch.db.repository_names import BRANCH_START, split_branch
 from tilewatch.db.session import session
-from tilewatch.db.step_queries import repositories
-from tilewatch.db.step_queries.repositories import RepositoryRow
+from tilewatch.db.worker_reads import repositories
+from tilewatch.db.worker_reads.repositories import RepositoryRow
 from tilewatch.kernels.recording.git_commit import GitCommit, NoHistory, repository_name
 from tilewatch.text import is_name
 from tilewatch.worker.context import Context
-from tilewatch.worker.git import checkouts, clones, repository
+from tilewatch.worker.git import checkouts, clones, commits
 from tilewatch.worker.git.clones import Clone, FetchFailed
-from tilewatch.worker.git.repository import RepositoryError
+from tilewatch.worker.git.commits import RepositoryError
 from tilewatch.worker.settings import Settings
 
 
@@ -96,7 +96,7 @@ def add(
         raise RepositoryError(f"{name!r} cannot be the name of a repository: give another with --name")
     clone = clones.clone_of(name, url, settings.clones)
     clones.fetch(clone)
-    repository.require_history(clone.folder)
+    commits.require_history(clone.folder)
     branch = branch or clones.read_branch_setting(clone) or clones.default_branch(clone)
     clones.follow(clone, branch)
     lifecycle.add(opened, name, url, branch)
@@ -123,11 +123,11 @@ def fetch(watched: WatchedRepository) -> str | None:
 def resolve(watched: WatchedRepository, revision: str) -> GitCommit:
     """Reads a commit, under the watched name. Of a repository that was added, what no branch has is fetched."""
     try:
-        found = repository.resolve(watched.folder, revision)
+        found = commits.resolve(watched.folder, revision)
     except RepositoryError:
         if watched.clone is None:
             raise
-        found = repository.resolve(watched.folder, clones.bring_revision(watched.clone, revision))
+        found = commits.resolve(watched.folder, clones.bring_revision(watched.clone, revision))
     return replace(found, repository=watched.name)
 
 

@@ -4,7 +4,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tilewatch.worker.git.repository import RepositoryError
+from tilewatch.worker.git.commits import RepositoryError
 
 
 def copy_working_tree(repository: Path, library: str, target: Path) -> Path:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from tilewatch.db.lifecycle.quarantine import OpenQuarantine
 from tilewatch.kernels.comparing.launching import LaunchBench
-from tilewatch.kernels.comparing.toolchains.gpu_half import UpgradeBench
+from tilewatch.kernels.comparing.toolchains.time_both import UpgradeBench
 from tilewatch.kernels.device import SIMULATED, Gpu
 from tilewatch.kernels.gpu.illness import Reading
 from tilewatch.kernels.measuring.replay import ReplayResult

@@ -9,7 +9,7 @@ from tilewatch.db.lifecycle.quarantine import OpenQuarantine
 from tilewatch.kernels import HARNESS
 from tilewatch.kernels.checklist.of_winner import add_checklist
 from tilewatch.kernels.comparing.gpu_bench import RealBench
-from tilewatch.kernels.comparing.toolchains.gpu_half import UpgradeBench, open_upgrade_bench
+from tilewatch.kernels.comparing.toolchains.time_both import UpgradeBench, open_upgrade_bench
 from tilewatch.kernels.device import Gpu, gpus, processes_on
 from tilewatch.kernels.gpu import health
 from tilewatch.kernels.gpu.health import NoAnswer, Watcher

@@ -16,13 +16,13 @@ from pathlib import Path
 from random import Random
 
 from tilewatch.db.lifecycle.quarantine import OpenQuarantine
-from tilewatch.db.step_queries.steps import CompiledConfig, SweepFacts
+from tilewatch.db.worker_reads.steps import CompiledConfig, SweepFacts
 from tilewatch.kernels import HARNESS
 from tilewatch.kernels.baselines.names import DEEPGEMM, find_main
-from tilewatch.kernels.comparing.operators import Operator
+from tilewatch.kernels.comparing.targets import Operator
 from tilewatch.kernels.comparing.toolchains.bench import Launched, LaunchResult, PairWork
-from tilewatch.kernels.comparing.toolchains.gpu_half import UpgradeBench
 from tilewatch.kernels.comparing.toolchains.pairs import ToolchainPair
+from tilewatch.kernels.comparing.toolchains.time_both import UpgradeBench
 from tilewatch.kernels.device import SIMULATED, Gpu
 from tilewatch.kernels.gpu.illness import Reading
 from tilewatch.kernels.measuring.replay import ReplayResult, ReplaySide

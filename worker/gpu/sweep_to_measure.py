@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tilewatch.db.step_queries.steps import CompiledConfig, SweepFacts
+from tilewatch.db.worker_reads.steps import CompiledConfig, SweepFacts
 from tilewatch.kernels.measuring.known_counters import Counted
 from tilewatch.kernels.results import Params
 

@@ -13,8 +13,8 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle import regressions
 from tilewatch.db.lifecycle.jobs import Priority
-from tilewatch.db.step_queries import judging
-from tilewatch.db.step_queries.judging import RegressionRange, Scope
+from tilewatch.db.worker_reads import judging
+from tilewatch.db.worker_reads.judging import RegressionRange, Scope
 from tilewatch.text import count_text, short_sha
 from tilewatch.worker.context import Context
 from tilewatch.worker.git import watched

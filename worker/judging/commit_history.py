@@ -13,12 +13,12 @@ from pathlib import Path
 
 from sqlalchemy.orm import Session
 
-from tilewatch.db import record
-from tilewatch.db.step_queries import winners
-from tilewatch.db.step_queries.judging import Night, ReplayFact, Scope
-from tilewatch.db.step_queries.winners import Winner
+from tilewatch.db import fact_writes
+from tilewatch.db.worker_reads import winners
+from tilewatch.db.worker_reads.judging import Night, ReplayFact, Scope
+from tilewatch.db.worker_reads.winners import Winner
 from tilewatch.text import short_sha
-from tilewatch.worker.git import repository
+from tilewatch.worker.git import commits
 from tilewatch.worker.judging import replay_answers
 from tilewatch.worker.judging.replay_answers import End, Pair
 from tilewatch.worker.judging.scope_judge import Series, SeriesQuestion
@@ -52,12 +52,12 @@ class History:
             sha = self._unmeasured.get(build)
             if sha is None or self._clone is None:
                 return None
-            commit = asdict(repository.resolve(self._clone, sha))
+            commit = asdict(commits.resolve(self._clone, sha))
             own = {
                 "repository": self._scope.repository,
                 "committed_at": dt.datetime.fromisoformat(commit["committed_at"]),
             }
-            self._commit_ids[build] = record.add_commit(self._session, **{**commit, **own})
+            self._commit_ids[build] = fact_writes.add_commit(self._session, **{**commit, **own})
         return self._commit_ids[build]
 
     def sha(self, build: int) -> str:
@@ -130,7 +130,7 @@ class History:
         """The repository's commits before the night's own, by position; empty where there is no clone."""
         if self._clone is None:
             return {}
-        shas = repository.first_parents(self._clone, self._scope.sha, FARTHEST)
+        shas = commits.first_parents(self._clone, self._scope.sha, FARTHEST)
         return {self._scope.position - back: sha for back, sha in enumerate(shas)}
 
     def _end(self, build: int, kernel: str, problem: str, facts: Sequence[ReplayFact]) -> End | None:

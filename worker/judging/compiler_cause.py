@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from sqlalchemy.orm import Session
 
 from tilewatch.compilers import CompilerChange
-from tilewatch.db.step_queries import judging, winners
-from tilewatch.db.step_queries.judging import Point, PreviousRun, Scope
-from tilewatch.db.step_queries.winners import Winner
+from tilewatch.db.worker_reads import judging, winners
+from tilewatch.db.worker_reads.judging import Point, PreviousRun, Scope
+from tilewatch.db.worker_reads.winners import Winner
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.replay_evidence import Estimate, estimate_pair

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewatch.db.lifecycle.regression_causes import Category
-from tilewatch.db.step_queries.winners import RunFacts
+from tilewatch.db.worker_reads.winners import RunFacts
 from tilewatch.mechanisms.find import Mechanism, find_mechanisms, write_mechanisms
 from tilewatch.mechanisms.pairs import Build
 

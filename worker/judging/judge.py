@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy.exc import InterfaceError, OperationalError
 
-from tilewatch.db import record
+from tilewatch.db import fact_writes
+from tilewatch.db.fact_writes import NewVerdict
 from tilewatch.db.lifecycle import suspicions, toolchain_reports
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
-from tilewatch.db.record import NewVerdict
 from tilewatch.db.repository_names import is_branch
 from tilewatch.db.session import session
-from tilewatch.db.step_queries import judging, winners
-from tilewatch.db.step_queries.judging import Night, Point
+from tilewatch.db.worker_reads import judging, winners
+from tilewatch.db.worker_reads.judging import Night, Point
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.worker.context import Context
 from tilewatch.worker.git import watched
@@ -34,7 +34,7 @@ from tilewatch.worker.judging import (
     totals,
 )
 from tilewatch.worker.judging.commit_history import History
-from tilewatch.worker.judging.open_night import OpenNight
+from tilewatch.worker.judging.night_context import OpenNight
 from tilewatch.worker.judging.other_causes import OtherCauses
 from tilewatch.worker.judging.scope_judge import Launches, ScopeJudge, Series, SeriesQuestion, first_night, series_of
 from tilewatch.worker.queue.lease import Lease
@@ -103,7 +103,7 @@ def _judge(tonight: OpenNight, nights: Sequence[Night], context: Context, lease:
     except Exception as error:  # noqa: BLE001 - the edge of a night: its runs get a verdict that says so, the next night another try
         for series, point in points.items():
             _give_up(tonight, series, point, error)
-        record.write_verdicts(tonight.session, tonight.verdicts)
+        fact_writes.write_verdicts(tonight.session, tonight.verdicts)
         return []
     causes = other_causes.find(tonight, nights, points) if scope.origin != RECORDED else {}
     queued: list[UnsentJob] = []
@@ -113,7 +113,7 @@ def _judge(tonight: OpenNight, nights: Sequence[Night], context: Context, lease:
         for series, point in points.items():
             _try_to_settle(tonight, judge, series, point, causes.get(series))
     _add_verdicts_without_time(tonight, points)
-    record.write_verdicts(tonight.session, tonight.verdicts)
+    fact_writes.write_verdicts(tonight.session, tonight.verdicts)
     _judges[name] = judge
     return queued
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewatch.db.lifecycle.suspicions import Outcome
-from tilewatch.db.step_queries.judging import Night, Point, ReplayFact
+from tilewatch.db.worker_reads.judging import Night, Point, ReplayFact
 from tilewatch.worker.detection.replay_evidence import estimate_pair
 from tilewatch.worker.detection.verdict import SeriesVerdict, VerdictName
 from tilewatch.worker.judging import replay_answers

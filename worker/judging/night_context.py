@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
 
+from tilewatch.db.fact_writes import NewVerdict
 from tilewatch.db.lifecycle import suspicions
-from tilewatch.db.record import NewVerdict
-from tilewatch.db.step_queries.judging import Point, ReplayFact, Scope
+from tilewatch.db.worker_reads.judging import Point, ReplayFact, Scope
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.verdict import SeriesVerdict

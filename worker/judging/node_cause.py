@@ -13,10 +13,10 @@ from math import log
 
 from sqlalchemy.orm import Session
 
-from tilewatch.db.step_queries import gpus, judging, winners
-from tilewatch.db.step_queries.gpus import NodeGpu
-from tilewatch.db.step_queries.judging import Point, PreviousRun, Scope
-from tilewatch.db.step_queries.winners import Winner
+from tilewatch.db.worker_reads import gpus, judging, winners
+from tilewatch.db.worker_reads.gpus import NodeGpu
+from tilewatch.db.worker_reads.judging import Point, PreviousRun, Scope
+from tilewatch.db.worker_reads.winners import Winner
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.worker.judging.node_comparison import WELL_GPUS_DIFFER, NodeAnswer, NodeSuspicion, compare
 from tilewatch.worker.judging.scope_judge import Series

@@ -8,8 +8,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from math import expm1, hypot
 
-from tilewatch.db.step_queries.gpus import NodeGpu
-from tilewatch.db.step_queries.judging import Point, PreviousRun, ReplayFact
+from tilewatch.db.worker_reads.gpus import NodeGpu
+from tilewatch.db.worker_reads.judging import Point, PreviousRun, ReplayFact
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.replay_evidence import Estimate, estimate_pair
 from tilewatch.worker.judging import replay_answers

@@ -15,10 +15,10 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle.toolchain_reports import JudgedReport
 from tilewatch.db.repository_names import main_line_of
-from tilewatch.db.step_queries.judging import Scope
 from tilewatch.db.step_queries.node_runs import NodeRunRow, list_node_runs, list_repository_runs
+from tilewatch.db.worker_reads.judging import Scope
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels.comparing.toolchains.safety import find_exit_code, find_most_urgent
+from tilewatch.kernels.comparing.toolchains.safety_verdict import find_exit_code, find_most_urgent
 from tilewatch.kernels.device import GpuSpec, gpu_model
 from tilewatch.text import plain
 from tilewatch.worker.detection.two_nodes import NodeChange, NodesCompared, NodeSide, NodeTime, compare_nodes

@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 from tilewatch.db.lifecycle import actions, regression_causes
 from tilewatch.db.lifecycle.regression_causes import Cause, ChangedSeries
 from tilewatch.db.lifecycle.regressions import ITSELF
-from tilewatch.db.step_queries import winners
-from tilewatch.db.step_queries.judging import Point, Scope
+from tilewatch.db.worker_reads import winners
+from tilewatch.db.worker_reads.judging import Point, Scope
 from tilewatch.kernels.comparing.code_sentences import write_code_sentences
 from tilewatch.kernels.compiling.store import CubinStore, StoreError
 from tilewatch.kernels.toolchains.toolchain import INSTALLED, is_name

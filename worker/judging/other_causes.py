@@ -6,13 +6,13 @@ compiler_cause.py and node_cause.py find the series to ask about and read the an
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tilewatch.db.step_queries import judging
-from tilewatch.db.step_queries.judging import Night, Point, Scope
+from tilewatch.db.worker_reads import judging
+from tilewatch.db.worker_reads.judging import Night, Point, Scope
 from tilewatch.worker.detection.verdict import VerdictName
 from tilewatch.worker.judging import compiler_cause, node_cause, node_comparison, open_regression
 from tilewatch.worker.judging.compiler_cause import CompilerAnswer, CompilerSuspicion
+from tilewatch.worker.judging.night_context import OpenNight
 from tilewatch.worker.judging.node_comparison import NodeAnswer, NodeSuspicion
-from tilewatch.worker.judging.open_night import OpenNight
 from tilewatch.worker.judging.scope_judge import Series, series_of
 from tilewatch.worker.queue.replay_job import BuildQuestion
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewatch.db.lifecycle.jobs import Priority, UnsentJob
-from tilewatch.db.step_queries import judging
-from tilewatch.db.step_queries.judging import Point, Scope
+from tilewatch.db.worker_reads import judging
+from tilewatch.db.worker_reads.judging import Point, Scope
 from tilewatch.worker.judging import other_causes, replay_answers
-from tilewatch.worker.judging.open_night import OpenNight
+from tilewatch.worker.judging.night_context import OpenNight
 from tilewatch.worker.judging.other_causes import OtherCauses
 from tilewatch.worker.judging.replay_answers import Pair, RecordedLaunches
 from tilewatch.worker.judging.scope_judge import ScopeJudge, Series, SeriesQuestion

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from tilewatch.db.session import engine
-from tilewatch.db.step_queries import judging
-from tilewatch.db.step_queries.judging import JudgedRun, Night, Point, Scope
+from tilewatch.db.worker_reads import judging
+from tilewatch.db.worker_reads.judging import JudgedRun, Night, Point, Scope
 from tilewatch.worker.context import Context
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.git import watched

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from math import log
 
 from tilewatch.db.lifecycle.suspicions import NOT_NEEDED
-from tilewatch.db.step_queries.judging import ReplayFact
-from tilewatch.db.step_queries.winners import Winner
+from tilewatch.db.worker_reads.judging import ReplayFact
+from tilewatch.db.worker_reads.winners import Winner
 from tilewatch.worker.judging.scope_judge import Launches, SeriesQuestion
 from tilewatch.worker.queue.replay_job import BuildSide
 

@@ -9,7 +9,7 @@ position.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tilewatch.db.step_queries.judging import ExpectedLevel, Point
+from tilewatch.db.worker_reads.judging import ExpectedLevel, Point
 from tilewatch.worker.detection.detector import Detector, Response
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Reading

@@ -11,12 +11,12 @@ from typing import cast
 
 from sqlalchemy.orm import Session
 
-from tilewatch.db import record
+from tilewatch.db import fact_writes
+from tilewatch.db.fact_writes import NewVerdict
 from tilewatch.db.models import TOTAL
-from tilewatch.db.record import NewVerdict
-from tilewatch.db.step_queries import totals
-from tilewatch.db.step_queries.judging import Scope
-from tilewatch.db.step_queries.totals import Part
+from tilewatch.db.worker_reads import totals
+from tilewatch.db.worker_reads.judging import Scope
+from tilewatch.db.worker_reads.totals import Part
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.total import JudgedPart, judge_total
 from tilewatch.worker.detection.verdict import VerdictName
@@ -40,13 +40,13 @@ def judge(session: Session, scope: Scope, policy: Policy) -> None:
         run_id = totals.find_run_of_total(session, scope, model)
         if run_id is not None and all(part.verdict is not None for part in parts):
             verdicts.append(_verdict(run_id, parts, policy))
-    record.write_verdicts(session, verdicts)
+    fact_writes.write_verdicts(session, verdicts)
 
 
 def _write(session: Session, scope: Scope, model: str, parts: Sequence[Part]) -> None:
     # A run's measurement has a config; a total's has no parameters.
-    config_id = record.add_configs(session, [{}])[record.config_sha256({})]
-    sweep_id = record.add_sweep(
+    config_id = fact_writes.add_configs(session, [{}])[fact_writes.config_sha256({})]
+    sweep_id = fact_writes.add_sweep(
         session,
         submission_id=scope.submission_id,
         commit_id=scope.commit_id,
@@ -60,7 +60,7 @@ def _write(session: Session, scope: Scope, model: str, parts: Sequence[Part]) ->
         flops=round(sum(part.weight * part.flops for part in parts)),
         bytes=round(sum(part.weight * part.bytes for part in parts)),
     )
-    run_id = record.add_run(
+    run_id = fact_writes.add_run(
         session,
         key=f"{TOTAL}:{sweep_id}:{scope.origin}",
         sweep_id=sweep_id,
@@ -77,7 +77,7 @@ def _write(session: Session, scope: Scope, model: str, parts: Sequence[Part]) ->
         finished_at=max(part.finished_at for part in parts),
         recording_id=parts[0].recording_id,
     )
-    record.add_measurements(session, run_id, measurement_rows(_sampled(parts, config_id)))
+    fact_writes.add_measurements(session, run_id, measurement_rows(_sampled(parts, config_id)))
 
 
 def _sampled(parts: Sequence[Part], config_id: int) -> list[Sampled]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from sqlalchemy.exc import SQLAlchemyError
 
 from tilewatch import errors
-from tilewatch.db.step_queries.repositories import RepositoryRow
+from tilewatch.db.worker_reads.repositories import RepositoryRow
 from tilewatch.kernels.children import sandbox
 from tilewatch.kernels.compiling.store import CubinStore, StoreError
 from tilewatch.kernels.device import OLDEST_DRIVER, Gpu, gpus
@@ -24,8 +24,8 @@ from tilewatch.kernels.toolchains.toolchain import Toolchain, list_toolchains
 from tilewatch.text import short_sha
 from tilewatch.worker.detection import policy as policies
 from tilewatch.worker.local import port
-from tilewatch.worker.local.check_result import CheckResult
 from tilewatch.worker.local.doctor_servers import check_servers, check_workers, runs_here
+from tilewatch.worker.local.finding import CheckResult
 from tilewatch.worker.local.secret_files import find_weaknesses, list_sign_in_files
 from tilewatch.worker.notify import routing
 from tilewatch.worker.settings import CHECKOUT, Settings
@@ -92,7 +92,7 @@ def _program(name: str, *question: str, package: str | None = None) -> CheckResu
 
 
 def _repository(settings: Settings) -> CheckResult:
-    from tilewatch.worker.git.repository import RepositoryError, resolve
+    from tilewatch.worker.git.commits import RepositoryError, resolve
 
     added = _added_repositories(settings)
     failures = [row.failure for row in added if row.failure is not None]
@@ -113,7 +113,7 @@ def _repository(settings: Settings) -> CheckResult:
 def _added_repositories(settings: Settings) -> list[RepositoryRow]:
     """Those of `tilewatch watch add`; none where the database cannot be asked, which has a line of its own."""
     from tilewatch.db import session
-    from tilewatch.db.step_queries import repositories
+    from tilewatch.db.worker_reads import repositories
 
     try:
         with session.session(settings.connection().database_url) as opened:

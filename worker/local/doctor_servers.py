@@ -7,7 +7,7 @@ from http.client import HTTPConnection, HTTPException
 from tilewatch import errors
 from tilewatch.db.server.embedded import Servers
 from tilewatch.kernels.device import Gpu
-from tilewatch.worker.local.check_result import CheckResult
+from tilewatch.worker.local.finding import CheckResult
 from tilewatch.worker.settings import NotRunning, Settings
 
 

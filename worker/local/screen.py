@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from tilewatch.db.models import FAILED_JOB, OPEN_JOB
-from tilewatch.db.queries import queue, submissions
+from tilewatch.db.page_reads import queue, submissions
 from tilewatch.db.server.embedded import Servers
 from tilewatch.db.session import session
 from tilewatch.text import short_sha

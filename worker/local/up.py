@@ -18,7 +18,7 @@ from pathlib import Path
 from tilewatch import errors, processes
 from tilewatch.db import migrate
 from tilewatch.db.lifecycle import jobs
-from tilewatch.db.queries import queue
+from tilewatch.db.page_reads import queue
 from tilewatch.db.server.embedded import Embedded, Servers
 from tilewatch.db.session import session
 from tilewatch.kernels.device import OLDEST_DRIVER, Gpu, gpus

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tilewatch.db.queries.alarms import AlarmRow
-from tilewatch.db.queries.gpu_health import QuarantineRow
-from tilewatch.db.queries.submissions import SubmissionRow
-from tilewatch.db.step_queries.fallen_configs import FallenConfig, SweepPair
-from tilewatch.db.step_queries.repositories import RepositoryRow
-from tilewatch.db.step_queries.run_pairs import RunPair
+from tilewatch.db.page_reads.alarms import AlarmRow
+from tilewatch.db.page_reads.gpu_health import QuarantineRow
+from tilewatch.db.page_reads.submissions import SubmissionRow
+from tilewatch.db.worker_reads.fallen_configs import FallenConfig, SweepPair
+from tilewatch.db.worker_reads.repositories import RepositoryRow
+from tilewatch.db.worker_reads.run_pairs import RunPair
 from tilewatch.nightlies import NightlyTimes, is_late, missing_night
 from tilewatch.text import short_sha
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle import messages
-from tilewatch.db.queries.checks import CheckStory, find_check
+from tilewatch.db.page_reads.checks import CheckStory, find_check
 from tilewatch.text import short_sha
 from tilewatch.worker.comparing import check_report
 from tilewatch.worker.notify import routing

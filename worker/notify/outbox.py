@@ -14,16 +14,16 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle import messages, regressions
 from tilewatch.db.lifecycle.messages import ClaimedMessage
-from tilewatch.db.queries import alarms, submissions
-from tilewatch.db.queries import messages as message_queries
-from tilewatch.db.queries import regressions as regression_queries
-from tilewatch.db.queries.messages import RegressionStory
+from tilewatch.db.page_reads import alarms, submissions
+from tilewatch.db.page_reads import messages as message_queries
+from tilewatch.db.page_reads import regressions as regression_queries
+from tilewatch.db.page_reads.messages import RegressionStory
 from tilewatch.db.session import session
 from tilewatch.text import without_mentions
 from tilewatch.worker.notify import routing, wording
 from tilewatch.worker.notify.alarms import OpenAlarm
-from tilewatch.worker.notify.check_messages import write_checks
 from tilewatch.worker.notify.forge import Forge
+from tilewatch.worker.notify.messages_of_checks import write_checks
 from tilewatch.worker.notify.routing import LOG, BadNotifySettings, Channel, NotifySettings
 from tilewatch.worker.notify.senders import Log, OutgoingMessage, Sender, SendResult, Service, Webhook
 from tilewatch.worker.settings import Settings

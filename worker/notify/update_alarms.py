@@ -1,6 +1,6 @@
 """Opens and closes alarms, and writes a message for each new one in the same transaction.
 
-Runs every few minutes on any worker of the queue `tell`; two at once take turns. db/step_queries reads the facts,
+Runs every few minutes on any worker of the queue `tell`; two at once take turns. db/worker_reads reads the facts,
 alarms.py decides which alarms should be open, outbox.py writes the messages.
 """
 
@@ -11,12 +11,12 @@ from collections.abc import Collection, Sequence
 from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle import alarms as life
-from tilewatch.db.queries import alarms as alarm_queries
-from tilewatch.db.queries import gpu_health, submissions
-from tilewatch.db.queries.alarms import AlarmRow
+from tilewatch.db.page_reads import alarms as alarm_queries
+from tilewatch.db.page_reads import gpu_health, submissions
+from tilewatch.db.page_reads.alarms import AlarmRow
 from tilewatch.db.repository_names import is_branch
 from tilewatch.db.session import session
-from tilewatch.db.step_queries import fallen_configs, repositories, run_pairs, steps
+from tilewatch.db.worker_reads import fallen_configs, repositories, run_pairs, steps
 from tilewatch.nightlies import NightlyTimes
 from tilewatch.worker.notify import alarms, outbox
 from tilewatch.worker.notify.alarms import Changes, OpenAlarm

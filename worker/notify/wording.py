@@ -8,10 +8,10 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tilewatch.db.queries.alarms import AlarmRow
-from tilewatch.db.queries.messages import MessageRow, RegressionStory
-from tilewatch.db.queries.regressions import RegressionRow
-from tilewatch.db.queries.submissions import SubmissionRow
+from tilewatch.db.page_reads.alarms import AlarmRow
+from tilewatch.db.page_reads.messages import MessageRow, RegressionStory
+from tilewatch.db.page_reads.regressions import RegressionRow
+from tilewatch.db.page_reads.submissions import SubmissionRow
 from tilewatch.text import change_text, count_text, short_sha
 
 LISTED = 12

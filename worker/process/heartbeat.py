@@ -8,9 +8,9 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from tilewatch.db import record
+from tilewatch.db import fact_writes
 from tilewatch.db.session import session
-from tilewatch.db.step_queries import steps
+from tilewatch.db.worker_reads import steps
 from tilewatch.worker.process.identity import Identity
 
 log = structlog.get_logger()
@@ -39,7 +39,9 @@ class Heartbeat:
     def start(self) -> None:
         try:
             with session(self._database_url) as opened:
-                record.remove_worker(opened, self._identity.name)  # an earlier life's row, so that started_at is ours
+                fact_writes.remove_worker(
+                    opened, self._identity.name
+                )  # an earlier life's row, so that started_at is ours
         except SQLAlchemyError as error:
             log.warning("no old row removed", reason=type(error).__name__)
         threading.Thread(target=self._keep_writing, name="heartbeat", daemon=True).start()
@@ -48,7 +50,7 @@ class Heartbeat:
         self._over.set()
         try:
             with session(self._database_url) as opened:
-                record.remove_worker(opened, self._identity.name)
+                fact_writes.remove_worker(opened, self._identity.name)
         except SQLAlchemyError as error:  # the servers may stop first; an old seen_at shows it as well
             log.warning("no row removed", reason=type(error).__name__)
 
@@ -69,8 +71,8 @@ class Heartbeat:
         model = who.gpu.model if who.gpu else None
         # Once: all workers of a model write the same row, and each would wait for the others at every beat.
         if model is not None and not self._model_is_known:
-            record.add_gpu_model(opened, **model.stored)
-        record.write_heartbeat(
+            fact_writes.add_gpu_model(opened, **model.stored)
+        fact_writes.write_heartbeat(
             opened,
             name=who.name,
             kind=who.kind,

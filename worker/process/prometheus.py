@@ -13,8 +13,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from sqlalchemy.exc import SQLAlchemyError
 
-from tilewatch.db.queries import queue_metrics
-from tilewatch.db.queries.queue_metrics import QueueMetrics
+from tilewatch.db.page_reads import queue_metrics
+from tilewatch.db.page_reads.queue_metrics import QueueMetrics
 from tilewatch.db.session import session
 from tilewatch.worker.process import metrics_folder
 from tilewatch.worker.process.http_endpoint import Troubles

@@ -17,8 +17,8 @@ from tilewatch.db.lifecycle import jobs, messages
 from tilewatch.db.lifecycle.jobs import UnsentJob
 from tilewatch.db.session import session
 from tilewatch.errors import ExpectedError
-from tilewatch.worker.queue import message
-from tilewatch.worker.queue.message import RUN
+from tilewatch.worker.queue import task_message
+from tilewatch.worker.queue.task_message import RUN
 
 NOTIFY_TASK = "worker.tell"
 COMPILE = "compile"
@@ -160,8 +160,8 @@ def _client(broker_url: str) -> "redis.Redis":
 
 def _ids(raw: bytes) -> Iterator[str]:
     """A message's id; nothing for what is no message, which the next worker of the queue drops."""
-    with contextlib.suppress(message.Refused):
-        yield message.read(raw).id
+    with contextlib.suppress(task_message.Refused):
+        yield task_message.read(raw).id
 
 
 def _message_id(job_id: int) -> str:

@@ -6,8 +6,8 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle import checks, jobs, suspicions
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
-from tilewatch.db.step_queries import gpus, judging, steps
-from tilewatch.db.step_queries.steps import SweepFacts
+from tilewatch.db.worker_reads import gpus, judging, steps
+from tilewatch.db.worker_reads.steps import SweepFacts
 from tilewatch.worker.queue.dispatch import COMPILE, JUDGE, gpu_queue, one_gpu_queue
 from tilewatch.worker.queue.replay_job import BuildQuestion, ReplayJob
 

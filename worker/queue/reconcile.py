@@ -3,7 +3,7 @@
 from tilewatch.db.lifecycle import checks, jobs
 from tilewatch.db.lifecycle.jobs import UnsentJob
 from tilewatch.db.session import session
-from tilewatch.db.step_queries import steps
+from tilewatch.db.worker_reads import steps
 from tilewatch.worker.queue import dispatch, follow_up
 
 

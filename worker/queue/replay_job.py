@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
 
-from tilewatch.db.step_queries.judging import Scope
-from tilewatch.db.step_queries.winners import Winner
+from tilewatch.db.worker_reads.judging import Scope
+from tilewatch.db.worker_reads.winners import Winner
 from tilewatch.text import short_sha
 
 Axis = Literal["commit", "toolchain", "node"]

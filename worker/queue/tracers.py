@@ -2,7 +2,7 @@
 
 from sqlalchemy.orm import Session
 
-from tilewatch.db.step_queries import steps
+from tilewatch.db.worker_reads import steps
 from tilewatch.kernels.library_errors import PackageMissing
 from tilewatch.worker.queue.dispatch import RECORD
 

@@ -12,8 +12,8 @@ import structlog
 from kombu.transport import redis
 from redis.exceptions import ResponseError
 
-from tilewatch.worker.queue import message
-from tilewatch.worker.queue.message import Refused
+from tilewatch.worker.queue import task_message
+from tilewatch.worker.queue.task_message import Refused
 
 log = structlog.get_logger()
 
@@ -33,11 +33,11 @@ class CheckedChannel(redis.Channel):
             queue = key.decode().rsplit(self.sep, 1)[0]
             self._queue_cycle.rotate(queue)
             try:
-                task = message.read(item if isinstance(item, bytes) else str(item).encode())
+                task = task_message.read(item if isinstance(item, bytes) else str(item).encode())
             except Refused as reason:
                 refuse(queue, reason)
                 return True
-            self.connection._deliver(message.to_celery(task, queue), queue)
+            self.connection._deliver(task_message.to_celery(task, queue), queue)
             return True
         finally:
             self._in_poll = None  # type: ignore[assignment]  # kombu is half typed

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 from sqlalchemy.orm import Session
 
-from tilewatch.db import record
+from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.session import session
-from tilewatch.db.step_queries import steps
+from tilewatch.db.worker_reads import steps
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.store import CubinStore, is_final
 from tilewatch.kernels.results import Compiled, StaticFacts
@@ -77,9 +77,9 @@ def _plan_batches(job: ClaimedJob, context: Context) -> list[UnsentJob]:
 
 def attach_in_parts(database_url: str, compiler: str, submission_id: int, code_keys: Sequence[str]) -> None:
     """Gives trials the compilations that are on record; `code_keys` in the order in which the trials were planned."""
-    for part in record.in_parts(code_keys):
+    for part in fact_writes.in_parts(code_keys):
         with session(database_url) as opened:
-            record.attach_compilations(opened, compiler=compiler, submission_id=submission_id, code_keys=part)
+            fact_writes.attach_compilations(opened, compiler=compiler, submission_id=submission_id, code_keys=part)
 
 
 def split(items: Sequence[Item]) -> list[list[Item]]:
@@ -100,8 +100,8 @@ def _compile_batch(job: ClaimedJob, context: Context, lease: Lease) -> list[Unse
 
     def write(code_keys: Collection[str]) -> None:
         with session(context.database_url) as opened:
-            record.add_compilations(opened, rows)
-            record.attach_compilations(
+            fact_writes.add_compilations(opened, rows)
+            fact_writes.attach_compilations(
                 opened, compiler=compiler.version, submission_id=job.submission_id, code_keys=code_keys
             )
         rows.clear()

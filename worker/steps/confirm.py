@@ -17,7 +17,7 @@ from tilewatch.worker.gpu.visible_gpu import WrongWorker
 from tilewatch.worker.queue.lease import Lease
 from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.queue.replay_job import ReplayJob
-from tilewatch.worker.steps.record_replay import record_answer, record_failure
+from tilewatch.worker.steps.write_replay import record_answer, record_failure
 
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:

@@ -9,12 +9,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tilewatch.db import record
+from tilewatch.db import fact_writes
+from tilewatch.db.fact_writes import config_sha256
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
-from tilewatch.db.record import config_sha256
 from tilewatch.db.session import session
-from tilewatch.db.step_queries import steps
-from tilewatch.db.step_queries.steps import CompiledConfig, SweepFacts
+from tilewatch.db.worker_reads import steps
+from tilewatch.db.worker_reads.steps import CompiledConfig, SweepFacts
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.measuring.known_counters import read_counted
@@ -31,8 +31,8 @@ from tilewatch.worker.gpu.visible_gpu import WrongWorker
 from tilewatch.worker.queue.follow_up import judge_run
 from tilewatch.worker.queue.lease import Lease
 from tilewatch.worker.queue.outage import NotNow
-from tilewatch.worker.steps.record_run import TrialWriter, deliver, not_compiled
 from tilewatch.worker.steps.spool import Spooled
+from tilewatch.worker.steps.write_run import TrialWriter, deliver, not_compiled
 
 
 class NothingToMeasure(ExpectedError):
@@ -103,7 +103,7 @@ def _with_cubins(
     if failed:
         rows = [not_compiled(each, outcomes[each.content_key]) for each in failed]
         with session(database_url) as opened:
-            record.write_trial_results(opened, sweep_id, rows)
+            fact_writes.write_trial_results(opened, sweep_id, rows)
     here = [each for each in compiled if outcomes[each.content_key]["status"] == "ok"]
     if not here:
         raise NothingToMeasure(f"no config of {facts.kernel} compiled for {facts.problem} on {facts.arch}")

@@ -11,7 +11,7 @@ from dataclasses import replace
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.lifecycle.suspicions import NOT_NEEDED
 from tilewatch.db.session import session
-from tilewatch.db.step_queries import judging
+from tilewatch.db.worker_reads import judging
 from tilewatch.kernels.results import Compiled
 from tilewatch.text import short_sha
 from tilewatch.worker.context import Context
@@ -20,7 +20,7 @@ from tilewatch.worker.queue.follow_up import ask
 from tilewatch.worker.queue.lease import Lease
 from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide, MachineCode, ReplayJob
 from tilewatch.worker.steps.compiler import open_compiler
-from tilewatch.worker.steps.record_replay import code_columns, record_failure
+from tilewatch.worker.steps.write_replay import code_columns, record_failure
 
 
 class DoesNotCompile(Exception):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from tilewatch.db import record
+from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle.jobs import UnsentJob
 from tilewatch.kernels import device, tile_table
@@ -70,7 +70,7 @@ def _shipped(plan: Plan) -> dict[str, dict[str, int]]:
 
 def _write_sweep(opened: Session, submission: PlannedSubmission, plan: Plan) -> int:
     """Writes a sweep, its configs and its trials, none of them compiled yet. Returns the sweep's id."""
-    sweep_id = record.add_sweep(
+    sweep_id = fact_writes.add_sweep(
         opened,
         submission_id=submission.submission_id,
         commit_id=submission.commit_id,
@@ -85,9 +85,9 @@ def _write_sweep(opened: Session, submission: PlannedSubmission, plan: Plan) -> 
         bytes=plan.bytes,
         parts_of=plan.parts_of,
     )
-    ids = record.add_configs(opened, [trial.config for trial in plan.trials])
-    planned = [(ids[record.config_sha256(trial.config)], trial.code_key) for trial in plan.trials]
-    record.add_trials(opened, sweep_id, planned)
+    ids = fact_writes.add_configs(opened, [trial.config for trial in plan.trials])
+    planned = [(ids[fact_writes.config_sha256(trial.config)], trial.code_key) for trial in plan.trials]
+    fact_writes.add_trials(opened, sweep_id, planned)
     return sweep_id
 
 

@@ -10,12 +10,12 @@ import structlog
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
-from tilewatch.db import record
+from tilewatch.db import fact_writes
+from tilewatch.db.fact_writes import config_sha256
 from tilewatch.db.lifecycle.jobs import UnsentJob
-from tilewatch.db.record import config_sha256
 from tilewatch.db.session import session
-from tilewatch.db.step_queries import steps
-from tilewatch.db.step_queries.steps import CompiledConfig
+from tilewatch.db.worker_reads import steps
+from tilewatch.db.worker_reads.steps import CompiledConfig
 from tilewatch.kernels.results import RunResult, TrialResult
 from tilewatch.worker.gpu import quarantine
 from tilewatch.worker.measurement_rows import Sampled, measurement_rows
@@ -83,7 +83,7 @@ def record_spooled(opened: Session, spooled: Spooled) -> Delivered:
     job = steps.find_measure_job(opened, spooled.job_id, spooled.job_key)
     if job is None:
         raise NotOurs(f"job {spooled.job_id} ({spooled.job_key}) is not in this database")
-    record.lock_sweep(opened, job.sweep_id)
+    fact_writes.lock_sweep(opened, job.sweep_id)
     run_id = steps.find_run(opened, job.sweep_id)
     if run_id is None:
         ill = quarantine.illness_of_run(opened, spooled.result)
@@ -118,9 +118,9 @@ class TrialWriter:
     def write(self) -> None:
         """Without Postgres the sweep goes on: these rows are kept for the next write, and all come with the run."""
         try:
-            for part in record.in_parts(self._kept):
+            for part in fact_writes.in_parts(self._kept):
                 with session(self._database_url) as opened:
-                    record.write_trial_results(opened, self._sweep_id, part)
+                    fact_writes.write_trial_results(opened, self._sweep_id, part)
             self._kept = []
         except OperationalError as error:
             log.warning("trials not written yet", trials=len(self._kept), reason=outage.passing(error))
@@ -130,8 +130,8 @@ class TrialWriter:
 def write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, int]) -> int:
     """Writes a run with its measurements, and its trials with their last samples (finalists are timed more than
     once)."""
-    record.write_trial_results(opened, sweep_id, [_trial_row(trial, ids) for trial in result.trials])
-    run_id = record.add_run(
+    fact_writes.write_trial_results(opened, sweep_id, [_trial_row(trial, ids) for trial in result.trials])
+    run_id = fact_writes.add_run(
         opened,
         key=f"{result.host}:{result.gpu_uuid}:{result.started_at.isoformat()}",
         sweep_id=sweep_id,
@@ -157,7 +157,7 @@ def write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, i
         )
         for each in result.measurements
     ]
-    record.add_measurements(opened, run_id, measurement_rows(sampled))
+    fact_writes.add_measurements(opened, run_id, measurement_rows(sampled))
     return run_id
 
 

@@ -1,1 +1,1 @@
-"""Turns what is submitted into rows and jobs: a nightly, a check, a comparison of toolchains. Needs Git, runs no job."""
+"""Turns what is submitted into rows and jobs: nightlies, checks, comparisons of toolchains. Needs Git, runs no job."""

@@ -9,13 +9,13 @@ from pathlib import Path
 from tilewatch.db.lifecycle import actions
 from tilewatch.db.lifecycle.regressions import ITSELF
 from tilewatch.db.session import session
-from tilewatch.db.step_queries import steps
+from tilewatch.db.worker_reads import steps
 from tilewatch.kernels.toolchains import pins
 from tilewatch.kernels.toolchains.packages import NEEDED, BadPackages
 from tilewatch.kernels.toolchains.toolchain import list_toolchains
 from tilewatch.kernels.toolchains.versions import versions
 from tilewatch.text import short_sha
-from tilewatch.worker.git import repository, watched
+from tilewatch.worker.git import commits, watched
 from tilewatch.worker.settings import Settings
 
 
@@ -29,7 +29,7 @@ def ask_comparison(settings: Settings, name: str) -> str | None:
     with session(database_url) as opened:
         shas = steps.list_nightly_shas(opened, name, 2)
         folder = watched.choose(opened, settings, name).folder
-    shas += repository.first_parents(folder, shas[0], 2)[1:] if len(shas) == 1 else []
+    shas += commits.first_parents(folder, shas[0], 2)[1:] if len(shas) == 1 else []
     if len(shas) < 2:
         return None
     after, before = (pins.read_pins(_find_lines(folder, sha)) for sha in shas)
@@ -56,7 +56,7 @@ def ask_comparison(settings: Settings, name: str) -> str | None:
 def _find_lines(folder: Path, sha: str) -> list[str]:
     """The lines of a commit's lists that may name a compiler's package; none where its clone lacks the commit."""
     try:
-        found = repository.git(folder, "grep", "-hIiE", "cuda[-_.]tile", sha, "--", *pins.FILES)
+        found = commits.git(folder, "grep", "-hIiE", "cuda[-_.]tile", sha, "--", *pins.FILES)
     except subprocess.CalledProcessError:
         return []
     return found.splitlines()

@@ -8,10 +8,10 @@ the commit. All times are UTC, so no clock change repeats or skips a night.
 
 import datetime as dt
 
-from tilewatch.db import record
+from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import repositories
 from tilewatch.db.session import session
-from tilewatch.db.step_queries import steps
+from tilewatch.db.worker_reads import steps
 from tilewatch.errors import ExpectedError
 from tilewatch.nightlies import due_night
 from tilewatch.worker.git import watched
@@ -73,7 +73,7 @@ def prune(database_url: str, days: int, now: dt.datetime) -> int:
     rolled_up = 0
     while True:
         with session(database_url) as opened:
-            changed = record.roll_up_trials(opened, before, BATCH)
+            changed = fact_writes.roll_up_trials(opened, before, BATCH)
         if changed is None:
             return rolled_up
         rolled_up += changed

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from sqlalchemy.orm import Session
 
-from tilewatch.db import record
+from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import repositories
 from tilewatch.db.lifecycle.jobs import Priority, UnsentJob
 from tilewatch.db.migrate import require_head
 from tilewatch.db.repository_names import is_branch, name_of_branch, name_under_toolchain
 from tilewatch.db.session import check, session
-from tilewatch.db.step_queries import steps
+from tilewatch.db.worker_reads import steps
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device
 from tilewatch.kernels.catalog import catalog
@@ -28,14 +28,14 @@ from tilewatch.kernels.results import Plan
 from tilewatch.kernels.toolchains.toolchain import is_name, list_toolchains
 from tilewatch.text import short_sha
 from tilewatch.worker.git import checkouts, watched
-from tilewatch.worker.git import repository as git_reads
+from tilewatch.worker.git import commits as git_reads
 from tilewatch.worker.git.watched import WatchedRepository
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.queue.dispatch import RECORD
-from tilewatch.worker.queue.recorders import ADVICE, require_recorder
+from tilewatch.worker.queue.tracers import ADVICE, require_recorder
 from tilewatch.worker.settings import EVERY_KERNEL, Settings
-from tilewatch.worker.steps import record_library
-from tilewatch.worker.steps.record_library import PlansWanted
+from tilewatch.worker.steps import trace_library
+from tilewatch.worker.steps.trace_library import PlansWanted
 from tilewatch.worker.steps.write_plans import PlannedSubmission, write_plans
 
 
@@ -244,7 +244,7 @@ def _submit(
     read = _read(servers.database_url, library, {model.arch for model in models}, wanted)
     targets = [_Target(model, model.slug in measured, read.plans.get(model.arch)) for model in models]
     with session(servers.database_url) as opened:
-        commit_id = record.add_commit(
+        commit_id = fact_writes.add_commit(
             opened, **{**asdict(commit), "committed_at": dt.datetime.fromisoformat(commit.committed_at)}
         )
         written = [_write(opened, source, commit, commit_id, target, request, wanted) for target in targets]
@@ -329,13 +329,13 @@ def _write(
     """Writes one submission with its sweeps, trials and jobs; returns its id, whether it is new, and the jobs to
     send."""
     model = target.model
-    record.add_gpu_model(opened, **model.stored)
+    fact_writes.add_gpu_model(opened, **model.stored)
     key = request.key(commit.sha, model.slug)
     if source.watched.clone is not None:
         key += f":{source.watched.name}"  # two repositories may share a commit
     if is_branch(commit.repository):
         key += ":branch"  # once it is merged, the same commit is submitted again, for the main line
-    submission_id, new = record.add_submission(
+    submission_id, new = fact_writes.add_submission(
         opened,
         key=key,
         reason=request.reason,
@@ -362,7 +362,7 @@ def _write(
     if target.plans is not None:
         return submission_id, True, write_plans(opened, submission, target.plans)
     subject = f"{request.what}{source.words} for {model.slug} at {short_sha(commit.sha)}"
-    return submission_id, True, [record_library.add_job(opened, submission, wanted, subject)]
+    return submission_id, True, [trace_library.add_job(opened, submission, wanted, subject)]
 
 
 def _sentence(

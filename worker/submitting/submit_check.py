@@ -7,12 +7,12 @@ first, so who waits can ask again.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tilewatch.db import record
+from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import checks, jobs
 from tilewatch.db.lifecycle.checks import CheckRequest
 from tilewatch.db.lifecycle.jobs import Priority, UnsentJob
 from tilewatch.db.session import session
-from tilewatch.db.step_queries import steps
+from tilewatch.db.worker_reads import steps
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device
 from tilewatch.kernels.device import SIMULATED
@@ -64,7 +64,7 @@ def submit_check(
     check_ids, queued = [], []
     with session(servers.database_url) as opened:
         for model in models:
-            record.add_gpu_model(opened, **model.stored)
+            fact_writes.add_gpu_model(opened, **model.stored)
             asked = CheckRequest(
                 commits[1].repository,
                 commits[0].sha,

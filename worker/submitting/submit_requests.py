@@ -19,9 +19,9 @@ from tilewatch.db.lifecycle.tokens import Holder, TokenInUse
 from tilewatch.db.session import DatabaseUnreachable, session
 from tilewatch.worker.comparing.check import BUDGET_S
 from tilewatch.worker.context import Context
-from tilewatch.worker.git import repository as git_reads
+from tilewatch.worker.git import commits as git_reads
 from tilewatch.worker.git import watched
-from tilewatch.worker.git.repository import RepositoryError
+from tilewatch.worker.git.commits import RepositoryError
 from tilewatch.worker.queue.dispatch import BrokerUnreachable
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.submitting.submit import Submitted, submit_backfill, submit_nightly, submit_sweep

@@ -6,11 +6,11 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from tilewatch.db import record
+from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import jobs, toolchain_reports
 from tilewatch.db.lifecycle.jobs import Priority, UnsentJob
 from tilewatch.db.session import session
-from tilewatch.db.step_queries import steps
+from tilewatch.db.worker_reads import steps
 from tilewatch.kernels import device
 from tilewatch.kernels.device import SIMULATED
 from tilewatch.kernels.toolchains.toolchain import INSTALLED, is_name
@@ -64,7 +64,7 @@ def submit_toolchains(settings: Settings, asked: ToolchainsAsked) -> SubmittedRe
         here = [slug for slug in steps.list_gpu_models_measured_here(opened) if slug != SIMULATED.slug]
         models = [device.gpu_model(slug) for slug in dict.fromkeys(asked.gpus or here)]
         for model in models:
-            record.add_gpu_model(opened, **model.stored)
+            fact_writes.add_gpu_model(opened, **model.stored)
         slugs = [model.slug for model in models]
         watched_archs = [device.gpu_model(slug).arch for slug in settings.watch]
         archs = list(dict.fromkeys([*(model.arch for model in models), *asked.archs])) or sorted({*watched_archs})

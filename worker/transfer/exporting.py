@@ -7,8 +7,8 @@ from typing import Any
 
 from tilewatch.db.models import Compilation
 from tilewatch.db.session import session
-from tilewatch.db.step_queries import export
-from tilewatch.db.step_queries.export import ExportFilter, SweepExport
+from tilewatch.db.worker_reads import export
+from tilewatch.db.worker_reads.export import ExportFilter, SweepExport
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import HARNESS
 from tilewatch.kernels.recording import recording_file

@@ -15,12 +15,12 @@ from typing import Any
 from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.orm import Session
 
-from tilewatch.db import record
+from tilewatch.db import fact_writes
+from tilewatch.db.fact_writes import config_sha256
 from tilewatch.db.lifecycle.jobs import Priority
 from tilewatch.db.models import RECORDED_HOST_END
-from tilewatch.db.record import config_sha256
 from tilewatch.db.session import filling_session
-from tilewatch.db.step_queries import export, judging
+from tilewatch.db.worker_reads import export, judging
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.recording.recording_file import BadRecording
 from tilewatch.text import is_name, short_sha
@@ -70,7 +70,7 @@ def import_file(database_url: str, path: Path, *, named: str | None = None) -> I
 def _import(opened: Session, file_name: str, sha256: str, contents: recording_file.RecordingContents) -> Imported:
     header = contents.header
     recorded_at = dt.datetime.fromisoformat(header.recorded_at)
-    recording_id, new = record.add_recording(
+    recording_id, new = fact_writes.add_recording(
         opened, sha256=sha256, file_name=file_name, machine=header.machine, recorded_at=recorded_at
     )
     if not new:
@@ -84,7 +84,7 @@ def _import(opened: Session, file_name: str, sha256: str, contents: recording_fi
     held = {run["sweep"] for run in rows["run"]} - {run["sweep"] for run in runs}
     sweeps = [sweep for sweep in rows["sweep"] if sweep["id"] not in held]
     recorded = [{**_columns(row), "host": row["host"] + RECORDED_HOST_END} for row in rows["compilation"]]
-    record.add_compilations(opened, recorded)
+    fact_writes.add_compilations(opened, recorded)
     config_ids = _config_ids(opened, contents.rows)
     commits = RecordedCommits(opened)
     measured = {run["sweep"] for run in runs}
@@ -115,7 +115,7 @@ def _judge(opened: Session, recording_id: int) -> None:
 def _config_ids(opened: Session, rows: Sequence[Row]) -> dict[str, int]:
     configs = [row["config"] for row in rows if row.get("config") is not None]
     ties = [config for row in rows if row["row"] == "run" for config in row["tie"]]
-    return record.add_configs(opened, [*configs, *ties])
+    return fact_writes.add_configs(opened, [*configs, *ties])
 
 
 def _import_sweeps(
@@ -125,7 +125,7 @@ def _import_sweeps(
     second one of a kernel and problem opens another."""
     ids = {}
     for model in {tuple(sorted(row["gpu_model"].items())): row["gpu_model"] for row in rows}.values():
-        record.add_gpu_model(opened, **model, corrects=False)
+        fact_writes.add_gpu_model(opened, **model, corrects=False)
     met: Counter[tuple[Any, ...]] = Counter()
     for row in rows:
         commit, model = row["commit"], row["gpu_model"]
@@ -133,7 +133,7 @@ def _import_sweeps(
         again = met[*group, row["kernel"], row["problem"]]
         met[*group, row["kernel"], row["problem"]] += 1
         commit_id = commits.add(commit)
-        submission_id, _ = record.add_submission(
+        submission_id, _ = fact_writes.add_submission(
             opened,
             key=":".join(str(part) for part in (key, *group, again)),
             reason="recorded",
@@ -143,7 +143,7 @@ def _import_sweeps(
             measure=row["id"] in measured,
             recording_id=recording_id,
         )
-        ids[row["id"]] = record.add_sweep(
+        ids[row["id"]] = fact_writes.add_sweep(
             opened,
             submission_id=submission_id,
             commit_id=commit_id,
@@ -164,10 +164,10 @@ def _import_trials(
     for row in rows:
         by_sweep[sweep_ids[row["sweep"]]].append((config_ids[config_sha256(row["config"])], row))
     for sweep_id, trials in by_sweep.items():
-        record.add_trials(opened, sweep_id, [(config_id, row["code_key"]) for config_id, row in trials])
+        fact_writes.add_trials(opened, sweep_id, [(config_id, row["code_key"]) for config_id, row in trials])
         for compiler in sorted({row["compiler"] for _, row in trials if row["compiler"] is not None}):
-            record.attach_compilations(opened, compiler=compiler, sweep_id=sweep_id)
-        record.write_trial_results(opened, sweep_id, [_trial_result(*trial) for trial in trials])
+            fact_writes.attach_compilations(opened, compiler=compiler, sweep_id=sweep_id)
+        fact_writes.write_trial_results(opened, sweep_id, [_trial_result(*trial) for trial in trials])
 
 
 def _trial_result(config_id: int, row: Row) -> dict[str, Any]:
@@ -190,7 +190,7 @@ def _import_runs(
     config_ids: Mapping[str, int],
 ) -> None:
     for row in runs:
-        run_id = record.add_run(
+        run_id = fact_writes.add_run(
             opened,
             sweep_id=sweep_ids[row["sweep"]],
             origin="recorded",
@@ -204,7 +204,7 @@ def _import_runs(
             },
         )
         sampled = [_sampled(each, config_ids) for each in measurements if each["run"] == row["key"]]
-        record.add_measurements(opened, run_id, measurement_rows(sampled))
+        fact_writes.add_measurements(opened, run_id, measurement_rows(sampled))
 
 
 def _sampled(row: Row, config_ids: Mapping[str, int]) -> Sampled:

@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from tilewatch.db import record
-from tilewatch.db.step_queries import export
+from tilewatch.db import fact_writes
+from tilewatch.db.worker_reads import export
 
 
 class RecordedCommits:
@@ -22,7 +22,7 @@ class RecordedCommits:
         """Returns its id. One of a repository that is watched here stays as it is."""
         written = tuple(sorted(commit.items()))
         if written not in self._ids:
-            self._ids[written] = record.add_commit(
+            self._ids[written] = fact_writes.add_commit(
                 self._session,
                 **{**commit, "committed_at": dt.datetime.fromisoformat(commit["committed_at"])},
                 corrects=commit["repository"] not in self._own,

@@ -9,10 +9,10 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from tilewatch.db import record
+from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import suspicions
 from tilewatch.db.models import Commit, Replay
-from tilewatch.db.step_queries.export import ReplayExport
+from tilewatch.db.worker_reads.export import ReplayExport
 from tilewatch.worker.transfer.recorded_commits import RecordedCommits
 
 Row = Mapping[str, Any]
@@ -43,7 +43,7 @@ def replay_rows(exported: Iterable[ReplayExport]) -> Iterator[dict[str, Any]]:
 def write_replays(session: Session, rows: Sequence[Row], commits: RecordedCommits, recording_id: int) -> None:
     """Writes a recording's replays; one whose key is here already stays as it is."""
     sides = [row[name] for row in rows for name in ("good", "bad")]
-    config_ids = record.add_configs(session, [side["config"] for side in sides if side["config"] is not None])
+    config_ids = fact_writes.add_configs(session, [side["config"] for side in sides if side["config"] is not None])
     for row in rows:
         columns: dict[str, Any] = {name: row[name] for name in ALIKE if name != "failure"}
         for name in ("good", "bad"):
@@ -51,7 +51,7 @@ def write_replays(session: Session, rows: Sequence[Row], commits: RecordedCommit
             columns |= {f"{name}_{each}": side[each] for each in OF_A_SIDE}
             columns[f"{name}_commit_id"] = commits.add(side["commit"])
             params = side["config"]
-            columns[f"{name}_config_id"] = config_ids[record.config_sha256(params)] if params is not None else None
+            columns[f"{name}_config_id"] = config_ids[fact_writes.config_sha256(params)] if params is not None else None
         columns["counters"] = row.get("counters")
         columns |= {"origin": "recorded", "recording_id": recording_id, "at": dt.datetime.fromisoformat(row["at"])}
         times = {"good_us": row["good_us"], "bad_us": row["bad_us"], "failure": row["failure"]}

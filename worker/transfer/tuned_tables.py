@@ -9,8 +9,8 @@ from typing import Any
 from tilewatch import tuned
 from tilewatch.db.repository_names import is_branch
 from tilewatch.db.session import session
-from tilewatch.db.step_queries import tuned_rows
-from tilewatch.db.step_queries.tuned_rows import NewestWinner
+from tilewatch.db.worker_reads import tuned_rows
+from tilewatch.db.worker_reads.tuned_rows import NewestWinner
 from tilewatch.errors import ExpectedError
 
 Times = Mapping[tuple[int, int], float]

@@ -165,8 +165,8 @@ def reproduce(
 
 def _print(report: "ToolchainReport", *, as_json: bool, markdown: Path | None) -> None:
     from tilewatch.kernels.comparing.toolchains import writing
-    from tilewatch.kernels.comparing.toolchains.judging import judge_everything
-    from tilewatch.kernels.comparing.toolchains.safety import safety_exit_code
+    from tilewatch.kernels.comparing.toolchains.report_verdict import judge_everything
+    from tilewatch.kernels.comparing.toolchains.safety_verdict import safety_exit_code
 
     if markdown is not None:
         markdown.write_text(writing.write_markdown(report), encoding="utf-8")

@@ -13,8 +13,8 @@ from pathlib import Path
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.comparing.configs import ConfigSource, RecordedWinner, read_winners
 from tilewatch.kernels.comparing.gpu_bench import find_gpu
-from tilewatch.kernels.comparing.operators import Operator, Selection
-from tilewatch.kernels.comparing.toolchains.gpu_half import GpuWanted, open_upgrade_bench, time_on_gpu
+from tilewatch.kernels.comparing.targets import Operator, Selection
+from tilewatch.kernels.comparing.toolchains.compile_both import Workplace, choose, compile_pairs
 from tilewatch.kernels.comparing.toolchains.report_file import (
     MADE_AT,
     BadReport,
@@ -26,7 +26,7 @@ from tilewatch.kernels.comparing.toolchains.report_file import (
     read_report,
 )
 from tilewatch.kernels.comparing.toolchains.retuning import read_recorded_times
-from tilewatch.kernels.comparing.toolchains.static_half import Workplace, choose, compile_pairs
+from tilewatch.kernels.comparing.toolchains.time_both import GpuWanted, open_upgrade_bench, time_on_gpu
 from tilewatch.kernels.toolchains.toolchain import Toolchain, find_toolchain
 
 OnProgress = Callable[[str], None]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tilewatch.kernels.comparing.compiler_pool import CompilerPool
 from tilewatch.kernels.comparing.configs import ConfigSource, RecordedWinner, choose_configs
-from tilewatch.kernels.comparing.operators import Library, Operator, Selection, list_operators
+from tilewatch.kernels.comparing.targets import Library, Operator, Selection, list_operators
 from tilewatch.kernels.comparing.toolchains import mma_waits
 from tilewatch.kernels.comparing.toolchains.mma_waits import count_mma_waits
 from tilewatch.kernels.comparing.toolchains.pairs import Build, ToolchainPair, make_build

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.comparing.toolchains.pairs import Build, ToolchainPair, read_build
-from tilewatch.kernels.comparing.toolchains.safety import Retuning, Timing
+from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning, Timing
 
 VERSION = 1
 SAVE_EVERY_S = 5.0

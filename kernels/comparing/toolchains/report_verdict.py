@@ -2,7 +2,7 @@
 
 from tilewatch.kernels.comparing.toolchains.pairs import ToolchainPair
 from tilewatch.kernels.comparing.toolchains.report_file import ToolchainReport
-from tilewatch.kernels.comparing.toolchains.safety import Family, OperatorSafety, judge_operator
+from tilewatch.kernels.comparing.toolchains.safety_verdict import Family, OperatorSafety, judge_operator
 from tilewatch.kernels.device import gpu_model as find_model
 
 

@@ -19,9 +19,9 @@ from tilewatch.errors import ExpectedError
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.catalog.description import Description
 from tilewatch.kernels.comparing.outcome import write_config
-from tilewatch.kernels.comparing.toolchains.judging import judge_report, judge_statically
 from tilewatch.kernels.comparing.toolchains.pairs import Build, ToolchainPair
 from tilewatch.kernels.comparing.toolchains.report_file import ToolchainReport
+from tilewatch.kernels.comparing.toolchains.report_verdict import judge_report, judge_statically
 from tilewatch.kernels.compiling.compile_children import BuildError
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.disassembly import NotDisassembled, list_encoded_sass

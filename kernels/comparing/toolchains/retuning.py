@@ -17,9 +17,9 @@ from pathlib import Path
 from statistics import median
 
 from tilewatch.kernels.comparing.compiler_pool import CompilerPool
+from tilewatch.kernels.comparing.toolchains.compile_both import Workplace, keep_cubin
 from tilewatch.kernels.comparing.toolchains.pairs import Build, ToolchainPair, make_build
-from tilewatch.kernels.comparing.toolchains.safety import Retuning
-from tilewatch.kernels.comparing.toolchains.static_half import Workplace, keep_cubin
+from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning
 from tilewatch.kernels.compiling.compile_plan import spread
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.measuring.measure import MeasureFailed

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.comparing.gpu_bench import RealBench
-from tilewatch.kernels.comparing.operators import Library, Operator
+from tilewatch.kernels.comparing.targets import Library, Operator
 from tilewatch.kernels.comparing.toolchains.bench import GpuPairBench, PairBench, PairWork
-from tilewatch.kernels.comparing.toolchains.judging import judge_report, list_differing, make_family
+from tilewatch.kernels.comparing.toolchains.compile_both import Workplace
 from tilewatch.kernels.comparing.toolchains.pairs import Build, ToolchainPair
 from tilewatch.kernels.comparing.toolchains.report_file import GpuKey, GpuUsed, ReportKeeper, ToolchainReport
+from tilewatch.kernels.comparing.toolchains.report_verdict import judge_report, list_differing, make_family
 from tilewatch.kernels.comparing.toolchains.retuning import Race, RecordedTimes, choose_space, retune_each
-from tilewatch.kernels.comparing.toolchains.safety import Question, Timing
-from tilewatch.kernels.comparing.toolchains.static_half import Workplace
+from tilewatch.kernels.comparing.toolchains.safety_verdict import Question, Timing
 from tilewatch.kernels.comparing.toolchains.timing_order import Key, TimingRun
 from tilewatch.kernels.device import Gpu, GpuSpec
 from tilewatch.kernels.results import Cubin, Params

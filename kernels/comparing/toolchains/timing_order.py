@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from tilewatch.kernels.comparing.sequential import list_critical_values
 from tilewatch.kernels.comparing.toolchains.bench import PAIRS_AT_ONCE, LaunchFailed, LaunchResult, PairBench, PairWork
-from tilewatch.kernels.comparing.toolchains.safety import Family, Timing, is_answered, judge_timing
+from tilewatch.kernels.comparing.toolchains.safety_verdict import Family, Timing, is_answered, judge_timing
 from tilewatch.kernels.comparing.verdict import FAMILY_ERROR, Design
 
 MOST_DEATHS = 3

@@ -8,16 +8,16 @@ from dataclasses import asdict
 from typing import Any
 
 from tilewatch.kernels.comparing.outcome import write_config, write_verdict
-from tilewatch.kernels.comparing.toolchains.judging import (
+from tilewatch.kernels.comparing.toolchains.pairs import add_compile_times
+from tilewatch.kernels.comparing.toolchains.report_file import ToolchainReport
+from tilewatch.kernels.comparing.toolchains.report_verdict import (
     judge_everything,
     judge_report,
     judge_statically,
     list_archs,
     list_untimed_archs,
 )
-from tilewatch.kernels.comparing.toolchains.pairs import add_compile_times
-from tilewatch.kernels.comparing.toolchains.report_file import ToolchainReport
-from tilewatch.kernels.comparing.toolchains.safety import (
+from tilewatch.kernels.comparing.toolchains.safety_verdict import (
     NOT_REACHED,
     ORDER,
     TOO_FEW,

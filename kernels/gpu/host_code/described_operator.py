@@ -1,6 +1,6 @@
 """Describes what host code launches with each config, as values: which memory, at which place, of which shape.
 
-The process that runs the host code makes a description (kernels/gpu/host_code/recording.py), and the one that measures
+The process that runs the host code makes a description (kernels/gpu/host_code/tracing.py), and the one that measures
 launches by it (kernels/gpu/host_code/prepared_launches.py). Between them it is checked:
 kernels/measuring/operator_schema.py.
 """

@@ -13,12 +13,13 @@ from tilewatch.kernels.gpu import shared_arrays
 from tilewatch.kernels.gpu.host_code import device_memory, operator_results
 from tilewatch.kernels.gpu.host_code.described_operator import ConfigLaunches, Memory
 from tilewatch.kernels.gpu.host_code.input_sets import INPUT_BUDGET, count_sets
-from tilewatch.kernels.gpu.host_code.recording import HostCode, NotReplayable, Run
+from tilewatch.kernels.gpu.host_code.tracing import HostCode, NotReplayable, Run
 from tilewatch.kernels.library_errors import first_line
 from tilewatch.kernels.results import config_key
 from tilewatch.kernels.watching.configs import PlainConfig
 from tilewatch.kernels.watching.declare import Case
-from tilewatch.kernels.watching.operator import (
+from tilewatch.kernels.watching.project import activate, remember_globals
+from tilewatch.kernels.watching.traced_operator import (
     describe_work,
     find_first_config,
     find_given,
@@ -26,8 +27,7 @@ from tilewatch.kernels.watching.operator import (
     make_case,
     run_config,
 )
-from tilewatch.kernels.watching.project import activate, remember_globals
-from tilewatch.kernels.watching.recorder import list_arrays
+from tilewatch.kernels.watching.tracer import list_arrays
 
 LARGEST_WHOLE = 1 << 24
 """Whole numbers up to here are exact in float32, which references are handed over in."""

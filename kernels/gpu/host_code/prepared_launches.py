@@ -12,8 +12,8 @@ from typing import Any
 import cupy
 
 from tilewatch.kernels.baselines import makers
+from tilewatch.kernels.baselines.baseline import BaselineMissing, Call, Rival
 from tilewatch.kernels.baselines.names import COPY
-from tilewatch.kernels.baselines.rival import BaselineMissing, Call, Rival
 from tilewatch.kernels.compiling.operator_code import read_bundle
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.gpu import arrays, shared_arrays, timing

@@ -15,7 +15,7 @@ import cuda.tile as ct
 import cupy
 
 from tilewatch.kernels.baselines import makers
-from tilewatch.kernels.baselines.rival import Call, Rival
+from tilewatch.kernels.baselines.baseline import Call, Rival
 from tilewatch.kernels.catalog.loading import LibraryOperator, load
 from tilewatch.kernels.compiling.operator_code import read_bundle
 from tilewatch.kernels.compiling.store import CubinStore
@@ -27,7 +27,8 @@ from tilewatch.kernels.gpu.telemetry import Telemetry
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.watching.configs import GivenConfigs, PlainConfig
 from tilewatch.kernels.watching.declare import Case
-from tilewatch.kernels.watching.operator import (
+from tilewatch.kernels.watching.project import activate, remember_globals
+from tilewatch.kernels.watching.traced_operator import (
     BUILT_IN,
     describe_work,
     find_first_config,
@@ -36,8 +37,7 @@ from tilewatch.kernels.watching.operator import (
     make_case,
     run_config,
 )
-from tilewatch.kernels.watching.project import activate, remember_globals
-from tilewatch.kernels.watching.recorder import (
+from tilewatch.kernels.watching.tracer import (
     Execute,
     RecordedLaunch,
     Recording,

@@ -25,9 +25,9 @@ from tilewatch.kernels.gpu.host_code.described_operator import (
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.watching.configs import GivenConfigs, PlainConfig
 from tilewatch.kernels.watching.declare import Case
-from tilewatch.kernels.watching.operator import launch_key, run_config
 from tilewatch.kernels.watching.project import activate
-from tilewatch.kernels.watching.recorder import RecordedLaunch, list_arrays, what_is_compiled
+from tilewatch.kernels.watching.traced_operator import launch_key, run_config
+from tilewatch.kernels.watching.tracer import RecordedLaunch, list_arrays, what_is_compiled
 
 BYTES = (0x55, 0x2A)
 """What kernels are played to write: neither 0 nor all bits, which host code fills memory with itself."""

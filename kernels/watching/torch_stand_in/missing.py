@@ -9,7 +9,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-from tilewatch.kernels.watching.recorder import RecordingError
+from tilewatch.kernels.watching.tracer import RecordingError
 
 _running: list[None] = []
 

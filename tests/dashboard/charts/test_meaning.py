@@ -18,8 +18,8 @@ from tilewatch.dashboard.charts.differences import differences
 from tilewatch.dashboard.frames import metrics
 from tilewatch.dashboard.text import BASELINES, rate_text, time_text
 from tilewatch.dashboard.widgets import badges
-from tilewatch.db.queries.evidence import SamplesRow
-from tilewatch.db.queries.replays import ReplayRow
+from tilewatch.db.page_reads.evidence import SamplesRow
+from tilewatch.db.page_reads.replays import ReplayRow
 
 CONFIG = Path(dashboard.__file__).parent / ".streamlit" / "config.toml"
 NOON = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)

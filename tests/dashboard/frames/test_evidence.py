@@ -11,8 +11,8 @@ from tests.dashboard.fixtures.small_database import SHAS
 from tilewatch.dashboard.charts import colours
 from tilewatch.dashboard.charts import evidence as evidence_charts
 from tilewatch.dashboard.frames import evidence, reads
-from tilewatch.db.queries import evidence as evidence_queries
-from tilewatch.db.queries.replays import ReplayRow
+from tilewatch.db.page_reads import evidence as evidence_queries
+from tilewatch.db.page_reads.replays import ReplayRow
 from tilewatch.text import WORD_JOINER
 
 

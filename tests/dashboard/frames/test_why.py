@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from tests.dashboard.fixtures.small_database import COUNTERS
 from tilewatch.dashboard.frames import reads, why
-from tilewatch.db.queries import evidence as evidence_queries
+from tilewatch.db.page_reads import evidence as evidence_queries
 
 COUNTED = {"good": {"instructions": 1e6, "l2_hit_pct": 90.0}, "bad": {"instructions": 2e6, "l2_hit_pct": 90.0}}
 

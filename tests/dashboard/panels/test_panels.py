@@ -6,9 +6,9 @@ import pandas as pd
 
 from tilewatch.dashboard.frames.frames import to_frame
 from tilewatch.dashboard.panels import code_diff, gpu_health, judge_score, queue, submissions, submit_form, sweep
-from tilewatch.db.queries.evidence import CodeDiffRow, CubinRow
-from tilewatch.db.queries.judge_score import Delay, Score
-from tilewatch.db.queries.queue import WorkerRow
+from tilewatch.db.page_reads.evidence import CodeDiffRow, CubinRow
+from tilewatch.db.page_reads.judge_score import Delay, Score
+from tilewatch.db.page_reads.queue import WorkerRow
 
 NOON = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
 

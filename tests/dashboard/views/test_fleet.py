@@ -16,7 +16,7 @@ from tests.dashboard.fixtures.app import opened, rows
 from tilewatch.dashboard.panels import regression
 from tilewatch.db import session
 from tilewatch.db.models import Commit, Measurement, Run, Sweep, Trial
-from tilewatch.db.queries import regressions, series, snapshots, static_facts, submissions, sweeps
+from tilewatch.db.page_reads import regressions, series, snapshots, static_facts, submissions, sweeps
 
 APP = Path(__file__).parents[3] / "dashboard" / "app.py"
 SMALL = fleet.Fleet(nights=6, gpu_models=2, kernels=2, problems=2)

@@ -17,8 +17,8 @@ from tilewatch.db import session
 from tilewatch.db.lifecycle import actions
 from tilewatch.db.lifecycle import regressions as life
 from tilewatch.db.models import Commit
-from tilewatch.db.queries import actions as action_queries
-from tilewatch.db.queries import evidence, queue, regressions, snapshots
+from tilewatch.db.page_reads import actions as action_queries
+from tilewatch.db.page_reads import evidence, queue, regressions, snapshots
 
 PAGES = ("overview", "trends", "sweeps", "compare", "architectures", "regressions", "evidence", "checks", "jobs")
 

@@ -19,7 +19,7 @@ from tests.worker.fixtures.worker_context import do_all_jobs, settings_for
 from tilewatch.dashboard.charts import colours
 from tilewatch.dashboard.frames.findings import CLAIMS
 from tilewatch.db.models import Commit, GpuModel, Run, Sweep, Verdict
-from tilewatch.db.queries import series
+from tilewatch.db.page_reads import series
 from tilewatch.db.server.embedded import Servers
 from tilewatch.db.server.free_ports import find_free_port
 from tilewatch.db.session import session

@@ -12,7 +12,7 @@ from tests.dashboard.fixtures import servers, small_database
 from tests.dashboard.fixtures.small_database import KERNEL, PROBLEM, REPOSITORY
 from tilewatch.db import session
 from tilewatch.db.lifecycle import repositories
-from tilewatch.db.queries import actions, series
+from tilewatch.db.page_reads import actions, series
 from tilewatch.db.repository_names import name_of_branch
 from tilewatch.db.server.free_ports import find_free_port
 

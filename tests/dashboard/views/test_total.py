@@ -10,9 +10,9 @@ from tests.conftest import NewDatabase
 from tests.dashboard.fixtures.app import APP, opened
 from tests.dashboard.fixtures.small_database import KERNEL, PROBLEM
 from tilewatch.db.models import TOTAL, Run, Submission, Sweep
-from tilewatch.db.queries import static_facts, submissions
+from tilewatch.db.page_reads import static_facts, submissions
 from tilewatch.db.session import session
-from tilewatch.db.step_queries import judging
+from tilewatch.db.worker_reads import judging
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.judging import totals
 

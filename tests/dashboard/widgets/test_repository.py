@@ -14,8 +14,8 @@ from tests.dashboard.fixtures.small_database import FIRST_DAY, KERNEL, PROBLEM, 
 from tests.db.fixtures import one_commit
 from tilewatch.db import session
 from tilewatch.db.models import Commit, Sweep
-from tilewatch.db.queries import regressions, series, snapshots, static_facts, sweeps
-from tilewatch.db.step_queries import run_pairs
+from tilewatch.db.page_reads import regressions, series, snapshots, static_facts, sweeps
+from tilewatch.db.worker_reads import run_pairs
 from tilewatch.worker.transfer.importing import import_file
 
 STORY = Path(__file__).parents[3] / "recordings" / "story" / "h200.jsonl.gz"

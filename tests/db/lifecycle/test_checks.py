@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from sqlalchemy.orm import Session
 
-from tilewatch.db import record
+from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import checks
 from tilewatch.db.lifecycle.checks import CheckRequest
-from tilewatch.db.queries.checks import CheckStory, find_check
+from tilewatch.db.page_reads.checks import CheckStory, find_check
 
 FASTER = {"kind": "faster", "change": -0.1, "base_us": [10.0, 10.1], "head_us": [9.0, 9.1]}
 SLOWER = {"kind": "slower", "change": 0.1, "base_us": [10.0], "head_us": [11.0], "is_over": True}
@@ -16,7 +16,7 @@ UNDECIDED = {"kind": "undecided", "change": 0.01, "base_us": [10.0], "head_us": 
 
 
 def make_check(opened: Session) -> int:
-    record.add_gpu_model(opened, slug="b200", name="B200", arch="sm_100", fp8_tflops=4500.0, bandwidth_gbps=8000.0)
+    fact_writes.add_gpu_model(opened, slug="b200", name="B200", arch="sm_100", fp8_tflops=4500.0, bandwidth_gbps=8000.0)
     return checks.open_once(opened, CheckRequest("tilewatch", "a" * 40, "b" * 40, "Tile it", "b200", None, 0.0), "ada")[
         0
     ]

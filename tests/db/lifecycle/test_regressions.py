@@ -8,7 +8,7 @@ from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
 from tests.db.fixtures import one_commit
-from tilewatch.db import record
+from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import regressions
 from tilewatch.db.lifecycle.regression_causes import (
     Cause,
@@ -27,7 +27,7 @@ KERNELS = ("gemm_fp8", "gemm_w8a8", "grouped")
 
 def commits(opened: Session, count: int) -> list[int]:
     return [
-        record.add_commit(
+        fact_writes.add_commit(
             opened,
             repository="tilewatch",
             sha=f"{number:040x}",

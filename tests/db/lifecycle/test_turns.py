@@ -3,7 +3,7 @@
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from tilewatch.db import record
+from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import checks, jobs
 from tilewatch.db.lifecycle.checks import CheckRequest
 from tilewatch.db.lifecycle.jobs import Priority
@@ -50,9 +50,9 @@ def test_after_its_turn_a_check_still_goes_before_a_backfill(db_session: Session
 
 
 def make_check(opened: Session) -> int:
-    record.add_gpu_model(opened, slug="b200", name="B200", arch="sm_100", fp8_tflops=4500.0, bandwidth_gbps=8000.0)
+    fact_writes.add_gpu_model(opened, slug="b200", name="B200", arch="sm_100", fp8_tflops=4500.0, bandwidth_gbps=8000.0)
     for name in (WORKER, "gpu1@node"):
-        record.write_heartbeat(opened, name=name, kind="gpu", host="node", gpu_model="b200", toolchain={})
+        fact_writes.write_heartbeat(opened, name=name, kind="gpu", host="node", gpu_model="b200", toolchain={})
     asked = CheckRequest("tilewatch", "a" * 40, "b" * 40, "Tile it", "b200", None, 0.0)
     return checks.open_once(opened, asked, "ada")[0]
 

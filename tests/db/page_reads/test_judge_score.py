@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from tests.worker.fixtures import open_regression
 from tilewatch.db.lifecycle import messages, regressions
 from tilewatch.db.models import Commit, Message, Regression, Replay, Run, Suspicion
-from tilewatch.db.queries import judge_score
+from tilewatch.db.page_reads import judge_score
 
 
 def report(opened: Session, number: int, after_h: float) -> None:

@@ -10,8 +10,8 @@ from tests.db.fixtures import one_commit
 from tilewatch.db.lifecycle import quarantine, regressions, waiting
 from tilewatch.db.lifecycle.messages import list_unreported_changes
 from tilewatch.db.models import Config, Measurement, Quarantine, Replay, Run, Sweep, Trial
-from tilewatch.db.queries import gpu_health, series
-from tilewatch.db.step_queries import run_pairs, winners
+from tilewatch.db.page_reads import gpu_health, series
+from tilewatch.db.worker_reads import run_pairs, winners
 
 MINUTE = dt.timedelta(minutes=1)
 

@@ -7,7 +7,6 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from tests.dashboard.fixtures.small_database import KERNEL, PROBLEM, REPOSITORY
-from tilewatch.db.joins import read_rows
 from tilewatch.db.models import (
     Commit,
     Compilation,
@@ -20,8 +19,9 @@ from tilewatch.db.models import (
     Trial,
     Verdict,
 )
-from tilewatch.db.queries import series
-from tilewatch.db.queries.series import PointRow
+from tilewatch.db.page_reads import series
+from tilewatch.db.page_reads.series import PointRow
+from tilewatch.db.query_parts import read_rows
 
 ABOUT = {"repository": REPOSITORY, "kernel": KERNEL, "problem": PROBLEM, "gpu_model": "h200"}
 

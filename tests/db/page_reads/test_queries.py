@@ -20,7 +20,7 @@ from tests.dashboard.fixtures.small_database import (
 from tests.db.fixtures import one_commit
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Measurement, Run
-from tilewatch.db.queries import evidence, queue, series, snapshots, static_facts, submissions, sweeps
+from tilewatch.db.page_reads import evidence, queue, series, snapshots, static_facts, submissions, sweeps
 
 
 def test_status_turns_into_json_and_counts_every_state(filled: Session) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.kernels.fixtures.fake_gpu import install_for_children
-from tilewatch.kernels.children import child_process, library_homes, sandbox
+from tilewatch.kernels.children import child_process, compile_cache, sandbox
 from tilewatch.kernels.children.child_process import ChildDied, ChildProcess
-from tilewatch.kernels.children.library_homes import LibraryHome, open_home
+from tilewatch.kernels.children.compile_cache import LibraryHome, open_home
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +66,7 @@ def test_a_new_home_has_a_copy_of_what_the_user_s_cupy_compiled(opened: Opened, 
 def test_homes_that_were_not_used_for_long_are_removed_and_those_in_use_stay(
     opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(library_homes, "KEPT_HOMES", 2)
+    monkeypatch.setattr(compile_cache, "KEPT_HOMES", 2)
     held = opened(tmp_path / "held")
     unused = [opened(tmp_path / name) for name in ("old", "new")]
     for age, each in enumerate((*reversed(unused), held), start=1):
@@ -84,7 +84,7 @@ def test_a_home_that_holds_too_much_is_made_anew(
     first = opened(tmp_path / "a")
     (first.folder / "large").write_bytes(bytes(1 << 20))
     first.close()
-    monkeypatch.setattr(library_homes, "HOME_BYTES", 1 << 19)
+    monkeypatch.setattr(compile_cache, "HOME_BYTES", 1 << 19)
     assert not (opened(tmp_path / "a").folder / "large").exists()
 
 
@@ -105,7 +105,7 @@ def test_a_library_s_child_lives_in_its_home_and_is_ended_where_that_is_full(
     monkeypatch.delenv(sandbox.SWITCH, raising=False)
     monkeypatch.setattr(ChildProcess, "program", ("-m", "tests.kernels.fixtures.obedient_child"))
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
-    monkeypatch.setattr(library_homes, "HOME_FILES", 20)
+    monkeypatch.setattr(compile_cache, "HOME_FILES", 20)
     expected = opened(tmp_path / "a").folder
     child = ChildProcess("library", library=tmp_path / "a")
     try:

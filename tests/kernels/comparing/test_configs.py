@@ -15,8 +15,8 @@ from tilewatch.kernels.comparing.configs import (
     parse_config,
     read_winners,
 )
-from tilewatch.kernels.comparing.operators import Operator
 from tilewatch.kernels.comparing.outcome import write_config
+from tilewatch.kernels.comparing.targets import Operator
 from tilewatch.kernels.recording.recording_file import BadRecording
 from tilewatch.kernels.results import Params, Plan, PlannedTrial
 

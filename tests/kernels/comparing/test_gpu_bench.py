@@ -8,7 +8,7 @@ import pytest
 from tests.kernels.fixtures.fake_gpu import LIBRARY, PROBLEM, Rig, install_for_children
 from tilewatch.kernels.children import child_process
 from tilewatch.kernels.comparing.gpu_bench import NoCupti, RealBench
-from tilewatch.kernels.comparing.operators import Library, Operator
+from tilewatch.kernels.comparing.targets import Library, Operator
 from tilewatch.kernels.measuring.measure import GpuMissing
 from tilewatch.kernels.measuring.replay import ReplaySide
 

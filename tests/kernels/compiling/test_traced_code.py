@@ -13,8 +13,8 @@ from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.compiling.compile_children import BuildError
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.compiler_input import compile_input, make_input
-from tilewatch.kernels.compiling.recorded_code import read_recorded
 from tilewatch.kernels.compiling.store import CubinStore, folder
+from tilewatch.kernels.compiling.traced_code import read_recorded
 from tilewatch.kernels.library_errors import PackageMissing
 from tilewatch.kernels.toolchains.versions import compiler_version
 

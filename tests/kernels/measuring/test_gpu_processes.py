@@ -13,10 +13,10 @@ from tests.kernels.fixtures.s3_server import s3_server
 from tilewatch.kernels.compiling.store import CubinStore, StoreError
 from tilewatch.kernels.gpu import health
 from tilewatch.kernels.measuring import sweep as module
+from tilewatch.kernels.measuring.baseline_process import describe_other_library
 from tilewatch.kernels.measuring.measure import MeasureRequest, measure
 from tilewatch.kernels.measuring.other_processes import GpuBusy
 from tilewatch.kernels.measuring.replay import ReplayRequest, ReplaySide, replay
-from tilewatch.kernels.measuring.rival_process import describe_other_library
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, sweep
 from tilewatch.kernels.results import Cubin, TrialResult
 from tilewatch.kernels.toolchains.toolchain import Package, Toolchain

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from tilewatch.kernels.catalog import catalog
-from tilewatch.kernels.watching import recorder
+from tilewatch.kernels.watching import tracer
 from tilewatch.kernels.watching.configs import GivenConfigs, read_given
 from tilewatch.kernels.watching.declare import BadWatchFile, Case, WatchedOperator, case
-from tilewatch.kernels.watching.operator import describe_work, find_first_config, run_config
 from tilewatch.kernels.watching.project import Project, activate
+from tilewatch.kernels.watching.traced_operator import describe_work, find_first_config, run_config
 
 REPOSITORY = Path(__file__).parent / "fixtures" / "foreign_repository"
 
@@ -56,10 +56,10 @@ def test_a_launch_with_hints_is_done_before_the_host_code_goes_on(project: Proje
     memory = SimpleNamespace(value=0)
 
     def run() -> int:
-        recorder._launch(0, (1,), Kernel(), (memory,))
+        tracer._launch(0, (1,), Kernel(), (memory,))
         return memory.value + 1
 
-    def execute(launch: recorder.RecordedLaunch) -> None:
+    def execute(launch: tracer.RecordedLaunch) -> None:
         launch.args[0].value = launch.kernel.hints["occupancy"]
 
     case, operator = make_operator(run)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.kernels.watching.fixtures.record import GIVEN, record
+from tests.kernels.watching.fixtures.trace import GIVEN, record
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.children import sandbox
 from tilewatch.kernels.tile_table import stored_space

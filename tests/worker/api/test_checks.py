@@ -12,7 +12,7 @@ from tests.worker.fixtures.api_server import serve
 from tests.worker.fixtures.git_history import ADD, BASE, CAST, NARROW
 from tests.worker.fixtures.worker_context import Drain
 from tilewatch.db.lifecycle import tokens
-from tilewatch.db.queries.tokens import list_tokens
+from tilewatch.db.page_reads.tokens import list_tokens
 from tilewatch.db.session import session
 from tilewatch.worker.comparing.check import BUDGET_S
 from tilewatch.worker.context import Context

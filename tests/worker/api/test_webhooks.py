@@ -15,7 +15,7 @@ from tests.worker.fixtures import compiled_sweep, tiny_repository
 from tests.worker.fixtures.api_server import serve
 from tilewatch.db.lifecycle import repositories, tokens
 from tilewatch.db.models import Action
-from tilewatch.db.queries.checks import CheckRow, list_checks
+from tilewatch.db.page_reads.checks import CheckRow, list_checks
 from tilewatch.db.session import session
 from tilewatch.worker.context import Context
 from tilewatch.worker.settings import Settings

@@ -24,7 +24,7 @@ from tilewatch.kernels.comparing.verdict import Verdict
 from tilewatch.kernels.device import SIMULATED
 from tilewatch.worker.cli import compare_sides
 from tilewatch.worker.cli.compare_sides import Sides, Wanted
-from tilewatch.worker.git.repository import split_range
+from tilewatch.worker.git.commits import split_range
 
 SOURCE = tiny_repository.SOURCE.replace("FACTOR", "2.0").replace("(64, 128, 256, 96)", "(64, 128)")
 SLOWER = SOURCE.replace(

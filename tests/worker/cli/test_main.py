@@ -22,7 +22,7 @@ from tilewatch.db import migrate
 from tilewatch.db.session import engine
 from tilewatch.worker.cli.main import cli, main
 from tilewatch.worker.local import doctor
-from tilewatch.worker.local.check_result import CheckResult
+from tilewatch.worker.local.finding import CheckResult
 from tilewatch.worker.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -21,8 +21,8 @@ from tests.worker.fixtures.git_history import ADD, NARROW, WORDS
 from tests.worker.fixtures.worker_context import Drain
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Action, Job, Submission
-from tilewatch.db.queries import submissions
-from tilewatch.db.queries.checks import list_checks
+from tilewatch.db.page_reads import submissions
+from tilewatch.db.page_reads.checks import list_checks
 from tilewatch.db.session import session
 from tilewatch.worker.cli.submit_check import worst_code
 from tilewatch.worker.cli.wait_nightly import nightly_code

@@ -10,7 +10,7 @@ from sqlalchemy import update
 from tests.db.fixtures import one_commit
 from tests.worker.cli.conftest import Tilewatch
 from tilewatch import tuned
-from tilewatch.db import record
+from tilewatch.db import fact_writes
 from tilewatch.db.models import Measurement, Run, Sweep, Trial
 from tilewatch.db.repository_names import name_of_branch
 from tilewatch.db.session import session
@@ -48,7 +48,7 @@ def measure(
             update(Sweep).where(Sweep.id == planned.sweep_id).values(problem=problem, source_sha256=source_sha256)
         )
         if sha is not None:
-            older = record.add_commit(
+            older = fact_writes.add_commit(
                 opened, repository=repository, sha=sha, position=6, committed_at=one_commit.NOON, subject="Older"
             )
             opened.execute(update(Sweep).where(Sweep.id == planned.sweep_id).values(commit_id=older))

@@ -11,12 +11,12 @@ from tests.worker.fixtures.worker_context import Drain
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle.jobs import ClaimedJob, Priority
 from tilewatch.db.models import Commit, Config, Job, Measurement, Replay, Run, Submission, Sweep, Verdict
-from tilewatch.db.queries.checks import CheckStory, find_check, list_checks
+from tilewatch.db.page_reads.checks import CheckStory, find_check, list_checks
 from tilewatch.db.session import session
 from tilewatch.kernels.comparing.verdict import Design, judge
 from tilewatch.worker import run_job
 from tilewatch.worker.context import Context
-from tilewatch.worker.git.repository import RepositoryError
+from tilewatch.worker.git.commits import RepositoryError
 from tilewatch.worker.queue.reconcile import reconcile
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.submitting.submit import submit_nightly

@@ -9,7 +9,7 @@ from tests.worker.fixtures import tiny_repository
 from tests.worker.fixtures.worker_context import Drain
 from tilewatch.db.lifecycle import actions, jobs
 from tilewatch.db.models import Job, Measurement, Run, Submission, Verdict
-from tilewatch.db.queries.toolchain_reports import ReportRow, ReportStory, find_report, list_reports
+from tilewatch.db.page_reads.toolchain_reports import ReportRow, ReportStory, find_report, list_reports
 from tilewatch.db.session import session
 from tilewatch.kernels.children import sandbox
 from tilewatch.worker import run_job

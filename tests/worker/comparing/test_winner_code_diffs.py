@@ -5,10 +5,10 @@ from sqlalchemy import select
 from tests.worker.fixtures import tiny_repository
 from tests.worker.fixtures.nights import do_nights
 from tilewatch.db.models import CodeDiff, Run
-from tilewatch.db.queries import evidence
+from tilewatch.db.page_reads import evidence
 from tilewatch.db.session import session
-from tilewatch.worker.comparing import code_diffs
-from tilewatch.worker.comparing.code_diffs import Compared
+from tilewatch.worker.comparing import winner_code_diffs
+from tilewatch.worker.comparing.winner_code_diffs import Compared
 from tilewatch.worker.context import Context
 from tilewatch.worker.settings import Settings
 
@@ -16,7 +16,7 @@ A_MINUTE_S = 60.0
 
 
 def compare(context: Context, budget_s: float = A_MINUTE_S) -> Compared:
-    return code_diffs.compare_new_winners(context.database_url, context.store_url, budget_s)
+    return winner_code_diffs.compare_new_winners(context.database_url, context.store_url, budget_s)
 
 
 def test_a_commit_s_line_and_its_instructions_are_kept_for_the_pages(settings: Settings) -> None:

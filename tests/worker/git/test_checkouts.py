@@ -10,7 +10,7 @@ import pytest
 from tests.worker.fixtures import tiny_repository
 from tilewatch.worker.git import checkouts
 from tilewatch.worker.git.checkouts import IN_USE_S, KeptCommit, checkout, checkout_commit, choose_unused, remove_unused
-from tilewatch.worker.git.repository import RepositoryError, resolve
+from tilewatch.worker.git.commits import RepositoryError, resolve
 
 
 def test_a_checkout_holds_the_commit_and_not_the_working_tree(repository: Path, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.worker.fixtures import tiny_repository
-from tilewatch.worker.git.repository import RepositoryError, is_on_main_line, resolve
+from tilewatch.worker.git.commits import RepositoryError, is_on_main_line, resolve
 
 
 def test_a_commit_knows_its_place_in_the_history(repository: Path) -> None:

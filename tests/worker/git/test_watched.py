@@ -12,14 +12,14 @@ from tests.worker.fixtures.worker_context import Drain, do_all_jobs
 from tilewatch.db.lifecycle import repositories as lifecycle
 from tilewatch.db.lifecycle.repositories import RepositoryRefused
 from tilewatch.db.models import Commit, Job, Regression, Run, Submission, Sweep, Trial, Verdict
-from tilewatch.db.queries import series
+from tilewatch.db.page_reads import series
 from tilewatch.db.session import session
-from tilewatch.db.step_queries import repositories
+from tilewatch.db.worker_reads import repositories
 from tilewatch.worker import run_job
 from tilewatch.worker.context import Context
 from tilewatch.worker.git import watched
 from tilewatch.worker.git.clones import BadAddress
-from tilewatch.worker.git.repository import RepositoryError, first_parents, resolve
+from tilewatch.worker.git.commits import RepositoryError, first_parents, resolve
 from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.submitting import schedule

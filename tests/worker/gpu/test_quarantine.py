@@ -13,7 +13,7 @@ from tests.worker.fixtures.worker_context import Drain
 from tilewatch.db.lifecycle import quarantine
 from tilewatch.db.lifecycle.quarantine import OpenQuarantine
 from tilewatch.db.models import Job, Quarantine, Run, Trial, Verdict
-from tilewatch.db.queries import gpu_health, queue_metrics
+from tilewatch.db.page_reads import gpu_health, queue_metrics
 from tilewatch.db.session import session
 from tilewatch.kernels.device import SIMULATED, Gpu
 from tilewatch.kernels.gpu.health import NoAnswer

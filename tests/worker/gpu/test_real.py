@@ -7,12 +7,12 @@ import pytest
 
 from tests.kernels.fixtures.fake_gpu import LIBRARY, PROBLEM, UUID, Rig, install_for_children
 from tests.worker.fixtures import tiny_repository
-from tilewatch.db import record
+from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import checks, jobs
 from tilewatch.db.lifecycle.checks import CheckRequest
-from tilewatch.db.queries.checks import find_check
+from tilewatch.db.page_reads.checks import find_check
 from tilewatch.db.session import session
-from tilewatch.db.step_queries.steps import CompiledConfig, SweepFacts
+from tilewatch.db.worker_reads.steps import CompiledConfig, SweepFacts
 from tilewatch.kernels.device import gpu_model
 from tilewatch.kernels.gpu.health import NoAnswer
 from tilewatch.kernels.results import Cubin, TrialResult
@@ -125,7 +125,7 @@ def test_a_check_launches_both_sides_until_the_verdict_is_sure(
     monkeypatch.setattr(check_step, "backend_for", lambda *_: backend)
     base, head = rig.cubin(1, 100.0), rig.cubin(2, 110.0)
     with session(database_url) as opened:
-        record.add_gpu_model(opened, **gpu_model("h200").stored)
+        fact_writes.add_gpu_model(opened, **gpu_model("h200").stored)
         asked = CheckRequest("watched", sha, sha, "Kernels", "h200", None, 0.0)
         check_id, _ = checks.open_once(opened, asked, "ada")
         codes = {

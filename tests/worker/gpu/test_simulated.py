@@ -8,9 +8,9 @@ from tests.worker.fixtures import tiny_repository
 from tests.worker.fixtures.worker_context import Drain
 from tilewatch.db.models import Measurement, Run, Submission, Trial, Verdict
 from tilewatch.db.session import session
-from tilewatch.db.step_queries import steps
-from tilewatch.db.step_queries.export import ExportFilter
-from tilewatch.db.step_queries.steps import CompiledConfig, SweepFacts
+from tilewatch.db.worker_reads import steps
+from tilewatch.db.worker_reads.export import ExportFilter
+from tilewatch.db.worker_reads.steps import CompiledConfig, SweepFacts
 from tilewatch.kernels.statistics import median_interval
 from tilewatch.worker.context import Context, Simulation
 from tilewatch.worker.gpu import simulated

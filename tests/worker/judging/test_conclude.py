@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from tilewatch.db.step_queries.gpus import NodeGpu
-from tilewatch.db.step_queries.judging import Point, PreviousRun
+from tilewatch.db.worker_reads.gpus import NodeGpu
+from tilewatch.db.worker_reads.judging import Point, PreviousRun
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.replay_evidence import Estimate
 from tilewatch.worker.detection.verdict import ConfirmedChange

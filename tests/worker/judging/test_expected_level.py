@@ -2,7 +2,7 @@
 
 import pytest
 
-from tilewatch.db.step_queries.judging import ExpectedLevel, Point
+from tilewatch.db.worker_reads.judging import ExpectedLevel, Point
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.judging.scope_judge import Launches, ScopeJudge, Series
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tilewatch.db.step_queries.winners import RunFacts
+from tilewatch.db.worker_reads.winners import RunFacts
 from tilewatch.worker.judging import explain
 
 GOOD = RunFacts(

@@ -28,7 +28,7 @@ from tilewatch.db.models import (
     Sweep,
     Verdict,
 )
-from tilewatch.db.queries import series
+from tilewatch.db.page_reads import series
 from tilewatch.db.session import session
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.results import Compiled

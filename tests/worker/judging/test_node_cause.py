@@ -13,10 +13,10 @@ from tests.worker.fixtures.nights import submit_night
 from tests.worker.fixtures.worker_context import settings_for
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Job, Regression, RegressionSeries, Replay, Run, Suspicion, Verdict, Worker
-from tilewatch.db.queries import messages, regressions, replays
+from tilewatch.db.page_reads import messages, regressions, replays
 from tilewatch.db.session import session
-from tilewatch.db.step_queries import gpus
-from tilewatch.db.step_queries.judging import Point, PreviousRun, ReplayFact
+from tilewatch.db.worker_reads import gpus
+from tilewatch.db.worker_reads.judging import Point, PreviousRun, ReplayFact
 from tilewatch.worker import run_job
 from tilewatch.worker.context import Context
 from tilewatch.worker.detection.policy import Policy

@@ -10,7 +10,7 @@ from tests.worker.fixtures import tiny_repository
 from tests.worker.fixtures.worker_context import do_all_jobs
 from tilewatch.db.lifecycle.toolchain_reports import JudgedReport, write_report
 from tilewatch.db.models import Measurement, Run
-from tilewatch.db.queries.toolchain_reports import find_report, list_reports
+from tilewatch.db.page_reads.toolchain_reports import find_report, list_reports
 from tilewatch.db.session import session
 from tilewatch.kernels.device import SIMULATED
 from tilewatch.worker.context import Context

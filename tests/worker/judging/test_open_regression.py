@@ -14,9 +14,9 @@ from tilewatch.compilers import CompilerChange
 from tilewatch.db.lifecycle import regressions
 from tilewatch.db.models import Action, Message, Regression, RegressionSeries, Run
 from tilewatch.db.session import session
-from tilewatch.db.step_queries import judging
-from tilewatch.db.step_queries.gpus import NodeGpu
-from tilewatch.db.step_queries.judging import ExpectedLevel, Point, PreviousRun, Scope
+from tilewatch.db.worker_reads import judging
+from tilewatch.db.worker_reads.gpus import NodeGpu
+from tilewatch.db.worker_reads.judging import ExpectedLevel, Point, PreviousRun, Scope
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.worker.detection.replay_evidence import Estimate
 from tilewatch.worker.detection.verdict import ConfirmedChange

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tilewatch.db.lifecycle.suspicions import NOT_NEEDED
-from tilewatch.db.step_queries.judging import ReplayFact
-from tilewatch.db.step_queries.winners import Winner
+from tilewatch.db.worker_reads.judging import ReplayFact
+from tilewatch.db.worker_reads.winners import Winner
 from tilewatch.worker.detection import policy
 from tilewatch.worker.detection.policy import BadPolicy, Policy
 from tilewatch.worker.judging import replay_answers

@@ -15,7 +15,7 @@ from tests.worker.fixtures.nights import do_nights, submit_night
 from tests.worker.fixtures.worker_context import do_all_jobs, settings_for
 from tilewatch.db.models import TOTAL, Commit, Measurement, RegressionSeries, Replay, Run, Sweep, Verdict
 from tilewatch.db.session import session
-from tilewatch.db.step_queries.export import ExportFilter
+from tilewatch.db.worker_reads.export import ExportFilter
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.worker.context import Context

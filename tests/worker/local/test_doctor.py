@@ -13,8 +13,8 @@ from tilewatch.db.lifecycle import repositories
 from tilewatch.kernels.children import sandbox
 from tilewatch.kernels.device import GPU_MODELS, Gpu
 from tilewatch.worker.local import doctor
-from tilewatch.worker.local.check_result import CheckResult
 from tilewatch.worker.local.doctor import report
+from tilewatch.worker.local.finding import CheckResult
 from tilewatch.worker.settings import Settings
 
 

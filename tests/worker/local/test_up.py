@@ -22,7 +22,7 @@ from sqlalchemy import update
 from tests.worker.fixtures import tiny_repository
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Job
-from tilewatch.db.queries.submissions import SubmissionRow
+from tilewatch.db.page_reads.submissions import SubmissionRow
 from tilewatch.db.server.free_ports import find_free_port, find_free_ports
 from tilewatch.db.session import session
 from tilewatch.kernels.device import GPU_MODELS, Gpu

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from tilewatch.db.queries.alarms import AlarmRow
-from tilewatch.db.queries.gpu_health import QuarantineRow
-from tilewatch.db.queries.submissions import SubmissionRow
-from tilewatch.db.step_queries.fallen_configs import FallenConfig, SweepPair
-from tilewatch.db.step_queries.run_pairs import RunPair
+from tilewatch.db.page_reads.alarms import AlarmRow
+from tilewatch.db.page_reads.gpu_health import QuarantineRow
+from tilewatch.db.page_reads.submissions import SubmissionRow
+from tilewatch.db.worker_reads.fallen_configs import FallenConfig, SweepPair
+from tilewatch.db.worker_reads.run_pairs import RunPair
 from tilewatch.nightlies import NightlyTimes
 from tilewatch.worker.notify import alarms
 from tilewatch.worker.notify.alarms import OpenAlarm

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import select
 
 from tests.worker.fixtures.http_receiver import Answer, Receiver, receiver
-from tilewatch.db import record
+from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import checks
 from tilewatch.db.lifecycle.checks import CheckRequest
 from tilewatch.db.models import Message
@@ -39,7 +39,9 @@ def outbox_of(database_url: str, web: Receiver, *routes: dict[str, object]) -> O
 def make_check(database_url: str, kernel: str | None = None) -> int:
     """A check of two operators, one of them still to be launched."""
     with session(database_url) as opened:
-        record.add_gpu_model(opened, slug="b200", name="B200", arch="sm_100", fp8_tflops=4500.0, bandwidth_gbps=8000.0)
+        fact_writes.add_gpu_model(
+            opened, slug="b200", name="B200", arch="sm_100", fp8_tflops=4500.0, bandwidth_gbps=8000.0
+        )
         asked = CheckRequest("tilewatch", "a" * 40, HEAD, "Tile it", "b200", kernel, 0.0)
         check_id, _ = checks.open_once(opened, asked, "ada")
         rows = [
@@ -90,7 +92,9 @@ def test_a_check_that_ended_is_a_status_and_a_comment_once(database_url: str, we
 
 def test_a_check_that_could_not_be_prepared_is_an_error_with_its_reason(database_url: str, web: Receiver) -> None:
     with session(database_url) as opened:
-        record.add_gpu_model(opened, slug="b200", name="B200", arch="sm_100", fp8_tflops=4500.0, bandwidth_gbps=8000.0)
+        fact_writes.add_gpu_model(
+            opened, slug="b200", name="B200", arch="sm_100", fp8_tflops=4500.0, bandwidth_gbps=8000.0
+        )
         checks.open_once(opened, CheckRequest("tilewatch", "a" * 40, HEAD, "Tile it", "b200", None, 0.0), "ada")
         checks.end_stranded(opened)
     assert write_and_send(outbox_of(database_url, web), NOW) == 1

@@ -13,11 +13,11 @@ from tilewatch.kernels.toolchains.packages import read_wanted
 from tilewatch.kernels.toolchains.releases import Release, ask_newest, find_newer
 from tilewatch.kernels.toolchains.toolchain import is_name
 from tilewatch.nightlies import NightlyTimes
-from tilewatch.worker.notify.check_alarms import check_alarms
 from tilewatch.worker.notify.new_toolchains import open_alarms
 from tilewatch.worker.notify.outbox import Outbox
 from tilewatch.worker.notify.routing import NotifySettings
 from tilewatch.worker.notify.senders import Log
+from tilewatch.worker.notify.update_alarms import check_alarms
 
 TILEIRAS = "nvidia-cuda-tileiras"
 RELEASE = Release(TILEIRAS, "13.5.37", "13.4.92")

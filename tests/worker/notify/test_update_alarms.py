@@ -6,16 +6,16 @@ import pytest
 from sqlalchemy import select, update
 
 from tests.db.fixtures import one_commit
-from tilewatch.db import record
+from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import repositories
 from tilewatch.db.models import Alarm, Measurement, Message, Run, Submission, Trial
-from tilewatch.db.queries import alarms
+from tilewatch.db.page_reads import alarms
 from tilewatch.db.session import session
 from tilewatch.nightlies import NightlyTimes
-from tilewatch.worker.notify.check_alarms import check_alarms
 from tilewatch.worker.notify.outbox import Outbox
 from tilewatch.worker.notify.routing import NotifySettings
 from tilewatch.worker.notify.senders import Log
+from tilewatch.worker.notify.update_alarms import check_alarms
 
 TIMES = NightlyTimes(nightly_at=dt.time(3, 0), nightly_limit_h=8)
 
@@ -41,8 +41,8 @@ def night(
             one_commit.compiled(code_key, status="error" if each in broken else "ok", compiler=compiler)
             for each, code_key in enumerate(planned.code_keys)
         ]
-        record.add_compilations(opened, rows)
-        record.attach_compilations(opened, compiler=compiler, sweep_id=planned.sweep_id)
+        fact_writes.add_compilations(opened, rows)
+        fact_writes.attach_compilations(opened, compiler=compiler, sweep_id=planned.sweep_id)
         run_id = one_commit.measure(opened, planned, f"run {number} of {repository}")
         for each, config_id in enumerate(planned.config_ids):
             status = "wrong" if each in wrong else "not_compiled" if each in broken else "timed"
@@ -136,7 +136,7 @@ def test_a_winner_that_is_beaten_a_baseline_that_changed_and_a_shipped_config_be
         shipped = {"samples_us": [11.0], "median_us": 11.0, "low_us": 11.0, "high_us": 11.0, "detail": {}}
         no_ratio = {"ratio": None, "ratio_low": None, "ratio_high": None}
         row = {"implementation": "shipped", "role": "baseline", "config_id": winner.config_id, **shipped, **no_ratio}
-        record.add_measurements(opened, run_id, [row])
+        fact_writes.add_measurements(opened, run_id, [row])
     look(out)
     look(out)
     assert [kind for kind, _ in open_(out)] == ["baseline_changed", "line_lost", "regret", "tie_lost"]

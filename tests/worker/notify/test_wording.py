@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from tilewatch.db.queries.alarms import AlarmRow
-from tilewatch.db.queries.messages import MessageRow, RegressionStory
-from tilewatch.db.queries.regressions import EventRow, RegressionRow, RegressionSeriesRow
+from tilewatch.db.page_reads.alarms import AlarmRow
+from tilewatch.db.page_reads.messages import MessageRow, RegressionStory
+from tilewatch.db.page_reads.regressions import EventRow, RegressionRow, RegressionSeriesRow
 from tilewatch.worker.notify import wording
 from tilewatch.worker.notify.wording import Day
 

@@ -18,7 +18,7 @@ from tilewatch.db.lifecycle.quarantine import OpenQuarantine
 from tilewatch.db.models import Commit, Job, Run, Worker
 from tilewatch.db.server.free_ports import find_free_port
 from tilewatch.db.session import session
-from tilewatch.db.step_queries import steps
+from tilewatch.db.worker_reads import steps
 from tilewatch.kernels.device import GPU_MODELS, SIMULATED, Gpu
 from tilewatch.worker.context import Context, Simulation
 from tilewatch.worker.gpu.simulated import SimulatedGpu

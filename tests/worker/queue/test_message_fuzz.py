@@ -23,8 +23,8 @@ from tilewatch.db.models import Base, Job
 from tilewatch.db.server.free_ports import find_free_port
 from tilewatch.db.session import engine, session
 from tilewatch.worker.context import Context
-from tilewatch.worker.queue import message
-from tilewatch.worker.queue.message import Refused, TaskMessage
+from tilewatch.worker.queue import task_message
+from tilewatch.worker.queue.task_message import Refused, TaskMessage
 from tilewatch.worker.settings import Settings
 
 MESSAGES = 10_000
@@ -43,13 +43,13 @@ def fuzz(count: int, chance: random.Random, foreign_job: int) -> Iterator[bytes]
     )
     for number in range(count):
         if number % 10 == 0:
-            yield job_message(chance.choice((foreign_job, 4_000_000 + number, message.LARGEST_ID)))
+            yield job_message(chance.choice((foreign_job, 4_000_000 + number, task_message.LARGEST_ID)))
         else:
             yield chance.choice(makers)(chance)
 
 
 def job_message(job_id: int, **changed: Any) -> bytes:
-    content = message.to_celery(TaskMessage(message.RUN, f"job-{job_id}", job_id), "judge")
+    content = task_message.to_celery(TaskMessage(task_message.RUN, f"job-{job_id}", job_id), "judge")
     return json.dumps({**content, **changed}).encode()
 
 
@@ -78,7 +78,7 @@ def mutated(chance: random.Random) -> bytes:
 
 
 def other_task(chance: random.Random) -> bytes:
-    content = message.to_celery(TaskMessage(message.RUN, "x", 1), "judge")
+    content = task_message.to_celery(TaskMessage(task_message.RUN, "x", 1), "judge")
     content["headers"]["task"] = chance.choice(
         ("celery.chord_unlock", "celery.map", "os.system", "worker.Run", "", HUGE, None)
     )
@@ -98,7 +98,7 @@ def steering(chance: random.Random) -> bytes:
             job_message(1, **{"content-type": "application/x-python-serialize"}),
             job_message(1, body=base64.b64encode(b"cos\nsystem\n(S'true'\ntR.").decode()),
             job_message(1, headers={"task": "worker.prune", "id": "x"}),
-            job_message(1, headers={"task": message.RUN, "id": ["x"]}),
+            job_message(1, headers={"task": task_message.RUN, "id": ["x"]}),
         )
     )
 
@@ -114,7 +114,7 @@ def test_of_ten_thousand_pieces_of_garbage_only_the_messages_of_jobs_are_read() 
     refused = 0
     for raw in fuzz(MESSAGES, random.Random(8), 1):
         try:
-            assert message.read(raw).task == message.RUN
+            assert task_message.read(raw).task == task_message.RUN
         except Refused:
             refused += 1
     assert refused == MESSAGES - MESSAGES // 10
@@ -169,23 +169,23 @@ def ended(context: Context, job_id: int) -> bool:
         (b"[]", "it has no message"),
         (b"[" * 60_000, "it is not JSON"),
         (b"{}", "it has no headers"),
-        (b'"' + b"x" * message.LONGEST_BYTES + b'"', "bytes, at most"),
+        (b'"' + b"x" * task_message.LONGEST_BYTES + b'"', "bytes, at most"),
         (job_message(1, headers={"task": "os.system", "id": "x"}), "it names no task of ours"),
-        (job_message(1, headers={"task": message.RUN}), "it has no id"),
+        (job_message(1, headers={"task": task_message.RUN}), "it has no id"),
         (job_message(1, headers={"task": "worker.prune", "id": "x"}), "worker.prune takes no arguments"),
     ],
 )
 def test_what_is_no_message_of_ours_is_refused_with_a_reason_that_repeats_none_of_it(raw: bytes, why: str) -> None:
     with pytest.raises(Refused, match=why):
-        message.read(raw)
+        task_message.read(raw)
 
 
 def test_a_ring_is_read_as_it_was_written_and_nothing_else_of_it_survives() -> None:
-    wanted = TaskMessage(message.RUN, "job-7", 7)
-    content = message.to_celery(wanted, "judge")
+    wanted = TaskMessage(task_message.RUN, "job-7", 7)
+    content = task_message.to_celery(wanted, "judge")
     content["headers"].update(
         eta="2030-01-01T00:00:00", expires="2020-01-01T00:00:00+00:00", timelimit=[1, 1], chain=["x"]
     )
-    assert message.read(json.dumps(content).encode()) == wanted
-    headers = message.to_celery(wanted, "judge")["headers"]
+    assert task_message.read(json.dumps(content).encode()) == wanted
+    headers = task_message.to_celery(wanted, "judge")["headers"]
     assert (headers["eta"], headers["expires"]) == (None, None), "a worker with another clock would drop it"

@@ -6,17 +6,17 @@ from sqlalchemy import select, text, update
 from tests.worker.fixtures.compiled_sweep import add_gpu_worker
 from tests.worker.fixtures.run_result import result
 from tests.worker.fixtures.worker_context import Drain
+from tilewatch.db.fact_writes import config_sha256
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle.jobs import MAX_ATTEMPTS, Priority
 from tilewatch.db.models import Job, Verdict
-from tilewatch.db.record import config_sha256
 from tilewatch.db.session import session
-from tilewatch.db.step_queries import steps
+from tilewatch.db.worker_reads import steps
 from tilewatch.worker.context import Context
 from tilewatch.worker.queue import follow_up
 from tilewatch.worker.queue.reconcile import reconcile
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps import record_run
+from tilewatch.worker.steps import write_run
 from tilewatch.worker.submitting.submit import submit_nightly
 
 
@@ -34,7 +34,7 @@ def left(settings: Settings, context: Context, drain: Drain) -> int:
         ids = {
             config_sha256(each.params): each.config_id for each in steps.list_compiled_configs(opened, first.sweep_id)
         }
-        run_id = record_run.write(opened, first.sweep_id, result(), ids)
+        run_id = write_run.write(opened, first.sweep_id, result(), ids)
         first.state = "done"
         follow_up.judge_run(opened, steps.read_sweep_facts(opened, first.sweep_id), run_id, Priority.NIGHTLY)
         left = last.id

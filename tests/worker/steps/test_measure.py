@@ -12,7 +12,7 @@ from tests.worker.fixtures.worker_context import Drain
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Config, Job, Measurement, Run, Sweep, Trial, Verdict
 from tilewatch.db.session import session
-from tilewatch.db.step_queries import steps
+from tilewatch.db.worker_reads import steps
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.device import gpus
 from tilewatch.worker import run_job

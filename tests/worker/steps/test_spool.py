@@ -27,7 +27,7 @@ from tilewatch.kernels.results import RunResult, TrialResult
 from tilewatch.worker import run_job
 from tilewatch.worker.context import Context
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps import measure, record_run, spool
+from tilewatch.worker.steps import measure, spool, write_run
 from tilewatch.worker.steps.spool import Spooled
 from tilewatch.worker.submitting.submit import submit_sweep
 
@@ -94,9 +94,9 @@ def test_a_half_written_file_is_not_left_on_a_full_disk(tmp_path: Path, monkeypa
 
 def test_a_run_that_is_delivered_twice_is_on_record_once(context: Context, spooled: Spooled) -> None:
     with session(context.database_url) as opened:
-        first = record_run.record_spooled(opened, spooled)
+        first = write_run.record_spooled(opened, spooled)
     with session(context.database_url) as opened:
-        assert record_run.record_spooled(opened, spooled) == first
+        assert write_run.record_spooled(opened, spooled) == first
     assert (count(context, Run), count(context, Measurement)) == (1, 2)
 
 
@@ -107,7 +107,7 @@ def test_of_workers_that_finish_one_sweep_at_once_one_is_on_record(context: Cont
         mine = dataclasses.replace(spooled, result=run_result.result(minute=minute))
         together.wait()
         with session(context.database_url) as opened:
-            record_run.record_spooled(opened, mine)
+            write_run.record_spooled(opened, mine)
 
     workers = [threading.Thread(target=finish, args=(minute,)) for minute in range(4)]
     for worker in workers:
@@ -123,7 +123,7 @@ def test_what_a_killed_worker_spooled_is_delivered_by_its_next_life(context: Con
     with session(context.database_url) as opened:
         assert jobs.claim(opened, spooled.job_id, "killed#1", 60)
     spool.keep(context.spool, spooled)
-    (judge,) = record_run.deliver_spooled(context.spool, context.database_url)
+    (judge,) = write_run.deliver_spooled(context.spool, context.database_url)
     assert judge.queue == "judge"
     assert spool.list_waiting(context.spool) == []
     assert count(context, Run) == 1
@@ -140,7 +140,7 @@ def test_what_cannot_be_delivered_is_put_aside_and_kept(context: Context, wrong:
         (context.spool / "job-1.json").write_text('{"job_id": 1}')
     else:
         spool.keep(context.spool, Spooled(4711, "manual:elsewhere", run_result.result()))
-    assert record_run.deliver_spooled(context.spool, context.database_url) == []
+    assert write_run.deliver_spooled(context.spool, context.database_url) == []
     assert spool.list_waiting(context.spool) == []
     assert [file.suffix for file in context.spool.iterdir()] == [".refused"]
 
@@ -159,7 +159,7 @@ def test_a_sweep_that_ends_while_postgres_is_away_is_on_record_once_when_it_is_b
     scratch: Path, tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The real server is stopped in the middle of the sweep, and started when the run lies in the spool."""
-    monkeypatch.setattr(record_run, "WRITE_S", 0.0)
+    monkeypatch.setattr(write_run, "WRITE_S", 0.0)
     monkeypatch.setattr("tilewatch.worker.queue.lease.RENEW_S", 0.2)
     postgres_port, broker_port = find_free_ports(2)
     own = Embedded(scratch, postgres_port=postgres_port, broker_port=broker_port, fsync=False)

@@ -7,7 +7,7 @@ from tests.worker.fixtures import tiny_repository
 from tests.worker.fixtures.worker_context import Drain
 from tilewatch.compilers import CompilerChange
 from tilewatch.db.models import Action
-from tilewatch.db.queries.toolchain_reports import list_reports, list_reports_of
+from tilewatch.db.page_reads.toolchain_reports import list_reports, list_reports_of
 from tilewatch.db.session import session
 from tilewatch.kernels.toolchains.versions import COMPILING, compiler_version, versions
 from tilewatch.worker.context import Context

@@ -16,7 +16,7 @@ from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Commit, Config, Job, Measurement, Run, Submission, Sweep, Trial, Verdict
 from tilewatch.db.session import session
 from tilewatch.worker.context import Context
-from tilewatch.worker.git.repository import RepositoryError
+from tilewatch.worker.git.commits import RepositoryError
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.submitting import schedule
 from tilewatch.worker.submitting.submit import NothingToSubmit, submit_backfill, submit_nightly, submit_sweep

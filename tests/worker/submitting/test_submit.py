@@ -13,7 +13,7 @@ from tilewatch.db.session import session
 from tilewatch.kernels.catalog.catalog import UnknownKernel
 from tilewatch.kernels.contract import BadProblem
 from tilewatch.kernels.device import UnknownGpu
-from tilewatch.worker.git.repository import RepositoryError
+from tilewatch.worker.git.commits import RepositoryError
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.submitting.submit import NothingToSubmit, submit_nightly, submit_sweep
 

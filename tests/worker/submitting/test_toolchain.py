@@ -12,10 +12,10 @@ from tests.worker.fixtures import tiny_repository
 from tests.worker.fixtures.worker_context import Drain
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Compilation, Job, Run, Sweep, Verdict
-from tilewatch.db.queries.series import list_branches, list_points
-from tilewatch.db.queries.toolchain_reports import find_report, list_reports
+from tilewatch.db.page_reads.series import list_branches, list_points
+from tilewatch.db.page_reads.toolchain_reports import find_report, list_reports
 from tilewatch.db.session import session
-from tilewatch.db.step_queries import steps
+from tilewatch.db.worker_reads import steps
 from tilewatch.kernels.children import sandbox
 from tilewatch.worker import run_job
 from tilewatch.worker.context import Context

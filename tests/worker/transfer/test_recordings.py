@@ -15,7 +15,7 @@ from tests.conftest import NewDatabase
 from tests.worker.fixtures import tiny_repository
 from tests.worker.fixtures.made_run import make_run
 from tests.worker.fixtures.worker_context import do_all_jobs, settings_for
-from tilewatch.db import record
+from tilewatch.db import fact_writes
 from tilewatch.db.models import (
     Base,
     Commit,
@@ -31,8 +31,8 @@ from tilewatch.db.models import (
 )
 from tilewatch.db.server.embedded import Servers
 from tilewatch.db.session import session
-from tilewatch.db.step_queries import steps
-from tilewatch.db.step_queries.export import ExportFilter
+from tilewatch.db.worker_reads import steps
+from tilewatch.db.worker_reads.export import ExportFilter
 from tilewatch.kernels.recording.recording_file import BadRecording
 from tilewatch.worker.context import Context
 from tilewatch.worker.transfer.exporting import NothingToExport, export_file
@@ -147,9 +147,9 @@ def test_a_recording_of_our_own_repository_changes_no_fact_of_ours(recording: Pa
 
     with new_database() as here:
         with session(here) as opened:
-            record.add_gpu_model(opened, **sweep["gpu_model"])
-            commit_id = record.add_commit(opened, **commit)
-            record.add_submission(
+            fact_writes.add_gpu_model(opened, **sweep["gpu_model"])
+            commit_id = fact_writes.add_commit(opened, **commit)
+            fact_writes.add_submission(
                 opened,
                 key="own",
                 reason="nightly",
@@ -166,7 +166,7 @@ def test_a_recording_of_our_own_repository_changes_no_fact_of_ours(recording: Pa
             code_key, compiler = failed["code_key"], failed["compiler"]
             assert steps.read_compiled_keys(opened, [code_key], compiler, 0.0) == {}
             columns = {name: value for name, value in failed.items() if name != "row"}
-            record.add_compilations(opened, [{**columns, "failure": "our own"}])
+            fact_writes.add_compilations(opened, [{**columns, "failure": "our own"}])
             assert steps.read_compiled_keys(opened, [code_key], compiler, 0.0) == {code_key: None}
 
 

@@ -11,9 +11,9 @@ from tests.worker.fixtures.nights import do_nights, read_verdicts
 from tests.worker.fixtures.worker_context import do_all_jobs, settings_for
 from tilewatch.db.lifecycle import messages
 from tilewatch.db.models import Regression, Replay, Run
-from tilewatch.db.queries import regressions, series
+from tilewatch.db.page_reads import regressions, series
 from tilewatch.db.session import session
-from tilewatch.db.step_queries.export import ExportFilter
+from tilewatch.db.worker_reads.export import ExportFilter
 from tilewatch.kernels.recording import recording_file
 from tilewatch.worker.context import Context
 from tilewatch.worker.transfer.exporting import export_file

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import NewDatabase
-from tilewatch.db.queries.toolchain_reports import list_reports
+from tilewatch.db.page_reads.toolchain_reports import list_reports
 from tilewatch.db.session import session
 from tilewatch.kernels.comparing.toolchains.report_file import BadReport, ToolchainName, ToolchainReport, list_rows
 from tilewatch.worker.transfer.toolchain_reports import import_report

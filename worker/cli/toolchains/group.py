@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 
-from tilewatch.kernels.comparing.toolchains.command import compare, reproduce
+from tilewatch.kernels.comparing.toolchains.commands import compare, reproduce
 from tilewatch.worker.cli import options
 from tilewatch.worker.cli.options import AsJson
 from tilewatch.worker.cli.toolchains.nodes import nodes

@@ -73,7 +73,7 @@ def toolchain(
 
 
 def wait_and_print(database_url: str, report_id: int, link: str) -> None:
-    from tilewatch.db.queries.toolchain_reports import find_report
+    from tilewatch.db.page_reads.toolchain_reports import find_report
     from tilewatch.db.session import session
     from tilewatch.errors import ExpectedError
     from tilewatch.worker.cli.wait import wait_for
@@ -89,7 +89,7 @@ def wait_and_print(database_url: str, report_id: int, link: str) -> None:
 
 def _write_state(opened: "Session", report_id: int) -> str | None:
     """None when it has ended."""
-    from tilewatch.db.queries.toolchain_reports import find_row
+    from tilewatch.db.page_reads.toolchain_reports import find_row
 
     row = find_row(opened, report_id)
     return row.state if row is not None and row.is_open else None

@@ -8,7 +8,7 @@ import pytest
 from tilewatch.kernels.comparing.toolchains.mma_waits import MmaWaits, count_in_code
 from tilewatch.kernels.comparing.toolchains.pairs import Build, ToolchainPair
 from tilewatch.kernels.comparing.toolchains.report_file import ReportFile, ToolchainName, ToolchainReport, read_report
-from tilewatch.kernels.comparing.toolchains.safety import Family, judge_operator
+from tilewatch.kernels.comparing.toolchains.safety_verdict import Family, judge_operator
 from tilewatch.kernels.comparing.toolchains.writing import write_answer
 
 QGMMA, HGMMA = 0x01E00000105879F3, 0x03E00000181879F0

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.worker.fixtures import tiny_repository
+from tilewatch.kernels.comparing.toolchains.compile_both import Workplace
 from tilewatch.kernels.comparing.toolchains.pairs import Build, ToolchainPair
 from tilewatch.kernels.comparing.toolchains.retuning import Race, Retuned, retune_each
-from tilewatch.kernels.comparing.toolchains.static_half import Workplace
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.measuring.measure import MeasureFailed
 from tilewatch.kernels.results import Cubin, Params

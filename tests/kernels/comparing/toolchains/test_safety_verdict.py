@@ -6,7 +6,7 @@ import pytest
 
 from tilewatch.kernels.comparing.outcome import FINE, OVER, UNSURE
 from tilewatch.kernels.comparing.toolchains.pairs import Build, ToolchainPair, add_compile_times
-from tilewatch.kernels.comparing.toolchains.safety import (
+from tilewatch.kernels.comparing.toolchains.safety_verdict import (
     Family,
     OperatorSafety,
     Retuning,

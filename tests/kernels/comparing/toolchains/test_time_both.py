@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.kernels.fixtures.fake_gpu import THIS_GPU
-from tilewatch.kernels.comparing.toolchains import gpu_half as module
 from tilewatch.kernels.comparing.toolchains import retuning as retuning_module
+from tilewatch.kernels.comparing.toolchains import time_both as module
 from tilewatch.kernels.comparing.toolchains.bench import Launched, LaunchResult, PairWork
-from tilewatch.kernels.comparing.toolchains.gpu_half import GpuHalf, GpuWanted
-from tilewatch.kernels.comparing.toolchains.judging import judge_everything, judge_report
+from tilewatch.kernels.comparing.toolchains.compile_both import Workplace
 from tilewatch.kernels.comparing.toolchains.pairs import Build, ToolchainPair
 from tilewatch.kernels.comparing.toolchains.report_file import (
     BadReport,
@@ -21,9 +20,10 @@ from tilewatch.kernels.comparing.toolchains.report_file import (
     ToolchainReport,
     read_report,
 )
+from tilewatch.kernels.comparing.toolchains.report_verdict import judge_everything, judge_report
 from tilewatch.kernels.comparing.toolchains.retuning import REACH, Retuned, choose_space
-from tilewatch.kernels.comparing.toolchains.safety import Retuning
-from tilewatch.kernels.comparing.toolchains.static_half import Workplace
+from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning
+from tilewatch.kernels.comparing.toolchains.time_both import GpuHalf, GpuWanted
 from tilewatch.kernels.comparing.toolchains.writing import write_answer, write_json, write_lines, write_markdown
 from tilewatch.kernels.device import gpu_model
 from tilewatch.kernels.results import Plan, PlannedTrial, StaticFacts

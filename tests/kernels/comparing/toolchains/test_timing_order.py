@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from tilewatch.kernels.comparing.toolchains.bench import Launched, LaunchFailed, LaunchResult, PairWork
-from tilewatch.kernels.comparing.toolchains.safety import Family, Timing, judge_timing
+from tilewatch.kernels.comparing.toolchains.safety_verdict import Family, Timing, judge_timing
 from tilewatch.kernels.comparing.toolchains.timing_order import MOST_DEATHS, TimingRun
 from tilewatch.kernels.results import Cubin
 

@@ -9,7 +9,6 @@ import pytest
 from tests.kernels.fixtures.fake_gpu import LIBRARY, PROBLEM, Rig, install_for_children
 from tilewatch.kernels.comparing.configs import ConfigSource
 from tilewatch.kernels.comparing.toolchains.comparison import ComparisonWanted, compare_toolchains
-from tilewatch.kernels.comparing.toolchains.judging import judge_report
 from tilewatch.kernels.comparing.toolchains.pairs import Build, ToolchainPair
 from tilewatch.kernels.comparing.toolchains.report_file import (
     ReportFile,
@@ -18,6 +17,7 @@ from tilewatch.kernels.comparing.toolchains.report_file import (
     find_cubins,
     read_report,
 )
+from tilewatch.kernels.comparing.toolchains.report_verdict import judge_report
 from tilewatch.kernels.measuring import replay
 
 KERNELS = {"residual_add": 100.0, "softmax": 110.0, "accumulate": 90.0}
