@@ -6,9 +6,9 @@ from tilewatch.kernels.baselines.names import NAMES, find_versioned_name
 
 
 def test_each_name_has_a_maker_and_each_maker_a_name(gpu: FakeGpu) -> None:  # noqa: ARG001 - it brings CuPy
-    from tilewatch.kernels import baselines
+    from tilewatch.kernels.baselines import makers
 
-    assert (*baselines.MAKERS, tile_table.BASELINE) == NAMES
+    assert (*makers.MAKERS, tile_table.BASELINE) == NAMES
 
 
 def test_two_versions_of_cublas_under_one_torch_have_two_names() -> None:

@@ -202,7 +202,7 @@ def test_without_a_sandbox_the_same_probes_are_answered(library: Path, monkeypat
 def test_a_child_with_a_gpu_is_kept_from_the_network_and_from_other_processes(listener: int, tmp_path: Path) -> None:
     program = f"""
 import os, socket
-from tilewatch.kernels import sandbox
+from tilewatch.kernels.children import sandbox
 sandbox.confine_with_gpu(writable=None)
 socket.socket(socket.AF_UNIX).close()
 socket.socket(socket.AF_NETLINK, socket.SOCK_RAW).close()
@@ -229,7 +229,7 @@ def test_a_child_with_a_gpu_connects_to_no_socket_of_others_and_to_the_driver_s_
     drivers.mkdir()
     program = f"""
 import socket, sys
-from tilewatch.kernels import sandbox
+from tilewatch.kernels.children import sandbox
 sandbox.SOCKETS_OF_THE_DRIVER = ({str(drivers)!r},)
 sandbox.confine_with_gpu(writable=[{str(tmp_path)!r}])
 for name in sys.argv[1:]:
@@ -257,7 +257,7 @@ for name in sys.argv[1:]:
 def test_a_child_with_a_gpu_sends_no_datagram_to_a_unix_socket_of_others(datagrams: Path) -> None:
     program = f"""
 import socket
-from tilewatch.kernels import sandbox
+from tilewatch.kernels.children import sandbox
 sandbox.confine_with_gpu(writable=None)
 for kind in (socket.SOCK_DGRAM, socket.SOCK_RAW, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK):
     for make in (lambda: socket.socket(socket.AF_UNIX, kind), lambda: socket.socketpair(socket.AF_UNIX, kind)[0]):
@@ -275,7 +275,7 @@ for kind in (socket.SOCK_DGRAM, socket.SOCK_RAW, socket.SOCK_DGRAM | socket.SOCK
 def test_a_child_with_a_gpu_keeps_what_is_connected_as_it_is_made(tmp_path: Path) -> None:
     program = f"""
 import asyncio, multiprocessing, socket
-from tilewatch.kernels import sandbox
+from tilewatch.kernels.children import sandbox
 sandbox.confine_with_gpu(writable=[{str(tmp_path)!r}])
 for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET):
     one, other = socket.socketpair(socket.AF_UNIX, kind)
@@ -340,7 +340,7 @@ def test_a_child_that_runs_a_library_on_a_gpu_reads_all_files_and_writes_into_it
     other.write_text("theirs")
     program = f"""
 from pathlib import Path
-from tilewatch.kernels import sandbox
+from tilewatch.kernels.children import sandbox
 sandbox.confine_with_gpu(writable=[{str(own)!r}])
 own, other = Path({str(own)!r}), Path({str(other)!r})
 assert other.read_text() == "theirs"

@@ -130,13 +130,13 @@ def test_one_library_s_code_does_not_run_in_the_compiles_of_another(
     hostile, log = tmp_path / "hostile", tmp_path / "log"
     hostile.mkdir()
     (hostile / "gemm.py").write_text(f"""
-from tilewatch.kernels.compiling import record_child
-read = record_child.read_code
+from tilewatch.kernels.compiling import trace_child
+read = trace_child.read_code
 def read_code(request):
     with open({str(log)!r}, "a") as out:
         out.write(request["library"] + chr(10))
     return read(request)
-record_child.read_code = read_code
+trace_child.read_code = read_code
 KERNELS = ()
 """)
     with Compiler(store) as compiler:

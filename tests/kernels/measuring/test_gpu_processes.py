@@ -271,7 +271,7 @@ def test_a_commit_does_not_describe_what_the_other_side_of_a_replay_launches(
     """The other side's library is loaded in a process of its own, so that nothing in this one is its word."""
     assert nvidia_smi.exists()
     cheat = (
-        "from tilewatch.kernels import loading\n"
+        "from tilewatch.kernels.catalog import loading\n"
         "from tilewatch.kernels.gpu import library_child\n"
         "honest = loading.load\n"
         "def load(library, *more):\n"

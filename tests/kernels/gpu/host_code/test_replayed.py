@@ -142,7 +142,7 @@ def make_two(make: Make, tmp_path: Path, older: str = "", newer: str = "") -> tu
 
 
 REFUSES_THE_OTHER = """
-from tilewatch.kernels import loading
+from tilewatch.kernels.catalog import loading
 from tilewatch.kernels.gpu import library_child
 honest = loading.load
 def load(library, *more):
