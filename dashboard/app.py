@@ -5,7 +5,7 @@ import streamlit as st
 from tilewatch.dashboard import sign_in
 from tilewatch.dashboard.front import LOGO
 from tilewatch.dashboard.panels import search
-from tilewatch.dashboard.widgets import plots, simulated
+from tilewatch.dashboard.widgets import address, plots, simulated
 from tilewatch.dashboard.widgets.errors import show_errors
 
 # No icons: Material icons make the page fetch a font from outside, and emoji are empty boxes without an emoji font.
@@ -46,6 +46,7 @@ st.logo(LOGO)
 st.html(STYLE)
 with show_errors():
     if sign_in.admit():
+        address.show_whole()
         simulated.mark_page()
         plots.forget_drawn()
         search.offer(PAGES)

@@ -76,10 +76,6 @@ def _pick(rows: Sequence[ReportRow]) -> ReportRow:
     hide one that is not. A link may give a report's number alone, which each name has: two may have the same
     toolchains."""
     named = {f"#{row.id} {row.a} → {row.b}, {day(row.made_at)}": row for row in rows}
-    given = st.query_params.get("report", "")
-    full = next((name for name in named if name.startswith(f"{given} ")), None)
-    if given and full is not None and "report" not in st.session_state:
-        st.session_state["report"] = full
     most_urgent = min(rows, key=lambda row: ORDER.index(row.safety or "unknown"))
     return named.get(filters.pick("Report", [MOST_URGENT, *named], "report"), most_urgent)
 
@@ -161,9 +157,8 @@ def _keep(found: ReportStory) -> None:
         if "pairs" in found.contents:  # not of two nodes, whose times are runs of the database
             contents = json.dumps(found.contents)
             st.download_button("The report file", contents, f"{name}.json", "application/json", on_click="ignore")
-    whole = st.expander("The whole report", key="whole", on_change="rerun", bind="query-params")
-    with whole:
-        if whole.open:
+    with tables.open_expander("The whole report", "whole") as is_open:
+        if is_open:
             st.markdown(without_links(found.markdown))
 
 

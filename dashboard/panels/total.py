@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from tilewatch.dashboard.widgets import tables
+from tilewatch.dashboard.widgets import address, tables
 from tilewatch.db.page_reads.evidence import PartRow
 from tilewatch.text import change_text, count_text
 
@@ -19,7 +19,7 @@ def show(parts: Sequence[PartRow]) -> None:
         "parts: the total changes by what they changed. A selected part opens its evidence."
     )
     if picked is not None:
-        st.switch_page("views/evidence.py", query_params={"run": str(picked["run_id"])})
+        address.open_page("views/evidence.py", {"run": picked["run_id"]})
 
 
 def parts_table(parts: Sequence[PartRow]) -> pd.DataFrame:

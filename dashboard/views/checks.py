@@ -6,7 +6,7 @@ import streamlit as st
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import check
 from tilewatch.dashboard.text import moment, span_text
-from tilewatch.dashboard.widgets import badges, page_head, tables
+from tilewatch.dashboard.widgets import address, badges, page_head, tables
 from tilewatch.db.page_reads.checks import CheckRow
 from tilewatch.text import plain, short_sha
 
@@ -34,7 +34,7 @@ def page(url: str) -> None:
         table.style.map(badges.word_colour, subset="state"), pd.DataFrame({"id": [row.id for row in rows]}), "checks"
     )
     if picked is not None:
-        st.switch_page("views/checks.py", query_params={"check": str(picked["id"])})
+        address.open_page("views/checks.py", {"check": picked["id"]})
 
 
 def _row(row: CheckRow) -> dict[str, object]:

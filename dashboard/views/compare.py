@@ -28,9 +28,7 @@ ABOUT = (
 
 def page(url: str) -> None:
     page_head.show("Compare", ABOUT)
-    kind = st.segmented_control(
-        "Compare", [COMMITS, GPUS, TOOLCHAINS], default=COMMITS, required=True, key="compare", bind="query-params"
-    )
+    kind = filters.choose("Compare", [COMMITS, GPUS, TOOLCHAINS], "compare")
     if kind == TOOLCHAINS:
         toolchains.show(url)
     else:

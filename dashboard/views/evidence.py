@@ -11,7 +11,7 @@ from tilewatch.dashboard.frames import evidence, reads, rivals, why
 from tilewatch.dashboard.frames.reads import Evidence
 from tilewatch.dashboard.panels import code_diff, counters, sweep_winner, total
 from tilewatch.dashboard.text import commit_text, config_text, moment, ratio_to, source_text, time_text, timer_text
-from tilewatch.dashboard.widgets import badges, page_head, plots, repository, tables
+from tilewatch.dashboard.widgets import address, badges, page_head, plots, repository, tables
 from tilewatch.db.page_reads.evidence import SamplesRow
 from tilewatch.mechanisms.find import write_mechanisms
 from tilewatch.text import change_text, count_text, plain, plain_code, short_sha
@@ -88,7 +88,7 @@ def _choose(url: str) -> None:
     )
     picked = tables.pick_row(table, runs, "runs")
     if picked is not None:
-        st.switch_page("views/evidence.py", query_params={"run": str(picked["run_id"])})
+        address.open_page("views/evidence.py", {"run": picked["run_id"]})
 
 
 def _headline(url: str, found: Evidence) -> None:

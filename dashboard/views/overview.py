@@ -81,7 +81,7 @@ def _everything(url: str, name: str, now: dt.datetime, top: DeltaGenerator) -> N
     """
     with st.container(horizontal=True, vertical_alignment="bottom", gap="large"):
         since_what = filters.choose("Changes since", [*PERIODS, A_COMMIT], "since")
-        only = st.toggle("Only regressions", key="regressions", bind="query-params")
+        only = filters.toggle("Only regressions", "regressions")
     since, words = _since(url, name, now, since_what)
     above = st.container()
     regressed = _list_regressed(url, name, since)
@@ -161,7 +161,7 @@ def _movers(url: str, pairs: pd.DataFrame, words: str) -> None:
     order = pairs["change"].abs().sort_values(ascending=False, na_position="last").index
     pairs = pairs.loc[order]
     st.subheader("Biggest movers" if pairs["change"].notna().any() else "Latest measurements", anchor=False)
-    everything = len(pairs) <= SHOWN_MOVERS or st.toggle(f"All {len(pairs):,} series", key="all", bind="query-params")
+    everything = len(pairs) <= SHOWN_MOVERS or filters.toggle(f"All {len(pairs):,} series", "all")
     shown = pairs if everything else pairs.head(SHOWN_MOVERS)
     table = pd.DataFrame([_series_row(row) for row in shown.to_dict("records")])
     styles = [badges.change_colour(finding) for finding in shown["finding"]]

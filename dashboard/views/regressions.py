@@ -6,7 +6,7 @@ import streamlit as st
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import judge_score, regression
 from tilewatch.dashboard.text import day
-from tilewatch.dashboard.widgets import badges, filters, page_head, repository, tables
+from tilewatch.dashboard.widgets import address, badges, filters, page_head, repository, tables
 from tilewatch.db.lifecycle.regressions import OPEN
 from tilewatch.text import change_text, count_text, plain, short_sha
 
@@ -41,7 +41,7 @@ def page(url: str) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="large"):  # two lines in a narrow window
         state = filters.choose("State", STATES, "state")
         group = filters.choose("Group by", list(GROUPS), "group")
-        improvements = st.toggle("Improvements", key="improvements", bind="query-params")
+        improvements = filters.toggle("Improvements", "improvements")
     shown = found[found["direction"] == ("improvement" if improvements else "regression")]
     if state == WAITING:
         shown = shown[shown["state"].isin(OPEN)]
@@ -64,7 +64,7 @@ def _list(shown: pd.DataFrame, group: str, word: str) -> None:
     picked = tables.pick_row(table.style.map(badges.word_colour, subset="state"), shown, "regressions")
     st.caption("Select a row to open it. Its time is the change of its worst series, with the 95 % interval.")
     if picked is not None:
-        st.switch_page("views/regressions.py", query_params={"regression": str(picked["id"])})
+        address.open_page("views/regressions.py", {"regression": picked["id"]})
 
 
 def _row(row: dict[object, object], group: str) -> dict[str, object]:

@@ -10,7 +10,7 @@ from tilewatch.dashboard.charts import colours, hover, marks, trend, trend_lines
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.frames.metrics import METRICS, Metric, values_of_samples
 from tilewatch.dashboard.text import config_text, moment, rival_text, source_text
-from tilewatch.dashboard.widgets import filters, page_head, plots, repository, tables
+from tilewatch.dashboard.widgets import address, filters, page_head, plots, repository, tables
 from tilewatch.db.repository_names import describe_branch, split_branch
 from tilewatch.text import count_text, short_sha
 
@@ -148,11 +148,9 @@ def _pick_others(everything: pd.DataFrame, own: pd.Series) -> dict[str, Key]:
     """Other series to draw in the same chart, by name."""
     keys, own_key = list(zip(*(everything[name] for name in KEY), strict=True)), _key(own)
     names = {_name(*key): key for key in keys if key != own_key}
-    picked = st.multiselect(
-        "Other series", list(names), max_selections=MOST_OTHERS, key="beside", bind="query-params", placeholder="none"
-    )
+    picked = filters.pick_some("Other series", list(names), "beside", max_selections=MOST_OTHERS, placeholder="none")
     elsewhere = [name for name, key in names.items() if key[:-1] == own_key[:-1]]
-    everywhere = elsewhere and st.toggle("Every GPU model", key="everywhere", bind="query-params")
+    everywhere = elsewhere and filters.toggle("Every GPU model", "everywhere")
     return {name: names[name] for name in [*picked, *(elsewhere if everywhere else ())]}
 
 
@@ -182,7 +180,7 @@ def _raw(url: str, points: pd.DataFrame, metric: Metric) -> pd.DataFrame:
 def _open(clicked: list[dict[str, object]]) -> None:
     runs = [point["customdata"][hover.RUN] for point in clicked if point.get("customdata")]  # type: ignore[index]
     if runs:
-        st.switch_page("views/evidence.py", query_params={"run": str(runs[0])})
+        address.open_page("views/evidence.py", {"run": runs[0]})
 
 
 def _legend(points: pd.DataFrame, lines: list[marks.Mark], raw: pd.DataFrame | None) -> list[str]:

@@ -8,6 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from tilewatch.dashboard.frames.metrics import METRICS, Metric
+from tilewatch.dashboard.widgets import address
 from tilewatch.text import short_sha
 
 SHA_8 = re.compile("[0-9a-f]{8}")
@@ -19,8 +20,8 @@ OLDEST, NEWEST, THE_ONE_BEFORE = "oldest", "newest", "the one before"
 
 def pick(label: str, options: Sequence[str], key: str, **more: Any) -> str:
     """One of a list. The first is the default and not in the URL, so it must mean the same tomorrow."""
-    _lengthen_shas(key, options)
-    return str(st.selectbox(label, options, key=key, bind="query-params", **more))
+    on_change = address.restore(key, lambda given: address.one_of(options)(_lengthen(given, options)))
+    return str(st.selectbox(label, options, key=key, on_change=on_change, **more))
 
 
 def pick_value(rows: pd.DataFrame, label: str, column: str, key: str) -> pd.DataFrame:
@@ -44,7 +45,18 @@ def pick_or_newest(rows: pd.DataFrame, label: str, column: str, key: str, newest
 
 def choose(label: str, options: Sequence[str], key: str) -> str:
     """One of a few, all of them visible; the first is the default."""
-    return str(st.segmented_control(label, options, default=options[0], required=True, key=key, bind="query-params"))
+    on_change = address.restore(key, address.one_of(options))
+    return str(st.segmented_control(label, options, required=True, key=key, on_change=on_change))
+
+
+def toggle(label: str, key: str) -> bool:
+    return bool(st.toggle(label, key=key, on_change=address.restore(key, address.is_yes)))
+
+
+def pick_some(label: str, options: Sequence[str], key: str, **more: Any) -> list[str]:
+    """Any of a list; none of them by default."""
+    on_change = address.restore(key, lambda given: [value for value in given if value in options])
+    return list(st.multiselect(label, options, key=key, on_change=on_change, **more))
 
 
 def pick_commit(rows: pd.DataFrame, label: str, key: str, newest: str) -> pd.DataFrame:
@@ -52,8 +64,8 @@ def pick_commit(rows: pd.DataFrame, label: str, key: str, newest: str) -> pd.Dat
     come newest first."""
     names = rows["sha"].map(short_sha)
     stops = [*dict.fromkeys(names.iloc[::-1]), NEWEST]
-    _lengthen_shas(key, stops)
-    picked = str(st.select_slider(label, stops, value=NEWEST, key=key, bind="query-params"))
+    on_change = address.restore(key, lambda given: address.one_of(stops, NEWEST)(_lengthen(given, stops)))
+    picked = str(st.select_slider(label, stops, key=key, on_change=on_change))
     return rows[rows["sha"] == newest] if picked == NEWEST else rows[names == picked]
 
 
@@ -61,9 +73,9 @@ def pick_span(shas: Sequence[str], key: str) -> tuple[int, int]:
     """The indices of the first and the last picked commit; of all commits by default."""
     names = [short_sha(sha) for sha in shas]
     stops = [OLDEST, *names, NEWEST]
-    _lengthen_shas(key, stops)
+    on_change = address.restore(key, lambda given: _read_span(_lengthen(given, stops), stops))
     first, last = st.select_slider(
-        "Commits", stops, value=(OLDEST, NEWEST), key=key, bind="query-params", help="Fewer commits show raw samples."
+        "Commits", stops, value=(OLDEST, NEWEST), key=key, on_change=on_change, help="Fewer commits show raw samples."
     )
     return (
         0 if first == OLDEST else names.index(first) if first in names else len(names) - 1,
@@ -77,12 +89,16 @@ def pick_metric() -> Metric:
     return next(metric for metric in METRICS if metric.label == label)
 
 
-def _lengthen_shas(key: str, options: Sequence[str]) -> None:
-    """Addresses of earlier versions have 8 digits of a commit and not the 10 of `short_sha`; they still work."""
-    given = st.query_params.get_all(key)
-    full = [
-        next((option for option in options if option.startswith(value)), value) if SHA_8.fullmatch(value) else value
-        for value in given
-    ]
-    if full != given and key not in st.session_state:
-        st.session_state[key] = full[0] if len(full) == 1 else tuple(full)
+def _read_span(given: list[str], stops: Sequence[str]) -> tuple[str, str]:
+    ends = [value for value in given if value in stops]
+    return (ends[0], ends[1]) if len(ends) == 2 else (OLDEST, NEWEST)
+
+
+def _lengthen(given: list[str], options: Sequence[str]) -> list[str]:
+    """Completes a number that names an option alone, such as "#2", and the 8 digits of a commit that addresses of
+    earlier versions have in place of the 10 of `short_sha`."""
+    return [next((option for option in options if _is_short_for(value, option)), value) for value in given]
+
+
+def _is_short_for(value: str, option: str) -> bool:
+    return option.startswith(f"{value} ") or (SHA_8.fullmatch(value) is not None and option.startswith(value))

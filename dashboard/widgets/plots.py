@@ -11,6 +11,7 @@ from plotly.basedatatypes import BaseFigure
 
 from tilewatch.dashboard import charts, scripts
 from tilewatch.dashboard.charts import grid, parallel
+from tilewatch.dashboard.widgets import address
 
 Figure = dict[str, Any]
 """A figure of charts/ as Plotly's JSON has it."""
@@ -96,7 +97,7 @@ def show_grid(html: str, key: str) -> None:
     _note_drawn()
     shown = _GRID(key=key, data={"html": html, **_saved_as(key)}, on_opened_change=_do_nothing)
     if shown.opened:
-        st.switch_page("views/trends.py", query_params={str(name): str(value) for name, value in shown.opened.items()})
+        address.open_page("views/trends.py", shown.opened)
 
 
 def show_parallel(drawing: dict[str, Any], key: str) -> None:

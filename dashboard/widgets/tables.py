@@ -1,13 +1,15 @@
 """Tables on a page: any one, one whose rows can be selected, and one behind a chart that is closed until somebody opens
 it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import streamlit as st
 
 from tilewatch.dashboard.text import without_formula
+from tilewatch.dashboard.widgets import address
 
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
@@ -35,10 +37,17 @@ def show_in_expander(
     title: str, key: str, make: Callable[[], pd.DataFrame], columns: Mapping[str, Any] | None = None
 ) -> None:
     """Shows a table that `make` makes when it is opened, which its key in the address says."""
-    opened = st.expander(title, key=key, on_change="rerun", bind="query-params")
-    with opened:
-        if opened.open:
+    with open_expander(title, key) as is_open:
+        if is_open:
             show(make(), key=f"{key}-rows", column_config=dict(columns or {}))
+
+
+@contextmanager
+def open_expander(title: str, key: str) -> Iterator[bool]:
+    """Draws an expander to fill, and yields whether it is open, which its key in the address says."""
+    opened = st.expander(title, key=key, on_change=address.restore(key, address.is_yes))
+    with opened:
+        yield bool(opened.open)
 
 
 def _without_formulas(table: pd.DataFrame) -> pd.DataFrame:

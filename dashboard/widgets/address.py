@@ -1,0 +1,54 @@
+"""Keeps what is picked on a page in its address: the key of a widget is its query parameter. Knows no query, no chart.
+
+Streamlit can bind a widget to a query parameter by itself. A link to another page with a widget of that key then fails
+where code opens it and loses the parameter where a browser does (1.67, 2026-11-28), and a bound widget drops its
+default from the address, so that a saved link changes its meaning when the default does. Here the address is the state:
+each run gives a widget what the address says, and a choice writes the address.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+import streamlit as st
+
+YES, NO = "true", "false"
+
+
+def open_page(page: str, parameters: Mapping[Any, object]) -> NoReturn:
+    """Opens a page of views/ within the session, with what is picked on it. Every click that code answers by another
+    page comes here."""
+    st.switch_page(page, query_params={str(name): str(value) for name, value in parameters.items()})
+
+
+def show_whole() -> None:
+    """Shows the address of this run in the browser, which does not do that by itself for a link to the page that it is
+    on (1.67); a browser that has it already adds nothing to its history."""
+    st.query_params.from_dict({key: st.query_params.get_all(key) for key in st.query_params})
+
+
+def restore(key: str, read: Callable[[list[str]], object]) -> Callable[[], None]:
+    """Gives the widget of a key the value that `read` makes of the address, and returns what writes a new choice there:
+    the widget's `on_change`."""
+    st.session_state[key] = read(st.query_params.get_all(key))
+    return lambda: write(key)
+
+
+def write(key: str) -> None:
+    """Writes what was just chosen into the address, where Back finds what was chosen before."""
+    chosen = st.session_state[key]
+    if isinstance(chosen, bool):
+        st.query_params[key] = YES if chosen else NO
+    elif isinstance(chosen, str):
+        st.query_params[key] = chosen
+    else:
+        st.query_params[key] = [str(each) for each in chosen]
+
+
+def one_of(options: Sequence[str], default: str | None = None) -> Callable[[list[str]], str]:
+    """Returns a reader of one option; the default, which is the first, where the address has none."""
+    otherwise = options[0] if default is None else default
+    return lambda given: next((value for value in given if value in options), otherwise)
+
+
+def is_yes(given: list[str]) -> bool:
+    return given == [YES]

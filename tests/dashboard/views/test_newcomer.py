@@ -1,0 +1,65 @@
+"""Clicks that lead from page to page where there are several repositories, as there are in every first `make up`."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import pytest
+
+from tests.conftest import NewDatabase
+from tests.dashboard.fixtures import newcomer, servers
+from tilewatch.db.server.free_ports import find_free_port
+
+DASHBOARD = Path(__file__).parents[3] / "dashboard"
+
+
+@pytest.fixture(scope="module")
+def address(new_filled_database: NewDatabase, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with new_filled_database() as url:
+        newcomer.fill(url)
+        with servers.dashboard(url, tmp_path_factory.mktemp("elsewhere"), find_free_port(), {}) as served:
+            yield served
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("repository", newcomer.MEASURED)
+def test_a_cell_opens_the_trend_of_its_own_series(page: Any, repository: str) -> None:
+    page.goto(f"/?{urlencode({'repository': repository})}")
+    cells = page.locator("table.series tbody td a")
+    cells.last.wait_for(state="attached")
+    if (fold := page.get_by_role("button", name="Unfold all")).count():
+        fold.click()
+    for cell in (cells.first, cells.last):
+        wanted = parse_qs(urlsplit(cell.get_attribute("href")).query)
+        assert wanted["repository"] == [repository]
+        cell.click()
+        page.wait_for_url("**/trends?*")
+        page.locator(".js-plotly-plot .scatterlayer .trace").first.wait_for()
+        assert parse_qs(urlsplit(page.url).query) == wanted, "nothing of it is lost"
+        (shown,) = (page.get_by_role("combobox", name=name, exact=True) for name in ("Problem",))
+        assert shown.input_value() == wanted["problem"][0]
+        page.go_back()
+        cells.last.wait_for(state="attached")
+        if (fold := page.get_by_role("button", name="Unfold all")).count():
+            fold.click()
+
+
+@pytest.mark.browser
+def test_a_link_to_another_page_keeps_the_repository_that_is_picked_here(page: Any) -> None:
+    """Both pages have a choice of that name."""
+    page.goto(f"/trends?{urlencode({'repository': newcomer.EXAMPLES})}")
+    page.locator(".js-plotly-plot .scatterlayer .trace .point").first.click(force=True)
+    page.wait_for_url("**/evidence?run=*")
+    page.get_by_role("link", name="Open its trend").click()
+    page.wait_for_url("**/trends?*")
+    page.get_by_role("link", name="Trends").first.wait_for()
+    assert parse_qs(urlsplit(page.url).query)["repository"] == [newcomer.EXAMPLES]
+    assert page.get_by_role("combobox", name="Repository").input_value() == newcomer.EXAMPLES
+
+
+def test_one_function_opens_pages_and_no_choice_is_bound_by_streamlit() -> None:
+    """What Streamlit binds to the address breaks every link with a parameter of that name (widgets/address.py)."""
+    texts = {path.relative_to(DASHBOARD).as_posix(): path.read_text() for path in DASHBOARD.rglob("*.py")}
+    assert [path for path, text in texts.items() if "switch_page(" in text] == ["widgets/address.py"]
+    assert [path for path, text in texts.items() if "bind=" in text] == []
