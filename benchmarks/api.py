@@ -55,9 +55,9 @@ def main() -> None:
     parser.add_argument("--home", type=Path, help="keep the filled servers in this folder, and use what is there")
     parser.add_argument("--programs", type=int, default=4, help="so many ask at once")
     parser.add_argument("--answers", type=int, default=40, help="of each operation, for each program")
-    bounds.add_report_only(parser)
+    bounds.add_options(parser)
     options = parser.parse_args()
-    sys.exit(bounds.report(_measure(options), report_only=options.report_only))
+    sys.exit(bounds.report(_measure(options), report_only=options.report_only, write=options.write))
 
 
 def _measure(options: argparse.Namespace) -> Iterator[Figure]:

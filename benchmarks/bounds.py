@@ -1,28 +1,48 @@
 """Prints the figures of a benchmark beside their bounds; a missed bound makes the exit code 1.
 
 The first line names commit, time, machine and load, which a figure needs to be written down. Times on a machine that
-others use say little: `--report-only` prints the same and ends with 0.
+others use say little: `--report-only` prints the same and ends with 0. `--write FILE` also stores the figures that have
+a bound, for docs/develop/measurements.md.
 """
 
 import argparse
 import datetime as dt
+import itertools
+import json
 import os
+import re
 import subprocess
-from collections.abc import Iterable
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+GPUS = Path("/proc/driver/nvidia/gpus")
+NOT_MEASURED = (":!benchmarks/results", ":!docs")
+"""What may differ from the commit while figures are taken: neither changes what is measured."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of the table. `is_met` is None where there is no bound."""
+    """One line of a benchmark's table. `is_met` is None where there is no bound."""
 
     what: str
     value: str
     bound: str = ""
     is_met: bool | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one command measured: its figures that have a bound, and where and when they were taken."""
+
+    command: str
+    commit: str
+    date: str
+    machine: str
+    figures: tuple[Figure, ...]
 
 
 def at_most(what: str, value: float, most: float, unit: str = "", digits: int = 0) -> Figure:
@@ -42,29 +62,37 @@ def not_measured(what: str, reason: str) -> Figure:
     return Figure(what, reason, "a figure", False)
 
 
-def add_report_only(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--report-only", action="store_true", help="end with 0 though bounds are missed")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="store the figures that have a bound")
 
 
-def report(figures: Iterable[Figure], *, report_only: bool = False) -> int:
-    """Print each figure as it comes. Returns the exit code: 1 when a bound is missed or there is no figure at all."""
+def report(figures: Iterable[Figure], *, report_only: bool = False, write: Path | None = None) -> int:
+    """Prints each figure as it comes, and stores those with a bound in the file `write`.
+
+    Returns the exit code: 1 when a bound is missed or there is no figure at all.
+    """
     print(describe_run(), flush=True)
-    met, missed, count = 0, [], 0
+    measured: list[Figure] = []
     for figure in figures:
-        count += 1
-        met += figure.is_met is True
-        if figure.is_met is False:
-            missed.append(figure)
+        measured.append(figure)
         print(format_figure(figure), flush=True)
-    if count == 0:
-        print("no figure was measured")
-    elif missed:
-        print(f"{len(missed)} of {met + len(missed)} bounds are missed:")
-        for figure in missed:
-            print(f"  {figure.what}: {figure.value}, must be {figure.bound}")
-    else:
-        print(f"all {met} bounds are met" if met else "no figure has a bound")
-    return 1 if (missed or count == 0) and not report_only else 0
+    print(summarize(measured))
+    if write is not None:
+        write_result(write, describe(measured))
+    is_good = bool(measured) and all(figure.is_met is not False for figure in measured)
+    return 0 if is_good or report_only else 1
+
+
+def summarize(figures: list[Figure]) -> str:
+    bounded = [figure for figure in figures if figure.is_met is not None]
+    missed = [figure for figure in bounded if not figure.is_met]
+    if missed:
+        lines = [f"  {figure.what}: {figure.value}, must be {figure.bound}" for figure in missed]
+        return "\n".join((f"{len(missed)} of {len(bounded)} bounds are missed:", *lines))
+    if bounded:
+        return f"all {len(bounded)} bounds are met"
+    return "no figure has a bound" if figures else "no figure was measured"
 
 
 def format_figure(figure: Figure) -> str:
@@ -75,15 +103,50 @@ def format_figure(figure: Figure) -> str:
 
 def describe_run() -> str:
     now = dt.datetime.now(dt.UTC)
-    return f"commit {_find_commit()}, {now:%Y-%m-%d %H:%M} UTC, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+    load = os.getloadavg()[0]
+    return f"commit {find_commit()}, {now:%Y-%m-%d %H:%M} UTC, {os.cpu_count()} cores, load {load:.1f}"
 
 
-def _find_commit() -> str:
-    """The commit of this checkout, and whether files of it were changed; "unknown" outside of Git."""
+def read_results(folder: Path = RESULTS) -> dict[str, Result]:
+    """Reads the stored results, by the name of their file."""
+    return {file.stem: read_result(file) for file in sorted(folder.glob("*.json"))}
+
+
+def read_result(file: Path) -> Result:
+    fields = json.loads(file.read_text(encoding="utf-8"))
+    return Result(**{**fields, "figures": tuple(Figure(**each) for each in fields["figures"])})
+
+
+def write_result(file: Path, result: Result) -> None:
+    file.write_text(json.dumps(asdict(result), indent=1) + "\n", encoding="utf-8")
+
+
+def describe(figures: Sequence[Figure]) -> Result:
+    """Returns the result of the command that runs now, with those of its figures that have a bound."""
+    bounded = tuple(figure for figure in figures if figure.is_met is not None)
+    return Result(find_command(), find_commit(), f"{dt.datetime.now(dt.UTC):%Y-%m-%d}", describe_machine(), bounded)
+
+
+def find_command() -> str:
+    """Returns the command line without the options that say what happens to the figures."""
+    spec = sys.modules["__main__"].__spec__
+    words = ["python -m", (spec.name if spec else Path(sys.argv[0]).stem).removesuffix(".__main__"), *sys.argv[1:]]
+    return re.sub(r" --(report-only|write[ =]\S+)", "", " ".join(words))
+
+
+def find_commit() -> str:
+    """Returns the commit of this checkout, and whether files of it were changed; "unknown" outside of Git."""
     asked = ("git", "-C", str(ROOT))
     try:
         sha = subprocess.run((*asked, "rev-parse", "--short=10", "HEAD"), capture_output=True, text=True, check=True)
-        changed = subprocess.run((*asked, "status", "--porcelain"), capture_output=True, text=True, check=True)
+        status = (*asked, "status", "--porcelain", "--", ".", *NOT_MEASURED)
+        changed = subprocess.run(status, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return sha.stdout.strip() + (" with changes" if changed.stdout.strip() else "")
+
+
+def describe_machine() -> str:
+    """Returns the number of cores and the GPU models that the driver lists."""
+    models = [re.findall(r"Model:\s+(.+)", file.read_text()) for file in sorted(GPUS.glob("*/information"))]
+    return f"{os.cpu_count()} cores, {', '.join(itertools.chain(*models)) or 'no GPU'}"

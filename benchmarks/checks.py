@@ -41,10 +41,10 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--checks", type=int, default=20)
     asked.add_argument("--launch-s", type=float, default=1.0)
-    bounds.add_report_only(asked)
+    bounds.add_options(asked)
     options = asked.parse_args()
     figures = run_checks(options.checks, options.launch_s)
-    sys.exit(bounds.report(figures, report_only=options.report_only))
+    sys.exit(bounds.report(figures, report_only=options.report_only, write=options.write))
 
 
 def run_checks(checks: int, launch_s: float) -> Iterator[Figure]:

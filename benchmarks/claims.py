@@ -36,12 +36,12 @@ KERNELS_OF_ONE_CODE = ("tile_table",)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    bounds.add_report_only(parser)
+    bounds.add_options(parser)
     options = parser.parse_args()
     with open_judged() as database_url, session(database_url) as opened:
         pairs = pd.concat([_pairs(opened, name) for name in series.list_repositories(opened)])
         rivals = pd.concat([_rivals(opened, name) for name in series.list_repositories(opened)])
-    sys.exit(bounds.report(_figures(pairs, rivals), report_only=options.report_only))
+    sys.exit(bounds.report(_figures(pairs, rivals), report_only=options.report_only, write=options.write))
 
 
 def _figures(pairs: pd.DataFrame, rivals: pd.DataFrame) -> Iterator[Figure]:

@@ -60,12 +60,12 @@ class Scored:
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--all", action="store_true", help="compile every change, not one of each kernel")
-    bounds.add_report_only(asked)
+    bounds.add_options(asked)
     options = asked.parse_args()
     with tempfile.TemporaryDirectory(prefix="tilewatch-code-diff-") as scratch:
         folder = Path(scratch)
         figures = itertools.chain(_score_planted(folder, compiles_all=options.all), _score_harmless(folder))
-        sys.exit(bounds.report(figures, report_only=options.report_only))
+        sys.exit(bounds.report(figures, report_only=options.report_only, write=options.write))
 
 
 def _score_planted(folder: Path, *, compiles_all: bool) -> Iterator[Figure]:

@@ -46,9 +46,9 @@ class Recorded:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--worlds", type=int, default=1000)
-    bounds.add_report_only(parser)
+    bounds.add_options(parser)
     options = parser.parse_args()
-    sys.exit(bounds.report(_measure(options.worlds), report_only=options.report_only))
+    sys.exit(bounds.report(_measure(options.worlds), report_only=options.report_only, write=options.write))
 
 
 def _measure(worlds: int) -> Iterator[Figure]:

@@ -86,9 +86,9 @@ def main() -> None:
     parser.add_argument("--home", type=Path, help="keep the filled servers in this folder, and use what is there")
     parser.add_argument("--serve", action="store_true", help="fill, print where the database is, and wait for Ctrl-C")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
-    bounds.add_report_only(parser)
+    bounds.add_options(parser)
     options = parser.parse_args()
-    sys.exit(bounds.report(_measure(options), report_only=options.report_only))
+    sys.exit(bounds.report(_measure(options), report_only=options.report_only, write=options.write))
 
 
 def _measure(options: argparse.Namespace) -> Iterator[Figure]:

@@ -133,13 +133,13 @@ def main() -> None:
     asked.add_argument("--seed", type=int, default=1)
     asked.add_argument("--jobs", type=int)
     asked.add_argument("--kill-every", type=float, default=2.0, metavar="SECONDS")
-    bounds.add_report_only(asked)
+    bounds.add_options(asked)
     options = asked.parse_args()
     if options.what == "chaos":
         figures = chaos(options.seed, Chaos(sweeps=options.jobs or Chaos.sweeps, kill_every_s=options.kill_every))
     else:
         figures = overhead(options.jobs or 20)
-    sys.exit(bounds.report(figures, report_only=options.report_only))
+    sys.exit(bounds.report(figures, report_only=options.report_only, write=options.write))
 
 
 def chaos(seed: int, wanted: Chaos) -> Iterator[Figure]:

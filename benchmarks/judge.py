@@ -134,9 +134,9 @@ def main() -> None:
     parser.add_argument("--only", default="", help="only kinds whose name holds this")
     parser.add_argument("--code", choices=("both", "known", "unknown"), default="both")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="worlds at a time")
-    bounds.add_report_only(parser)
+    bounds.add_options(parser)
     options = parser.parse_args()
-    sys.exit(bounds.report(_measure(options), report_only=options.report_only))
+    sys.exit(bounds.report(_measure(options), report_only=options.report_only, write=options.write))
 
 
 def _measure(options: argparse.Namespace) -> Iterator[Figure]:

@@ -67,9 +67,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--series", type=int, default=10_000)
     parser.add_argument("--nights", type=int, default=12)
-    bounds.add_report_only(parser)
+    bounds.add_options(parser)
     options = parser.parse_args()
-    sys.exit(bounds.report(_measure(options.series, options.nights), report_only=options.report_only))
+    sys.exit(
+        bounds.report(_measure(options.series, options.nights), report_only=options.report_only, write=options.write)
+    )
 
 
 def _measure(series: int, nights: int) -> Iterator[Figure]:

@@ -46,14 +46,14 @@ def main() -> None:
     asked.add_argument("--cubins", type=Path, help="folder of cubins to go on from (a fresh one otherwise)")
     asked.add_argument("--limit", type=float, default=LIMIT_S, help="seconds a config may compile")
     asked.add_argument("--json", type=Path, help="write what was measured to this file")
-    bounds.add_report_only(asked)
+    bounds.add_options(asked)
     options = asked.parse_args()
     here = device.gpus()
     if not here or here[0].model is None:
         raise SystemExit("there is no GPU that Tilewatch knows on this machine")
     with tempfile.TemporaryDirectory(prefix="tilewatch-library-") as folder:
         figures = _measure(options, here[0].model.arch, store.folder(options.cubins or Path(folder)))
-        sys.exit(bounds.report(figures, report_only=options.report_only))
+        sys.exit(bounds.report(figures, report_only=options.report_only, write=options.write))
 
 
 def _measure(options: argparse.Namespace, arch: str, url: str) -> Iterator[Figure]:

@@ -29,10 +29,12 @@ LEAST_RIGHT = 85.0
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--jobs", type=int, default=2, help="compiler processes")
-    bounds.add_report_only(asked)
+    bounds.add_options(asked)
     options = asked.parse_args()
     with tempfile.TemporaryDirectory(prefix="tilewatch-mechanisms-") as scratch:
-        sys.exit(bounds.report(_score(Path(scratch), options.jobs), report_only=options.report_only))
+        sys.exit(
+            bounds.report(_score(Path(scratch), options.jobs), report_only=options.report_only, write=options.write)
+        )
 
 
 def _score(scratch: Path, jobs: int) -> Iterator[Figure]:

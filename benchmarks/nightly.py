@@ -47,9 +47,11 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--model", default="b200", help="GPU model to compile for")
     asked.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
-    bounds.add_report_only(asked)
+    bounds.add_options(asked)
     options = asked.parse_args()
-    sys.exit(bounds.report(_measure(options.model, options.processes), report_only=options.report_only))
+    sys.exit(
+        bounds.report(_measure(options.model, options.processes), report_only=options.report_only, write=options.write)
+    )
 
 
 def _measure(model: str, processes: int) -> Iterator[Figure]:
@@ -72,13 +74,18 @@ def _measure_nights(settings: Settings, servers: Servers, repository: Path, proc
         found = opened.execute(select(Compilation.status, func.count()).group_by(Compilation.status))
         counts = dict(found.all())
     yield Figure("first nightly: outcomes", ", ".join(f"{number} {status}" for status, number in counts.items()))
-    yield Figure(f"its CPU time of compiling; wall time on {processes} processes", f"{cpu_s:.0f} s; {wall_s:.0f} s")
-    yield bounds.at_most("wall / (CPU s / processes)", wall_s / (cpu_s / processes), MOST_WALL_A_CPU_SHARE, digits=3)
+    yield Figure(f"first nightly: CPU time; wall time on {processes} processes", f"{cpu_s:.0f} s; {wall_s:.0f} s")
+    yield bounds.at_most(
+        "first nightly: wall time / (CPU time / processes)",
+        wall_s / (cpu_s / processes),
+        MOST_WALL_A_CPU_SHARE,
+        digits=3,
+    )
     before = _compilations(servers)
     wall_s = _nightly(settings, servers, dt.date(2026, 1, 2))
     again = _compilations(servers) - before
     yield bounds.exactly("second nightly of the commit: compiled", again, 0)
-    yield bounds.at_most("its wall time", wall_s, MOST_AGAIN_S, " s", 1)
+    yield bounds.at_most("second nightly of the commit: wall time", wall_s, MOST_AGAIN_S, " s", 1)
     small = repository / "kernels" / "library" / "second.py"
     small.write_text(small.read_text().replace("0.0, dtype", "0.5, dtype"))
     _commit(repository, "Change the second kernel")
@@ -86,7 +93,7 @@ def _measure_nights(settings: Settings, servers: Servers, repository: Path, proc
     wall_s = _nightly(settings, servers, dt.date(2026, 1, 3))
     changed = _compilations(servers) - before
     yield bounds.exactly("a commit that changes one kernel of two: compiled", changed, SECOND_SPACE)
-    yield Figure("its wall time", f"{wall_s:.1f} s")
+    yield Figure("a commit that changes one kernel of two: wall time", f"{wall_s:.1f} s")
 
 
 def _nightly(settings: Settings, servers: Servers, night: dt.date) -> float:

@@ -92,9 +92,13 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--nights", type=int, default=60)
     asked.add_argument("--regressions", type=int, default=20)
-    bounds.add_report_only(asked)
+    bounds.add_options(asked)
     options = asked.parse_args()
-    sys.exit(bounds.report(_measure(options.nights, options.regressions), report_only=options.report_only))
+    sys.exit(
+        bounds.report(
+            _measure(options.nights, options.regressions), report_only=options.report_only, write=options.write
+        )
+    )
 
 
 def _measure(nights: int, regressions: int) -> Iterator[Figure]:

@@ -112,10 +112,10 @@ class Rivalry:
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("table", nargs="?", choices=tuple(TABLES))
-    bounds.add_report_only(asked)
+    bounds.add_options(asked)
     options = asked.parse_args()
     if options.table is None:
-        sys.exit(bounds.report(_list_figures(), report_only=options.report_only))
+        sys.exit(bounds.report(_list_figures(), report_only=options.report_only, write=options.write))
     print(TABLES[options.table]())
 
 

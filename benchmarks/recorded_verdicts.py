@@ -26,12 +26,12 @@ VERDICTS = ROOT / "benchmarks" / "recorded_verdicts.txt"
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="put today's verdicts on record")
-    bounds.add_report_only(parser)
+    bounds.add_options(parser)
     options = parser.parse_args()
     today = judge_recordings()
     if options.write:
         VERDICTS.write_text("".join(f"{run} {verdict}\n" for run, (verdict, _) in sorted(today.items())))
-    sys.exit(bounds.report(_compare(today), report_only=options.report_only))
+    sys.exit(bounds.report(_compare(today), report_only=options.report_only, write=options.write))
 
 
 def judge_recordings() -> dict[str, tuple[str, str]]:

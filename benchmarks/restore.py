@@ -33,9 +33,9 @@ SIZE = text("select pg_database_size(current_database())")
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--nights", type=int, default=520)
-    bounds.add_report_only(asked)
+    bounds.add_options(asked)
     options = asked.parse_args()
-    sys.exit(bounds.report(measure(options.nights), report_only=options.report_only))
+    sys.exit(bounds.report(measure(options.nights), report_only=options.report_only, write=options.write))
 
 
 def measure(nights: int) -> Iterator[Figure]:

@@ -107,10 +107,10 @@ def main() -> None:
     asked.add_argument("--work-s", type=float, default=30.0)
     asked.add_argument("--steady-s", type=float, default=90.0)
     asked.add_argument("--pgbouncer", help="the program; 1.21 or newer")
-    bounds.add_report_only(asked)
+    bounds.add_options(asked)
     options = asked.parse_args()
     fleet = Fleet(options.workers, options.gpus, options.work_s, options.steady_s)
-    sys.exit(bounds.report(measure(fleet, options.pgbouncer), report_only=options.report_only))
+    sys.exit(bounds.report(measure(fleet, options.pgbouncer), report_only=options.report_only, write=options.write))
 
 
 def measure(fleet: Fleet, pgbouncer: str | None) -> Iterator[Figure]:

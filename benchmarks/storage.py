@@ -88,13 +88,13 @@ def main() -> None:
     asked.add_argument("--gpus", type=int, default=8)
     asked.add_argument("--nights", type=int, default=30)
     asked.add_argument("--sweeps", type=int)
-    bounds.add_report_only(asked)
+    bounds.add_options(asked)
     options = asked.parse_args()
     if options.what == "rate":
         figures = rate(options.sweeps or 200)
     else:
         figures = month(options.gpus, options.nights, options.sweeps or 60)
-    sys.exit(bounds.report(figures, report_only=options.report_only))
+    sys.exit(bounds.report(figures, report_only=options.report_only, write=options.write))
 
 
 def rate(sweeps: int) -> Iterator[Figure]:

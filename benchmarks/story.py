@@ -116,9 +116,9 @@ def main() -> None:
     asked.add_argument("--record", type=Path, help="also write what was measured to this file")
     asked.add_argument("--processes", type=int, default=max(1, len(os.sched_getaffinity(0)) - 2))
     asked.add_argument("--baselines", default="deepgemm", help="rivals by name, separated by commas; none if empty")
-    bounds.add_report_only(asked)
+    bounds.add_options(asked)
     options = asked.parse_args()
-    sys.exit(bounds.report(_measure(options), report_only=options.report_only))
+    sys.exit(bounds.report(_measure(options), report_only=options.report_only, write=options.write))
 
 
 def _measure(options: argparse.Namespace) -> Iterator[Figure]:

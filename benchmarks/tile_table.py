@@ -47,9 +47,9 @@ class Choice:
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("recording", nargs="?", type=Path, default=ROOT / "recordings" / "h200.jsonl.gz")
-    bounds.add_report_only(asked)
+    bounds.add_options(asked)
     options = asked.parse_args()
-    sys.exit(bounds.report(_measure(options.recording), report_only=options.report_only))
+    sys.exit(bounds.report(_measure(options.recording), report_only=options.report_only, write=options.write))
 
 
 def _measure(recording: Path) -> Iterator[Figure]:

@@ -28,11 +28,11 @@ MOST_S = 2.0
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    bounds.add_report_only(parser)
+    bounds.add_options(parser)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-switch-") as folder:
         try:
-            sys.exit(bounds.report(_measure(Path(folder)), report_only=options.report_only))
+            sys.exit(bounds.report(_measure(Path(folder)), report_only=options.report_only, write=options.write))
         finally:
             compiler.close()
 

@@ -56,12 +56,12 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=1, help="comparisons of two toolchains without a fault")
     parser.add_argument("--whole", action="store_true", help="compare those for the whole library")
     parser.add_argument("--only", action="append", help="a planted toolchain; repeat it for several")
-    bounds.add_report_only(parser)
+    bounds.add_options(parser)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-toolchains-") as root:
         planted = [each for each in PLANTED if not options.only or each.name in options.only]
         figures = _measure(Path(root), options.times, options.whole, planted)
-        sys.exit(bounds.report(figures, report_only=options.report_only))
+        sys.exit(bounds.report(figures, report_only=options.report_only, write=options.write))
 
 
 def _measure(root: Path, times: int, whole: bool, planted: Sequence[Planted]) -> Iterator[Figure]:
@@ -69,10 +69,11 @@ def _measure(root: Path, times: int, whole: bool, planted: Sequence[Planted]) ->
     for number in range(1, times + 1):
         other = make_toolchain(root, UNHARMED, f"copy-{number}")
         pairs = _compile(root, unharmed, other, "sm_90", whole=whole)
+        what = f"equal toolchains, {len(pairs)} operators"
+        yield bounds.exactly(f"{what}: other machine code", len(list_static_changes(pairs)), 0)
         yield bounds.exactly(
-            f"equal toolchains, {len(pairs)} operators: other machine code", len(list_static_changes(pairs)), 0
+            f"equal toolchains, {len(pairs)} operators: slower to compile", add_compile_times(pairs).is_slower, False
         )
-        yield bounds.exactly("  slower to compile", add_compile_times(pairs).is_slower, False)
     found = 0
     for each in planted:
         pairs = _compile(root, unharmed, make_toolchain(root, each), each.arch)
@@ -140,9 +141,9 @@ def _time(root: Path, planted: Planted, pairs: Sequence[ToolchainPair]) -> Itera
         return
     change, replayed = statistics.median(ours) - 1, statistics.median(theirs) - 1
     if abs(replayed) >= LEAST_EFFECT:
-        yield bounds.exactly(f"{what}: the sign of {replayed:+.1%}", change > 0, replayed > 0)
+        yield bounds.exactly(f"{what}, {replayed:+.1%}: the sign", change > 0, replayed > 0)
     points = 100 * abs(change - replayed)
-    yield bounds.at_most(f"{what}: {change:+.2%}, by replays {replayed:+.2%}", points, MOST_POINTS, " points", 2)
+    yield bounds.at_most(f"{what}, {change:+.2%}, by replays {replayed:+.2%}: apart", points, MOST_POINTS, " points", 2)
 
 
 def _cubin(build: Build) -> Cubin:

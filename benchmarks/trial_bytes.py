@@ -93,11 +93,13 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--sizes", type=int, nargs="+", default=[2 * 10**5, 10**6])
     asked.add_argument("--keep", type=Path, metavar="FOLDER")
-    bounds.add_report_only(asked)
+    bounds.add_options(asked)
     options = asked.parse_args()
     folder = options.keep or Path(tempfile.mkdtemp(prefix="tilewatch-trials-"))
     try:
-        sys.exit(bounds.report(measure(sorted(options.sizes), folder), report_only=options.report_only))
+        sys.exit(
+            bounds.report(measure(sorted(options.sizes), folder), report_only=options.report_only, write=options.write)
+        )
     finally:
         if options.keep is None:
             shutil.rmtree(folder, ignore_errors=True)

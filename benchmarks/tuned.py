@@ -61,11 +61,11 @@ Sweeps = Mapping[tuple[str, str], Swept]
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("recordings", nargs="*", type=Path, default=RECORDINGS)
-    bounds.add_report_only(asked)
+    bounds.add_options(asked)
     options = asked.parse_args()
     recorded = [read_sweeps(recording_file.read(file).rows) for file in options.recordings]
     figures = itertools.chain(_measure_carried(recorded), _measure_unseen(recorded), _measure_lookups())
-    sys.exit(bounds.report(figures, report_only=options.report_only))
+    sys.exit(bounds.report(figures, report_only=options.report_only, write=options.write))
 
 
 def read_sweeps(rows: Sequence[Mapping[str, Any]]) -> Sweeps:

@@ -52,12 +52,14 @@ def main() -> None:
     take.add_argument("--cubins", type=Path, help="folder of cubins to go on from; FOLDER/cubins by default")
     judged = commands.add_parser("judge")
     judged.add_argument("folder", type=Path)
-    bounds.add_report_only(judged)
+    bounds.add_options(judged)
     options = asked.parse_args()
     if options.command == "take":
         sys.exit(_take(options))
     found = {side: read(options.folder / f"{side}.jsonl") for side in (OLD, NEW, AGAIN)}
-    sys.exit(bounds.report(judge(found[OLD], found[NEW], found[AGAIN]), report_only=options.report_only))
+    sys.exit(
+        bounds.report(judge(found[OLD], found[NEW], found[AGAIN]), report_only=options.report_only, write=options.write)
+    )
 
 
 def read(file: Path) -> dict[tuple[str, str], Row]:

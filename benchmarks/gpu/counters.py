@@ -198,6 +198,7 @@ def main(
     times: Annotated[bool, typer.Option(help="Also time before and after profiled passes, 2 minutes.")] = False,
     cubins: Annotated[Path | None, typer.Option(help="Folder of cubins to go on from.")] = None,
     report_only: Annotated[bool, typer.Option("--report-only", help="End with 0 though a bound is missed.")] = False,
+    write: Annotated[Path | None, typer.Option(help="Store the figures that have a bound in this file.")] = None,
 ) -> None:
     """See how far counters spread and what they change, and count the recorded winners' launches."""
     (gpu, *_) = device.gpus()
@@ -206,7 +207,7 @@ def main(
     store_url = store.folder(cubins or Path(tempfile.mkdtemp(prefix="tilewatch-counters-")))
     try:
         figures = measure(out, store_url, jobs=jobs, times=times, gpu=gpu)
-        raise typer.Exit(bounds.report(figures, report_only=report_only))
+        raise typer.Exit(bounds.report(figures, report_only=report_only, write=write))
     except NoCounters as reason:
         print(f"no counters: {reason}")
         raise typer.Exit(1) from None

@@ -334,6 +334,7 @@ def main(
         Path | None, typer.Option(help="Folder of cubins to go on from, for all parts but `cold`.")
     ] = None,
     report_only: Annotated[bool, typer.Option("--report-only", help="End with 0 though a bound is missed.")] = False,
+    write: Annotated[Path | None, typer.Option(help="Store the figures that have a bound in this file.")] = None,
 ) -> None:
     """Measure the sweep and the timer on this machine against cuTile's tuner and Nsight Compute (about 8 minutes).
 
@@ -353,7 +354,7 @@ def main(
         lambda line: Console(stderr=True).print(line, highlight=False, soft_wrap=True),
     )
     print(f"{gpus[gpu].name}, driver {gpus[gpu].driver}")
-    raise typer.Exit(bounds.report(figures, report_only=report_only))
+    raise typer.Exit(bounds.report(figures, report_only=report_only, write=write))
 
 
 if __name__ == "__main__":

@@ -104,10 +104,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="the new report")
     parser.add_argument("--minutes", type=float, help="start no launch after these")
     parser.add_argument("--retune", type=Path, metavar="FOLDER", help="sweep with B, whose toolchain is in this folder")
-    bounds.add_report_only(parser)
+    bounds.add_options(parser)
     options = parser.parse_args()
     wanted = Wanted(options.report, options.out, minutes=options.minutes, retune=options.retune)
-    sys.exit(bounds.report(measure(wanted), report_only=options.report_only))
+    sys.exit(bounds.report(measure(wanted), report_only=options.report_only, write=options.write))
 
 
 def measure(wanted: Wanted) -> Iterator[Figure]:

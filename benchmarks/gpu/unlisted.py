@@ -106,14 +106,14 @@ def main() -> None:
         help="leave out configs with other values",
     )
     parser.add_argument("--seconds", type=float, default=240, help="start no part after this time")
-    bounds.add_report_only(parser)
+    bounds.add_options(parser)
     options = parser.parse_args()
     gpu = device.gpus()[0]
     assert gpu.model is not None, f"{gpu.name} is too old"
     print(gpu.name, flush=True)
     only = {axis: {int(value) for value in values.split(",")} for axis, values in options.only}
     figures = _list_figures(gpu.model, options.part or PARTS, only, time.monotonic() + options.seconds)
-    sys.exit(bounds.report(figures, report_only=options.report_only))
+    sys.exit(bounds.report(figures, report_only=options.report_only, write=options.write))
 
 
 def _list_figures(

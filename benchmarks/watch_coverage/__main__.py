@@ -148,7 +148,7 @@ def main() -> None:
     for repository in REPOSITORIES:
         parser.add_argument(f"--{repository.name}", type=Path, required=True, help="a clone of the repository")
     parser.add_argument("--arch", action="append", help=f"default: {' and '.join(ARCHS)}")
-    bounds.add_report_only(parser)
+    bounds.add_options(parser)
     given = parser.parse_args()
     for repository in REPOSITORIES:
         clone = getattr(given, repository.name)
@@ -163,7 +163,7 @@ def main() -> None:
             print(f"  left out: {sentence}")
         for kernel, reason in each.list_missed().items():
             print(f"  missed: {kernel.file}: {kernel.name}: {reason}")
-    sys.exit(bounds.report(list_figures(found), report_only=given.report_only))
+    sys.exit(bounds.report(list_figures(found), report_only=given.report_only, write=given.write))
 
 
 if __name__ == "__main__":

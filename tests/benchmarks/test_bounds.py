@@ -48,7 +48,7 @@ def test_one_missed_bound_makes_the_exit_code_1(capsys: pytest.CaptureFixture[st
 
 def test_report_only_prints_the_same_and_ends_with_0(capsys: pytest.CaptureFixture[str]) -> None:
     parser = argparse.ArgumentParser()
-    bounds.add_report_only(parser)
+    bounds.add_options(parser)
     missed = [bounds.at_most("time", 3.0, 2.0)]
     assert bounds.report(missed, report_only=parser.parse_args(["--report-only"]).report_only) == 0
     assert "1 of 1 bounds are missed" in capsys.readouterr().out
@@ -76,7 +76,7 @@ def test_figures_are_printed_as_they_come_under_the_commit_and_the_load(capsys: 
 
 
 def test_every_benchmark_ends_with_the_exit_code_of_its_bounds() -> None:
-    """Each module that is a command passes what `bounds.report` returns to the shell, and takes --report-only."""
+    """Each module that is a command passes what `bounds.report` returns to the shell: --report-only and --write too."""
     commands = {
         str(file.relative_to(ROOT)): file.read_text()
         for file in sorted((ROOT / "benchmarks").rglob("*.py"))
@@ -94,7 +94,8 @@ def test_every_benchmark_ends_with_the_exit_code_of_its_bounds() -> None:
             for node in ast.walk(ast.parse(commands[name]))
             if isinstance(node, ast.Call) and ast.unparse(node.func) in ("sys.exit", "typer.Exit")
         ]
-        assert any("bounds.report(" in ast.unparse(end) and "report_only=" in ast.unparse(end) for end in ends), name
+        lines = [ast.unparse(end) for end in ends]
+        assert any("bounds.report(" in line and "report_only=" in line and "write=" in line for line in lines), name
 
 
 def test_make_passes_report_only_to_every_benchmark() -> None:

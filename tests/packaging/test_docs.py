@@ -62,15 +62,6 @@ def test_the_make_targets_of_a_document_exist(document: Path) -> None:
     assert named - targets == set()
 
 
-SECTIONS = re.split(r"^## ", (ROOT / "docs" / "develop" / "measurements.md").read_text(), flags=re.MULTILINE)[1:]
-
-
-@pytest.mark.parametrize("section", SECTIONS, ids=lambda text: text.partition("\n")[0].replace("`", "")[:40])
-def test_every_measurement_names_what_prints_it_and_its_commit(section: str) -> None:
-    assert MODULE.search(section) or TARGET.search(section) or "`tilewatch " in section or "recordings" in section
-    assert re.search(r"\b(?=[0-9a-f]*[0-9])[0-9a-f]{7,10}\b", section)
-
-
 def test_a_name_that_is_gone_is_noticed() -> None:
     files = ["worker/steps/measure.py", "dashboard/charts/preload.js"]
     tops = {"worker", "dashboard"}

@@ -1,0 +1,75 @@
+"""Writes docs/develop/measurements.md from the results of the benchmarks (benchmarks/results).
+
+    python -m benchmarks.restore --write benchmarks/results/restore.json
+    python -m tools.measurements
+
+Figures of a command that have the same bound and the same last words are one row, which shows the worst of them.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from benchmarks.bounds import ROOT, Figure, Result, read_results
+
+PAGE = ROOT / "docs" / "develop" / "measurements.md"
+HEAD = """# Measured figures and their bounds
+
+Benchmarks write this page: `--write benchmarks/results/FILE.json` stores the figures of a benchmark, and
+`python -m tools.measurements` makes the table of them. Only figures that have a bound stand here. A missed bound is
+printed in bold. A row for several figures shows the worst of them and says how many there are.
+
+Each benchmark begins with a row that names its module in `benchmarks`, its options, its machine, its date and its
+commit. Times hold on a machine that does nothing else. `recorded` reads recordings of the GPUs that its figures name.
+
+| figure | bound | value |
+|---|---|---|
+"""
+
+
+def main() -> None:
+    PAGE.write_text(write_page(read_results().values()), encoding="utf-8")
+
+
+def write_page(results: Iterable[Result]) -> str:
+    return HEAD + "".join(_write_result(result) for result in results)
+
+
+def _write_result(result: Result) -> str:
+    name = result.command.removeprefix("python -m benchmarks.")
+    first = f"| **{name}** | {result.machine} | {result.date}, {result.commit[:8]} |"
+    rows = (_write_row(figures) for figures in group(result.figures))
+    return "".join(f"{row}\n" for row in (first, *rows))
+
+
+def group(figures: Sequence[Figure]) -> list[list[Figure]]:
+    """Groups figures by their bound and by what follows the last colon of their name."""
+    groups: dict[tuple[str, str], list[Figure]] = {}
+    for figure in figures:
+        groups.setdefault((figure.bound, figure.what.rpartition(": ")[2]), []).append(figure)
+    return list(groups.values())
+
+
+def find_worst(figures: Sequence[Figure]) -> Figure:
+    """Returns the figure that is furthest to the wrong side of the bound that all have."""
+    if figures[0].bound.startswith(("at most", "at least")):
+        sign = -1 if figures[0].bound.startswith("at least") else 1
+        return max(figures, key=lambda figure: sign * read_number(figure.value, figure.bound))
+    return min(figures, key=lambda figure: figure.is_met is True)
+
+
+def read_number(text: str, bound: str) -> float:
+    """Returns the number of a value as its bound counts it: in % if that is the bound's unit, else the first."""
+    share = re.search(r"([\d.]+) ?%", text) if "%" in bound else None
+    found = share or re.search(r"(-?[\d,.]+)", text)
+    return float(found[1].replace(",", "")) if found else float("nan")
+
+
+def _write_row(figures: Sequence[Figure]) -> str:
+    worst = find_worst(figures)
+    name = worst.what if len(figures) == 1 else f"{worst.what} (worst of {len(figures)})"
+    value = worst.value if worst.is_met else f"**{worst.value}**"
+    return f"| {name} | {worst.bound} | {value} |"
+
+
+if __name__ == "__main__":
+    main()
