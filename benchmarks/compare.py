@@ -97,7 +97,7 @@ def _score_recorded(worlds: int) -> Iterator[Figure]:
         found = [each for _ in range(worlds // 5) if (each := _end(0.0, _draw(pair, chance, may_swap=False)))]
         middle = sorted(each.verdict.change for each in found)[len(found) // 2]
         least = 0.95 if middle > 0.009 else 0.80
-        yield _at_least(f"H200, {pair.name}: {middle:+.2%} found", _is("slower", found), least, middle > 0.005)
+        yield _at_least(f"H200, {pair.name}, {middle:+.2%}: found", _is("slower", found), least, middle > 0.005)
 
 
 def _score_same(of: str, ended: list[Ended], has_bound: bool) -> Iterator[Figure]:

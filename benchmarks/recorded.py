@@ -282,15 +282,15 @@ def _list_figures() -> Iterator[Figure]:
         for each in list_rivalries(runs):
             least = LEAST_MEANS.get((each.kernel, each.rival))
             if least is not None:
-                what = f"{gpu}: {each.kernel} against {each.rival}, geometric mean of {len(each.ratios)} problems"
+                what = f"{gpu}: {each.kernel} against {each.rival}"
                 yield bounds.at_least(what, each.mean, least, digits=3)
         faster = list_fastest(runs, "gemm_nt bfloat16", ("cublas", "deepgemm"))
-        what = f"{gpu}: gemm_nt bfloat16 against the faster of cublas and deepgemm on each of {len(faster)} problems"
+        what = f"{gpu}: gemm_nt bfloat16 against the faster of cublas and deepgemm"
         yield bounds.at_least(what, statistics.geometric_mean(faster), LEAST_BESIDE_THE_FASTER, digits=3)
         what = f"{gpu}: attention of one new token, {ONE_TOKEN}, in two launches against attention_cudnn"
         yield bounds.at_least(what, compare_two_launches(runs), LEAST_IN_TWO_LAUNCHES, digits=3)
         if gradients := compare_gradients(runs):  # in two launches since 4533d99
-            what = f"{gpu}: {GRADIENT} and {DELTA} against attention_cudnn_backward, geometric mean of {len(gradients)}"
+            what = f"{gpu}: {GRADIENT} and {DELTA} against attention_cudnn_backward"
             yield bounds.at_least(what, statistics.geometric_mean(gradients), LEAST_IN_TWO_LAUNCHES, digits=3)
     replays = [row for row in _read_rows(STORY) if row["row"] == "replay"]
     launches = sum(len(row["good_us"]) for row in replays)

@@ -14,12 +14,10 @@ from benchmarks.bounds import ROOT, Figure, Result, read_results
 PAGE = ROOT / "docs" / "develop" / "measurements.md"
 HEAD = """# Measured figures and their bounds
 
-Benchmarks write this page: `--write benchmarks/results/FILE.json` stores the figures of a benchmark, and
-`python -m tools.measurements` makes the table of them. Only figures that have a bound stand here. A missed bound is
-printed in bold. A row for several figures shows the worst of them and says how many there are.
-
-Each benchmark begins with a row that names its module in `benchmarks`, its options, its machine, its date and its
-commit. Times hold on a machine that does nothing else. `recorded` reads recordings of the GPUs that its figures name.
+Benchmarks write this page: `--write benchmarks/results/FILE.json` stores the figures of a run that have a bound, and
+`python -m tools.measurements` makes the table. A missed bound is bold. A row "(of 9)" shows the worst of 9 figures.
+A row in bold names a module of `benchmarks`, its options, its machine, its date and its commit. Times hold on a machine
+that does nothing else. `recorded` reads recordings of the named GPUs; its means are geometric.
 
 | figure | bound | value |
 |---|---|---|
@@ -36,7 +34,7 @@ def write_page(results: Iterable[Result]) -> str:
 
 def _write_result(result: Result) -> str:
     name = result.command.removeprefix("python -m benchmarks.")
-    first = f"| **{name}** | {result.machine} | {result.date}, {result.commit[:8]} |"
+    first = f"| **{name}** | {result.machine.removesuffix(', no GPU')} | {result.date}, {result.commit[:8]} |"
     rows = (_write_row(figures) for figures in group(result.figures))
     return "".join(f"{row}\n" for row in (first, *rows))
 
@@ -66,7 +64,7 @@ def read_number(text: str, bound: str) -> float:
 
 def _write_row(figures: Sequence[Figure]) -> str:
     worst = find_worst(figures)
-    name = worst.what if len(figures) == 1 else f"{worst.what} (worst of {len(figures)})"
+    name = worst.what if len(figures) == 1 else f"{worst.what} (of {len(figures)})"
     value = worst.value if worst.is_met else f"**{worst.value}**"
     return f"| {name} | {worst.bound} | {value} |"
 

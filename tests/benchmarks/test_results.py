@@ -77,5 +77,5 @@ def test_a_missed_bound_is_bold_and_other_bounds_have_rows_of_their_own() -> Non
     page = measurements.write_page([Result("python -m benchmarks.x", "c831093279", "2026-11-24", "2 cores", figures)])
     assert page.endswith(
         "| **x** | 2 cores | 2026-11-24, c8310932 |\n"
-        "| query: trials: p95 (worst of 2) | at most 100 ms | **120 ms** |\n| 20 people: p95 | at most 3 s | 1 s |\n"
+        "| query: trials: p95 (of 2) | at most 100 ms | **120 ms** |\n| 20 people: p95 | at most 3 s | 1 s |\n"
     )
