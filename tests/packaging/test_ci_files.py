@@ -18,6 +18,7 @@ from tilewatch.worker.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 GITHUB, GITLAB = ROOT / "docs/use/ci/github.yml", ROOT / "docs/use/ci/gitlab.yml"
+OURS = ROOT / ".github/workflows/test.yml"
 ACTION, HOOKS = ROOT / "action/action.yml", ROOT / ".pre-commit-hooks.yaml"
 WITHOUT_GPU = pytest.mark.skipif(Path("/proc/driver/nvidia").exists(), reason="this machine has a GPU")
 
@@ -88,13 +89,24 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("schema", "file"),
-    [("vendor.github-workflows", GITHUB), ("vendor.github-actions", ACTION), ("vendor.gitlab-ci", GITLAB)],
-    ids=["workflow", "action", "gitlab"],
+    [
+        ("vendor.github-workflows", GITHUB),
+        ("vendor.github-workflows", OURS),
+        ("vendor.github-actions", ACTION),
+        ("vendor.gitlab-ci", GITLAB),
+    ],
+    ids=["workflow", "ours", "action", "gitlab"],
 )
 def test_a_file_follows_its_published_schema(schema: str, file: Path) -> None:
     check = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(file)]
     checked = subprocess.run(check, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_our_own_workflow_runs_what_any_ci_runs() -> None:
+    steps = yaml.safe_load(OURS.read_text())["jobs"]["test"]["steps"]
+    assert steps[-1]["run"] == ".ci/run"
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
 
 
 def test_the_document_prints_the_files_as_they_are() -> None:

@@ -41,7 +41,7 @@ def test_the_wheel_holds_every_file_and_takes_one_name(site: Path) -> None:
 def test_its_metadata_name_the_license_and_bring_it(site: Path) -> None:
     (folder,) = site.glob("*.dist-info")
     metadata = (folder / "METADATA").read_text().splitlines()
-    assert {"License-Expression: LicenseRef-Proprietary", "License-File: LICENSE"} <= set(metadata)
+    assert {"License-Expression: Apache-2.0", "License-File: LICENSE"} <= set(metadata)
     assert (folder / "licenses" / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
 
 
