@@ -1,4 +1,4 @@
-"""Starts PgBouncer before a Postgres, with the settings of docs/operate/operations.md, until the block ends."""
+"""Starts PgBouncer before a Postgres, with the settings of docs/operate/nodes.md, until the block ends."""
 
 import contextlib
 import os

@@ -1,18 +1,17 @@
-"""Prints the tables of README.md and docs/develop/kernels.md from the recordings that come with Tilewatch.
+"""Prints the tables of README.md and docs/develop/kernel-times.md from the recordings that come with Tilewatch.
 
-    python -m benchmarks.recorded [winners | ratios | h100 | recordings | values | seconds] [--report-only]
+    python -m benchmarks.recorded [winners | ratios | h100 | recordings | values] [--report-only]
 
 `winners` is one problem's search spaces, `ratios` every kernel against every rival with the worst problem of each,
-`h100` the same on an H100, `recordings` what each file holds, `values` how near to its winner each value of a kernel's
-axes ever came: those far from 1 can leave its space; `seconds` where those of a run go. Without a name: the figures
-that have a bound. A ratio is the rival's time over ours, the median of paired rounds: over 1 means that ours is faster.
+`h100` the same on an H100, `recordings` what each file holds, `values` how near to its winner each value of a
+kernel's axes ever came: those far from 1 can leave its space. Without a name: the figures that have a bound. A ratio
+is the rival's time over ours, the median of paired rounds: over 1 means that ours is faster.
 tests/benchmarks/test_recorded.py compares the documents.
 """
 
 import argparse
 import datetime as dt
 import functools
-import itertools
 import statistics
 import sys
 from collections import Counter
@@ -168,7 +167,7 @@ def _format_ratios(runs: Sequence[Recorded]) -> str:
                 "" if least is None else f"{least:.2f}",
             )
         )
-    return _format_table(("kernel", "rival", "problems", "mean", "worst", "best", "wanted mean"), rows)
+    return _format_table(("kernel", "baseline", "problems", "mean", "worst", "best", "wanted mean"), rows)
 
 
 def format_recordings() -> str:
@@ -197,19 +196,12 @@ def format_values() -> str:
     )
 
 
-def format_seconds() -> str:
-    """The medians over the runs of a recording that read the GPU's counters."""
-    head = ("recording", "runs", "before it", "preparing", "sweep and rivals", "rounds", "counters and end", "together")
-    return _format_table(head, [_describe_seconds(night) for night, *_ in (H200, H100)])
-
-
 TABLES = {
     "winners": format_winners,
     "ratios": format_ratios,
     "h100": format_h100,
     "recordings": format_recordings,
     "values": format_values,
-    "seconds": format_seconds,
 }
 
 
@@ -361,28 +353,6 @@ def _describe_recording(file: Path) -> tuple[str, ...]:
         f"{sum(run['sweep_gpu_s'] for run in runs) / 60:.1f}",
         f"{(last - first).total_seconds() / 60:.1f}",
     )
-
-
-def _describe_seconds(file: Path) -> tuple[str, ...]:
-    runs = [row for row in _read_rows(file) if row["row"] == "run"]
-    parts = [_read_parts(run) for run in sorted(runs, key=lambda run: str(run["started_at"]))]
-    before = [later[0] - earlier[-1] for earlier, later in itertools.pairwise(parts)]
-    took = [[end - start for start, end in itertools.pairwise(each)] for each in parts]
-    medians = (statistics.median(before), *(map(statistics.median, zip(*took, strict=True))))
-    together = statistics.median(each[-1] - each[0] for each in parts)
-    return (
-        f"`{file.relative_to(ROOT)}`",
-        str(len(runs)),
-        *(f"{seconds:.2f} s" for seconds in (*medians, together)),
-    )
-
-
-def _read_parts(run: Mapping[str, Any]) -> list[float]:
-    """Unix seconds of a run's start, of the end of each of its parts, and so of its own end."""
-    read = [(reading["when"], reading["unix_s"]) for reading in run["telemetry"] if "unix_s" in reading]
-    rounds = [at for when, at in read if when.endswith("rounds")]
-    start, end = (dt.datetime.fromisoformat(run[name]).timestamp() for name in ("started_at", "finished_at"))
-    return [start, dict(read)["prepared"], rounds[0], rounds[-1], end]
 
 
 def _format_ratio(ratio: float | None) -> str:

@@ -1,4 +1,4 @@
-"""Times the backup and restore of docs/operate/operations.md with a simulated fleet's database of 3 GB.
+"""Times the backup and restore of docs/operate/data-safety.md with a simulated fleet's database of 3 GB.
 
     python -m benchmarks.restore [--nights 520] [--report-only]
 

@@ -82,7 +82,7 @@ def read_recorded(recorded: Mapping[str, Any]) -> RecordedCode:
     if compiler != compiler_version():  # another version may write another form
         raise OtherCompiler(
             f"the code was recorded with {str(compiler)[:200]}, but this worker compiles with {compiler_version()}: "
-            "set TILEWATCH_COMPILER on every node (docs/operate/operations.md)"
+            "set TILEWATCH_COMPILER on every node (docs/operate/settings.md)"
         )
     try:
         code = _CODE.validate_python(recorded)

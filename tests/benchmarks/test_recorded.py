@@ -12,8 +12,7 @@ ROOT = Path(__file__).parents[2]
 TABLE = re.compile(r"<!-- python -m benchmarks\.recorded (\w+) -->\n\n((?:\|.*\n)+)")
 SHOWN_IN = {
     "README.md": {"winners"},
-    "docs/develop/kernels.md": {"ratios", "h100", "recordings"},
-    "docs/develop/experiments.md": {"seconds"},
+    "docs/develop/kernel-times.md": {"ratios", "h100", "recordings"},
 }
 
 
@@ -89,14 +88,6 @@ def test_kernels_of_a_later_file_stand_in_for_the_night_s() -> None:
     assert [run for run in both if run.kernel == "mla_decode"] == [
         run for run in recorded.read_runs(later) if run.kernel == "mla_decode"
     ]
-
-
-def test_the_parts_of_a_run_are_told_apart_by_its_readings() -> None:
-    whens = ("prepared", "before rounds", "after rounds", "before rounds", "after rounds")
-    readings = [{"when": when, "unix_s": 102.0 + 3 * place} for place, when in enumerate(whens)]
-    run = {"started_at": "1970-01-01T00:01:40+00:00", "finished_at": "1970-01-01T00:02:00+00:00"}
-    telemetry = [*readings, {"when": "canary after", "canary_memory_us": 1.0}]
-    assert recorded._read_parts({**run, "telemetry": telemetry}) == [100.0, 102.0, 105.0, 114.0, 120.0]
 
 
 def test_a_value_that_never_won_is_shown_as_far_from_a_winner_as_it_was() -> None:

@@ -1,4 +1,4 @@
-"""The backup of docs/operate/operations.md, tried: dumped, restored, and the same, queue and all."""
+"""The backup of docs/operate/data-safety.md, tried: dumped, restored, and the same, queue and all."""
 
 import os
 import shutil

@@ -86,7 +86,7 @@ def test_a_batch_that_no_worker_can_record_fails_with_what_to_do(
         (failure,) = opened.scalars(select(Job.failure).where(Job.state == "failed")).all()
     assert failure is not None
     assert "No module named 'host_package'" in failure
-    assert failure.endswith("start a worker there with -Q record (docs/operate/operations.md)")
+    assert failure.endswith("start a worker there with -Q record (docs/operate/nodes.md)")
 
 
 def test_a_batch_is_not_moved_twice(

@@ -1,4 +1,4 @@
-"""Every file, folder, module and make target that the documents name exists. A rename must not leave one behind."""
+"""What the documents name exists: files, modules, make targets, links, settings. They stay short and in the index."""
 
 import importlib.util
 import re
@@ -9,14 +9,20 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from tilewatch.worker.settings import Settings
+
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES]
+MOST_OF_A_PAGE, MOST_OF_README, MOST_OF_ALL = 12 * 1024, 6 * 1024, 240 * 1024
+"""Bytes. A page that needs more holds two subjects, or a diary."""
 CODE = re.compile(r"```[^\n]*\n(.*?)```|`([^`\n]+)`", re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 MODULE = re.compile(r"(?:python -m|celery -A) ([\w.]+)")
 TARGET = re.compile(r"\bmake ([a-z][a-z-]*)")
 PATH = re.compile(r"(?<![\w:/.~-])[\w.*-]+(?:/[\w.*-]+)*/?")
 SOURCE_SUFFIXES = {".py", ".js", ".css", ".svg", ".png", ".md"}
+SETTING = re.compile(r"TILEWATCH_[A-Z_]+[A-Z]")
 PLACEHOLDER = re.compile(r"\b[A-Z]{2,}\b")
 """`dashboard/views/NAME.py` and what is in TILEWATCH_HOME are files of the reader."""
 
@@ -37,15 +43,16 @@ def files() -> list[str]:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: str(file.relative_to(ROOT)))
 def test_the_paths_in_a_document_exist(document: Path, files: list[str]) -> None:
     text = document.read_text()
-    tops = {file.split("/")[0] for file in files if "/" in file}
+    # A reader's repository has hidden folders too, such as .github.
+    tops = {file.split("/")[0] for file in files if "/" in file and not file.startswith(".")}
     missing = [path for snippet in _snippets(text) for path in _paths(snippet, tops) if not _exists(path, files)]
     assert missing == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: str(file.relative_to(ROOT)))
 def test_the_links_of_a_document_lead_somewhere(document: Path) -> None:
-    targets = [target.split("#")[0] for target in LINK.findall(document.read_text()) if "://" not in target]
-    assert [target for target in targets if not (document.parent / target).exists()] == []
+    targets = [target for target in LINK.findall(document.read_text()) if "://" not in target]
+    assert [target for target in targets if not _leads_somewhere(document, target)] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: str(file.relative_to(ROOT)))
@@ -62,6 +69,33 @@ def test_the_make_targets_of_a_document_exist(document: Path) -> None:
     assert named - targets == set()
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: str(file.relative_to(ROOT)))
+def test_a_page_is_short(document: Path) -> None:
+    most = MOST_OF_README if document.name == "README.md" else MOST_OF_A_PAGE
+    assert len(document.read_bytes()) <= most
+
+
+def test_all_pages_together_are_short() -> None:
+    assert sum(len(page.read_bytes()) for page in (*DOCUMENTS, ROOT / "CHANGELOG.md")) <= MOST_OF_ALL
+
+
+def test_the_index_names_every_page_and_each_picture_is_on_a_page() -> None:
+    index = ROOT / "docs" / "README.md"
+    named = {(index.parent / target).resolve() for target in LINK.findall(index.read_text())}
+    assert set(PAGES) - named == {index}
+    shown = {target.rpartition("/")[2] for page in DOCUMENTS for target in LINK.findall(page.read_text())}
+    assert {picture.name for picture in (ROOT / "docs" / "pictures").iterdir()} <= shown
+
+
+def test_every_setting_is_on_its_page_and_no_page_has_another(files: list[str]) -> None:
+    settings = {f"TILEWATCH_{name}".upper() for name in Settings.model_fields}
+    page = (ROOT / "docs" / "operate" / "settings.md").read_text()
+    assert settings - set(SETTING.findall(page)) == set()
+    code = "".join((ROOT / file).read_text() for file in files if file.endswith((".py", ".yml", ".yaml")))
+    named = {name for document in DOCUMENTS for name in SETTING.findall(document.read_text())}
+    assert named - settings - set(SETTING.findall(code)) == set()
+
+
 def test_a_name_that_is_gone_is_noticed() -> None:
     files = ["worker/steps/measure.py", "dashboard/charts/preload.js"]
     tops = {"worker", "dashboard"}
@@ -71,6 +105,22 @@ def test_a_name_that_is_gone_is_noticed() -> None:
     named = [path for snippet in _snippets(text) for path in _paths(snippet, tops)]
     assert [path for path in named if not _exists(path, files)] == ["worker/measure.py", "old.py", "worker/gone"]
     assert not _runs("tools.gone")
+    assert _leads_somewhere(ROOT / "README.md", "CONTRIBUTING.md#the-loop")
+    assert not _leads_somewhere(ROOT / "README.md", "CONTRIBUTING.md#the-loops")
+    assert not _leads_somewhere(ROOT / "README.md", "docs/gone.md")
+
+
+def _leads_somewhere(document: Path, target: str) -> bool:
+    """Says whether a link has a file, and the file a heading of the link's anchor."""
+    name, _, anchor = target.partition("#")
+    file = document.parent / name if name else document
+    return file.exists() and (not anchor or anchor in _list_anchors(file.read_text()))
+
+
+def _list_anchors(text: str) -> set[str]:
+    """Lists the anchors that a forge makes of the headings."""
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def _snippets(text: str) -> Iterator[str]:

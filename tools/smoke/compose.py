@@ -216,7 +216,7 @@ def smoke(folder: Path, environment: dict[str, str], old: str, new: str) -> None
             upgrade(servers, node, set_node, watched, new)
         with step("back to the version before, its backup into an empty database"):
             servers.set(TILEWATCH_VERSION=old)
-            servers.shell(block("operate/operations.md", "docker compose down"))
+            servers.shell(block("operate/data-safety.md", "docker compose down"))
             wait_for_health(servers)
             expect("trials, runs and the last job of before the upgrade", servers.sql(everything), before)
             servers.sql(f"create role node1 login password '{node_password}' in role tilewatch_write")
@@ -281,7 +281,7 @@ def git(clone: Path, *words: str) -> str:
 
 def rotate(servers: Compose) -> None:
     new = {name: secrets.token_hex(12) for name in PASSWORDS}
-    change_owner, *others = block("operate/operations.md", "docker compose exec postgres psql").splitlines()
+    change_owner, *others = block("operate/data-safety.md", "docker compose exec postgres psql").splitlines()
     servers.shell(change_owner.replace("NEW", new["POSTGRES_PASSWORD"]).replace("exec", "exec -T"))
     servers.set(**new)
     servers.shell("\n".join(others))
@@ -291,7 +291,7 @@ def rotate(servers: Compose) -> None:
 
 
 def write_certificates(servers: Compose) -> None:
-    commands = block("operate/operations.md", "mkdir certs").replace("sudo ", "")
+    commands = block("operate/data-safety.md", "mkdir certs").replace("sudo ", "")
     servers.shell(commands.replace("DNS:db.example.org", f"IP:{ADDRESS}"))
 
 

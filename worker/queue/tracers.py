@@ -8,7 +8,7 @@ from tilewatch.worker.queue.dispatch import RECORD
 
 ADVICE = (
     f"no worker takes the queue {RECORD}: install the package on one node and start a worker there with -Q {RECORD} "
-    "(docs/operate/operations.md)"
+    "(docs/operate/nodes.md)"
 )
 
 

@@ -1,4 +1,4 @@
-"""Submits a check: the comparison of two commits before a merge, on the fleet's GPUs (docs/use/checks.md).
+"""Submits a check: the comparison of two commits before a merge, on the fleet's GPUs (docs/use/before-a-merge.md).
 
 It runs anywhere: it needs Git, Postgres and Redis, and no GPU. A second submission of the same comparison finds the
 first, so who waits can ask again.

@@ -13,7 +13,7 @@ from tools.tile_interpreter.cases import SMALL, cases, expected, inputs, largest
 from tools.tile_interpreter.rounding import NotCovered
 from tools.tile_interpreter.tile import Undefined
 
-GUIDE = LIBRARY.parents[1] / "docs" / "develop" / "kernels.md"
+GUIDE = LIBRARY.parents[1] / "docs" / "reference" / "library-files.md"
 INTERPRETED = {
     name: found
     for path in sorted(LIBRARY.glob("*.py"))

@@ -1,11 +1,9 @@
-"""Writes what a note of docs/use says of a report of `tilewatch toolchain compare`: its tables, its picture.
+"""Draws the picture of a report of `tilewatch toolchain compare`.
 
-    python -m tools.toolchain_note recordings/toolchains/h200-13.4.92..13.5.37.json docs/use/compilers-13.5.37.md
-    python -m tools.toolchain_note ... --picture docs/pictures/toolchain-13.5.37.png
+    python -m tools.toolchain_picture recordings/toolchains/h200-13.4.92..13.5.37.json toolchain-13.5.37.png
 
-Everything after the heading "The whole report" is replaced. In the picture:
-points with their 95 % intervals, worst on top; a second point where the operator was re-tuned. Operators that are still
-undecided are left out, and the title counts them. The picture needs Chromium.
+Points have their 95 % intervals, worst on top; a second point shows where the operator was re-tuned. Operators that are
+still undecided are left out, and the title counts them. It needs Chromium.
 """
 
 import argparse
@@ -19,10 +17,8 @@ from benchmarks import browsing
 from tilewatch.kernels.comparing.toolchains.report_file import ToolchainReport, read_report
 from tilewatch.kernels.comparing.toolchains.report_verdict import judge_report
 from tilewatch.kernels.comparing.toolchains.safety_verdict import OperatorSafety
-from tilewatch.kernels.comparing.toolchains.writing import write_markdown
 from tilewatch.kernels.comparing.verdict import Verdict
 
-HEADING = "## The whole report\n"
 WIDTH, ROW, MARGIN = 1000, 17, 110
 """Pixels: of the picture, of an operator, and of title and axis."""
 
@@ -30,22 +26,12 @@ WIDTH, ROW, MARGIN = 1000, 17, 110
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("report", type=Path)
-    parser.add_argument("note", type=Path)
-    parser.add_argument("--picture", type=Path)
+    parser.add_argument("picture", type=Path)
     options = parser.parse_args()
     report = read_report(options.report)
     if not report.gpus:
         parser.error(f"{options.report} has no times of a GPU")
-    options.note.write_text(fill(options.note.read_text(encoding="utf-8"), report), encoding="utf-8")
-    if options.picture is not None:
-        save(draw(report, next(iter(report.gpus))), options.picture)
-
-
-def fill(note: str, report: ToolchainReport) -> str:
-    """The note with the report after its heading. Raises ValueError for a note without the heading."""
-    start = note.index(HEADING) + len(HEADING)
-    _, _, body = write_markdown(report).partition("\n")
-    return f"{note[:start]}{body.replace('## ', '### ')}"
+    save(draw(report, next(iter(report.gpus))), options.picture)
 
 
 def draw(report: ToolchainReport, gpu_model: str) -> go.Figure:
@@ -88,7 +74,7 @@ def draw(report: ToolchainReport, gpu_model: str) -> go.Figure:
 def save(figure: go.Figure, picture: Path) -> None:
     program = browsing.find_browser()
     if program is None:
-        sys.exit(f"toolchain_note: no browser on PATH: looked for {', '.join(browsing.BROWSERS)}")
+        sys.exit(f"toolchain_picture: no browser on PATH: looked for {', '.join(browsing.BROWSERS)}")
     with tempfile.TemporaryDirectory() as folder, browsing.chromium(program) as browser:
         page_file = Path(folder) / "figure.html"
         figure.write_html(page_file, include_plotlyjs=True)
