@@ -26,7 +26,7 @@ from tilewatch.kernels.compiling.compiler import LIMIT_S
 from tilewatch.kernels.library import watched_folder
 from tilewatch.kernels.measuring.journal import Journal, journal_path
 from tilewatch.kernels.measuring.measure import GpuMissing, MeasureRequest, measure
-from tilewatch.kernels.printing import print_compiled, print_sweep
+from tilewatch.kernels.printing import format_suite, print_compiled, print_suite, print_sweep
 from tilewatch.kernels.recording import git_commit, recording_file
 from tilewatch.kernels.recording.recorded_run import list_rows
 from tilewatch.kernels.results import Compiled, Cubin, Plan, PlannedTrial
@@ -55,6 +55,24 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standar
 CORES = os.cpu_count() or 1
 LIBRARY = watched_folder()
 SPARE_CORES = max(1, CORES - 1)
+
+
+@app.command("list")
+def list_suite(
+    arch: Annotated[list[str] | None, typer.Option(help="An architecture; default: sm_90 and sm_100.")] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="A Markdown table, for a document.")] = False,
+    library: Library = LIBRARY,
+) -> None:
+    """List the kernels that a nightly sweeps, with their problems, configs and baselines.
+
+    Example: python -m tilewatch.kernels list --arch sm_90
+    """
+    archs = [require_arch(each) for each in arch or ("sm_90", "sm_100")]
+    plans = [plan for each in archs for plan in catalog.read(library, arch=each)]
+    if markdown:
+        print(format_suite(plans))
+    else:
+        print_suite(plans)
 
 
 @app.command()

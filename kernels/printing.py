@@ -1,6 +1,7 @@
 """Prints what the commands of `python -m tilewatch.kernels` found, as tables for people."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
@@ -8,6 +9,38 @@ from rich.table import Table
 
 from tilewatch.kernels.results import Compiled, Params, Plan, PlannedTrial, RunResult
 from tilewatch.kernels.statistics import median_interval, ratio_interval
+
+SUITE_HEAD = ("kernel", "inputs", "problems", "configs", "baselines")
+
+
+def print_suite(plans: Sequence[Plan]) -> None:
+    table = Table(*SUITE_HEAD)
+    for row in list_suite_rows(plans):
+        table.add_row(*row)
+    Console().print(table)
+
+
+def format_suite(plans: Sequence[Plan]) -> str:
+    """Returns the suite as a Markdown table."""
+    lines = [SUITE_HEAD, ("---",) * len(SUITE_HEAD), *list_suite_rows(plans)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def list_suite_rows(plans: Sequence[Plan]) -> list[tuple[str, ...]]:
+    """Returns a row for each kernel of the suite, in the library's order. Configs are counted by architecture."""
+    by_kernel: dict[str, list[Plan]] = {}
+    for plan in plans:
+        by_kernel.setdefault(plan.kernel, []).append(plan)
+    return [
+        (
+            kernel,
+            ", ".join(dict.fromkeys(dtype for plan in of_kernel for dtype in plan.dtypes)),
+            ", ".join(dict.fromkeys(plan.problem for plan in of_kernel)),
+            ", ".join(dict.fromkeys(f"{plan.arch}: {len(plan.trials)}" for plan in of_kernel)),
+            ", ".join(dict.fromkeys(name for plan in of_kernel for name in plan.baselines)),
+        )
+        for kernel, of_kernel in by_kernel.items()
+    ]
 
 
 def print_compiled(summary: dict[str, Any], outcomes: list[tuple[PlannedTrial, Compiled]]) -> None:

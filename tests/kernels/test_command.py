@@ -1,6 +1,7 @@
 """The command `python -m tilewatch.kernels`, as a person or a CI job runs it."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,9 @@ from pathlib import Path
 from tests.worker.fixtures import tiny_repository
 from tests.worker.fixtures.command_line import run_here
 from tilewatch.kernels.__main__ import main
+from tilewatch.kernels.library import FOLDER
+
+PAGE = Path(__file__).parents[2] / "docs" / "develop" / "kernels.md"
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -53,3 +57,19 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
     done = compile_double(library)
     assert done.returncode == 0
     assert "left out: library file broken.py does not load: ModuleNotFoundError" in done.stderr
+
+
+def test_the_page_of_the_suite_is_the_table_of_the_library() -> None:
+    done = run_here("list", "--markdown", "--library", str(FOLDER), environment={}, folder=FOLDER, program=main)
+    command = "python -m tilewatch.kernels list --markdown"
+    (shown,) = re.findall(rf"<!-- {command} -->\n\n((?:\|.*\n)+)", PAGE.read_text(encoding="utf-8"))
+    assert shown == done.stdout, f"paste it anew: {command}"
+
+
+def test_the_list_of_one_architecture_has_the_kernels_that_run_there(tmp_path: Path) -> None:
+    library = tiny_repository.make(tmp_path / "watched") / "library"
+    done = run_here("list", "--arch", "sm_90", "--library", str(library), environment={}, folder=library, program=main)
+    assert "double" in done.stdout
+    assert "sm_90: 4" in done.stdout
+    wrong = run_here("list", "--arch", "h100", "--library", str(library), environment={}, folder=library, program=main)
+    assert wrong.returncode == 2
