@@ -37,8 +37,11 @@ where l.granted and l.database = (select oid from pg_database where datname = cu
 group by a.pid, a.usename, a.application_name, a.xact_start order by a.xact_start limit 3
 """)
 
-REPLACED = frozenset({"0001", "0002", "0003", "0004", "0005", "0006", "0007"})
-"""Revisions before the first release that are one with 0008 now."""
+REPLACED = frozenset(f"{number:04}" for number in range(1, 31))
+"""Revisions before the first release that are one with 0031 now."""
+
+LAST_UNSQUASHED = "e7265af"
+"""The last commit that migrates from 0008 on; it names the commit that migrates older databases."""
 
 
 class OtherRelease(ExpectedError):
@@ -120,7 +123,8 @@ def _refuse_unknown(url: str, revision: str | None) -> None:
     if revision in REPLACED:
         raise DatabaseOlder(
             f"the database at {session.address(url)} is at revision {revision}, from before the first release, which "
-            "this code cannot migrate; check out commit 917c880, run `tilewatch migrate` there, then come back"
+            f"this code cannot migrate; check out commit {LAST_UNSQUASHED}, run `tilewatch migrate` there, then come "
+            "back"
         )
     if revision is not None and revision not in _revisions():
         raise DatabaseNewer(

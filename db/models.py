@@ -248,7 +248,7 @@ class Trial(Base):
         ),
         {"postgresql_with": {"fillfactor": 90}},
     )
-    id: Mapped[int | None] = mapped_column(BigInteger)  # of rows from before revision 0027; nothing reads it
+    id: Mapped[int | None] = mapped_column(BigInteger)  # null in new rows; nothing reads it
     sweep_id: Mapped[int] = mapped_column(ForeignKey("sweeps.id", ondelete="cascade"))
     config_id: Mapped[int] = mapped_column(ForeignKey("configs.id"))
     code_key: Mapped[str | None] = mapped_column(Text)  # null once there is a compilation, which has it

@@ -2,7 +2,7 @@
 
 The answer is kept with the sweep once none of its trials waits for its compilation (db/fact_writes.py writes it): a
 page asks for hundreds of sweeps at once, and one has 500 trials, each with a compilation elsewhere on the disk. A sweep
-without it, which still compiles or is from before revision 0030, is counted when somebody asks.
+without it, which still compiles or has none yet, is counted when somebody asks.
 """
 
 from typing import Any

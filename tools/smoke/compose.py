@@ -211,7 +211,7 @@ def smoke(folder: Path, environment: dict[str, str], old: str, new: str) -> None
             wait_for_jobs(servers)
         everything = "select (select count(*) from trials), (select count(*) from runs), (select max(id) from jobs)"
         before = servers.sql(everything)
-        with step("an upgrade with a migration, under load and with an open transaction in its way"):
+        with step("an upgrade, under load and with an open transaction in the way of a migration"):
             servers.shell(block("operate/upgrading.md", "docker compose exec -T postgres pg_dump"))
             upgrade(servers, node, set_node, watched, new)
         with step("back to the version before, its backup into an empty database"):
@@ -234,6 +234,7 @@ def smoke(folder: Path, environment: dict[str, str], old: str, new: str) -> None
 def upgrade(servers: Compose, node: Compose, set_node: Callable[[], None], watched: Path, new: str) -> None:
     revision = "select version_num from alembic_version"
     old_revision = servers.sql(revision)
+    migrates = not newest_migration().name.startswith(f"{old_revision}_")
     lines = block("operate/upgrading.md", "git pull").splitlines()
     first = next(number for number, line in enumerate(lines) if "run --rm --no-deps migrate" in line)
     is_built = has_image(servers.environment, f"tilewatch-worker:{new}")
@@ -250,10 +251,11 @@ def upgrade(servers: Compose, node: Compose, set_node: Callable[[], None], watch
         )
         printed = servers.shell(lines[first])
         user.join()
-        if "waiting for a table that is in use" not in printed or servers.sql(revision) == old_revision:
-            raise Failed(f"the migration did not wait for the transaction, or did nothing: {printed}")
-        wait_for(lambda: "takes no job" in servers.sql("select doing from workers where kind = 'compile'"),
-                 lambda: servers.sql("select name, doing from workers"))  # fmt: skip
+        if migrates:
+            if "waiting for a table that is in use" not in printed or servers.sql(revision) == old_revision:
+                raise Failed(f"the migration did not wait for the transaction, or did nothing: {printed}")
+            wait_for(lambda: "takes no job" in servers.sql("select doing from workers where kind = 'compile'"),
+                     lambda: servers.sql("select name, doing from workers"))  # fmt: skip
         for line in lines[first + 1 :]:
             servers.shell(line)
         set_node()
@@ -270,8 +272,11 @@ def upgrade(servers: Compose, node: Compose, set_node: Callable[[], None], watch
 
 def before_newest_migration() -> str:
     """The commit before the one that added the newest migration."""
-    newest = max((ROOT / "db/migrations/versions").glob("[0-9]*.py"))
-    return git(ROOT, "log", "--diff-filter=A", "--format=%H^", "--", str(newest))
+    return git(ROOT, "log", "--diff-filter=A", "--format=%H^", "--", str(newest_migration()))
+
+
+def newest_migration() -> Path:
+    return max((ROOT / "db/migrations/versions").glob("[0-9]*.py"))
 
 
 def git(clone: Path, *words: str) -> str:
