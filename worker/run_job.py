@@ -66,7 +66,7 @@ def run(
 def _hold_and_do(job: ClaimedJob, owner: str, context: Context, lines: Collection[str]) -> list[UnsentJob]:
     try:
         with Lease(context.database_url, job.id, owner, lines) as lease:
-            queued = _step_of(follow_up.kind_of(job))(job, context, lease)
+            queued = _step_of(job.kind)(job, context, lease)
         ended = outage.once_postgres_is_back(context.database_url, lambda opened: jobs.finish(opened, job.id, owner))
         queued += _queue_next(job, context)
         log.info("done" if ended else "done, but lost meanwhile", queued=len(queued))

@@ -123,10 +123,7 @@ class Settings(NightlyTimes):
 
     @property
     def checkouts(self) -> Path:
-        """The folder of whole commits (worker/git/checkouts.py).
-
-        `checkouts` in a home of before 2026-11 may be deleted.
-        """
+        """The folder of whole commits (worker/git/checkouts.py)."""
         return self.home / "commits"
 
     @property

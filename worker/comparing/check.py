@@ -67,7 +67,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 
 def _time(asked: OpenOperator, job: ClaimedJob, context: Context, bench: Bench, lease: Lease) -> Timed:
     sides = [
-        ReplaySide(watched.library_at(context, job.payload.get("repository"), sha, job.payload["library"]), cubin)
+        ReplaySide(watched.library_at(context, job.payload["repository"], sha, job.payload["library"]), cubin)
         for sha, cubin in (
             (asked.base_sha, Cubin(asked.base_config, asked.base_content_key, asked.base_symbol)),
             (asked.head_sha, Cubin(asked.head_config, asked.head_content_key, asked.head_symbol)),

@@ -39,7 +39,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         story = find_check(opened, job.check_id)
         assert story is not None
         last = _list_winners(opened, story.check)
-    repository = job.payload.get("repository")
+    repository = job.payload["repository"]
     base, head = (
         Library(short_sha(sha), watched.library_at(context, repository, sha, job.payload["library"]))
         for sha in (story.check.base_sha, story.check.head_sha)
@@ -108,7 +108,7 @@ def _add_job(
         subject=f"check {check.id}: {kernel} {problem} on {check.gpu_model}",
         payload={
             "operator_id": operator_id,
-            "repository": job.payload.get("repository"),
+            "repository": job.payload["repository"],
             "library": job.payload["library"],
         },
         check_id=check.id,

@@ -131,12 +131,11 @@ def resolve(watched: WatchedRepository, revision: str) -> GitCommit:
     return replace(found, repository=watched.name)
 
 
-def library_at(context: Context, name: str | None, sha: str, library: str) -> Path:
+def library_at(context: Context, name: str, sha: str, library: str) -> Path:
     """Returns a commit's library folder, on a node that may not have the repository of this name yet. `library` is for
     commits whose pyproject.toml names no folder.
 
-    A repository that nobody added is that of TILEWATCH_REPOSITORY; a job of before 2026-11 has no name. Raises
-    FetchFailed and RepositoryError.
+    A repository that nobody added is that of TILEWATCH_REPOSITORY. Raises FetchFailed and RepositoryError.
     """
     row = _find(context, name)
     if row is None:
@@ -158,9 +157,7 @@ def find_history(opened: Session, context: Context, name: str) -> Path | None:
     return context.repository if _own_name(context.repository) == name else None
 
 
-def _find(context: Context, name: str | None) -> RepositoryRow | None:
-    if name is None:
-        return None
+def _find(context: Context, name: str) -> RepositoryRow | None:
     with session(context.database_url) as opened:
         return repositories.find_repository(opened, split_branch(name)[0])
 

@@ -160,7 +160,7 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
 
 
 def close_to_others(home: Path) -> None:
-    """Takes from other users what they may read of a home that was made before 2026-11-22: logs, commits, cubins.
+    """Takes from other users what they may read of a home: clones and logs that other commands made in it.
 
     Root's servers may run as nobody, who enters the home itself and their programs (db/server/user.py).
     """

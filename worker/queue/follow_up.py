@@ -12,24 +12,17 @@ from tilewatch.worker.queue.dispatch import COMPILE, JUDGE, gpu_queue, one_gpu_q
 from tilewatch.worker.queue.replay_job import BuildQuestion, ReplayJob
 
 
-def kind_of(job: ClaimedJob) -> str:
-    """A job's kind. Before revision 0009 of the database, jobs that compile the sides of a replay had the kind
-    "compile"; only the jobs of a replay have a round."""
-    return "prepare" if job.kind == "compile" and "round" in job.payload else job.kind
-
-
 def queue_next(session: Session, job: ClaimedJob) -> list[UnsentJob]:
     """Queues what waited for the end of this job, good or bad.
 
     Call it in a transaction of its own, after the end is committed: of two jobs that end at once, the later one then
     sees both. A crash in between is for reconcile.py.
     """
-    kind = kind_of(job)
-    if kind in ("prepare", "confirm"):
+    if job.kind in ("prepare", "confirm"):
         return judge_again(session, ReplayJob.from_payload(job.payload), job.priority)
-    if kind == "compile":
+    if job.kind == "compile":
         return jobs.release(session, steps.list_ready_to_measure(session, job.submission_id))
-    if kind == "measure":
+    if job.kind == "measure":
         return judge_the_rest(session, job.submission_id)
     if job.check_id is not None:
         checks.end_stranded(session)

@@ -107,12 +107,12 @@ def question_key(scope: Scope, kernel: str, problem: str, ends: str, start: int,
 class ReplayJob:
     """A question with what its job needs.
 
-    That is the repository (None in jobs of before 2026-11) with its library's folder, the night that waits for it (one
+    That is the repository with its library's folder, the night that waits for it (one
     of its runs, and its submission), its suspicion, and `round`, the keys of all questions asked together with it.
     """
 
     question: BuildQuestion
-    repository: str | None
+    repository: str
     library: str
     run_id: int
     submission_id: int
@@ -130,7 +130,7 @@ class ReplayJob:
         )
         return cls(
             question,
-            payload.get("repository"),
+            payload["repository"],
             payload["library"],
             payload["run_id"],
             payload["submission_id"],
@@ -141,13 +141,12 @@ class ReplayJob:
     def to_payload(self) -> dict[str, Any]:
         question = self.question
         where = {} if question.gpu_uuid is None else {"board": question.gpu_uuid, "host": question.host}
-        source = {} if self.repository is None else {"repository": self.repository}
         return {
             **{name: getattr(question, name) for name in _ALIKE},
             **where,
             "good": question.good.to_payload(),
             "bad": question.bad.to_payload(),
-            **source,
+            "repository": self.repository,
             "library": self.library,
             "run_id": self.run_id,
             "submission_id": self.submission_id,

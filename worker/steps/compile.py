@@ -92,7 +92,7 @@ def _compile_batch(job: ClaimedJob, context: Context, lease: Lease) -> list[Unse
     assert job.submission_id is not None
     payload = job.payload
     compiler = open_compiler(context, job.payload.get("toolchain"))
-    library = watched.library_at(context, payload.get("repository"), payload["sha"], payload["library"])
+    library = watched.library_at(context, payload["repository"], payload["sha"], payload["library"])
     with session(context.database_url) as opened:
         keys = [item["code_key"] for item in payload["items"]]
         usable = _find_usable(opened, keys, compiler, context.store_url)
@@ -123,7 +123,7 @@ def _compile_batch(job: ClaimedJob, context: Context, lease: Lease) -> list[Unse
 def _record_batch(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     """Writes what the configs launch into the store, and queues the batch for any compile worker."""
     payload, compiler = job.payload, open_compiler(context, job.payload.get("toolchain"))
-    library = watched.library_at(context, payload.get("repository"), payload["sha"], payload["library"])
+    library = watched.library_at(context, payload["repository"], payload["sha"], payload["library"])
     for done, item in enumerate(payload["items"]):
         lease.progress(done)
         what = (library, payload["kernel"], item["problem"], item["params"], payload["arch"])

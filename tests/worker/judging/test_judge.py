@@ -154,23 +154,6 @@ def test_a_range_of_untested_commits_is_narrowed_to_the_one(watched: Settings, t
     }, "what has the code of a tested commit was not timed again"
 
 
-def test_a_prepare_job_that_the_release_before_queued_is_done(watched: Settings, tmp_path: Path) -> None:
-    """It was of the kind "compile", known by the round in its payload."""
-    shas = git_history.make(
-        tmp_path / "watched", git_history.ADD, git_history.WORDS, git_history.CAST, git_history.NAME
-    )
-    context = do_nights(watched, shas[git_history.ADD])
-    submit_night(watched, shas[git_history.NAME], 1)
-    while do_one_job(context):
-        with session(context.database_url) as opened:
-            opened.execute(update(Job).where(Job.kind == "prepare", Job.state == "queued").values(kind="compile"))
-    with session(context.database_url) as opened:
-        prepared = opened.execute(select(Job.kind, Job.state).where(Job.key.startswith("prepare:"))).all()
-        (regression,) = opened.scalars(select(Regression))
-        first_bad = opened.get_one(Commit, regression.bad_commit_id).subject
-    assert (set(prepared), first_bad) == ({("compile", "done")}, git_history.CAST)
-
-
 def test_a_cubin_that_the_store_lost_is_compiled_again_for_its_replay(watched: Settings, tmp_path: Path) -> None:
     shas = git_history.make(tmp_path / "watched", git_history.ADD)
     watched = watched.model_copy(update={"store_url": (watched.home / "cubins").as_uri()})

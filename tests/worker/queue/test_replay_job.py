@@ -3,10 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
-from tilewatch.db.lifecycle.jobs import ClaimedJob
-from tilewatch.worker.queue import follow_up
 from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide, MachineCode, ReplayJob
 
 CODE = MachineCode("key of good", "double_tiles", "sha of good", "cuda-tile 1.7.0 limit 15s")
@@ -60,6 +56,7 @@ WRITTEN: dict[str, Any] = {
     "gpu_model": "sim",
     "arch": "sm_90",
     "origin": "simulated",
+    "repository": "watched",
     "library": "library",
     "run_id": 11,
     "submission_id": 5,
@@ -69,14 +66,8 @@ WRITTEN: dict[str, Any] = {
 
 
 def test_a_payload_of_the_release_before_is_read_and_written_as_it_was() -> None:
-    without_repository = replace(JOB, repository=None)
-    assert ReplayJob.from_payload(WRITTEN) == without_repository
-    assert without_repository.to_payload() == WRITTEN
-
-
-def test_a_payload_names_its_repository() -> None:
-    assert JOB.to_payload() == {**WRITTEN, "repository": "watched"}
-    assert ReplayJob.from_payload(JOB.to_payload()) == JOB
+    assert ReplayJob.from_payload(WRITTEN) == JOB
+    assert JOB.to_payload() == WRITTEN
 
 
 def test_a_question_to_one_gpu_names_it_and_its_node() -> None:
@@ -85,19 +76,3 @@ def test_a_question_to_one_gpu_names_it_and_its_node() -> None:
     assert (written["board"], written["host"]) == ("GPU-1", "n1")
     assert ReplayJob.from_payload(written) == to_one
     assert to_one.question.subject == "double 1024 on sim of n1: replay aaaaaaaaaa against bbbbbbbbbb"
-
-
-@pytest.mark.parametrize(
-    ("kind", "payload", "kind_of"),
-    [
-        ("compile", WRITTEN, "prepare"),
-        ("compile", {"kernel": "double", "items": []}, "compile"),
-        ("prepare", WRITTEN, "prepare"),
-        ("judge", {}, "judge"),
-    ],
-)
-def test_a_job_that_compiles_the_sides_of_a_replay_is_known_by_its_round(
-    kind: str, payload: dict[str, Any], kind_of: str
-) -> None:
-    job = ClaimedJob(1, "key", kind, "compile", "subject", payload, 5, None, 11, 2, 1, 1, None)
-    assert follow_up.kind_of(job) == kind_of
