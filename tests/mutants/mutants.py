@@ -1,4 +1,4 @@
-"""Reads the lists of mutants: one TOML file per part of the product, next to this module."""
+"""Reads the lists of mutants: one TOML file per kind of silent fault, next to this module."""
 
 import tomllib
 from dataclasses import dataclass
