@@ -29,16 +29,6 @@ def name_under_toolchain(branch: str | None, toolchain: str) -> str:
     return " ".join(filter(None, (branch, f"{UNDER}{toolchain}")))
 
 
-def main_line_of(name: str) -> tuple[str, str] | None:
-    """Splits a name of what a toolchain compiled into that of the same commits without it, and "under" with the
-    toolchain; None for another name."""
-    repository, branch = split_branch(name)
-    if branch is None or f" {UNDER}" not in f" {branch}":
-        return None
-    own, _, toolchain = f" {branch}".rpartition(f" {UNDER}")
-    return (name_of_branch(repository, own.strip()) if own.strip() else repository), f"{UNDER}{toolchain}"
-
-
 def describe_branch(name: str) -> str:
     """Says for people what the branch of a name is: a branch, or the main line under a toolchain."""
     return name if name.startswith(UNDER) else f"branch {name}"

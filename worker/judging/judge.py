@@ -14,7 +14,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 
 from tilewatch.db import fact_writes
 from tilewatch.db.fact_writes import NewVerdict
-from tilewatch.db.lifecycle import suspicions, toolchain_reports
+from tilewatch.db.lifecycle import suspicions
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.repository_names import is_branch
 from tilewatch.db.session import session
@@ -26,7 +26,6 @@ from tilewatch.worker.git import watched
 from tilewatch.worker.judging import (
     explain,
     night,
-    nodes_report,
     open_regression,
     other_causes,
     questions,
@@ -85,8 +84,6 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         )
         queued = _judge(opened_night, nights, context, lease)
         totals.judge(opened, scope, context.policy)
-        if (report := nodes_report.make_candidate_report(opened, scope)) is not None:
-            toolchain_reports.write_report(opened, report)
         return queued
 
 

@@ -7,7 +7,7 @@ answers has a probability of FAMILY_ERROR at most, and so has one among all re-t
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -166,18 +166,12 @@ def _judge_retuned(
 
 
 def judge_all(operators: Sequence[OperatorSafety]) -> Safety:
-    """The most urgent verdict; "safe" where there is nothing to judge."""
-    return find_most_urgent(each.safety for each in operators)
+    """Returns the most urgent verdict; "safe" where there is nothing to judge."""
+    return min((each.safety for each in operators), key=ORDER.index, default="safe")
 
 
 def safety_exit_code(operators: Sequence[OperatorSafety]) -> int:
-    """OVER where something is surely worse under B as it is, re-tuned or not; UNSURE where something is not known."""
-    return find_exit_code(judge_all(operators))
-
-
-def find_most_urgent(verdicts: Iterable[Safety]) -> Safety:
-    return min(verdicts, key=ORDER.index, default="safe")
-
-
-def find_exit_code(overall: Safety) -> int:
+    """Returns OVER where something is surely worse under B as it is, re-tuned or not; UNSURE where something is not
+    known."""
+    overall = judge_all(operators)
     return FINE if overall == "safe" else UNSURE if overall == "unknown" else OVER

@@ -10,7 +10,6 @@ import typer
 from tilewatch.kernels.comparing.toolchains.commands import compare, reproduce
 from tilewatch.worker.cli import options
 from tilewatch.worker.cli.options import AsJson
-from tilewatch.worker.cli.toolchains.nodes import nodes
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -22,7 +21,6 @@ toolchain = typer.Typer(
 )
 toolchain.command("compare")(compare)
 toolchain.command("reproduce")(reproduce)
-toolchain.command("nodes")(nodes)
 Name = Annotated[str, typer.Argument(help="The toolchain's name.")]
 Wheels = Annotated[
     Path | None,
