@@ -538,7 +538,6 @@ class Alarm(Base):
             "regret",
             "baseline_changed",
             "fetch_failed",
-            "new_toolchain",
             "line_lost",
         ),
         Index(None, "opened_at"),

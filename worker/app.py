@@ -65,11 +65,6 @@ def _configuration() -> dict[str, Any]:
         "beat_schedule": {
             "nightly": {"task": "worker.nightly", "schedule": night},
             "prune": {"task": "worker.prune", "schedule": crontab(hour=PRUNE_HOUR, minute=0)},
-            "releases": {
-                "task": "worker.releases",
-                "schedule": crontab(hour=PRUNE_HOUR, minute=30),
-                "options": on_notify_queue,
-            },
             "reconcile": {"task": "worker.reconcile", "schedule": RECONCILE_S},
             "tell": {"task": dispatch.NOTIFY_TASK, "schedule": TELL_S, "options": on_notify_queue},
             "watch": {"task": "worker.watch", "schedule": WATCH_S, "options": on_notify_queue},
@@ -155,18 +150,6 @@ def run_watch() -> None:
         names = watched.list_names(out.database_url, settings)
         changes = check_alarms(out, names, settings, settings.regret_limit, dt.datetime.now(dt.UTC))
         log.info("checked alarms", opened=[alarm.key for alarm in changes.to_open], closed=list(changes.to_close))
-
-
-@celery.task(name="worker.releases")  # type: ignore[untyped-decorator]  # Celery has no types
-def run_releases() -> None:
-    from tilewatch.compilers import NAMED
-    from tilewatch.kernels.toolchains import releases
-    from tilewatch.kernels.toolchains.versions import versions
-    from tilewatch.worker.notify.new_toolchains import open_alarms
-
-    if Settings.load().watch_releases and (out := _outbox()) is not None:
-        newer = releases.find_newer(versions(NAMED), releases.ask_newest())
-        log.info("asked for releases", opened=open_alarms(out, newer, dt.datetime.now(dt.UTC)))
 
 
 @celery.task(name="worker.compare_code")  # type: ignore[untyped-decorator]  # Celery has no types

@@ -81,7 +81,6 @@ class Settings(NightlyTimes):
     regret_limit: float = Field(
         default=0.1, gt=0, le=1000
     )  # how much slower the tile table's config may be than the best found
-    watch_releases: bool = False  # ask this machine's pip once a day for a newer tile compiler
     # Who gets messages (worker/notify/routing.py); by default tell.toml in the home if there is one, else the log.
     tell: Path | None = None
     forge_token: SecretStr | None = None

@@ -16,7 +16,7 @@ from tilewatch.db.page_reads.messages import MessageRow, RegressionStory
 from tilewatch.db.page_reads.regressions import RegressionRow
 from tilewatch.db.page_reads.tokens import TokenRow
 from tilewatch.text import change_text, short_sha, without_controls
-from tilewatch.worker.notify.wording import ALARMS, one_line
+from tilewatch.worker.notify.wording import one_line, write_alarm
 
 Found = TypeVar("Found", bound=Any)
 ROW_OF_A_FILE = 1_000
@@ -107,7 +107,7 @@ def draw_alarms(rows: Sequence[AlarmRow]) -> RenderableType:
         return "no alarm is open"
     table = new_table("since (UTC)", "alarm", "detail")
     for row in rows:
-        table.add_row(f"{row.opened_at:%Y-%m-%d %H:%M}", f"{ALARMS[row.kind]}: {one_line(row.subject)}", row.detail)
+        table.add_row(f"{row.opened_at:%Y-%m-%d %H:%M}", write_alarm(row.kind, row.subject), row.detail)
     return table
 
 

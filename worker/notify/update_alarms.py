@@ -25,7 +25,7 @@ from tilewatch.worker.notify.outbox import Outbox
 RECENT = dt.timedelta(days=2)
 """Older submissions were checked when they were new."""
 
-EVENTS = ("tie_lost", "baseline_changed", "new_toolchain", "line_lost")
+EVENTS = ("tie_lost", "baseline_changed", "line_lost")
 """Kinds of alarm about a single event, which has no end."""
 
 

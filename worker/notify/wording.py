@@ -85,7 +85,12 @@ def headline(regression: RegressionRow) -> str:
 
 
 def alarm_text(kind: str, subject: str, detail: str, dashboard_url: str) -> Text:
-    return Text(f"{ALARMS[kind]}: {one_line(subject)}", f"{detail}\nDashboard: {dashboard_url}")
+    return Text(write_alarm(kind, subject), f"{detail}\nDashboard: {dashboard_url}")
+
+
+def write_alarm(kind: str, subject: str) -> str:
+    """Returns an alarm in one line. A kind that only an older Tilewatch opened is its own words."""
+    return f"{ALARMS.get(kind, kind)}: {one_line(subject)}"
 
 
 ALARMS = {
@@ -99,7 +104,6 @@ ALARMS = {
     "regret": "the shipped config falls behind",
     "baseline_changed": "the baseline changed",
     "fetch_failed": "a repository cannot be fetched",
-    "new_toolchain": "there is a newer tile compiler",
 }
 """The words for each kind of alarm; its subject follows them."""
 
@@ -116,7 +120,7 @@ def digest_text(day: Day, dashboard_url: str) -> Text:
         ("Recovered, resolved or expected", [f"{_line(row)} [{row.state}]" for row in day.ended]),
         ("Still open", [f"{_line(row)} [{row.state}, {row.owner or 'nobody'}]" for row in day.still_open]),
         ("Faster", [_line(row) for row in day.improvements]),
-        ("Alarms", [f"{ALARMS[row.kind]}: {one_line(row.subject)}" for row in day.alarms]),
+        ("Alarms", [write_alarm(row.kind, row.subject) for row in day.alarms]),
         ("Nightlies", [_night(row) for row in day.nights]),
         ("Could not be sent", [f"{row.subject} to {row.channel}: {row.trouble}" for row in day.failed_messages]),
     ]

@@ -497,7 +497,7 @@ create table alarms (
     constraint ck_alarms_kind
         check (kind in (
             'nightly_late', 'nightly_missing', 'gpu_quarantined', 'stopped_compiling', 'became_wrong', 'tie_lost',
-            'regret', 'baseline_changed', 'fetch_failed', 'new_toolchain', 'line_lost'
+            'regret', 'baseline_changed', 'fetch_failed', 'line_lost'
         )),
     constraint uq_alarms_key unique (key)
 );

@@ -98,6 +98,11 @@ def test_a_digest_has_only_the_sections_that_have_something_and_says_how_much_it
     assert "Faster:" not in body
 
 
+def test_an_alarm_of_a_kind_that_nothing_opens_any_more_is_still_written() -> None:
+    assert wording.write_alarm("new_toolchain", "cuda-tile 2") == "new_toolchain: cuda-tile 2"
+    assert wording.write_alarm("tie_lost", "gemm") == "the best config changed: gemm"
+
+
 def test_every_kind_of_alarm_has_its_words() -> None:
     from sqlalchemy import CheckConstraint, Table
 
