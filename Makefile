@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help up install dev test test-changed test-debian lint bench bench-api bench-checks bench-claims bench-code-diff bench-compare bench-dashboard bench-gpu bench-jobs bench-judge bench-mechanisms bench-restore bench-scale bench-switch bench-tell bench-toolchains bench-trials bench-tuned bench-watch chaos test-gpu test-release mutants smoke-compose lock clean
+.PHONY: help up install dev test test-changed test-debian lint bench bench-api bench-checks bench-code-diff bench-compare bench-dashboard bench-gpu bench-jobs bench-judge bench-mechanisms bench-restore bench-scale bench-tell bench-toolchains bench-tuned bench-watch chaos test-gpu test-release mutants smoke-compose lock clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -57,9 +57,6 @@ bench-api: dev ## Measure the answers of the HTTP API over 10 million trials (10
 
 bench-gpu: dev ## Measure the sweep and the stopwatch on this machine's GPU (6 minutes)
 	@$(BIN)/python -m benchmarks.gpu.sweep $(ONLY_REPORT)
-
-bench-claims: dev ## Count differences that Compare would claim between recordings of unchanged code (half a minute)
-	@$(BIN)/python -m benchmarks.claims $(ONLY_REPORT)
 
 bench-code-diff: dev ## Score the code diff: lines blamed for planted and for harmless changes, time of a diff (10 minutes; ALL=1 compiles every change)
 	@$(BIN)/python -m benchmarks.code_diff $(if $(ALL),--all) $(ONLY_REPORT)
@@ -114,14 +111,8 @@ bench-scale: dev ## Measure queue, leases and connections with 1,000 simulated w
 	@$(BIN)/python -m benchmarks.scale --workers $(or $(WORKERS),1000) --gpus $(or $(GPUS),500) \
 		$(if $(PGBOUNCER),--pgbouncer "$(PGBOUNCER)") $(ONLY_REPORT)
 
-bench-switch: dev ## Time a compile worker that goes from one toolchain to another (half a minute)
-	@$(BIN)/python -m benchmarks.toolchain_switch $(ONLY_REPORT)
-
 bench-toolchains: dev ## Score the comparison of toolchains on equal ones and on 12 with a planted fault (10 minutes; WHOLE=1 TIMES=5 for the whole library)
 	@$(BIN)/python -m benchmarks.toolchains --times $(or $(TIMES),1) $(if $(WHOLE),--whole) $(ONLY_REPORT)
-
-bench-trials: dev ## Count the bytes of a trial on disk, time the pages' questions and one more night (10 minutes; SIZES="1000000 10000000 100000000": an hour or two, 30 GB; KEEP=folder stays and is gone on from)
-	@$(BIN)/python -m benchmarks.trial_bytes --sizes $(or $(SIZES),200000 1000000) $(if $(KEEP),--keep "$(KEEP)") $(ONLY_REPORT)
 
 bench-tuned: dev ## Measure what tuned tables lose on other GPUs and problems, from recordings, and the time of a lookup (seconds)
 	@$(BIN)/python -m benchmarks.tuned $(ONLY_REPORT)

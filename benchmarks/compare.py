@@ -1,6 +1,6 @@
 """Scores `tilewatch compare`: errors and power on made and recorded launches, and the time of whole answers.
 
-Recorded launches are those of benchmarks/gpu/compare.py; the whole answer for a
+Recorded launches are those of benchmarks/gpu/compare.py of e7265af; the whole answer for a
 changed kernel file is timed where there is a GPU.
 """
 

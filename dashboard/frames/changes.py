@@ -20,7 +20,8 @@ RECORD_SERIES = (*SERIES, "origin")
 NOISE_BETWEEN_RUNS = 0.0045
 """The relative standard deviation of a run's number, for a series whose own noise the judge does not know yet, and
 between two GPUs of one model. Ratios of unchanged code on two H200s differ by 0.52 % for 57 kernels and by 0.68 % for
-FlashAttention beside cuDNN (recordings/, 2026-11-21, `make bench-claims`): 0.37 and 0.48 % for each of two runs."""
+FlashAttention beside cuDNN (recordings/, 2026-11-21, benchmarks/claims.py of e7265af): 0.37 and 0.48 % for each of
+two runs."""
 
 CERTAIN = 2.58
 """Standard deviations of a normal distribution that 1 in 100 differences exceed."""

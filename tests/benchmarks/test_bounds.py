@@ -82,11 +82,9 @@ def test_every_benchmark_ends_with_the_exit_code_of_its_bounds() -> None:
         for file in sorted((ROOT / "benchmarks").rglob("*.py"))
         if '__name__ == "__main__"' in file.read_text()
     }
-    no_meters = {"benchmarks/gpu/compare.py", "benchmarks/gpu/launch.py", "benchmarks/gpu/peer.py"}
-    no_meters |= {"benchmarks/watch_coverage/record.py", "benchmarks/gpu/rivals.py", "benchmarks/gpu/source_lines.py"}
-    no_meters |= {"benchmarks/judge_ablation.py", "benchmarks/judge_ideal.py", "benchmarks/gpu/boundary_side.py"}
-    """Recorders of launches, of rivals and of ways to write a line, helpers that other benchmarks start, and
-    tables that explain other figures and have no bound."""
+    no_meters = {"benchmarks/gpu/launch.py", "benchmarks/gpu/peer.py", "benchmarks/gpu/boundary_side.py"}
+    no_meters |= {"benchmarks/watch_coverage/record.py"}
+    """Helpers that other benchmarks start."""
     assert no_meters < commands.keys()
     for name in commands.keys() - no_meters:
         ends = [
