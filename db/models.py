@@ -325,7 +325,7 @@ class Measurement(Base):
     ratio: Mapped[float | None]
     ratio_low: Mapped[float | None]
     ratio_high: Mapped[float | None]
-    detail: Mapped[facts]  # what the rival chose, how its inputs were laid out, why it is missing
+    detail: Mapped[facts]  # what the baseline chose, how its inputs were laid out, why it is missing
     baseline: Mapped[str | None] = mapped_column(Text)  # None where there is no ratio
 
 

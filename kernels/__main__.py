@@ -119,7 +119,10 @@ def sweep(
     limit: Limit = LIMIT_S,
     library: Library = LIBRARY,
     cubins: Store = store.DEFAULT_FOLDER,
-    rivals: Annotated[Path, typer.Option(help="Folder of other versions of rivals, timed too.")] = HOME / "rivals",
+    environments: Annotated[
+        Path,
+        typer.Option("--environments", "--rivals", help="Folder of other versions of the baselines, timed too."),
+    ] = HOME / "rivals",
     record: Annotated[
         Path | None, typer.Option(callback=require_place, help="Also add the run to FILE, for `tilewatch import`.")
     ] = None,
@@ -168,7 +171,7 @@ def sweep(
             plan.baselines,
             dict(journal.trials),
             plan.ships,
-            rivals=list_toolchains(rivals.expanduser()),
+            environments=list_toolchains(environments.expanduser()),
         )
         result = measure(request, on_trial=journal.add, on_step=_print_step)
         journal.delete()

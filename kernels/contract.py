@@ -109,7 +109,7 @@ class Kernel:
     tolerance  Problem -> largest accepted |out - reference| as a share of the reference's largest magnitude
     flops      Problem -> floating-point operations
     bytes      Problem -> fewest bytes moved through device memory
-    baselines  names of rivals that can solve the same problem, the main one first (see baselines.names.find_main)
+    baselines  names of libraries' kernels that solve the same problem, the main one first (baselines.names.find_main)
     nightly    whether the nightly suite sweeps it; otherwise it is swept when somebody asks
     given      Problem -> the values of the inputs with fill "given", as NumPy arrays
     scalars    (Problem, Config) -> the run-time scalars, by the name of their parameter: an int is launched as int32, a

@@ -40,8 +40,8 @@ from tilewatch.kernels.recording import git_commit
 from tilewatch.kernels.results import Params, Plan
 from tools.history_recorder import Recorder, Version, measure_series
 
-RIVALS_DEADLINE_S = 120.0
-"""For what the rivals of one series compile: nvcc takes some 10 s for a kernel of DeepGEMM (H200, 2026-11)."""
+BASELINES_DEADLINE_S = 120.0
+"""For what the baselines of one series compile: nvcc takes some 10 s for a kernel of DeepGEMM (H200, 2026-11)."""
 
 JOBS = max(1, (os.cpu_count() or 1) * 3 // 4)
 """The others are for what measures: beside 8 compilers 7 series took 82 s, beside 16 on the 16 cores 92 s, and the
@@ -65,7 +65,7 @@ def main() -> None:
     series: dict[str, list[Version]] = {}
     for version in versions:
         series.setdefault(version.name, []).append(version)
-    preparing = threading.Thread(target=prepare_rivals, args=(series, gpu, store, arguments.jobs))
+    preparing = threading.Thread(target=prepare_baselines, args=(series, gpu, store, arguments.jobs))
     preparing.start()
     compiling = ThreadPoolExecutor(1).submit(
         compile_all, [each for versions in series.values() for each in versions], store, arguments.jobs, arguments.limit
@@ -78,7 +78,7 @@ def main() -> None:
 
     compiling.add_done_callback(compiled)
     preparing.join()
-    print(f"rivals compiled after {time.monotonic() - started:.0f} s", flush=True)
+    print(f"baselines compiled after {time.monotonic() - started:.0f} s", flush=True)
     while (users := device.processes_on(gpu.uuid)) and time.monotonic() - started < arguments.seconds:
         print(f"the GPU is in use by {', '.join(users)}", flush=True)
         time.sleep(1)
@@ -212,10 +212,10 @@ def compile_all(versions: Sequence[Version], store: str, jobs: int, limit_s: flo
             version.is_compiled.set()
 
 
-def prepare_rivals(series: Mapping[str, Sequence[Version]], gpu: device.Gpu, store: str, jobs: int) -> None:
+def prepare_baselines(series: Mapping[str, Sequence[Version]], gpu: device.Gpu, store: str, jobs: int) -> None:
     """Lets DeepGEMM compile its kernels, of all series at the same time: the measurements find them in a cache. Those
     that fail are prepared once more, two at a time: 12 with 8 GB each had no memory on an H100 (2026-11-27). The other
-    rivals compile nothing."""
+    baselines compile nothing."""
 
     def prepare(versions: Sequence[Version]) -> str | None:
         last = versions[-1]
@@ -224,11 +224,11 @@ def prepare_rivals(series: Mapping[str, Sequence[Version]], gpu: device.Gpu, sto
         try:
             child = GpuChild(setup, partial(GpuProcesses, last.library, environment=environment, torch=True))
             try:
-                child.ask({"ask": "baselines", "names": _list_compiled(last.plan)}, RIVALS_DEADLINE_S)
+                child.ask({"ask": "baselines", "names": _list_compiled(last.plan)}, BASELINES_DEADLINE_S)
             finally:
                 child.close()
         except (ExpectedError, ChildDied, ChildHung) as error:
-            return f"the rivals of {last.name} could not be prepared: {error}"[:300]
+            return f"the baselines of {last.name} could not be prepared: {error}"[:300]
         return None
 
     left = [each for each in series.values() if _list_compiled(each[-1].plan)]

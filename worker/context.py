@@ -32,7 +32,7 @@ class Context:
     checkouts: Path
     clones: Path
     toolchains: Path
-    rivals: Path
+    baseline_environments: Path
     spool: Path
     journals: Path
     store_url: str
@@ -53,7 +53,7 @@ class Context:
             checkouts=settings.checkouts,
             clones=settings.clones,
             toolchains=settings.toolchains,
-            rivals=settings.rivals,
+            baseline_environments=settings.baseline_environments,
             spool=settings.home / "spool",
             journals=settings.home / "journals",
             store_url=settings.store_url,

@@ -28,8 +28,8 @@ def measurement_rows(sampled: Sequence[Sampled]) -> list[dict[str, Any]]:
 
     A baseline that could not run has no time to put on record; why it is missing goes to the kernel's own row.
     """
-    rivals = {each.implementation: each for each in sampled if each.role == "baseline" and each.samples_us}
-    main = rivals.get(find_main(rivals) or "")
+    baselines = {each.implementation: each for each in sampled if each.role == "baseline" and each.samples_us}
+    main = baselines.get(find_main(baselines) or "")
     missing = {each.implementation: each.detail.get("missing") for each in sampled if not each.samples_us}
     return [_row(each, main, missing if each.role == "kernel" else {}) for each in sampled if each.samples_us]
 

@@ -136,8 +136,8 @@ class Settings(NightlyTimes):
         return self.home / "toolchains"
 
     @property
-    def rivals(self) -> Path:
-        """The folder of the environments that `tilewatch rivals add` installs."""
+    def baseline_environments(self) -> Path:
+        """The folder of the environments that `tilewatch baselines add` installs; it keeps the name that homes have."""
         return self.home / "rivals"
 
     @property

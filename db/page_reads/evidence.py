@@ -71,7 +71,7 @@ class SamplesRow:
     """One implementation in a run with its raw samples; element i is from paired round i.
 
     `throttled_us` are those of rounds in which the GPU was throttled, which no number is made of; None without any.
-    `detail` is what else the run stored: what a rival chose, which baselines could not run.
+    `detail` is what else the run stored: what a baseline chose, which baselines could not run.
     """
 
     implementation: str

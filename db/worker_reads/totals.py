@@ -46,12 +46,12 @@ class Part:
 
 def list_parts(session: Session, scope: Scope) -> dict[str, list[Part]]:
     """Returns by model the parts that the scope's night measured, each by its newest run, in a stable order."""
-    kernel, rival = aliased(Measurement), aliased(Measurement)
+    kernel, baseline = aliased(Measurement), aliased(Measurement)
     query = (
-        select(Sweep, Run, kernel, rival.samples_us, Verdict)
+        select(Sweep, Run, kernel, baseline.samples_us, Verdict)
         .join(Run, and_(Run.sweep_id == Sweep.id, Run.origin == scope.origin))
         .join(kernel, and_(kernel.run_id == Run.id, kernel.role == "kernel"))
-        .outerjoin(rival, and_(rival.run_id == Run.id, rival.implementation == kernel.baseline))
+        .outerjoin(baseline, and_(baseline.run_id == Run.id, baseline.implementation == kernel.baseline))
         .outerjoin(Verdict, Verdict.run_id == Run.id)
         .where(Sweep.submission_id == scope.submission_id, Sweep.parts_of != {})
         .ext(distinct_on(Sweep.kernel, Sweep.problem))

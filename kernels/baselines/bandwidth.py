@@ -1,9 +1,9 @@
-"""Copies as many bytes as the problem moves, by a kernel that does nothing else: the rival of kernels that only move
+"""Copies as many bytes as the problem moves, by a kernel that does nothing else: the baseline of kernels that only move
 data."""
 
 import cupy
 
-from tilewatch.kernels.baselines.baseline import Call, Rival
+from tilewatch.kernels.baselines.baseline import BaselineLaunch, Call
 
 SOURCE = r"""
 extern "C" __global__ void copy_16_bytes(const uint4* from, uint4* to, long long count) {
@@ -20,14 +20,14 @@ THREADS = 512
 BLOCKS_PER_MULTIPROCESSOR = 4
 
 
-def copy(call: Call) -> Rival:
+def copy(call: Call) -> BaselineLaunch:
     """Reads half of the problem's bytes and writes the other half."""
     count = max(1, call.bytes // 2 // 16)
     source, target = cupy.ones(4 * count, dtype=cupy.uint32), cupy.empty(4 * count, dtype=cupy.uint32)
     kernel = cupy.RawKernel(SOURCE, "copy_16_bytes")
     blocks = BLOCKS_PER_MULTIPROCESSOR * cupy.cuda.Device().attributes["MultiProcessorCount"]
     blocks = min(blocks, -(-count // THREADS))
-    return Rival(
+    return BaselineLaunch(
         lambda: kernel((blocks,), (THREADS,), (source, target, cupy.int64(count))),
         {"bytes": 32 * count},
         solves=False,

@@ -1,4 +1,4 @@
-"""Defines the values that every rival library's file takes and returns: the kernel's call and a launch."""
+"""Defines the values that every baseline library's file takes and returns: the kernel's call and a launch."""
 
 import importlib.metadata
 from collections.abc import Callable, Mapping
@@ -7,12 +7,12 @@ from typing import Any
 
 
 class BaselineMissing(Exception):
-    """The rival cannot run on this machine or this problem; the message says why."""
+    """The baseline cannot run on this machine or this problem; the message says why."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """The kernel's own call, which a rival repeats on the same bytes.
+    """The kernel's own call, which a baseline repeats on the same bytes.
 
     inputs   raw CuPy arrays by name, as our kernel gets them
     outputs  the raw CuPy arrays by name that both write; one that is changed in place is here and not in `inputs`
@@ -30,10 +30,10 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Rival:
-    """A launch, and `detail`: how it was called.
+class BaselineLaunch:
+    """Holds what launches a baseline, and how it was called in `detail`.
 
-    `settle` copies the answer of a rival that chooses where to write into the call's output; only the check calls it.
+    `settle` copies the result of a baseline that chooses where to write into the call's output; only the check uses it.
     `solves` is False for a yardstick that computes something else (a copy), so there is nothing to check.
     """
 

@@ -1,4 +1,4 @@
-"""Calls DeepGEMM, the main rival: FP8 with its own block scales, bfloat16, and groups of rows.
+"""Calls DeepGEMM, the main baseline: FP8 with its own block scales, bfloat16, and groups of rows.
 
 Its FP8 scales on Hopper ("1d2d"): one float32 per row of A and 128 of K, one per 128x128 block of B. A kernel that
 takes scales shares them with it; a plain FP8 kernel gives DeepGEMM scales of one.
@@ -10,43 +10,43 @@ from typing import Any
 
 import numpy as np
 
-from tilewatch.kernels.baselines.baseline import BaselineMissing, Call, Rival, tensor, torch_module, version
+from tilewatch.kernels.baselines.baseline import BaselineLaunch, BaselineMissing, Call, tensor, torch_module, version
 
 BLOCK = 128
 
 
-def with_scales_laid_out(call: Call) -> Rival:
+def with_scales_laid_out(call: Call) -> BaselineLaunch:
     """Lays the scales out beforehand as its kernel reads them, so that only the product is timed."""
     deep_gemm = _module()
     if "logits" in call.outputs:
         return _mqa_logits(call)
     if call.dtypes["a"] == "bfloat16":
         a, b, d = (tensor(call, name) for name in ("a", "b", "d"))
-        return Rival(lambda: deep_gemm.bf16_gemm_nt(a, b, d), {"version": version("sgl-deep-gemm")})
+        return BaselineLaunch(lambda: deep_gemm.bf16_gemm_nt(a, b, d), {"version": version("sgl-deep-gemm")})
     scale_a, scale_b, held = _scales(call)
     return _fp8(call, deep_gemm.get_mn_major_tma_aligned_tensor(scale_a), scale_b, f"{held}, laid out beforehand")
 
 
-def with_scales_as_called(call: Call) -> Rival:
+def with_scales_as_called(call: Call) -> BaselineLaunch:
     """Gives row-major scales, as most callers have: DeepGEMM lays them out in every call, and that is timed too."""
     scale_a, scale_b, held = _scales(call)
     return _fp8(call, scale_a.contiguous(), scale_b, f"{held}, row-major")
 
 
-def by_ends(call: Call) -> Rival:
+def by_ends(call: Call) -> BaselineLaunch:
     """Tells DeepGEMM where groups end (its psum layout) and not each row's group; scales are laid out beforehand."""
     deep_gemm = _module()
     scale_a, scale_b, held = _scales(call)
     a, b, ends = (tensor(call, name) for name in ("a", "b", "end_of_group"))
     d = _rows_of_d(call)
     left = a, deep_gemm.get_mn_major_tma_aligned_tensor(scale_a)
-    return Rival(
+    return BaselineLaunch(
         lambda: deep_gemm.m_grouped_fp8_gemm_nt_contiguous(left, (b, scale_b), d, ends, use_psum_layout=True),
         {"version": version("sgl-deep-gemm"), "scales": f"{held}, laid out beforehand"},
     )
 
 
-def moe_gate_up(call: Call) -> Rival:
+def moe_gate_up(call: Call) -> BaselineLaunch:
     """Copies the tokens' rows and scales, multiplies all experts in one launch, activates in two kernels of torch.
 
     It is told of padding as we are: its tiles have 128 rows, and the warps of 64 that are padding alone multiply
@@ -70,10 +70,10 @@ def moe_gate_up(call: Call) -> Rival:
         deep_gemm.m_grouped_fp8_gemm_nt_contiguous(left, right, both, groups)
         torch.mul(torch.nn.functional.silu(gate), up, out=y)
 
-    return Rival(launch, {"version": version("sgl-deep-gemm"), "scales": "the kernel's own"})
+    return BaselineLaunch(launch, {"version": version("sgl-deep-gemm"), "scales": "the kernel's own"})
 
 
-def _mqa_logits(call: Call) -> Rival:
+def _mqa_logits(call: Call) -> BaselineLaunch:
     deep_gemm = _module()
     q, k, scale_k, weights, first, last = (
         tensor(call, each) for each in ("q", "k", "scale_k", "weights", "first", "last")
@@ -87,22 +87,24 @@ def _mqa_logits(call: Call) -> Rival:
         logits = tensor(call, "logits")
         logits.copy_(computed[0][:, : logits.shape[1]])
 
-    return Rival(launch, {"version": version("sgl-deep-gemm")}, settle)
+    return BaselineLaunch(launch, {"version": version("sgl-deep-gemm")}, settle)
 
 
-def _fp8(call: Call, scale_a: Any, scale_b: Any, scales: str) -> Rival:
+def _fp8(call: Call, scale_a: Any, scale_b: Any, scales: str) -> BaselineLaunch:
     deep_gemm = _module()
     a, b, d = tensor(call, "a"), tensor(call, "b"), _rows_of_d(call)
     detail = {"version": version("sgl-deep-gemm"), "scales": scales}
     if "group_of_row" in call.inputs or "end_of_group" in call.inputs:
         groups = tensor(call, "group_of_row") if "group_of_row" in call.inputs else _group_of_row(call)
-        return Rival(lambda: deep_gemm.m_grouped_fp8_gemm_nt_contiguous((a, scale_a), (b, scale_b), d, groups), detail)
+        return BaselineLaunch(
+            lambda: deep_gemm.m_grouped_fp8_gemm_nt_contiguous((a, scale_a), (b, scale_b), d, groups), detail
+        )
     if "rows_of_group" in call.inputs:
         rows, expected = tensor(call, "rows_of_group"), call.sizes["rows"]
-        return Rival(
+        return BaselineLaunch(
             lambda: deep_gemm.fp8_m_grouped_gemm_nt_masked((a, scale_a), (b, scale_b), d, rows, expected), detail
         )
-    return Rival(lambda: deep_gemm.fp8_gemm_nt((a, scale_a), (b, scale_b), d), detail)
+    return BaselineLaunch(lambda: deep_gemm.fp8_gemm_nt((a, scale_a), (b, scale_b), d), detail)
 
 
 def _rows_of_d(call: Call) -> Any:

@@ -1,15 +1,15 @@
-"""Builds the rival libraries' launches, timed in the same run on the same bytes. Runs inside the GPU child.
+"""Builds the baseline libraries' launches, timed in the same run on the same bytes. Runs inside the GPU child.
 
-A rival that cannot run here says why, and the run goes on without it. A kernel's library file names its
-rivals; MAKERS says what each name means.
+A baseline that cannot run here says why, and the run goes on without it. A kernel's library file names its
+baselines; MAKERS says what each name means.
 """
 
 from collections.abc import Callable, Mapping
 
 from tilewatch.kernels.baselines import bandwidth, deepgemm, torch_baselines
-from tilewatch.kernels.baselines.baseline import BaselineMissing, Call, Rival
+from tilewatch.kernels.baselines.baseline import BaselineLaunch, BaselineMissing, Call
 
-MAKERS: Mapping[str, Callable[[Call], Rival]] = {
+MAKERS: Mapping[str, Callable[[Call], BaselineLaunch]] = {
     "deepgemm": deepgemm.with_scales_laid_out,
     "deepgemm_as_called": deepgemm.with_scales_as_called,
     "deepgemm_by_ends": deepgemm.by_ends,
@@ -34,8 +34,8 @@ MAKERS: Mapping[str, Callable[[Call], Rival]] = {
 }
 
 
-def build(name: str, call: Call) -> Rival:
-    """Prepare a rival for a kernel's call. Raises BaselineMissing with the reason in a sentence."""
+def build(name: str, call: Call) -> BaselineLaunch:
+    """Prepare a baseline for a kernel's call. Raises BaselineMissing with the reason in a sentence."""
     if name not in MAKERS:
         raise BaselineMissing(f"there is no baseline '{name}'; there are {', '.join(MAKERS)}")
     try:

@@ -8,10 +8,10 @@ from tilewatch.text import has_version, name_version
 DEEPGEMM, COPY = "deepgemm", "copy"
 
 SHIPPED = "shipped"
-"""The watched library's own config, timed beside the winner: it is the kernel itself, and no rival."""
+"""The watched library's own config, timed beside the winner: it is the kernel itself and not another library."""
 
 OURS = (tile_table.BASELINE, SHIPPED)
-"""Baselines that are the kernel itself with another config, and no rivals."""
+"""Names of the kernel itself with another config. No ratio is to one of them."""
 
 NAMES = (
     DEEPGEMM,
@@ -73,14 +73,14 @@ DOES_THE_WORK: Mapping[str, str] = {
 
 
 def find_main(measured: Iterable[str]) -> str | None:
-    """Returns the baseline of all ratios of a run; None where no rival is among those that it measured.
+    """Returns the baseline of all ratios of a run; None where no baseline is among those that it measured.
 
     DeepGEMM comes first, then the kernel's others in its order. A copy moves the bytes and computes nothing: it is a
-    limit, and the main baseline only of a kernel beside which nothing else was measured. A rival of another version
+    limit, and the main baseline only of a kernel beside which nothing else was measured. A baseline of another version
     comes and goes with its environment, so it is never the main one.
     """
-    rivals = [name for name in measured if name not in OURS and not has_version(name)]
-    return min(rivals, key=lambda name: (name == COPY) - (name == DEEPGEMM), default=None)
+    baselines = [name for name in measured if name not in OURS and not has_version(name)]
+    return min(baselines, key=lambda name: (name == COPY) - (name == DEEPGEMM), default=None)
 
 
 def find_versioned_name(baseline: str, packages: Mapping[str, str]) -> str | None:

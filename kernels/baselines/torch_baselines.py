@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from tilewatch.kernels.baselines.baseline import BaselineMissing, Call, Rival, tensor, torch_module
+from tilewatch.kernels.baselines.baseline import BaselineLaunch, BaselineMissing, Call, tensor, torch_module
 
 GROUP_ROWS = 128
 """Each group starts on a multiple of this."""
@@ -18,7 +18,7 @@ NOPE = 128
 """qk_nope_head_dim of DeepSeek-V3: mla_decode scales scores by the head size before its projections are absorbed."""
 
 
-def cublaslt(call: Call) -> Rival:
+def cublaslt(call: Call) -> BaselineLaunch:
     """D = A @ B^T in FP8, one scale per tensor."""
     torch = torch_module()
     a, b, d = (tensor(call, name) for name in ("a", "b", "d"))
@@ -27,10 +27,10 @@ def cublaslt(call: Call) -> Rival:
     def launch() -> None:
         torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True, out=d)
 
-    return Rival(launch, {"version": torch.__version__, "scales": "one per tensor", "fast_accumulation": True})
+    return BaselineLaunch(launch, {"version": torch.__version__, "scales": "one per tensor", "fast_accumulation": True})
 
 
-def cublas(call: Call) -> Rival:
+def cublas(call: Call) -> BaselineLaunch:
     """D = op(A) @ op(B) in float16, bfloat16 or float32 (as TF32), each operand as it lies in memory."""
     if call.dtypes["a"].startswith("float8"):
         raise BaselineMissing("torch.matmul takes no FP8; cublaslt does, where K is innermost in both operands")
@@ -39,10 +39,10 @@ def cublas(call: Call) -> Rival:
     left = a.t() if call.sizes.get("a_transposed") else a
     right = b.t() if call.sizes.get("b_transposed", 1) else b
     torch.backends.cuda.matmul.allow_tf32 = call.dtypes["a"] == "float32"
-    return Rival(lambda: torch.matmul(left, right, out=d), {"version": torch.__version__})
+    return BaselineLaunch(lambda: torch.matmul(left, right, out=d), {"version": torch.__version__})
 
 
-def cublas_per_group(call: Call) -> Rival:
+def cublas_per_group(call: Call) -> BaselineLaunch:
     """One cuBLAS product per group, called one after the other: what there is without a grouped kernel."""
     torch = torch_module()
     a, b, d = (tensor(call, name) for name in ("a", "b", "d"))
@@ -68,10 +68,10 @@ def cublas_per_group(call: Call) -> Rival:
         for left, right, out in parts:
             torch.matmul(left, right, out=out)
 
-    return Rival(launch, {"version": torch.__version__, "products": len(parts)})
+    return BaselineLaunch(launch, {"version": torch.__version__, "products": len(parts)})
 
 
-def cublaslt_per_group(call: Call) -> Rival:
+def cublaslt_per_group(call: Call) -> BaselineLaunch:
     """One FP8 product with scales per row and 128 of K per group along K, called one after the other (Hopper)."""
     torch = torch_module()
     a, b, scale_a, scale_b, d = (tensor(call, name) for name in ("a", "b", "scale_a", "scale_b", "d"))
@@ -86,13 +86,13 @@ def cublaslt_per_group(call: Call) -> Rival:
         for left, right, scales, out in parts:
             torch._scaled_mm(left, right, **scales, out_dtype=torch.float32, out=out)
 
-    return Rival(launch, {"version": torch.__version__, "products": len(parts), "scales": "the kernel's own"})
+    return BaselineLaunch(launch, {"version": torch.__version__, "products": len(parts), "scales": "the kernel's own"})
 
 
-def attention(backend: str) -> Callable[[Call], Rival]:
+def attention(backend: str) -> Callable[[Call], BaselineLaunch]:
     """torch's scaled_dot_product_attention by one of its backends, e.g. "CUDNN_ATTENTION"."""
 
-    def build(call: Call) -> Rival:
+    def build(call: Call) -> BaselineLaunch:
         torch = torch_module()
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -110,7 +110,7 @@ def attention(backend: str) -> Callable[[Call], Rival]:
     return build
 
 
-def attention_flash_backward(call: Call) -> Rival:
+def attention_flash_backward(call: Call) -> BaselineLaunch:
     """FlashAttention's gradient as torch has it, of the call's own logarithms of sums."""
     torch = torch_module()
     gradient = torch.ops.aten._scaled_dot_product_flash_attention_backward
@@ -118,7 +118,7 @@ def attention_flash_backward(call: Call) -> Rival:
     return _gradients(call, lambda given, logs, sizes: gradient(*given, logs, None, None, *sizes, unused, unused))
 
 
-def attention_cudnn_backward(call: Call) -> Rival:
+def attention_cudnn_backward(call: Call) -> BaselineLaunch:
     """cuDNN's gradient as torch has it, of the call's own logarithms of sums."""
     torch = torch_module()
     gradient = torch.ops.aten._scaled_dot_product_cudnn_attention_backward
@@ -128,11 +128,11 @@ def attention_cudnn_backward(call: Call) -> Rival:
     )
 
 
-def _gradients(call: Call, compute: Callable[[tuple[Any, ...], Any, tuple[Any, ...]], Any]) -> Rival:
-    """Makes a rival of what computes dq, dk and dv of dout, Q, K, V and a result, of the logarithms of sums, and of
+def _gradients(call: Call, compute: Callable[[tuple[Any, ...], Any, tuple[Any, ...]], Any]) -> BaselineLaunch:
+    """Makes a baseline of what computes dq, dk and dv of dout, Q, K, V and a result, of the logarithms of sums, and of
     both lengths, no dropout, and whether it is causal.
 
-    Rivals make delta, the sum of dout * result of each row, themselves: they are given a result that has the call's.
+    Baselines make delta, the sum of dout * result of each row, themselves: they are given a result that has the call's.
     """
     q, k, v, dout, delta, log_sum = (tensor(call, name) for name in ("q", "k", "v", "dout", "delta", "log_sum"))
     slope = dout.float()
@@ -147,10 +147,10 @@ def _gradients(call: Call, compute: Callable[[tuple[Any, ...], Any, tuple[Any, .
         for name, value in zip(("dq", "dk", "dv"), computed, strict=True):
             tensor(call, name).copy_(value)
 
-    return Rival(launch, {"version": torch_module().__version__}, settle)
+    return BaselineLaunch(launch, {"version": torch_module().__version__}, settle)
 
 
-def rms_norm(call: Call) -> Rival:
+def rms_norm(call: Call) -> BaselineLaunch:
     torch = torch_module()
     x, weight = tensor(call, "x"), tensor(call, "weight")
     return _with_own_output(
@@ -158,7 +158,7 @@ def rms_norm(call: Call) -> Rival:
     )
 
 
-def layer_norm(call: Call) -> Rival:
+def layer_norm(call: Call) -> BaselineLaunch:
     torch = torch_module()
     x, weight, bias = (tensor(call, name) for name in ("x", "weight", "bias"))
     return _with_own_output(
@@ -166,27 +166,27 @@ def layer_norm(call: Call) -> Rival:
     )
 
 
-def residual_add(call: Call) -> Rival:
+def residual_add(call: Call) -> BaselineLaunch:
     torch = torch_module()
     x, residual, y = (tensor(call, name) for name in ("x", "residual", "y"))
-    return Rival(lambda: torch.add(x, residual, out=y), {"version": torch.__version__})
+    return BaselineLaunch(lambda: torch.add(x, residual, out=y), {"version": torch.__version__})
 
 
-def silu_and_multiply(call: Call) -> Rival:
+def silu_and_multiply(call: Call) -> BaselineLaunch:
     """Two kernels, as torch has none for both."""
     torch = torch_module()
     x, y = tensor(call, "x"), tensor(call, "y")
     gate, up = x.chunk(2, -1)
-    return Rival(lambda: torch.mul(torch.nn.functional.silu(gate), up, out=y), {"version": torch.__version__})
+    return BaselineLaunch(lambda: torch.mul(torch.nn.functional.silu(gate), up, out=y), {"version": torch.__version__})
 
 
-def softmax(call: Call) -> Rival:
+def softmax(call: Call) -> BaselineLaunch:
     torch = torch_module()
     x = tensor(call, "x")
     return _with_own_output(call, lambda: torch.softmax(x, -1), "y", {})
 
 
-def moe_route(call: Call) -> Rival:
+def moe_route(call: Call) -> BaselineLaunch:
     """Each token's experts as models choose them in PyTorch: by softmax, or with a bias by groups."""
     torch = torch_module()
     logits, top_k = tensor(call, "logits"), call.sizes["top_k"]
@@ -212,10 +212,10 @@ def moe_route(call: Call) -> Rival:
         for output, found in zip(("expert", "weight"), computed, strict=True):
             tensor(call, output).copy_(found)
 
-    return Rival(launch, {"version": torch.__version__}, settle)
+    return BaselineLaunch(launch, {"version": torch.__version__}, settle)
 
 
-def moe_gate_up(call: Call) -> Rival:
+def moe_gate_up(call: Call) -> BaselineLaunch:
     """Copies the tokens' rows, multiplies all experts in one launch, and activates in two kernels: nothing is fused.
     It is told of padding as we are: halves of blocks that are padding alone are left out."""
     torch = torch_module()
@@ -233,10 +233,10 @@ def moe_gate_up(call: Call) -> Rival:
     def settle() -> None:
         tensor(call, "y")[real] = computed[0]
 
-    return Rival(launch, {"version": torch.__version__}, settle)
+    return BaselineLaunch(launch, {"version": torch.__version__}, settle)
 
 
-def mla_decode(call: Call) -> Rival:
+def mla_decode(call: Call) -> BaselineLaunch:
     """Two products per sequence with a softmax between them: no fused kernel that is installed takes heads of 576."""
     torch = torch_module()
     q, kv, out = (tensor(call, name) for name in ("q", "kv", "out"))
@@ -250,11 +250,11 @@ def mla_decode(call: Call) -> Rival:
         torch.softmax(scores, -1, out=weights)
         torch.bmm(weights, kv[:, :, :latent], out=out)
 
-    return Rival(launch, {"version": torch.__version__, "kernels": 3})
+    return BaselineLaunch(launch, {"version": torch.__version__, "kernels": 3})
 
 
-def _with_own_output(call: Call, compute: Callable[[], Any], output: str, detail: dict[str, Any]) -> Rival:
-    """Makes a rival that allocates its output. torch's allocator keeps the memory, so a launch stays one kernel."""
+def _with_own_output(call: Call, compute: Callable[[], Any], output: str, detail: dict[str, Any]) -> BaselineLaunch:
+    """Makes a baseline that allocates its output. torch's allocator keeps the memory, so a launch stays one kernel."""
     torch = torch_module()
     computed: list[Any] = []
 
@@ -265,4 +265,4 @@ def _with_own_output(call: Call, compute: Callable[[], Any], output: str, detail
         target = tensor(call, output)
         target.copy_(computed[0].reshape(target.shape))
 
-    return Rival(launch, {"version": torch.__version__, **detail}, settle)
+    return BaselineLaunch(launch, {"version": torch.__version__, **detail}, settle)

@@ -104,7 +104,8 @@ class ChildProcess:
     ) -> None:
         """What lies in the folder `packages` is imported before what is installed, and PyTorch first of all: CuPy loads
         the cuBLAS that is installed beside it, and a process has one cuBLASLt (13.1 for both, H200, 2026-11-23). None
-        imports what is installed. With `torch` PyTorch is imported when the child starts, after CuPy: rivals need it.
+        imports what is installed. With `torch` PyTorch, which baselines need, is imported when the child starts, after
+        CuPy.
 
         A child without a GPU may read the checkout of `library`, and it writes into the folders `writable`, beside what
         every child may. One with a GPU that runs `library`, and `others` too, has a home that only children of just

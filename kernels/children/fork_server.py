@@ -1,7 +1,7 @@
 """Forks child processes that have imported cuTile, CuPy and ours: `python -m tilewatch.kernels.child fork FD`.
 
 Importing takes 0.4 to 0.7 s of CPU time, a fork 10 ms (2 cores, 2026-11-22), and a comparison of two commits has five
-children; PyTorch, for children that time rivals, takes more than a second. This process runs no library: a child is
+children; PyTorch, for children that time baselines, takes more than a second. This process runs no library: a child is
 forked before it loads one, and confines itself like one that was started (kernels/child.py). Nor does it ask anything
 of CUDA, which would not work in a fork afterwards: importing CuPy, CUPTI, NVML and PyTorch asks nothing. What a child
 started and left ends with the child. It ends when FD, its socket, has no other end.

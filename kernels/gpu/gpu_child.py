@@ -12,7 +12,7 @@ from typing import Any
 
 import cupy
 
-from tilewatch.kernels.baselines.baseline import BaselineMissing, Rival
+from tilewatch.kernels.baselines.baseline import BaselineLaunch, BaselineMissing
 from tilewatch.kernels.baselines.names import DOES_THE_WORK
 from tilewatch.kernels.baselines.stdout_capture import StdoutCapture
 from tilewatch.kernels.gpu import canary, references, timing
@@ -154,37 +154,37 @@ def _time(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _baselines(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Prepares the rivals and checks them against the same reference."""
+    """Prepares the baselines and checks them against the same reference."""
     details: dict[str, Any] = {}
     for name in request["names"]:
         try:
             printed = StdoutCapture()
             with printed:
-                rival = prepared.build_rival(name)
-                error = prepared.check_rival(rival) if rival.solves else 0.0
-            kernels = prepared.timer.names(rival.launch)
+                baseline = prepared.build_baseline(name)
+                error = prepared.check_baseline(baseline) if baseline.solves else 0.0
+            kernels = prepared.timer.names(baseline.launch)
             versions = read_loaded_versions(DOES_THE_WORK.get(name, ""))
-        except (BaselineMissing, Exception) as failure:  # noqa: BLE001 - a rival's failure must not cost the run
+        except (BaselineMissing, Exception) as failure:  # noqa: BLE001 - a baseline's failure must not cost the run
             lines = str(failure).strip().splitlines()
             details[name] = {"missing": lines[0] if lines else type(failure).__name__}
             continue
-        detail = {**rival.detail, "kernels": list(kernels), "error": error, "chose": printed.lines}
+        detail = {**baseline.detail, "kernels": list(kernels), "error": error, "chose": printed.lines}
         if versions:
             detail["library"] = " and ".join(versions)
         if not error <= 2 * prepared.tolerance:
             details[name] = {**detail, "missing": f"its output is off by {error:.3g} of the largest value"}
             continue
-        prepared.rivals[name] = (rival, kernels)
+        prepared.baselines[name] = (baseline, kernels)
         details[name] = detail
     return {"baselines": details}
 
 
 def _rounds(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Runs paired rounds of configs and rivals."""
+    """Runs paired rounds of configs and baselines."""
     entries = [prepared.entry(identity) for identity in request["ids"]]
     for name in request["names"]:
-        rival, kernels = prepared.rivals[name]
-        entries.append(Entry(partial(_launch_rival, rival), kernels))
+        baseline, kernels = prepared.baselines[name]
+        entries.append(Entry(partial(_launch_baseline, baseline), kernels))
     before = prepared.telemetry.read("before rounds")
     samples = _time_entries(prepared, entries, request["rounds"], seed=request["seed"])
     return {"samples_us": samples, "telemetry": [before, prepared.telemetry.read("after rounds")]}
@@ -252,8 +252,8 @@ def _time_entries(
     )
 
 
-def _launch_rival(rival: Rival, _: int) -> None:
-    rival.launch()  # rivals hold on to the first input set; L2 is flushed before every launch all the same
+def _launch_baseline(baseline: BaselineLaunch, _: int) -> None:
+    baseline.launch()  # baselines hold on to the first input set; L2 is flushed before every launch all the same
 
 
 def _failure_of_launch(prepared: Prepared, failure: Exception) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from tilewatch.kernels.baselines.baseline import Rival
+from tilewatch.kernels.baselines.baseline import BaselineLaunch
 from tilewatch.kernels.gpu import timing
 from tilewatch.kernels.gpu.described_launch import DescribedLaunch
 from tilewatch.kernels.gpu.host_code.described_run import DescribedRun
@@ -19,7 +19,7 @@ class Prepared(Protocol):
     telemetry: Telemetry
     sm_count: int
     loaded: dict[int, Any]
-    rivals: dict[str, tuple[Rival, tuple[str, ...]]]
+    baselines: dict[str, tuple[BaselineLaunch, tuple[str, ...]]]
 
     @property
     def tolerance(self) -> float: ...
@@ -66,8 +66,8 @@ class Prepared(Protocol):
         Empty where a config is one launch.
         """
 
-    def build_rival(self, name: str) -> Rival:
+    def build_baseline(self, name: str) -> BaselineLaunch:
         """Raises BaselineMissing."""
 
-    def check_rival(self, rival: Rival) -> float:
-        """Launches the rival and returns the largest error."""
+    def check_baseline(self, baseline: BaselineLaunch) -> float:
+        """Launches the baseline and returns the largest error."""

@@ -11,7 +11,7 @@ from typing import Any
 import cupy
 
 from tilewatch.kernels.baselines import makers
-from tilewatch.kernels.baselines.baseline import BaselineMissing, Call, Rival
+from tilewatch.kernels.baselines.baseline import BaselineLaunch, BaselineMissing, Call
 from tilewatch.kernels.catalog.parameters import Scalar
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.contract import Array
@@ -60,7 +60,7 @@ class PreparedProblem:
     scale: dict[str, float] = field(default_factory=dict)
     written_bytes: int = 0
     loaded: dict[int, LoadedConfig] = field(default_factory=dict)
-    rivals: dict[str, tuple[Rival, tuple[str, ...]]] = field(default_factory=dict)
+    baselines: dict[str, tuple[BaselineLaunch, tuple[str, ...]]] = field(default_factory=dict)
     modules: tempfile.TemporaryDirectory[str] = field(
         default_factory=lambda: tempfile.TemporaryDirectory(prefix="tilewatch-cubins-")
     )
@@ -183,7 +183,7 @@ class PreparedProblem:
         launch, given = self._find_launch(request)
         return DescribedLaunch(request["content_key"], request["symbol"], launch.grid, given, self.described.given)
 
-    def build_rival(self, name: str) -> Rival:
+    def build_baseline(self, name: str) -> BaselineLaunch:
         """Raises BaselineMissing."""
         call = Call(
             self.described.kernel,
@@ -195,13 +195,15 @@ class PreparedProblem:
         )
         return makers.build(name, call)
 
-    def check_rival(self, rival: Rival) -> float:
-        """Resets the outputs, launches the rival, and returns the largest error. Raises BaselineMissing where it writes
-        outside of its arrays."""
+    def check_baseline(self, baseline: BaselineLaunch) -> float:
+        """Resets the outputs, launches the baseline and returns the largest error.
+
+        Raises BaselineMissing where it writes outside of its arrays.
+        """
         self.reset_outputs()
-        rival.launch()
-        if rival.settle is not None:
-            rival.settle()
+        baseline.launch()
+        if baseline.settle is not None:
+            baseline.settle()
         cupy.cuda.get_current_stream().synchronize()
         error = self.error()
         if (outside := self.guards.restore()) is not None:

@@ -1,4 +1,4 @@
-"""Times rivals that need a GPU process of their own: libraries of other versions than those installed, and the
+"""Times baselines that need a GPU process of their own: libraries of other versions than those installed, and the
 baselines that a watch file has itself.
 
 Its process prepares the same problem with the same seed, so it has the same inputs. One that fails costs its own
@@ -20,7 +20,7 @@ BASELINES_DEADLINE_S = 600.0
 """DeepGEMM compiles its kernel with nvcc when it first meets a shape."""
 
 
-class RivalProcess:
+class BaselineProcess:
     """Some baselines. `details` has them by the name that they are stored under, and says why one is missing; `names`
     are those that run."""
 
@@ -85,21 +85,21 @@ def describe_other_library(baseline: str, detail: Mapping[str, Any], about: Mapp
 
 def start_environment(
     environment: Toolchain, setup: GpuSetup, baselines: Sequence[str], taken: Collection[str]
-) -> RivalProcess:
+) -> BaselineProcess:
     """Prepares those of `baselines` whose library an environment has. Names in `taken` are another environment's: what
     both have in the same version is timed once."""
     packages = {package: version for package, version, _ in environment.packages}
     stored = {name: find_versioned_name(name, packages) for name in baselines}
     found = {name: versioned for name, versioned in stored.items() if versioned is not None and versioned not in taken}
     about = {"environment": environment.name, "packages": packages}
-    return RivalProcess(replace(setup, packages=environment.folder), found, about)
+    return BaselineProcess(replace(setup, packages=environment.folder), found, about)
 
 
-def start_watch_file(setup: GpuSetup, baselines: Sequence[str]) -> RivalProcess:
+def start_watch_file(setup: GpuSetup, baselines: Sequence[str]) -> BaselineProcess:
     """Prepares those of `baselines` that are callables of a watch file, in a process that runs its library. The process
     that measures has the copy itself."""
     own = {name: name for name in baselines if name not in (tile_table.BASELINE, COPY)}
-    return RivalProcess(
+    return BaselineProcess(
         replace(setup, by_library="it times the watch file's own baselines"),
         own,
         {"timed_by": "a process of the library's"},

@@ -8,7 +8,7 @@ from tilewatch.kernels import tile_table
 from tilewatch.kernels.baselines.names import find_main
 from tilewatch.kernels.children import sandbox
 from tilewatch.kernels.gpu.rounds import find_rests_us
-from tilewatch.kernels.measuring.baseline_process import BASELINES_DEADLINE_S, ROUNDS_DEADLINE_S, RivalProcess
+from tilewatch.kernels.measuring.baseline_process import BASELINES_DEADLINE_S, ROUNDS_DEADLINE_S, BaselineProcess
 from tilewatch.kernels.measuring.sweep import GpuChild
 from tilewatch.kernels.results import Measured, TrialResult
 from tilewatch.kernels.statistics import ratio_interval
@@ -52,7 +52,7 @@ def time_carefully(
     named: Mapping[str, int],
     trials: Sequence[TrialResult],
     baselines: Sequence[str],
-    rivals: Sequence[RivalProcess],
+    processes: Sequence[BaselineProcess],
     seed: int,
     on_step: OnStep,
 ) -> tuple[tuple[Measured, ...], list[Mapping[str, Any]]]:
@@ -64,14 +64,14 @@ def time_carefully(
     for each in ids:
         child.load(each)
     prepared: dict[str, dict[str, Any]] = {}
-    elsewhere = {tile_table.BASELINE, *(name for rival in rivals for name in rival.details)}
+    elsewhere = {tile_table.BASELINE, *(name for each in processes for name in each.details)}
     asked = [name for name in baselines if name not in elsewhere]
     if asked:
         prepared = child.ask({"ask": "baselines", "names": asked}, BASELINES_DEADLINE_S)["baselines"]
     names = [name for name, detail in prepared.items() if "missing" not in detail]
-    running = {*names, *(name for rival in rivals for name in rival.names)}
+    running = {*names, *(name for each in processes for name in each.names)}
     main = find_main(name for name in baselines if name in running)
-    rounds = _run_rounds(child, ids, names, rivals, main, trials[winner].median_us or 0.0, on_step)
+    rounds = _run_rounds(child, ids, names, processes, main, trials[winner].median_us or 0.0, on_step)
     calm, throttled = rounds.calm, rounds.throttled
     # A GPU that throttles nearly all the time is measured as it is, and the run says so.
     hot = len(calm[winner]) < 2 * BLOCK_ROUNDS
@@ -94,14 +94,14 @@ def time_carefully(
     def of_trial(name: str, role: Literal["kernel", "baseline"], trial: int, detail: Mapping[str, Any]) -> Measured:
         return Measured(name, role, tuple(kept[trial]), trials[trial].config, {**detail, **_left_out(apart, trial)})
 
-    def of_rival(name: str, detail: Mapping[str, Any]) -> Measured:
+    def of_baseline(name: str, detail: Mapping[str, Any]) -> Measured:
         if "missing" in detail:  # the first rounds of one that ended in the middle have no partners in the others
             return Measured(name, "baseline", (), None, detail)
         return Measured(name, "baseline", tuple(kept[name]), None, {**detail, **_left_out(apart, name)})
 
-    details = [*prepared.items(), *(each for rival in rivals for each in rival.details.items())]
+    details = [*prepared.items(), *(each for process in processes for each in process.details.items())]
     details.sort(key=lambda each: baselines.index(each[0]) if each[0] in baselines else len(baselines))
-    beside = [of_rival(name, detail) for name, detail in details]
+    beside = [of_baseline(name, detail) for name, detail in details]
     beside += [of_trial(name, "baseline", each, {"is_the_winner": each == winner}) for name, each in named.items()]
     return (of_trial(kernel, "kernel", winner, shared), *beside), rounds.readings
 
@@ -110,7 +110,7 @@ def _run_rounds(
     child: GpuChild,
     ids: Sequence[int],
     names: Sequence[str],
-    rivals: Sequence[RivalProcess],
+    processes: Sequence[BaselineProcess],
     main: str | None,
     ours_us: float,
     on_step: OnStep,
@@ -118,9 +118,9 @@ def _run_rounds(
     """Runs rounds until the ratio of the first trial to the main baseline is narrow enough.
 
     The first block warms clocks and caches and is not kept; `ours_us` is how long a launch took in the sweep. The
-    processes of `rivals` take turns with the child, block by block, so that all see the same clocks.
+    `processes` take turns with the child, block by block, so that all see the same clocks.
     """
-    columns: list[Column] = [*ids, *names, *(name for rival in rivals for name in rival.names)]
+    columns: list[Column] = [*ids, *names, *(name for each in processes for name in each.names)]
     calm: dict[Column, list[float]] = {each: [] for each in columns}
     throttled: dict[Column, list[float]] = {each: [] for each in columns}
     readings: list[Mapping[str, Any]] = []
@@ -133,9 +133,9 @@ def _run_rounds(
         answer = child.ask(asked, ROUNDS_DEADLINE_S)
         timed: dict[Column, list[float]] = dict(zip([*ids, *names], answer["samples_us"], strict=True))
         read = list(answer["telemetry"])
-        for rival in rivals:
-            of_rival, of_gpu = rival.time_block(count, block)
-            timed.update(of_rival)
+        for process in processes:
+            samples_us, of_gpu = process.time_block(count, block)
+            timed.update(samples_us)
             read += of_gpu
         readings += read
         took_us = sum(map(sum, timed.values()))

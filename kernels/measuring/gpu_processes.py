@@ -47,7 +47,7 @@ class GpuProcesses:
     ) -> None:
         """One process runs `library`; `others` are other sides of a replay. With `ahead` they are imported before a
         problem is known; no process touches the GPU meanwhile. Otherwise a problem follows at once, so they may. With
-        `torch` the process that measures has PyTorch, for rivals. It imports from `packages` first."""
+        `torch` the process that measures has PyTorch, for baselines. It imports from `packages` first."""
         self._start = partial(ChildProcess, environment=environment)
         self._start_measuring = partial(self._start, "gpu", packages=packages, torch=torch)
         self._packages, self._libraries, self._is_ahead = packages, (library, *others), ahead

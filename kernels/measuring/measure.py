@@ -15,7 +15,7 @@ from tilewatch.kernels import device, tile_table
 from tilewatch.kernels.baselines.names import SHIPPED
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung
 from tilewatch.kernels.gpu.host_code.described_run import Described
-from tilewatch.kernels.measuring.baseline_process import RivalProcess, start_environment, start_watch_file
+from tilewatch.kernels.measuring.baseline_process import BaselineProcess, start_environment, start_watch_file
 from tilewatch.kernels.measuring.careful_timing import OnStep, time_carefully
 from tilewatch.kernels.measuring.gpu_processes import GpuProcesses
 from tilewatch.kernels.measuring.known_counters import Counted
@@ -51,7 +51,7 @@ class MeasureRequest:
     `earlier` are trials that an earlier, killed run ended, by config key: they are not repeated. `ships` is the config
     that the library ships, if it is known: it is timed beside the winner. `seed` is of the random inputs: with
     another one in each run, a config that is wrong or slow for some inputs alone is found in time. The run stores it.
-    `host` is this machine's name in the result. `rivals` are environments with other versions of the rivals' libraries.
+    `host` is this machine's name in the result. `environments` have other versions of the baselines' libraries.
     `counted` are counters that were read before, by their launches: they are not read again.
     """
 
@@ -67,7 +67,7 @@ class MeasureRequest:
     ships: Params | None = None
     seed: int = field(default_factory=lambda: secrets.randbelow(SEEDS))
     host: str = field(default_factory=socket.gethostname)
-    rivals: tuple[Toolchain, ...] = ()
+    environments: tuple[Toolchain, ...] = ()
     counted: Mapping[str, Counted] = field(default_factory=dict)
 
 
@@ -155,7 +155,7 @@ def _measure(
         child = GpuChild(setup, spawn or partial(GpuProcesses, setup.library, environment=this_gpu, torch=True))
     except SweepFailed as error:
         raise MeasureFailed(str(error)) from None
-    rivals: list[RivalProcess] = []
+    processes: list[BaselineProcess] = []
     try:
         introduction = child.introduction
         telemetry: list[Mapping[str, Any]] = [introduction["telemetry"], _canary(child, "before")]
@@ -176,11 +176,11 @@ def _measure(
             winner = [trial.config for trial in result.trials].index(result.winner)
             on_step("baselines", 0, len(request.baselines))
             named = _named_trials(gpu, introduction["element_bytes"], result.trials, request)
-            for environment in request.rivals:
-                taken = [name for rival in rivals for name in rival.details]
-                rivals.append(start_environment(environment, setup, request.baselines, taken))
+            for environment in request.environments:
+                taken = [name for process in processes for name in process.details]
+                processes.append(start_environment(environment, setup, request.baselines, taken))
             if "is_operator" in child.introduction:
-                rivals.append(start_watch_file(setup, request.baselines))
+                processes.append(start_watch_file(setup, request.baselines))
             measurements, readings = time_carefully(
                 child,
                 request.kernel,
@@ -188,7 +188,7 @@ def _measure(
                 named,
                 result.trials,
                 request.baselines,
-                rivals,
+                processes,
                 request.seed,
                 on_step,
             )
@@ -201,8 +201,8 @@ def _measure(
         raise MeasureFailed(f"measuring {request.kernel} on {request.problem} stopped: {error}") from None
     finally:
         child.close()
-        for rival in rivals:
-            rival.close()
+        for process in processes:
+            process.close()
     run = RunResult(
         host=request.host,
         gpu_model=gpu.model.slug if gpu.model else "",

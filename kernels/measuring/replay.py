@@ -155,7 +155,7 @@ def is_different(good_us: Sequence[float], bad_us: Sequence[float]) -> bool:
 class ProcessesAhead:
     """Starts the processes of the next launches while one measures. They import CuPy and the library, which takes a
     watched operator 3 to 4 s of a core because it brings PyTorch, and touch no GPU. With `torch` they import PyTorch
-    for rivals too. `others` are other sides of a replay."""
+    for baselines too. `others` are other sides of a replay."""
 
     def __init__(self, library: Path, gpu: device.Gpu, *, others: Sequence[Path] = (), torch: bool = False) -> None:
         self._environment = {"CUDA_VISIBLE_DEVICES": gpu.uuid}

@@ -7,10 +7,10 @@ from collections.abc import Collection
 from tilewatch.kernels import HARNESS
 
 COMPILING = ("cuda-tile", "nvidia-cuda-tileiras", "nvidia-cuda-nvcc", "nvidia-nvvm")
-RIVALS = ("torch", "nvidia-cublas", "nvidia-cudnn-cu13", "sgl-deep-gemm")
+BASELINES = ("torch", "nvidia-cublas", "nvidia-cudnn-cu13", "sgl-deep-gemm")
 """The packages of baselines. PyTorch runs with other releases of cuBLAS and cuDNN than it was published with."""
 
-MEASURING = ("cupy-cuda13x", "cupti-python", *RIVALS)
+MEASURING = ("cupy-cuda13x", "cupti-python", *BASELINES)
 
 
 def versions(names: tuple[str, ...]) -> dict[str, str]:

@@ -123,6 +123,6 @@ def case(
     flops      floating-point operations
     work       the owner's own measure of a problem, a unit and an amount: ("tokens", 8192) is drawn as tokens/s
     tolerance  largest accepted |out - reference| as a share of the reference's largest magnitude; None: by type
-    baselines  rivals by name, each a callable that computes the same
+    baselines  callables by name that compute the same
     """
     return Case(run, reference, baselines, moves, flops, tolerance, work)

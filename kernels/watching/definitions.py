@@ -104,8 +104,8 @@ def make_case(
             **{name: value.clone() if hasattr(value, "clone") else value for name, value in made.items()}
         )
 
-    rivals = {REFERENCE: call_reference} if REFERENCE in baselines else {}
-    return Case(lambda: entry(**made), call_reference, rivals, None, 0, None)
+    callables = {REFERENCE: call_reference} if REFERENCE in baselines else {}
+    return Case(lambda: entry(**made), call_reference, callables, None, 0, None)
 
 
 def load_reference(definition: Definition) -> Callable[..., Any]:

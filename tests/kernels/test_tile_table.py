@@ -137,7 +137,7 @@ def test_the_best_row_for_several_problems_need_not_win_any() -> None:
 
 
 class MadeUpGpu:
-    """A GPU child whose configs take their tile_m in microseconds, and whose rival always takes 50."""
+    """A GPU child whose configs take their tile_m in microseconds, and whose baseline always takes 50."""
 
     def __init__(self, _: Path, *, environment: Mapping[str, str], torch: bool) -> None:
         assert torch

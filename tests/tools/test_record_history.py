@@ -126,7 +126,7 @@ def test_a_clone_without_its_history_is_refused(tmp_path: Path, shas: list[str])
         record_history.read_history(asked, "sm_90", None)
 
 
-def test_rivals_that_had_no_memory_beside_others_are_prepared_once_more(
+def test_baselines_that_had_no_memory_beside_others_are_prepared_once_more(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[str] = []
@@ -152,6 +152,6 @@ def test_rivals_that_had_no_memory_beside_others_are_prepared_once_more(
     monkeypatch.setattr(record_history, "GpuChild", FullGpu)
     versions = [version(name, "deepgemm", "copy") for name in ("small", "large", "huge")] + [version("other", "copy")]
     gpu = device.Gpu(0, UUID, "NVIDIA H100", "580.159", None)
-    record_history.prepare_rivals({each.name: [each] for each in versions}, gpu, "file:///store", 12)
+    record_history.prepare_baselines({each.name: [each] for each in versions}, gpu, "file:///store", 12)
     assert sorted(asked) == ["huge", "huge", "large", "large", "small"]
-    assert capsys.readouterr().out == "the rivals of gemm huge could not be prepared: out of memory\n"
+    assert capsys.readouterr().out == "the baselines of gemm huge could not be prepared: out of memory\n"

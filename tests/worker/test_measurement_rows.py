@@ -16,7 +16,7 @@ def kernel() -> Sampled:
     return Sampled("kernel", "kernel", 1, OURS_US, {})
 
 
-def rival(name: str, samples_us: tuple[float, ...], **detail: str) -> Sampled:
+def baseline(name: str, samples_us: tuple[float, ...], **detail: str) -> Sampled:
     return Sampled(name, "baseline", None, samples_us, detail)
 
 
@@ -25,37 +25,37 @@ def ours(*sampled: Sampled) -> dict[str, object]:
 
 
 def test_the_first_baseline_that_was_measured_is_what_ratios_are_to() -> None:
-    both = ours(kernel(), rival("attention_cudnn", CUDNN_US), rival("attention_flash", DEEPGEMM_US))
+    both = ours(kernel(), baseline("attention_cudnn", CUDNN_US), baseline("attention_flash", DEEPGEMM_US))
     assert (both["baseline"], both["ratio"]) == ("attention_cudnn", pytest.approx(1.2))
-    one = ours(kernel(), rival("attention_cudnn", (), missing="no cuDNN"), rival("attention_flash", DEEPGEMM_US))
+    one = ours(kernel(), baseline("attention_cudnn", (), missing="no cuDNN"), baseline("attention_flash", DEEPGEMM_US))
     assert (one["baseline"], one["ratio"]) == ("attention_flash", pytest.approx(0.9))
 
 
 def test_deepgemm_is_the_main_baseline_wherever_it_was_measured() -> None:
     """A recording has the baselines of a run in an order of its own."""
-    found = ours(kernel(), rival("cublaslt", CUDNN_US), rival("deepgemm", DEEPGEMM_US))
+    found = ours(kernel(), baseline("cublaslt", CUDNN_US), baseline("deepgemm", DEEPGEMM_US))
     assert (found["baseline"], found["ratio"]) == ("deepgemm", pytest.approx(0.9))
 
 
 def test_a_copy_is_the_main_baseline_only_beside_nothing_else() -> None:
     """It moves the bytes and computes nothing, so what is beside it would look slow whatever it does."""
-    both = ours(kernel(), rival("copy", DEEPGEMM_US), rival("torch_moe_route", CUDNN_US))
+    both = ours(kernel(), baseline("copy", DEEPGEMM_US), baseline("torch_moe_route", CUDNN_US))
     assert (both["baseline"], both["ratio"]) == ("torch_moe_route", pytest.approx(1.2))
-    alone = ours(kernel(), rival("copy", DEEPGEMM_US), rival("torch_moe_route", (), missing="no torch"))
+    alone = ours(kernel(), baseline("copy", DEEPGEMM_US), baseline("torch_moe_route", (), missing="no torch"))
     assert (alone["baseline"], alone["ratio"]) == ("copy", pytest.approx(0.9))
 
 
-def test_a_rival_of_another_version_is_never_the_main_baseline() -> None:
+def test_a_baseline_of_another_version_is_never_the_main_baseline() -> None:
     """Its environment may come and go; what the ratio is to would come and go with it."""
-    beside = rival("deepgemm 0.2.5", CUDNN_US)
-    found = ours(kernel(), beside, rival("cublaslt", DEEPGEMM_US))
+    beside = baseline("deepgemm 0.2.5", CUDNN_US)
+    found = ours(kernel(), beside, baseline("cublaslt", DEEPGEMM_US))
     assert (found["baseline"], found["ratio"]) == ("cublaslt", pytest.approx(0.9))
     assert ours(kernel(), beside)["baseline"] is None
 
 
 @pytest.mark.parametrize("own_config", ["tile_table", "shipped"])
-def test_the_kernel_with_another_config_is_no_rival_and_without_one_there_is_no_ratio(own_config: str) -> None:
-    found = ours(kernel(), rival("deepgemm", (), missing="no torch"), rival(own_config, CUDNN_US))
+def test_the_kernel_with_another_config_is_no_baseline_and_without_one_there_is_no_ratio(own_config: str) -> None:
+    found = ours(kernel(), baseline("deepgemm", (), missing="no torch"), baseline(own_config, CUDNN_US))
     assert (found["baseline"], found["ratio"]) == (None, None)
 
 
@@ -79,8 +79,8 @@ def test_another_main_baseline_begins_a_segment_and_is_no_change_of_the_kernel(m
         return Launches((100.0,) * question.launches, (100.0,) * question.launches)
 
     for number in range(24):
-        rival = ("attention_cudnn", 1.2) if number < 12 else ("attention_flash", 0.9)
-        ratio, baseline = (None, None) if number == missing else (rival[1], rival[0])
+        baseline = ("attention_cudnn", 1.2) if number < 12 else ("attention_flash", 0.9)
+        ratio, baseline = (None, None) if number == missing else (baseline[1], baseline[0])
         judge.add_night(number, number, night(number, ratio, baseline), {})
         judge.settle(equal)
         assert judge.alerts == {}

@@ -21,7 +21,7 @@ from tilewatch.worker.cli.notify import tell
 from tilewatch.worker.cli.regressions import regressions
 from tilewatch.worker.cli.submit import submit
 from tilewatch.worker.cli.tokens import token
-from tilewatch.worker.cli.toolchains.baselines import rivals
+from tilewatch.worker.cli.toolchains.baselines import baselines
 from tilewatch.worker.cli.toolchains.group import toolchain
 from tilewatch.worker.cli.tuned import tuned
 from tilewatch.worker.cli.watch import watch
@@ -41,7 +41,8 @@ cli.add_typer(tell, name="tell")
 cli.add_typer(tuned, name="tuned")
 cli.add_typer(token, name="token")
 cli.add_typer(toolchain, name="toolchain")
-cli.add_typer(rivals, name="rivals")
+cli.add_typer(baselines, name="baselines")
+cli.add_typer(baselines, name="rivals", hidden=True)  # its name before 0.2
 cli.command()(check)
 cli.command()(compare.compare)
 cli.command()(compare.replay)

@@ -69,7 +69,7 @@ class RealGpu:
                 earlier=dict(journal.trials),
                 ships=sweep.ships,
                 host=self.context.node,
-                rivals=list_toolchains(self.context.rivals),
+                environments=list_toolchains(self.context.baseline_environments),
                 counted=sweep.counted,
             )
             result = measure(request, on_trial=trial_ended, on_step=lambda *_: None)

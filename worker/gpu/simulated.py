@@ -33,7 +33,7 @@ from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
 from tilewatch.worker.queue.replay_job import ReplayJob
 
 FASTEST_US, SLOWEST_US = 100.0, 300.0
-RIVAL_US = 110.0
+BASELINE_US = 110.0
 NOISE = 0.004
 """Relative, one standard deviation: about what an H200 shows between samples of one session."""
 
@@ -248,7 +248,7 @@ def _measurements(sweep: SweepToMeasure, winner: object, simulation: Simulation)
     facts = sweep.facts
     noise = _random(simulation.seed, "record", facts.sha, facts.problem)
     ours = _samples(_here_us(facts.problem, chosen.content_key, simulation), ROUNDS, noise)
-    theirs = _samples(RIVAL_US * (1.0 + simulation.slow), ROUNDS, noise)
+    theirs = _samples(BASELINE_US * (1.0 + simulation.slow), ROUNDS, noise)
     detail = {"simulated": True, "rounds": ROUNDS}
     return (
         Measured(facts.kernel, "kernel", ours, chosen.params, detail),

@@ -90,8 +90,8 @@ def _sampled(parts: Sequence[Part], config_id: int) -> list[Sampled]:
     (name, *others) = baselines
     if name is None or others:
         return [own]
-    rival_us = _sums(parts, [part.baseline_us for part in parts])
-    return [own, Sampled(name, "baseline", None, rival_us, {})] if len(rival_us) == len(own.samples_us) else [own]
+    baseline_us = _sums(parts, [part.baseline_us for part in parts])
+    return [own, Sampled(name, "baseline", None, baseline_us, {})] if len(baseline_us) == len(own.samples_us) else [own]
 
 
 def _sums(parts: Sequence[Part], samples_us: Sequence[Sequence[float]]) -> list[float]:

@@ -12,7 +12,7 @@ from typing import Any
 import cupy
 
 from tilewatch.kernels.baselines import makers
-from tilewatch.kernels.baselines.baseline import BaselineMissing, Call, Rival
+from tilewatch.kernels.baselines.baseline import BaselineLaunch, BaselineMissing, Call
 from tilewatch.kernels.baselines.names import COPY
 from tilewatch.kernels.compiling.operator_code import read_bundle
 from tilewatch.kernels.compiling.store import CubinStore
@@ -79,7 +79,7 @@ class PreparedLaunches:
     expected: tuple[Any, ...]
     scale: tuple[float, ...]
     loaded: dict[int, LoadedLaunches] = field(default_factory=dict)
-    rivals: dict[str, tuple[Rival, tuple[str, ...]]] = field(default_factory=dict)
+    baselines: dict[str, tuple[BaselineLaunch, tuple[str, ...]]] = field(default_factory=dict)
     modules: tempfile.TemporaryDirectory[str] = field(
         default_factory=lambda: tempfile.TemporaryDirectory(prefix="tilewatch-cubins-")
     )
@@ -233,14 +233,14 @@ class PreparedLaunches:
         times = [sorted(each)[rounds // 2] for each in zip(*samples, strict=True)]
         return {f"{place}. {name}": time for place, (name, time) in enumerate(zip(config.names, times, strict=True), 1)}
 
-    def build_rival(self, name: str) -> Rival:
+    def build_baseline(self, name: str) -> BaselineLaunch:
         """Raises BaselineMissing."""
         if name != COPY:  # the only baseline that is not the watch file's own
             raise BaselineMissing("it is the watch file's own, which runs in another process")
         return makers.build(name, Call(self.described.kernel, {}, {}, {}, {}, self.described.bytes_moved))
 
-    def check_rival(self, rival: Rival) -> float:
-        raise AssertionError(f"{rival} solves nothing")
+    def check_baseline(self, baseline: BaselineLaunch) -> float:
+        raise AssertionError(f"{baseline} solves nothing")
 
     def _error(self, config: LoadedLaunches) -> float:
         """Largest difference of the results from the reference, as a share of the reference's largest magnitude."""

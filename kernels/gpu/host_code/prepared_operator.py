@@ -15,7 +15,7 @@ import cuda.tile as ct
 import cupy
 
 from tilewatch.kernels.baselines import makers
-from tilewatch.kernels.baselines.baseline import Call, Rival
+from tilewatch.kernels.baselines.baseline import BaselineLaunch, Call
 from tilewatch.kernels.catalog.loading import LibraryOperator, load
 from tilewatch.kernels.compiling.operator_code import read_bundle
 from tilewatch.kernels.compiling.store import CubinStore
@@ -96,7 +96,7 @@ class PreparedOperator:
         self.telemetry = Telemetry(gpu_uuid)
         self.sm_count: int = cupy.cuda.Device().attributes["MultiProcessorCount"]
         self.loaded: dict[int, LoadedOperator] = {}
-        self.rivals: dict[str, tuple[Rival, tuple[str, ...]]] = {}
+        self.baselines: dict[str, tuple[BaselineLaunch, tuple[str, ...]]] = {}
         self._seed: int = request["seed"]
         self._library = Path(request["library"])
         ct.kernel._compile = _serve
@@ -184,8 +184,8 @@ class PreparedOperator:
         times = [sorted(each)[rounds // 2] for each in zip(*samples, strict=True)]
         return {f"{place}. {name}": time for place, (name, time) in enumerate(zip(config.names, times, strict=True), 1)}
 
-    def build_rival(self, name: str) -> Rival:
-        """Raises BaselineMissing. A rival works on inputs of its own."""
+    def build_baseline(self, name: str) -> BaselineLaunch:
+        """Raises BaselineMissing. A baseline works on inputs of its own."""
         case = self._fresh_case(self._own)
         if name not in case.baselines:
             assert name in BUILT_IN
@@ -194,15 +194,15 @@ class PreparedOperator:
 
         def launch() -> None:
             with open_recording(launch_for_real):  # it may be a cuTile kernel too
-                self._rival_result = solve()
+                self._baseline_result = solve()
 
-        return Rival(launch, {})
+        return BaselineLaunch(launch, {})
 
-    def check_rival(self, rival: Rival) -> float:
-        """Launches the rival and returns the largest error."""
-        rival.launch()
+    def check_baseline(self, baseline: BaselineLaunch) -> float:
+        """Launches the baseline and returns the largest error."""
+        baseline.launch()
         cupy.cuda.get_current_stream().synchronize()
-        return operator_results.largest_error(self._rival_result, self._expected)
+        return operator_results.largest_error(self._baseline_result, self._expected)
 
     def _prepare(self, loaded: LibraryOperator, sets: int) -> _Side:
         activate(loaded.project)

@@ -236,7 +236,7 @@ def rounds(child: InProcessChild, ids: list[int], names: list[str], count: int =
     return child.ask(request, deadline_s=1)
 
 
-def test_rounds_time_configs_and_rivals_in_the_order_of_the_request(rig: Rig) -> None:
+def test_rounds_time_configs_and_baselines_in_the_order_of_the_request(rig: Rig) -> None:
     child, _ = rig.start()
     for identity, time_us in enumerate((100.0, 80.0)):
         rig.trial(child, rig.cubin(1, time_us), identity)
@@ -270,7 +270,7 @@ def test_more_samples_of_checked_configs_are_interleaved(gpu: FakeGpu, rig: Rig)
 
 
 @pytest.mark.parametrize(
-    ("kernel", "rival", "kernels"),
+    ("kernel", "baseline", "kernels"),
     [
         ("residual_add", "torch_residual_add", ["torch_add"]),
         ("residual_add", "copy", ["copy_16_bytes"]),
@@ -278,17 +278,17 @@ def test_more_samples_of_checked_configs_are_interleaved(gpu: FakeGpu, rig: Rig)
         ("silu_and_multiply", "torch_silu_and_multiply", ["torch_silu", "torch_mul"]),
     ],
 )
-def test_a_rival_is_checked_and_says_what_it_ran(rig: Rig, kernel: str, rival: str, kernels: list[str]) -> None:
+def test_a_baseline_is_checked_and_says_what_it_ran(rig: Rig, kernel: str, baseline: str, kernels: list[str]) -> None:
     rig.kernel = kernel
     child, _ = rig.start()
-    answer = child.ask({"ask": "baselines", "names": [rival]}, deadline_s=1)["baselines"][rival]
+    answer = child.ask({"ask": "baselines", "names": [baseline]}, deadline_s=1)["baselines"][baseline]
     assert "missing" not in answer
     assert answer["kernels"] == kernels
     assert answer["error"] < 1e-5
-    assert answer["chose"] == (["add: chose 4 elements a thread"] if rival == "torch_residual_add" else [])
+    assert answer["chose"] == (["add: chose 4 elements a thread"] if baseline == "torch_residual_add" else [])
 
 
-def test_a_rival_of_two_kernels_is_timed_as_their_sum(rig: Rig) -> None:
+def test_a_baseline_of_two_kernels_is_timed_as_their_sum(rig: Rig) -> None:
     rig.kernel = "silu_and_multiply"
     child, _ = rig.start()
     child.ask({"ask": "baselines", "names": ["torch_silu_and_multiply"]}, deadline_s=1)
@@ -304,10 +304,10 @@ def test_a_copy_moves_as_many_bytes_as_the_problem(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("factor", "accepted"), [(1.0, True), (1 + 1.9e-5, True), (1.01, False), (float("nan"), False), (0.0, False)]
 )
-def test_a_rival_that_is_wrong_is_missing(
+def test_a_baseline_that_is_wrong_is_missing(
     gpu: FakeGpu, rig: Rig, monkeypatch: pytest.MonkeyPatch, factor: float, accepted: bool
 ) -> None:
-    """A rival may be off by twice the tolerance: it rounds as it likes. The first config's output does not pass for
+    """A baseline may be off by twice the tolerance: it rounds as it likes. The first config's output does not pass for
     its.
     """
     import torch
@@ -327,7 +327,7 @@ def test_a_rival_that_is_wrong_is_missing(
             rounds(child, [], ["torch_residual_add"])
 
 
-def test_a_rival_that_fails_does_not_cost_the_others(rig: Rig) -> None:
+def test_a_baseline_that_fails_does_not_cost_the_others(rig: Rig) -> None:
     child, _ = rig.start()
     names = ["deepgemm", "nonsense", "torch_rms_norm", "torch_residual_add"]
     answer = child.ask({"ask": "baselines", "names": names}, deadline_s=1)["baselines"]
@@ -338,7 +338,9 @@ def test_a_rival_that_fails_does_not_cost_the_others(rig: Rig) -> None:
     assert "missing" not in answer["torch_residual_add"]
 
 
-def test_a_library_that_cannot_say_its_version_costs_its_own_rival(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_that_cannot_say_its_version_costs_its_own_baseline(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from tilewatch.kernels.gpu import gpu_child
 
     def read(package: str) -> tuple[str, ...]:

@@ -113,7 +113,7 @@ def test_guards_are_compared_once_for_each_config_after_its_last_round(gpu: Fake
     assert [each - began for each in gpu.guards_restored_at] == [39, 40]
 
 
-def test_a_rival_that_writes_outside_of_the_arrays_is_missing(
+def test_a_baseline_that_writes_outside_of_the_arrays_is_missing(
     gpu: FakeGpu, rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import torch

@@ -242,7 +242,7 @@ def test_inputs_rotate_over_several_times_l2(traced: dict[str, dict[str, Any]]) 
 
 
 def order(one: Mapping[str, Any]) -> list[int]:
-    """The launches of a request of rounds, by the grid of their config; the rival's are 0. Comparing runs others."""
+    """The launches of a request of rounds, by the grid of their config; the baseline's are 0. Comparing runs others."""
     ran = [each for each in one["ran"] if each.get("kernel") in (KERNEL, "copy_16_bytes")]
     return [each["grid"] if each["kernel"] == KERNEL else 0 for each in ran]
 

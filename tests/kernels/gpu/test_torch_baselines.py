@@ -1,4 +1,4 @@
-"""What torch's rivals refuse before torch is asked."""
+"""What torch's baselines refuse before torch is asked."""
 
 import pytest
 

@@ -117,7 +117,7 @@ def make_environment(folder: Path, name: str, version: str, time_us: float) -> T
     return Toolchain(name, folder / name, (Package("torch", version, None),))
 
 
-def test_a_rival_of_another_version_is_timed_beside_the_installed_one(
+def test_a_baseline_of_another_version_is_timed_beside_the_installed_one(
     rig: Rig, nvidia_smi: Path, tmp_path: Path
 ) -> None:
     """It has the same inputs and the same number of rounds. What its package does not bring is not timed twice."""
@@ -125,7 +125,7 @@ def test_a_rival_of_another_version_is_timed_beside_the_installed_one(
     environment = make_environment(tmp_path / "rivals", "next", "2.12.0", 110.0)
     baselines = ("torch_residual_add", "copy")
     request = MeasureRequest(LIBRARY, rig.kernel, PROBLEM, "sm_90", rig.store_url, [rig.cubin(1)], 0, baselines)
-    result = measure(replace(request, rivals=(environment,)), on_trial=lambda _: None, on_step=lambda *_: None)
+    result = measure(replace(request, environments=(environment,)), on_trial=lambda _: None, on_step=lambda *_: None)
     times = {each.implementation: set(each.samples_us) for each in result.measurements}
     assert times == {
         "residual_add": {100.0},
@@ -156,7 +156,7 @@ with open({str(imported)!r}, "a") as file:
     request = MeasureRequest(
         LIBRARY, rig.kernel, PROBLEM, "sm_90", rig.store_url, [rig.cubin(1)], 0, ("torch_residual_add",)
     )
-    result = measure(replace(request, rivals=(environment,)), on_trial=lambda _: None, on_step=lambda *_: None)
+    result = measure(replace(request, environments=(environment,)), on_trial=lambda _: None, on_step=lambda *_: None)
     assert set(result.measurements[-1].samples_us) == {110.0}
     assert imported.read_text() == "before"
 
@@ -184,7 +184,15 @@ def test_what_two_environments_have_in_one_version_is_timed_once(rig: Rig, nvidi
     assert nvidia_smi.exists()
     both = [make_environment(tmp_path / "rivals", name, "2.12.0", 110.0) for name in ("cublas-13.0", "cudnn-9.14")]
     request = MeasureRequest(
-        LIBRARY, rig.kernel, PROBLEM, "sm_90", rig.store_url, [rig.cubin(1)], 0, ("torch_residual_add",), rivals=both
+        LIBRARY,
+        rig.kernel,
+        PROBLEM,
+        "sm_90",
+        rig.store_url,
+        [rig.cubin(1)],
+        0,
+        ("torch_residual_add",),
+        environments=both,
     )
     result = measure(request, on_trial=lambda _: None, on_step=lambda *_: None)
     names = [each.implementation for each in result.measurements]
@@ -226,7 +234,7 @@ def test_an_environment_that_fails_costs_its_own_baselines_alone(rig: Rig, nvidi
     (dying.folder / "torch.py").write_text(torch.replace("gpu.run(", "len(gpu.launches) < 60 or os._exit(3); gpu.run("))
     baselines = ("torch_residual_add", "copy")
     request = MeasureRequest(LIBRARY, rig.kernel, PROBLEM, "sm_90", rig.store_url, [rig.cubin(1)], 0, baselines)
-    result = measure(replace(request, rivals=(broken, dying)), on_trial=lambda _: None, on_step=lambda *_: None)
+    result = measure(replace(request, environments=(broken, dying)), on_trial=lambda _: None, on_step=lambda *_: None)
     assert [len(each.samples_us) for each in result.measurements] == [40, 40, 40, 0, 0]
     missing = {each.implementation: each.detail["missing"] for each in result.measurements[3:]}
     assert missing == {

@@ -30,7 +30,7 @@ from tilewatch.kernels.measuring.measure import GpuMissing, MeasureFailed, Measu
 from tilewatch.kernels.measuring.other_processes import GpuBusy
 from tilewatch.kernels.results import Cubin, RunResult, TrialResult
 
-RIVALS = ("torch_residual_add", "copy")
+BASELINES = ("torch_residual_add", "copy")
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Bench:
     steps: list[tuple[str, int, int]]
     before_rounds: int = 0
 
-    def measure(self, cubins: Sequence[Cubin], baselines: tuple[str, ...] = RIVALS, **fields: Any) -> RunResult:
+    def measure(self, cubins: Sequence[Cubin], baselines: tuple[str, ...] = BASELINES, **fields: Any) -> RunResult:
         request = MeasureRequest(
             LIBRARY, self.rig.kernel, PROBLEM, "sm_90", self.rig.store_url, iter(cubins), 0, baselines
         )
@@ -55,8 +55,10 @@ class Bench:
             self.before_rounds = len(self.gpu.launches)
 
     def round_of(self, number: int, entries: int = 3) -> int | None:
-        """The paired round of launch `number`, the warm-up's included; None before them. Two launches check each rival,
-        one loads the winner."""
+        """Returns the paired round of launch `number`, the warm-up's included; None before them.
+
+        Two launches check each baseline, one loads the winner.
+        """
         first = self.before_rounds + 1 + 2 * (entries - 1) - (1 if entries == 3 else 0)
         return None if not self.before_rounds or number < first else (number - first) // entries
 
@@ -176,11 +178,11 @@ def test_the_counters_of_the_winner_and_of_what_tied_with_it_are_read_after_the_
 ) -> None:
     monkeypatch.setenv("PATH", f"{make_ncu(tmp_path, NCU_OUTPUT)}:{os.environ['PATH']}")
     result = bench.measure([bench.rig.cubin(2, 80.0), bench.rig.cubin(4, 80.0), bench.rig.cubin(1, 200.0)])
-    ours, *rivals = result.measurements
+    ours, *baselines = result.measurements
     assert ours.detail["counters"]["instructions"] == 1_234_567
     assert [each["config"] for each in ours.detail["tied_counters"]] == [{"tile_rows": 4}]
     assert ours.detail["tied_counters"][0]["instructions"] == 2_000_000
-    assert not any("counters" in rival.detail for rival in rivals)
+    assert not any("counters" in baseline.detail for baseline in baselines)
 
 
 def test_counters_that_are_known_are_not_read_again(
@@ -219,15 +221,15 @@ def test_nsight_compute_starts_before_the_gpu_has_work(bench: Bench, monkeypatch
 
 def test_a_run_without_counters_says_why_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    ours, *rivals = bench.measure([bench.rig.cubin()]).measurements
+    ours, *baselines = bench.measure([bench.rig.cubin()]).measurements
     assert ours.detail["no_counters"] == "Nsight Compute (ncu) is not installed on this machine"
-    assert not any("no_counters" in rival.detail for rival in rivals)
+    assert not any("no_counters" in baseline.detail for baseline in baselines)
 
 
 def test_it_is_the_ratio_to_the_main_baseline_that_must_be_known(bench: Bench) -> None:
-    """The copy is noisy: beside a rival it does not matter, named first or last. Alone it does."""
+    """The copy is noisy: beside a baseline it does not matter, named first or last. Alone it does."""
     bench.gpu.drift = lambda number: noise(number) if copies(bench.gpu, number) else 1.0
-    for named in (RIVALS, RIVALS[::-1]):
+    for named in (BASELINES, BASELINES[::-1]):
         result = bench.measure([bench.rig.cubin()], named)
         assert result.measurements[0].detail["stopped"] == "interval"
     result = bench.measure([bench.rig.cubin()], ("copy",))

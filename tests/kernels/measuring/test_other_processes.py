@@ -82,7 +82,7 @@ def test_one_that_came_and_went_within_a_time_is_seen_too() -> None:
 
 
 def test_what_this_process_started_is_no_other(waited: list[float]) -> None:
-    """Also once it has ended: a rival's process may die between two looks."""
+    """Also once it has ended: a baseline's process may die between two looks."""
     gpu = UndisturbedGpu()
     with subprocess.Popen(["sh", "-c", "sleep 60 & echo $!; wait"], stdout=subprocess.PIPE, text=True) as ours:
         assert ours.stdout is not None

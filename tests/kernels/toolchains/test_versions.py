@@ -16,7 +16,7 @@ def test_two_compilers_of_one_sweep_are_both_named() -> None:
     assert read_compilers(["simulated"]) == {}
 
 
-def test_a_run_names_the_libraries_of_its_rivals(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_names_the_libraries_of_its_baselines(monkeypatch: pytest.MonkeyPatch) -> None:
     installed = {"torch": "2.11.0", "nvidia-cublas": "13.8.0.4", "nvidia-cudnn-cu13": "9.19.0.56"}
     monkeypatch.setattr(
         module, "versions", lambda names: {name: installed[name] for name in names if name in installed}

@@ -234,7 +234,7 @@ def test_migrating_again_is_nothing_new(tilewatch: Tilewatch) -> None:
         (("import", "nowhere.jsonl.gz"), "there is no file nowhere.jsonl.gz"),
         (("import", "nowhere.json"), "there is no file nowhere.json"),
         (("toolchain", "add", "../x", "cuda-tile==1.7.0"), "'../x' cannot be the name of a toolchain"),
-        (("rivals", "add", "../x", "torch==2.0"), "'../x' cannot be the name of a toolchain"),
+        (("baselines", "add", "../x", "torch==2.0"), "'../x' cannot be the name of a toolchain"),
         (("export", "out.jsonl.gz"), "nothing to export"),
         (
             ("report", "--week", "--html", "x.html", "--repository", "nope"),

@@ -55,7 +55,7 @@ def backend(tmp_path: Path, rig: Rig, database_url: str, monkeypatch: pytest.Mon
         repository=tmp_path / "watched",
         checkouts=tmp_path / "checkouts",
         toolchains=tmp_path / "toolchains",
-        rivals=tmp_path / "rivals",
+        baseline_environments=tmp_path / "rivals",
         clones=tmp_path / "clones",
         spool=tmp_path / "spool",
         journals=tmp_path / "journals",

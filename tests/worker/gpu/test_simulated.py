@@ -42,9 +42,9 @@ def test_the_winner_is_the_config_that_is_known_to_be_fastest_or_one_next_to_it(
     assert {trial.status for trial in ended} == {"timed", "wrong", "crashed"}
     timed = [config for config, trial in zip(CONFIGS, ended, strict=True) if trial.status == "timed"]
     fastest_us = min(simulated.true_us("1024", config.content_key, 1) for config in timed)
-    (ours, rival) = result.measurements
+    (ours, baseline) = result.measurements
     assert median_interval(ours.samples_us).median == pytest.approx(fastest_us, rel=0.02)
-    assert min(rival.samples_us) >= simulated.RIVAL_US
+    assert min(baseline.samples_us) >= simulated.BASELINE_US
 
 
 @pytest.mark.parametrize(

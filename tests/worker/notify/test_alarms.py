@@ -172,7 +172,7 @@ def test_what_a_library_says_it_ships_must_be_tied_with_the_best() -> None:
     assert "1x2x3: tile_m=32 is +3.0%, best is tile_m=64" in alarm.detail
 
 
-def test_a_rival_s_new_version_is_one_alarm_for_all_series_of_a_node() -> None:
+def test_a_baseline_s_new_version_is_one_alarm_for_all_series_of_a_node() -> None:
     changed = replace(RUN, toolchain={"sgl-deep-gemm": "0.2.5", "torch": "2.11.0"})
     (news,) = alarms.find_changed_baselines([changed, replace(changed, problem="4x5x6")])
     assert news.subject == "DeepGEMM on n1 (h200)"

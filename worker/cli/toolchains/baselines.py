@@ -1,4 +1,4 @@
-"""`tilewatch rivals`: adds, lists and removes environments with other versions of the rivals' libraries."""
+"""`tilewatch baselines`: adds, lists and removes environments with other versions of the baselines' libraries."""
 
 import sys
 from typing import Annotated
@@ -9,13 +9,13 @@ from tilewatch.worker.cli import options
 from tilewatch.worker.cli.options import AsJson
 from tilewatch.worker.cli.toolchains.group import ToolchainRow, Wheels, draw
 
-rivals = typer.Typer(
-    help="Time other versions of rival libraries beside the installed ones, each under a name.", no_args_is_help=True
+baselines = typer.Typer(
+    help="Time other versions of baseline libraries beside the installed ones, each under a name.", no_args_is_help=True
 )
 Name = Annotated[str, typer.Argument(help="The environment's name.")]
 
 
-@rivals.command()
+@baselines.command()
 def add(
     name: Name,
     packages: Annotated[
@@ -23,22 +23,22 @@ def add(
     ],
     wheels: Wheels = None,
 ) -> None:
-    """Install other versions of rival libraries under a name. Every later run of this machine times them too.
+    """Install other versions of baseline libraries under a name. Every later run of this machine times them too.
 
     sgl-deep-gemm brings the baselines of DeepGEMM, torch those of cuBLAS, cuBLASLt, cuDNN and PyTorch. What else they
     need in another version than the installed one has to be named. Where something fails, nothing is left.
 
     Examples:
 
-        tilewatch rivals add deepgemm-next sgl-deep-gemm==0.1.4.post1
+        tilewatch baselines add deepgemm-next sgl-deep-gemm==0.1.4.post1
 
-        tilewatch rivals add deepgemm-next sgl-deep-gemm==0.1.4.post1 --wheels wheels
+        tilewatch baselines add deepgemm-next sgl-deep-gemm==0.1.4.post1 --wheels wheels
     """
     from tilewatch.kernels.baselines.names import PACKAGES
     from tilewatch.kernels.toolchains import install
     from tilewatch.kernels.toolchains.packages import read_versions
 
-    root = options.settings().rivals
+    root = options.settings().baseline_environments
     install.require_new_name(root, name)
     versions = read_versions(packages)
     if not versions.keys() & PACKAGES.keys():
@@ -49,29 +49,29 @@ def add(
     print(f"added {made.name}; a run that cannot use it says why")
 
 
-@rivals.command("list")
+@baselines.command("list")
 def list_(as_json: AsJson = False) -> None:
     """List the environments of this machine: packages, disk use, and the hash of the list.
 
-    Example: tilewatch rivals list
+    Example: tilewatch baselines list
     """
     from tilewatch.kernels.toolchains.toolchain import list_toolchains
     from tilewatch.worker.cli import tables
 
-    rows = [ToolchainRow.of(each) for each in list_toolchains(options.settings().rivals)]
+    rows = [ToolchainRow.of(each) for each in list_toolchains(options.settings().baseline_environments)]
     tables.print_answer(rows, lambda rows: draw("environment", rows), as_json=as_json)
 
 
-@rivals.command()
+@baselines.command()
 def remove(name: Name) -> None:
     """Delete an environment. What it measured stays.
 
-    Example: tilewatch rivals remove deepgemm-next
+    Example: tilewatch baselines remove deepgemm-next
     """
     from tilewatch.kernels.toolchains import install
     from tilewatch.kernels.toolchains.toolchain import list_toolchains
 
-    root = options.settings().rivals
+    root = options.settings().baseline_environments
     names = [each.name for each in list_toolchains(root)]
     if name not in names:
         raise install.NotInstalled(f"no environment is named {name} in {root}; these are: {', '.join(names) or 'none'}")
