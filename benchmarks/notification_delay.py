@@ -39,7 +39,7 @@ from tilewatch.nightlies import NightlyTimes
 from tilewatch.worker.notify.outbox import Outbox
 from tilewatch.worker.notify.routing import NotifySettings
 from tilewatch.worker.notify.senders import Log
-from tilewatch.worker.notify.update_alarms import check_alarms
+from tilewatch.worker.notify.update_alarms import update_alarms
 from tilewatch.worker.queue import dispatch, task_message
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -175,7 +175,7 @@ def _measure_alarms(servers: Servers, nights: int) -> Iterator[Figure]:
     times, took_s = NightlyTimes(nightly_at=dt.time(3, 0), nightly_limit_h=8), []
     for _ in range(5):
         began = time.monotonic()
-        check_alarms(out, [], times, 0.1, AFTER_THE_LAST_NIGHT)
+        update_alarms(out, [], times, 0.1, AFTER_THE_LAST_NIGHT)
         took_s.append(time.monotonic() - began)
     with session(servers.database_url) as opened:
         keys = select(Sweep.repository, Sweep.kernel, Sweep.problem, Sweep.gpu_model).distinct().subquery()
@@ -199,7 +199,7 @@ def _worker(servers: Servers, folder: Path, service: MessageService) -> Iterator
     home = folder / "home"
     home.mkdir()
     address = f"http://127.0.0.1:{service.server.server_port}"
-    (home / "tell.toml").write_text(f"[channels.chat]\nwebhook = '{address}'\n[[routes]]\nto = ['chat']\n")
+    (home / "notify.toml").write_text(f"[channels.chat]\nwebhook = '{address}'\n[[routes]]\nto = ['chat']\n")
     variables = {
         "TILEWATCH_HOME": str(home),
         "TILEWATCH_DATABASE_URL": servers.database_url,

@@ -135,7 +135,7 @@ def _refuse_unknown(url: str, revision: str | None) -> None:
 
 @contextmanager
 def _alone(url: str) -> Iterator[Connection]:
-    session.check(url)
+    session.require_database(url)
     with session.engine(url).connect() as connection:
         connection.detach()  # closed at the end, and with it go the lock and the limit
         connection.execute(text("select pg_advisory_lock(:lock)"), {"lock": UPGRADE_LOCK})

@@ -63,7 +63,7 @@ def filling_session(url: str) -> Iterator[Session]:
         yield opened
 
 
-def check(url: str) -> None:
+def require_database(url: str) -> None:
     """Raises DatabaseUnreachable unless the database answers a query."""
     where = address(url)
     try:

@@ -72,13 +72,13 @@ def import_role(role: str) -> Handler:
 
         pretend_driver.install()
         module.install()
-    if role in ("catalog", "check", "record", "library"):
+    if role in ("catalog", "validate", "record", "library"):
         from tilewatch.kernels.watching import tracer
 
         tracer.replace_launch_and_search()
     if role == "catalog":
         from tilewatch.kernels.catalog.catalog_child import answer
-    elif role == "check":
+    elif role == "validate":
         from tilewatch.kernels.validating.findings import answer
     elif role == "record":
         from tilewatch.kernels.compiling.trace_child import answer

@@ -143,13 +143,13 @@ def run_tell() -> None:
 @ticks.skip_repeated
 def run_watch() -> None:
     from tilewatch.worker.git import watched
-    from tilewatch.worker.notify.update_alarms import check_alarms
+    from tilewatch.worker.notify.update_alarms import update_alarms
 
     settings, out = Settings.load(), _outbox()
     if out is not None:
         names = watched.list_names(out.database_url, settings)
-        changes = check_alarms(out, names, settings, settings.regret_limit, dt.datetime.now(dt.UTC))
-        log.info("checked alarms", opened=[alarm.key for alarm in changes.to_open], closed=list(changes.to_close))
+        changes = update_alarms(out, names, settings, settings.regret_limit, dt.datetime.now(dt.UTC))
+        log.info("updated alarms", opened=[alarm.key for alarm in changes.to_open], closed=list(changes.to_close))
 
 
 @celery.task(name="worker.compare_code")  # type: ignore[untyped-decorator]  # Celery has no types
@@ -164,7 +164,7 @@ def run_compare_code() -> None:
 
 
 def _outbox() -> "Outbox | None":
-    """None, and a line in the log, if tell.toml is wrong: messages wait until it is right."""
+    """Returns None, and writes a line into the log, if notify.toml is wrong: messages wait until it is right."""
     from tilewatch.worker.notify.outbox import Outbox
     from tilewatch.worker.notify.routing import BadNotifySettings
 

@@ -23,6 +23,8 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 EVERY_KERNEL = "all"
 """The value of TILEWATCH_KERNELS that means the whole suite."""
 
+NOTIFY_FILE, OLD_NOTIFY_FILE = "notify.toml", "tell.toml"
+
 MOST_DAYS = 36_500
 """For ever, as far as samples go: a larger age has no date."""
 
@@ -81,8 +83,9 @@ class Settings(NightlyTimes):
     regret_limit: float = Field(
         default=0.1, gt=0, le=1000
     )  # how much slower the tile table's config may be than the best found
-    # Who gets messages (worker/notify/routing.py); by default tell.toml in the home if there is one, else the log.
-    tell: Path | None = None
+    # Who gets messages (worker/notify/routing.py); by default notify.toml in the home if there is one, else the log.
+    notify: Path | None = None
+    tell: Path | None = None  # the name of `notify` before 0.2, read for one release
     forge_token: SecretStr | None = None
     dashboard_url: str = Field(
         default_factory=lambda fields: f"http://localhost:{fields['port']}", pattern=r"^https?://"
@@ -99,7 +102,7 @@ class Settings(NightlyTimes):
     tell_health_port: int = Field(default=9473, ge=0, le=65535)
     gpu_health_port: int = Field(default=9480, ge=0, le=65535)
 
-    @field_validator("home", "repository", "tell")
+    @field_validator("home", "repository", "notify", "tell")
     @classmethod
     def _absolute(cls, path: Path | None) -> Path | None:
         return None if path is None else path.expanduser().absolute()
@@ -115,10 +118,19 @@ class Settings(NightlyTimes):
         return self.kernels is None or self.kernels == (EVERY_KERNEL,) or kernel in self.kernels
 
     @property
-    def tell_file(self) -> Path | None:
-        """The file of TILEWATCH_TELL, which must exist; else tell.toml in the home; None where neither is there."""
-        usual = self.home / "tell.toml"
-        return self.tell or (usual if usual.exists() else None)
+    def notify_file(self) -> Path | None:
+        """Returns the file of TILEWATCH_NOTIFY, else notify.toml in the home, else None. Old names: old_notify_name."""
+        usual = (self.home / name for name in (NOTIFY_FILE, OLD_NOTIFY_FILE))
+        return self.notify or self.tell or next((file for file in usual if file.exists()), None)
+
+    @property
+    def old_notify_name(self) -> str | None:
+        """Returns a sentence if the file of `notify_file` is found by a name of before 0.2, else None."""
+        if self.notify is None and self.tell is not None:
+            return "TILEWATCH_TELL is read for one release: set TILEWATCH_NOTIFY"
+        if self.notify_file == self.home / OLD_NOTIFY_FILE:
+            return f"{OLD_NOTIFY_FILE} is read for one release: rename it to {NOTIFY_FILE}"
+        return None
 
     @property
     def checkouts(self) -> Path:

@@ -298,7 +298,7 @@ def _server_user(home: Path) -> ServerUser:
 
 def _check_port(port: int, server: str) -> int:
     try:
-        return free_ports.check_is_free(port)
+        return free_ports.require_free(port)
     except OSError as error:
         raise EmbeddedError(f"{server} cannot listen on port {port} of {HOST}: {error.strerror}") from None
 

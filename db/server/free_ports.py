@@ -24,13 +24,13 @@ def find_free_port() -> int:
     """Returns a port that nothing uses. Raises OSError where none of MOST_TRIES was free."""
     for _ in range(MOST_TRIES - 1):
         try:
-            return check_is_free(_draw_port())
+            return require_free(_draw_port())
         except OSError:
             continue
-    return check_is_free(_draw_port())
+    return require_free(_draw_port())
 
 
-def check_is_free(port: int) -> int:
+def require_free(port: int) -> int:
     """Returns the port, or any one that nothing uses for 0. Raises OSError where a server cannot listen on it."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do

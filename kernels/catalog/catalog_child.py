@@ -11,7 +11,7 @@ from tilewatch.kernels.catalog.operator_plans import describe_operator, plan_ope
 from tilewatch.kernels.catalog.parts import Parts, list_parts
 from tilewatch.kernels.catalog.plan_names import find_bad_name
 from tilewatch.kernels.catalog.signature import BadConfig, code_key, element_bytes, input_dtypes, signature
-from tilewatch.kernels.catalog.validation import call, check_kernel, check_problem, list_configs, read_space
+from tilewatch.kernels.catalog.validation import call, list_configs, read_space, validate_kernel, validate_problem
 from tilewatch.kernels.contract import BadProblem, Config, Problem
 from tilewatch.kernels.library_errors import LibraryError, NoConfigs, PackageMissing
 
@@ -69,7 +69,7 @@ def _wanted(library: Path, kernel: str, problem: str | None, arch: str) -> list[
     if problem is None:
         return list_problems(entry)
     if isinstance(entry, LibraryKernel):
-        check_kernel(entry)
+        validate_kernel(entry)
     try:
         return [(entry, entry.kernel.parse(problem))]
     except BadProblem as error:
@@ -81,7 +81,7 @@ def list_problems(entry: Entry) -> list[tuple[Entry, Problem]]:
     """Returns the entry with each of its watched problems. Raises LibraryError where the kernel is wrong."""
     if isinstance(entry, LibraryOperator):
         return [(entry, each.problem) for each in entry.kernel.problems]
-    check_kernel(entry)
+    validate_kernel(entry)
     return [(entry, each) for each in entry.kernel.problems]
 
 
@@ -119,7 +119,7 @@ def plan_alone(loaded: Entry, problem: Problem, arch: str) -> dict[str, Any]:
 
 def _plan_kernel(loaded: LibraryKernel, problem: Problem, arch: str) -> dict[str, Any]:
     kernel, space = loaded.kernel, read_space(loaded, arch)
-    check_problem(loaded, problem)
+    validate_problem(loaded, problem)
     trials = []
     for config in list_configs(loaded, arch):
         call(loaded, "constants", problem, config)

@@ -1,4 +1,4 @@
-"""Checks what a library file says of a kernel, so that a mistake is a sentence before a compiler or a GPU is spent.
+"""Validates what a library file says of a kernel, so that a mistake is a sentence before a compiler or a GPU is spent.
 
 Every sentence names the file, the kernel and what was expected.
 """
@@ -21,8 +21,8 @@ from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.text import is_name
 
 
-def check_kernel(loaded: LibraryKernel) -> None:
-    """Checks what needs neither a problem nor an architecture. Raises LibraryError."""
+def validate_kernel(loaded: LibraryKernel) -> None:
+    """Validates what needs neither a problem nor an architecture. Raises LibraryError."""
     for problem in loaded.kernel.problems:
         if not isinstance(problem, Problem):
             raise _wrong(
@@ -79,7 +79,7 @@ def read_weights(loaded: LibraryKernel, problem: Problem) -> Mapping[str, float]
     return weights
 
 
-def check_problem(loaded: LibraryKernel, problem: Problem) -> None:
+def validate_problem(loaded: LibraryKernel, problem: Problem) -> None:
     """Checks the arrays of a problem and the names of the reference's outputs. Raises LibraryError."""
     arrays = call(loaded, "arrays", problem)
     for array in arrays:

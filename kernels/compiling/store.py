@@ -110,7 +110,7 @@ class CubinStore:
                 return None
             return found
 
-    def check(self, *, writes: bool) -> None:
+    def require_access(self, *, writes: bool) -> None:
         """Raises StoreError unless the store can be read, and written by who `writes`.
 
         A bucket that is not there reads like one without this cubin, so it is listed.

@@ -113,7 +113,7 @@ def _trial(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"status": "wrong", "error": None, "failure": misfit}
     try:
         config = prepared.load(request)
-        checked_us, error = prepared.check(config)
+        checked_us, error = prepared.verify(config)
     except WrongWhenTimed as wrong:
         return {"status": "wrong", "error": None, "failure": str(wrong), "is_final": True}
     except cupy.cuda.driver.CUDADriverError as failed:
@@ -161,7 +161,7 @@ def _baselines(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, A
             printed = StdoutCapture()
             with printed:
                 baseline = prepared.build_baseline(name)
-                error = prepared.check_baseline(baseline) if baseline.solves else 0.0
+                error = prepared.verify_baseline(baseline) if baseline.solves else 0.0
             kernels = prepared.timer.names(baseline.launch)
             versions = read_loaded_versions(DOES_THE_WORK.get(name, ""))
         except (BaselineMissing, Exception) as failure:  # noqa: BLE001 - a baseline's failure must not cost the run

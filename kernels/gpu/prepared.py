@@ -38,7 +38,7 @@ class Prepared(Protocol):
     def load(self, request: Mapping[str, Any]) -> Any:
         """Loads the machine code of a config."""
 
-    def check(self, config: Any) -> tuple[float, float]:
+    def verify(self, config: Any) -> tuple[float, float]:
         """Launches a config once and returns its microseconds and its error."""
 
     def keep(self, identity: int, config: Any) -> None:
@@ -69,5 +69,5 @@ class Prepared(Protocol):
     def build_baseline(self, name: str) -> BaselineLaunch:
         """Raises BaselineMissing."""
 
-    def check_baseline(self, baseline: BaselineLaunch) -> float:
+    def verify_baseline(self, baseline: BaselineLaunch) -> float:
         """Launches the baseline and returns the largest error."""

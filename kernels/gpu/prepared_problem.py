@@ -162,7 +162,7 @@ class PreparedProblem:
         library = request.get("library")
         return self.described if library is None else self.sides[library]
 
-    def check(self, config: LoadedConfig) -> tuple[float, float]:
+    def verify(self, config: LoadedConfig) -> tuple[float, float]:
         """Launches a config once and returns its microseconds and its error."""
         self.reset_outputs()
         (checked_us,) = self.timer.time([lambda: self.launch(config, 0)], [self.kernel_names])
@@ -173,7 +173,7 @@ class PreparedProblem:
         self.loaded[identity] = config
 
     def entry(self, identity: int) -> Entry:
-        return Entry(partial(self.launch, self.loaded[identity]), self.kernel_names, self._check_timed)
+        return Entry(partial(self.launch, self.loaded[identity]), self.kernel_names, self._verify_timed)
 
     def time_parts(self, identity: int, rounds: int) -> dict[str, float]:  # noqa: ARG002 - a kernel is one launch
         return {}
@@ -195,7 +195,7 @@ class PreparedProblem:
         )
         return makers.build(name, call)
 
-    def check_baseline(self, baseline: BaselineLaunch) -> float:
+    def verify_baseline(self, baseline: BaselineLaunch) -> float:
         """Resets the outputs, launches the baseline and returns the largest error.
 
         Raises BaselineMissing where it writes outside of its arrays.
@@ -210,7 +210,7 @@ class PreparedProblem:
             raise BaselineMissing(f"{WRITES_OUTSIDE}: {outside}")
         return error
 
-    def _check_timed(self) -> None:
+    def _verify_timed(self) -> None:
         if (outside := self.guards.restore()) is not None:
             raise WrongWhenTimed(f"{WROTE_OUTSIDE}: {outside}")
         failure = describe_error(self.error(), self.tolerance)

@@ -24,13 +24,13 @@ INPUT_L2S = 4
 class Entry:
     """`launch` takes the number of the input set; `kernels` are the names of what it runs.
 
-    `check` raises WrongWhenTimed where the launch before it, on the first input set, left another result than the
+    `verify` raises WrongWhenTimed where the launch before it, on the first input set, left another result than the
     reference; None where nothing is compared.
     """
 
     launch: Callable[[int], None]
     kernels: tuple[str, ...]
-    check: Callable[[], None] | None = None
+    verify: Callable[[], None] | None = None
 
 
 class WrongWhenTimed(Exception):
@@ -66,7 +66,7 @@ def time_rounds(
     rest: bool = True,
 ) -> list[list[float]]:
     """samples[i][r]: microseconds of entry i in round r. Rounds rotate over the input sets, so that the last one takes
-    the first set: that is what the entries check. `before` is called ahead of each launch and its flush of L2.
+    the first set: that is what the entries verify. `before` is called ahead of each launch and its flush of L2.
 
     Raises WrongWhenTimed.
     """
@@ -90,6 +90,6 @@ def time_rounds(
             time.sleep(REST_S)
     for index, entry in order.sample(list(enumerate(entries)), len(entries)):
         samples[index] += timer.time([partial(entry.launch, 0)], [entry.kernels], before)
-        if entry.check is not None:
-            entry.check()
+        if entry.verify is not None:
+            entry.verify()
     return samples

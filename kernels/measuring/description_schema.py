@@ -73,7 +73,7 @@ class BadDescription(LibraryError):
     """Not what a process of ours writes; the message names the field."""
 
 
-def check_description(description: object, kernel: str) -> None:
+def validate_description(description: object, kernel: str) -> None:
     """Raises BadDescription where it is not of that kernel, or not what `describe_problem` makes."""
     try:
         found = _PROBLEM.validate_python(description)

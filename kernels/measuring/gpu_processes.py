@@ -13,7 +13,7 @@ from typing import Any
 
 from tilewatch.kernels.children import sandbox
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
-from tilewatch.kernels.measuring.description_schema import BadDescription, check_description
+from tilewatch.kernels.measuring.description_schema import BadDescription, validate_description
 from tilewatch.kernels.measuring.other_processes import UndisturbedGpu
 from tilewatch.kernels.measuring.preparation import (
     Preparation,
@@ -267,5 +267,5 @@ def describe_side(
         return WATCHED
     problem: Mapping[str, Any] | None = answer["problem"]
     if problem is not None:
-        check_description(problem, preparation.kernel)
+        validate_description(problem, preparation.kernel)
     return problem

@@ -108,7 +108,7 @@ class _Operator(TypedDict):
 _OPERATOR: TypeAdapter[_Operator] = TypeAdapter(_Operator)
 
 
-def check_operator(description: object, kernel: str) -> None:
+def validate_operator(description: object, kernel: str) -> None:
     """Raises BadDescription where it is not of that operator, or not what `describe_operator` makes."""
     try:
         found: Any = _OPERATOR.validate_python(description)
@@ -124,10 +124,10 @@ def check_operator(description: object, kernel: str) -> None:
         raise _bad("reference: nothing is compared")
     for key, config in found["configs"].items():
         if "failure" not in config:
-            _check_config(config, contents, found["reference"], f"configs.{key}")
+            _validate_config(config, contents, found["reference"], f"configs.{key}")
 
 
-def _check_config(config: Any, contents: list[int], reference: list[Any], place: str) -> None:
+def _validate_config(config: Any, contents: list[int], reference: list[Any], place: str) -> None:
     memory = config["memory"]
     if sum(each["nbytes"] for each in memory) > MOST_BYTES:
         raise _bad(f"{place}.memory: more than {MOST_BYTES >> 30:,} GiB")
@@ -138,21 +138,21 @@ def _check_config(config: Any, contents: list[int], reference: list[Any], place:
             raise _bad(f"{place}.memory.{number}: there is no content {each['content']} of its size")
     for number, launch in enumerate(config["launches"]):
         for argument in launch["arguments"]:
-            _check_argument(argument, memory, f"{place}.launches.{number}")
+            _validate_argument(argument, memory, f"{place}.launches.{number}")
     if len(config["results"]) != len(reference):
         raise _bad(f"{place}.results: expected {len(reference)}")
     for result, wanted in zip(config["results"], reference, strict=True):
         if (result is None) != (wanted is None):
             raise _bad(f"{place}.results: they are not those of the reference")
         if result is not None:
-            _check_view(result, memory, f"{place}.results")
+            _validate_view(result, memory, f"{place}.results")
             if result["dtype"] not in COMPARED or result["shape"] != wanted["shape"]:
                 raise _bad(f"{place}.results: one has another shape than its reference, or a type that is not compared")
 
 
-def _check_argument(argument: Any, memory: list[Any], place: str) -> None:
+def _validate_argument(argument: Any, memory: list[Any], place: str) -> None:
     if "value" not in argument:
-        _check_view(argument, memory, place)
+        _validate_view(argument, memory, place)
     elif argument["dtype"] not in NUMBER_TYPES:
         raise _bad(f"{place}: there is no type {argument['dtype']}")
     elif argument["dtype"] in WHOLE:
@@ -163,7 +163,7 @@ def _check_argument(argument: Any, memory: list[Any], place: str) -> None:
         raise _bad(f"{place}: {argument['value']} is no {argument['dtype']}")
 
 
-def _check_view(view: Any, memory: list[Any], place: str) -> None:
+def _validate_view(view: Any, memory: list[Any], place: str) -> None:
     """Every element has to lie inside of its allocation."""
     if view["dtype"] not in ITEM_BYTES:
         raise _bad(f"{place}: there is no type {view['dtype']}")

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from tilewatch.kernels.measuring.description_schema import check_description
-from tilewatch.kernels.measuring.operator_schema import check_operator
+from tilewatch.kernels.measuring.description_schema import validate_description
+from tilewatch.kernels.measuring.operator_schema import validate_operator
 from tilewatch.kernels.results import Params
 
 LONGEST_REASON = 500
@@ -56,7 +56,7 @@ def describe(library: Process, preparation: Preparation, deadline: float) -> Map
     described = library.ask({**make_question(preparation), "ask": "describe problem"}, deadline_s=left_s(deadline))
     if described["problem"] is None:
         return None
-    check_description(described["problem"], preparation.kernel)
+    validate_description(described["problem"], preparation.kernel)
     return {**preparation.sides, str(preparation.library): described["problem"]}
 
 
@@ -69,7 +69,7 @@ def describe_operator(
     answer = library.ask(asked, deadline_s=left_s(deadline))
     if "operator" not in answer:
         return None, str(answer.get("stays"))[:LONGEST_REASON]
-    check_operator(answer["operator"], preparation.kernel)
+    validate_operator(answer["operator"], preparation.kernel)
     return answer["operator"], ""
 
 

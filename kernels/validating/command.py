@@ -1,4 +1,4 @@
-"""`tilewatch check`: finds the mistakes of library files and watch files before a GPU is spent."""
+"""`tilewatch validate`: finds the mistakes of library files and watch files before a GPU is spent."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,10 +11,10 @@ from tilewatch.text import count_text, without_controls
 
 
 class SeveralFolders(ExpectedError):
-    """The files to check lie in several folders."""
+    """The files to validate lie in several folders."""
 
 
-def check(
+def validate(
     files: Annotated[
         list[Path] | None,
         typer.Argument(
@@ -24,29 +24,29 @@ def check(
         ),
     ] = None,
     arch: Annotated[
-        str, typer.Option(callback=require_arch, help="The architecture to check for; no GPU is needed.")
+        str, typer.Option(callback=require_arch, help="The architecture to validate for; no GPU is needed.")
     ] = "sm_90",
 ) -> None:
-    """Check library files and watch files before a GPU is spent on them.
+    """Validate library files and watch files before a GPU is spent on them.
 
     Records what operators launch, compares the shapes of their references and baselines, and compiles one config of
     each. Each finding is a line with file and line. The exit code is 1 if there is one.
 
-    Example: tilewatch check watch/softmax.py
+    Example: tilewatch validate watch/softmax.py
     """
     from tilewatch.kernels.compiling import store
-    from tilewatch.kernels.validating.mistakes import check_library
+    from tilewatch.kernels.validating.mistakes import validate_library
 
     folders = {each.resolve().parent for each in files or ()} or {_find_folder().resolve()}
     if len(folders) > 1:
-        raise SeveralFolders("the files lie in several folders; check one folder at a time")
+        raise SeveralFolders("the files lie in several folders; validate one folder at a time")
     (folder,) = folders
-    checked = check_library(folder, [each.name for each in files or ()], arch, store.folder(store.DEFAULT_FOLDER))
-    for finding in checked.findings:
+    validated = validate_library(folder, [each.name for each in files or ()], arch, store.folder(store.DEFAULT_FOLDER))
+    for finding in validated.findings:
         print(without_controls(str(finding)))
-    compiled, findings = count_text(checked.operators, "operator"), count_text(len(checked.findings), "finding")
+    compiled, findings = count_text(validated.operators, "operator"), count_text(len(validated.findings), "finding")
     print(f"{compiled} compiled for {arch}, {findings}")
-    if checked.findings:
+    if validated.findings:
         raise typer.Exit(1)
 
 

@@ -1,4 +1,4 @@
-"""Child role `check`: lists the mistakes of library files and watch files that need no compiler."""
+"""Child role `validate`: lists the mistakes of library files and watch files that need no compiler."""
 
 import inspect
 import re
@@ -33,7 +33,7 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     findings = [_finding(str(library), None, sentence) for sentence in failures]
     plans = []
     for entry in entries.values():
-        found, planned = _check(entry, arch) if not files or entry.file in files else ([], None)
+        found, planned = _validate(entry, arch) if not files or entry.file in files else ([], None)
         findings += [_finding(entry.file, _first_line(entry), sentence) for sentence in found]
         if planned is not None:
             plans.append({**planned, "file": entry.file, "line": _first_line(entry)})
@@ -47,7 +47,7 @@ def _some_file_loads(library: Path, arch: str) -> bool:
         return False
 
 
-def _check(entry: Entry, arch: str) -> tuple[list[str], dict[str, Any] | None]:
+def _validate(entry: Entry, arch: str) -> tuple[list[str], dict[str, Any] | None]:
     """Returns the sentences on an operator; where there are none, also the plan of its first problem."""
     found: list[str] = []
     plans = []

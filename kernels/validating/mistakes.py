@@ -1,4 +1,4 @@
-"""Checks a library folder before a GPU is spent: what its files say, what they launch, and one config compiled."""
+"""Validates a library folder before a GPU is spent: what its files say, what they launch, and one config compiled."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from tilewatch.kernels.library_errors import LibraryError
 
 @dataclass(frozen=True)
 class Mistake:
-    """A mistake. `line` is None where no line is to blame; `sentence` says what is wrong and what was expected."""
+    """Names a mistake: what is wrong and what was expected. `line` is None where no line is to blame."""
 
     file: str
     line: int | None
@@ -25,20 +25,20 @@ class Mistake:
 
 
 @dataclass(frozen=True)
-class Checked:
+class Validated:
     """`operators` counts those whose code was compiled."""
 
     findings: tuple[Mistake, ...]
     operators: int
 
 
-def check_library(library: Path, files: Sequence[str], arch: str, store_url: str) -> Checked:
-    """Checks the files of a folder, or all of them where none is named. Raises LibraryError where it holds none."""
+def validate_library(library: Path, files: Sequence[str], arch: str, store_url: str) -> Validated:
+    """Finds the mistakes of the named files of a folder, or of all its files. Raises LibraryError if it has none."""
     answer = _ask({"library": str(library), "files": list(files), "arch": arch})
     findings = [Mistake(each["file"], each["line"], each["sentence"]) for each in answer["findings"]]
     plans = answer["plans"]
     failed = tuple(_compile(library, plans, arch, store_url)) if plans else ()
-    return Checked((*findings, *failed), len(plans) - len(failed))
+    return Validated((*findings, *failed), len(plans) - len(failed))
 
 
 def _compile(library: Path, plans: Sequence[dict[str, Any]], arch: str, store_url: str) -> Iterator[Mistake]:
@@ -55,7 +55,7 @@ def _compile(library: Path, plans: Sequence[dict[str, Any]], arch: str, store_ur
 
 
 def _ask(request: dict[str, Any]) -> dict[str, Any]:
-    child = ChildProcess("check", library=request["library"])
+    child = ChildProcess("validate", library=request["library"])
     try:
         answer = child.ask(request, deadline_s=DEADLINE_S)
     except (ChildHung, ChildDied) as error:

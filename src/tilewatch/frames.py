@@ -22,7 +22,7 @@ from tilewatch.db.page_reads.static_facts import SpaceRow
 from tilewatch.db.page_reads.sweeps import SweepRow
 from tilewatch.db.page_reads.verdicts import VerdictRow
 from tilewatch.db.query_parts import SERIES
-from tilewatch.db.session import check, reading_session
+from tilewatch.db.session import reading_session, require_database
 from tilewatch.worker.settings import Settings
 
 CUBIN_COLUMNS = ["registers", "stack_bytes", "shared_bytes", "code_bytes", "compile_s"]
@@ -38,7 +38,7 @@ def open(url: str | None = None) -> "Database":
     Raises NotRunning where none of them names one, and DatabaseUnreachable where it does not answer.
     """
     found = url or os.environ.get("TILEWATCH_DATABASE_URL") or Settings().connection().database_url
-    check(found)
+    require_database(found)
     return Database(found)
 
 

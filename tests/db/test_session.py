@@ -54,7 +54,7 @@ def test_what_is_asked_before_each_job_leaves_what_the_connection_prepared(datab
     """psycopg forgets it where a transaction is rolled back, and the statements of each job are parsed again."""
     for _ in range(10):
         _slugs(database_url)
-    session.check(database_url)
+    session.require_database(database_url)
     migrate.require_head(database_url)
     with session.session(database_url) as opened:
         prepared = opened.scalars(text("select statement from pg_prepared_statements")).all()
@@ -95,17 +95,17 @@ def test_a_server_that_is_not_there_is_named_without_its_password() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(session.DatabaseUnreachable) as caught:
-        session.check(f"postgresql://tilewatch:hush@127.0.0.1:{port}/tilewatch")
+        session.require_database(f"postgresql://tilewatch:hush@127.0.0.1:{port}/tilewatch")
     assert str(caught.value).startswith(f"Postgres cannot be used at 127.0.0.1:{port}/tilewatch: connection failed")
     assert "hush" not in str(caught.value)
 
 
 def test_a_database_that_answers_passes_the_check(database_url: str) -> None:
-    session.check(database_url)
+    session.require_database(database_url)
 
 
 @pytest.mark.parametrize("url", ["hush", "postgresql://u:hu@sh@host:port/x", "mysql://u:hush@host/x"])
 def test_a_url_of_another_form_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(session.DatabaseUnreachable, match="expected postgresql://user:password@host:port") as caught:
-        session.check(url)
+        session.require_database(url)
     assert "hu" not in str(caught.value)

@@ -24,7 +24,7 @@ def test_a_change_that_replays_confirmed_is_one_message_with_its_cause_and_the_w
     do_nights(settings, *shas.values())
     with receiver() as board:
         about = '["regression", "improvement"]'
-        file = settings.home / "tell.toml"
+        file = settings.home / "notify.toml"
         file.write_text(f"[channels.board]\nwebhook = '{board.url}'\n[[routes]]\nto = ['board']\nabout = {about}\n")
         outbox = Outbox.of(settings)
         assert write_and_send(outbox, dt.datetime.now(dt.UTC)) == 1

@@ -185,7 +185,7 @@ def test_what_a_judge_opened_is_sent_as_soon_as_its_job_has_ended_and_the_clock_
         celery_worker(settings, queues="tell", name="tell@test"),
     ):
         written = f"[channels.board]\nwebhook = '{board.url}'\n[[routes]]\nto = ['board']\n"
-        (settings.home / "tell.toml").write_text(written)
+        (settings.home / "notify.toml").write_text(written)
         with session(context.database_url) as opened:
             number = open_regression.regress(opened)
             run_id = opened.scalars(select(Run.id)).one()

@@ -25,7 +25,7 @@ from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.store import CubinStore, folder
 from tilewatch.kernels.compiling.traced_code import BadRecordedCode, read_recorded
 from tilewatch.kernels.library_errors import LibraryError
-from tilewatch.kernels.measuring.description_schema import BadDescription, check_description
+from tilewatch.kernels.measuring.description_schema import BadDescription, validate_description
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, _refuse_impossible, sweep
 from tilewatch.kernels.results import Compiled, TrialResult
 from tilewatch.kernels.toolchains.versions import compiler_version
@@ -297,7 +297,7 @@ DESCRIBED: dict[str, object] = {
 
 
 def test_an_honest_description_is_accepted() -> None:
-    check_description(DESCRIBED, "k")
+    validate_description(DESCRIBED, "k")
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ def test_an_honest_description_is_accepted() -> None:
 )
 def test_a_made_up_description_is_refused_with_the_name_of_its_field(fields: dict[str, object], sentence: str) -> None:
     with pytest.raises(BadDescription, match="the described problem is not as it must be: ") as refused:
-        check_description({**DESCRIBED, **fields}, "k")
+        validate_description({**DESCRIBED, **fields}, "k")
     assert sentence in str(refused.value)
 
 

@@ -255,7 +255,7 @@ def test_our_containers_can_do_no_more_than_they_need(services: dict[str, Any]) 
     for name in ("migrate", "logins", "beat", "dashboard", "api"):
         assert not services[name].get("volumes"), f"{name} mounts what it does not need"
     sharing = [name for name, service in services.items() if "tell:/data" in service.get("volumes", ())]
-    assert sharing == ["tell"], "tell.toml lies where kernels of other people run"
+    assert sharing == ["tell"], "notify.toml lies where kernels of other people run"
     assert services["tell"]["command"][8:11] == ["-Q", "tell", "-n"], "it takes what runs kernels of other people"
 
 

@@ -134,7 +134,7 @@ def _endpoint(operation: Operation, settings: Settings) -> Callable[..., Respons
 
 def _health(database_url: str) -> Callable[[], Response]:
     def healthz() -> Response:
-        database.check(database_url)
+        database.require_database(database_url)
         return Response("ok\n", media_type="text/plain")
 
     return healthz

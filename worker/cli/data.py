@@ -87,10 +87,10 @@ def migrate() -> None:
     A table that somebody uses is waited for, at most two minutes; then the command names them and ends with 2.
     """
     from tilewatch.db import migrate as migrations
-    from tilewatch.db.session import check
+    from tilewatch.db.session import require_database
 
     database_url = options.settings().connection().database_url
-    check(database_url)
+    require_database(database_url)
     migrations.upgrade(database_url, report=lambda sentence: print(sentence, flush=True))
     print(f"the database is at revision {migrations.current(database_url)}")
 

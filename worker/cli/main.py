@@ -14,10 +14,10 @@ from typing import Annotated
 import typer
 
 from tilewatch import errors
-from tilewatch.kernels.validating.command import check
+from tilewatch.kernels.validating.command import validate
 from tilewatch.text import short_sha, without_controls
 from tilewatch.worker.cli import compare, data, options, serve, work
-from tilewatch.worker.cli.notify import tell
+from tilewatch.worker.cli.notify import notify
 from tilewatch.worker.cli.regressions import regressions
 from tilewatch.worker.cli.submit import submit
 from tilewatch.worker.cli.tokens import token
@@ -37,13 +37,12 @@ cli = typer.Typer(
 cli.add_typer(watch, name="watch")
 cli.add_typer(submit, name="submit")
 cli.add_typer(regressions, name="regressions")
-cli.add_typer(tell, name="tell")
+cli.add_typer(notify, name="notify")
 cli.add_typer(tuned, name="tuned")
 cli.add_typer(token, name="token")
 cli.add_typer(toolchain, name="toolchain")
 cli.add_typer(baselines, name="baselines")
-cli.add_typer(baselines, name="rivals", hidden=True)  # its name before 0.2
-cli.command()(check)
+cli.command()(validate)
 cli.command()(compare.compare)
 cli.command()(compare.replay)
 cli.command()(work.status)
@@ -56,6 +55,13 @@ cli.command()(data.migrate)
 cli.command()(data.logins)
 cli.command()(serve.api)
 cli.command()(serve.mcp)
+
+# Names of before 0.2, which work for one release.
+options.add_old_name(cli, "check", validate, "tilewatch validate")
+cli.add_typer(notify, name="tell", hidden=True, callback=options.warn_of("tilewatch tell", "tilewatch notify"))
+cli.add_typer(
+    baselines, name="rivals", hidden=True, callback=options.warn_of("tilewatch rivals", "tilewatch baselines")
+)
 
 
 def _print_version(wanted: bool) -> None:

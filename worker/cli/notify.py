@@ -1,4 +1,4 @@
-"""`tilewatch tell`: channels, messages and alarms. Parses, calls, prints."""
+"""`tilewatch notify`: channels, messages and alarms. Parses, calls, prints."""
 
 from typing import Annotated
 
@@ -7,35 +7,38 @@ import typer
 from tilewatch.worker.cli import options
 from tilewatch.worker.cli.options import AsJson
 
-tell = typer.Typer(
+notify = typer.Typer(
     help="Notifications: test the channels, list messages and open alarms, send a failed message again.",
     no_args_is_help=True,
 )
 
 
-@tell.command()
-def check() -> None:
-    """Send a test message to every channel of tell.toml, and print the answer of each. Exit code 1 if one failed.
+@notify.command()
+def test() -> None:
+    """Send a test message to every channel of notify.toml, and print the answer of each. Exit code 1 if one failed.
 
-    Example: tilewatch tell check
+    Example: tilewatch notify test
     """
     from tilewatch.worker.notify import outbox
 
-    outcomes = outbox.check(outbox.Outbox.of(options.settings()))
+    outcomes = outbox.send_tests(outbox.Outbox.of(options.settings()))
     for channel, outcome in outcomes.items():
         print(f"{channel}: {outcome.trouble or 'sent'}")
     if any(outcome.trouble for outcome in outcomes.values()):
         raise typer.Exit(1)
 
 
-@tell.command()
+options.add_old_name(notify, "check", test, "tilewatch notify test")
+
+
+@notify.command()
 def messages(
     failed: Annotated[bool, typer.Option("--failed", help="Only messages that could not be sent.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the newest messages: sent, waiting, held back for quiet hours, or failed and why.
 
-    Example: tilewatch tell messages --failed
+    Example: tilewatch notify messages --failed
     """
     from tilewatch.db.page_reads import messages as message_queries
     from tilewatch.db.session import session
@@ -46,11 +49,11 @@ def messages(
     tables.print_answer(rows, tables.draw_messages, as_json=as_json)
 
 
-@tell.command()
+@notify.command()
 def alarms(as_json: AsJson = False) -> None:
     """List the open alarms: late nightlies, ill GPUs, configs that stopped compiling, and so on.
 
-    Example: tilewatch tell alarms
+    Example: tilewatch notify alarms
     """
     from tilewatch.db.page_reads import alarms as alarm_queries
     from tilewatch.db.session import session
@@ -61,7 +64,7 @@ def alarms(as_json: AsJson = False) -> None:
     tables.print_answer(rows, tables.draw_alarms, as_json=as_json)
 
 
-@tell.command()
+@notify.command()
 def again(
     ids: Annotated[
         list[int], typer.Argument(metavar="ID", max=options.LARGEST_ID, help="Messages that could not be sent.")
@@ -69,7 +72,7 @@ def again(
 ) -> None:
     """Send failed messages again.
 
-    Example: tilewatch tell again 12 13
+    Example: tilewatch notify again 12 13
     """
     from tilewatch.worker.cli import triage
 

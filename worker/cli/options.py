@@ -1,8 +1,11 @@
 """Parameters that several commands share, and what they are read into. Imports little, so that `--help` is quick."""
 
 import datetime as dt
+import functools
 import getpass
-from typing import TYPE_CHECKING, Annotated
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -42,6 +45,22 @@ class NoName(ExpectedError):
     """It is not known who runs the command, and every action is stored with a name."""
 
 
+def warn_of(old: str, new: str) -> Callable[[], None]:
+    """Returns what says on standard error that a command was renamed."""
+    return lambda: print(f"tilewatch: `{old}` is `{new}` now; the old name works for one release", file=sys.stderr)
+
+
+def add_old_name(group: typer.Typer, old: str, command: Callable[..., None], new: str) -> None:
+    """Adds a hidden command that warns, and then does what the renamed command does."""
+    warn = warn_of(f"{new.rpartition(' ')[0]} {old}", new)
+
+    @group.command(old, hidden=True)
+    @functools.wraps(command)
+    def renamed(*arguments: Any, **options: Any) -> None:
+        warn()
+        command(*arguments, **options)
+
+
 def settings() -> "Settings":
     from tilewatch.worker.settings import Settings
 
@@ -51,10 +70,10 @@ def settings() -> "Settings":
 def ready_database() -> str:
     """Returns the URL of a database that answers and has this version's tables."""
     from tilewatch.db.migrate import require_head
-    from tilewatch.db.session import check
+    from tilewatch.db.session import require_database
 
     database_url = settings().connection().database_url
-    check(database_url)
+    require_database(database_url)
     require_head(database_url)
     return database_url
 

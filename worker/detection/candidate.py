@@ -48,7 +48,7 @@ class NightEvidence:
 class Candidate:
     """Some build in (good, bad] may have changed the series by about `size`.
 
-    `prior` are the log-odds before nights and replays. A candidate without a `size` is a check: nights show nothing,
+    `prior` are the log-odds before nights and replays. A candidate without a `size` is a probe: nights show nothing,
     but a new machine or toolchain may have hidden a change.
     """
 

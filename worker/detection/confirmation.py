@@ -89,8 +89,8 @@ def _launches_to_believe(candidate: Candidate, policy: Policy) -> int:
         candidate.state = "undecided"
         return 0
     launches = next_launches(candidate, policy)
-    is_first_check = candidate.size is None and estimate is None
-    if not is_first_check and not is_worth(candidate, odds(candidate, policy), launches, policy):
+    is_first_probe = candidate.size is None and estimate is None
+    if not is_first_probe and not is_worth(candidate, odds(candidate, policy), launches, policy):
         candidate.state = "refuted"
         return 0
     if candidate.launches >= policy.most_launches:

@@ -60,7 +60,7 @@ class Detector:
         self.budget.start_night(self.launches * int(self.nights.measured.sum()), self.policy)
         for column, log_odds in self.state.possible_changes():
             self._open(column, log_odds)
-        self._open_checks()
+        self._open_probes()
         return self._next_questions(changes)
 
     def add_answers(self, answers: Iterable[ReplayAnswer]) -> Response:
@@ -96,19 +96,19 @@ class Detector:
         if is_affordable and is_worth(candidate, log_odds, launches, self.policy):
             self.candidates[key] = candidate
 
-    def _open_checks(self) -> None:
-        for candidate in self.state.code_checks():
+    def _open_probes(self) -> None:
+        for candidate in self.state.code_probes():
             first = self.policy.first_launches * (1 + len(self.candidates))
             is_affordable = self.budget.allows_tonight(first) or (not self.candidates and self.budget.allows(first))
             if candidate.series not in self.candidates and is_affordable:
                 self.candidates[candidate.series] = candidate
-        for series, check in self.state.due_checks():
+        for series, probe in self.state.due_probes():
             key = self.state.keys[series.column]
             first = self.policy.first_launches * (1 + len(self.candidates))
             if key not in self.candidates and self.budget.allows(first):
-                series.check_at = None
-                if check is not None:
-                    self.candidates[key] = check
+                series.probe_at = None
+                if probe is not None:
+                    self.candidates[key] = probe
 
     def _next_questions(self, changes: list[ConfirmedChange]) -> Response:
         """Every candidate takes its next step; one that came to its end is confirmed or remembered."""
@@ -122,7 +122,7 @@ class Detector:
             if is_new_code and candidate.series in self.candidates:
                 quietest.setdefault(candidate.bad, deviation)
         for change in tuple(changes):
-            for candidate in self.state.sibling_checks(change):
+            for candidate in self.state.sibling_probes(change):
                 if candidate.series not in self.candidates:
                     self.candidates[candidate.series] = candidate
                     questions += self._ask(candidate, changes)

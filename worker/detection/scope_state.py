@@ -46,8 +46,8 @@ class SeriesState:
     level_since: int = NEVER  # first build of the level that was last confirmed, or is expected
     history_since: int = NEVER  # first build of a level that people expect: no size of that change is known
     replays: ReplayEvidence = field(default_factory=ReplayEvidence)  # since that build
-    check_at: int | None = None  # the night count at which the builds around a new environment are compared
-    check_from: int | None = None  # the last build before that environment
+    probe_at: int | None = None  # the night count at which the builds around a new environment are compared
+    probe_from: int | None = None  # the last build before that environment
     confirmed: ConfirmedChange | None = None  # tonight
 
 
@@ -74,7 +74,7 @@ class ScopeState:
         for series in self.series.values():
             series.confirmed = None
         self._weigh()
-        self._plan_checks()
+        self._plan_probes()
 
     def possible_changes(self) -> list[tuple[int, float]]:
         """Columns that may be worth launches, with the log-odds that one of their builds changed them; the likeliest
@@ -136,36 +136,36 @@ class ScopeState:
         older = np.flatnonzero(np.isfinite(self.nights.times[:, column]))[:-own]
         return builds[min(int(older[-1]) + 1 if len(older) else 0, max(len(builds) - fresh, 0))]
 
-    def code_checks(self) -> list[Candidate]:
+    def code_probes(self) -> list[Candidate]:
         """Series whose code is new tonight: tonight's build against the last one with the code before; the quietest
         first, because their answers tell what to expect of the others."""
-        checks: list[Candidate] = []
+        probes: list[Candidate] = []
         for column in np.flatnonzero((self.nights.code_changes[-1] > 0) & self.nights.measured):
             series, before = self.series[self.keys[column]], self.nights.code_before(int(column))
             bad, good = self.nights.builds[-1], max(NEVER if before is None else before, series.level_since)
             if 0 < bad - good <= MOST_BUILDS:
-                checks.append(self._open_code_check(self.keys[column], good, bad))
-        return sorted(checks, key=lambda check: check.pair_deviation)
+                probes.append(self._open_code_probe(self.keys[column], good, bad))
+        return sorted(probes, key=lambda probe: probe.pair_deviation)
 
-    def _open_code_check(self, key: int, good: int, bad: int) -> Candidate:
+    def _open_code_probe(self, key: int, good: int, bad: int) -> Candidate:
         share = self.code_share(bad)
         prior = float(np.log(share / (1.0 - share)))
-        check = self.open_check(key, good, bad, prior)
-        check.code_share = share
-        return check
+        probe = self.open_probe(key, good, bad, prior)
+        probe.code_share = share
+        return probe
 
-    def sibling_checks(self, change: ConfirmedChange) -> Iterator[Candidate]:
-        """The other series of a confirmed change's kernel on its node, at its build. A check that no launches are left
+    def sibling_probes(self, change: ConfirmedChange) -> Iterator[Candidate]:
+        """The other series of a confirmed change's kernel on its node, at its build. A probe that no launches are left
         for tonight is as likely to find something tomorrow."""
         origin = self.series[change.series].node_kernel
         night = np.searchsorted(self.nights.builds, change.first_bad)
         for key, series in self.series.items():
             is_other = series.node_kernel == origin and series.level_since < change.first_bad
             if is_other and self.nights.measured[series.column]:
-                check = self._open_code_check(key, change.first_bad - 1, change.first_bad)
-                if check.has_builds:
+                probe = self._open_code_probe(key, change.first_bad - 1, change.first_bad)
+                if probe.has_builds:
                     self._sibling_changed[night, series.column] = True
-                    yield check
+                    yield probe
 
     def code_share(self, build: int) -> float:
         """How probable it is that new code, or code that changed another shape's time, changed a series' time: a guess,
@@ -178,7 +178,7 @@ class ScopeState:
         """What replays say about new code: the probability that it changed the series."""
         self._code_answers.setdefault(candidate.bad, {})[candidate.series] = probability
 
-    def open_check(self, key: int, good: int, bad: int, prior: float) -> Candidate:
+    def open_probe(self, key: int, good: int, bad: int, prior: float) -> Candidate:
         """A candidate for builds that are compared for another reason than a night's times."""
         series, column = self.series[key], self.series[key].column
         nightly = NightEvidence(*np.zeros((3, bad - good)))
@@ -186,22 +186,22 @@ class ScopeState:
         nightly.by_code[self.nights.code_changes[at, column] == SAME_CODE] = -np.inf
         return Candidate(key, good, bad, None, nightly, float(self.nights.variances[column]), prior, series.replays)
 
-    def due_checks(self) -> Iterator[tuple[SeriesState, Candidate | None]]:
+    def due_probes(self) -> Iterator[tuple[SeriesState, Candidate | None]]:
         """Some nights after a new machine or toolchain, once: tonight's build against the last one before.
 
-        The caller sets `check_at` to None when it takes the check. The candidate is None where no build is left.
+        The caller sets `probe_at` to None when it takes the probe. The candidate is None where no build is left.
         """
         prior = float(np.log(self.policy.changes_a_point))
         for key in self.keys:
             series = self.series[key]
-            is_due = series.check_at is not None and int(self.nights.seen[series.column]) >= series.check_at
-            if not is_due or series.check_from is None or not self.nights.measured[series.column]:
+            is_due = series.probe_at is not None and int(self.nights.seen[series.column]) >= series.probe_at
+            if not is_due or series.probe_from is None or not self.nights.measured[series.column]:
                 continue
-            last, good = self.nights.builds[-1], max(series.check_from, series.level_since)
-            check = None
+            last, good = self.nights.builds[-1], max(series.probe_from, series.level_since)
+            probe = None
             if 0 < last - good <= MOST_BUILDS:
-                check = self.open_check(key, good, last, prior)
-            yield series, check if check is not None and check.has_builds else None
+                probe = self.open_probe(key, good, last, prior)
+            yield series, probe if probe is not None and probe.has_builds else None
 
     def start_level(self, key: int, first_bad: int) -> None:
         """People expect a new level since this build: neither earlier nights nor earlier replays count for it."""
@@ -255,13 +255,13 @@ class ScopeState:
         usual = np.where(is_likely, np.log(share / np.maximum(builds, 1)), 0.0)
         return np.where(builds == SAME_CODE, -np.inf, usual)
 
-    def _plan_checks(self) -> None:
+    def _plan_probes(self) -> None:
         unknown = self.nights.code_changes[-1] == UNKNOWN_CODE  # where it is known, new code is asked about at once
         for column in np.flatnonzero(self.nights.has_new_environment() & self.nights.measured & unknown):
             series = self.series[self.keys[column]]
-            series.check_at = int(self.nights.seen[column]) + self.policy.min_history
+            series.probe_at = int(self.nights.seen[column]) + self.policy.min_history
             earlier = np.flatnonzero(np.isfinite(self.nights.times[:-1, column]))
-            series.check_from = self.nights.builds[int(earlier[-1])] if len(earlier) else None
+            series.probe_from = self.nights.builds[int(earlier[-1])] if len(earlier) else None
 
 
 def _by_build(nightly: NightEvidence, builds: Sequence[int], good: int, bad: int) -> NightEvidence:

@@ -24,8 +24,8 @@ from tilewatch.kernels.toolchains.toolchain import Toolchain, list_toolchains
 from tilewatch.text import short_sha
 from tilewatch.worker.detection import policy as policies
 from tilewatch.worker.local import port
-from tilewatch.worker.local.doctor_servers import check_servers, check_workers, runs_here
-from tilewatch.worker.local.finding import CheckResult
+from tilewatch.worker.local.doctor_servers import list_server_findings, list_worker_findings, runs_here
+from tilewatch.worker.local.finding import Finding
 from tilewatch.worker.local.secret_files import find_weaknesses, list_sign_in_files
 from tilewatch.worker.notify import routing
 from tilewatch.worker.settings import CHECKOUT, Settings
@@ -36,9 +36,9 @@ PACKAGED_CUDA = Path(sysconfig.get_path("purelib"), "nvidia", "cu13")
 """Where NVIDIA's PyPI packages of CUDA 13 put their programs and headers."""
 
 
-def report(settings: Settings) -> tuple[CheckResult, ...]:
+def report(settings: Settings) -> tuple[Finding, ...]:
     gpus_here = gpus()
-    checks: tuple[Callable[[], CheckResult], ...] = (
+    examinations: tuple[Callable[[], Finding], ...] = (
         _python,
         partial(_program, "git", "--version"),
         partial(_program, "setpriv", "--version", package="util-linux"),
@@ -56,58 +56,58 @@ def report(settings: Settings) -> tuple[CheckResult, ...]:
         partial(_policy, settings.policy),
         partial(_secrets, settings),
     )
-    findings = [_guarded(check) for check in checks]
+    findings = [_guarded(each) for each in examinations]
     findings += [_toolchain(each) for each in list_toolchains(settings.toolchains)]
-    findings += check_servers(settings)
-    findings += check_workers(settings, gpus_here)
+    findings += list_server_findings(settings)
+    findings += list_worker_findings(settings, gpus_here)
     findings += [_gpu(gpu) for gpu in gpus_here] or [
-        CheckResult("GPU", None, "no NVIDIA GPU or no driver: this machine compiles sweeps and measures none")
+        Finding("GPU", None, "no NVIDIA GPU or no driver: this machine compiles sweeps and measures none")
     ]
     findings += _measuring(needed=bool(gpus_here))
     return tuple(findings)
 
 
-def _guarded(check: Callable[[], CheckResult]) -> CheckResult:
-    """Turns an error of a check into a finding, so that one broken thing does not end the report."""
+def _guarded(examine: Callable[[], Finding]) -> Finding:
+    """Turns an error of an examination into a finding, so that one broken thing does not end the report."""
     try:
-        return check()
+        return examine()
     except (OSError, ValueError, ImportError, subprocess.SubprocessError) as error:
-        name = check.func.__name__ if isinstance(check, partial) else getattr(check, "__name__", "check")
-        return CheckResult(name.strip("_"), False, f"{type(error).__name__}: {error}")
+        name = examine.func.__name__ if isinstance(examine, partial) else getattr(examine, "__name__", "examination")
+        return Finding(name.strip("_"), False, f"{type(error).__name__}: {error}")
 
 
-def _python() -> CheckResult:
+def _python() -> Finding:
     version = ".".join(map(str, sys.version_info[:3]))
     oldest, newest = (".".join(map(str, wanted)) for wanted in PYTHONS)
     fits = PYTHONS[0] <= sys.version_info[:2] <= PYTHONS[1]
-    return CheckResult("Python", fits, version, None if fits else f"use Python {oldest} to {newest}")
+    return Finding("Python", fits, version, None if fits else f"use Python {oldest} to {newest}")
 
 
-def _program(name: str, *question: str, package: str | None = None) -> CheckResult:
+def _program(name: str, *question: str, package: str | None = None) -> Finding:
     path = shutil.which(name)
     if path is None:
-        return CheckResult(name, False, "missing", f"apt-get install {package or name}")
+        return Finding(name, False, "missing", f"apt-get install {package or name}")
     output = subprocess.run([path, *question], capture_output=True, text=True, timeout=10, check=False).stdout
-    return CheckResult(name, True, output.strip().splitlines()[0] if output.strip() else path)
+    return Finding(name, True, output.strip().splitlines()[0] if output.strip() else path)
 
 
-def _repository(settings: Settings) -> CheckResult:
+def _repository(settings: Settings) -> Finding:
     from tilewatch.worker.git.commits import RepositoryError, resolve
 
     added = _added_repositories(settings)
     failures = [row.failure for row in added if row.failure is not None]
     if failures:
-        return CheckResult("repository", False, "; ".join(failures), "docs/start/repositories.md says what git needs")
+        return Finding("repository", False, "; ".join(failures), "docs/start/repositories.md says what git needs")
     if added and "repository" not in settings.model_fields_set:
-        return CheckResult("repository", True, ", ".join(row.name for row in added))
+        return Finding("repository", True, ", ".join(row.name for row in added))
     if "repository" not in settings.model_fields_set and not (settings.repository / ".git").exists():
-        return CheckResult("repository", None, "none is watched yet", "tilewatch watch add URL")
+        return Finding("repository", None, "none is watched yet", "tilewatch watch add URL")
     try:
         head = resolve(settings.repository, "HEAD")
     except RepositoryError as error:
         fix = "set TILEWATCH_REPOSITORY to a Git clone with history, or use `tilewatch watch add`"
-        return CheckResult("repository", False, str(error), fix)
-    return CheckResult("repository", True, f"{settings.repository} at {short_sha(head.sha)} ({head.subject})")
+        return Finding("repository", False, str(error), fix)
+    return Finding("repository", True, f"{settings.repository} at {short_sha(head.sha)} ({head.subject})")
 
 
 def _added_repositories(settings: Settings) -> list[RepositoryRow]:
@@ -122,38 +122,38 @@ def _added_repositories(settings: Settings) -> list[RepositoryRow]:
         return []
 
 
-def _channels(settings: Settings) -> CheckResult:
-    """Reads tell.toml; `tilewatch tell check` tests whether the services accept a message."""
+def _channels(settings: Settings) -> Finding:
+    """Reads notify.toml; `tilewatch notify test` tests whether the services accept a message."""
     example = "docs/use/notify.example.toml is an example"
     try:
-        channels = routing.load(settings.tell_file).channels
+        channels = routing.load(settings.notify_file).channels
     except routing.BadNotifySettings as error:
-        return CheckResult("channels", False, str(error), example)
+        return Finding("channels", False, str(error), example)
     if not channels:
-        return CheckResult("channels", None, "none: messages go to the log only", example)
+        return Finding("channels", None, "none: messages go to the log only", example)
     if settings.forge_token is None and any(channel.forge for channel in channels.values()):
-        return CheckResult("channels", False, "a forge needs a token", "set TILEWATCH_FORGE_TOKEN")
-    return CheckResult("channels", True, ", ".join(channels))
+        return Finding("channels", False, "a forge needs a token", "set TILEWATCH_FORGE_TOKEN")
+    return Finding("channels", True, ", ".join(channels), settings.old_notify_name)
 
 
-def _policy(path: Path | None) -> CheckResult:
+def _policy(path: Path | None) -> Finding:
     """Reads the numbers by which the judge decides."""
     try:
-        return CheckResult("policy", True, f"{policies.load(path).name}{f' ({path})' if path else ''}")
+        return Finding("policy", True, f"{policies.load(path).name}{f' ({path})' if path else ''}")
     except policies.BadPolicy as error:
-        return CheckResult("policy", False, str(error), "correct the file, or leave TILEWATCH_POLICY out")
+        return Finding("policy", False, str(error), "correct the file, or leave TILEWATCH_POLICY out")
 
 
-def _secrets(settings: Settings) -> CheckResult:
+def _secrets(settings: Settings) -> Finding:
     files = [settings.connection_file, settings.home / "secrets.json", *list_sign_in_files([CHECKOUT, Path.cwd()])]
-    weaknesses = find_weaknesses(dict.fromkeys([*files, *([settings.tell_file] if settings.tell_file else [])]))
+    weaknesses = find_weaknesses(dict.fromkeys([*files, *([settings.notify_file] if settings.notify_file else [])]))
     if weaknesses:
         fixes = "; ".join(each.fix for each in weaknesses)
-        return CheckResult("secrets", False, "; ".join(each.sentence for each in weaknesses), fixes)
-    return CheckResult("secrets", True, "files with passwords and tokens are closed to other users")
+        return Finding("secrets", False, "; ".join(each.sentence for each in weaknesses), fixes)
+    return Finding("secrets", True, "files with passwords and tokens are closed to other users")
 
 
-def _package(name: str, distributions: Iterable[str], fix: str, *, needed: bool = True) -> CheckResult:
+def _package(name: str, distributions: Iterable[str], fix: str, *, needed: bool = True) -> Finding:
     versions, missing = [], []
     for distribution in distributions:
         try:
@@ -161,23 +161,23 @@ def _package(name: str, distributions: Iterable[str], fix: str, *, needed: bool 
         except importlib.metadata.PackageNotFoundError:
             missing.append(distribution)
     if missing:
-        return CheckResult(name, False if needed else None, f"missing: {', '.join(missing)}", fix)
-    return CheckResult(name, True, ", ".join(versions))
+        return Finding(name, False if needed else None, f"missing: {', '.join(missing)}", fix)
+    return Finding(name, True, ", ".join(versions))
 
 
-def _compiler(wanted: str | None) -> CheckResult:
+def _compiler(wanted: str | None) -> Finding:
     from tilewatch.kernels.toolchains.versions import compiler_version
 
     here = compiler_version()
     if wanted is None:
-        return CheckResult("TILEWATCH_COMPILER", None, f"not set; to hold a fleet to this machine's: {here}")
+        return Finding("TILEWATCH_COMPILER", None, f"not set; to hold a fleet to this machine's: {here}")
     fix = None if here == wanted else "make install of the release that has it, or change TILEWATCH_COMPILER"
-    return CheckResult(
+    return Finding(
         "TILEWATCH_COMPILER", here == wanted, here if here == wanted else f"wants {wanted}, here is {here}", fix
     )
 
 
-def _toolchain(toolchain: Toolchain) -> CheckResult:
+def _toolchain(toolchain: Toolchain) -> Finding:
     """Compiles with it, which takes two seconds."""
     from tilewatch.kernels.compiling.compile_children import BuildError
     from tilewatch.kernels.compiling.trial import require_compiles
@@ -187,87 +187,85 @@ def _toolchain(toolchain: Toolchain) -> CheckResult:
         require_compiles(toolchain)
     except BuildError as error:
         again = f"`tilewatch toolchain remove {toolchain.name}` and add it again"
-        return CheckResult(name, False, f"{versions}: {error}", again)
-    return CheckResult(name, True, f"{versions}: compiles")
+        return Finding(name, False, f"{versions}: {error}", again)
+    return Finding(name, True, f"{versions}: compiles")
 
 
-def _nvidia_program(name: str) -> CheckResult:
+def _nvidia_program(name: str) -> Finding:
     from tilewatch.kernels.compiling.programs import ProgramMissing, find_program
 
     try:
-        return CheckResult(name, True, find_program(name))
+        return Finding(name, True, find_program(name))
     except ProgramMissing as error:
-        return CheckResult(name, False, str(error), "make install")
+        return Finding(name, False, str(error), "make install")
 
 
-def _sandbox() -> CheckResult:
+def _sandbox() -> Finding:
     level, gpu_level = sandbox.find_level(), sandbox.find_gpu_level()
     found = f"a library's code is kept from {level.value}; while it measures on a GPU, from {gpu_level.value}"
     if sandbox.is_required(sandbox.REQUIRE_APART):
         found += "; host code that only its own process can measure is refused"
     if level is sandbox.Level.FULL:
-        return CheckResult("sandbox", True, found)
+        return Finding("sandbox", True, found)
     fix = f"Linux 5.13 or newer with Landlock and seccomp, and {sandbox.SWITCH} not `off` (docs/operate/security.md)"
-    return CheckResult("sandbox", False if sandbox.is_required() else None, found, fix)
+    return Finding("sandbox", False if sandbox.is_required() else None, found, fix)
 
 
-def _folder(home: Path) -> CheckResult:
+def _folder(home: Path) -> Finding:
     existing = _first_existing(home)
     writable = existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
     state = "exists" if existing == home else "will be created"
     fix = None if writable else "choose another folder with TILEWATCH_HOME"
-    return CheckResult("data folder", writable, f"{home} ({state if writable else 'not writable'})", fix)
+    return Finding("data folder", writable, f"{home} ({state if writable else 'not writable'})", fix)
 
 
-def _disk(home: Path) -> CheckResult:
+def _disk(home: Path) -> Finding:
     free_bytes = shutil.disk_usage(_first_existing(home)).free
     roomy = free_bytes >= ROOMY_BYTES
     fix = None if roomy else "free some, or choose a folder on another disk with TILEWATCH_HOME"
-    return CheckResult("disk space", roomy, f"{free_bytes / 1e9:.0f} GB free", fix)
+    return Finding("disk space", roomy, f"{free_bytes / 1e9:.0f} GB free", fix)
 
 
-def _store(url: str) -> CheckResult:
+def _store(url: str) -> Finding:
     try:
-        CubinStore(url).check(writes=False)
+        CubinStore(url).require_access(writes=False)
     except StoreError as error:
-        return CheckResult(
+        return Finding(
             "cubin store", False, str(error), "TILEWATCH_STORE_URL names a folder, or a bucket that is there"
         )
-    return CheckResult("cubin store", True, url)
+    return Finding("cubin store", True, url)
 
 
 def _first_existing(path: Path) -> Path:
     return next(folder for folder in (path, *path.parents) if folder.exists())
 
 
-def _dashboard(settings: Settings) -> CheckResult:
+def _dashboard(settings: Settings) -> Finding:
     number = settings.port
     if port.healthy(number) and not runs_here(settings):
-        return CheckResult(
+        return Finding(
             "dashboard", False, f"port {number}: another Tilewatch answers", "choose another with TILEWATCH_PORT"
         )
     if port.healthy(number):
-        return CheckResult("dashboard", True, f"answers at http://localhost:{number}")
+        return Finding("dashboard", True, f"answers at http://localhost:{number}")
     if reason := port.taken(number):
-        return CheckResult("dashboard", False, f"port {number}: {reason}", "choose another with TILEWATCH_PORT")
-    return CheckResult("dashboard", None, f"not running; port {number} is free", "make up")
+        return Finding("dashboard", False, f"port {number}: {reason}", "choose another with TILEWATCH_PORT")
+    return Finding("dashboard", None, f"not running; port {number} is free", "make up")
 
 
-def _gpu(gpu: Gpu) -> CheckResult:
+def _gpu(gpu: Gpu) -> Finding:
     name, card = f"GPU {gpu.index}", f"{gpu.name}, driver {gpu.driver}"
     if gpu.model is None:
-        return CheckResult(name, False, f"{card}: cuTile compiles for sm_80 and later", "use a newer GPU")
+        return Finding(name, False, f"{card}: cuTile compiles for sm_80 and later", "use a newer GPU")
     major = gpu.driver.split(".")[0]
     if not major.isdigit() or int(major) < OLDEST_DRIVER:
-        return CheckResult(name, False, card, f"install NVIDIA driver {OLDEST_DRIVER} or newer")
+        return Finding(name, False, card, f"install NVIDIA driver {OLDEST_DRIVER} or newer")
     if gpu.model.bandwidth_gbps is None:
-        return CheckResult(
-            name, True, f"{card}: works as {gpu.model.slug}, without a roofline: its rates are not known"
-        )
-    return CheckResult(name, True, card)
+        return Finding(name, True, f"{card}: works as {gpu.model.slug}, without a roofline: its rates are not known")
+    return Finding(name, True, card)
 
 
-def _measuring(*, needed: bool) -> Iterator[CheckResult]:
+def _measuring(*, needed: bool) -> Iterator[Finding]:
     """Checks what only a machine with a GPU needs."""
     fix = "make install on a machine with an NVIDIA GPU" if not needed else "make install"
     yield _package("CuPy", ("cupy-cuda13x",), fix, needed=needed)
@@ -276,9 +274,9 @@ def _measuring(*, needed: bool) -> Iterator[CheckResult]:
     yield _package("DeepGEMM", ("sgl-deep-gemm", "torch"), fix, needed=needed)
     compiler = nvcc()
     if compiler:
-        yield CheckResult("nvcc", True, str(compiler))
+        yield Finding("nvcc", True, str(compiler))
     else:
-        yield CheckResult("nvcc", False if needed else None, "missing: DeepGEMM compiles its kernels with it", fix)
+        yield Finding("nvcc", False if needed else None, "missing: DeepGEMM compiles its kernels with it", fix)
 
 
 def nvcc() -> Path | None:

@@ -7,32 +7,30 @@ from http.client import HTTPConnection, HTTPException
 from tilewatch import errors
 from tilewatch.db.server.embedded import Servers
 from tilewatch.kernels.device import Gpu
-from tilewatch.worker.local.finding import CheckResult
+from tilewatch.worker.local.finding import Finding
 from tilewatch.worker.settings import NotRunning, Settings
 
 
-def check_servers(settings: Settings) -> Iterator[CheckResult]:
+def list_server_findings(settings: Settings) -> Iterator[Finding]:
     try:
         servers = settings.connection()
     except NotRunning as error:
-        yield CheckResult("Postgres and Redis", None, str(error))
+        yield Finding("Postgres and Redis", None, str(error))
         return
-    for name, check in (("Postgres", _postgres), ("Redis", _redis)):
+    for name, examine in (("Postgres", _postgres), ("Redis", _redis)):
         try:
-            yield CheckResult(name, True, f"answers at {check(servers)}")
+            yield Finding(name, True, f"answers at {examine(servers)}")
         except Exception as error:
             sentence = errors.sentence(error)
             if sentence is None:
                 raise
-            yield CheckResult(
-                name, False, sentence, "make up, or correct TILEWATCH_DATABASE_URL and TILEWATCH_BROKER_URL"
-            )
+            yield Finding(name, False, sentence, "make up, or correct TILEWATCH_DATABASE_URL and TILEWATCH_BROKER_URL")
 
 
 def _postgres(servers: Servers) -> str:
     from tilewatch.db import migrate, session
 
-    session.check(servers.database_url)
+    session.require_database(servers.database_url)
     migrate.require_head(servers.database_url)
     return session.address(servers.database_url)
 
@@ -40,11 +38,11 @@ def _postgres(servers: Servers) -> str:
 def _redis(servers: Servers) -> str:
     from tilewatch.worker.queue import dispatch
 
-    dispatch.check(servers.broker_url)
+    dispatch.require_broker(servers.broker_url)
     return dispatch.address(servers.broker_url)
 
 
-def check_workers(settings: Settings, gpus_here: Sequence[Gpu]) -> Iterator[CheckResult]:
+def list_worker_findings(settings: Settings, gpus_here: Sequence[Gpu]) -> Iterator[Finding]:
     """Asks the worker of each kind that may run on this machine."""
     ours = runs_here(settings)
     for endpoint in _list_health_endpoints(settings, gpus_here):
@@ -71,10 +69,10 @@ def _list_health_endpoints(settings: Settings, gpus_here: Sequence[Gpu]) -> Iter
             yield f"worker of GPU {gpu.index}", address, settings.gpu_health_port + gpu.index
 
 
-def _worker(name: str, address: str, number: int, *, ours: bool) -> CheckResult:
+def _worker(name: str, address: str, number: int, *, ours: bool) -> Finding:
     """Asks a worker's health endpoint. A worker that does not run here is no fault."""
     if not number:
-        return CheckResult(name, None, "has no health endpoint")
+        return Finding(name, None, "has no health endpoint")
     host = "127.0.0.1" if address == "0.0.0.0" else address  # noqa: S104 - only to be asked
     connection = HTTPConnection(host, number, timeout=10)
     try:
@@ -82,11 +80,10 @@ def _worker(name: str, address: str, number: int, *, ours: bool) -> CheckResult:
         answer = connection.getresponse()
         sentence = answer.read().decode(errors="replace").strip()
     except (OSError, ValueError, HTTPException):
-        return CheckResult(name, None, f"does not run here (nothing answers at {host}:{number})")
+        return Finding(name, None, f"does not run here (nothing answers at {host}:{number})")
     finally:
         connection.close()
     if not ours:
-        return CheckResult(name, None, f"does not run here (another Tilewatch answers at {host}:{number})")
+        return Finding(name, None, f"does not run here (another Tilewatch answers at {host}:{number})")
     healthy = answer.status == HTTPStatus.OK
-    fix = None if healthy else "docs/operate/operations.md explains each sentence"
-    return CheckResult(name, healthy, sentence, fix)
+    return Finding(name, healthy, sentence, None if healthy else "docs/operate/operations.md explains each sentence")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class CheckResult:
+class Finding:
     """One line of the report. `ok` is None for something that is missing and not needed on this machine."""
 
     name: str

@@ -2,13 +2,13 @@
 
 from http.client import HTTPConnection, HTTPException
 
-from tilewatch.db.server.free_ports import check_is_free
+from tilewatch.db.server.free_ports import require_free
 
 
 def taken(port: int) -> str | None:
     """Why nothing can listen on the port now; None when it is free."""
     try:
-        check_is_free(port)
+        require_free(port)
     except OSError as error:
         return error.strerror
     return None

@@ -49,7 +49,9 @@ class Outbox:
     @classmethod
     def of(cls, settings: Settings) -> Self:
         """Raises BadNotifySettings for a wrong file, or a forge without a token."""
-        notify = routing.load(settings.tell_file)
+        if settings.old_notify_name is not None:
+            log.warning(settings.old_notify_name)
+        notify = routing.load(settings.notify_file)
         token = settings.forge_token.get_secret_value() if settings.forge_token else None
         senders: dict[str, Sender] = {LOG: Log()}
         senders |= {name: _sender_of(name, channel, token) for name, channel in notify.channels.items()}
@@ -138,7 +140,7 @@ def send_due(outbox: Outbox) -> int:
             failed.append(message.channel)
 
 
-def check(outbox: Outbox) -> dict[str, SendResult]:
+def send_tests(outbox: Outbox) -> dict[str, SendResult]:
     """Sends a test message to every channel; of a forge it only checks the access. Returns the outcome of each."""
     test = OutgoingMessage("check", "check", "Tilewatch can reach you here", f"Dashboard: {outbox.dashboard_url}")
     return {

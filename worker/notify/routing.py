@@ -1,4 +1,4 @@
-"""Reads tell.toml (TILEWATCH_TELL) and decides who gets a message and when: routes, owners, quiet hours, digest.
+"""Reads notify.toml (TILEWATCH_NOTIFY) and decides who gets a message and when: routes, owners, quiet hours, digest.
 
 Pure except `load`. Knows no service, no message and no database. Errors in the file are sentences without the
 addresses, which are secrets: whoever has one can write into the channel.
@@ -27,7 +27,7 @@ Topic = Literal["regression", "improvement", "alarm", "check"]
 
 
 class BadNotifySettings(ExpectedError, ValueError):
-    """tell.toml is wrong; the message is a sentence without the addresses."""
+    """notify.toml is wrong; the message is a sentence without the addresses."""
 
 
 def _zone(name: str) -> str:
@@ -87,7 +87,7 @@ class Digest(_Strict):
 
 
 class NotifySettings(_Strict):
-    """The whole of tell.toml. The default, without a file, sends every message to the log."""
+    """The whole of notify.toml. The default, without a file, sends every message to the log."""
 
     zone: Annotated[str, AfterValidator(_zone)] = "UTC"
     channels: dict[str, Channel] = Field(default_factory=dict)

@@ -29,10 +29,10 @@ EVENTS = ("tie_lost", "baseline_changed", "line_lost")
 """Kinds of alarm about a single event, which has no end."""
 
 
-def check_alarms(
+def update_alarms(
     out: Outbox, watched: Collection[str], times: NightlyTimes, regret_limit: float, now: dt.datetime
 ) -> Changes:
-    """`watched` are the names of the repositories that should have a nightly."""
+    """Opens and closes alarms, and returns which. `watched` names the repositories that should have a nightly."""
     with session(out.database_url) as opened:
         life.take_turns(opened)
         stored = alarm_queries.list_alarms(opened)

@@ -9,7 +9,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from tilewatch.db import migrate
 from tilewatch.db.lifecycle import quarantine
 from tilewatch.db.migrate import OtherRelease
-from tilewatch.db.session import DatabaseUnreachable, check, session
+from tilewatch.db.session import DatabaseUnreachable, require_database, session
 from tilewatch.kernels.compiling.store import CubinStore, StoreError
 from tilewatch.worker.context import Context
 from tilewatch.worker.process.http_endpoint import Troubles
@@ -27,8 +27,10 @@ FULL_BYTES = 256 << 20
 """With less than this on the disk of the data folder, the next sweep's results may not fit."""
 
 
-def checks_of(kind: str, gpu_uuid: str | None, context: Context, home: Path, silent_s: Callable[[], float]) -> Troubles:
-    """The checks of a worker of this kind. Only a GPU can be in quarantine."""
+def list_health_checks(
+    kind: str, gpu_uuid: str | None, context: Context, home: Path, silent_s: Callable[[], float]
+) -> Troubles:
+    """Returns what finds the troubles of a worker of this kind. Only a GPU can be in quarantine."""
     checks: list[Callable[[], str | None]] = [
         lambda: database(context.database_url),
         lambda: broker(context.broker_url),
@@ -48,7 +50,7 @@ def run(checks: Sequence[Callable[[], str | None]]) -> tuple[str, ...]:
 
 def database(url: str) -> str | None:
     try:
-        check(url)
+        require_database(url)
         migrate.require_head(url)
     except (DatabaseUnreachable, OtherRelease) as error:
         return str(error)
@@ -57,7 +59,7 @@ def database(url: str) -> str | None:
 
 def broker(url: str) -> str | None:
     try:
-        dispatch.check(url)
+        dispatch.require_broker(url)
     except BrokerUnreachable as error:
         return str(error)
     return None
@@ -65,7 +67,7 @@ def broker(url: str) -> str | None:
 
 def store(url: str, *, writes: bool) -> str | None:
     try:
-        CubinStore(url).check(writes=writes)
+        CubinStore(url).require_access(writes=writes)
     except StoreError as error:
         return str(error)
     return None

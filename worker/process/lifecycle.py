@@ -33,7 +33,7 @@ class Lifecycle:
         judge asks the store too, but most of its jobs need none."""
         context = Context.of(settings)
         if identity.kind in ("compile", "gpu"):
-            CubinStore(context.store_url).check(writes=identity.kind == "compile")
+            CubinStore(context.store_url).require_access(writes=identity.kind == "compile")
         self.identity = identity
         self._intake, self._database_url = intake, context.database_url
         self._refusal: str | None = None
@@ -113,7 +113,7 @@ def _endpoint(settings: Settings, context: Context, identity: Identity, heartbea
     if not port:
         return None
     gpu_uuid = identity.gpu.uuid if identity.gpu else None
-    wrong = health_checks.checks_of(identity.kind, gpu_uuid, context, settings.home, heartbeat.silent_s)
+    wrong = health_checks.list_health_checks(identity.kind, gpu_uuid, context, settings.home, heartbeat.silent_s)
     sources: list[Any] = [prometheus.worker_metrics(identity.kind, wrong, context.spool)]
     if identity.kind == "judge":
         sources.append(prometheus.queue_metrics_of(context.database_url))

@@ -131,7 +131,7 @@ def find_lost(broker_url: str, queued: Iterable[UnsentJob]) -> list[UnsentJob]:
     return missing
 
 
-def check(broker_url: str) -> None:
+def require_broker(broker_url: str) -> None:
     """Raises BrokerUnreachable unless Redis answers."""
     try:
         with _client(broker_url) as client:

@@ -18,7 +18,7 @@ from tilewatch.worker.queue.task_message import Refused
 log = structlog.get_logger()
 
 
-class CheckedChannel(redis.Channel):
+class GuardedChannel(redis.Channel):
     def _brpop_read(self, **options: Any) -> bool:
         """Kombu's own method, but for what happens to the item."""
         try:
@@ -45,7 +45,7 @@ class CheckedChannel(redis.Channel):
 
 
 class Transport(redis.Transport):
-    Channel = CheckedChannel
+    Channel = GuardedChannel
     # A full disk makes Valkey refuse every write, BRPOP too (MISCONF), and so does a full memory (OOM): that passes.
     connection_errors = (*redis.Transport.connection_errors, ResponseError)
 

@@ -16,7 +16,7 @@ from tilewatch.db.lifecycle import repositories
 from tilewatch.db.lifecycle.jobs import Priority, UnsentJob
 from tilewatch.db.migrate import require_head
 from tilewatch.db.repository_names import is_branch, name_of_branch, name_under_toolchain
-from tilewatch.db.session import check, session
+from tilewatch.db.session import require_database, session
 from tilewatch.db.worker_reads import steps
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device
@@ -207,9 +207,9 @@ def submit_backfill(
 def open_source(settings: Settings, name: str | None) -> Source:
     """Finds the repository to submit from, and fetches it. Raises RepositoryError."""
     servers = settings.connection()
-    check(servers.database_url)
+    require_database(servers.database_url)
     require_head(servers.database_url)
-    dispatch.check(servers.broker_url)
+    dispatch.require_broker(servers.broker_url)
     with session(servers.database_url) as opened:
         chosen = watched.choose(opened, settings, name)
     failure = watched.fetch(chosen)

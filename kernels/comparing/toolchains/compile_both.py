@@ -81,7 +81,7 @@ def choose(
     for selection in selections:
         for operator in list_operators(side, side, selection):
             if operator.base is None:
-                continue  # a file of the library that does not load: `tilewatch check` says why
+                continue  # a file of the library that does not load: `tilewatch validate` says why
             found = choose_configs(operator, gpu or operator.arch, winners, source, may_sweep=False)
             if found is not None:
                 key = (operator.kernel, operator.problem, operator.arch)

@@ -170,7 +170,7 @@ class PreparedLaunches:
         for each in config.turns[turn]:
             each()
 
-    def check(self, config: LoadedLaunches) -> tuple[float, float]:
+    def verify(self, config: LoadedLaunches) -> tuple[float, float]:
         """Launches a config once on the first set of inputs, and returns its microseconds and its error. Raises
         ComputedBefore."""
         config.memory.restore_all(config.places[0])
@@ -185,12 +185,12 @@ class PreparedLaunches:
     def keep(self, identity: int, config: LoadedLaunches) -> None:
         """Keeps a config for rounds that this process has checked, or another one before it."""
         if not config.was_launched:
-            self.check(config)
+            self.verify(config)
         self.loaded[identity] = config
 
     def entry(self, identity: int) -> Entry:
         config = self.loaded[identity]
-        return Entry(partial(self.launch, config), config.names, partial(self._check_timed, config))
+        return Entry(partial(self.launch, config), config.names, partial(self._verify_timed, config))
 
     def describe(self, request: Mapping[str, Any]) -> DescribedRun | str:
         """Describes the launches of a config for a profiler's process, or says why it cannot repeat them."""
@@ -239,7 +239,7 @@ class PreparedLaunches:
             raise BaselineMissing("it is the watch file's own, which runs in another process")
         return makers.build(name, Call(self.described.kernel, {}, {}, {}, {}, self.described.bytes_moved))
 
-    def check_baseline(self, baseline: BaselineLaunch) -> float:
+    def verify_baseline(self, baseline: BaselineLaunch) -> float:
         raise AssertionError(f"{baseline} solves nothing")
 
     def _error(self, config: LoadedLaunches) -> float:
@@ -251,7 +251,7 @@ class PreparedLaunches:
         ]
         return max(errors)
 
-    def _check_timed(self, config: LoadedLaunches) -> None:
+    def _verify_timed(self, config: LoadedLaunches) -> None:
         if (outside := config.memory.guards.restore()) is not None:
             raise WrongWhenTimed(f"{WROTE_OUTSIDE}: {outside}")
         failure = describe_error(self._error(config), self.tolerance)

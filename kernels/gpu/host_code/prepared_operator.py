@@ -141,7 +141,7 @@ class PreparedOperator:
         for launch in config.launches[turn]:
             config.launch(launch)
 
-    def check(self, config: LoadedOperator) -> tuple[float, float]:
+    def verify(self, config: LoadedOperator) -> tuple[float, float]:
         """Runs the host code on fresh inputs, with poisoned outputs, and returns its microseconds and its error."""
         case, results = self._fresh_case(config.side), []
 
@@ -198,7 +198,7 @@ class PreparedOperator:
 
         return BaselineLaunch(launch, {})
 
-    def check_baseline(self, baseline: BaselineLaunch) -> float:
+    def verify_baseline(self, baseline: BaselineLaunch) -> float:
         """Launches the baseline and returns the largest error."""
         baseline.launch()
         cupy.cuda.get_current_stream().synchronize()

@@ -28,7 +28,7 @@ def server() -> Iterator[S3Server]:
 
 def test_cubins_and_outcomes_are_objects_under_the_prefix(server: S3Server) -> None:
     store = CubinStore("s3://cubins/of/team")
-    store.check(writes=True)
+    store.require_access(writes=True)
     store.put("aa1", OK, b"cubin")
     store.put("bb2", {"status": "timeout"}, None)
     assert CubinStore("s3://cubins/of/team").outcomes(["aa1", "bb2", "cc3"]) == {
@@ -45,7 +45,7 @@ def test_cubins_and_outcomes_are_objects_under_the_prefix(server: S3Server) -> N
 @pytest.mark.parametrize("writes", [True, False])
 def test_a_bucket_that_is_not_there_is_trouble_and_is_not_made(server: S3Server, writes: bool) -> None:
     with pytest.raises(StoreError, match=r"the cubin store s3://misspelt/cubins cannot be (read|written)"):
-        CubinStore("s3://misspelt/cubins").check(writes=writes)
+        CubinStore("s3://misspelt/cubins").require_access(writes=writes)
     with pytest.raises(StoreError, match="s3://misspelt"):
         CubinStore("s3://misspelt").put("aa1", OK, b"cubin")
     assert server.list_buckets() == ["cubins"]

@@ -7,7 +7,7 @@ import pytest
 
 from tilewatch.kernels.gpu.host_code.described_operator import read_operator
 from tilewatch.kernels.measuring.description_schema import BadDescription
-from tilewatch.kernels.measuring.operator_schema import check_operator
+from tilewatch.kernels.measuring.operator_schema import validate_operator
 
 VIEW = {"memory": 1, "offset": 4, "shape": [4, 3], "strides": [4, 1], "dtype": "float32", "wide": False}
 DESCRIBED: dict[str, Any] = {
@@ -44,7 +44,7 @@ ARGUMENT = (*LAUNCH, "arguments", 0)
 
 def test_an_honest_description_is_accepted() -> None:
     """Its last array ends where its memory does."""
-    check_operator(DESCRIBED, "k")
+    validate_operator(DESCRIBED, "k")
     read = read_operator(DESCRIBED)
     assert read.configs["{1}"] == "the host code fails"
     assert read.find_config({"tile": 1}) == 'the host code of k has no config {"tile": 1} on this GPU'
@@ -103,5 +103,5 @@ def test_a_made_up_description_is_refused_with_the_name_of_its_field(made_up: st
         owner = owner[each]
     owner[place[-1]] = value
     with pytest.raises(BadDescription, match="the described operator is not as it must be: ") as refused:
-        check_operator(hostile, "k")
+        validate_operator(hostile, "k")
     assert sentence in str(refused.value)

@@ -1,4 +1,4 @@
-"""`tilewatch check` finds what is wrong with a library file or a watch file, with file and line, without a GPU."""
+"""`tilewatch validate` finds what is wrong with a library file or a watch file, with file and line, without a GPU."""
 
 import shutil
 from pathlib import Path
@@ -28,21 +28,21 @@ def _cubins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tilewatch.kernels.compiling.store.DEFAULT_FOLDER", tmp_path / "cubins")
 
 
-def check(*arguments: Path) -> tuple[int, list[str]]:
-    done = CliRunner().invoke(cli, ["check", *map(str, arguments)])
+def validate(*arguments: Path) -> tuple[int, list[str]]:
+    done = CliRunner().invoke(cli, ["validate", *map(str, arguments)])
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done.exit_code, done.stdout.splitlines()
 
 
 def test_operators_of_a_repository_are_recorded_and_compiled() -> None:
-    code, lines = check(REPOSITORY / "watch" / "operators.py")
+    code, lines = validate(REPOSITORY / "watch" / "operators.py")
     assert (code, lines) == (0, ["7 operators compiled for sm_90, 0 findings"])
 
 
 def test_without_files_the_folder_is_the_one_that_the_repository_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a pre-commit hook runs it: from anywhere in the repository."""
     monkeypatch.chdir(REPOSITORY / "src")
-    assert check() == (0, ["7 operators compiled for sm_90, 0 findings"])
+    assert validate() == (0, ["7 operators compiled for sm_90, 0 findings"])
 
 
 def test_a_finding_has_file_and_line_and_costs_its_own_operator_only(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_a_finding_has_file_and_line_and_costs_its_own_operator_only(tmp_path: P
     watch = tmp_path / "repository" / "watch"
     (watch / "wrong.py").write_text(WRONG)
     (watch / "missing.py").write_text("import math\nimport not_installed_anywhere\n")
-    code, lines = check(watch / "wrong.py", watch / "missing.py")
+    code, lines = validate(watch / "wrong.py", watch / "missing.py")
     assert code == 1
     assert lines[0].startswith("missing.py:2: library file missing.py does not load: ModuleNotFoundError")
     assert lines[1] == (
@@ -70,7 +70,7 @@ def test_a_finding_has_file_and_line_and_costs_its_own_operator_only(tmp_path: P
 def test_a_library_files_kernel_is_checked_too(tmp_path: Path, old: str, new: str, finding: str) -> None:
     assert SOURCE.count(old) == 1
     (tmp_path / "double.py").write_text(SOURCE.replace(old, new))
-    code, lines = check(tmp_path / "double.py")
+    code, lines = validate(tmp_path / "double.py")
     assert code == 1
     assert lines[0].startswith("double.py:")
     assert finding in lines[0]
@@ -79,11 +79,11 @@ def test_a_library_files_kernel_is_checked_too(tmp_path: Path, old: str, new: st
 
 def test_a_finding_gives_a_terminal_no_orders(tmp_path: Path) -> None:
     (tmp_path / "double.py").write_text('raise ValueError("\\x1b[2J")\n')
-    _, lines = check(tmp_path / "double.py")
+    _, lines = validate(tmp_path / "double.py")
     assert "ValueError: \ufffd[2J" in lines[0]
 
 
 def test_files_of_two_folders_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("")
-    done = CliRunner().invoke(cli, ["check", str(tmp_path / "a.py"), str(REPOSITORY / "watch" / "operators.py")])
+    done = CliRunner().invoke(cli, ["validate", str(tmp_path / "a.py"), str(REPOSITORY / "watch" / "operators.py")])
     assert "several folders" in str(done.exception)

@@ -22,7 +22,7 @@ from tilewatch.db import migrate
 from tilewatch.db.session import engine
 from tilewatch.worker.cli.main import cli, main
 from tilewatch.worker.local import doctor
-from tilewatch.worker.local.finding import CheckResult
+from tilewatch.worker.local.finding import Finding
 from tilewatch.worker.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -36,7 +36,7 @@ Tilewatch = Callable[..., subprocess.CompletedProcess[str]]
         "retry --submission 9223372036854775808",
         "regressions show 9223372036854775808",
         "regressions mark 9223372036854775808 wrong",
-        "tell again 9223372036854775808",
+        "notify again 9223372036854775808",
         "prune --days 36501",
     ],
 )
@@ -50,10 +50,10 @@ def test_a_number_that_no_row_can_have_is_a_sentence(command: str) -> None:
 def test_the_doctor_s_exit_code_says_whether_something_is_wrong(
     monkeypatch: pytest.MonkeyPatch, form: list[str]
 ) -> None:
-    found = [CheckResult("git", True, "2.43"), CheckResult("GPU", None, "none")]
+    found = [Finding("git", True, "2.43"), Finding("GPU", None, "none")]
     monkeypatch.setattr(doctor, "report", lambda _: found)
     assert CliRunner().invoke(cli, ["doctor", *form]).exit_code == 0
-    found.append(CheckResult("policy", False, "the policy x.json cannot be read"))
+    found.append(Finding("policy", False, "the policy x.json cannot be read"))
     done = CliRunner().invoke(cli, ["doctor", *form])
     assert (done.exit_code, "cannot be read" in done.output) == (1, True)
 
@@ -244,6 +244,39 @@ def test_migrating_again_is_nothing_new(tilewatch: Tilewatch) -> None:
 )
 def test_what_does_not_exist_is_named(tilewatch: Tilewatch, arguments: tuple[str, ...], words: str) -> None:
     assert words in error_of(tilewatch(*arguments))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (("check",), ("validate",)),
+        (("rivals", "list"), ("baselines", "list")),
+        (("tell", "alarms"), ("notify", "alarms")),
+        (("notify", "check"), ("notify", "test")),
+    ],
+)
+def test_a_command_that_was_renamed_has_its_old_name_for_a_release_and_help_names_the_new_one(
+    old: tuple[str, ...], new: tuple[str, ...]
+) -> None:
+    runner = CliRunner()
+    before, after = (runner.invoke(cli, [*name, "--nonsense"]) for name in (old, new))
+    assert "No such option: --nonsense" in before.output
+    assert "No such option: --nonsense" in after.output
+    listed = runner.invoke(cli, [*new[:-1], "--help"] if new[0] == old[0] else ["--help"]).stdout
+    words = re.findall(r"^. ([a-z]+) ", listed, re.MULTILINE)
+    changed = next(place for place, word in enumerate(old) if word != new[place])
+    assert new[changed] in words
+    assert old[changed] not in words
+
+
+def test_a_command_by_its_old_name_warns_and_does_what_the_new_one_does(tilewatch: Tilewatch) -> None:
+    """On standard error: what a program reads on standard output stays as it was."""
+    old, new = tilewatch("rivals", "list", "--json"), tilewatch("baselines", "list", "--json")
+    assert (old.stdout, old.returncode) == (new.stdout, 0)
+    assert (
+        old.stderr == "tilewatch: `tilewatch rivals` is `tilewatch baselines` now; the old name works for one release\n"
+    )
+    assert new.stderr == ""
 
 
 def test_a_branch_that_is_not_there_is_named(tilewatch: Tilewatch) -> None:

@@ -1,4 +1,4 @@
-"""`tilewatch regressions` and `tilewatch tell` as people type them."""
+"""`tilewatch regressions` and `tilewatch notify` as people type them."""
 
 import json
 from collections.abc import Iterator
@@ -121,31 +121,31 @@ def test_channels_are_tried_and_what_is_wrong_with_one_is_said(
     tilewatch: Tilewatch, settings: Settings, board: Receiver
 ) -> None:
     settings.home.mkdir(parents=True, exist_ok=True)
-    file = settings.home / "tell.toml"
+    file = settings.home / "notify.toml"
     file.write_text(f"[channels.board]\nwebhook = '{board.url}'\n")
-    assert "board: sent" in tilewatch("tell", "check")
+    assert "board: sent" in tilewatch("notify", "test")
     board.answer = lambda _: Answer(401)
-    assert "board: the webhook answers 401 Unauthorized" in tilewatch("tell", "check", fails=True)
+    assert "board: the webhook answers 401 Unauthorized" in tilewatch("notify", "test", fails=True)
     file.write_text("[channels.commits]\nforge = 'owner/name'\n")
-    assert "channels.commits is a forge and TILEWATCH_FORGE_TOKEN is not set" in tilewatch("tell", "check", fails=True)
+    assert "channels.commits is a forge and TILEWATCH_FORGE_TOKEN is not set" in tilewatch("notify", "test", fails=True)
 
 
 def test_messages_that_were_given_up_are_listed_and_sent_again(tilewatch: Tilewatch, settings: Settings) -> None:
-    assert tilewatch("tell", "messages") == "there are no messages\n"
+    assert tilewatch("notify", "messages") == "there are no messages\n"
     with session(settings.connection().database_url) as opened:
         opened.add(Message(key="k", kind="digest", channel="mail", subject="the day", body=""))
         opened.flush()
         opened.execute(update(Message).values(state="failed", trouble="no such address"))
-    assert "no such address" in tilewatch("tell", "messages", "--failed")
-    assert "1 of 2 messages will be sent again" in tilewatch("tell", "again", "1", "2")
-    assert json.loads(tilewatch("tell", "messages", "--failed", "--json")) == []
+    assert "no such address" in tilewatch("notify", "messages", "--failed")
+    assert "1 of 2 messages will be sent again" in tilewatch("notify", "again", "1", "2")
+    assert json.loads(tilewatch("notify", "messages", "--failed", "--json")) == []
 
 
 def test_open_alarms_are_listed(tilewatch: Tilewatch, settings: Settings) -> None:
-    assert tilewatch("tell", "alarms") == "no alarm is open\n"
+    assert tilewatch("notify", "alarms") == "no alarm is open\n"
     with session(settings.connection().database_url) as opened:
         alarms.open_once(opened, key="k", kind="nightly_late", subject="that of today", detail="2 of 5 [configs]")
-    shown = tilewatch("tell", "alarms")
+    shown = tilewatch("notify", "alarms")
     assert "the nightly is late: that of today" in shown
     assert "2 of 5 [configs]" in shown
-    assert [row["kind"] for row in json.loads(tilewatch("tell", "alarms", "--json"))] == ["nightly_late"]
+    assert [row["kind"] for row in json.loads(tilewatch("notify", "alarms", "--json"))] == ["nightly_late"]

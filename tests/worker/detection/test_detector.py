@@ -338,7 +338,7 @@ def test_builds_that_cannot_be_replayed_leave_the_likeliest_one_to_be_told() -> 
 
 def test_a_case_for_a_reason_confirms_what_no_night_shows() -> None:
     detector, _, _ = run_nights(stepped(0.0, nights=20))
-    candidate = detector.state.open_check(0, 10, 11, Policy().reasoned_log_odds)
+    candidate = detector.state.open_probe(0, 10, 11, Policy().reasoned_log_odds)
     while (question := next_question(candidate, detector.policy)) is not None:
         candidate.add_answer(
             ReplayAnswer(
@@ -348,7 +348,7 @@ def test_a_case_for_a_reason_confirms_what_no_night_shows() -> None:
     assert candidate.state == "confirmed"
     detector.state.start_level(0, 11)
     assert detector.series[0].level_since == 11
-    same = detector.state.open_check(0, 18, 19, Policy().reasoned_log_odds)
+    same = detector.state.open_probe(0, 18, 19, Policy().reasoned_log_odds)
     while (question := next_question(same, detector.policy)) is not None:
         same.add_answer(
             ReplayAnswer(

@@ -14,7 +14,7 @@ from tilewatch.kernels.children import sandbox
 from tilewatch.kernels.device import GPU_MODELS, Gpu
 from tilewatch.worker.local import doctor
 from tilewatch.worker.local.doctor import report
-from tilewatch.worker.local.finding import CheckResult
+from tilewatch.worker.local.finding import Finding
 from tilewatch.worker.settings import Settings
 
 
@@ -23,7 +23,7 @@ def _settings(home: Path, **given: object) -> Settings:
     return Settings(home=home, **values)  # type: ignore[arg-type]  # a test hands over what each test is about
 
 
-def _found(settings: Settings) -> dict[str, CheckResult]:
+def _found(settings: Settings) -> dict[str, Finding]:
     return {finding.name: finding for finding in report(settings)}
 
 
@@ -55,9 +55,9 @@ def test_whatever_is_wrong_comes_with_a_way_out(tmp_path: Path, monkeypatch: pyt
 
 
 def test_the_channels_are_named_or_what_is_wrong_with_them(tmp_path: Path) -> None:
-    def channels(toml: str | None, **given: object) -> CheckResult:
+    def channels(toml: str | None, **given: object) -> Finding:
         if toml is not None:
-            (tmp_path / "tell.toml").write_text(toml)
+            (tmp_path / "notify.toml").write_text(toml)
         return _found(_settings(tmp_path, **given))["channels"]
 
     assert channels(None).ok is None
@@ -69,17 +69,33 @@ def test_the_channels_are_named_or_what_is_wrong_with_them(tmp_path: Path) -> No
     assert "hunter2" not in wrong.found
 
 
+def test_a_file_of_channels_under_its_old_name_is_read_and_the_new_name_said(tmp_path: Path) -> None:
+    def channels(**given: object) -> tuple[str, str | None]:
+        finding = _found(_settings(tmp_path, **given))["channels"]
+        return finding.found, finding.fix
+
+    text = "[channels.{}]\nwebhook = 'https://board.example/x'"
+    (tmp_path / "tell.toml").write_text(text.format("old"))
+    assert channels() == ("old", "tell.toml is read for one release: rename it to notify.toml")
+    (tmp_path / "notify.toml").write_text(text.format("new"))
+    assert channels() == ("new", None)
+    named = tmp_path / "named.toml"
+    named.write_text(text.format("named"))
+    assert channels(tell=named) == ("named", "TILEWATCH_TELL is read for one release: set TILEWATCH_NOTIFY")
+    assert channels(notify=named) == ("named", None)
+
+
 def test_the_policy_is_named_or_what_is_wrong_with_its_file(tmp_path: Path) -> None:
     assert _found(_settings(tmp_path))["policy"].ok is True
     file = tmp_path / "bolder.json"
     missing = _found(_settings(tmp_path, policy=file))["policy"]
     assert (missing.ok, missing.found) == (False, f"the policy {file} cannot be read: No such file or directory")
     file.write_text("{}")
-    assert _found(_settings(tmp_path, policy=file))["policy"] == CheckResult("policy", True, f"bolder ({file})")
+    assert _found(_settings(tmp_path, policy=file))["policy"] == Finding("policy", True, f"bolder ({file})")
 
 
 def test_a_file_with_a_secret_that_others_may_read_is_named_with_the_way_to_close_it(tmp_path: Path) -> None:
-    file = tmp_path / "tell.toml"
+    file = tmp_path / "notify.toml"
     file.write_text("")
     file.chmod(0o644)
     found = _found(_settings(tmp_path))["secrets"]
@@ -89,9 +105,7 @@ def test_a_file_with_a_secret_that_others_may_read_is_named_with_the_way_to_clos
 
 
 def test_a_cubin_store_that_cannot_be_used_says_why(tmp_path: Path) -> None:
-    assert _found(_settings(tmp_path))["cubin store"] == CheckResult(
-        "cubin store", True, (tmp_path / "cubins").as_uri()
-    )
+    assert _found(_settings(tmp_path))["cubin store"] == Finding("cubin store", True, (tmp_path / "cubins").as_uri())
     wrong = _found(_settings(tmp_path, store_url="sss://cubins"))["cubin store"]
     assert (wrong.ok, wrong.found) == (False, "the cubin store sss://cubins cannot be used: Protocol not known: sss")
 
@@ -103,7 +117,7 @@ def test_the_repositories_that_were_added_are_named_or_why_one_cannot_be_fetched
     with session.session(database_url) as opened:
         for name in ("one", "two"):
             repositories.add(opened, name, f"https://example.org/{name}.git", "main")
-    assert _found(settings)["repository"] == CheckResult("repository", True, "one, two")
+    assert _found(settings)["repository"] == Finding("repository", True, "one, two")
     with session.session(database_url) as opened:
         repositories.write_fetch_failure(opened, "two", "two cannot be fetched: no route to host")
     failing = _found(settings)["repository"]
@@ -147,7 +161,7 @@ def test_a_taken_port_is_reported_with_the_way_to_another(tmp_path: Path) -> Non
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         finding = _found(_settings(tmp_path, port=port))["dashboard"]
-    assert finding == CheckResult(
+    assert finding == Finding(
         "dashboard", False, f"port {port}: Address already in use", "choose another with TILEWATCH_PORT"
     )
 

@@ -27,7 +27,7 @@ def test_a_weak_file_is_named(mode: int, text: str, sentences: list[str], tmp_pa
 
 
 def test_a_readable_file_is_closed_by_the_command_that_it_comes_with(tmp_path: Path) -> None:
-    file = tmp_path / "tell.toml"
+    file = tmp_path / "notify.toml"
     file.write_text("")
     file.chmod(0o644)
     assert find_weaknesses([file]) == [Weakness(f"other users may read {file}", f"chmod 600 {file}")]

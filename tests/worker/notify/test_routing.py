@@ -1,4 +1,4 @@
-"""tell.toml: who gets which message, quiet hours, and errors of the file without its addresses."""
+"""notify.toml: who gets which message, quiet hours, and errors of the file without its addresses."""
 
 import datetime as dt
 from pathlib import Path
@@ -47,7 +47,7 @@ to = ["kernels"]
 
 
 def read(text: str, tmp_path: Path, **environment: str) -> NotifySettings:
-    file = tmp_path / "tell.toml"
+    file = tmp_path / "notify.toml"
     file.write_text(text)
     return routing.load(file, environment)
 
@@ -145,7 +145,7 @@ def test_an_address_is_in_no_repr(written: NotifySettings) -> None:
 
 
 def test_the_example_is_a_file_that_works() -> None:
-    example = routing.load(ROOT / "docs" / "use" / "notify.example.toml", {"TEAM_SLACK": "slack://a/b/c"})
+    example = routing.load(ROOT / "docs" / "notify.example.toml", {"TEAM_SLACK": "slack://a/b/c"})
     assert routing.recipients(example, "regression", "gemm_fp8", ["h200"])
     assert example.quiet
     assert example.digest

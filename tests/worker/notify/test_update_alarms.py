@@ -15,7 +15,7 @@ from tilewatch.nightlies import NightlyTimes
 from tilewatch.worker.notify.outbox import Outbox
 from tilewatch.worker.notify.routing import NotifySettings
 from tilewatch.worker.notify.senders import Log
-from tilewatch.worker.notify.update_alarms import check_alarms
+from tilewatch.worker.notify.update_alarms import update_alarms
 
 TIMES = NightlyTimes(nightly_at=dt.time(3, 0), nightly_limit_h=8)
 
@@ -60,7 +60,7 @@ def night(
 
 
 def look(out: Outbox, *, days: float = 0) -> None:
-    check_alarms(out, ["tilewatch"], TIMES, 0.1, dt.datetime.now(dt.UTC) + dt.timedelta(days=days))
+    update_alarms(out, ["tilewatch"], TIMES, 0.1, dt.datetime.now(dt.UTC) + dt.timedelta(days=days))
 
 
 def open_(out: Outbox) -> list[tuple[str, str]]:
@@ -179,7 +179,7 @@ def test_each_repository_has_alarms_of_its_own_that_name_it(out: Outbox) -> None
     night(out, 1, repository="one")
     night(out, 1, repository="two")
     night(out, 2, repository="two", broken=(0,))
-    check_alarms(out, ["one", "two"], TIMES, 0.1, dt.datetime.now(dt.UTC))
+    update_alarms(out, ["one", "two"], TIMES, 0.1, dt.datetime.now(dt.UTC))
     with session(out.database_url) as opened:
         found = [(alarm.kind, alarm.subject.partition(" since ")[0]) for alarm in alarms.list_alarms(opened)]
     assert sorted(found) == [
@@ -187,7 +187,7 @@ def test_each_repository_has_alarms_of_its_own_that_name_it(out: Outbox) -> None
         ("nightly_missing", "no nightly of two"),
         ("stopped_compiling", "gemm_fp8 of two on b200"),
     ]
-    check_alarms(out, ["two"], TIMES, 0.1, dt.datetime.now(dt.UTC))
+    update_alarms(out, ["two"], TIMES, 0.1, dt.datetime.now(dt.UTC))
     with session(out.database_url) as opened:
         assert not [alarm for alarm in alarms.list_alarms(opened) if "of one" in alarm.subject], "it is not watched"
 

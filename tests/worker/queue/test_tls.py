@@ -18,7 +18,7 @@ from sqlalchemy import make_url
 from tests.worker.fixtures.celery_process import celery_worker, wait_for
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Job
-from tilewatch.db.session import DatabaseUnreachable, check, engine, session
+from tilewatch.db.session import DatabaseUnreachable, engine, require_database, session
 from tilewatch.worker.context import Context
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.queue.dispatch import BrokerUnreachable
@@ -89,22 +89,24 @@ def test_postgres_is_reached_encrypted_and_its_certificate_is_checked(context: C
         road = plain.set(host="127.0.0.1", port=port)
         query = {"sslmode": "verify-full", "sslrootcert": str(certificate)}
         good = road.set(query=query).render_as_string(hide_password=False)
-        check(good)
+        require_database(good)
         engine(good).dispose()
         unknown = road.set(query={"sslmode": "verify-full", "sslrootcert": "system"}).render_as_string(
             hide_password=False
         )
         with pytest.raises(DatabaseUnreachable, match="certificate"):
-            check(unknown)
+            require_database(unknown)
 
 
 def test_redis_is_reached_encrypted_and_its_certificate_is_checked(broker_url: str, certificate: Path) -> None:
     plain = make_url(broker_url)
     with encrypted(certificate, plain.port or 6379, postgres=False) as port:
         road = plain.set(drivername="rediss", host="127.0.0.1", port=port)
-        dispatch.check(road.set(query={"ssl_ca_certs": str(certificate)}).render_as_string(hide_password=False))
+        dispatch.require_broker(
+            road.set(query={"ssl_ca_certs": str(certificate)}).render_as_string(hide_password=False)
+        )
         with pytest.raises(BrokerUnreachable, match="certificate verify failed"):
-            dispatch.check(road.render_as_string(hide_password=False))
+            dispatch.require_broker(road.render_as_string(hide_password=False))
 
 
 def test_a_job_is_sent_taken_and_ended_over_encrypted_roads(
