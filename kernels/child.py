@@ -72,7 +72,7 @@ def import_role(role: str) -> Handler:
 
         pretend_driver.install()
         module.install()
-    if role in ("catalog", "validate", "record", "library"):
+    if role in ("catalog", "validate", "trace", "library"):
         from tilewatch.kernels.watching import tracer
 
         tracer.replace_launch_and_search()
@@ -80,7 +80,7 @@ def import_role(role: str) -> Handler:
         from tilewatch.kernels.catalog.catalog_child import answer
     elif role == "validate":
         from tilewatch.kernels.validating.findings import answer
-    elif role == "record":
+    elif role == "trace":
         from tilewatch.kernels.compiling.trace_child import answer
     elif role == "compile":
         from tilewatch.kernels.compiling.compile_child import answer

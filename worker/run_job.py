@@ -21,10 +21,10 @@ from tilewatch.worker import logs
 from tilewatch.worker.context import Context
 from tilewatch.worker.logs import without_passwords
 from tilewatch.worker.queue import follow_up, outage
-from tilewatch.worker.queue.dispatch import COMPILE, RECORD
+from tilewatch.worker.queue.dispatch import COMPILE, TRACE_QUEUE
 from tilewatch.worker.queue.lease import LEASE_S, Lease, LeaseLost
 from tilewatch.worker.queue.outage import NotNow
-from tilewatch.worker.queue.tracers import require_recorder
+from tilewatch.worker.queue.tracers import require_tracer
 
 log = structlog.get_logger()
 
@@ -74,7 +74,7 @@ def _hold_and_do(job: ClaimedJob, owner: str, context: Context, lines: Collectio
     except LeaseLost:
         raise
     except PackageMissing as error:
-        return _move_to_recorder(job, owner, context, error, lines)
+        return _move_to_tracer(job, owner, context, error, lines)
     except Exception as error:  # the edge of a job: whatever it raised belongs on its row
         if isinstance(error, SQLAlchemyError) and (signalled := _find_end_of_process(error)):
             raise signalled from error
@@ -125,17 +125,17 @@ def _queue_next(job: ClaimedJob, context: Context) -> list[UnsentJob]:
         return follow_up.queue_next(opened, job)
 
 
-def _move_to_recorder(
+def _move_to_tracer(
     job: ClaimedJob, owner: str, context: Context, error: PackageMissing, lines: Collection[str]
 ) -> list[UnsentJob]:
     """Gives a job to the workers that can run its host code; fails it where there are none, or this is one of them."""
     if job.queue == COMPILE:
         try:
             with session(context.database_url) as opened:
-                require_recorder(opened, error)
-                moved = jobs.move(opened, job.id, owner, RECORD)
-            log.info("moved", queue=RECORD, reason=str(error))
-            return [UnsentJob(job.id, RECORD)] if moved else []
+                require_tracer(opened, error)
+                moved = jobs.move(opened, job.id, owner, TRACE_QUEUE)
+            log.info("moved", queue=TRACE_QUEUE, reason=str(error))
+            return [UnsentJob(job.id, TRACE_QUEUE)] if moved else []
         except PackageMissing as unhelped:
             error = unhelped
     _fail(job.id, owner, context, error, lines)

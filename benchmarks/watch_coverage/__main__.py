@@ -4,7 +4,7 @@ python -m benchmarks.watch_coverage --tilegym CLONE --cutile CLONE [--arch sm_90
 
 The clones are of github.com/NVIDIA/TileGym and github.com/NVIDIA/cutile-python. Each one's commit is copied, and the
 watch files of benchmarks/watch_files are laid over it. Every operator and problem is recorded, and each kernel compiled
-until one config does. No GPU is needed, PyTorch is (its CPU build): without it much host code cannot be recorded.
+until one config does. No GPU is needed, PyTorch is (its CPU build): without it much host code cannot be traced.
 It ends with 1 where a bound is missed.
 """
 

@@ -1,4 +1,4 @@
-"""Records a watch folder and compiles each kernel that it launches, in a process of its own that prints JSON lines.
+"""Traces a watch folder and compiles each kernel that it launches, in a process of its own that prints JSON lines.
 
 python -m benchmarks.watch_coverage.record WATCH_FOLDER sm_90
 """
@@ -38,8 +38,8 @@ def record_and_compile(library: Path, arch: str) -> None:
         _print(operator=entry.kernel.name, watch_file=Path(entry.file).name)
         for each in entry.kernel.problems:
             try:
-                recorded = entry.record(each.problem)
-                launches = [one for config in recorded.configs for one in entry.list_launches(recorded, config)]
+                traced = entry.trace(each.problem)
+                launches = [one for config in traced.configs for one in entry.list_launches(traced, config)]
             except LibraryError as error:
                 _print(failure=str(error), where=_last_frames(error))
                 continue

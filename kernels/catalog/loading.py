@@ -38,7 +38,7 @@ from tilewatch.kernels.watching.project import (
     hash_sources,
 )
 from tilewatch.kernels.watching.torch_stand_in.missing import NeedsTorch
-from tilewatch.kernels.watching.traced_operator import CompilableLaunch, RecordedOperator
+from tilewatch.kernels.watching.traced_operator import CompilableLaunch, TracedOperator
 
 PACKAGE = "watched_library"
 TOTAL = "total"
@@ -73,19 +73,19 @@ class LibraryOperator:
         """Hashes all that was imported from the checkout until now: recording may import more."""
         return hash_sources(self.project)
 
-    def record(self, problem: Problem) -> RecordedOperator:
-        """Records the operator, once per problem. Raises LibraryError where its host code fails."""
+    def trace(self, problem: Problem) -> TracedOperator:
+        """Traces the operator, once per problem. Raises LibraryError where its host code fails."""
         try:
-            return _recorded(self.kernel, self.project, problem.name)
+            return _trace(self.kernel, self.project, problem.name)
         except Exception as error:
-            raise self.describe_failure(f"on {problem.name} cannot be recorded", error) from error
+            raise self.describe_failure(f"on {problem.name} cannot be traced", error) from error
 
-    def list_launches(self, recorded: RecordedOperator, config: PlainConfig) -> tuple[CompilableLaunch, ...]:
+    def list_launches(self, traced: TracedOperator, config: PlainConfig) -> tuple[CompilableLaunch, ...]:
         """Runs the host code with a config. Raises LibraryError where it fails, or cuTile refuses what it launches."""
         try:
-            return recorded.launches(config)
+            return traced.launches(config)
         except Exception as error:
-            raise self.describe_failure(f"with {config} cannot be recorded", error) from error
+            raise self.describe_failure(f"with {config} cannot be traced", error) from error
 
     def describe_failure(self, what: str, error: Exception) -> LibraryError:
         """Returns a sentence with the operator's file and line, and the line of the checkout that failed; it is
@@ -103,8 +103,8 @@ Entry = LibraryKernel | LibraryOperator
 
 
 @functools.lru_cache(maxsize=64)
-def _recorded(operator: WatchedOperator, project: Project, problem: str) -> RecordedOperator:
-    return RecordedOperator(operator, project, operator.parse(problem))
+def _trace(operator: WatchedOperator, project: Project, problem: str) -> TracedOperator:
+    return TracedOperator(operator, project, operator.parse(problem))
 
 
 @dataclass(frozen=True)

@@ -10,34 +10,34 @@ from tilewatch.kernels.watching.tracer import list_dtypes
 
 def plan_operator(loaded: LibraryOperator, problem: Problem, arch: str) -> dict[str, Any]:
     """Returns the fields of Plan as JSON holds them. Raises LibraryError."""
-    operator, recorded = loaded.kernel, loaded.record(problem)
-    launched = [loaded.list_launches(recorded, config) for config in recorded.configs]
+    operator, traced = loaded.kernel, loaded.trace(problem)
+    launched = [loaded.list_launches(traced, config) for config in traced.configs]
     source_sha256 = loaded.source_sha256  # now: host code may import more while it runs
     trials = [
-        {"config": config, "code_key": recorded.code_key(source_sha256, launches)}
-        for config, launches in zip(recorded.configs, launched, strict=True)
+        {"config": config, "code_key": traced.code_key(source_sha256, launches)}
+        for config, launches in zip(traced.configs, launched, strict=True)
     ]
     return {
         "kernel": operator.name,
         "problem": problem.name,
         "arch": arch,
         "source_sha256": source_sha256,
-        "element_bytes": recorded.element_bytes,
-        "dtypes": list_dtypes(recorded.arrays),
-        "axes": recorded.axes,
-        "flops": recorded.case.flops,
-        "bytes": recorded.bytes_moved,
-        "work": recorded.case.work,
+        "element_bytes": traced.element_bytes,
+        "dtypes": list_dtypes(traced.arrays),
+        "axes": traced.axes,
+        "flops": traced.case.flops,
+        "bytes": traced.bytes_moved,
+        "work": traced.case.work,
         "baselines": operator.baselines,
         "trials": trials,
-        "ships": recorded.find_shipped(launched) if len(recorded.configs) > 1 else None,
+        "ships": traced.find_shipped(launched) if len(traced.configs) > 1 else None,
     }
 
 
 def describe_operator(loaded: LibraryOperator, problem: Problem, config: Config, arch: str) -> dict[str, Any]:
     """Returns the fields of Description as JSON holds them; the source is that of the first kernel launched."""
-    recorded = loaded.record(problem)
-    launches = recorded.launches(dict(config))
+    traced = loaded.trace(problem)
+    launches = traced.launches(dict(config))
     function = launches[0].kernel._pyfunc
     file = str(inspect.getsourcefile(function))
     return {
@@ -51,10 +51,10 @@ def describe_operator(loaded: LibraryOperator, problem: Problem, config: Config,
         "sizes": dict(problem.sizes),
         "arrays": [
             (f"array {number}", tuple(each.shape), str(each.dtype).removeprefix("torch."), _rows_aligned(each))
-            for number, each in enumerate(recorded.arrays)
+            for number, each in enumerate(traced.arrays)
         ],
         "constants": [each.value for each in launches[0].signature.parameters if hasattr(each, "value")],
-        "element_bytes": recorded.element_bytes,
+        "element_bytes": traced.element_bytes,
         "grid_follows_gpu": None,
     }
 

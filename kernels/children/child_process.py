@@ -59,7 +59,7 @@ MOST_PROCESSES = 1024
 FOLDER_BYTES, FOLDER_FILES = 4 << 30, 100_000
 """What a child may write into its own folder, which is all that one in the sandbox may write without a store."""
 
-WITHOUT_GPU = ("catalog", "validate", "record", "compile")
+WITHOUT_GPU = ("catalog", "validate", "trace", "compile")
 """Roles of children that own no GPU."""
 
 PROGRAM = ("-m", "tilewatch.kernels.child")

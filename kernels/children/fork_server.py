@@ -26,7 +26,7 @@ from tilewatch import processes
 FORK = "fork"
 """The role of the server itself."""
 
-COMPILING = ("record", "compile")
+COMPILING = ("trace", "compile")
 """The roles that make bytecode."""
 
 MESSAGE_BYTES = 1 << 17

@@ -24,11 +24,11 @@ from tilewatch.kernels.compiling.cubin import code_sha256, static_facts
 from tilewatch.kernels.compiling.operator_code import bundle, bundle_key
 from tilewatch.kernels.compiling.programs import ProgramMissing
 from tilewatch.kernels.compiling.store import CubinStore, StoreError, is_final
-from tilewatch.kernels.compiling.traced_code import LaunchInput, RecordedCode, read_recorded
+from tilewatch.kernels.compiling.traced_code import LaunchInput, TracedCode, read_traced
 from tilewatch.kernels.contract import HINTS
 from tilewatch.kernels.library_errors import LibraryError, first_line
 from tilewatch.kernels.toolchains.versions import compiler_version
-from tilewatch.kernels.watching.tracer import RecordingError
+from tilewatch.kernels.watching.tracer import TracingError
 
 _store = functools.cache(CubinStore)
 
@@ -40,17 +40,17 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     if ask == "ready":  # everything this role needs was imported
         return {"compiler": compiler_version(), "files": find_compiler_files()}
     try:
-        code = read_recorded(request["recorded"])
+        code = read_traced(request["traced"])
         return _identify(code, request) if ask == "identify" else _compile_all(code, request)
     except (LibraryError, ProgramMissing) as error:
         return {"error": str(error)}
     except StoreError as error:
         return {"store_error": str(error)}
-    except RecordingError as error:
+    except TracingError as error:
         return _failure("error", str(error), 0.0, 0.0, None)
 
 
-def _identify(code: RecordedCode, request: Mapping[str, Any]) -> Mapping[str, Any]:
+def _identify(code: TracedCode, request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Names the code and the way it is launched, without compiling."""
     try:
         keys = [_content_key(each.wanted.bytecode, request) for each in code.launches]
@@ -60,7 +60,7 @@ def _identify(code: RecordedCode, request: Mapping[str, Any]) -> Mapping[str, An
     return {"status": "ok", "content_key": key, "launch_sha256": code.launch_sha256}
 
 
-def _compile_all(code: RecordedCode, request: Mapping[str, Any]) -> Mapping[str, Any]:
+def _compile_all(code: TracedCode, request: Mapping[str, Any]) -> Mapping[str, Any]:
     by_key = {each.key: each for each in code.launches}
     outcomes = {key: _compile(each, request) for key, each in by_key.items()}
     if code.is_bundle:

@@ -25,25 +25,25 @@ class CompileChildren:
     def __init__(self, packages: Path | None, cubins: LocalCubins) -> None:
         """`packages` is the folder of a toolchain; None is the installed one."""
         self._packages, self._cubins = packages, cubins
-        self._recorders: dict[str, ChildProcess] = {}
+        self._tracers: dict[str, ChildProcess] = {}
         """By library folder, the one that was used last at the end."""
         self._compiler: ChildProcess | None = None
         self._version: str | None = None
 
-    def find_recorder(self, library: str) -> ChildProcess:
-        """One commit's code must not run where another's is recorded: it could change what is said of it.
+    def find_tracer(self, library: str) -> ChildProcess:
+        """One commit's code must not run where another's is traced: it could change what is said of it.
 
         Raises BuildError where it does not start.
         """
-        child = self._recorders.pop(library, None)
+        child = self._tracers.pop(library, None)
         if child is None or not child.alive:
             if child is not None:
                 child.close()
-            while len(self._recorders) >= LIBRARIES:
-                self._recorders.pop(next(iter(self._recorders))).close()
-            child = self._recorders[library] = ChildProcess("record", packages=self._packages, library=library)
+            while len(self._tracers) >= LIBRARIES:
+                self._tracers.pop(next(iter(self._tracers))).close()
+            child = self._tracers[library] = ChildProcess("trace", packages=self._packages, library=library)
             self._require_ready(child)
-        self._recorders[library] = child
+        self._tracers[library] = child
         return child
 
     def find_compiler(self) -> ChildProcess:
@@ -71,11 +71,11 @@ class CompileChildren:
     def close(self) -> None:
         for child in self._list_all():
             child.close()
-        self._recorders.clear()
+        self._tracers.clear()
         self._compiler = None
 
     def _list_all(self) -> tuple[ChildProcess, ...]:
-        return (*self._recorders.values(), *([] if self._compiler is None else [self._compiler]))
+        return (*self._tracers.values(), *([] if self._compiler is None else [self._compiler]))
 
     def _require_ready(self, child: ChildProcess) -> str:
         """Returns the compiler's versions. Raises BuildError where the child did not start, or has other packages."""

@@ -78,42 +78,42 @@ class Compiler:
     def compile(
         self, library: Path, kernel: str, problem: str, config: Params, arch: str, *, code_key: str | None = None
     ) -> Compiled:
-        """Compiles one config; where its host code cannot run here, what was recorded elsewhere under `code_key`.
+        """Compiles one config; where its host code cannot run here, what was traced elsewhere under `code_key`.
 
         Raises BuildError when nothing could compile here, whatever the config, PackageMissing when the host code needs
-        a package and nothing is recorded, and StoreError when the store cannot be used.
+        a package and nothing is traced, and StoreError when the store cannot be used.
         """
         request = self._request(library, kernel, problem, config, arch)
         try:
-            recorded = self._read("read", request)
+            traced = self._read("read", request)
         except PackageMissing:
-            found = None if code_key is None else self._cubins.store.recorded(self._recorded_key(code_key))
+            found = None if code_key is None else self._cubins.store.find_traced(self._traced_key(code_key))
             if found is None:
                 raise
-            recorded = found
+            traced = found
         except ChildHung:
             return self._failed(
                 "timeout", f"the library did not answer within {self._patience_s:g} s", arch, self._patience_s
             )
         except ChildDied as died:
             return self._failed("error", f"the library's process died: {died}", arch, 0.0)
-        return self._compile({**request, "recorded": recorded})
+        return self._compile({**request, "traced": traced})
 
-    def record(
+    def trace(
         self, library: Path, kernel: str, problem: str, config: Params, arch: str, *, code_key: str
     ) -> Mapping[str, Any]:
         """Writes what a config launches into the store, for machines that cannot run its host code, and returns it
-        (config_code.py says in what form). Raises like `compile`, but that a config that is no valid code is recorded
+        (config_code.py says in what form). Raises like `compile`, but that a config that is no valid code is traced
         as such."""
         request = self._request(library, kernel, problem, config, arch)
         try:
-            recorded = self._read("record", request)
+            traced = self._read("trace", request)
         except (ChildHung, ChildDied) as died:
-            raise BuildError(f"{kernel} on {problem} with {config} cannot be recorded: {died}") from None
-        self._cubins.store.put_recorded(self._recorded_key(code_key), recorded)
-        return recorded
+            raise BuildError(f"{kernel} on {problem} with {config} cannot be traced: {died}") from None
+        self._cubins.store.put_traced(self._traced_key(code_key), traced)
+        return traced
 
-    def _recorded_key(self, code_key: str) -> str:
+    def _traced_key(self, code_key: str) -> str:
         """Bytecode of one toolchain is not fed to another, so each has recordings of its own."""
         if self._packages is None:
             return code_key
@@ -141,10 +141,10 @@ class Compiler:
         """Names a config's code by its bytecode, which takes no compiler. Raises like `compile`."""
         request = self._request(library, kernel, problem, config, arch)
         try:
-            recorded = self._read("identify", request)
+            traced = self._read("identify", request)
         except (ChildHung, ChildDied) as died:
             return CodeIdentity(failure=f"the library's process died: {died}")
-        return self._name({**request, "recorded": recorded})
+        return self._name({**request, "traced": traced})
 
     def _name(self, request: Mapping[str, Any]) -> CodeIdentity:
         try:
@@ -188,19 +188,19 @@ class Compiler:
         }
 
     def _read(self, ask: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Returns what the library's process says of a config (recorded_code.py), which nobody has checked. Raises
+        """Returns what the library's process says of a config (traced_code.py), which nobody has checked. Raises
         ChildDied or ChildHung too."""
-        child = self._children.find_recorder(request["library"])
+        child = self._children.find_tracer(request["library"])
         answer = child.ask({**request, "ask": ask}, deadline_s=self._patience_s)
         if "package_missing" in answer:
             raise PackageMissing(str(answer["package_missing"]))
         if "error" in answer:
             raise BuildError(str(answer["error"]))
-        recorded = answer.get("recorded")
-        if not isinstance(recorded, dict):  # a library found the descriptor and wrote to it
+        traced = answer.get("traced")
+        if not isinstance(traced, dict):  # a library found the descriptor and wrote to it
             child.close()
             raise ChildDied("its answer is not what was asked for")
-        return recorded
+        return traced
 
     def _ask(self, ask: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
         answer = self._children.find_compiler().ask({**request, "ask": ask}, deadline_s=self._patience_s)

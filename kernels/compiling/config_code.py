@@ -1,6 +1,6 @@
 """Finds what a config launches, by running its library file or its host code, and writes it down.
 
-What is written is JSON (recorded_code.py): the launches of a config with their bytecode, or the sentence why there is
+What is written is JSON (traced_code.py): the launches of a config with their bytecode, or the sentence why there is
 none.
 """
 
@@ -21,7 +21,7 @@ from tilewatch.kernels.contract import Config, Kernel, Problem
 from tilewatch.kernels.library_errors import PackageMissing, first_line
 from tilewatch.kernels.toolchains.versions import compiler_version
 from tilewatch.kernels.watching.declare import BadWatchFile
-from tilewatch.kernels.watching.tracer import RecordingError
+from tilewatch.kernels.watching.tracer import TracingError
 
 SM_COUNTS = (1, 108, 132, 148, 170, 1 << 20)
 """Multiprocessors for which two grids are compared: of real GPUs, and more extreme ones."""
@@ -52,7 +52,7 @@ class ConfigCode:
 
 def read_code(request: Request) -> ConfigCode:
     """Runs the library file, or its host code. Raises LibraryError where it cannot be run, and BadConfig, BadProblem,
-    BadWatchFile or RecordingError where it refuses the config."""
+    BadWatchFile or TracingError where it refuses the config."""
     arch = request["arch"]
     loaded = find(Path(request["library"]), request["kernel"], arch)
     problem = loaded.kernel.parse(request["problem"])
@@ -61,12 +61,12 @@ def read_code(request: Request) -> ConfigCode:
     return _code_of_kernel(loaded.kernel, problem, request["config"], arch)
 
 
-def record_failure(failure: str) -> dict[str, Any]:
+def write_failure(failure: str) -> dict[str, Any]:
     """Returns as JSON why a config has no code."""
     return {"compiler": compiler_version(), "failure": failure}
 
 
-def record_code(code: ConfigCode, *, movable: bool, named: bool) -> dict[str, Any]:
+def write_code(code: ConfigCode, *, movable: bool, named: bool) -> dict[str, Any]:
     """Returns the code as JSON: `movable` to other machines, with its launches `named` by their hash.
 
     Raises NeedsLibraries where it is not movable, and whatever cuTile raises where a kernel is no valid code.
@@ -81,16 +81,16 @@ def record_code(code: ConfigCode, *, movable: bool, named: bool) -> dict[str, An
 
 
 def _code_of_operator(loaded: LibraryOperator, problem: Problem, config: Config, arch: str) -> ConfigCode:
-    recorded = loaded.record(problem)
+    traced = loaded.trace(problem)
     try:
-        launches = recorded.launches(dict(config))
+        launches = traced.launches(dict(config))
     except BadWatchFile:
         raise
     except Exception as error:  # host code may refuse a config in any way
-        failure = loaded.describe_failure(f"with {config} cannot be recorded", error)
+        failure = loaded.describe_failure(f"with {config} cannot be traced", error)
         if isinstance(failure, PackageMissing):
             raise failure from error
-        raise error if isinstance(error, RecordingError) else RecordingError(first_line(error)) from error
+        raise error if isinstance(error, TracingError) else TracingError(first_line(error)) from error
     codes = [
         LaunchCode(each.key, each.symbol, partial(make_input, each.kernel, each.signature, arch)) for each in launches
     ]

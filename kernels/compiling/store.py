@@ -97,12 +97,12 @@ class CubinStore:
                 return None
             return content
 
-    def put_recorded(self, code_key: str, recorded: Mapping[str, Any]) -> None:
+    def put_traced(self, code_key: str, traced: Mapping[str, Any]) -> None:
         with self._trouble("written"):
-            self._write(self._path(code_key, "recorded"), json.dumps(recorded).encode())
+            self._write(self._path(code_key, "recorded"), json.dumps(traced).encode())
 
-    def recorded(self, code_key: str) -> dict[str, Any] | None:
-        """Returns what a config launches; None where no machine recorded it."""
+    def find_traced(self, code_key: str) -> dict[str, Any] | None:
+        """Returns what a config launches; None where no machine traced it."""
         with self._trouble("read"):
             try:
                 found: dict[str, Any] = json.loads(self._files.cat_file(self._path(code_key, "recorded")))

@@ -1,4 +1,4 @@
-"""Child role `record`: runs a library and says what a config launches, as values. It may not write into the store:
+"""Child role `trace`: runs a library and says what a config launches, as values. It may not write into the store:
 kernels/compiling/compile_child.py compiles what it says, and runs no library."""
 
 from collections.abc import Mapping
@@ -6,19 +6,19 @@ from typing import Any
 
 from tilewatch.kernels.catalog.signature import BadConfig
 from tilewatch.kernels.compiling.compiler_input import find_compiler_files
-from tilewatch.kernels.compiling.config_code import read_code, record_code, record_failure
+from tilewatch.kernels.compiling.config_code import read_code, write_code, write_failure
 from tilewatch.kernels.contract import BadProblem
 from tilewatch.kernels.library_errors import LibraryError, PackageMissing, first_line
 from tilewatch.kernels.toolchains.versions import compiler_version
 from tilewatch.kernels.watching.declare import BadWatchFile
-from tilewatch.kernels.watching.tracer import RecordingError
+from tilewatch.kernels.watching.tracer import TracingError
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Answers with what is recorded, a failure of the config among it; a library that cannot be run is an answer with
+    """Answers with what is traced, a failure of the config among it; a library that cannot be run is an answer with
     "error", and host code that needs another machine one with "package_missing".
 
-    Asked to "record", it says what any machine can compile; asked to "identify", it names the launches too.
+    Asked to "trace", it says what any machine can compile; asked to "identify", it names the launches too.
     """
     ask = request["ask"]
     if ask == "ready":  # everything this role needs was imported
@@ -29,9 +29,9 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"package_missing": str(error)}
     except LibraryError as error:
         return {"error": str(error)}
-    except (BadConfig, BadProblem, BadWatchFile, RecordingError) as error:
-        return {"recorded": record_failure(str(error))}
+    except (BadConfig, BadProblem, BadWatchFile, TracingError) as error:
+        return {"traced": write_failure(str(error))}
     try:
-        return {"recorded": record_code(code, movable=ask == "record", named=ask != "read")}
+        return {"traced": write_code(code, movable=ask == "trace", named=ask != "read")}
     except Exception as error:  # noqa: BLE001 - the edge of a trial: the compiler and the kernel may raise anything
-        return {"recorded": record_failure(first_line(error))}
+        return {"traced": write_failure(first_line(error))}

@@ -17,7 +17,7 @@ from typing_extensions import TypedDict  # pydantic wants this one before Python
 from tilewatch.kernels.compiling.compiler_input import CompilerInput
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.toolchains.versions import compiler_version
-from tilewatch.kernels.watching.tracer import RecordingError
+from tilewatch.kernels.watching.tracer import TracingError
 
 Name = Annotated[str, StringConstraints(max_length=10_000, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Text = Annotated[str, StringConstraints(max_length=100_000, pattern=r"^[^\x00]*$")]
@@ -50,10 +50,10 @@ _CODE: TypeAdapter[_Code] = TypeAdapter(_Code)
 
 
 class OtherCompiler(LibraryError):
-    """Code was recorded with another compiler than this machine's; the message names both."""
+    """Code was traced with another compiler than this machine's; the message names both."""
 
 
-class BadRecordedCode(LibraryError):
+class BadTracedCode(LibraryError):
     """Not what a process of ours writes; the message names the field."""
 
 
@@ -67,7 +67,7 @@ class LaunchInput:
 
 
 @dataclass(frozen=True)
-class RecordedCode:
+class TracedCode:
     """`launch_sha256` names grids and arguments; None where nobody asked for it. `is_bundle` is False for a kernel of a
     library file: its only cubin is stored by itself."""
 
@@ -76,33 +76,33 @@ class RecordedCode:
     is_bundle: bool
 
 
-def read_recorded(recorded: Mapping[str, Any]) -> RecordedCode:
-    """Raises BadRecordedCode, OtherCompiler, and RecordingError with the recorded sentence where there is no code."""
-    compiler = recorded.get("compiler")
+def read_traced(traced: Mapping[str, Any]) -> TracedCode:
+    """Raises BadTracedCode, OtherCompiler, and TracingError with the traced sentence where there is no code."""
+    compiler = traced.get("compiler")
     if compiler != compiler_version():  # another version may write another form
         raise OtherCompiler(
-            f"the code was recorded with {str(compiler)[:200]}, but this worker compiles with {compiler_version()}: "
+            f"the code was traced with {str(compiler)[:200]}, but this worker compiles with {compiler_version()}: "
             "set TILEWATCH_COMPILER on every node (docs/operate/settings.md)"
         )
     try:
-        code = _CODE.validate_python(recorded)
+        code = _CODE.validate_python(traced)
         if "failure" in code:
-            raise RecordingError(code["failure"])
+            raise TracingError(code["failure"])
         launches = tuple(_read_launch(each) for each in code["launches"])
-        return RecordedCode(launches, code.get("launch_sha256"), code["is_bundle"])
+        return TracedCode(launches, code.get("launch_sha256"), code["is_bundle"])
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "it"
-        raise BadRecordedCode(f"the recorded code is not as it must be: {place}: {first['msg']}") from None
+        raise BadTracedCode(f"the traced code is not as it must be: {place}: {first['msg']}") from None
     except KeyError as error:
-        raise BadRecordedCode(f"the recorded code has no {error}") from None
+        raise BadTracedCode(f"the traced code has no {error}") from None
 
 
 def _read_launch(launch: _Launch) -> LaunchInput:
     try:
         bytecode = base64.b64decode(launch["bytecode"], validate=True)
     except ValueError as error:
-        raise BadRecordedCode(f"the recorded code is not as it must be: bytecode: {error}") from None
+        raise BadTracedCode(f"the traced code is not as it must be: bytecode: {error}") from None
     libraries = tuple(map(Path, launch.get("libraries", ())))
     wanted = CompilerInput(bytecode, launch["opt_level"], tuple(launch["preview_features"]), libraries)
     return LaunchInput(launch["key"], launch["symbol"], wanted)

@@ -72,7 +72,7 @@ def _describe_operator(request: Mapping[str, Any]) -> Mapping[str, Any]:
     except NotReplayable as error:
         why = f"its host code {error}"
     except Exception as error:  # noqa: BLE001 - host code may raise anything, and where it matters does so again
-        why = f"its host code could not be recorded: {first_line(error)}"
+        why = f"its host code could not be traced: {first_line(error)}"
     shared_arrays.free()
     cupy.get_default_memory_pool().free_all_blocks()
     return {"stays": why}

@@ -66,7 +66,7 @@ def _validate(entry: Entry, arch: str) -> tuple[list[str], dict[str, Any] | None
 
 def _wrong_results(entry: LibraryOperator, problem: Problem) -> tuple[str, ...]:
     try:
-        return entry.record(problem).list_wrong_results()
+        return entry.trace(problem).list_wrong_results()
     except LibraryError:
         raise
     except Exception as error:

@@ -15,7 +15,7 @@ from tilewatch.kernels import device
 from tilewatch.kernels.watching.meta_tensors import WHAT_HAS_VALUES, on_meta
 from tilewatch.kernels.watching.project import Project
 from tilewatch.kernels.watching.torch_stand_in import missing, module
-from tilewatch.kernels.watching.tracer import RecordingError
+from tilewatch.kernels.watching.tracer import TracingError
 
 
 @contextlib.contextmanager
@@ -53,7 +53,7 @@ class PretendGpu:
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
-        """Raises RecordingError where host code asks for values that no tensor has, or would end the process."""
+        """Raises TracingError where host code asks for values that no tensor has, or would end the process."""
         with self.at_import(), missing.running_host_code() if module.is_in_use() else on_meta():
             try:
                 yield
@@ -66,7 +66,7 @@ class PretendGpu:
                     sentence = f"the host code needs the values of a tensor: {error} ({WHAT_HAS_VALUES})"
                 else:
                     raise
-                raise RecordingError(sentence).with_traceback(error.__traceback__) from error
+                raise TracingError(sentence).with_traceback(error.__traceback__) from error
 
 
 def _answers(capability: tuple[int, int], sm_count: int, name: str) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Records a watched operator for one problem and one architecture: its configs, and what each of them launches."""
+"""Traces a watched operator for one problem and one architecture: its configs, and what each of them launches."""
 
 import hashlib
 import inspect
@@ -29,12 +29,12 @@ from tilewatch.kernels.watching.project import Project, activate, remember_globa
 from tilewatch.kernels.watching.torch_stand_in import module
 from tilewatch.kernels.watching.tracer import (
     Execute,
-    RecordedLaunch,
-    Recording,
+    LaunchTrace,
+    TracedLaunch,
     list_arrays,
     list_dtypes,
-    open_recording,
-    record,
+    open_trace,
+    trace_launches,
     what_is_compiled,
 )
 
@@ -79,7 +79,7 @@ def run_config(
     config: PlainConfig | None,
     *,
     execute: Execute | None = None,
-) -> Recording:
+) -> LaunchTrace:
     """Runs the host code as if its search had found `config` the best; None: as it runs by itself.
 
     `given` are the configs of the watch file; None where it gives none. A config may also be keyword arguments of
@@ -87,9 +87,9 @@ def run_config(
     """
     restore_globals(project)
     if config is None:
-        return record(case.run, execute=execute)
+        return trace_launches(case.run, execute=execute)
     if _takes_config(case.run):
-        return record(partial(case.run, **(given.make_original(config) if given else config)), execute=execute)
+        return trace_launches(partial(case.run, **(given.make_original(config) if given else config)), execute=execute)
     hints = {name: value for name, value in config.items() if name in KERNEL_OPTIONS} if given else {}
     searched = False
 
@@ -102,13 +102,13 @@ def run_config(
                 return each
         return make_like(configs[0], wanted)
 
-    def execute_hinted(launch: RecordedLaunch) -> None:
+    def execute_hinted(launch: TracedLaunch) -> None:
         assert execute is not None
         execute(launch if searched else _with_hints(launch, hints))
 
-    recording = record(case.run, choose=choose, execute=execute_hinted if execute and hints else execute)
+    trace = trace_launches(case.run, choose=choose, execute=execute_hinted if execute and hints else execute)
     if searched or not config:
-        return recording
+        return trace
     if given is None:
         raise BadWatchFile(
             f"{operator.place}: the host code of {operator.name} searches only once: it remembers what it found where "
@@ -120,8 +120,8 @@ def run_config(
             f"{operator.place}: `configs` of {operator.name} has {unknown}, but `run` takes no arguments and its host "
             "code searches nothing"
         )
-    recording.launches = [_with_hints(launch, hints) for launch in recording.launches]
-    return recording
+    trace.launches = [_with_hints(launch, hints) for launch in trace.launches]
+    return trace
 
 
 def find_given(operator: WatchedOperator, problem: Problem, arch: str) -> GivenConfigs | None:
@@ -147,8 +147,8 @@ def describe_work(case: Case, arrays: Sequence[Any]) -> dict[str, Any]:
     return {"flops": case.flops, "bytes": case.moves or 0, "dtypes": list_dtypes(arrays)}
 
 
-def _with_hints(launch: RecordedLaunch, hints: Mapping[str, Any]) -> RecordedLaunch:
-    return RecordedLaunch(launch.kernel.replace_hints(**hints), launch.grid, launch.args, launch.stream)
+def _with_hints(launch: TracedLaunch, hints: Mapping[str, Any]) -> TracedLaunch:
+    return TracedLaunch(launch.kernel.replace_hints(**hints), launch.grid, launch.args, launch.stream)
 
 
 def _takes_config(run: Callable[..., Any]) -> bool:
@@ -162,11 +162,11 @@ def _part(config: PlainConfig, number: int) -> PlainConfig:
     return parts or config
 
 
-def to_launch(recorded: RecordedLaunch) -> CompilableLaunch:
+def to_launch(traced: TracedLaunch) -> CompilableLaunch:
     """Returns what `ct.launch` would compile for these arguments, by asking it: it stops where it asks for code."""
-    signature = what_is_compiled(recorded)
-    named = signature.with_symbol(recorded.kernel._pyfunc.__name__)
-    return CompilableLaunch(recorded.kernel, named, recorded.grid, launch_key(recorded.kernel, named))
+    signature = what_is_compiled(traced)
+    named = signature.with_symbol(traced.kernel._pyfunc.__name__)
+    return CompilableLaunch(traced.kernel, named, traced.grid, launch_key(traced.kernel, named))
 
 
 def launch_key(kernel: Any, signature: KernelSignature) -> str:
@@ -182,7 +182,7 @@ def launch_key(kernel: Any, signature: KernelSignature) -> str:
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
 
 
-class RecordedOperator:
+class TracedOperator:
     """One problem of an operator on one architecture. Host code runs anew for each config that is asked for."""
 
     def __init__(self, operator: WatchedOperator, project: Project, problem: Problem) -> None:
@@ -243,7 +243,7 @@ class RecordedOperator:
         with self._gpu.in_use():
             result = run_config(self.case, self.project, self.operator, self._given, self.configs[0]).result
         # The reference may look at whole numbers that a kernel was given; baselines may be cuTile kernels too.
-        with self._gpu.in_use(), open_recording(execute=None):
+        with self._gpu.in_use(), open_trace(execute=None):
             return list_wrong_results(self.case, result)
 
     def code_key(self, source_sha256: str, launches: tuple[CompilableLaunch, ...]) -> str:
@@ -251,13 +251,13 @@ class RecordedOperator:
         asked = [source_sha256, self.arch, [each.key for each in launches]]
         return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
 
-    def _run(self, config: PlainConfig | None) -> Recording:
+    def _run(self, config: PlainConfig | None) -> LaunchTrace:
         activate(self.project)
         with self._gpu.in_use():
             return run_config(self.case, self.project, self.operator, self._given, config)
 
 
-def list_configs(first: Recording) -> tuple[PlainConfig, ...]:
+def list_configs(first: LaunchTrace) -> tuple[PlainConfig, ...]:
     """Lists the configs of the host code's own searches, from its first run; the one config {} where it searches
     nothing."""
     if len(first.searches) == 1:
@@ -265,11 +265,11 @@ def list_configs(first: Recording) -> tuple[PlainConfig, ...]:
     return unique(_vary_one_search(first))
 
 
-def _vary_one_search(recording: Recording) -> list[PlainConfig]:
+def _vary_one_search(trace: LaunchTrace) -> list[PlainConfig]:
     """Lists configs for several searches: their kernels' times add up, so one search is varied at a time."""
     named = [
         [{f"{number + 1}.{name}": value for name, value in make_plain(each).items()} for each in search.configs]
-        for number, search in enumerate(recording.searches)
+        for number, search in enumerate(trace.searches)
     ]
     first = {name: value for configs in named for name, value in configs[0].items()}
     return [first, *({**first, **config} for configs in named for config in configs[1:])]

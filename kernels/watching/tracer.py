@@ -1,7 +1,7 @@
-"""Records what host code gives to `ct.launch` and `exhaustive_search`, in order.
+"""Traces what host code gives to `ct.launch` and `exhaustive_search`, in order.
 
 Both functions are replaced for the whole life of a child process, before any file of a repository is imported: host
-code may keep its own reference to them. Outside a recording they refuse, since a child launches nothing by itself.
+code may keep its own reference to them. Outside a trace they refuse, since a child launches nothing by itself.
 """
 
 import contextlib
@@ -20,12 +20,12 @@ import cuda.tile.tune
 from tilewatch.errors import ExpectedError
 
 
-class RecordingError(ExpectedError):
-    """Host code cannot be recorded; the message is a sentence."""
+class TracingError(ExpectedError):
+    """Host code cannot be traced; the message is a sentence."""
 
 
 @dataclass(frozen=True)
-class RecordedLaunch:
+class TracedLaunch:
     """One call of `ct.launch`, with the values that it was given."""
 
     kernel: Any
@@ -35,7 +35,7 @@ class RecordedLaunch:
 
 
 @dataclass(frozen=True)
-class RecordedSearch:
+class TracedSearch:
     """One call of `exhaustive_search`. `chosen` is the config that host code was told is the best."""
 
     kernel: Any
@@ -44,18 +44,18 @@ class RecordedSearch:
 
 
 @dataclass
-class Recording:
+class LaunchTrace:
     """What one run of host code asked for. `result` is what it returned."""
 
-    launches: list[RecordedLaunch] = field(default_factory=list)
-    searches: list[RecordedSearch] = field(default_factory=list)
+    launches: list[TracedLaunch] = field(default_factory=list)
+    searches: list[TracedSearch] = field(default_factory=list)
     result: Any = None
 
 
 Choose = Callable[[int, tuple[Any, ...]], Any]
 """The number of a search and its configs -> the config that it finds best."""
 
-Execute = Callable[[RecordedLaunch], None]
+Execute = Callable[[TracedLaunch], None]
 
 EXPERIMENTAL = "cuda.tile_experimental"
 """Where the search was until 2026-04, in a package that the present compiler cannot be used with: commits from then
@@ -66,7 +66,7 @@ _real_launch = ct.launch
 
 @dataclass
 class _Current:
-    recording: Recording
+    trace: LaunchTrace
     choose: Choose
     execute: Execute | None
 
@@ -78,26 +78,28 @@ def choose_first(_: int, configs: tuple[Any, ...]) -> Any:
     return configs[0]
 
 
-def record(run: Callable[[], Any], *, choose: Choose = choose_first, execute: Execute | None = None) -> Recording:
-    """Runs host code and returns what it launched. Raises RecordingError where that is nothing."""
-    with open_recording(execute, choose=choose) as recording:
-        recording.result = run()
-    if not recording.launches:
-        raise RecordingError("`run` launches no cuTile kernel")
-    return recording
+def trace_launches(
+    run: Callable[[], Any], *, choose: Choose = choose_first, execute: Execute | None = None
+) -> LaunchTrace:
+    """Runs host code and returns what it launched. Raises TracingError where that is nothing."""
+    with open_trace(execute, choose=choose) as trace:
+        trace.result = run()
+    if not trace.launches:
+        raise TracingError("`run` launches no cuTile kernel")
+    return trace
 
 
 @contextlib.contextmanager
-def open_recording(execute: Execute | None, *, choose: Choose = choose_first) -> Iterator[Recording]:
-    """Records what is launched inside. `execute` is called at each launch; None launches nothing."""
-    _current.append(_Current(Recording(), choose, execute))
+def open_trace(execute: Execute | None, *, choose: Choose = choose_first) -> Iterator[LaunchTrace]:
+    """Traces what is launched inside. `execute` is called at each launch; None launches nothing."""
+    _current.append(_Current(LaunchTrace(), choose, execute))
     try:
-        yield _current[-1].recording
+        yield _current[-1].trace
     finally:
         _current.pop()
 
 
-def launch_for_real(launch: RecordedLaunch) -> None:
+def launch_for_real(launch: TracedLaunch) -> None:
     """Launches as cuTile itself does. Needs a GPU."""
     _real_launch(launch.stream, launch.grid, launch.kernel, launch.args)
 
@@ -107,7 +109,7 @@ class _AskedForCode(Exception):
         self.signature = signature
 
 
-def what_is_compiled(launch: RecordedLaunch) -> Any:
+def what_is_compiled(launch: TracedLaunch) -> Any:
     """Returns the KernelSignature that `ct.launch` asks the compiler for. Needs the pretended driver, and no GPU."""
     kernel = launch.kernel.replace_hints()  # one that has no code yet
     compiler = ct.kernel._compile
@@ -122,7 +124,7 @@ def what_is_compiled(launch: RecordedLaunch) -> Any:
         return asked.signature
     finally:
         ct.kernel._compile = compiler
-    raise RecordingError(f"`ct.launch` asked for no code of {kernel._pyfunc.__name__}: its grid is {launch.grid}")
+    raise TracingError(f"`ct.launch` asked for no code of {kernel._pyfunc.__name__}: its grid is {launch.grid}")
 
 
 def replace_launch_and_search() -> None:
@@ -139,10 +141,10 @@ def replace_launch_and_search() -> None:
 
 def _launch(stream: Any, grid: Any, kernel: Any, kernel_args: Any, /, **_: Any) -> None:
     if not _current:
-        raise RecordingError("a kernel is launched outside `run`; a watch file only says what to launch")
+        raise TracingError("a kernel is launched outside `run`; a watch file only says what to launch")
     here = _current[-1]
-    launch = RecordedLaunch(kernel, tuple(int(size) for size in grid), tuple(map(_take, kernel_args)), stream)
-    here.recording.launches.append(launch)
+    launch = TracedLaunch(kernel, tuple(int(size) for size in grid), tuple(map(_take, kernel_args)), stream)
+    here.trace.launches.append(launch)
     if here.execute is not None:
         here.execute(launch)
 
@@ -156,13 +158,13 @@ def _take(argument: Any) -> Any:
 
 def _search(search_space: Any, stream: Any, grid_fn: Any, kernel: Any, args_fn: Any, *_: Any, **__: Any) -> Any:  # noqa: ARG001
     if not _current:
-        raise RecordingError("`exhaustive_search` is called outside `run`; a watch file only says what to launch")
+        raise TracingError("`exhaustive_search` is called outside `run`; a watch file only says what to launch")
     here = _current[-1]
     configs = tuple(search_space)
     if not configs:
-        raise RecordingError("`exhaustive_search` is given no config")
-    chosen = here.choose(len(here.recording.searches), configs)
-    here.recording.searches.append(RecordedSearch(kernel, configs, chosen))
+        raise TracingError("`exhaustive_search` is given no config")
+    chosen = here.choose(len(here.trace.searches), configs)
+    here.trace.searches.append(TracedSearch(kernel, configs, chosen))
     # Host code may search several kernels and launch the fastest: that is the one whose config is varied.
     mean_us = 1.0 if chosen is configs[0] else 0.0
     best = cuda.tile.tune.Measurement(config=chosen, mean_us=mean_us, num_samples=0, error_margin_us=0.0)
@@ -196,7 +198,7 @@ def fields_of(config: Any) -> Mapping[str, Any]:
     return {"value": config}
 
 
-def list_arrays(launches: Sequence[RecordedLaunch]) -> tuple[Any, ...]:
+def list_arrays(launches: Sequence[TracedLaunch]) -> tuple[Any, ...]:
     """Returns the different tensors that are given to launches, also those in lists."""
     return tuple({id(each): each for launch in launches for each in _arrays(launch.args)}.values())
 

@@ -23,7 +23,7 @@ from tilewatch.kernels.children import sandbox
 from tilewatch.kernels.compiling.compile_children import BuildError
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.store import CubinStore, folder
-from tilewatch.kernels.compiling.traced_code import BadRecordedCode, read_recorded
+from tilewatch.kernels.compiling.traced_code import BadTracedCode, read_traced
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.measuring.description_schema import BadDescription, validate_description
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, _refuse_impossible, sweep
@@ -42,7 +42,7 @@ NO_EFFECT = {
     "another tile compiler": "import os\n"
     "tool = os.path.join(os.environ['TMPDIR'], 'tileiras')\nopen(tool, 'w').write('#!/bin/sh\\nexit 1')\n"
     "os.chmod(tool, 0o755)\nos.environ['PATH'] = os.environ['TMPDIR']",
-    "it prints an answer": 'print(\'{"recorded": {"failure": "forged"}}\', flush=True)',
+    "it prints an answer": 'print(\'{"traced": {"failure": "forged"}}\', flush=True)',
     "the limits are lifted": "from tilewatch.kernels.compiling import compiler_guard\n"
     "compiler_guard.CompilerGuard._end = None\nimport time\ntime.perf_counter = lambda: 0.0",
 }
@@ -54,7 +54,7 @@ FORGE = "import os\nfor number in range(3, 20):\n    try:\n        os.write(numb
 def _forged(**fields: object) -> bytes:
     launch = {"key": "", "symbol": "double_tiles", "bytecode": "aGVsbG8=", "opt_level": 3, "preview_features": []}
     code = {"compiler": compiler_version(), "launches": [{**launch, **fields}], "is_bundle": False}
-    return json.dumps({"recorded": code}).encode() + b"\n"
+    return json.dumps({"traced": code}).encode() + b"\n"
 
 
 REFUSED = {
@@ -69,7 +69,7 @@ REFUSED = {
     "it ends with success": ("import os\nos._exit(0)", "the library's process died: exit code 0"),
     "it exits while it is read": ("import sys\nsys.exit()", "library file double.py does not load: SystemExit"),
     "it answers in another form": (
-        FORGE.format(b'{"recorded": 7}\n'),
+        FORGE.format(b'{"traced": 7}\n'),
         "the library's process died: its answer is not what was asked for",
     ),
     "it answers with code of its own": (
@@ -78,7 +78,7 @@ REFUSED = {
     ),
     "it gives arguments to the tile compiler": (
         FORGE.format(_forged(preview_features=["x -o /etc/passwd"])),
-        "the recorded code is not as it must be: launches.0.preview_features.0: String should match pattern",
+        "the traced code is not as it must be: launches.0.preview_features.0: String should match pattern",
     ),
 }
 """What a library does, and the sentence that a person reads."""
@@ -143,14 +143,14 @@ def test_a_cheat_while_compiling_is_refused_with_a_sentence(bench: Bench, tmp_pa
     ],
 )
 def test_made_up_code_is_refused_with_the_name_of_its_field(fields: dict[str, object], place: str) -> None:
-    with pytest.raises(BadRecordedCode, match=place):
-        read_recorded(json.loads(_forged(**fields))["recorded"])
+    with pytest.raises(BadTracedCode, match=place):
+        read_traced(json.loads(_forged(**fields))["traced"])
 
 
 @pytest.mark.parametrize("launches", [[], [{}] * 2000, 7, None])
 def test_code_of_no_or_too_many_launches_is_refused(launches: object) -> None:
-    with pytest.raises(BadRecordedCode, match="launches"):
-        read_recorded({"compiler": compiler_version(), "is_bundle": True, "launches": launches})
+    with pytest.raises(BadTracedCode, match="launches"):
+        read_traced({"compiler": compiler_version(), "is_bundle": True, "launches": launches})
 
 
 WRONG: dict[str, tuple[dict[str, object], str]] = {

@@ -20,7 +20,7 @@ from tilewatch.worker.context import Context
 from tilewatch.worker.git import watched
 from tilewatch.worker.judging import replay_answers
 from tilewatch.worker.judging.commit_history import History
-from tilewatch.worker.judging.replay_answers import Pair, RecordedLaunches
+from tilewatch.worker.judging.replay_answers import Pair, StoredLaunches
 from tilewatch.worker.judging.scope_judge import Launches, SeriesQuestion
 from tilewatch.worker.queue import follow_up
 from tilewatch.worker.queue.replay_job import BuildQuestion, ReplayJob, question_key
@@ -46,13 +46,13 @@ def carry_on(opened: Session, context: Context, regression_id: int, who: str) ->
     while (middle := choose_middle(good, bad, skipped)) is not None:
         question = SeriesQuestion((span.kernel, span.problem, ""), measured[-1], middle, LAUNCHES, 0)
         pair = history.pair(question, facts)
-        recorded = None if pair is None else replay_answers.launches_on_record(facts, pair)
-        if pair is None or recorded is None:
+        stored = None if pair is None else replay_answers.find_stored_launches(facts, pair)
+        if pair is None or stored is None:
             skipped.add(middle)
             continue
-        launches = replay_answers.next_launches(question, pair, recorded)
+        launches = replay_answers.next_launches(question, pair, stored)
         if launches is None:
-            asked = _replay(scope, context, span, pair, recorded)
+            asked = _replay(scope, context, span, pair, stored)
             if not judging.was_given_up(opened, asked.question.key):
                 follow_up.ask(opened, asked, Priority.BISECT)
                 return None
@@ -78,8 +78,8 @@ def has_changed(launches: Launches, size: float) -> bool:
     return moved / log1p(size) > 0.5
 
 
-def _replay(scope: Scope, context: Context, span: RegressionRange, pair: Pair, recorded: RecordedLaunches) -> ReplayJob:
-    start = len(recorded.good_us)
+def _replay(scope: Scope, context: Context, span: RegressionRange, pair: Pair, stored: StoredLaunches) -> ReplayJob:
+    start = len(stored.good_us)
     ends = f"{pair.good.sha}:{pair.bad.sha}"
     good, bad = replay_answers.sides(pair, compiled=False)
     question = BuildQuestion(

@@ -149,9 +149,9 @@ def _answer(tonight: OpenNight, question: SeriesQuestion) -> Launches | None:
         return launches
     pair = tonight.history.pair(question, tonight.facts)
     assert pair is not None, "a question without commits has an empty answer"
-    recorded = replay_answers.launches_on_record(tonight.facts, pair)
-    if tonight.scope.origin == RECORDED or questions.was_given_up(tonight, question, pair, recorded):
-        return recorded.of(question)
+    stored = replay_answers.find_stored_launches(tonight.facts, pair)
+    if tonight.scope.origin == RECORDED or questions.was_given_up(tonight, question, pair, stored):
+        return stored.of(question)
     return None
 
 

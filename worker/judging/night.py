@@ -62,7 +62,7 @@ def read_answer(history: History, facts: Sequence[ReplayFact], question: SeriesQ
     pair = history.pair(question, facts)
     if pair is None:
         return Launches()
-    return replay_answers.next_launches(question, pair, replay_answers.launches_on_record(facts, pair))
+    return replay_answers.next_launches(question, pair, replay_answers.find_stored_launches(facts, pair))
 
 
 def conclude(judge: ScopeJudge, series: Series, same_as: str | None) -> Conclusion:

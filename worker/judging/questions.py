@@ -9,7 +9,7 @@ from tilewatch.db.worker_reads.judging import Point, Scope
 from tilewatch.worker.judging import other_causes, replay_answers
 from tilewatch.worker.judging.night_context import OpenNight
 from tilewatch.worker.judging.other_causes import OtherCauses
-from tilewatch.worker.judging.replay_answers import Pair, RecordedLaunches
+from tilewatch.worker.judging.replay_answers import Pair, StoredLaunches
 from tilewatch.worker.judging.scope_judge import ScopeJudge, Series, SeriesQuestion
 from tilewatch.worker.queue import follow_up
 from tilewatch.worker.queue.replay_job import BuildQuestion, ReplayJob, question_key
@@ -51,9 +51,9 @@ def ask(
     return queued
 
 
-def was_given_up(night: OpenNight, question: SeriesQuestion, pair: Pair, recorded: RecordedLaunches) -> bool:
+def was_given_up(night: OpenNight, question: SeriesQuestion, pair: Pair, stored: StoredLaunches) -> bool:
     """True if this was asked, and its job ended without an answer."""
-    return judging.was_given_up(night.session, _key(night.scope, pair, *_still_wanted(question, recorded)))
+    return judging.was_given_up(night.session, _key(night.scope, pair, *_still_wanted(question, stored)))
 
 
 def _about_commits(
@@ -62,7 +62,7 @@ def _about_commits(
     for asked in missing:
         pair = night.history.pair(asked, night.facts)
         assert pair is not None, "a question without commits has an empty answer"
-        start, launches = _still_wanted(asked, replay_answers.launches_on_record(night.facts, pair))
+        start, launches = _still_wanted(asked, replay_answers.find_stored_launches(night.facts, pair))
         good, bad = replay_answers.sides(pair, compiled=_is_compiled(night, pair))
         question = BuildQuestion(
             key=_key(night.scope, pair, start, launches),
@@ -103,9 +103,9 @@ def _suspect(night: OpenNight, judge: ScopeJudge, series: Series, point: Point, 
     return night.open_suspicion(point, (pair.good.commit_id, pair.bad.commit_id), numbers.change, numbers.reason)
 
 
-def _still_wanted(question: SeriesQuestion, recorded: RecordedLaunches) -> tuple[int, int]:
+def _still_wanted(question: SeriesQuestion, stored: StoredLaunches) -> tuple[int, int]:
     """Returns how many launches are on record, and how many more the question needs."""
-    start = len(recorded.good_us)
+    start = len(stored.good_us)
     return start, question.launches_used + question.launches - start
 
 

@@ -44,7 +44,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class RecordedLaunches:
+class StoredLaunches:
     """All launches on record of a pair; `failure` says why there will be no more, None while there may be."""
 
     good_us: tuple[float, ...]
@@ -57,7 +57,7 @@ class RecordedLaunches:
         return Launches(self.good_us[part], self.bad_us[part])
 
 
-def launches_on_record(facts: Sequence[ReplayFact], pair: Pair) -> RecordedLaunches:
+def find_stored_launches(facts: Sequence[ReplayFact], pair: Pair) -> StoredLaunches:
     good_us: list[float] = []
     bad_us: list[float] = []
     failure = None
@@ -66,16 +66,16 @@ def launches_on_record(facts: Sequence[ReplayFact], pair: Pair) -> RecordedLaunc
             good_us += fact.good_us
             bad_us += fact.bad_us
             failure = failure if fact.failure == NOT_NEEDED else fact.failure or failure
-    return RecordedLaunches(tuple(good_us), tuple(bad_us), failure)
+    return StoredLaunches(tuple(good_us), tuple(bad_us), failure)
 
 
-def next_launches(question: SeriesQuestion, pair: Pair, recorded: RecordedLaunches) -> Launches | None:
+def next_launches(question: SeriesQuestion, pair: Pair, stored: StoredLaunches) -> Launches | None:
     """The launches that answer a question: None while they are still to be measured, fewer than it wants when there
     will be no more."""
     if pair.identical:
         return Launches((SAME,) * question.launches, (SAME,) * question.launches)
-    launches = recorded.of(question)
-    if len(launches.good_us) < question.launches and recorded.failure is None:
+    launches = stored.of(question)
+    if len(launches.good_us) < question.launches and stored.failure is None:
         return None
     return launches
 

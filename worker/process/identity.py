@@ -10,7 +10,7 @@ from tilewatch.kernels.device import Gpu
 from tilewatch.kernels.toolchains.versions import compiler_version
 from tilewatch.worker.context import Context
 from tilewatch.worker.gpu.visible_gpu import require_compiler
-from tilewatch.worker.queue.dispatch import COMPILE, NOTIFY_QUEUE, OF_ONE_GPU, RECORD, one_gpu_queue
+from tilewatch.worker.queue.dispatch import COMPILE, NOTIFY_QUEUE, OF_ONE_GPU, TRACE_QUEUE, one_gpu_queue
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def identify(name: str, queues: Iterable[str], context: Context, wanted_compiler
         own_queue = one_gpu_queue(gpu.model.slug, gpu.uuid)
         queues_of_gpu = tuple(sorted({*taken, own_queue}))
         return Identity(name, "gpu", backend.host, {**toolchain, "driver": gpu.driver}, gpu, queues_of_gpu)
-    if COMPILE in taken or RECORD in taken:
+    if COMPILE in taken or TRACE_QUEUE in taken:
         require_compiler(wanted_compiler)
         return Identity(name, "compile", context.node, {**toolchain, "compiler": compiler_version()}, queues=taken)
     kind = "tell" if taken == (NOTIFY_QUEUE,) else "judge"

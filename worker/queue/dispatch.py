@@ -22,7 +22,7 @@ from tilewatch.worker.queue.task_message import RUN
 
 NOTIFY_TASK = "worker.tell"
 COMPILE = "compile"
-RECORD = "record"
+TRACE_QUEUE = "record"
 """The queue of host code that only some nodes can run: those that have PyTorch, or whatever it imports."""
 JUDGE = "judge"
 NOTIFY_QUEUE = "tell"

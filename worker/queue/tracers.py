@@ -4,15 +4,15 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db.worker_reads import steps
 from tilewatch.kernels.library_errors import PackageMissing
-from tilewatch.worker.queue.dispatch import RECORD
+from tilewatch.worker.queue.dispatch import TRACE_QUEUE
 
 ADVICE = (
-    f"no worker takes the queue {RECORD}: install the package on one node and start a worker there with -Q {RECORD} "
-    "(docs/operate/nodes.md)"
+    f"no worker takes the queue {TRACE_QUEUE}: install the package on one node and start a worker there "
+    f"with -Q {TRACE_QUEUE} (docs/operate/nodes.md)"
 )
 
 
-def require_recorder(session: Session, error: PackageMissing) -> None:
+def require_tracer(session: Session, error: PackageMissing) -> None:
     """Raises PackageMissing, with what to do, where no live worker takes the queue."""
-    if not steps.is_taken(session, RECORD):
+    if not steps.is_taken(session, TRACE_QUEUE):
         raise PackageMissing(f"{error}; {ADVICE}")

@@ -23,7 +23,7 @@ from tilewatch.kernels.results import Compiled, StaticFacts
 from tilewatch.worker import metrics
 from tilewatch.worker.context import Context
 from tilewatch.worker.git import watched
-from tilewatch.worker.queue.dispatch import COMPILE, RECORD
+from tilewatch.worker.queue.dispatch import COMPILE, TRACE_QUEUE
 from tilewatch.worker.queue.lease import Lease
 from tilewatch.worker.steps.compiler import open_compiler
 
@@ -41,7 +41,7 @@ Item = TypeVar("Item")
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     if "items" not in job.payload:
         return _plan_batches(job, context)
-    return (_record_batch if job.queue == RECORD else _compile_batch)(job, context, lease)
+    return (_trace_batch if job.queue == TRACE_QUEUE else _compile_batch)(job, context, lease)
 
 
 def _plan_batches(job: ClaimedJob, context: Context) -> list[UnsentJob]:
@@ -120,14 +120,14 @@ def _compile_batch(job: ClaimedJob, context: Context, lease: Lease) -> list[Unse
     return []
 
 
-def _record_batch(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
+def _trace_batch(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     """Writes what the configs launch into the store, and queues the batch for any compile worker."""
     payload, compiler = job.payload, open_compiler(context, job.payload.get("toolchain"))
     library = watched.library_at(context, payload["repository"], payload["sha"], payload["library"])
     for done, item in enumerate(payload["items"]):
         lease.progress(done)
         what = (library, payload["kernel"], item["problem"], item["params"], payload["arch"])
-        compiler.record(*what, code_key=item["code_key"])
+        compiler.trace(*what, code_key=item["code_key"])
     with session(context.database_url) as opened:
         job_id, _ = jobs.add(
             opened,

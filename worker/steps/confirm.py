@@ -17,7 +17,7 @@ from tilewatch.worker.gpu.visible_gpu import WrongWorker
 from tilewatch.worker.queue.lease import Lease
 from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.queue.replay_job import ReplayJob
-from tilewatch.worker.steps.write_replay import record_answer, record_failure
+from tilewatch.worker.steps.write_replay import write_answer, write_failure
 
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
@@ -32,10 +32,10 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         raise NotNow(str(error)) from error
     except (ReplayFailed, MeasureFailed) as error:
         with session(context.database_url) as opened:
-            return record_failure(opened, asked, str(error), job.priority)
+            return write_failure(opened, asked, str(error), job.priority)
     with session(context.database_url) as opened:
         quarantine.refuse_if_ill(opened, gpu.uuid)  # a GPU that fell ill meanwhile has measured nothing
-        return record_answer(opened, asked, result, job.priority)
+        return write_answer(opened, asked, result, job.priority)
 
 
 def _gpu_that_is_asked(asked: ReplayJob, backend: GpuBackend) -> Gpu:

@@ -20,7 +20,7 @@ from tilewatch.worker.queue.follow_up import ask
 from tilewatch.worker.queue.lease import Lease
 from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide, MachineCode, ReplayJob
 from tilewatch.worker.steps.compiler import open_compiler
-from tilewatch.worker.steps.write_replay import code_columns, record_failure
+from tilewatch.worker.steps.write_replay import code_columns, write_failure
 
 
 class DoesNotCompile(Exception):
@@ -33,7 +33,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         question = _with_code(asked, context, lease)
     except DoesNotCompile as error:
         with session(context.database_url) as opened:
-            return record_failure(opened, asked, str(error), job.priority)
+            return write_failure(opened, asked, str(error), job.priority)
     asked = replace(asked, question=question)
     with session(context.database_url) as opened:
         good, bad = question.good.code, question.bad.code
@@ -41,7 +41,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         assert bad is not None
         is_known = judging.count_launches_of_code(opened, code_columns(question)) > question.start
         if is_known or good.code_sha256 == bad.code_sha256:
-            return record_failure(opened, asked, NOT_NEEDED, job.priority)
+            return write_failure(opened, asked, NOT_NEEDED, job.priority)
         return ask(opened, asked, job.priority)
 
 

@@ -1,7 +1,7 @@
 """Keeps finished runs on this machine's disk until they are in the database: one file each, safe from a power cut.
 
 GPU time is what costs, so a run reaches the disk before it is sent to Postgres, and its file is deleted when Postgres
-has committed it (record_run.py).
+has committed it (write_run.py).
 """
 
 import json

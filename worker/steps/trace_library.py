@@ -18,7 +18,7 @@ from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.results import Plan
 from tilewatch.worker.context import Context
 from tilewatch.worker.git import watched
-from tilewatch.worker.queue.dispatch import RECORD
+from tilewatch.worker.queue.dispatch import TRACE_QUEUE
 from tilewatch.worker.queue.lease import Lease
 from tilewatch.worker.steps.write_plans import PlannedSubmission, write_plans
 
@@ -43,13 +43,13 @@ def add_job(opened: Session, submission: PlannedSubmission, wanted: PlansWanted,
         opened,
         key=f"{submission.key}:record",
         kind="record",
-        queue=RECORD,
+        queue=TRACE_QUEUE,
         subject=subject,
         payload={"submission": asdict(submission), "wanted": asdict(wanted)},
         submission_id=submission.submission_id,
         priority=submission.priority,
     )
-    return UnsentJob(job_id, RECORD)
+    return UnsentJob(job_id, TRACE_QUEUE)
 
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:

@@ -11,7 +11,7 @@ from tilewatch.worker.queue.follow_up import judge_again
 from tilewatch.worker.queue.replay_job import NOT_COMPILED, BuildQuestion, ReplayJob
 
 
-def record_answer(session: Session, asked: ReplayJob, result: ReplayResult, priority: int) -> list[UnsentJob]:
+def write_answer(session: Session, asked: ReplayJob, result: ReplayResult, priority: int) -> list[UnsentJob]:
     where = {
         "host": result.host,
         "gpu_uuid": result.gpu_uuid,
@@ -24,7 +24,7 @@ def record_answer(session: Session, asked: ReplayJob, result: ReplayResult, prio
     return judge_again(session, asked, priority)
 
 
-def record_failure(session: Session, asked: ReplayJob, why: str, priority: int) -> list[UnsentJob]:
+def write_failure(session: Session, asked: ReplayJob, why: str, priority: int) -> list[UnsentJob]:
     where: dict[str, Any] = {"host": None, "gpu_uuid": None, "telemetry": [], "gpu_s": 0.0}
     suspicions.write_replay(session, asked.question.key, {**_row(asked), **where}, failure=why)
     return judge_again(session, asked, priority)

@@ -39,7 +39,7 @@ def deliver_spooled(spool_folder: Path, database_url: str) -> list[UnsentJob]:
             spooled = spool.read(file)
             if spooled is not None:
                 with session(database_url) as opened:
-                    delivered = record_spooled(opened, spooled)
+                    delivered = write_spooled(opened, spooled)
                 file.unlink(missing_ok=True)
                 queued += delivered.queued
                 log.info("delivered from the spool", job=spooled.job_id, file=file.name, ill=delivered.ill)
@@ -60,7 +60,7 @@ def deliver(spooled: Spooled, spool_folder: Path, database_url: str) -> list[Uns
         file = spool.keep(spool_folder, spooled)
     except OSError as error:  # a full disk: it lies in memory, and Postgres may well be there
         log.error("not spooled", job=spooled.job_id, reason=error.strerror)
-    delivered = outage.once_postgres_is_back(database_url, lambda opened: record_spooled(opened, spooled))
+    delivered = outage.once_postgres_is_back(database_url, lambda opened: write_spooled(opened, spooled))
     if file is not None:
         file.unlink(missing_ok=True)
     if delivered.ill is not None:
@@ -77,7 +77,7 @@ class Delivered:
     ill: str | None = None
 
 
-def record_spooled(opened: Session, spooled: Spooled) -> Delivered:
+def write_spooled(opened: Session, spooled: Spooled) -> Delivered:
     """Writes a run and its judge job, once: a second delivery, or another worker's run of the sweep, leaves the
     first."""
     job = steps.find_measure_job(opened, spooled.job_id, spooled.job_key)

@@ -31,8 +31,8 @@ from tilewatch.worker.git import checkouts, watched
 from tilewatch.worker.git import commits as git_reads
 from tilewatch.worker.git.watched import WatchedRepository
 from tilewatch.worker.queue import dispatch
-from tilewatch.worker.queue.dispatch import RECORD
-from tilewatch.worker.queue.tracers import ADVICE, require_recorder
+from tilewatch.worker.queue.dispatch import TRACE_QUEUE
+from tilewatch.worker.queue.tracers import ADVICE, require_tracer
 from tilewatch.worker.settings import EVERY_KERNEL, Settings
 from tilewatch.worker.steps import trace_library
 from tilewatch.worker.steps.trace_library import PlansWanted
@@ -291,14 +291,14 @@ def _read(database_url: str, library: Path, archs: Collection[str], wanted: Plan
         }
     except PackageMissing as error:
         with session(database_url) as opened:
-            require_recorder(opened, error)
+            require_tracer(opened, error)
         return _read_elsewhere(str(error))
     failures = tuple(dict.fromkeys(failure for reading in readings.values() for failure in reading.failures))
     advice = ""
     missing = [reading.package_missing for reading in readings.values() if reading.package_missing is not None]
     if missing:
         with session(database_url) as opened:
-            if steps.is_taken(opened, RECORD):
+            if steps.is_taken(opened, TRACE_QUEUE):
                 return _read_elsewhere(missing[0])
         advice = f"; {ADVICE}"
     plans = {arch: tuple(filter(wanted.has, reading.plans)) for arch, reading in readings.items()}
@@ -309,7 +309,7 @@ def _read(database_url: str, library: Path, archs: Collection[str], wanted: Plan
 
 
 def _read_elsewhere(reason: str) -> _Read:
-    return _Read({}, f"; a worker of the queue {RECORD} finds out what it sweeps, since here {reason}")
+    return _Read({}, f"; a worker of the queue {TRACE_QUEUE} finds out what it sweeps, since here {reason}")
 
 
 def _own_models() -> set[str]:

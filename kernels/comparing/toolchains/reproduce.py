@@ -105,7 +105,7 @@ def _write_input(case: ReproducedCase, side: str, toolchain: Toolchain | None, o
     try:
         with Compiler(store, toolchain=toolchain) as compiler:
             asked = (case.library, pair.kernel, pair.problem, pair.a[0].config, pair.arch)
-            recorded = compiler.record(*asked, code_key=f"{side}-{pair.kernel}")
+            recorded = compiler.trace(*asked, code_key=f"{side}-{pair.kernel}")
     except (BuildError, StoreError) as error:
         return f"# {side.upper()} makes no bytecode: {error}"
     launches = recorded.get("launches", [])

@@ -68,10 +68,10 @@ def describe_operator(loaded: LibraryOperator, request: Mapping[str, Any]) -> di
     case = make(0)
     remember_globals(loaded.project)
     given = find_given(operator, problem, f"sm_{device.compute_capability}")
-    recorded = run_config(case, loaded.project, operator, given, find_first_config(case, given))
-    configs = request["configs"] or (list_configs(recorded) if given is None else given.configs)
-    facts = _describe_facts(case, list_arrays(recorded.launches))
-    del case, recorded  # their memory
+    traced = run_config(case, loaded.project, operator, given, find_first_config(case, given))
+    configs = request["configs"] or (list_configs(traced) if given is None else given.configs)
+    facts = _describe_facts(case, list_arrays(traced.launches))
+    del case, traced  # their memory
     expected = operator_results.expected_values(make(0).reference())
     host_code = HostCode(loaded, given, make(0), expected)
     contents = _Contents(INPUT_BUDGET * device.mem_info[1])
@@ -79,7 +79,7 @@ def describe_operator(loaded: LibraryOperator, request: Mapping[str, Any]) -> di
     first: tuple[PlainConfig, Run, ConfigLaunches] | None = None
     for config in configs:
         try:
-            run = host_code.record(config)
+            run = host_code.trace(config)
         except NotReplayable as error:
             raise NotReplayable(f"{error} (with the config {config_key(config)})") from None
         except Exception as error:  # noqa: BLE001 - the edge of a trial: host code may raise anything
@@ -94,7 +94,7 @@ def describe_operator(loaded: LibraryOperator, request: Mapping[str, Any]) -> di
         known = first[2].memory
         used = sum(each.nbytes for each in known if each.content is not None)
         for turn in range(1, count_sets(used, sum(each.size for each in contents.known) - used)):
-            other = HostCode(loaded, given, make(turn), expected).record_once(first[0])
+            other = HostCode(loaded, given, make(turn), expected).trace_once(first[0])
             handles = _hand_over_like(other, first[1], known)
             if handles is None:  # what is launched depends on the values
                 break

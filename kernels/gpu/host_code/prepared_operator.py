@@ -39,11 +39,11 @@ from tilewatch.kernels.watching.traced_operator import (
 )
 from tilewatch.kernels.watching.tracer import (
     Execute,
-    RecordedLaunch,
-    Recording,
+    LaunchTrace,
+    TracedLaunch,
     launch_for_real,
     list_arrays,
-    open_recording,
+    open_trace,
 )
 
 
@@ -71,14 +71,14 @@ class LoadedOperator:
     config: PlainConfig
     side: _Side
     cubins: Mapping[str, bytes]
-    launches: list[list[RecordedLaunch]]
+    launches: list[list[TracedLaunch]]
     kernels: dict[int, tuple[Any, Any]] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(each.kernel._pyfunc.__name__ for each in self.launches[0])
 
-    def launch(self, launch: RecordedLaunch) -> None:
+    def launch(self, launch: TracedLaunch) -> None:
         if id(launch.kernel) not in self.kernels:
             self.kernels[id(launch.kernel)] = (launch.kernel, launch.kernel.replace_hints())
         _, kernel = self.kernels[id(launch.kernel)]
@@ -101,7 +101,7 @@ class PreparedOperator:
         self._library = Path(request["library"])
         ct.kernel._compile = _serve
         first = self._prepare(loaded, 1)
-        arrays = list_arrays(self._record(first, 0, find_first_config(first.cases[0], first.given)).launches)
+        arrays = list_arrays(self._trace(first, 0, find_first_config(first.cases[0], first.given)).launches)
         self.bytes_moved = first.cases[0].moves or sum(each.nbytes for each in arrays)
         self.element_bytes: int = arrays[0].element_size() if arrays else 1
         self.work = describe_work(first.cases[0], arrays)
@@ -133,9 +133,9 @@ class PreparedOperator:
     def load(self, request: Mapping[str, Any]) -> LoadedOperator:
         """Reads the cubins of a config, and runs the host code with it on every set of inputs, launching nothing."""
         side = self._sides[Path(request.get("library") or self._library)]
-        recordings = [self._record(side, turn, request["config"]) for turn in range(len(side.cases))]
+        traces = [self._trace(side, turn, request["config"]) for turn in range(len(side.cases))]
         cubins = read_bundle(self.store.cubin(request["content_key"]))
-        return LoadedOperator(request["config"], side, cubins, [each.launches for each in recordings])
+        return LoadedOperator(request["config"], side, cubins, [each.launches for each in traces])
 
     def launch(self, config: LoadedOperator, turn: int) -> None:
         for launch in config.launches[turn]:
@@ -193,7 +193,7 @@ class PreparedOperator:
         solve = case.baselines[name]
 
         def launch() -> None:
-            with open_recording(launch_for_real):  # it may be a cuTile kernel too
+            with open_trace(launch_for_real):  # it may be a cuTile kernel too
                 self._baseline_result = solve()
 
         return BaselineLaunch(launch, {})
@@ -215,10 +215,10 @@ class PreparedOperator:
         activate(side.loaded.project)
         return make_case(side.loaded.kernel, self.problem, self._seed)
 
-    def _record(self, side: _Side, turn: int, config: PlainConfig | None) -> Recording:
+    def _trace(self, side: _Side, turn: int, config: PlainConfig | None) -> LaunchTrace:
         return self._run(side, side.cases[turn], config, None)
 
-    def _run(self, side: _Side, case: Case, config: PlainConfig | None, execute: Execute | None) -> Recording:
+    def _run(self, side: _Side, case: Case, config: PlainConfig | None, execute: Execute | None) -> LaunchTrace:
         activate(side.loaded.project)
         try:
             return run_config(case, side.loaded.project, side.loaded.kernel, side.given, config, execute=execute)

@@ -1,4 +1,4 @@
-"""Records what a watched operator's host code launches, as data that another process can launch again.
+"""Traces what a watched operator's host code launches, as data that another process can launch again.
 
 Nothing is launched: at each launch the memory that it is given is filled with a byte instead, as if the kernel had
 written everywhere. Each config runs twice, with another byte. What differs then depends on what a kernel wrote, and
@@ -27,7 +27,7 @@ from tilewatch.kernels.watching.configs import GivenConfigs, PlainConfig
 from tilewatch.kernels.watching.declare import Case
 from tilewatch.kernels.watching.project import activate
 from tilewatch.kernels.watching.traced_operator import launch_key, run_config
-from tilewatch.kernels.watching.tracer import RecordedLaunch, list_arrays, what_is_compiled
+from tilewatch.kernels.watching.tracer import TracedLaunch, list_arrays, what_is_compiled
 
 BYTES = (0x55, 0x2A)
 """What kernels are played to write: neither 0 nor all bits, which host code fills memory with itself."""
@@ -72,7 +72,7 @@ class Run:
         sizes = [[each.before.size for each in run.seen.values()] for run in (self, other)]
         return (self.launches, self.results, sizes[0]) == (other.launches, other.results, sizes[1])
 
-    def take(self, launch: RecordedLaunch) -> None:
+    def take(self, launch: TracedLaunch) -> None:
         """Stands for a launch. Raises NotReplayable."""
         if self.refused is None:
             try:
@@ -82,7 +82,7 @@ class Run:
                 self.refused = str(error)
         raise NotReplayable(self.refused)
 
-    def _take(self, launch: RecordedLaunch) -> None:
+    def _take(self, launch: TracedLaunch) -> None:
         if len(self.launches) == MOST_LAUNCHES:
             raise NotReplayable(f"launches more than {MOST_LAUNCHES:,} kernels")
         touched = {each.number: each for each in map(self._see, list_arrays([launch]))}
@@ -176,9 +176,9 @@ class HostCode:
     case: Case
     expected: tuple[Any, ...]
 
-    def record(self, config: PlainConfig) -> "Run":
-        """Records a config. Raises NotReplayable, LibraryError, and what host code raises."""
-        first, second = (self.record_once(config, byte) for byte in BYTES)
+    def trace(self, config: PlainConfig) -> "Run":
+        """Traces a config. Raises NotReplayable, LibraryError, and what host code raises."""
+        first, second = (self.trace_once(config, byte) for byte in BYTES)
         if not first.is_like(second) or not all(
             device_memory.is_equal(one.before, other.before)
             for one, other in zip(first.seen.values(), second.seen.values(), strict=True)
@@ -186,17 +186,17 @@ class HostCode:
             raise NotReplayable("looks at what a kernel wrote, or does something else each time")
         return first
 
-    def record_once(self, config: PlainConfig, byte: int = BYTES[0]) -> Run:
+    def trace_once(self, config: PlainConfig, byte: int = BYTES[0]) -> Run:
         activate(self.loaded.project)
         run = Run(byte)
         try:
             with operator_results.poisoned_outputs():
-                recording = run_config(
+                trace = run_config(
                     self.case, self.loaded.project, self.loaded.kernel, self.given, config, execute=run.take
                 )
             if run.refused is not None:
                 raise NotReplayable(run.refused)
-            run.results = run.find_results(recording.result, self.expected)
+            run.results = run.find_results(trace.result, self.expected)
             return run
         except Exception:
             if run.refused is not None:  # what host code makes of our error

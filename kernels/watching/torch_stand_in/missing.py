@@ -9,12 +9,12 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-from tilewatch.kernels.watching.tracer import RecordingError
+from tilewatch.kernels.watching.tracer import TracingError
 
 _running: list[None] = []
 
 
-class NeedsTorch(RecordingError):
+class NeedsTorch(TracingError):
     """The stand-in cannot do what host code asks for, but PyTorch may."""
 
 

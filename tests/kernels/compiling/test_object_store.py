@@ -73,13 +73,13 @@ def test_recorded_code_reaches_a_machine_that_cannot_run_the_host_code(
     store, watch = "s3://cubins/recorded", write_repository(tmp_path / "repository") / "watch"
     with monkeypatch.context() as able, Compiler(store) as compiler:
         able.setenv("PYTHONPATH", str(write_package(tmp_path / "packages")))
-        compiler.record(watch, "doubled", "8x64:bf16", {"tile": 32}, "sm_90", code_key="cc3")
+        compiler.trace(watch, "doubled", "8x64:bf16", {"tile": 32}, "sm_90", code_key="cc3")
     outcomes = []
     for _ in range(2):
         with Compiler(store) as compiler:
             outcomes.append(compiler.compile(watch, "doubled", "8x64:bf16", {"tile": 32}, "sm_90", code_key="cc3"))
     assert [(each.status, each.reused) for each in outcomes] == [("ok", False), ("ok", True)]
-    assert CubinStore(store).recorded("dd4") is None
+    assert CubinStore(store).find_traced("dd4") is None
 
 
 @pytest.mark.usefixtures("server")

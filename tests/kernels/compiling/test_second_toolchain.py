@@ -59,13 +59,13 @@ def test_what_one_toolchain_records_is_not_fed_to_another(tmp_path: Path, monkey
         trial = plan.trials[0]
         asked = (watch, "doubled", "8x64:bf16", trial.config, "sm_90")
         with Compiler(store) as recorder:
-            recorder.record(*asked, code_key=trial.code_key)
+            recorder.trace(*asked, code_key=trial.code_key)
         with Compiler(store, toolchain=second) as late_recorder, Compiler(store, toolchain=second) as compiler:
             able.delenv("PYTHONPATH")
             with pytest.raises(PackageMissing):
                 compiler.compile(*asked, code_key=trial.code_key)
             able.setenv("PYTHONPATH", os.pathsep.join(filter(None, path)))
-            late_recorder.record(*asked, code_key=trial.code_key)
+            late_recorder.trace(*asked, code_key=trial.code_key)
             assert compiler.compile(*asked, code_key=trial.code_key).compiler == compiler.version
     with Compiler(store) as compiler:
         assert compiler.compile(*asked, code_key=trial.code_key).compiler == compiler.version

@@ -1,4 +1,4 @@
-"""Host code that runs on some machines only is recorded there and compiled anywhere, to the same machine code."""
+"""Host code that runs on some machines only is traced there and compiled anywhere, to the same machine code."""
 
 import io
 import os
@@ -14,7 +14,7 @@ from tilewatch.kernels.compiling.compile_children import BuildError
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.compiler_input import compile_input, make_input
 from tilewatch.kernels.compiling.store import CubinStore, folder
-from tilewatch.kernels.compiling.traced_code import read_recorded
+from tilewatch.kernels.compiling.traced_code import read_traced
 from tilewatch.kernels.library_errors import PackageMissing
 from tilewatch.kernels.toolchains.versions import compiler_version
 
@@ -46,7 +46,7 @@ def test_what_one_machine_records_another_compiles_to_the_same_machine_code(
         with Compiler(own) as compiler:
             direct = compiler.compile(watch, "doubled", PROBLEM, trial.config, "sm_90")
         with Compiler(shared) as compiler:
-            compiler.record(watch, "doubled", PROBLEM, trial.config, "sm_90", code_key=trial.code_key)
+            compiler.trace(watch, "doubled", PROBLEM, trial.config, "sm_90", code_key=trial.code_key)
     with Compiler(shared) as compiler:
         with pytest.raises(PackageMissing, match="No module named 'host_package'"):
             compiler.compile(watch, "doubled", PROBLEM, trial.config, "sm_90")
@@ -60,7 +60,7 @@ def test_what_one_machine_records_another_compiles_to_the_same_machine_code(
 
 def test_code_of_another_compiler_is_refused_with_both_names(watch: Path, tmp_path: Path) -> None:
     store = folder(tmp_path / "store")
-    CubinStore(store).put_recorded("key", {"compiler": "cuda-tile 0.9", "launches": []})
+    CubinStore(store).put_traced("key", {"compiler": "cuda-tile 0.9", "launches": []})
     with Compiler(store) as compiler, pytest.raises(BuildError, match=r"cuda-tile 0\.9, but .*TILEWATCH_COMPILER"):
         compiler.compile(watch, "doubled", PROBLEM, {}, "sm_90", code_key="key")
 
@@ -68,8 +68,8 @@ def test_code_of_another_compiler_is_refused_with_both_names(watch: Path, tmp_pa
 def test_a_config_without_code_is_recorded_with_its_reason(watch: Path, tmp_path: Path) -> None:
     store = folder(tmp_path / "store")
     with Compiler(store) as compiler:
-        recorded = {"compiler": compiler.version.partition(" limit")[0], "failure": "TileTypeError: no"}
-        CubinStore(store).put_recorded("key", recorded)
+        traced = {"compiler": compiler.version.partition(" limit")[0], "failure": "TileTypeError: no"}
+        CubinStore(store).put_traced("key", traced)
         outcome = compiler.compile(watch, "doubled", PROBLEM, {}, "sm_90", code_key="key")
     assert (outcome.status, outcome.failure) == ("error", "TileTypeError: no")
 
@@ -86,5 +86,5 @@ def test_the_halves_of_compiling_give_what_cutile_exports() -> None:
     written = make_input(kernel, signature, "sm_90").to_json()
     assert written["opt_level"] == 1
     launch = {"key": "", "symbol": "print_ones", **written}
-    (read,) = read_recorded({"compiler": compiler_version(), "launches": [launch], "is_bundle": False}).launches
+    (read,) = read_traced({"compiler": compiler_version(), "launches": [launch], "is_bundle": False}).launches
     assert compile_input(read.wanted, "sm_90", 60)[0] == exported.getvalue()

@@ -1,4 +1,4 @@
-"""Records host code that plans by whole numbers, without a GPU. Tests that need PyTorch skip themselves without it."""
+"""Traces host code that plans by whole numbers, without a GPU. Tests that need PyTorch skip themselves without it."""
 
 import importlib.util
 import json
@@ -50,16 +50,16 @@ from tilewatch.kernels.catalog.loading import LibraryError, load
 found = {}
 for name, entry in load(Path(sys.argv[1]), "sm_90").items():
     try:
-        recorded = entry.record(entry.kernel.problems[0].problem)
-        keys = [each.key for each in recorded.launches(recorded.configs[0])]
-        found[name] = keys, recorded.bytes_moved, recorded.list_wrong_results()
+        traced = entry.trace(entry.kernel.problems[0].problem)
+        keys = [each.key for each in traced.launches(traced.configs[0])]
+        found[name] = keys, traced.bytes_moved, traced.list_wrong_results()
     except LibraryError as error:
         found[name] = str(error)
 print(json.dumps(found))
 """
 
 
-def record(folder: Path) -> dict[str, Any]:
+def trace(folder: Path) -> dict[str, Any]:
     shutil.copytree(REPOSITORY, folder / "checkout", ignore=shutil.ignore_patterns("watch"))
     (folder / "checkout" / "watch").mkdir()
     (folder / "checkout" / "watch" / "planned.py").write_text(WATCH)
@@ -70,7 +70,7 @@ def record(folder: Path) -> dict[str, Any]:
 
 
 def test_host_code_may_plan_by_whole_numbers_where_pytorch_is(tmp_path: Path) -> None:
-    found = record(tmp_path)
+    found = trace(tmp_path)
     assert len(found["plain"][0]) == 2
     if HAS_TORCH:
         assert found["planned"] == found["plain"]

@@ -119,7 +119,7 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> tuple[set[str], tuple[str,
 
 @pytest.mark.parametrize("sentence", SENTENCES)
 def test_a_mistake_is_a_sentence_with_file_and_line(read: tuple[set[str], tuple[str, ...]], sentence: str) -> None:
-    wanted = f"watch file wrong.py, {sentence.format('cannot be recorded for sm_90')}"
+    wanted = f"watch file wrong.py, {sentence.format('cannot be traced for sm_90')}"
     assert wanted in read[1]
 
 
@@ -132,7 +132,7 @@ def test_a_file_that_does_not_load_is_a_sentence(read: tuple[set[str], tuple[str
 def test_host_code_that_ends_the_process_costs_its_own_operator(read: tuple[set[str], tuple[str, ...]]) -> None:
     (sentence,) = [each for each in read[1] if "ends_the_process" in each]
     assert sentence == (
-        "watch file ends.py, line 5: ends_the_process on 8 cannot be recorded for sm_90: the host code ends with "
+        "watch file ends.py, line 5: ends_the_process on 8 cannot be traced for sm_90: the host code ends with "
         "SystemExit: no GPU (watch/ends.py, line 7)"
     )
 

@@ -59,7 +59,7 @@ def test_a_launch_with_hints_is_done_before_the_host_code_goes_on(project: Proje
         tracer._launch(0, (1,), Kernel(), (memory,))
         return memory.value + 1
 
-    def execute(launch: tracer.RecordedLaunch) -> None:
+    def execute(launch: tracer.TracedLaunch) -> None:
         launch.args[0].value = launch.kernel.hints["occupancy"]
 
     case, operator = make_operator(run)

@@ -1,4 +1,4 @@
-"""Records what the host code of a foreign repository launches, without PyTorch and without a GPU."""
+"""Traces what the host code of a foreign repository launches, without PyTorch and without a GPU."""
 
 import json
 import shutil
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.kernels.watching.fixtures.trace import GIVEN, record
+from tests.kernels.watching.fixtures.trace import GIVEN, trace
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.children import sandbox
 from tilewatch.kernels.tile_table import stored_space
@@ -37,7 +37,7 @@ Found = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> list[Found]:
+def traced(tmp_path_factory: pytest.TempPathFactory) -> list[Found]:
     """The repository, one with another helper, one with another comment, the repository again, and ct.launch's code."""
     helper = "src/tiny_ops/arithmetic.py"
     base = tmp_path_factory.mktemp("checkouts")
@@ -47,12 +47,12 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> list[Found]:
         (base / name / helper).write_text((REPOSITORY / helper).read_text().replace(old, new))
     shutil.copytree(REPOSITORY, base / "again")
     folders = (REPOSITORY, base / "helper", base / "comment", base / "again")
-    return record("sm_90", *(each / "watch" for each in folders))
+    return trace("sm_90", *(each / "watch" for each in folders))
 
 
 @pytest.fixture
-def found(recorded: list[Found]) -> Found:
-    return recorded[0]
+def found(traced: list[Found]) -> Found:
+    return traced[0]
 
 
 def launches(operator: Found, number: int = 0) -> list[Found]:
@@ -61,9 +61,9 @@ def launches(operator: Found, number: int = 0) -> list[Found]:
 
 
 @pytest.mark.parametrize("operator", GIVEN)
-def test_the_code_is_what_ct_launch_compiles_for_these_arguments(recorded: list[Found], operator: str) -> None:
-    ours = [each["bytecode"] for each in launches(recorded[0][operator])]
-    assert ours == recorded[-1][operator]
+def test_the_code_is_what_ct_launch_compiles_for_these_arguments(traced: list[Found], operator: str) -> None:
+    ours = [each["bytecode"] for each in launches(traced[0][operator])]
+    assert ours == traced[-1][operator]
 
 
 def test_the_configs_are_those_of_the_host_codes_own_search(found: Found) -> None:
@@ -145,7 +145,7 @@ def test_axes_may_be_bools_and_types(found: Found) -> None:
 
 def test_configs_may_follow_the_architecture(found: Found) -> None:
     assert found["chosen 8x64"]["configs"] == [{"tile": 64}, {"tile": 128}]
-    (other, _) = record("sm_100", REPOSITORY / "watch")
+    (other, _) = trace("sm_100", REPOSITORY / "watch")
     assert other["chosen 8x64"]["configs"] == [{"tile": 64}]
 
 
@@ -155,21 +155,21 @@ def test_bytes_are_every_array_once_unless_the_case_says_more(found: Found) -> N
     assert found["unaligned 8x63:bf16"]["bytes"] == 8 * 63 * 2 + 8 * 4
 
 
-def test_a_changed_helper_of_another_module_changes_the_code(recorded: list[Found]) -> None:
-    before, after = recorded[0]["tuned 8x64:bf16"], recorded[1]["tuned 8x64:bf16"]
+def test_a_changed_helper_of_another_module_changes_the_code(traced: list[Found]) -> None:
+    before, after = traced[0]["tuned 8x64:bf16"], traced[1]["tuned 8x64:bf16"]
     assert before["source_sha256"] != after["source_sha256"]
     assert not set(before["code_keys"]) & set(after["code_keys"])
     assert launches(before)[0]["bytecode"] != launches(after)[0]["bytecode"]
     untouched = "listed 8x128"  # its kernel does not call the helper
-    assert launches(recorded[0][untouched]) == launches(recorded[1][untouched])
+    assert launches(traced[0][untouched]) == launches(traced[1][untouched])
 
 
-def test_a_comment_changes_nothing(recorded: list[Found]) -> None:
-    assert recorded[0] == recorded[2]
+def test_a_comment_changes_nothing(traced: list[Found]) -> None:
+    assert traced[0] == traced[2]
 
 
-def test_checkouts_of_one_repository_keep_their_modules_apart(recorded: list[Found]) -> None:
-    assert json.dumps(recorded[0]) == json.dumps(recorded[3])
+def test_checkouts_of_one_repository_keep_their_modules_apart(traced: list[Found]) -> None:
+    assert json.dumps(traced[0]) == json.dumps(traced[3])
 
 
 def test_a_plan_has_the_owner_s_measure_of_a_problem_and_stores_it_with_the_sweep() -> None:

@@ -11,7 +11,7 @@ from tilewatch.worker.detection.replay_evidence import Estimate
 from tilewatch.worker.detection.verdict import ConfirmedChange
 from tilewatch.worker.judging import night, node_comparison
 from tilewatch.worker.judging.node_comparison import NodeAnswer, NodeSuspicion
-from tilewatch.worker.judging.replay_answers import RecordedLaunches
+from tilewatch.worker.judging.replay_answers import StoredLaunches
 from tilewatch.worker.judging.scope_judge import FirstQuestion, ScopeJudge, Series, SeriesQuestion
 from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide
 
@@ -93,8 +93,8 @@ def test_the_machine_code_of_the_commit_before_is_no_change_whatever_the_night_s
 
 
 def test_launches_that_answered_an_earlier_question_are_not_counted_again() -> None:
-    recorded = RecordedLaunches((1.0, 2.0, 3.0, 4.0, 5.0), (10.0, 20.0, 30.0, 40.0, 50.0), None)
-    launches = recorded.of(SeriesQuestion(SERIES, 6, 7, launches=2, launches_used=2))
+    stored = StoredLaunches((1.0, 2.0, 3.0, 4.0, 5.0), (10.0, 20.0, 30.0, 40.0, 50.0), None)
+    launches = stored.of(SeriesQuestion(SERIES, 6, 7, launches=2, launches_used=2))
     assert (launches.good_us, launches.bad_us) == ((3.0, 4.0), (30.0, 40.0))
 
 

@@ -36,9 +36,9 @@ def pair(good: End, bad: End, *, identical: bool = False) -> Pair:
 
 def test_a_question_is_answered_when_all_its_launches_are_there() -> None:
     asked = pair(end(1, won("a")), end(2, won("b")))
-    three = replay_answers.launches_on_record([fact(1, 2, ("a", "b"), 3)], asked)
+    three = replay_answers.find_stored_launches([fact(1, 2, ("a", "b"), 3)], asked)
     assert replay_answers.next_launches(QUESTION, asked, three) is None
-    seven = replay_answers.launches_on_record([fact(1, 2, ("a", "b"), 3), fact(1, 2, ("a", "b"), 4)], asked)
+    seven = replay_answers.find_stored_launches([fact(1, 2, ("a", "b"), 3), fact(1, 2, ("a", "b"), 4)], asked)
     answer = replay_answers.next_launches(replace(QUESTION, launches_used=3), asked, seven)
     assert answer is not None
     assert len(answer.good_us) == 4
@@ -46,15 +46,15 @@ def test_a_question_is_answered_when_all_its_launches_are_there() -> None:
 
 def test_launches_of_the_same_code_answer_for_other_commits() -> None:
     asked = pair(end(1, won("a")), end(3, None, "b"))
-    found = replay_answers.launches_on_record([fact(1, 2, ("a", "b"), 4), fact(1, 4, ("a", "c"), 8)], asked)
+    found = replay_answers.find_stored_launches([fact(1, 2, ("a", "b"), 4), fact(1, 4, ("a", "c"), 8)], asked)
     assert len(found.good_us) == 4
 
 
 def test_a_replay_that_was_not_needed_is_no_failure_and_a_failed_one_ends_the_waiting() -> None:
     asked = pair(end(1, won("a")), end(2, won("b")))
-    not_needed = replay_answers.launches_on_record([fact(1, 2, ("a", "b"), 0, NOT_NEEDED)], asked)
+    not_needed = replay_answers.find_stored_launches([fact(1, 2, ("a", "b"), 0, NOT_NEEDED)], asked)
     assert replay_answers.next_launches(QUESTION, asked, not_needed) is None
-    failed = replay_answers.launches_on_record([fact(1, 2, ("a", "b"), 0, "it is wrong")], asked)
+    failed = replay_answers.find_stored_launches([fact(1, 2, ("a", "b"), 0, "it is wrong")], asked)
     answer = replay_answers.next_launches(QUESTION, asked, failed)
     assert answer is not None
     assert answer.good_us == ()
@@ -62,7 +62,7 @@ def test_a_replay_that_was_not_needed_is_no_failure_and_a_failed_one_ends_the_wa
 
 def test_identical_code_takes_identical_time_without_a_gpu() -> None:
     asked = pair(end(1, won("a")), end(2, won("a")), identical=True)
-    answer = replay_answers.next_launches(QUESTION, asked, replay_answers.launches_on_record([], asked))
+    answer = replay_answers.next_launches(QUESTION, asked, replay_answers.find_stored_launches([], asked))
     assert answer is not None
     assert answer.good_us == answer.bad_us
     assert len(answer.good_us) == QUESTION.launches

@@ -94,9 +94,9 @@ def test_a_half_written_file_is_not_left_on_a_full_disk(tmp_path: Path, monkeypa
 
 def test_a_run_that_is_delivered_twice_is_on_record_once(context: Context, spooled: Spooled) -> None:
     with session(context.database_url) as opened:
-        first = write_run.record_spooled(opened, spooled)
+        first = write_run.write_spooled(opened, spooled)
     with session(context.database_url) as opened:
-        assert write_run.record_spooled(opened, spooled) == first
+        assert write_run.write_spooled(opened, spooled) == first
     assert (count(context, Run), count(context, Measurement)) == (1, 2)
 
 
@@ -107,7 +107,7 @@ def test_of_workers_that_finish_one_sweep_at_once_one_is_on_record(context: Cont
         mine = dataclasses.replace(spooled, result=run_result.result(minute=minute))
         together.wait()
         with session(context.database_url) as opened:
-            write_run.record_spooled(opened, mine)
+            write_run.write_spooled(opened, mine)
 
     workers = [threading.Thread(target=finish, args=(minute,)) for minute in range(4)]
     for worker in workers:

@@ -235,7 +235,7 @@ def test_who_runs_the_workers_may_refuse_host_code_that_would_measure_itself(
 
 RIGHT_BY_ITSELF = """
 from tilewatch.kernels.gpu.host_code.prepared_operator import PreparedOperator
-PreparedOperator.check = lambda *_: (50.0, 0.0)
+PreparedOperator.verify = lambda *_: (50.0, 0.0)
 PreparedOperator.launch = lambda *_: None
 """
 """Makes its own process find that any host code is right."""
@@ -363,5 +363,5 @@ def test_a_result_that_is_kept_from_an_earlier_run_launches_nothing(make: Make) 
     )  # fmt: skip
     configs = repository.describe()["operator"]["configs"]
     assert {each["failure"] for each in configs.values()} == {
-        "the host code fails: RecordingError: `run` launches no cuTile kernel"
+        "the host code fails: TracingError: `run` launches no cuTile kernel"
     }
