@@ -16,7 +16,7 @@ from benchmarks.bounds import Figure
 from benchmarks.planted_mechanisms import PLANTED, PlantedMechanism
 from tilewatch.kernels.comparing.code_sentences import diff_cubins
 from tilewatch.kernels.comparing.compiler_pool import CompilerPool
-from tilewatch.kernels.comparing.mechanism import read_build, read_moved
+from tilewatch.kernels.comparing.mechanism import read_moved, read_winner_facts
 from tilewatch.kernels.compiling.store import CubinStore, folder
 from tilewatch.kernels.library import FOLDER
 from tilewatch.kernels.results import Compiled
@@ -48,8 +48,8 @@ def _score(scratch: Path, jobs: int) -> Iterator[Figure]:
             assert head.content_key is not None
             diff = diff_cubins(CubinStore(store_url), base.content_key, head.content_key)
             found = find_mechanisms(
-                read_build(planted.config, base.facts),
-                read_build({**planted.config, **planted.changed}, head.facts),
+                read_winner_facts(planted.config, base.facts),
+                read_winner_facts({**planted.config, **planted.changed}, head.facts),
                 read_moved(diff.launches),
                 is_slower=True,
                 problem=planted.problem,

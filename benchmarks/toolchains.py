@@ -23,10 +23,15 @@ from benchmarks.planted_toolchains import PLANTED, UNHARMED, Effect, Planted, ma
 from tilewatch.kernels import device
 from tilewatch.kernels.comparing.configs import ConfigSource, read_winners
 from tilewatch.kernels.comparing.gpu_bench import RealBench
-from tilewatch.kernels.comparing.targets import Operator, Selection
+from tilewatch.kernels.comparing.targets import Selection, Target
 from tilewatch.kernels.comparing.toolchains.bench import GpuPairBench, Launched, PairWork
 from tilewatch.kernels.comparing.toolchains.compile_both import Workplace, choose, compile_pairs
-from tilewatch.kernels.comparing.toolchains.pairs import Build, ToolchainPair, add_compile_times, list_static_changes
+from tilewatch.kernels.comparing.toolchains.pairs import (
+    CompiledSide,
+    ToolchainPair,
+    add_compile_times,
+    list_static_changes,
+)
 from tilewatch.kernels.library import FOLDER
 from tilewatch.kernels.measuring.replay import ReplaySide
 from tilewatch.kernels.results import Cubin
@@ -128,7 +133,7 @@ def _time(root: Path, planted: Planted, pairs: Sequence[ToolchainPair]) -> Itera
             for _, result in bench.launch_each([PairWork(pair.kernel, pair.problem, a, b, number)])
             if isinstance(result, Launched)
         ]
-    operator = Operator(pair.kernel, pair.problem, pair.arch, None, None)
+    operator = Target(pair.kernel, pair.problem, pair.arch, None, None)
     replays = RealBench(gpu.index, store)
     try:
         sides = ReplaySide(FOLDER, a), ReplaySide(FOLDER, b)
@@ -146,7 +151,7 @@ def _time(root: Path, planted: Planted, pairs: Sequence[ToolchainPair]) -> Itera
     yield bounds.at_most(f"{what}, {change:+.2%}, by replays {replayed:+.2%}: apart", points, MOST_POINTS, " points", 2)
 
 
-def _cubin(build: Build) -> Cubin:
+def _cubin(build: CompiledSide) -> Cubin:
     assert build.cubin is not None
     assert build.symbol is not None
     return Cubin(build.config, build.cubin, build.symbol)

@@ -13,7 +13,7 @@ from tilewatch.db.page_reads.evidence import CodeDiffRow, CubinRow, RunRow, Samp
 from tilewatch.db.page_reads.replays import ReplayRow
 from tilewatch.mechanisms.counters import COUNTERS, LABELS
 from tilewatch.mechanisms.find import Mechanism, find_mechanisms
-from tilewatch.mechanisms.pairs import Build, Moved, read_swizzled
+from tilewatch.mechanisms.pairs import Moved, WinnerFacts, read_swizzled
 from tilewatch.text import change_text
 
 LEAST_CHANGE = 0.01
@@ -174,11 +174,11 @@ def _find_time_change(found: Evidence) -> float | None:
 
 def _build(
     cubin: CubinRow, counters: Mapping[str, float], run: RunRow | None, sampled: Sequence[SamplesRow] = ()
-) -> Build:
+) -> WinnerFacts:
     clocks = [] if run is None else [each["sm_clock_mhz"] for each in run.telemetry if each.get("sm_clock_mhz")]
     facts = {name: getattr(cubin, name) for name in FACTS}
     is_swizzled = read_swizzled(read_detail(sampled).get("checklist"))
-    return Build(cubin.params, facts, counters, median(clocks) if clocks else None, is_swizzled)
+    return WinnerFacts(cubin.params, facts, counters, median(clocks) if clocks else None, is_swizzled)
 
 
 def _list_moved(diff: CodeDiffRow | None) -> list[Moved]:

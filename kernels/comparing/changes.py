@@ -1,4 +1,4 @@
-"""Finds the operators whose code differs between two library folders: source, then bytecode, then machine code.
+"""Finds the targets whose code differs between two library folders: source, then bytecode, then machine code.
 
 Every stage ends what it can, so that unchanged code costs no compiler and no GPU. Knows no Git and prints nothing.
 """
@@ -11,7 +11,7 @@ from tilewatch.kernels.comparing.code_sentences import write_code_sentences
 from tilewatch.kernels.comparing.compiler_pool import CompilerPool
 from tilewatch.kernels.comparing.configs import Candidates, ConfigSource, RecordedWinner, choose_configs
 from tilewatch.kernels.comparing.outcome import Outcome, list_moves, write_config
-from tilewatch.kernels.comparing.targets import Library, Operator
+from tilewatch.kernels.comparing.targets import Library, Target
 from tilewatch.kernels.compiling.compiler import CodeIdentity, Compiler
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.results import Compiled, Cubin, Params
@@ -41,9 +41,9 @@ class Code:
 
 @dataclass(frozen=True)
 class Changed:
-    """An operator whose code differs, and the codes of both sides, the first choice first."""
+    """A target whose code differs, and the codes of both sides, the first choice first."""
 
-    operator: Operator
+    target: Target
     source: ConfigSource
     base: tuple[Code, ...]
     head: tuple[Code, ...]
@@ -57,9 +57,9 @@ class Changed:
             [] if base.config == head.config else [f"config {write_config(base.config)} -> {write_config(head.config)}"]
         )
         known = Outcome(
-            self.operator.kernel,
-            self.operator.problem,
-            self.operator.arch,
+            self.target.kernel,
+            self.target.problem,
+            self.target.arch,
             "changed",
             moved=(*configs, *list_moves(*facts), *([f"code: {self.code_sentence}"] if self.code_sentence else [])),
             base_config=base.config,
@@ -73,7 +73,7 @@ class Changed:
 
 @dataclass
 class Comparison:
-    """The two sides, what to compare them on, and the outcomes so far by operator. `gpu` is a GPU model; empty without
+    """The two sides, what to compare them on, and the outcomes so far by target. `gpu` is a GPU model; empty without
     one. `may_race` is False where each side has one config: what ships, if there is no winner."""
 
     base: Library
@@ -84,37 +84,37 @@ class Comparison:
     source: ConfigSource = ConfigSource.auto
     given: Candidates | None = None
     may_race: bool = True
-    outcomes: dict[Operator, Outcome] = field(default_factory=dict)
+    outcomes: dict[Target, Outcome] = field(default_factory=dict)
 
-    def end(self, operator: Operator, outcome: Outcome) -> None:
-        self.outcomes[operator] = outcome
+    def end(self, target: Target, outcome: Outcome) -> None:
+        self.outcomes[target] = outcome
 
-    def fail(self, operator: Operator, reason: str) -> None:
-        self.end(operator, Outcome(operator.kernel, operator.problem, operator.arch, "failed", reason))
+    def fail(self, target: Target, reason: str) -> None:
+        self.end(target, Outcome(target.kernel, target.problem, target.arch, "failed", reason))
 
 
-def find_changed(comparison: Comparison, operators: Sequence[Operator]) -> list[Changed]:
-    """Ends every operator of equal source, bytecode or machine code, and returns the others, compiled.
+def find_changed(comparison: Comparison, targets: Sequence[Target]) -> list[Changed]:
+    """Ends every target of equal source, bytecode or machine code, and returns the others, compiled.
 
     Raises BuildError where nothing can be compiled here.
     """
-    compared = [each for each in operators if not _end_without_code(comparison, each)]
+    compared = [each for each in targets if not _end_without_code(comparison, each)]
     if not compared:
         return []
     winners = () if comparison.given else comparison.winners()
-    chosen: list[tuple[Operator, Candidates]] = []
-    for operator in compared:
+    chosen: list[tuple[Target, Candidates]] = []
+    for target in compared:
         candidates = comparison.given or choose_configs(
-            operator,
-            comparison.gpu or operator.arch,
+            target,
+            comparison.gpu or target.arch,
             winners,
             comparison.source,
             may_sweep=bool(comparison.gpu) and comparison.may_race,
         )
         if candidates is None:
-            comparison.fail(operator, f"there is no {comparison.source} of it to take a config from")
+            comparison.fail(target, f"there is no {comparison.source} of it to take a config from")
         else:
-            chosen.append((operator, candidates))
+            chosen.append((target, candidates))
     identified = _identify(comparison, chosen)
     differing = [each for each in identified if not end_if_identical(comparison, each, _identities)]
     compiled = [each for each in _compile(comparison, differing) if not _end_if_broken(comparison, each)]
@@ -124,43 +124,43 @@ def find_changed(comparison: Comparison, operators: Sequence[Operator]) -> list[
 def end_by_static_facts(comparison: Comparison, changed: Sequence[Changed]) -> None:
     for each in changed:
         has_moved = replace(each, code_sentence="").outcome().moved
-        comparison.end(each.operator, each.outcome() if has_moved else each.outcome(kind="unchanged"))
+        comparison.end(each.target, each.outcome() if has_moved else each.outcome(kind="unchanged"))
 
 
-def _end_without_code(comparison: Comparison, operator: Operator) -> bool:
+def _end_without_code(comparison: Comparison, target: Target) -> bool:
     """Ends what one side lacks, and what has equal source on both."""
-    if operator.failure is not None:
-        comparison.fail(operator, operator.failure)
+    if target.failure is not None:
+        comparison.fail(target, target.failure)
         return True
-    if operator.base is None or operator.head is None:
-        kind = "added" if operator.base is None else "removed"
-        comparison.end(operator, Outcome(operator.kernel, operator.problem, operator.arch, kind))  # type: ignore[arg-type]
+    if target.base is None or target.head is None:
+        kind = "added" if target.base is None else "removed"
+        comparison.end(target, Outcome(target.kernel, target.problem, target.arch, kind))  # type: ignore[arg-type]
         return True
     given = comparison.given
-    if not operator.has_same_source or (given is not None and given.base != given.head):
+    if not target.has_same_source or (given is not None and given.base != given.head):
         return False
-    comparison.end(operator, Outcome(operator.kernel, operator.problem, operator.arch, "identical"))
+    comparison.end(target, Outcome(target.kernel, target.problem, target.arch, "identical"))
     return True
 
 
-def _identify(comparison: Comparison, chosen: Sequence[tuple[Operator, Candidates]]) -> list[Changed]:
-    def work(operator: Operator, library: Library, config: Params, compiler: Compiler) -> Code:
-        named = compiler.identify(library.folder, operator.kernel, operator.problem, config, operator.arch)
+def _identify(comparison: Comparison, chosen: Sequence[tuple[Target, Candidates]]) -> list[Changed]:
+    def work(target: Target, library: Library, config: Params, compiler: Compiler) -> Code:
+        named = compiler.identify(library.folder, target.kernel, target.problem, config, target.arch)
         return Code(config, named)
 
     works = []
-    for operator, candidates in chosen:
-        works += [partial(work, operator, comparison.base, config) for config in candidates.base]
-        works += [partial(work, operator, comparison.head, config) for config in candidates.head]
+    for target, candidates in chosen:
+        works += [partial(work, target, comparison.base, config) for config in candidates.base]
+        works += [partial(work, target, comparison.head, config) for config in candidates.head]
     codes = iter(comparison.pool.run_all(works))
     return [
         Changed(
-            operator,
+            target,
             candidates.source,
             tuple(next(codes) for _ in candidates.base),
             tuple(next(codes) for _ in candidates.head),
         )
-        for operator, candidates in chosen
+        for target, candidates in chosen
     ]
 
 
@@ -171,10 +171,10 @@ def _compile(comparison: Comparison, differing: Sequence[Changed]) -> list[Chang
         for library, codes in ((comparison.base, each.base), (comparison.head, each.head)):
             for code in codes:
                 if code.identity.content_key is not None:
-                    wanted.setdefault((code.identity.content_key, each.operator.arch), (each, library, code))
+                    wanted.setdefault((code.identity.content_key, each.target.arch), (each, library, code))
 
     def work(each: Changed, library: Library, code: Code, compiler: Compiler) -> Compiled:
-        of = each.operator
+        of = each.target
         return compiler.compile(library.folder, of.kernel, of.problem, code.config, of.arch)
 
     done = comparison.pool.run_all([partial(work, *item) for item in wanted.values()])
@@ -184,17 +184,17 @@ def _compile(comparison: Comparison, differing: Sequence[Changed]) -> list[Chang
         return tuple(replace(code, compiled=compiled.get((code.identity.content_key, arch))) for code in codes)
 
     return [
-        replace(each, base=finish(each.base, each.operator.arch), head=finish(each.head, each.operator.arch))
+        replace(each, base=finish(each.base, each.target.arch), head=finish(each.head, each.target.arch))
         for each in differing
     ]
 
 
 def _explain(comparison: Comparison, changed: Sequence[Changed]) -> list[Changed]:
-    pairs = {each.operator: _key_pair(each) for each in changed}
+    pairs = {each.target: _key_pair(each) for each in changed}
     wanted = [pair for pair in pairs.values() if pair is not None]
     sentences = write_code_sentences(CubinStore(comparison.pool.store_url), wanted, jobs=comparison.pool.jobs)
     return [
-        each if (pair := pairs[each.operator]) is None else replace(each, code_sentence=sentences[pair])
+        each if (pair := pairs[each.target]) is None else replace(each, code_sentence=sentences[pair])
         for each in changed
     ]
 
@@ -206,14 +206,14 @@ def _key_pair(changed: Changed) -> tuple[str, str] | None:
 
 
 def _end_if_broken(comparison: Comparison, each: Changed) -> bool:
-    """Ends an operator of which a side has no cubin at all; with some, the others are left out by the race."""
+    """Ends a target of which a side has no cubin at all; with some, the others are left out by the race."""
     failures = [{_failure(code) for code in codes} for codes in (each.base, each.head)]
     if failures[0] == failures[1] and None not in failures[0]:
-        comparison.end(each.operator, each.outcome(kind="neither", reason=_failure(each.head[0])))
+        comparison.end(each.target, each.outcome(kind="neither", reason=_failure(each.head[0])))
         return True
     for library, codes in ((comparison.base, each.base), (comparison.head, each.head)):
         if not any(code.cubin for code in codes):
-            comparison.fail(each.operator, f"{library.name} does not compile: {_failure(codes[0])}")
+            comparison.fail(each.target, f"{library.name} does not compile: {_failure(codes[0])}")
             return True
     return False
 
@@ -223,7 +223,7 @@ def _failure(code: Code) -> str | None:
 
 
 def end_if_identical(comparison: Comparison, each: Changed, name: Callable[[Code], object]) -> bool:
-    """Whether every config has one code on both sides; the operator has then ended.
+    """Whether every config has one code on both sides; the target has then ended.
 
     A config that compiles on neither side is no difference. Where each side has one config, the codes alone count.
     """
@@ -232,7 +232,7 @@ def end_if_identical(comparison: Comparison, each: Changed, name: Callable[[Code
         named = [dict.fromkeys([""], name(codes[0])) for codes in (each.base, each.head)]
     same = named[0] == named[1] and any(code is not None for code in named[0].values())
     if same:
-        comparison.end(each.operator, each.outcome(kind="identical", moved=()))
+        comparison.end(each.target, each.outcome(kind="identical", moved=()))
     return same
 
 

@@ -15,7 +15,7 @@ from tilewatch.kernels.results import Params, Plan, config_key
 from tilewatch.kernels.tile_table import default_config, table_config
 
 if TYPE_CHECKING:
-    from tilewatch.kernels.comparing.targets import Operator  # it imports cuTile, and every command imports this
+    from tilewatch.kernels.comparing.targets import Target  # it imports cuTile, and every command imports this
 
 MOST_TIES = 4
 """A recorded winner and its first ties. Ties are within 0.3 % of each other: more of them add little."""
@@ -50,7 +50,7 @@ class RecordedWinner:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The configs of one operator on each side, the first choice first."""
+    """The configs of one target on each side, the first choice first."""
 
     source: ConfigSource
     base: tuple[Params, ...]
@@ -115,15 +115,15 @@ def _read_tuned(file: Path) -> Iterator[RecordedWinner]:
 
 
 def choose_configs(
-    operator: "Operator", gpu: str, winners: Sequence[RecordedWinner], source: ConfigSource, *, may_sweep: bool
+    target: "Target", gpu: str, winners: Sequence[RecordedWinner], source: ConfigSource, *, may_sweep: bool
 ) -> Candidates | None:
-    """Returns None where `source` names a place that has nothing for this operator. `gpu` is a GPU model or an
+    """Returns None where `source` names a place that has nothing for this target. `gpu` is a GPU model or an
     architecture."""
-    assert operator.base is not None
-    assert operator.head is not None
-    base, head = operator.base, operator.head
+    assert target.base is not None
+    assert target.head is not None
+    base, head = target.base, target.head
     if source in (ConfigSource.auto, ConfigSource.recording):
-        recorded = _find_recorded(operator, gpu, winners)
+        recorded = _find_recorded(target, gpu, winners)
         sides = [_only_planned(recorded, plan) for plan in (base, head)]
         if all(sides):
             return Candidates(ConfigSource.recording, sides[0], sides[1])
@@ -135,12 +135,12 @@ def choose_configs(
     return None
 
 
-def _find_recorded(operator: "Operator", gpu: str, winners: Sequence[RecordedWinner]) -> tuple[Params, ...]:
+def _find_recorded(target: "Target", gpu: str, winners: Sequence[RecordedWinner]) -> tuple[Params, ...]:
     """The newest winner on this GPU model, else on another of its architecture; empty where there is none."""
     matching = [
         winner
         for winner in winners
-        if (winner.kernel, winner.problem, winner.arch) == (operator.kernel, operator.problem, operator.arch)
+        if (winner.kernel, winner.problem, winner.arch) == (target.kernel, target.problem, target.arch)
     ]
     matching.sort(key=lambda winner: (winner.gpu_model == gpu, winner.finished_at))
     return matching[-1].configs if matching else ()

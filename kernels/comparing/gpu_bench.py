@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung
-from tilewatch.kernels.comparing.targets import Library, Operator
+from tilewatch.kernels.comparing.targets import Library, Target
 from tilewatch.kernels.measuring.measure import GpuMissing, MeasureFailed, usable_gpu
 from tilewatch.kernels.measuring.replay import Launch, ProcessesAhead, ReplayRequest, ReplaySide, find_others, launches
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, sweep
@@ -28,15 +28,15 @@ class RealBench:
         self._index, self._store_url, self._may_use_events = gpu_index, store_url, may_use_events
         self._gpu: device.Gpu | None = None
         self._processes: ProcessesAhead | None = None
-        self._launches: dict[tuple[Operator, str, str], Iterator[Launch]] = {}
+        self._launches: dict[tuple[Target, str, str], Iterator[Launch]] = {}
         self.gpu_s = 0.0
 
-    def race(self, operator: Operator, library: Library, cubins: Sequence[Cubin]) -> tuple[Params, ...]:
-        gpu = self.usable(operator.arch)
+    def race(self, target: Target, library: Library, cubins: Sequence[Cubin]) -> tuple[Params, ...]:
+        gpu = self.usable(target.arch)
         setup = GpuSetup(
             library.folder,
-            operator.kernel,
-            operator.problem,
+            target.kernel,
+            target.problem,
             self._store_url,
             {"CUDA_VISIBLE_DEVICES": gpu.uuid},
         )
@@ -47,19 +47,19 @@ class RealBench:
         try:
             return sweep(child, cubins, on_trial=lambda _: None).tie
         except (SweepFailed, ChildDied, ChildHung) as error:
-            raise MeasureFailed(f"racing {operator.kernel} on {operator.problem} stopped: {error}") from None
+            raise MeasureFailed(f"racing {target.kernel} on {target.problem} stopped: {error}") from None
         finally:
             child.close()
             self.gpu_s += child.gpu_s
 
-    def launch(self, operator: Operator, base: ReplaySide, head: ReplaySide) -> tuple[float, float]:
-        key = (operator, base.cubin.content_key, head.cubin.content_key)
+    def launch(self, target: Target, base: ReplaySide, head: ReplaySide) -> tuple[float, float]:
+        key = (target, base.cubin.content_key, head.cubin.content_key)
         if key not in self._launches:
-            gpu = self.usable(operator.arch)
+            gpu = self.usable(target.arch)
             request = ReplayRequest(
-                kernel=operator.kernel,
-                problem=operator.problem,
-                arch=operator.arch,
+                kernel=target.kernel,
+                problem=target.problem,
+                arch=target.arch,
                 store_url=self._store_url,
                 good=base,
                 bad=head,

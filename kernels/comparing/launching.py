@@ -1,4 +1,4 @@
-"""Times two sides of changed operators on a GPU, launch by launch, until every verdict is final.
+"""Times two sides of changed targets on a GPU, launch by launch, until every verdict is final.
 
 The GPU is behind the protocol GpuBench: kernels/comparing/gpu_bench.py has the real one.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tilewatch.kernels.comparing.changes import Changed, Comparison, end_if_identical, machine_codes
-from tilewatch.kernels.comparing.targets import Library, Operator
+from tilewatch.kernels.comparing.targets import Library, Target
 from tilewatch.kernels.comparing.verdict import MOST_LAUNCHES, Design, Verdict, find_next_look, judge
 from tilewatch.kernels.measuring.measure import MeasureFailed
 from tilewatch.kernels.measuring.replay import ReplayFailed, ReplaySide
@@ -33,21 +33,21 @@ class Budget:
 class LaunchBench(Protocol):
     """A GPU that can launch two sides together."""
 
-    def launch(self, operator: Operator, base: ReplaySide, head: ReplaySide) -> tuple[float, float]:
+    def launch(self, target: Target, base: ReplaySide, head: ReplaySide) -> tuple[float, float]:
         """The median microseconds of base and head in one fresh process. Raises ReplayFailed."""
 
 
 class GpuBench(LaunchBench, Protocol):
     """A GPU that can also race the configs of one side."""
 
-    def race(self, operator: Operator, library: Library, cubins: Sequence[Cubin]) -> tuple[Params, ...]:
+    def race(self, target: Target, library: Library, cubins: Sequence[Cubin]) -> tuple[Params, ...]:
         """Checks and times the configs; the fastest first, then those that cannot be told from it. Empty when none
         gives right results."""
 
 
 @dataclass(frozen=True)
 class Timed:
-    """The launches of one operator and the verdict on them. Element i of both is launch i, in microseconds."""
+    """The launches of one target and the verdict on them. Element i of both is launch i, in microseconds."""
 
     base_us: tuple[float, ...]
     head_us: tuple[float, ...]
@@ -56,21 +56,21 @@ class Timed:
 
 def time_operator(
     gpu: LaunchBench,
-    operator: Operator,
+    target: Target,
     sides: tuple[ReplaySide, ReplaySide],
     design: Design,
     budget: Budget,
     *,
     on_launch: Callable[[int], None],
 ) -> Timed:
-    """Times one operator, base before head in `sides`, until its verdict is final or the budget is spent.
+    """Times one target, base before head in `sides`, until its verdict is final or the budget is spent.
 
     Raises ReplayFailed or MeasureFailed.
     """
     base_us: list[float] = []
     head_us: list[float] = []
     while True:
-        _launch_until_look(operator, sides, gpu, budget, design, base_us, head_us, on_launch)
+        _launch_until_look(target, sides, gpu, budget, design, base_us, head_us, on_launch)
         if not base_us:
             raise ReplayFailed(NO_TIME)
         verdict = judge(base_us, head_us, design)
@@ -87,29 +87,29 @@ def end_by_launches(
     fail_over: float,
     on_progress: Callable[[str], None],
 ) -> None:
-    """Adds launches, look by look and operator by operator, until every verdict is final or the budget is spent."""
-    open_operators = [picked for each in changed if (picked := _pick(comparison, each, gpu)) is not None]
-    design = Design(max(1, len(open_operators)), budget.most_launches, fail_over)
-    times: dict[Operator, tuple[list[float], list[float]]] = {each.operator: ([], []) for each in open_operators}
-    while open_operators:
+    """Adds launches, look by look and target by target, until every verdict is final or the budget is spent."""
+    open_targets = [picked for each in changed if (picked := _pick(comparison, each, gpu)) is not None]
+    design = Design(max(1, len(open_targets)), budget.most_launches, fail_over)
+    times: dict[Target, tuple[list[float], list[float]]] = {each.target: ([], []) for each in open_targets}
+    while open_targets:
         still_open = []
-        for each in open_operators:
-            base_us, head_us = times[each.operator]
+        for each in open_targets:
+            base_us, head_us = times[each.target]
             try:
-                _launch_until_look(each.operator, _sides(comparison, each), gpu, budget, design, base_us, head_us)
+                _launch_until_look(each.target, _sides(comparison, each), gpu, budget, design, base_us, head_us)
             except (ReplayFailed, MeasureFailed) as error:
-                comparison.fail(each.operator, str(error))
+                comparison.fail(each.target, str(error))
                 continue
             if not base_us:
-                comparison.fail(each.operator, NO_TIME)
+                comparison.fail(each.target, NO_TIME)
                 continue
             verdict = judge(base_us, head_us, design)
             outcome = each.outcome(kind=verdict.kind, verdict=verdict, base_us=tuple(base_us), head_us=tuple(head_us))
-            comparison.end(each.operator, outcome)
-            on_progress(f"{each.operator.kernel} {each.operator.problem}: {outcome.sentence}")
+            comparison.end(each.target, outcome)
+            on_progress(f"{each.target.kernel} {each.target.problem}: {outcome.sentence}")
             if not verdict.is_final and not budget.is_spent:
                 still_open.append(each)
-        open_operators = still_open
+        open_targets = still_open
 
 
 def _sides(comparison: Comparison, each: Changed) -> tuple[ReplaySide, ReplaySide]:
@@ -120,7 +120,7 @@ def _sides(comparison: Comparison, each: Changed) -> tuple[ReplaySide, ReplaySid
 
 
 def _launch_until_look(
-    operator: Operator,
+    target: Target,
     sides: tuple[ReplaySide, ReplaySide],
     gpu: LaunchBench,
     budget: Budget,
@@ -132,7 +132,7 @@ def _launch_until_look(
     for _ in range(find_next_look(len(base_us), design) - len(base_us)):
         if budget.is_spent:
             return
-        of_base, of_head = gpu.launch(operator, *sides)
+        of_base, of_head = gpu.launch(target, *sides)
         base_us.append(of_base)
         head_us.append(of_head)
         on_launch(len(base_us))
@@ -141,7 +141,7 @@ def _launch_until_look(
 def _pick(comparison: Comparison, each: Changed, gpu: GpuBench) -> Changed | None:
     """One code of each side: the fastest of it, and the base's config on both sides where that is as fast.
 
-    Returns None where the operator has ended: no config is right, or both sides' fastest are one code.
+    Returns None where the target has ended: no config is right, or both sides' fastest are one code.
     """
     sides = []
     for library, codes in ((comparison.base, each.base), (comparison.head, each.head)):
@@ -149,12 +149,12 @@ def _pick(comparison: Comparison, each: Changed, gpu: GpuBench) -> Changed | Non
             sides.append([codes[0]])
             continue
         try:
-            order = gpu.race(each.operator, library, [code.cubin for code in codes if code.cubin is not None])
+            order = gpu.race(each.target, library, [code.cubin for code in codes if code.cubin is not None])
         except MeasureFailed as error:
-            comparison.fail(each.operator, str(error))
+            comparison.fail(each.target, str(error))
             return None
         if not order:
-            comparison.fail(each.operator, f"no config of {library.name} gives right results")
+            comparison.fail(each.target, f"no config of {library.name} gives right results")
             return None
         sides.append([next(code for code in codes if code.config == config) for config in order])
     base = next((code for code in sides[0] if code.config == each.base[0].config), sides[0][0])

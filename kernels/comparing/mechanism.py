@@ -1,18 +1,18 @@
-"""Gives tilewatch.mechanisms.find what compiling two builds and comparing their code showed."""
+"""Gives tilewatch.mechanisms.find what compiling two versions and comparing their code showed."""
 
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from tilewatch.kernels.results import Params, StaticFacts
-from tilewatch.mechanisms.pairs import Build, Moved
+from tilewatch.mechanisms.pairs import Moved, WinnerFacts
 
 if TYPE_CHECKING:
     from tilewatch.kernels.code_diff.code_diff import CodeDiff  # every command imports this
 
 
-def read_build(config: Params, facts: StaticFacts) -> Build:
-    return Build(config, {name: value for name, value in asdict(facts).items() if isinstance(value, int)})
+def read_winner_facts(config: Params, facts: StaticFacts) -> WinnerFacts:
+    return WinnerFacts(config, {name: value for name, value in asdict(facts).items() if isinstance(value, int)})
 
 
 def read_moved(diffs: Iterable["CodeDiff"]) -> tuple[Moved, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from tilewatch.kernels.comparing.mechanism import read_build
+from tilewatch.kernels.comparing.mechanism import read_winner_facts
 from tilewatch.kernels.comparing.verdict import Verdict
 from tilewatch.kernels.results import Params, StaticFacts
 from tilewatch.mechanisms.find import find_mechanisms, write_mechanisms
@@ -63,8 +63,8 @@ class Outcome:
         if self.verdict is None or kind not in ("slower", "faster") or not self.base_facts or not self.head_facts:
             return self.moved
         found = find_mechanisms(
-            read_build(self.base_config or {}, self.base_facts),
-            read_build(self.head_config or {}, self.head_facts),
+            read_winner_facts(self.base_config or {}, self.base_facts),
+            read_winner_facts(self.head_config or {}, self.head_facts),
             (),
             is_slower=kind == "slower",
             problem=self.problem,

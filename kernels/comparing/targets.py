@@ -21,7 +21,7 @@ class Library:
 
 
 @dataclass(frozen=True, eq=False)
-class Operator:
+class Target:
     """A kernel on a problem for an architecture, with each side's plan; None on the side that lacks it."""
 
     kernel: str
@@ -47,9 +47,9 @@ class Selection:
     problem: str | None = None
 
 
-def list_operators(
+def list_targets(
     base: Library, head: Library, selection: Selection, *, needs_packages: bool = False
-) -> tuple[Operator, ...]:
+) -> tuple[Target, ...]:
     """Reads both sides. Raises NoConfigs, UnknownKernel or BadProblem where neither side has what was asked for, and
     LibraryError where a file of the head does not load and nothing of the base shows which kernels it had. With
     `needs_packages`, whatever lacks a package raises PackageMissing: another machine may have it."""
@@ -62,13 +62,13 @@ def list_operators(
     missing = [each.package_missing for each in read if isinstance(each, LibraryPlans) and each.package_missing]
     if missing and needs_packages:
         raise PackageMissing(missing[0])
-    operators: list[Operator] = []
+    targets: list[Target] = []
     for index, arch in enumerate(selection.archs):
         of_base, of_head = (
             LibraryPlans((), ()) if isinstance(each, Exception) else each for each in read[2 * index : 2 * index + 2]
         )
-        operators += _pair(arch, (base, of_base), (head, of_head))
-    return tuple(operators)
+        targets += _pair(arch, (base, of_base), (head, of_head))
+    return tuple(targets)
 
 
 def _read(library: Library, arch: str, selection: Selection) -> LibraryPlans | Exception:
@@ -88,16 +88,16 @@ def _read(library: Library, arch: str, selection: Selection) -> LibraryPlans | E
         raise type(error)(f"{library.name} cannot be compared: {error}") from None
 
 
-def _pair(arch: str, base: tuple[Library, LibraryPlans], head: tuple[Library, LibraryPlans]) -> list[Operator]:
+def _pair(arch: str, base: tuple[Library, LibraryPlans], head: tuple[Library, LibraryPlans]) -> list[Target]:
     """In the head's order, then what only the base has."""
     of_base, of_head = ({(plan.kernel, plan.problem): plan for plan in side[1].plans} for side in (base, head))
-    operators = []
+    targets = []
     for kernel, problem in dict.fromkeys([*of_head, *of_base]):
         plans = (of_base.get((kernel, problem)), of_head.get((kernel, problem)))
         missing = base if plans[0] is None else head if plans[1] is None else None
         failure = f"{missing[0].name}: {'; '.join(missing[1].failures)}" if missing and missing[1].failures else None
-        operators.append(Operator(kernel, problem, arch, *plans, failure))
+        targets.append(Target(kernel, problem, arch, *plans, failure))
     new = [failure for failure in head[1].failures if failure not in base[1].failures]
-    if new and not any(operator.head is None for operator in operators):
+    if new and not any(target.head is None for target in targets):
         raise LibraryError(f"{head[0].name} cannot be compared: {'; '.join(new)}")
-    return operators
+    return targets

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tilewatch.mechanisms.find import KINDS, NOT_KNOWN, find_mechanisms, write_mechanisms
-from tilewatch.mechanisms.pairs import Build, Moved, read_swizzled
+from tilewatch.mechanisms.pairs import Moved, WinnerFacts, read_swizzled
 
 CONFIG = {"tile_m": 64, "tile_n": 128, "tile_k": 128, "num_worker_warps": 4}
 FACTS = {
@@ -29,20 +29,22 @@ COUNTERS = {
     "stalled_on_memory": 1.0,
     "stalled_on_mma": 2.0,
 }
-BUILD = Build(CONFIG, FACTS, sm_clock_mhz=1980)
+BUILD = WinnerFacts(CONFIG, FACTS, sm_clock_mhz=1980)
 COUNTED = replace(BUILD, counters=COUNTERS)
 
 
-def find(base: Build, head: Build, *moved: Moved, is_slower: bool = True, problem: str = "320x32576x7168") -> list[str]:
+def find(
+    base: WinnerFacts, head: WinnerFacts, *moved: Moved, is_slower: bool = True, problem: str = "320x32576x7168"
+) -> list[str]:
     found = find_mechanisms(base, head, moved, is_slower=is_slower, problem=problem, arch="sm_90")
     return [str(each) for each in found]
 
 
-def other(build: Build, **facts: int) -> Build:
+def other(build: WinnerFacts, **facts: int) -> WinnerFacts:
     return replace(build, facts={**build.facts, **facts})
 
 
-def counted(**counters: float) -> Build:
+def counted(**counters: float) -> WinnerFacts:
     return replace(COUNTED, counters={**COUNTERS, **counters})
 
 
@@ -88,7 +90,7 @@ def counted(**counters: float) -> Build:
         (replace(BUILD, sm_clock_mhz=1755), (), "lower clocks (MHz 1,980 -> 1,755)"),
     ],
 )
-def test_each_rule_without_counters(head: Build, moved: tuple[Moved, ...], expected: str) -> None:
+def test_each_rule_without_counters(head: WinnerFacts, moved: tuple[Moved, ...], expected: str) -> None:
     assert find(BUILD, head, *moved)[0] == expected
 
 
@@ -110,7 +112,7 @@ def test_each_rule_without_counters(head: Build, moved: tuple[Moved, ...], expec
         (counted(instructions=1.1e6), "more instructions (instructions 1,000,000 -> 1,100,000)"),
     ],
 )
-def test_each_rule_of_the_counters(head: Build, expected: str) -> None:
+def test_each_rule_of_the_counters(head: WinnerFacts, expected: str) -> None:
     assert find(COUNTED, head) == [expected]
 
 
@@ -182,10 +184,10 @@ def test_what_is_better_in_the_slower_build_explains_nothing() -> None:
         counted(stalled_on_memory=1.3),
         counted(instructions=1.02e6),
         counted(bank_conflicts=900.0),
-        Build({}, {}),
+        WinnerFacts({}, {}),
     ],
 )
-def test_too_little_is_not_known(head: Build) -> None:
+def test_too_little_is_not_known(head: WinnerFacts) -> None:
     base = COUNTED if head.counters else BUILD
     assert find(base, head) == []
     assert write_mechanisms(()) == NOT_KNOWN
@@ -209,15 +211,15 @@ def test_padding_accounts_for_no_more_than_itself() -> None:
 
 
 def test_tiles_are_known_by_other_people_s_names() -> None:
-    base = Build({"TILE_SIZE_M": 64, "BLOCK_N": 128, "TILE_K": 64}, {})
-    head = Build({"TILE_SIZE_M": 128, "BLOCK_N": 128, "TILE_K": 64}, {})
+    base = WinnerFacts({"TILE_SIZE_M": 64, "BLOCK_N": 128, "TILE_K": 64}, {})
+    head = WinnerFacts({"TILE_SIZE_M": 128, "BLOCK_N": 128, "TILE_K": 64}, {})
     assert find(base, head, problem="320x32576x7168:bf16") == [
         "tile quantisation (work with padding / without 1 -> 1.2)"
     ]
 
 
 def test_problems_of_another_form_have_no_padding() -> None:
-    attention = Build({"TILE_M": 64, "TILE_N": 64}, {}), Build({"TILE_M": 64, "TILE_N": 128}, {})
+    attention = WinnerFacts({"TILE_M": 64, "TILE_N": 64}, {}), WinnerFacts({"TILE_M": 64, "TILE_N": 128}, {})
     assert find(*attention, problem="2x16x1024") == []
     assert find(BUILD, replace(BUILD, params={**CONFIG, "tile_m": 256}), problem="4x32x8x4096x128") == []
 

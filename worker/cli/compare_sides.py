@@ -16,7 +16,7 @@ from tilewatch.kernels.comparing.compiler_pool import CompilerPool
 from tilewatch.kernels.comparing.configs import Candidates, ConfigSource, RecordedWinner, read_winners
 from tilewatch.kernels.comparing.launching import Budget, GpuBench, end_by_launches
 from tilewatch.kernels.comparing.outcome import Outcome
-from tilewatch.kernels.comparing.targets import Library, Selection, list_operators
+from tilewatch.kernels.comparing.targets import Library, Selection, list_targets
 from tilewatch.kernels.compiling.store import folder
 from tilewatch.kernels.device import GpuSpec
 from tilewatch.kernels.recording.git_commit import GitCommit
@@ -94,11 +94,11 @@ def make_budget(launches: int, seconds: float | None) -> Budget:
 
 def compare_statically(sides: Sides, wanted: Wanted, store: Path) -> tuple[Outcome, ...]:
     """Compares what the compiler makes of both sides, for every architecture. Needs no GPU."""
-    operators = list_operators(sides.base, sides.head, Selection(ARCHS, wanted.kernel, wanted.problem))
+    targets = list_targets(sides.base, sides.head, Selection(ARCHS, wanted.kernel, wanted.problem))
     with CompilerPool(folder(store), jobs=wanted.jobs) as pool:
         comparison = Comparison(sides.base, sides.head, "", pool, _reader(wanted), wanted.source, wanted.given)
-        end_by_static_facts(comparison, find_changed(comparison, operators))
-    return tuple(comparison.outcomes[each] for each in operators)
+        end_by_static_facts(comparison, find_changed(comparison, targets))
+    return tuple(comparison.outcomes[each] for each in targets)
 
 
 def compare_on_gpu(
@@ -109,15 +109,15 @@ def compare_on_gpu(
     gpu: GpuSpec,
     on_progress: Callable[[str], None],
 ) -> tuple[Outcome, ...]:
-    """Compares both sides on one GPU; operators of unchanged code never get there."""
-    operators = list_operators(sides.base, sides.head, Selection((gpu.arch,), wanted.kernel, wanted.problem))
+    """Compares both sides on one GPU; targets of unchanged code never get there."""
+    targets = list_targets(sides.base, sides.head, Selection((gpu.arch,), wanted.kernel, wanted.problem))
     with CompilerPool(folder(store), jobs=wanted.jobs) as pool:
         comparison = Comparison(sides.base, sides.head, gpu.slug, pool, _reader(wanted), wanted.source, wanted.given)
-        changed = find_changed(comparison, operators)
+        changed = find_changed(comparison, targets)
     if changed:
-        on_progress(f"{len(changed)} of {len(operators)} operators and problems have other machine code")
+        on_progress(f"{len(changed)} of {len(targets)} operators and problems have other machine code")
         end_by_launches(comparison, changed, bench, wanted.budget, fail_over=wanted.fail_over, on_progress=on_progress)
-    return tuple(comparison.outcomes[each] for each in operators)
+    return tuple(comparison.outcomes[each] for each in targets)
 
 
 def _checkout(at: Path, commit: GitCommit, library: str, cache: Path) -> Library:

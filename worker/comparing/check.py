@@ -15,7 +15,7 @@ from tilewatch.db.session import session
 from tilewatch.kernels.comparing.gpu_bench import NoCupti
 from tilewatch.kernels.comparing.launching import Budget, Timed, time_operator
 from tilewatch.kernels.comparing.outcome import Outcome
-from tilewatch.kernels.comparing.targets import Operator
+from tilewatch.kernels.comparing.targets import Target
 from tilewatch.kernels.comparing.verdict import Design
 from tilewatch.kernels.device import gpu_model
 from tilewatch.kernels.measuring.measure import GpuMissing, MeasureFailed
@@ -75,7 +75,7 @@ def _time(asked: OpenOperator, job: ClaimedJob, context: Context, bench: Bench, 
     ]
     return time_operator(
         bench,
-        Operator(asked.kernel, asked.problem, gpu_model(asked.gpu_model).arch, None, None),
+        Target(asked.kernel, asked.problem, gpu_model(asked.gpu_model).arch, None, None),
         (sides[0], sides[1]),
         Design(asked.changed, fail_over=asked.fail_over),
         Budget(deadline=time.monotonic() + BUDGET_S),

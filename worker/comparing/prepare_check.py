@@ -19,7 +19,7 @@ from tilewatch.kernels.comparing.changes import Changed, Comparison, find_change
 from tilewatch.kernels.comparing.compiler_pool import CompilerPool
 from tilewatch.kernels.comparing.configs import ConfigSource, RecordedWinner
 from tilewatch.kernels.comparing.outcome import Outcome
-from tilewatch.kernels.comparing.targets import Library, Operator, Selection, list_operators
+from tilewatch.kernels.comparing.targets import Library, Selection, Target, list_targets
 from tilewatch.kernels.comparing.verdict import MOST_LAUNCHES
 from tilewatch.text import short_sha
 from tilewatch.worker.context import Context
@@ -44,17 +44,17 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         Library(short_sha(sha), watched.library_at(context, repository, sha, job.payload["library"]))
         for sha in (story.check.base_sha, story.check.head_sha)
     )
-    operators = list_operators(base, head, Selection((story.check.arch,), story.check.kernel), needs_packages=True)
+    targets = list_targets(base, head, Selection((story.check.arch,), story.check.kernel), needs_packages=True)
     wanted = job.payload["kernels"]
     if story.check.kernel is None and wanted is not None:
-        operators = tuple(each for each in operators if each.kernel in wanted)
+        targets = tuple(each for each in targets if each.kernel in wanted)
     lease.progress()
     jobs_at_once = min(MOST_COMPILERS, os.cpu_count() or 1)
     with CompilerPool(context.store_url, jobs=jobs_at_once, limit_s=context.compile_limit_s) as pool:
         comparison = Comparison(base, head, story.check.gpu_model, pool, lambda: last, may_race=False)
-        changed = {each.operator: each for each in find_changed(comparison, operators)}
+        changed = {each.target: each for each in find_changed(comparison, targets)}
     lease.progress()
-    rows = [_row(comparison, operator, changed.get(operator)) for operator in operators]
+    rows = [_row(comparison, target, changed.get(target)) for target in targets]
     with session(context.database_url) as opened:
         waiting = checks.write_prepared(opened, job.check_id, rows)
         return [_add_job(opened, job, story.check, *each) for each in waiting]
@@ -67,9 +67,9 @@ def _list_winners(opened: Session, check: CheckRow) -> list[RecordedWinner]:
     ]
 
 
-def _row(comparison: Comparison, operator: Operator, changed: Changed | None) -> dict[str, Any]:
-    """The columns of an operator: its outcome, or the code that is to be timed."""
-    outcome = comparison.outcomes[operator] if changed is None else changed.outcome()
+def _row(comparison: Comparison, target: Target, changed: Changed | None) -> dict[str, Any]:
+    """The columns of a target: its outcome, or the code that is to be timed."""
+    outcome = comparison.outcomes[target] if changed is None else changed.outcome()
     if outcome.kind == "neither" and outcome.config_source == ConfigSource.shipped:  # so nothing was compared
         why = f"no config of it has won here, and the one that ships compiles on neither side: {outcome.reason}"
         outcome = replace(outcome, kind="failed", reason=why)

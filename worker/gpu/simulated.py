@@ -19,7 +19,7 @@ from tilewatch.db.lifecycle.quarantine import OpenQuarantine
 from tilewatch.db.worker_reads.steps import CompiledConfig, SweepFacts
 from tilewatch.kernels import HARNESS
 from tilewatch.kernels.baselines.names import DEEPGEMM, find_main
-from tilewatch.kernels.comparing.targets import Operator
+from tilewatch.kernels.comparing.targets import Target
 from tilewatch.kernels.comparing.toolchains.bench import Launched, LaunchResult, PairWork
 from tilewatch.kernels.comparing.toolchains.pairs import ToolchainPair
 from tilewatch.kernels.comparing.toolchains.time_both import UpgradeBench
@@ -154,12 +154,12 @@ class SimulatedBench:
         self._launches = 0
         self.gpu_s = 0.0
 
-    def launch(self, operator: Operator, base: ReplaySide, head: ReplaySide) -> tuple[float, float]:
+    def launch(self, target: Target, base: ReplaySide, head: ReplaySide) -> tuple[float, float]:
         self._launches += 1
         self._sleep(self._simulation.trial_s)
         self.gpu_s += self._simulation.trial_s
         base_us, head_us = (
-            _median_us(operator.problem, side.cubin.content_key, self._simulation, f"{name} {self._launches}")
+            _median_us(target.problem, side.cubin.content_key, self._simulation, f"{name} {self._launches}")
             for name, side in (("base", base), ("head", head))
         )
         return base_us, head_us

@@ -12,7 +12,7 @@ from typing import Any
 from tilewatch.db.lifecycle.regression_causes import Category
 from tilewatch.db.worker_reads.winners import RunFacts
 from tilewatch.mechanisms.find import Mechanism, find_mechanisms, write_mechanisms
-from tilewatch.mechanisms.pairs import Build
+from tilewatch.mechanisms.pairs import WinnerFacts
 
 MOVED = 0.003
 """A time or a clock that moved by less did not move: the smallest change that the judge believes."""
@@ -112,9 +112,9 @@ def _find_mechanisms(good: RunFacts, bad: RunFacts) -> tuple[Mechanism, ...]:
     )
 
 
-def _build(facts: RunFacts) -> Build:
+def _build(facts: RunFacts) -> WinnerFacts:
     clock_mhz = _middle(facts.telemetry, "sm_clock_mhz")
-    return Build(facts.params, facts.statics, facts.counters, clock_mhz, facts.is_swizzled)
+    return WinnerFacts(facts.params, facts.statics, facts.counters, clock_mhz, facts.is_swizzled)
 
 
 def _code_moves(good: RunFacts, bad: RunFacts) -> str | None:

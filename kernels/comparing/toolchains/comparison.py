@@ -13,7 +13,7 @@ from pathlib import Path
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.comparing.configs import ConfigSource, RecordedWinner, read_winners
 from tilewatch.kernels.comparing.gpu_bench import find_gpu
-from tilewatch.kernels.comparing.targets import Operator, Selection
+from tilewatch.kernels.comparing.targets import Selection, Target
 from tilewatch.kernels.comparing.toolchains.compile_both import Workplace, choose, compile_pairs
 from tilewatch.kernels.comparing.toolchains.report_file import (
     MADE_AT,
@@ -151,7 +151,7 @@ def compile_missing(
     """Adds the pairs that the report does not have yet. Raises BadReport where a toolchain is another than before."""
     started, before_s = time.monotonic(), report.static_wall_s
     chosen = choose(place.library, wanted.selections, wanted.winners, wanted.source, wanted.gpu_model)
-    todo = [each for each in chosen if not _is_known(report, each.operator)]
+    todo = [each for each in chosen if not _is_known(report, each.target)]
     if not todo:
         return
     configs = sum(len(each.configs) for each in todo)
@@ -177,7 +177,7 @@ def compile_missing(
     file.save()
 
 
-def _is_known(report: ToolchainReport, operator: Operator) -> bool:
-    """Whether the report has the builds of both sides, and no machine was too busy for one."""
-    pair = report.pairs.get((operator.kernel, operator.problem, operator.arch))
+def _is_known(report: ToolchainReport, target: Target) -> bool:
+    """Whether the report has what both sides compiled, and no machine was too busy for one."""
+    pair = report.pairs.get((target.kernel, target.problem, target.arch))
     return pair is not None and pair.kind != "not compiled"

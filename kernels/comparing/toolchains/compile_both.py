@@ -14,10 +14,10 @@ from pathlib import Path
 
 from tilewatch.kernels.comparing.compiler_pool import CompilerPool
 from tilewatch.kernels.comparing.configs import ConfigSource, RecordedWinner, choose_configs
-from tilewatch.kernels.comparing.targets import Library, Operator, Selection, list_operators
+from tilewatch.kernels.comparing.targets import Library, Selection, Target, list_targets
 from tilewatch.kernels.comparing.toolchains import mma_waits
 from tilewatch.kernels.comparing.toolchains.mma_waits import count_mma_waits
-from tilewatch.kernels.comparing.toolchains.pairs import Build, ToolchainPair, make_build
+from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair, make_compiled_side
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.cubin import code_sha256
 from tilewatch.kernels.compiling.operator_code import read_bundle
@@ -58,9 +58,9 @@ class Workplace:
 
 @dataclass(frozen=True)
 class Chosen:
-    """An operator and the configs to compile, the first choice first."""
+    """A target and the configs to compile, the first choice first."""
 
-    operator: Operator
+    target: Target
     source: ConfigSource
     configs: tuple[Params, ...]
 
@@ -72,27 +72,27 @@ def choose(
     source: ConfigSource,
     gpu: str,
 ) -> tuple[Chosen, ...]:
-    """The configs of every operator: recorded winners and their ties, else what ships.
+    """The configs of every target: recorded winners and their ties, else what ships.
 
-    `gpu` is a GPU model, or empty for the architecture's. Raises like list_operators.
+    `gpu` is a GPU model, or empty for the architecture's. Raises like list_targets.
     """
     side = Library("the library", library)
     chosen: dict[tuple[str, str, str], Chosen] = {}
     for selection in selections:
-        for operator in list_operators(side, side, selection):
-            if operator.base is None:
+        for target in list_targets(side, side, selection):
+            if target.base is None:
                 continue  # a file of the library that does not load: `tilewatch validate` says why
-            found = choose_configs(operator, gpu or operator.arch, winners, source, may_sweep=False)
+            found = choose_configs(target, gpu or target.arch, winners, source, may_sweep=False)
             if found is not None:
-                key = (operator.kernel, operator.problem, operator.arch)
-                chosen.setdefault(key, Chosen(operator, found.source, found.base))
+                key = (target.kernel, target.problem, target.arch)
+                chosen.setdefault(key, Chosen(target, found.source, found.base))
     return tuple(chosen.values())
 
 
 def compile_pairs(
     place: Workplace, chosen: Sequence[Chosen], limit_s: float, on_versions: Callable[[str, str], None]
 ) -> Iterator[ToolchainPair]:
-    """Yields each operator's builds under both toolchains as they come.
+    """Yields each target's code under both toolchains as they come.
 
     `on_versions` is called once with what compiles on either side. Raises BuildError where a toolchain cannot compile.
     """
@@ -104,9 +104,7 @@ def compile_pairs(
     with pools[0], pools[1], ThreadPoolExecutor(2) as both:
         for start in range(0, len(chosen), AT_ONCE):
             part = chosen[start : start + AT_ONCE]
-            works = [
-                partial(_compile, place.library, each.operator, config) for each in part for config in each.configs
-            ]
+            works = [partial(_compile, place.library, each.target, config) for each in part for config in each.configs]
             compiled = list(both.map(CompilerPool.run_all, pools, [works, works]))
             if start == 0:
                 on_versions(*(_name_version(side[0]) for side in compiled))
@@ -135,16 +133,16 @@ def hash_code(cubins: Mapping[str, bytes]) -> str:
     return parts[0][1] if "" in cubins else hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
-def _compile(library: Path, operator: Operator, config: Params, compiler: Compiler) -> Compiled:
-    return compiler.compile(library, operator.kernel, operator.problem, config, operator.arch)
+def _compile(library: Path, target: Target, config: Params, compiler: Compiler) -> Compiled:
+    return compiler.compile(library, target.kernel, target.problem, config, target.arch)
 
 
 def _make_pair(
     place: Workplace, chosen: Chosen, compiled: Sequence[tuple[Compiled, Compiled]], limit_s: float
 ) -> ToolchainPair:
-    of = chosen.operator
+    of = chosen.target
     a, b = (
-        tuple(_make_known_build(place, side, *each, limit_s) for each in zip(chosen.configs, ended, strict=True))
+        tuple(_make_known_side(place, side, *each, limit_s) for each in zip(chosen.configs, ended, strict=True))
         for side, ended in zip("ab", zip(*compiled, strict=True), strict=True)
     )
     pair = ToolchainPair(of.kernel, of.problem, of.arch, chosen.source, a, b)
@@ -157,8 +155,8 @@ def _make_pair(
     return replace(pair, a=a, b=b)
 
 
-def _make_known_build(place: Workplace, side: str, config: Params, compiled: Compiled, limit_s: float) -> Build:
-    build = make_build(config, compiled, limit_s)
+def _make_known_side(place: Workplace, side: str, config: Params, compiled: Compiled, limit_s: float) -> CompiledSide:
+    build = make_compiled_side(config, compiled, limit_s)
     if not build.is_ok:
         return build
     assert compiled.content_key is not None

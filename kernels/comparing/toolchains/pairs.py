@@ -28,7 +28,7 @@ LEAST_COMPILED = 6
 
 
 @dataclass(frozen=True)
-class Build:
+class CompiledSide:
     """One config under one toolchain. `compile_s` is wall time, `cpu_s` CPU time; `cubin` names the machine code in the
     report's folder of cubins, None where it is not kept or there is none. `is_final` is False where the compiler was
     stopped because the machine was too busy. `waits` are of Hopper's code, None for other architectures and where they
@@ -59,8 +59,8 @@ class ToolchainPair:
     problem: str
     arch: str
     config_source: str
-    a: tuple[Build, ...]
-    b: tuple[Build, ...]
+    a: tuple[CompiledSide, ...]
+    b: tuple[CompiledSide, ...]
 
     @property
     def kind(self) -> StaticKind:
@@ -114,9 +114,9 @@ class CompileTimes:
         return self.configs >= LEAST_COMPILED and self.ratio >= SLOWER_COMPILE
 
 
-def make_build(config: Params, compiled: Compiled, limit_s: float, cubin: str | None = None) -> Build:
+def make_compiled_side(config: Params, compiled: Compiled, limit_s: float, cubin: str | None = None) -> CompiledSide:
     """Leaves the compiler's remarks out: kilobytes for each config, which the counts of its facts sum up."""
-    return Build(
+    return CompiledSide(
         config=config,
         status=compiled.status,
         compile_s=compiled.compile_s,
@@ -146,9 +146,9 @@ def list_static_changes(pairs: Sequence[ToolchainPair]) -> tuple[ToolchainPair, 
     return tuple(pair for pair in pairs if pair.kind in ("changed", "stopped compiling", "compiles now"))
 
 
-def read_build(row: dict[str, Any]) -> Build:
+def read_compiled_side(row: dict[str, Any]) -> CompiledSide:
     facts, waits = row["facts"], row.get("waits")
-    return Build(
+    return CompiledSide(
         **{
             **row,
             "facts": None if facts is None else StaticFacts(**{**facts, "remarks": ()}),
@@ -157,5 +157,5 @@ def read_build(row: dict[str, Any]) -> Build:
     )
 
 
-def _write_status(build: Build) -> str:
+def _write_status(build: CompiledSide) -> str:
     return "times out" if build.status == "timeout" else "does not compile"

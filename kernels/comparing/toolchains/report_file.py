@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels.comparing.toolchains.pairs import Build, ToolchainPair, read_build
+from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair, read_compiled_side
 from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning, Timing
 
 VERSION = 1
@@ -49,7 +49,7 @@ class GpuUsed:
 
 @dataclass
 class ToolchainReport:
-    """Everything that was found so far. `winners` are the builds of B's own winners, kept for the GPU."""
+    """Everything that was found so far. `winners` are B's own winners, compiled, kept for the GPU."""
 
     a: ToolchainName
     b: ToolchainName
@@ -62,7 +62,7 @@ class ToolchainReport:
     frozen: dict[GpuKey, Timing] = field(default_factory=dict)
     retuned: dict[GpuKey, Timing] = field(default_factory=dict)
     retunings: dict[GpuKey, Retuning] = field(default_factory=dict)
-    winners: dict[GpuKey, Build] = field(default_factory=dict)
+    winners: dict[GpuKey, CompiledSide] = field(default_factory=dict)
 
 
 class ReportKeeper(Protocol):
@@ -121,7 +121,9 @@ def read_rows(rows: Mapping[str, Any]) -> ToolchainReport:
     if rows.get("tilewatch_toolchain_report") != VERSION:
         raise ValueError(f"expected version {VERSION}")
     pairs = [
-        ToolchainPair(**{**row, "a": tuple(map(read_build, row["a"])), "b": tuple(map(read_build, row["b"]))})
+        ToolchainPair(
+            **{**row, "a": tuple(map(read_compiled_side, row["a"])), "b": tuple(map(read_compiled_side, row["b"]))}
+        )
         for row in rows["pairs"]
     ]
     timings = {
@@ -146,5 +148,7 @@ def read_rows(rows: Mapping[str, Any]) -> ToolchainReport:
         frozen=timings["frozen"],
         retuned=timings["retuned"],
         retunings={(each.kernel, each.problem, each.gpu_model): each for each in retunings},
-        winners={(row["of"][0], row["of"][1], row["of"][2]): read_build(row["build"]) for row in rows["winners"]},
+        winners={
+            (row["of"][0], row["of"][1], row["of"][2]): read_compiled_side(row["build"]) for row in rows["winners"]
+        },
     )

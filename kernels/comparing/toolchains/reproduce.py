@@ -19,7 +19,7 @@ from tilewatch.errors import ExpectedError
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.catalog.description import Description
 from tilewatch.kernels.comparing.outcome import write_config
-from tilewatch.kernels.comparing.toolchains.pairs import Build, ToolchainPair
+from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair
 from tilewatch.kernels.comparing.toolchains.report_file import ToolchainReport
 from tilewatch.kernels.comparing.toolchains.report_verdict import judge_report, judge_statically
 from tilewatch.kernels.compiling.compile_children import BuildError
@@ -193,7 +193,7 @@ def _list_verdicts(case: ReproducedCase) -> list[str]:
 def _write_readme(case: ReproducedCase, described: Description, commands: list[str], sass: str) -> str:
     pair = case.pair
     versions = [f"- A: {case.report.a.compiler}", f"- B: {case.report.b.compiler}"]
-    times = [f"- {side}: {_describe_build(build)}" for side, build in (("A", pair.a[0]), ("B", pair.b[0]))]
+    times = [f"- {side}: {_describe_side(build)}" for side, build in (("A", pair.a[0]), ("B", pair.b[0]))]
     script = (
         f"`python {SCRIPT.name}` times both cubins in fresh processes; it needs CuPy and a GPU of {pair.arch}."
         if described.launch and pair.b[0].cubin is not None
@@ -229,7 +229,7 @@ def _write_readme(case: ReproducedCase, described: Description, commands: list[s
     )
 
 
-def _describe_build(build: Build) -> str:
+def _describe_side(build: CompiledSide) -> str:
     if build.facts is None:
         return f"{build.status}: {build.failure}"
     facts = build.facts

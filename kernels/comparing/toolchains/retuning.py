@@ -18,7 +18,7 @@ from statistics import median
 
 from tilewatch.kernels.comparing.compiler_pool import CompilerPool
 from tilewatch.kernels.comparing.toolchains.compile_both import Workplace, keep_cubin
-from tilewatch.kernels.comparing.toolchains.pairs import Build, ToolchainPair, make_build
+from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair, make_compiled_side
 from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning
 from tilewatch.kernels.compiling.compile_plan import spread
 from tilewatch.kernels.compiling.compiler import Compiler
@@ -44,10 +44,10 @@ Race = Callable[[ToolchainPair, Sequence[Cubin]], tuple[Params, ...]]
 
 @dataclass(frozen=True)
 class Retuned:
-    """The result of a sweep, and the build of its winner, kept; None where there is none."""
+    """The result of a sweep, and its compiled winner, kept; None where there is none."""
 
     retuning: Retuning
-    winner: Build | None
+    winner: CompiledSide | None
 
 
 def read_recorded_times(files: Iterable[Path], gpu_model: str) -> RecordedTimes:
@@ -144,5 +144,5 @@ def _race(
     if not order:
         return Retuned(result, None)
     winner = compiled[config_key(order[0])]
-    build = make_build(order[0], winner, limit_s, keep_cubin(place, "b", winner))
+    build = make_compiled_side(order[0], winner, limit_s, keep_cubin(place, "b", winner))
     return Retuned(replace(result, winner=order[0], tie=order), build)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.comparing.gpu_bench import RealBench
-from tilewatch.kernels.comparing.targets import Library, Operator
+from tilewatch.kernels.comparing.targets import Library, Target
 from tilewatch.kernels.comparing.toolchains.bench import GpuPairBench, PairBench, PairWork
 from tilewatch.kernels.comparing.toolchains.compile_both import Workplace
-from tilewatch.kernels.comparing.toolchains.pairs import Build, ToolchainPair
+from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair
 from tilewatch.kernels.comparing.toolchains.report_file import GpuKey, GpuUsed, ReportKeeper, ToolchainReport
 from tilewatch.kernels.comparing.toolchains.report_verdict import judge_report, list_differing, make_family
 from tilewatch.kernels.comparing.toolchains.retuning import Race, RecordedTimes, choose_space, retune_each
@@ -57,8 +57,8 @@ def open_upgrade_bench(
     racer.usable(arch)  # asked now: later, a process of ours that just ended may still be on the GPU
 
     def race(pair: ToolchainPair, cubins: Sequence[Cubin]) -> tuple[Params, ...]:
-        operator = Operator(pair.kernel, pair.problem, pair.arch, None, None)
-        return racer.race(operator, Library("B", library), cubins)
+        target = Target(pair.kernel, pair.problem, pair.arch, None, None)
+        return racer.race(target, Library("B", library), cubins)
 
     with GpuPairBench(library, gpu, pairs_store, may_use_events=may_use_events) as pairs:
         yield UpgradeBench(pairs, race)
@@ -152,7 +152,7 @@ class GpuHalf:
         self,
         question: Question,
         known: dict[GpuKey, Timing],
-        works: Sequence[tuple[ToolchainPair, Build]],
+        works: Sequence[tuple[ToolchainPair, CompiledSide]],
         is_spent: Callable[[], bool],
     ) -> None:
         timings: dict[Key, Timing] = {}
@@ -179,7 +179,7 @@ class GpuHalf:
         return (pair.kernel, pair.problem, self._model)
 
 
-def _cubin(build: Build) -> Cubin:
+def _cubin(build: CompiledSide) -> Cubin:
     assert build.cubin is not None
     assert build.symbol is not None
     return Cubin(build.config, build.cubin, build.symbol)

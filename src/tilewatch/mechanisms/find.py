@@ -1,13 +1,13 @@
-"""Says by what mechanism one build of a kernel is slower than another: spills, lost TMA, less overlap and so on.
+"""Says by what mechanism one version of a kernel is slower than another: spills, lost TMA, less overlap and so on.
 
 Each mechanism has one rule over the configs, the static facts, the instructions that differ and the counters of both
-builds (mechanism_rules.py, docs/use/why.md). Where none holds, the mechanism is not known. Values in, values out.
+versions (rules.py, docs/use/why.md). Where none holds, the mechanism is not known. Values in, values out.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tilewatch.mechanisms.pairs import Build, Moved, Number, Pair
+from tilewatch.mechanisms.pairs import Moved, Number, Pair, WinnerFacts
 from tilewatch.mechanisms.rules import RULES
 from tilewatch.mechanisms.tiles import read_sizes
 
@@ -52,8 +52,8 @@ class Mechanism:
 
 
 def find_mechanisms(
-    base: Build,
-    head: Build,
+    base: WinnerFacts,
+    head: WinnerFacts,
     moved: Iterable[Moved],
     *,
     is_slower: bool,
@@ -63,8 +63,8 @@ def find_mechanisms(
 ) -> tuple[Mechanism, ...]:
     """Returns every mechanism whose rule holds, the main one first; empty where it is not known.
 
-    `ratio` is the slower build's time over the faster one's, where it was measured: what accounts for less than half of
-    it is not the main one.
+    `ratio` is the time of the slower version over that of the faster one, where it was measured: what accounts for less
+    than half of it is not the main one.
     """
     fast, slow = (base, head) if is_slower else (head, base)
     turned = tuple(each if is_slower else Moved(each.kind, each.in_loop, each.head, each.base) for each in moved)

@@ -1,4 +1,4 @@
-"""Holds two builds of a kernel as the rules of the mechanisms read them: static facts, counters, moved instructions."""
+"""Holds two versions of a kernel as the rules read them: static facts, counters and moved instructions."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,8 +10,8 @@ WHOLE = 100
 
 
 @dataclass(frozen=True)
-class Build:
-    """One build of a kernel on a problem. A name that is missing, or None, is not known.
+class WinnerFacts:
+    """One version of a kernel on a problem. A name that is missing, or None, is not known.
 
     `facts` are the static facts by their names in kernels/results.py, and `threads_per_block`; `counters` are those of
     tilewatch.mechanisms.counters; `is_swizzled` is what the checklist found in the source.
@@ -39,7 +39,7 @@ class Moved:
 
 @dataclass(frozen=True)
 class Number:
-    """A number that decided, of both builds in the order of time."""
+    """A number that decided, of both versions in the order of time."""
 
     label: str
     base: float
@@ -51,10 +51,10 @@ class Number:
 
 @dataclass(frozen=True)
 class Pair:
-    """Both builds by speed. `moved` counts the faster one's instructions as `base`."""
+    """Both versions by speed. `moved` counts the faster one's instructions as `base`."""
 
-    fast: Build
-    slow: Build
+    fast: WinnerFacts
+    slow: WinnerFacts
     moved: tuple[Moved, ...]
     sizes: tuple[int, ...]
     arch: str
@@ -91,8 +91,8 @@ def sum_moved(pair: Pair, kind: str, *, in_loop: bool | None = None) -> Number |
     return None if base == head else Number(LABELS.get(kind, kind), base, head)
 
 
-def read_share(build: Build, part: str, whole: str) -> float | None:
-    parts, all_of_them = build.fact(part), build.fact(whole)
+def read_share(version: WinnerFacts, part: str, whole: str) -> float | None:
+    parts, all_of_them = version.fact(part), version.fact(whole)
     return None if parts is None or not all_of_them else parts / all_of_them
 
 

@@ -1,4 +1,4 @@
-"""Holds the rule of each mechanism by which a build of a kernel can be slower than another.
+"""Holds the rule of each mechanism by which a version of a kernel can be slower than another.
 
 The bounds were chosen on the library's kernels for sm_90 (2026-11); benchmarks/mechanisms.py scores them. A rule that
 asks the counters is skipped where a side has none.
@@ -7,7 +7,7 @@ asks the counters is skipped where a side has none.
 from collections.abc import Callable, Mapping
 
 from tilewatch.mechanisms.occupancy import WARP_THREADS, occupancy
-from tilewatch.mechanisms.pairs import Build, Number, Pair, read_counters, read_facts, read_share, sum_moved
+from tilewatch.mechanisms.pairs import Number, Pair, WinnerFacts, read_counters, read_facts, read_share, sum_moved
 from tilewatch.mechanisms.tiles import count_loaded, count_read_together, find_padded_share
 
 SPILLED_BYTES = 64
@@ -15,7 +15,7 @@ SPILLED_BYTES = 64
 
 LESS_WORK, FEWER_WARPS, FEWER_STAGES = 1.04, 0.8, 0.85
 MORE_INSTRUCTIONS, MORE_CODE, MORE_BYTES, MORE_WAITING, LOWER_CLOCK = 1.03, 1.15, 1.1, 1.25, 0.985
-"""Ratios of the slower build's number to the faster one's from which on a rule holds."""
+"""Ratios of the slower version's number to the faster one's from which on a rule holds."""
 
 LOST_HITS_PCT = 3.0
 CONFLICTS_SHARE = 0.01
@@ -184,19 +184,19 @@ RULES: Mapping[str, Callable[[Pair], list[Number]]] = {
     "instructions": _instructions,
     "clocks": _clocks,
 }
-"""Numbers in which the slower build is worse, the faster one's first; empty where the rule does not hold."""
+"""Numbers in which the slower version is worse, the faster one's first; empty where the rule does not hold."""
 
 
-def _find_warps_share(build: Build, arch: str) -> float | None:
-    registers, shared = build.fact("registers"), build.fact("shared_bytes")
+def _find_warps_share(version: WinnerFacts, arch: str) -> float | None:
+    registers, shared = version.fact("registers"), version.fact("shared_bytes")
     if registers is None or shared is None:
         return None
-    found = occupancy(arch, build.fact("threads_per_block") or _guess_threads(build), registers, shared)
+    found = occupancy(arch, version.fact("threads_per_block") or _guess_threads(version), registers, shared)
     return None if found is None else found.warps_share
 
 
-def _guess_threads(build: Build) -> int:
+def _guess_threads(version: WinnerFacts) -> int:
     """Tile blocks with TMA loads or products have OWN_THREADS beside their worker warps (116 cubins for sm_90)."""
-    if not build.fact("tma_loads") and not build.fact("tensor_core_mmas"):
+    if not version.fact("tma_loads") and not version.fact("tensor_core_mmas"):
         return OWN_THREADS
-    return OWN_THREADS + WARP_THREADS * build.params.get("num_worker_warps", DEFAULT_WORKER_WARPS)
+    return OWN_THREADS + WARP_THREADS * version.params.get("num_worker_warps", DEFAULT_WORKER_WARPS)

@@ -16,7 +16,7 @@ from tilewatch.kernels.comparing.configs import (
     read_winners,
 )
 from tilewatch.kernels.comparing.outcome import write_config
-from tilewatch.kernels.comparing.targets import Operator
+from tilewatch.kernels.comparing.targets import Target
 from tilewatch.kernels.recording.recording_file import BadRecording
 from tilewatch.kernels.results import Params, Plan, PlannedTrial
 
@@ -30,8 +30,8 @@ def make_plan(configs: tuple[Params, ...]) -> Plan:
     return Plan("k", "1x1", "sm_90", "source", 1, (), 1, 1, (), trials)
 
 
-def make_operator(base: tuple[Params, ...], head: tuple[Params, ...]) -> Operator:
-    return Operator("k", "1x1", "sm_90", make_plan(base), make_plan(head))
+def make_target(base: tuple[Params, ...], head: tuple[Params, ...]) -> Target:
+    return Target("k", "1x1", "sm_90", make_plan(base), make_plan(head))
 
 
 def recorded(gpu: str, *configs: Params, at: str = "2026-11-01") -> RecordedWinner:
@@ -40,7 +40,7 @@ def recorded(gpu: str, *configs: Params, at: str = "2026-11-01") -> RecordedWinn
 
 def test_a_recorded_winner_and_its_ties_come_first() -> None:
     found = choose_configs(
-        make_operator(TILES, TILES), "h200", [recorded("h200", TILES[1], TILES[0])], ConfigSource.auto, may_sweep=True
+        make_target(TILES, TILES), "h200", [recorded("h200", TILES[1], TILES[0])], ConfigSource.auto, may_sweep=True
     )
     assert found is not None
     assert (found.source, found.base, found.head) == (ConfigSource.recording, TILES[::-1], TILES[::-1])
@@ -53,32 +53,32 @@ def test_this_gpu_model_goes_before_another_and_newer_before_older() -> None:
         recorded("h200", ROWS[2], at="2026-11-02"),
     ]
     for gpu, expected in (("h200", ROWS[2]), ("h100", ROWS[0]), ("gh200", ROWS[0])):
-        found = choose_configs(make_operator(ROWS, ROWS), gpu, winners, ConfigSource.auto, may_sweep=True)
+        found = choose_configs(make_target(ROWS, ROWS), gpu, winners, ConfigSource.auto, may_sweep=True)
         assert found is not None
         assert found.head == (expected,)
 
 
 def test_a_config_that_a_side_no_longer_has_is_not_compared_there() -> None:
-    operator = make_operator(ROWS, ROWS[1:])
-    found = choose_configs(operator, "h200", [recorded("h200", *ROWS[:2])], ConfigSource.auto, may_sweep=True)
+    target = make_target(ROWS, ROWS[1:])
+    found = choose_configs(target, "h200", [recorded("h200", *ROWS[:2])], ConfigSource.auto, may_sweep=True)
     assert found is not None
     assert (found.base, found.head) == (ROWS[:2], ROWS[1:2])
 
 
 def test_without_a_recording_the_tile_table_s_config_is_compared() -> None:
-    found = choose_configs(make_operator(TILES, TILES), "h200", [], ConfigSource.auto, may_sweep=True)
+    found = choose_configs(make_target(TILES, TILES), "h200", [], ConfigSource.auto, may_sweep=True)
     assert found is not None
     assert (found.source, found.base) == (ConfigSource.shipped, TILES[:1])
 
 
 def test_what_the_host_code_launches_goes_before_the_tile_table() -> None:
-    operator = make_operator(TILES, TILES)
-    assert operator.base is not None
-    shipping = replace(operator, base=replace(operator.base, ships=TILES[1]))
+    target = make_target(TILES, TILES)
+    assert target.base is not None
+    shipping = replace(target, base=replace(target.base, ships=TILES[1]))
     found = choose_configs(shipping, "h200", [], ConfigSource.auto, may_sweep=True)
     assert found is not None
     assert (found.source, found.base, found.head) == (ConfigSource.shipped, TILES[1:2], TILES[:1])
-    rows = make_operator(ROWS, ROWS)
+    rows = make_target(ROWS, ROWS)
     assert rows.base is not None
     assert rows.head is not None
     both = replace(rows, base=replace(rows.base, ships=ROWS[0]), head=replace(rows.head, ships=ROWS[2]))
@@ -88,8 +88,8 @@ def test_what_the_host_code_launches_goes_before_the_tile_table() -> None:
 
 
 def test_outside_the_table_the_space_is_swept_on_a_gpu_and_its_middle_taken_without() -> None:
-    swept = choose_configs(make_operator(ROWS, ROWS), "h200", [], ConfigSource.auto, may_sweep=True)
-    static = choose_configs(make_operator(ROWS, ROWS), "sm_90", [], ConfigSource.auto, may_sweep=False)
+    swept = choose_configs(make_target(ROWS, ROWS), "h200", [], ConfigSource.auto, may_sweep=True)
+    static = choose_configs(make_target(ROWS, ROWS), "sm_90", [], ConfigSource.auto, may_sweep=False)
     assert swept is not None
     assert static is not None
     assert (swept.source, swept.head) == (ConfigSource.sweep, ROWS)
@@ -97,9 +97,9 @@ def test_outside_the_table_the_space_is_swept_on_a_gpu_and_its_middle_taken_with
 
 
 def test_a_source_that_has_nothing_is_none() -> None:
-    operator = make_operator(ROWS, ROWS)
-    assert choose_configs(operator, "h200", [], ConfigSource.recording, may_sweep=True) is None
-    assert choose_configs(operator, "h200", [], ConfigSource.sweep, may_sweep=False) is None
+    target = make_target(ROWS, ROWS)
+    assert choose_configs(target, "h200", [], ConfigSource.recording, may_sweep=True) is None
+    assert choose_configs(target, "h200", [], ConfigSource.sweep, may_sweep=False) is None
 
 
 def test_winners_are_read_from_a_recording() -> None:

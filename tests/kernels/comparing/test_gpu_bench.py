@@ -8,7 +8,7 @@ import pytest
 from tests.kernels.fixtures.fake_gpu import LIBRARY, PROBLEM, Rig, install_for_children
 from tilewatch.kernels.children import child_process
 from tilewatch.kernels.comparing.gpu_bench import NoCupti, RealBench
-from tilewatch.kernels.comparing.targets import Library, Operator
+from tilewatch.kernels.comparing.targets import Library, Target
 from tilewatch.kernels.measuring.measure import GpuMissing
 from tilewatch.kernels.measuring.replay import ReplaySide
 
@@ -27,8 +27,8 @@ def bench(rig: Rig) -> Iterator[RealBench]:
     opened.close()
 
 
-def operator_of(rig: Rig, arch: str = "sm_90") -> Operator:
-    return Operator(rig.kernel, PROBLEM, arch, None, None)
+def target_of(rig: Rig, arch: str = "sm_90") -> Target:
+    return Target(rig.kernel, PROBLEM, arch, None, None)
 
 
 def sides(rig: Rig) -> tuple[ReplaySide, ReplaySide]:
@@ -37,12 +37,12 @@ def sides(rig: Rig) -> tuple[ReplaySide, ReplaySide]:
 
 def test_a_race_puts_the_fastest_first_and_leaves_out_what_is_wrong(rig: Rig, bench: RealBench) -> None:
     cubins = [rig.cubin(1), rig.cubin(2, 80.0), rig.cubin(4, 70.0, fault="off")]
-    assert bench.race(operator_of(rig), Library("base", LIBRARY), cubins) == ({"tile_rows": 2},)
+    assert bench.race(target_of(rig), Library("base", LIBRARY), cubins) == ({"tile_rows": 2},)
 
 
 def test_each_launch_times_both_sides(rig: Rig, bench: RealBench) -> None:
-    operator, (base, head) = operator_of(rig), sides(rig)
-    assert [bench.launch(operator, base, head) for _ in range(2)] == [(100.0, 103.0)] * 2
+    target, (base, head) = target_of(rig), sides(rig)
+    assert [bench.launch(target, base, head) for _ in range(2)] == [(100.0, 103.0)] * 2
     assert bench.gpu_s > 0
 
 
@@ -52,10 +52,10 @@ def test_without_cupti_nothing_is_compared_unless_events_are_asked_for(
     monkeypatch.setattr(child_process, "PASSED_ON", (*child_process.PASSED_ON, "FAKE_CUPTI"))
     monkeypatch.setenv("FAKE_CUPTI", "missing")
     with pytest.raises(NoCupti, match=r"CUPTI does not record kernel times here, .* pass --events"):
-        bench.launch(operator_of(rig), *sides(rig))
+        bench.launch(target_of(rig), *sides(rig))
     by_events = RealBench(0, rig.store_url, may_use_events=True)
     try:
-        base_us, head_us = by_events.launch(operator_of(rig), *sides(rig))
+        base_us, head_us = by_events.launch(target_of(rig), *sides(rig))
     finally:
         by_events.close()
     assert base_us < head_us
@@ -63,4 +63,4 @@ def test_without_cupti_nothing_is_compared_unless_events_are_asked_for(
 
 def test_cubins_of_another_architecture_are_refused(rig: Rig, bench: RealBench) -> None:
     with pytest.raises(GpuMissing, match="but the cubins are for sm_100"):
-        bench.launch(operator_of(rig, "sm_100"), *sides(rig))
+        bench.launch(target_of(rig, "sm_100"), *sides(rig))

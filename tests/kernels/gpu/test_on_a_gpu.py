@@ -395,7 +395,7 @@ if "tilewatch.kernels.gpu.gpu_child" in sys.modules:  # not where it is read and
     timing.CuptiTimer.time = lambda self, launches, names, before=None: [0.5 for _ in launches]
     rounds.time_rounds = gpu_child.time_rounds = lambda timer, entries, count, **_: [[0.5] * count for _ in entries]
     arrays.largest_error = launched_arrays.largest_error = operator_results.largest_error = lambda *_: 0.0
-    prepared_launches.PreparedLaunches.check = lambda *_: (0.5, 0.0)
+    prepared_launches.PreparedLaunches.verify = lambda *_: (0.5, 0.0)
 """
 """What a watch file does to the timer and to the checker, when it is imported."""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tilewatch.kernels.comparing.toolchains.mma_waits import MmaWaits, count_in_code
-from tilewatch.kernels.comparing.toolchains.pairs import Build, ToolchainPair
+from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair
 from tilewatch.kernels.comparing.toolchains.report_file import ReportFile, ToolchainName, ToolchainReport, read_report
 from tilewatch.kernels.comparing.toolchains.safety_verdict import Family, judge_operator
 from tilewatch.kernels.comparing.toolchains.writing import write_answer
@@ -14,7 +14,7 @@ from tilewatch.kernels.comparing.toolchains.writing import write_answer
 QGMMA, HGMMA = 0x01E00000105879F3, 0x03E00000181879F0
 ARRIVE, DEPBAR = 0x00000000000079C5, 0x00008000000079C5
 OTHER = 0x000000FFFF0C7224
-A = Build({"tile_m": 64}, "ok", 1.0, 1.0, None, "code of A", "k", "cubin-a", waits=MmaWaits(4, 16))
+A = CompiledSide({"tile_m": 64}, "ok", 1.0, 1.0, None, "code of A", "k", "cubin-a", waits=MmaWaits(4, 16))
 
 
 def make_code(*words: int) -> bytes:

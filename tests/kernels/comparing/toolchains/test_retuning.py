@@ -7,7 +7,7 @@ import pytest
 
 from tests.worker.fixtures import tiny_repository
 from tilewatch.kernels.comparing.toolchains.compile_both import Workplace
-from tilewatch.kernels.comparing.toolchains.pairs import Build, ToolchainPair
+from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair
 from tilewatch.kernels.comparing.toolchains.retuning import Race, Retuned, retune_each
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.measuring.measure import MeasureFailed
@@ -26,7 +26,7 @@ def place(tmp_path: Path) -> Workplace:
 
 
 def retune(place: Workplace, race: Race, problems: Sequence[str] = ("1024",)) -> list[Retuned]:
-    of_a = (Build(CONFIGS[0], "ok", 1.0, 1.0),)
+    of_a = (CompiledSide(CONFIGS[0], "ok", 1.0, 1.0),)
     works = [(ToolchainPair("double", each, "sm_90", "shipped", of_a, of_a), CONFIGS) for each in problems]
     return list(retune_each(place, works, "h200", race, 15.0, lambda: False))
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tilewatch.kernels.comparing.outcome import FINE, OVER, UNSURE
-from tilewatch.kernels.comparing.toolchains.pairs import Build, ToolchainPair, add_compile_times
+from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair, add_compile_times
 from tilewatch.kernels.comparing.toolchains.safety_verdict import (
     Family,
     OperatorSafety,
@@ -20,8 +20,8 @@ from tilewatch.kernels.results import StaticFacts
 
 CONFIG, OTHER = {"tile_m": 64}, {"tile_m": 128}
 FACTS = StaticFacts(128, 0, 1024, 4096, 9000, 2, 2, 1, 1, ())
-A = Build(CONFIG, "ok", 1.0, 1.0, None, "code of A", "k", "cubin-a", FACTS)
-B = Build(CONFIG, "ok", 1.0, 1.0, None, "code of B", "k", "cubin-b", replace(FACTS, registers=168))
+A = CompiledSide(CONFIG, "ok", 1.0, 1.0, None, "code of A", "k", "cubin-a", FACTS)
+B = CompiledSide(CONFIG, "ok", 1.0, 1.0, None, "code of B", "k", "cubin-b", replace(FACTS, registers=168))
 PAIR = ToolchainPair("gemm", "1x1", "sm_90", "recording", (A,), (B,))
 FAMILY = Family(operators=1)
 WINNER_MOVED = Retuning("gemm", "1x1", "h200", 20, 19, OTHER)
@@ -86,14 +86,14 @@ def test_too_few_launches_are_unknown_and_none_are_not_reached() -> None:
 
 
 def test_what_stops_compiling_is_not_safe_unless_another_config_is_as_fast() -> None:
-    broken = replace(PAIR, b=(Build(CONFIG, "timeout", 15.0, 15.0, "not compiled within 15 s"),))
+    broken = replace(PAIR, b=(CompiledSide(CONFIG, "timeout", 15.0, 15.0, "not compiled within 15 s"),))
     found = judge(broken, gpu_model="")
     assert (found.safety, found.reason) == ("not safe", "with B it times out: not compiled within 15 s; not re-tuned")
     assert judge(broken, retuning=WINNER_MOVED, retuned=timing(1.0)).safety == "safe if re-tuned"
 
 
 def test_a_machine_that_was_too_busy_is_no_fault_of_b() -> None:
-    stopped = Build(CONFIG, "timeout", 120.0, 0.7, "stopped after 120 s", is_final=False)
+    stopped = CompiledSide(CONFIG, "timeout", 120.0, 0.7, "stopped after 120 s", is_final=False)
     found = judge(replace(PAIR, b=(stopped,)))
     assert (found.safety, found.pair.kind) == ("unknown", "not compiled")
 
@@ -126,7 +126,7 @@ def test_the_most_urgent_verdict_decides(each: list[Safety], overall: Safety, co
 
 def test_compile_times_count_what_both_compile() -> None:
     slow = replace(B, cpu_s=1.0, compile_s=3.0)
-    failed = Build(OTHER, "error", 50.0, 50.0, "no")
+    failed = CompiledSide(OTHER, "error", 50.0, 50.0, "no")
     pairs = [replace(PAIR, a=(A, replace(A, config=OTHER)), b=(slow, failed))] * 6
     times = add_compile_times(pairs)
     assert (times.configs, times.a_wall_s, times.b_wall_s, times.b_cpu_s) == (6, 6.0, 18.0, 6.0)

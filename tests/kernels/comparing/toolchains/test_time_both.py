@@ -11,7 +11,7 @@ from tilewatch.kernels.comparing.toolchains import retuning as retuning_module
 from tilewatch.kernels.comparing.toolchains import time_both as module
 from tilewatch.kernels.comparing.toolchains.bench import Launched, LaunchResult, PairWork
 from tilewatch.kernels.comparing.toolchains.compile_both import Workplace
-from tilewatch.kernels.comparing.toolchains.pairs import Build, ToolchainPair
+from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair
 from tilewatch.kernels.comparing.toolchains.report_file import (
     BadReport,
     GpuUsed,
@@ -44,7 +44,7 @@ class MadeBench:
 
 
 def make_pair(kernel: str, b: str) -> ToolchainPair:
-    of_a = Build(CONFIG, "ok", 1.0, 1.0, None, "code of A", kernel, "cubin of A")
+    of_a = CompiledSide(CONFIG, "ok", 1.0, 1.0, None, "code of A", kernel, "cubin of A")
     return ToolchainPair(kernel, "1x1", "sm_90", "recording", (of_a,), (replace(of_a, code_sha256=b, cubin=b),))
 
 
@@ -131,7 +131,7 @@ def test_a_broken_architecture_without_a_gpu_counts_and_one_that_only_changed_do
     changed = make_pair("even", "same speed")
     report = make_report(replace(changed, arch="sm_100"))
     assert judge_everything(report) == ()
-    broken = replace(changed, arch="sm_100", b=(Build(CONFIG, "error", 1.0, 1.0, "no"),))
+    broken = replace(changed, arch="sm_100", b=(CompiledSide(CONFIG, "error", 1.0, 1.0, "no"),))
     on_gpu = make_pair("equal", "code of A")
     assert [each.safety for each in judge_everything(make_report(on_gpu, broken))] == ["safe", "not safe"]
 

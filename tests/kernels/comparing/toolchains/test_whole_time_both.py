@@ -9,7 +9,7 @@ import pytest
 from tests.kernels.fixtures.fake_gpu import LIBRARY, PROBLEM, Rig, install_for_children
 from tilewatch.kernels.comparing.configs import ConfigSource
 from tilewatch.kernels.comparing.toolchains.comparison import ComparisonWanted, compare_toolchains
-from tilewatch.kernels.comparing.toolchains.pairs import Build, ToolchainPair
+from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair
 from tilewatch.kernels.comparing.toolchains.report_file import (
     ReportFile,
     ToolchainName,
@@ -35,7 +35,7 @@ def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ComparisonWanted:
     for kernel, b_us in {**KERNELS, "silu_and_multiply": 100.0}.items():
         rig = Rig(store, kernel)
         of_a, of_b = rig.cubin(1, 100.0), rig.cubin(2, b_us)
-        a = Build({"tile_rows": 1}, "ok", 1.0, 1.0, None, "code of A", of_a.symbol, of_a.content_key)
+        a = CompiledSide({"tile_rows": 1}, "ok", 1.0, 1.0, None, "code of A", of_a.symbol, of_a.content_key)
         # B's code would be launched with its own tiles: as many as A's, since the config is one.
         b = replace(a, code_sha256="code of B", cubin=rig.cubin(1, b_us, key=of_b.content_key).content_key)
         if kernel == "silu_and_multiply":

