@@ -24,7 +24,7 @@ LOCK_LIMIT = "5s"
 """A migration that cannot get a table by then lets go and tries again: meanwhile every reader waits behind it."""
 
 PAUSE_S = 2.0
-"""Between two tries: those who waited behind the migration read meanwhile."""
+"""Seconds between two tries: readers that waited behind the migration read meanwhile."""
 
 PATIENCE_S = 120.0
 """A table that is in use for so long is used by somebody who must be asked: a notebook, a dump, a hung process."""

@@ -17,8 +17,8 @@ HINTS = ("num_ctas", "occupancy", "num_worker_warps")
 """The parameters that cuTile takes as compiler hints; every other parameter of a config is the library file's own."""
 
 MOST_CONFIGS = 20_000
-"""In one search space, before `only` leaves some out. Our largest has 13,824 of which 44 are left, and one of 500 on
-sm_90; 400,000 were not submitted after 5 minutes (2026-11-21)."""
+"""The most configs of one search space, before `only` leaves some out. Our largest has 13,824, of which 44 are left,
+and another 500 on sm_90. A space of 400,000 was not submitted after 5 minutes (2026-11-21)."""
 
 
 class BadProblem(ExpectedError, ValueError):

@@ -76,7 +76,7 @@ GPU_MODELS = (
 )
 
 MULTIPROCESSORS = {"a100": 108, "h200": 132, "b200": 148, "b300": 160, "rtx5090": 170}
-"""Of the models that are meant by their architecture while no GPU is there (NVIDIA's datasheets)."""
+"""Multiprocessors of the GPU model that stands for an architecture while no GPU is there (NVIDIA's datasheets)."""
 
 OLDEST_ARCH = 80
 """cuTile compiles for sm_80 and later (cuda-tile 1.7)."""

@@ -16,7 +16,7 @@ LARGEST_L2_BYTES = 128 << 20
 """What was written last may still be in L2 when a kernel ends, and never have met the memory. RTX PRO 6000: 128 MiB."""
 
 FLOP_PER_US, BYTES_PER_US = 1e6, 1e3
-"""In one TFLOP/s and in one GB/s."""
+"""How many operations in a microsecond are one TFLOP/s, and how many bytes in a microsecond are one GB/s."""
 
 
 @dataclass(frozen=True)

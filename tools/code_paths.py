@@ -41,7 +41,7 @@ ALERT_PATH = (
     ("submit", "worker/submitting/submit.py", "submit_nightly"),
     ("compile", "worker/steps/compile.py", "step"),
     ("measure", "worker/steps/measure.py", "step"),
-    ("measure", "worker/steps/write_run.py", "record_spooled"),
+    ("measure", "worker/steps/write_run.py", "write_spooled"),
     ("judge", "worker/judging/judge.py", "step"),
     ("judge", "worker/detection/detector.py", "Detector.add_night"),
     ("judge", "worker/queue/follow_up.py", "ask"),

@@ -36,7 +36,8 @@ class NotRunning(ExpectedError, RuntimeError):
 
 
 def _default_home() -> Path:
-    """As root a folder that Postgres, which refuses to run as root, can reach; /root is closed to everybody else."""
+    """Returns the data folder of a machine that names none. For root it is a folder that Postgres, which refuses to run
+    as root, can reach; /root is closed to other users."""
     return Path("/var/lib/tilewatch") if os.geteuid() == 0 else Path("~/.local/share/tilewatch")
 
 

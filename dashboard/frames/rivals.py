@@ -38,8 +38,8 @@ def name_lines(points: pd.DataFrame) -> pd.Series:
 
 
 def describe_choice(params: Mapping[str, Any] | None, detail: Mapping[str, Any]) -> str:
-    """What an implementation ran: the config, DeepGEMM's settings, else the names of its kernels, in which cuBLAS
-    writes its tile, each once. Empty where nothing is stored."""
+    """Describes what a baseline ran: its config, DeepGEMM's settings, or the distinct names of its kernels (cuBLAS puts
+    its tile into them). Empty if nothing is stored."""
     if params is not None:
         return config_text(params)
     printed = dict(SETTING.findall(" ".join(detail.get("chose") or ())))

@@ -35,7 +35,7 @@ def show(found: Evidence) -> None:
 
 
 def _slower(other: CubinRow, winner: CubinRow) -> str:
-    """Says what the other config took more in the sweep, of few samples."""
+    """Says how much slower the other config was in the sweep, which took few samples of each."""
     if other.median_us is None or winner.median_us is None:
         return ""
     return f": {change_text(other.median_us / winner.median_us - 1)} time in the sweep"

@@ -19,7 +19,8 @@ OLDEST, NEWEST, THE_ONE_BEFORE = "oldest", "newest", "the one before"
 
 
 def pick(label: str, options: Sequence[str], key: str, **more: Any) -> str:
-    """One of a list. The first is the default and not in the URL, so it must mean the same tomorrow."""
+    """Shows a select box and returns the choice. The first option is the default and is left out of the URL, so its
+    meaning must not change from day to day."""
     on_change = address.restore(key, lambda given: address.one_of(options)(_lengthen(given, options)))
     return str(st.selectbox(label, options, key=key, on_change=on_change, **more))
 

@@ -263,10 +263,7 @@ def cancel(session: Session, job_ids: Sequence[int]) -> list[int]:
 
 
 def retry(session: Session, job_ids: Sequence[int]) -> list[int]:
-    """Starts jobs that ended short anew, as if never tried; returns their ids.
-
-    A measure job first waits for its cubins again (see `release`).
-    """
+    """Queues failed, poisoned or cancelled jobs again, with their attempts reset to 0."""
     anew = {
         **_let_go("queued"),
         "state": case((Job.kind == "measure", "waiting"), else_="queued"),

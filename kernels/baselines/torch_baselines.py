@@ -9,10 +9,10 @@ GROUP_ROWS = 128
 """Each group starts on a multiple of this."""
 
 NORM_EPSILON = 1e-6
-"""As the library's norms have it."""
+"""Must equal the epsilon of library/norm.py."""
 
 ROUTED_SCALING = 2.5
-"""As the library's routing by groups has it."""
+"""Scaling factor of routed experts; must equal the one in library/moe_routing.py."""
 
 NOPE = 128
 """qk_nope_head_dim of DeepSeek-V3: mla_decode scales scores by the head size before its projections are absorbed."""

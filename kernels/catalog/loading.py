@@ -200,7 +200,7 @@ def _read(library: Path, arch: str | None) -> _Library:
         try:
             entries = _entries(path, name, content, project)
         except LibraryError as error:
-            sys.modules.pop(f"{PACKAGE}.{path.stem}", None)  # it is no source of what did load
+            sys.modules.pop(f"{PACKAGE}.{path.stem}", None)  # the file that failed is not part of what was loaded
             failures.append(error)
             continue
         if project is None:

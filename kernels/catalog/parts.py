@@ -9,8 +9,8 @@ from tilewatch.kernels.contract import Problem
 from tilewatch.kernels.library_errors import LibraryError
 
 Parts = Mapping[tuple[str, str], Mapping[str, Mapping[str, float]]]
-"""By kernel and problem, by model: the problem's weight, and how many problems the model has. The latter shows that a
-total lacks some of them, as where one kernel was swept alone."""
+"""Maps a kernel and a problem to its models of use, and each model to the problem's weight and to the number of
+problems that the model has. That number shows when a total lacks some of them, as where one kernel was swept alone."""
 
 
 def list_parts(loaded: Mapping[str, Entry], failures: list[LibraryError]) -> Parts:

@@ -155,7 +155,8 @@ def reference_outputs(reference: Callable[..., Any]) -> set[str] | None:
 
 @functools.cache
 def _list_functions(source: str) -> tuple[ast.Lambda | ast.FunctionDef, ...]:
-    """A file with ten kernels is asked for its functions some thirty times, and each time takes 30 ms (2026-11-26)."""
+    """Lists the functions of a library file. Cached: a file with ten kernels is asked 30 times, at 30 ms each
+    (2026-11-26)."""
     return tuple(node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Lambda | ast.FunctionDef))
 
 

@@ -75,9 +75,10 @@ class _Reader:
         types: Mapping[str, str],
         groups: Mapping[str, int] | None = None,
     ) -> None:
-        """`values` are values and `types` element types of the parameters, as far as the caller's source shows.
+        """Reads a function's facts. `values` and `types` are values and element types of its parameters, as far as the
+        caller's source shows.
 
-        `groups` are the rows of tiles in a group, for parameters that are so many rows' number of tiles.
+        `groups` maps a parameter that counts the tiles of a group to the number of tile rows in that group.
         """
         assigned, groups = _assignments(function), groups or {}
         local = {name: evaluate(node, values) for name, node in assigned.items() if name not in _reassigned(function)}

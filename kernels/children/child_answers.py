@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
-"""As JSON writes it, with an even number of backslashes before it: `\\\\u0000` is a backslash and letters."""
+"""Matches NUL in JSON, with an even number of backslashes before it: `\\\\u0000` is a backslash and letters."""
 
 
 def make_line(answer: Mapping[str, Any]) -> bytes:

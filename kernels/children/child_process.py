@@ -51,10 +51,10 @@ MEMORY_BYTES = 4 << 30
 """What a child may hold, with all that it started: a compiler may take 1.25 GiB (compiler.py), PyTorch 1 GiB."""
 
 GPU_MEMORY_BYTES = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-"""The same for a child that measures, which holds references and inputs of every size: half of the machine."""
+"""What a child that measures may hold, which has references and inputs of every size: half of the machine's memory."""
 
 MOST_PROCESSES = 1024
-"""With what they started. PyTorch starts one for each core where it compiles."""
+"""The most processes that a child may have started. PyTorch starts one for each core when it compiles."""
 
 FOLDER_BYTES, FOLDER_FILES = 4 << 30, 100_000
 """What a child may write into its own folder, which is all that one in the sandbox may write without a store."""

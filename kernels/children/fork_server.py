@@ -96,7 +96,7 @@ def _ask_bytecode_version() -> None:
 
     ask = _compile._get_max_supported_bytecode_version
     with warnings.catch_warnings(), tempfile.TemporaryDirectory(prefix="tilewatch-bytecode-") as folder:
-        warnings.simplefilter("error")  # cuTile's for a compiler that fails: another time it may not
+        warnings.simplefilter("error")  # cuTile warns when its compiler fails, which may be temporary
         version, compiler = ask(folder), _compile._find_compiler_bin().path
     _compile._find_compiler_bin.cache_clear()  # a child looks for its own, by its own environment
 

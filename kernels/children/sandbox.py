@@ -46,7 +46,8 @@ CONNECTS = 1 << 16  # to a socket that lies in a folder and that a process outsi
 OLDEST_WITH_SOCKETS = 9
 """Version of Landlock (Linux 7.1); before, a pathname is no bound for connect(2)."""
 CALLS = {"x86_64": (0xC000003E, 41, 53, 42, 157), "aarch64": (0xC00000B7, 198, 199, 203, 167)}
-"""By architecture: its number for an audit, and those of socket(2), socketpair(2), connect(2) and prctl(2)."""
+"""Maps an architecture to its number for an audit, and to the numbers of socket(2), socketpair(2), connect(2) and
+prctl(2)."""
 OLDEST_WITHOUT_FILES = 4
 """Version of Landlock; before, a ruleset without files is none."""
 IO_URING_SETUP = 425
@@ -56,7 +57,8 @@ CONNECTED = (1, 5)
 """SOCK_STREAM and SOCK_SEQPACKET: what is not connected cannot send. One that is may send a datagram to any address."""
 
 Instruction = tuple[int, int, int, int]
-"""Of classic BPF: code, how far to jump where it is true and where not, and the number that it works with."""
+"""An instruction of classic BPF: its code, how far to jump if it is true and if not, and the number that it works with.
+"""
 
 
 class Level(StrEnum):
@@ -171,8 +173,9 @@ def _list_readable(also: Iterable[str]) -> list[str]:
 def _enter_landlock(
     readable: Iterable[str] | None, writable: Iterable[str] | None, sockets: Iterable[str] = ()
 ) -> None:
-    """None for `readable` leaves reading as it is, and None for both all files. Of others' Unix sockets those in
-    `sockets` stay open, and abstract ones not (version 6)."""
+    """Confines this process to files by Landlock. `readable` None leaves reading as it is; `writable` None leaves all
+    access to files as it is. Of other processes' Unix sockets it may connect to those in `sockets`, and to no abstract
+    one (version 6)."""
     version = landlock_version()
     rights = 0 if writable is None else _files_rights(version)
     if readable is None:

@@ -43,7 +43,7 @@ class CodeDiff:
 
     @property
     def sentence(self) -> str:
-        """Empty where nothing differs."""
+        """Returns what differs as a sentence; empty if nothing does."""
         return write_sentence(self)
 
 

@@ -15,7 +15,7 @@ from tilewatch.kernels.code_diff.tile_ir import LOOPS, TERMINATORS, TileOperatio
 LITERALS = ("constant", "reduce", "scan")
 """Operations with literals among their attributes."""
 PREPARING = ("constant", "reshape", "broadcast", "assume", "make_token")
-"""Operations that prepare what others use; of a line's edits they are named last."""
+"""Helper operations, whose results only feed others. Their edits are listed last in a line."""
 WORD = re.compile(r"[\w.+-]+|\S")
 
 
@@ -171,8 +171,8 @@ class _Diff:
         return True
 
     def _find_exchange(self, old: Value, new: Value) -> TileOperation | None:
-        """Returns what makes the new value, where its line also made the old one and every use of the old one uses the
-        new one now: then that line gives its values other names. None otherwise."""
+        """Returns the operation whose result was only renamed: the same line produced the old value, and all its uses
+        now take the new one. None otherwise."""
         if old.is_argument or new.is_argument or old.operation in self.removed or new.operation in self.added:
             return None
         makers = (self.aligned.base[old.operation].line, self.aligned.head[new.operation].line)
@@ -223,7 +223,7 @@ def _made_of(value: Value, operations: Sequence[TileOperation], among: Collectio
 
 
 def _site(operation: TileOperation, edit: str, kind: _Kind, is_cause: bool) -> Iterator[_Site]:
-    """Nothing for an operation without a line."""
+    """Yields the place of an operation's edit in the source; nothing for an operation without a line."""
     if operation.line is not None:
         yield _Site((operation.line, *operation.callers), edit, kind, is_cause, operation.loop_depth)
 

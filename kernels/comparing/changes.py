@@ -27,7 +27,7 @@ class Code:
 
     @property
     def cubin(self) -> Cubin | None:
-        """None where it did not compile."""
+        """Returns the cubin of this config; None if it did not compile."""
         done = self.compiled
         if done is None or done.status != "ok" or done.content_key is None or done.symbol is None:
             return None
@@ -200,7 +200,7 @@ def _explain(comparison: Comparison, changed: Sequence[Changed]) -> list[Changed
 
 
 def _key_pair(changed: Changed) -> tuple[str, str] | None:
-    """None where the first choice of a side has no cubin."""
+    """Returns the content keys of the cubins of both sides' first choices; None if one of them has no cubin."""
     base, head = changed.base[0].cubin, changed.head[0].cubin
     return None if base is None or head is None else (base.content_key, head.content_key)
 

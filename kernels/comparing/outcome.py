@@ -117,7 +117,7 @@ def list_moves(base: StaticFacts | None, head: StaticFacts | None) -> tuple[str,
 
 
 def write_config(config: Params) -> str:
-    """As a command takes it: num_ctas=1,tile_m=64."""
+    """Writes a config as options of a command take it: num_ctas=1,tile_m=64."""
     return ",".join(f"{name}={value}" for name, value in sorted(config.items()))
 
 

@@ -128,7 +128,7 @@ def _summary(outcomes: Sequence[Outcome], about: About) -> str:
 
 
 def _sort(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """By urgency, and in the library's order within it."""
+    """Sorts outcomes by urgency. Equally urgent ones stay in the library's order."""
     order = (
         "failed",
         "slower",

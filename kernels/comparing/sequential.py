@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from statistics import median
 
 FIRST_LOOKS = (9, 12, 16, 22, 30, 40)
-"""With 9 launches on one side of a limit the chance is 1 in 512, with 12 it is 1 in 4096: fewer prove nothing at the
-errors that kernels/comparing/verdict.py states."""
+"""Numbers of launches after which a verdict is looked for. That 9 launches all fall on one side of a limit by chance is
+1 in 512, and 1 in 4096 for 12: fewer prove nothing at the errors that kernels/comparing/verdict.py states."""
 
 LOOK_RATIO = 4 / 3
 SPEND_GAMMA = 4.0

@@ -26,7 +26,7 @@ class CompileChildren:
         """`packages` is the folder of a toolchain; None is the installed one."""
         self._packages, self._cubins = packages, cubins
         self._tracers: dict[str, ChildProcess] = {}
-        """By library folder, the one that was used last at the end."""
+        """Processes that run a library, by its folder; the one that was used last is at the end."""
         self._compiler: ChildProcess | None = None
         self._version: str | None = None
 

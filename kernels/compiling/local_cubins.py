@@ -19,7 +19,7 @@ class LocalCubins:
         self.store = CubinStore(url)
         self._url = url
         self.remote = None if self.store.is_folder else self.store
-        """None for a folder store."""
+        """The store that cubins are fetched from; None if the store is a folder, which needs no fetching."""
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
 
     @property

@@ -106,8 +106,8 @@ def _expect(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]
 
 
 def _trial(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Loads, checks against the reference, then times: a wrong config is never timed. `is_final` says that another
-    process would not find it right with better cause."""
+    """Loads a config, verifies its result and then times it: a wrong config is never timed. `is_final` says that the
+    library's own process need not be asked to confirm a failure."""
     misfit = prepared.find_misfit(request)
     if misfit is not None:
         return {"status": "wrong", "error": None, "failure": misfit}

@@ -12,7 +12,7 @@ VERSION_OF: Mapping[str, tuple[str, str]] = {
     "nvidia-cublas": ("libcublasLt.so", "cublasLtGetVersion"),
     "nvidia-cudnn-cu13": ("libcudnn.so", "cudnnGetVersion"),
 }
-"""By package: how its library's file begins, and the function that returns its version as a number."""
+"""Maps a package to how its library's file name begins, and to the function that returns its version as a number."""
 
 MAPS = Path("/proc/self/maps")
 

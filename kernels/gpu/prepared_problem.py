@@ -151,7 +151,7 @@ class PreparedProblem:
         return LoadedConfig(launch, function, given)
 
     def _find_launch(self, request: Mapping[str, Any]) -> tuple[ConfigLaunch, tuple[Array | Scalar, ...]]:
-        """Needs a config without a misfit."""
+        """Returns the launch of a config. The caller has checked that `find_misfit` is None."""
         side = self._side_of(request)
         assert side is not None
         launch = side.find_launch(request["config"])

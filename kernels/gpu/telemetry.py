@@ -83,8 +83,8 @@ class Telemetry:
         return {**{name: sorted(each) for name, each in others.items()}, "unknown": None}
 
     def _find_active(self, since_unix_s: float) -> set[int]:
-        """Empty where this process is not among them: then their numbers are another container's. What draws a desktop
-        is none of them."""
+        """Returns the process ids that used the GPU since a time, without this process and those that draw a desktop.
+        Empty if NVML does not list this process: then its ids are those of another container."""
         if time.time() <= since_unix_s:  # nothing starts, launches and ends in so short a time
             return set()
         try:

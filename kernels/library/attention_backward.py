@@ -137,8 +137,8 @@ def rows_of(array, batch, head_number, j, rows, head):
 
 
 def numbers_of(array, batch, query_head, j, shape, whole):
-    """A number of each query of a tile, unchecked where no tile leaves the sequence: a check's branch would be in the
-    loop."""
+    """Loads one number per query of a tile. Skips the bounds check if tiles divide the sequence, to keep its branch
+    out of the loop."""
     at, line = (batch, query_head, j), (1, 1, shape[0] * shape[1])
     if whole == 1:
         return ct.reshape(ct.load(array, index=at, shape=line, check_bounds=False, allow_tma=False), shape)

@@ -25,7 +25,7 @@ SCALE_LATENCY = 4
 """The hint under which the compiler asks for scales a whole step of its loop ahead of their use; 1 and 2 do not."""
 
 NOTHING = -1
-"""What `parts` holds where no partial sum is, before a launch and after it: as a float32 a NaN that no sum has."""
+"""Marks an empty slot of `parts`, before and after each launch. Read as float32 it is a NaN that no sum produces."""
 
 MOST_PARTS = 264
 """Partial sums of a launch: of more tiles than that there are enough blocks."""

@@ -742,7 +742,7 @@ def _fp8_space(arch: str, on_hopper: Tiles, group_sizes_m: tuple[int, ...]) -> S
 
 
 def fp8_along_k_space(arch: str) -> Space:
-    """A worker thread holds at most 64 sums; more of them, or 4 warps that have a multiprocessor alone, spill."""
+    """Returns the configs that do not spill: at most 64 sums a thread, and not 4 warps with a multiprocessor alone."""
     hopper = arch.startswith("sm_9")
     return Space(
         (
@@ -990,7 +990,7 @@ def _scaled(values: Any, scales: Any, xp: Any) -> Any:
 
 
 def fp8_tolerance(problem: Problem) -> float:
-    """As in gemm_fp8_scaled: half a bfloat16 step, and 4 deviations of the walk of Hopper's short FP8 sums."""
+    """Returns half a bfloat16 step plus 4 standard deviations of the rounding of Hopper's sums (gemm_fp8_scaled)."""
     return float(2.0**-8 + 4 * (problem.sizes["k"] / 32) ** 0.5 * 2.0**-13)
 
 

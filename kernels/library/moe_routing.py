@@ -30,7 +30,7 @@ CLEAR = 1e-5
 implementations, and where rounding decides, each may rightly choose another expert."""
 
 LOWEST = -(1 << 31)
-"""The key of what was taken already, or never counts."""
+"""Sort key of experts that are already chosen or are not eligible."""
 
 NOWHERE = 1 << 30
 """A place beyond every expert."""

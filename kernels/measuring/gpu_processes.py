@@ -33,7 +33,7 @@ MOST_CONFIRMATIONS = 3
 
 
 class GpuProcesses:
-    """Both processes. They are asked as one: whichever measures answers."""
+    """Wraps the library process and the measuring process; requests go to the one that measures."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class GpuProcesses:
         self._next = 0
         self._ready: dict[int, Mapping[str, Any] | Exception] = {}
         self._unconfirmed: Preparation | None = None
-        """Of a watched operator of whose launches none has given a right result yet."""
+        """The preparation of a watched operator until one of its launches gives a right result; else None."""
         self._confirmations = 0
         self._gpu = UndisturbedGpu()
 

@@ -28,7 +28,8 @@ ORIGIN = ("launch", "counted")
 
 @dataclass(frozen=True)
 class Counted:
-    """Counters of one launch. `when` goes on from "Nsight Compute read them "; None where this run read them."""
+    """Holds the hardware counters of one launch. `when` says when an earlier run read them, as the end of a sentence;
+    None if this run read them."""
 
     launch: str
     counts: Counts

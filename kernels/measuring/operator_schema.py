@@ -17,7 +17,7 @@ from tilewatch.kernels.gpu.host_code.described_operator import (
 from tilewatch.kernels.measuring.description_schema import Amount, BadDescription, Name, Size, Text
 
 MOST_BYTES = 1 << 40
-"""Of one config's allocations together: more than any GPU has."""
+"""The most bytes of one config's allocations together: more than any GPU has."""
 
 MOST_ARGUMENTS = 1000
 MOST_DIMENSIONS = 25

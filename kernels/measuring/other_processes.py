@@ -24,8 +24,8 @@ class GpuBusy(ExpectedError):
 
 
 class UndisturbedGpu:
-    """Asks for times until nobody else used the GPU meanwhile. Answers keep no time that was taken beside another
-    process; their next reading of the GPU names it under "others", which is None where nobody can say."""
+    """Repeats a timing until no other process used the GPU during it. Disturbed times are discarded; the next reading
+    lists the other processes under "others" (None if unknown)."""
 
     def __init__(self) -> None:
         self._running: set[int] | None = None

@@ -67,8 +67,7 @@ def count(described: Described | str, store_url: str, gpu_uuid: str) -> tuple[Co
 
 
 def count_with(profiler: Profiler, described: Described | str, store_url: str) -> tuple[Counts, ...]:
-    """Does what `count` does with a profiler that was started before. A sentence says why there is nothing to launch:
-    it is raised as NoCounters."""
+    """Counts like `count`, with a running profiler. Raises NoCounters if `described` is a reason, not launches."""
     if isinstance(described, str):
         raise NoCounters(described)
     output = profiler.profile(described, store_url)

@@ -168,7 +168,7 @@ class ProcessesAhead:
             self._waiting.append(self._start())
 
     def start_sides(self) -> None:
-        """Starts the processes of other sides too, from now on: they have host code."""
+        """Makes later launches start one process per side, because the sides run host code."""
         self._with_sides = True
         for each in self._waiting:
             each.start_sides()

@@ -42,8 +42,8 @@ class WrongOutput(SweepFailed):
 class GpuSetup:
     """Names the problem that a GPU child prepares. `environment` may pick the GPU (CUDA_VISIBLE_DEVICES).
 
-    What lies in the folder `packages` is imported before what is installed. `sides` are what Preparation has, and
-    `configs` those that are launched; None means those of the search space. `by_library` is what Preparation has.
+    Packages in the folder `packages` are imported before installed ones. `configs` are those that are launched; None
+    means all of the search space. `sides` and `by_library` are explained in Preparation.
     """
 
     library: Path

@@ -32,8 +32,8 @@ GivenType = Literal[
 """A NumPy type that values may have."""
 
 MOST_BYTES = 32 << 20
-"""Of all values of a problem together. As text they are 43 of the 64 MiB that an answer may have
-(kernels/children/child_process.py), with the launches."""
+"""The most bytes of all values of a problem together. As text they take 43 of the 64 MiB that an answer may have
+(kernels/children/child_process.py), launches included."""
 
 
 class BadValues(LibraryError):

@@ -20,7 +20,7 @@ from tilewatch.text import is_name
 VERSION = 1
 LINE_BYTES = 16 << 20
 FILE_BYTES = 2 << 30
-"""Of the uncompressed file. A night of 9,000 configs has 12 MB."""
+"""The most bytes of the uncompressed file. A night of 9,000 configs takes 12 MB."""
 
 KEYS: Mapping[str, tuple[str, ...]] = {
     "sweep": ("id",),

@@ -11,8 +11,8 @@ OF_ONE_RELEASE = ("nvidia-cuda-tileiras", "nvidia-cuda-nvcc", "nvidia-nvvm")
 """cuda-tile takes another tileiras of the machine where the first two numbers of their versions differ (1.7.0)."""
 
 NEEDED = ("cuda-tile", *OF_ONE_RELEASE, "nvidia-nvjitlink")
-"""Of what these require, tileiras uses no more: it compiles without nvidia-cuda-crt and nvidia-cuda-runtime, which are
-nvcc's headers (13.5.37, 2026-11)."""
+"""Packages that compiling needs. They require others that tileiras does not use: it compiles without nvidia-cuda-crt
+and nvidia-cuda-runtime, which are nvcc's headers (13.5.37, 2026-11)."""
 
 WANTED = re.compile(r"(?P<package>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[0-9][A-Za-z0-9.+!_-]*)")
 

@@ -34,7 +34,7 @@ class CompilerChange:
 
     @property
     def without_limits(self) -> tuple[str, str]:
-        """Both compilers as reports name them: what limits their time is no part of that."""
+        """Returns the names of both compilers as reports have them, without the limit of compile time."""
         return self.before.partition(LIMIT)[0], self.after.partition(LIMIT)[0]
 
     @property

@@ -12,7 +12,8 @@ SUBMIT_PATIENCE = dt.timedelta(minutes=5)
 """The clock's own entry gets this long to submit a nightly."""
 
 MISSING_AFTER = dt.timedelta(minutes=30)
-"""By then the reconciler has submitted a nightly that beat left out, if it can be submitted at all."""
+"""A nightly is missing from then on: the reconciler has submitted one that beat left out, if it can be submitted at
+all."""
 
 ENDED_WELL = ("measured", "static facts only")
 """States of a submission in which a nightly is over and nothing failed."""

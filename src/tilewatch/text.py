@@ -65,7 +65,7 @@ def plain(value: object) -> str:
 
 
 def plain_code(value: object) -> str:
-    """The same in the letters of code."""
+    """Returns text of other people in one line, as code in Markdown."""
     return "`" + " ".join(str(value).split()).replace("`", "'") + "`"
 
 

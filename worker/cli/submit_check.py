@@ -96,7 +96,7 @@ def _wait_and_print(
 
 
 def worst_code(codes: list[int]) -> int:
-    """As of one check: 1, surely slower, goes before 2, not known."""
+    """Returns the exit code of several checks: 1, surely slower, goes before 2, not known, and 2 before 0."""
     return next((code for code in (1, 2) if code in codes), 0)
 
 

@@ -162,5 +162,5 @@ def new_table(*headings: str) -> Table:
 
 
 def _origin_text(row: RegressionRow) -> str:
-    """In brackets, for a regression that no GPU of this Tilewatch showed."""
+    """Returns a remark in brackets for a regression that no GPU of this Tilewatch showed; else an empty text."""
     return " (simulated)" if row.simulated else " (recorded)" if row.recorded else ""

@@ -69,7 +69,7 @@ def read_outcome(row: CheckOperatorRow, arch: str) -> Outcome:
 
 
 def _read_verdict(row: CheckOperatorRow) -> Verdict | None:
-    """None for an operator that needed no launch, or got none."""
+    """Reads the verdict on an operator; None if it needed no launch, or got none."""
     if row.change is None:
         return None
     return Verdict(

@@ -29,7 +29,8 @@ from tilewatch.worker.queue.outage import NotNow
 log = structlog.get_logger()
 
 TURN_MINUTES = 4.0
-"""As long as an operator of a check may take (BUDGET_S of check.py), for the same reason."""
+"""Minutes that a job may time, as many as an operator of a check may take (BUDGET_S of check.py), for the same reason.
+"""
 
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:

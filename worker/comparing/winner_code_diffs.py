@@ -33,7 +33,8 @@ class Compared:
 
 
 def compare_new_winners(database_url: str, store_url: str, budget_s: float) -> Compared:
-    """Compares for runs without it, the newest first; begins no run after `budget_s`. Twice does no harm."""
+    """Compares the winners of runs that have no code diff yet, newest first, for at most `budget_s` seconds. Safe to
+    run twice."""
     until = time.monotonic() + budget_s
     with session(database_url) as opened:
         run_ids = winners.list_runs_to_compare(opened, RUNS_AT_ONCE)

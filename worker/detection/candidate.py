@@ -20,7 +20,8 @@ MOST_NIGHTLY_LOG_ODDS = 6.0
 """Nights make a build at most this much (log) less likely than the likeliest one: it takes replays to rule it out."""
 
 WILD_NIGHT_LOG_ODDS = 3.2
-"""The same for its two neighbours: one wild night is enough to make the wrong one of them likelier."""
+"""Nights make the two neighbours of the likeliest build at most this much (log) less likely: one wild night is enough
+to make the wrong one of them likelier."""
 
 USUAL_SIZE = 0.02
 """The standard deviation of the sizes of changes (2 %)."""
@@ -78,12 +79,13 @@ class Candidate:
 
     @property
     def pair_deviation(self) -> float:
-        """Of one launch of both builds."""
+        """Standard deviation of log(bad / good) of one launch of both builds."""
         return math.sqrt(self.replays.pair_variance(self.launch_variance))
 
     @property
     def estimate(self) -> Estimate | None:
-        """From every replay across the likeliest first bad build; None where there is none."""
+        """Returns the size of the change, from all replays across the likeliest first bad build; None if no replay was
+        across it."""
         weighed, precisions, launches = self.replayed
         best = int(np.argmax(posterior(self)))
         if precisions[best] == 0.0:
@@ -92,7 +94,7 @@ class Candidate:
 
     @property
     def replayed(self) -> tuple[Floats, Floats, Floats]:
-        """Of the replays across each build: size / variance, 1 / variance, launches."""
+        """Sums the replays across each build: size / variance, 1 / variance, and launches."""
         return self.replays.across(self.builds, self.launch_variance)
 
     def expect_of_code(self, share: float) -> None:
@@ -118,7 +120,9 @@ class Ramp:
 
 
 def find_ramp(candidate: Candidate, policy: Policy) -> Ramp | None:
-    """None until looking for one first bad build took twice the launches that halving the builds takes for one step.
+    """Returns the builds over which a series changed step by step; None if it changed at one build, or while too few
+    launches were spent to say: looking for one first bad build must have taken twice the launches that halving the
+    builds takes for one step.
 
     A build half-way up a ramp is as far from before as from after, and no number of launches decides it. Where the ramp
     begins and ends is read off the replays that differ from nothing, or from all of it, by two standard errors. Fewer

@@ -22,7 +22,8 @@ from tilewatch.worker.detection.replay_evidence import ReplayQuestion
 
 
 def next_question(candidate: Candidate, policy: Policy) -> ReplayQuestion | None:
-    """None when the candidate came to its end; its state says which."""
+    """Returns the replay to ask for next, and sets the candidate's state. Returns None when the candidate came to its
+    end; its state says which."""
     if candidate.state == "believed" and candidate.estimate is None:
         candidate.state = (
             "open"  # replays moved the likeliest build to one that earlier ones, of other builds, left out
@@ -77,7 +78,7 @@ def _has_odds(candidate: Candidate, policy: Policy) -> bool:
 
 
 def _launches_to_believe(candidate: Candidate, policy: Policy) -> int:
-    """0 when the candidate left the state "open"."""
+    """Returns how many launches an open candidate needs; 0 when it left the state "open"."""
     estimate = candidate.estimate
     if estimate is not None:
         is_sure = abs(estimate.deviations) >= policy.believed_deviations

@@ -33,9 +33,10 @@ class Response:
 
 
 class Detector:
-    """Call `add_night`, then `add_answers` while it asks questions. A new night drops the questions that are left.
+    """Finds changes of series, night by night. Call `add_night`, then `add_answers` while it asks questions.
 
-    `launches` is how many a night takes of a series: the unit of the replay budget.
+    Unanswered questions are discarded when the next night is added. `launches` is the number of launches that a night
+    takes of a series: the unit of the replay budget.
     """
 
     def __init__(self, series: Mapping[int, NodeKernel], launches: int, policy: Policy | None = None) -> None:

@@ -97,7 +97,8 @@ class Nights:
         return np.asarray((self.environments[-1] != before) & (before != NO_ENVIRONMENT))
 
     def _launch_variance(self) -> Floats:
-        """Of one launch's median. The mean of clipped variances: launches that fall in two modes must not be missed."""
+        """Returns the variance of one launch's median, by series. It is the mean of clipped variances, so that launches
+        that fall in two modes are not missed."""
         positive = np.where(self.launch_variances > 0.0, self.launch_variances, np.nan)[-60:]
         return np.asarray(np.nan_to_num(_mean(np.minimum(positive, 8.0 * median(positive)))))
 

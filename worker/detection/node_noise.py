@@ -24,7 +24,7 @@ PRIOR_NIGHTS = 6.0
 NEAR_ONE = 0.25
 """A share this near to one is one: so few nights do not know it better."""
 MANY_COLUMNS = 12
-"""From so many columns the node's part is known so well that a learned share only adds noise."""
+"""From this many columns on, the node's part is known so well that a learned share only adds noise."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,8 @@ class Loadings:
 
 
 def learn(moves: Floats) -> Loadings:
-    """From differences of neighbouring nights (nights x columns, missing ones not a number)."""
+    """Learns what series of a node have in common, from differences of neighbouring nights (nights x columns, with NaN
+    for missing values)."""
     count = np.isfinite(moves).sum(axis=0)
     spread = np.full(moves.shape[1], np.nan)
     known = count >= 4

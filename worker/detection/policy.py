@@ -25,7 +25,7 @@ class Policy:
     fresh_nights: int = 3  # what only the last so many nights of a series measured can still be reported soon
     worth_launches: float = 500.0  # what reporting a fresh change, or one of new code, is worth, in replay launches
     late_worth_launches: float = 28.0  # the same of an older one, which its author no longer remembers
-    believed_deviations: float = 3.7  # of the replays alone, whatever the nights show
+    believed_deviations: float = 3.7  # least significance of the replays, without the nights' evidence
     believed_log_odds: float = 5.5  # nights, replays and prior together
     min_change: float = 0.003  # a smaller change is irrelevant, and no night's noise is less than a sixth of it
     least_launches: int = 8  # before a change is reported, for fewer agree by chance; and at most so many at once

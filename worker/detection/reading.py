@@ -44,7 +44,8 @@ class NightLevel:
 
 
 def read_level(launches: Sequence[Sequence[float]]) -> NightLevel | None:
-    """None without a usable time. Launches differ more than samples do, so launches count.
+    """Reads a night's level of one series from the samples of its launches; None without a usable time. Launches differ
+    more than samples do, so launches count.
 
     One launch alone has its variance from its samples: pi/2 sigma^2 / n, that of a median of n samples.
     """

@@ -75,7 +75,8 @@ class ReplayEvidence:
         return len(usable)
 
     def estimates(self, launch_variance: float) -> dict[tuple[int, int], Estimate]:
-        """Of each pair, all with one variance: that of past nights and of all launches so far."""
+        """Returns the estimate of each pair of builds, with one common launch variance: that of past nights and of all
+        launches so far."""
         if not self._estimates:
             for pair, differences in self.differences.items():
                 if pair not in self._spreads:
@@ -86,7 +87,7 @@ class ReplayEvidence:
         return self._estimates
 
     def pair_variance(self, launch_variance: float) -> float:
-        """Of one launch of both builds."""
+        """Returns the variance of log(bad / good) of one launch of both builds."""
         self.estimates(launch_variance)
         return self._variance or _past(launch_variance)
 
@@ -105,12 +106,13 @@ class ReplayEvidence:
 
 
 def estimate_pair(differences: Sequence[float], launch_variance: float) -> Estimate:
-    """From log(bad_us / good_us) of each launch of one pair alone."""
+    """Estimates the size of a change from log(bad_us / good_us) of each launch of one pair of builds."""
     return _estimate(differences, _variance(_spread(differences), len(differences) - 1, launch_variance))
 
 
 def _variance(spread: float, free: int, launch_variance: float) -> float:
-    """Of one launch of both builds: (k s0 + spread) / (k + free), k PRIOR_LAUNCHES and s0 the variance of past nights.
+    """Returns the variance of one launch of both builds: (k s0 + spread) / (k + free), where k is PRIOR_LAUNCHES and s0
+    the variance of past nights.
 
     Past nights count, because four launches know their own variance badly.
     """

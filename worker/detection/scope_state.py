@@ -265,7 +265,7 @@ class ScopeState:
 
 
 def _by_build(nightly: NightEvidence, builds: Sequence[int], good: int, bad: int) -> NightEvidence:
-    """From one value a night to one a build: each of those since the night before is as likely as the others."""
+    """Spreads the evidence of nights over builds: all builds since the night before are equally likely."""
     at = np.searchsorted(np.asarray(builds), np.arange(good + 1, bad + 1))
     by_code = nightly.by_code[at] - np.log(np.bincount(at)[at])
     return NightEvidence(nightly.weighed[at], nightly.precisions[at], by_code)

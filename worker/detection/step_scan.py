@@ -108,7 +108,7 @@ def _common_moves(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices) 
 
 
 def median(values: Floats) -> Floats:
-    """By column without missing values; not a number where all are missing."""
+    """Returns the median of each column, without missing values; NaN for a column that has no other."""
     medians = np.full(values.shape[1], np.nan)
     there = np.isfinite(values)
     known = there.any(axis=0)

@@ -24,7 +24,7 @@ class NotTheProtocol(Exception):
 
 
 def answer_lines(lines: Iterable[str], complain: Callable[[str], None]) -> Iterator[str]:
-    """One line for each line that is not a world. A new `world` starts from nothing."""
+    """Yields one answer per input line, except for `world` lines, each of which resets the detector."""
     detector: Detector | None = None
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -57,7 +57,7 @@ def _respond(detector: Detector | None, fields: dict[str, Any], kind: Any, compl
 
 
 def _start(fields: dict[str, Any], complain: Callable[[str], None]) -> Detector | None:
-    """None where the world names no series that can be used."""
+    """Makes the detector of a world; None if the world names no series that can be used."""
     series: dict[int, NodeKernel] = {}
     for each in _objects(fields, "series", complain):
         try:

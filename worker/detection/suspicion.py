@@ -15,7 +15,8 @@ from tilewatch.worker.detection.step_scan import Scan
 
 @dataclass(frozen=True)
 class ScopeEvidence:
-    """By age (rows, the newest night first) and series, from nights, from replays, and log-odds from both."""
+    """Holds evidence by age (rows, the newest night first) and by series: from nights, from replays, and log-odds from
+    both."""
 
     nightly: NightEvidence
     weighed: Floats

@@ -77,10 +77,11 @@ class GpuWatch:
             self._consume(well)
 
     def _find_illness(self) -> Illness | None:
-        """Counts are compared with the look before, so two readings are kept."""
+        """Returns what makes the GPU ill, from two readings: counts are compared with those of the reading before. None
+        if it is not known to be ill."""
         try:
             self._readings = [*self._readings[-1:], self._probe.look()]
-        except NoAnswer as error:  # silence of NVML is no illness; a GPU that is gone fails its sweeps
+        except NoAnswer as error:  # NVML's silence does not make it ill; a GPU that is gone fails its sweeps
             log.warning("the GPU could not be looked at", reason=str(error))
             return None
         return illness.find_in_readings(self._readings)

@@ -143,7 +143,7 @@ class SimulatedProbe:
         return ({"when": "canary", "simulated": True, "xids": [79] if still_ill else [], **_canary(chance, 1.0)},)
 
     def close(self) -> None:
-        """Nothing was opened."""
+        """Does nothing: nothing was opened."""
 
 
 class SimulatedBench:
@@ -165,7 +165,7 @@ class SimulatedBench:
         return base_us, head_us
 
     def close(self) -> None:
-        """Nothing was opened."""
+        """Does nothing: nothing was opened."""
 
 
 class SimulatedPairs:

@@ -77,7 +77,7 @@ def find_suspicions(
 
 
 def read_answer(session: Session, key: str) -> CompilerAnswer | None:
-    """None while the replay is still to be held."""
+    """Reads the answer of the replay with both compilers; None while it is still to come."""
     fact = judging.find_replay(session, key)
     if fact is None:
         return CompilerAnswer(None, False) if judging.was_given_up(session, key) else None

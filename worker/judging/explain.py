@@ -118,7 +118,7 @@ def _build(facts: RunFacts) -> WinnerFacts:
 
 
 def _code_moves(good: RunFacts, bad: RunFacts) -> str | None:
-    """None where no static fact of the two cubins differs."""
+    """Writes which static facts differ between two cubins; None if none does."""
     before, after = good.statics, bad.statics
     moves = [
         f"{before[name]} -> {after[name]} {what}"
@@ -188,6 +188,6 @@ def _config_moves(good: RunFacts, bad: RunFacts) -> str:
 
 
 def _config(params: Mapping[str, int], axes: Mapping[str, tuple[int, ...]]) -> str:
-    """In the order of the search space, which the database does not keep."""
+    """Writes a config in the order of the search space, which the database does not keep."""
     names = [*(name for name in axes if name in params), *(name for name in params if name not in axes)]
     return " ".join(f"{name}={params[name]}" for name in names)

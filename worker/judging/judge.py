@@ -143,7 +143,8 @@ def _up_to_tonight(
 
 
 def _answer(tonight: OpenNight, question: SeriesQuestion) -> Launches | None:
-    """The answer on record; what there is of it, where no more will come."""
+    """Returns the stored launches that answer a question. Returns the launches so far if no more can be measured, None
+    while some are missing."""
     launches = night.read_answer(tonight.history, tonight.facts, question)
     if launches is not None:
         return launches

@@ -27,7 +27,8 @@ class Conclusion:
 
 
 def series_by_first_night(nights: Sequence[Night], points: Sequence[Point]) -> list[Series]:
-    """The series in the order in which nights brought them: those of later nights then change nothing before."""
+    """Lists series by the night that first measured them, so that a new series never changes the number of an older
+    one."""
     numbers = {night.submission_id: number for number, night in enumerate(nights)}
     first: dict[Series, int] = {}
     for point in points:

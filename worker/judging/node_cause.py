@@ -73,7 +73,7 @@ def find_suspicions(
 
 
 def read_answer(session: Session, suspicion: NodeSuspicion) -> NodeAnswer | None:
-    """None while one of the replays is still to be held."""
+    """Reads the answer to a suspicion about a node from its replays; None while one of them is still to come."""
     facts = []
     for question in suspicion.questions:
         fact = judging.find_replay(session, question.key)
@@ -120,7 +120,7 @@ def _ask_whether_it_is_over(
     won: Mapping[int, Winner],
     reported: Mapping[str, float],
 ) -> NodeSuspicion | None:
-    """The same question about two nodes that were reported and look alike again; None for others."""
+    """Asks about two nodes that were reported as different and look alike again; None for other nodes."""
     suspicion = _against_newest(scope, point, others, ran, won)
     if suspicion is None or suspicion.what not in reported:
         return None

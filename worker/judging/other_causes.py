@@ -32,7 +32,7 @@ class OpenQuestions:
 
 
 @dataclass(frozen=True)
-class Finding:
+class SettledSuspicion:
     """The outcome of a suspicion in a sentence; `answer` is a verdict where it is a change, else None."""
 
     sentence: str
@@ -93,7 +93,7 @@ def open_questions(scope: Scope, causes: Mapping[Series, OtherCauses]) -> Iterat
             yield OpenQuestions(node.point, commit_ids, node.moved, node.reason, node.questions)
 
 
-def settle(night: OpenNight, causes: OtherCauses, suspicion_id: int | None) -> list[Finding]:
+def settle(night: OpenNight, causes: OtherCauses, suspicion_id: int | None) -> list[SettledSuspicion]:
     """The outcome of each suspicion of a series; a change becomes a regression of its own cause."""
     findings = []
     if causes.compiler is not None and causes.compiler_answer is not None:
@@ -105,22 +105,24 @@ def settle(night: OpenNight, causes: OtherCauses, suspicion_id: int | None) -> l
 
 def _settle_compiler(
     night: OpenNight, suspicion: CompilerSuspicion, answer: CompilerAnswer, suspicion_id: int | None
-) -> Finding:
+) -> SettledSuspicion:
     sentence = compiler_cause.sentence(suspicion, answer)
     if answer.size is None or not answer.is_change(night.policy):
-        return Finding(sentence, None)
+        return SettledSuspicion(sentence, None)
     open_regression.of_compiler(night.session, night.scope, suspicion, answer.size, sentence, suspicion_id)
-    return Finding(sentence, "regression" if answer.size.size > 0 else "improvement")
+    return SettledSuspicion(sentence, "regression" if answer.size.size > 0 else "improvement")
 
 
-def _settle_node(night: OpenNight, suspicion: NodeSuspicion, answer: NodeAnswer, suspicion_id: int | None) -> Finding:
+def _settle_node(
+    night: OpenNight, suspicion: NodeSuspicion, answer: NodeAnswer, suspicion_id: int | None
+) -> SettledSuspicion:
     """A node that is faster opens nothing."""
     sentence = node_comparison.sentence(suspicion, answer, night.policy)
     if suspicion.reported_size is not None:
         if answer.node is not None and not answer.is_node(night.policy):
             open_regression.node_recovered(night.session, night.scope, suspicion, answer.node, suspicion_id)
-        return Finding(sentence, None)
+        return SettledSuspicion(sentence, None)
     if not node_comparison.is_slower(suspicion, answer, night.policy):
-        return Finding(sentence, None)
+        return SettledSuspicion(sentence, None)
     open_regression.of_node(night.session, night.scope, suspicion, answer, sentence, suspicion_id)
-    return Finding(sentence, "regression")
+    return SettledSuspicion(sentence, "regression")

@@ -98,7 +98,7 @@ def has_one_compiler(pair: Pair) -> bool:
 
 
 def sides(pair: Pair, *, compiled: bool) -> tuple[BuildSide, BuildSide]:
-    """Both ends as a replay has them: with the cubins on record, or to be compiled again."""
+    """Returns both builds as a replay takes them: with their stored cubins, or to be compiled again."""
     either = pair.bad.won or pair.good.won
     assert either is not None, "a question has at least one end that was measured"
     good, bad = (

@@ -81,7 +81,7 @@ class ScopeJudge:
         self.alerts: dict[Series, ConfirmedChange] = {}
         self.first_questions: dict[Series, FirstQuestion] = {}
         self.code_names: dict[KernelProblem, str] = {}
-        """Of the newest code, by kernel and problem."""
+        """Names of the newest machine code, by kernel and problem."""
         self.policy, self._replay_launches = policy, replay_launches
         kernels = {name: number for number, name in enumerate(dict.fromkeys(kernel for kernel, _, _ in series))}
         hosts = {name: number for number, name in enumerate(dict.fromkeys(host for _, _, host in series))}

@@ -23,7 +23,7 @@ from tilewatch.worker.detection.verdict import VerdictName
 from tilewatch.worker.measurement_rows import Sampled, measurement_rows
 
 SEVERAL = ", "
-"""Between the hosts, GPUs or versions of parts that were not measured in one place."""
+"""Separates the hosts, GPUs or versions of parts that were not measured in one place."""
 
 
 def write(session: Session, scope: Scope) -> None:

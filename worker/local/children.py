@@ -82,7 +82,7 @@ class Children:
             if process.poll() is None:
                 continue
             del self._running[name]
-            processes.kill([process])  # what it left running would disturb its successor
+            processes.kill([process])  # and the processes that it started: they would disturb the next one
             last_words = processes.last_words(process, self._log(name))
             steady = time.monotonic() - self._started_at[name] >= STEADY_S
             pause_s = 1.0 if steady else min(2 * self._pauses_s.get(name, 0.5), LONGEST_PAUSE_S)

@@ -34,7 +34,8 @@ def _find_readers(file: Path) -> Iterable[Weakness]:
 
 
 def _find_short(file: Path) -> Iterable[Weakness]:
-    """Nothing for a file that is no TOML: who reads it says so."""
+    """Yields a weakness if the cookie secret is too short; nothing for a file that is not TOML, which its reader
+    reports."""
     try:
         signing = tomllib.loads(file.read_text(encoding="utf-8")).get("auth", {})
     except (OSError, ValueError):

@@ -24,7 +24,7 @@ STUCK_S = 300
 is none of that: each try ends, and the thread goes on."""
 
 FULL_BYTES = 256 << 20
-"""With less than this on the disk of the data folder, the next sweep's results may not fit."""
+"""A worker is ill if the disk of the data folder has less room than this: the next sweep's results may not fit."""
 
 
 def list_health_checks(

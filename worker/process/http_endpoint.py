@@ -49,7 +49,8 @@ class Endpoint:
             self._server = None
 
     def forget(self) -> None:
-        """In a forked child: the port is the parent's, and is to be free as soon as that is gone."""
+        """Closes this process's copy of the socket. A forked child calls it: the port is the parent's, and must be free
+        as soon as the parent is gone."""
         if self._server is not None:
             self._server.socket.close()
             self._server = None

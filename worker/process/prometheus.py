@@ -101,5 +101,5 @@ class _Source:
         return self._families()
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing, so that registering asks no server."""
+        """Returns nothing, so that registering asks no server."""
         return ()

@@ -9,7 +9,7 @@ import mmap
 import time
 
 PATIENCE_S = 2.0
-"""A signal to the whole group may reach a process of the pool before its parent."""
+"""Seconds to wait for the parent's mark: a signal to the group can reach a pool process first."""
 
 _flag = mmap.mmap(-1, 1)  # shared with every process that is forked from now on
 

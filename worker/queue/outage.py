@@ -21,7 +21,8 @@ log = structlog.get_logger()
 
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 15.0
-"""Between two attempts to reach Postgres. Results wait for it, so it is asked as often as a heartbeat is written."""
+"""Most seconds between two attempts to reach Postgres. Results wait for it, so it is tried as often as a heartbeat is
+written."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 

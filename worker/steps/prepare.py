@@ -75,7 +75,7 @@ def _compile(context: Context, asked: ReplayJob, side: BuildSide, params: Mappin
 
 
 def _code_of(outcome: Compiled) -> MachineCode | None:
-    """None for what did not compile."""
+    """Returns the machine code of a compiled config; None if it did not compile."""
     if outcome.status != "ok":
         return None
     assert outcome.content_key is not None

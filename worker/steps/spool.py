@@ -56,7 +56,8 @@ def list_refused(folder: Path) -> list[Path]:
 
 
 def read(file: Path) -> Spooled | None:
-    """None when the file is gone: another process of this machine delivered it meanwhile.
+    """Reads a run from the spool; None when the file is gone, because another process of this machine delivered it
+    meanwhile.
 
     Raises ValueError for what is no run, such as one of a release whose results looked different.
     """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 HOME = Path(
     os.environ.get("TILEWATCH_HOME") or ("/var/lib/tilewatch" if os.geteuid() == 0 else "~/.local/share/tilewatch")
 )
-"""As worker/settings.py has it, which a machine without the database's packages cannot import."""
+"""The data folder, by the rule of worker/settings.py, which a machine without the database's packages cannot import."""
 
 ARCHS = ("sm_80", "sm_90", "sm_100", "sm_103", "sm_120")
 CORES = os.cpu_count() or 1

@@ -26,7 +26,7 @@ from tilewatch.kernels.results import Compiled, Params
 from tilewatch.kernels.toolchains.toolchain import Toolchain
 
 ELF = b"\x7fELF"
-"""A cubin; what else a store holds is a bundle of them."""
+"""First bytes of a cubin. Any other stored object is a bundle of cubins."""
 
 AT_ONCE = 24
 """Operators between two reports of progress. At the end of each some compilers wait for the slowest."""

@@ -58,7 +58,8 @@ class ReproducedCase:
 
 
 def find_pair(report: ToolchainReport, kernel: str, problem: str, arch: str | None) -> ToolchainPair:
-    """Of several architectures the one of a GPU that was asked, else the first. Raises NothingToReproduce."""
+    """Returns the pair of a kernel and problem. If it was compared for several architectures, one whose code differs
+    goes first, then one that was timed on a GPU. Raises NothingToReproduce."""
     named = [
         pair
         for pair in report.pairs.values()

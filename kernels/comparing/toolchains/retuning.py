@@ -36,7 +36,7 @@ MOST_CONFIGS = 96
 """The most configs of one sweep: 4 of 88 recorded sweeps have more within REACH."""
 
 RecordedTimes = Mapping[tuple[str, str, str], Mapping[str, float]]
-"""By kernel, problem and architecture: the median microseconds of each config, by config key."""
+"""Maps kernel, problem and architecture to the median microseconds of each config, by config key."""
 
 Race = Callable[[ToolchainPair, Sequence[Cubin]], tuple[Params, ...]]
 """Checks and times configs; the fastest first, then those that cannot be told from it. Raises MeasureFailed."""

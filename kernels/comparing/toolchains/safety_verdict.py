@@ -24,7 +24,7 @@ NOT_REACHED, TOO_FEW = "other machine code, not reached on the GPU", "too few la
 NOT_TIMED = "other machine code, not timed"
 
 ORDER: tuple[Safety, ...] = ("not safe", "safe if re-tuned", "unknown", "safe")
-"""By urgency."""
+"""All verdicts, the most urgent first."""
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def write_answer(report: ToolchainReport) -> str:
 
 
 def find_worst(judged: Sequence[OperatorSafety]) -> OperatorSafety | None:
-    """None where nothing is worse."""
+    """Returns the operator that B makes slowest, among the most urgent; None if B makes none worse."""
     worse = [each for each in judged if each.safety in ("not safe", "safe if re-tuned")]
     return min(worse, key=lambda each: (ORDER.index(each.safety), -_change(each)), default=None)
 

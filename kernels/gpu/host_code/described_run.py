@@ -16,10 +16,11 @@ RANDOM = frozenset({"float8_e4m3fn", "float8_e8m0fnu", "bfloat16", "float16", "f
 """Types whose values may be any: kernels/gpu/arrays.py makes them."""
 
 MOST_GIVEN_BYTES = 4 << 20
-"""Of all values together: they go through two pipes as text."""
+"""The most bytes of all given values together: they go through two pipes as text."""
 
 MOST_LAUNCHES = 20
-"""Of an operator. A profiler takes some 0.1 s for each of TIMES launches of each, and the GPU waits for it."""
+"""The most launches of an operator. A profiler takes about 0.1 s for each of TIMES repetitions of each, and the GPU
+waits for it."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def describe_run(config: ConfigLaunches, content_key: str, contents: Mapping[int
 
 
 def read_described(described: Mapping[str, Any]) -> DescribedLaunch | DescribedRun:
-    """Reads what `as_json` of either wrote."""
+    """Reads the JSON of a DescribedLaunch or a DescribedRun."""
     if "memory" not in described:
         return read_launch(described)
     memory = tuple(FirstContent(**each) for each in described["memory"])

@@ -30,7 +30,7 @@ from tilewatch.kernels.watching.traced_operator import launch_key, run_config
 from tilewatch.kernels.watching.tracer import TracedLaunch, list_arrays, what_is_compiled
 
 BYTES = (0x55, 0x2A)
-"""What kernels are played to write: neither 0 nor all bits, which host code fills memory with itself."""
+"""Byte patterns that stand in for kernel output while tracing; not 0x00 or 0xFF, which host code uses itself."""
 
 CONVENTIONS = (1, 2)
 """cuTile's calling conventions that pass an array as its pointer, its shape and its strides, and a tuple as what is in

@@ -40,7 +40,8 @@ class Occupancy:
 
 
 def occupancy(arch: str, threads_per_block: int, registers: int, shared_bytes: int) -> Occupancy | None:
-    """None for an architecture whose limits are not in MULTIPROCESSORS."""
+    """Computes how many blocks and which share of the threads a multiprocessor holds, and what limits them. Returns
+    None for an architecture whose limits are not in MULTIPROCESSORS."""
     has = MULTIPROCESSORS.get(arch)
     if has is None:
         return None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from tilewatch.mechanisms.tiles import list_tiles
 
 WHOLE = 100
-"""From here on a number is written without its fraction."""
+"""Numbers from here on are written without their fraction."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Pair:
-    """Both versions by speed. `moved` counts the faster one's instructions as `base`."""
+    """Holds both versions of a kernel in order of speed. `moved` counts the faster one's instructions as `base`."""
 
     fast: WinnerFacts
     slow: WinnerFacts

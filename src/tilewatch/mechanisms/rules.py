@@ -25,8 +25,9 @@ MORE_WARPS_WAIT = 0.1
 """So many warps more, at least: five passes over one cubin read 0.02 and 0.03 (H200, 2026-11-22)."""
 
 LESS_SHARED = 2.0
-"""Of what blocks read at a time. gemm_tiled on 8192x8192x8192 with one row a group instead of four: 6 % slower in the
-middle, 23 % for a quarter of the configs; four, eight and sixteen rows are within 2 % (an H200, 2026-11-22)."""
+"""Least ratio of the bytes that blocks read together. gemm_tiled on 8192x8192x8192 with one row a group instead of four
+is 6 % slower in the median, and 23 % for a quarter of the configs; four, eight and sixteen rows are within 2 % (H200,
+2026-11-22)."""
 
 LARGE_CLUSTER = 4
 """Clusters of this size or more cost time: the median config of gemm_fp8 took 1.5 to 2.6 times as long with 4 blocks as
