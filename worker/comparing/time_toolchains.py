@@ -47,7 +47,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         retunes = wanted["retunes"] and find_installed_side(wanted["b"], context.toolchains) is not None
         turn = GpuWanted(gpu, model, min(TURN_MINUTES, left), retunes, context.compile_limit_s)
         times = partial(_read_times, context, wanted["stored_as"], model)
-        with backend.open_upgrade_bench(gpu, place.library) as bench:
+        with backend.open_toolchain_bench(gpu, place.library) as bench:
             was_spent = time_on_gpu(place, stored.report, stored, turn, bench, times, log.info)
     except NoCupti as error:
         raise MeasureFailed(NO_CUPTI) from error

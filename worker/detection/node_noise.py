@@ -24,7 +24,7 @@ PRIOR_NIGHTS = 6.0
 NEAR_ONE = 0.25
 """A share this near to one is one: so few nights do not know it better."""
 MANY_COLUMNS = 12
-"""From this many columns on, the node's part is known so well that a learned share only adds noise."""
+"""Number of columns from which on the node's part is known so well that a learned share only adds noise."""
 
 
 @dataclass(frozen=True)

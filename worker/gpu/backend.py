@@ -7,7 +7,7 @@ from typing import Protocol
 
 from tilewatch.db.lifecycle.quarantine import OpenQuarantine
 from tilewatch.kernels.comparing.launching import LaunchBench
-from tilewatch.kernels.comparing.toolchains.time_both import UpgradeBench
+from tilewatch.kernels.comparing.toolchains.time_both import ToolchainBench
 from tilewatch.kernels.device import SIMULATED, Gpu
 from tilewatch.kernels.gpu.illness import Reading
 from tilewatch.kernels.measuring.replay import ReplayResult
@@ -59,7 +59,7 @@ class GpuBackend(Protocol):
     def open_bench(self, gpu: Gpu) -> Bench:
         """A bench for the launches of a check."""
 
-    def open_upgrade_bench(self, gpu: Gpu, library: Path) -> AbstractContextManager[UpgradeBench]:
+    def open_toolchain_bench(self, gpu: Gpu, library: Path) -> AbstractContextManager[ToolchainBench]:
         """A bench for a comparison of two toolchains. Raises GpuMissing or GpuBusy."""
 
     def probe(self, gpu: Gpu) -> GpuProbe: ...

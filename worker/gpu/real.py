@@ -9,7 +9,7 @@ from tilewatch.db.lifecycle.quarantine import OpenQuarantine
 from tilewatch.kernels import HARNESS
 from tilewatch.kernels.checklist.of_winner import add_checklist
 from tilewatch.kernels.comparing.gpu_bench import RealBench
-from tilewatch.kernels.comparing.toolchains.time_both import UpgradeBench, open_upgrade_bench
+from tilewatch.kernels.comparing.toolchains.time_both import ToolchainBench, open_toolchain_bench
 from tilewatch.kernels.device import Gpu, gpus, processes_on
 from tilewatch.kernels.gpu import health
 from tilewatch.kernels.gpu.health import NoAnswer, Watcher
@@ -94,10 +94,10 @@ class RealGpu:
     def open_bench(self, gpu: Gpu) -> RealBench:
         return RealBench(_index_of(gpu), self.context.store_url)
 
-    def open_upgrade_bench(self, gpu: Gpu, library: Path) -> AbstractContextManager[UpgradeBench]:
+    def open_toolchain_bench(self, gpu: Gpu, library: Path) -> AbstractContextManager[ToolchainBench]:
         assert gpu.model is not None
         here = replace(gpu, index=_index_of(gpu))
-        return open_upgrade_bench(library, here, gpu.model.arch, self.context.store_url, self.context.store_url)
+        return open_toolchain_bench(library, here, gpu.model.arch, self.context.store_url, self.context.store_url)
 
     def probe(self, gpu: Gpu) -> "RealProbe":
         return RealProbe(gpu.uuid)

@@ -22,7 +22,7 @@ from tilewatch.kernels.baselines.names import DEEPGEMM, find_main
 from tilewatch.kernels.comparing.targets import Target
 from tilewatch.kernels.comparing.toolchains.bench import Launched, LaunchResult, PairWork
 from tilewatch.kernels.comparing.toolchains.pairs import ToolchainPair
-from tilewatch.kernels.comparing.toolchains.time_both import UpgradeBench
+from tilewatch.kernels.comparing.toolchains.time_both import ToolchainBench
 from tilewatch.kernels.device import SIMULATED, Gpu
 from tilewatch.kernels.gpu.illness import Reading
 from tilewatch.kernels.measuring.replay import ReplayResult, ReplaySide
@@ -119,9 +119,9 @@ class SimulatedGpu:
     def open_bench(self, _: Gpu) -> "SimulatedBench":
         return SimulatedBench(self.simulation, self.sleep)
 
-    def open_upgrade_bench(self, _gpu: Gpu, _library: Path) -> AbstractContextManager[UpgradeBench]:
+    def open_toolchain_bench(self, _gpu: Gpu, _library: Path) -> AbstractContextManager[ToolchainBench]:
         bench = SimulatedPairs(self.simulation, self.sleep)
-        return contextlib.nullcontext(UpgradeBench(bench, bench.race))
+        return contextlib.nullcontext(ToolchainBench(bench, bench.race))
 
     def probe(self, gpu: Gpu) -> "SimulatedProbe":  # noqa: ARG002 - the protocol's
         return SimulatedProbe(self.simulation)

@@ -26,7 +26,7 @@ from tilewatch.kernels.comparing.toolchains.report_file import (
     read_report,
 )
 from tilewatch.kernels.comparing.toolchains.retuning import read_recorded_times
-from tilewatch.kernels.comparing.toolchains.time_both import GpuWanted, open_upgrade_bench, time_on_gpu
+from tilewatch.kernels.comparing.toolchains.time_both import GpuWanted, open_toolchain_bench, time_on_gpu
 from tilewatch.kernels.toolchains.toolchain import Toolchain, find_toolchain
 
 OnProgress = Callable[[str], None]
@@ -97,7 +97,7 @@ def compare_toolchains(wanted: ComparisonWanted, on_progress: OnProgress) -> Too
             on_gpu = GpuWanted(gpu, model, left, wanted.retunes, wanted.limit_s)
             times = functools.partial(read_recorded_times, wanted.recordings, model.slug)
             stores = (place.shared_store, place.find_store("b"))
-            with open_upgrade_bench(
+            with open_toolchain_bench(
                 place.library, gpu, model.arch, *stores, may_use_events=wanted.may_use_events
             ) as bench:
                 time_on_gpu(place, report, file, on_gpu, bench, times, on_progress)

@@ -41,7 +41,7 @@ class GpuWanted:
 
 
 @dataclass(frozen=True)
-class UpgradeBench:
+class ToolchainBench:
     """A GPU that answers both questions: times pairs, and races the configs of one side."""
 
     pairs: PairBench
@@ -49,9 +49,9 @@ class UpgradeBench:
 
 
 @contextlib.contextmanager
-def open_upgrade_bench(
+def open_toolchain_bench(
     library: Path, gpu: Gpu, arch: str, pairs_store: str, race_store: str, *, may_use_events: bool = False
-) -> Iterator[UpgradeBench]:
+) -> Iterator[ToolchainBench]:
     """This machine's GPU, with the stores of the pairs' cubins and of those to race. Raises GpuMissing or GpuBusy."""
     racer = RealBench(gpu.index, race_store, may_use_events=may_use_events)
     racer.usable(arch)  # asked now: later, a process of ours that just ended may still be on the GPU
@@ -61,7 +61,7 @@ def open_upgrade_bench(
         return racer.race(target, Library("B", library), cubins)
 
     with GpuPairBench(library, gpu, pairs_store, may_use_events=may_use_events) as pairs:
-        yield UpgradeBench(pairs, race)
+        yield ToolchainBench(pairs, race)
 
 
 def time_on_gpu(
@@ -69,7 +69,7 @@ def time_on_gpu(
     report: ToolchainReport,
     file: ReportKeeper,
     wanted: GpuWanted,
-    bench: UpgradeBench,
+    bench: ToolchainBench,
     times: Callable[[], RecordedTimes],
     on_progress: Callable[[str], None],
 ) -> bool:
@@ -83,7 +83,7 @@ def time_on_gpu(
         return wanted.minutes is not None and spent_s > share * wanted.minutes * 60
 
     is_spent()
-    half = GpuHalf(place, report, file, wanted, bench.pairs, bench.race, on_progress)
+    half = ToolchainTimer(place, report, file, wanted, bench.pairs, bench.race, on_progress)
     half.time_frozen(lambda: is_spent(FROZEN_SHARE if wanted.retunes else 1.0))
     if wanted.retunes:
         half.retune(times, is_spent)
@@ -93,7 +93,7 @@ def time_on_gpu(
     return was_spent
 
 
-class GpuHalf:
+class ToolchainTimer:
     """The steps of the GPU's half; what they find is in the report, and on disk within seconds."""
 
     def __init__(

@@ -23,7 +23,7 @@ from tilewatch.kernels.comparing.toolchains.report_file import (
 from tilewatch.kernels.comparing.toolchains.report_verdict import judge_everything, judge_report
 from tilewatch.kernels.comparing.toolchains.retuning import REACH, Retuned, choose_space
 from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning
-from tilewatch.kernels.comparing.toolchains.time_both import GpuHalf, GpuWanted
+from tilewatch.kernels.comparing.toolchains.time_both import GpuWanted, ToolchainTimer
 from tilewatch.kernels.comparing.toolchains.writing import write_answer, write_json, write_lines, write_markdown
 from tilewatch.kernels.device import gpu_model
 from tilewatch.kernels.results import Plan, PlannedTrial, StaticFacts
@@ -76,10 +76,11 @@ def sweeps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return swept
 
 
-def make_half(report: ToolchainReport, folder: Path, bench: MadeBench) -> GpuHalf:
+def make_half(report: ToolchainReport, folder: Path, bench: MadeBench) -> ToolchainTimer:
     place = Workplace(Path("library"), None, None, folder, 1)  # type: ignore[arg-type]
     wanted = GpuWanted(THIS_GPU, gpu_model("h200"), None, True, 15.0)
-    return GpuHalf(place, report, ReportFile(folder / "r.json", report), wanted, bench, lambda *_: (), lambda _: None)
+    file = ReportFile(folder / "r.json", report)
+    return ToolchainTimer(place, report, file, wanted, bench, lambda *_: (), lambda _: None)
 
 
 def test_only_what_is_worse_is_swept_and_an_optimum_that_moved_is_named(tmp_path: Path, sweeps: list[str]) -> None:
