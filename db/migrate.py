@@ -145,7 +145,7 @@ def _alone(url: str) -> Iterator[Connection]:
 
 
 def _list_table_users(connection: Connection) -> str:
-    """Those who use a table in a transaction now, the oldest first; they may have ended meanwhile."""
+    """Lists those who use a table in a transaction now, the oldest first; they may have ended meanwhile."""
     users = [
         f"process {row.pid} of {row.usename} ({row.application_name or 'unnamed'}) uses {row.tables}"
         for row in connection.execute(TABLE_USERS)
@@ -163,7 +163,7 @@ def _revision(connection: Connection) -> str | None:
 
 @cache
 def _revisions() -> tuple[str, ...]:
-    """Those that this code knows, oldest first, from the names of their files (alembic.ini says how they are named).
-    Alembic would import itself and each of them, in every process that asks."""
+    """Lists the revisions that this code knows, oldest first, from the names of their files (alembic.ini says how they
+    are named). Alembic would import itself and each of them, in every process that asks."""
     versions = Path(__file__).parent / "migrations" / "versions"
     return tuple(sorted(file.name.partition("_")[0] for file in versions.glob("[0-9]*.py")))

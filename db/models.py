@@ -48,7 +48,8 @@ class Base(DeclarativeBase):
 
 
 def one_of(column: str, *values: str) -> CheckConstraint:
-    """A column that holds one of a few words. Text with a check: adding a word is one cheap migration."""
+    """Makes a constraint for a column that holds one of a few words. It is text with a check: adding a word is one
+    cheap migration."""
     listed = ", ".join(f"'{value}'" for value in values)
     return CheckConstraint(f"{column} in ({listed})", name=column)
 

@@ -91,12 +91,12 @@ def is_of_series(keys: CTE | Mapping[str, str] | Mapping[str, BindParameter[str]
 
 
 def is_recorded(regression_id: ColumnElement[int] | InstrumentedAttribute[int]) -> ColumnElement[bool]:
-    """True for a regression that was confirmed elsewhere and came with a recording."""
+    """Returns True for a regression that was confirmed elsewhere and came with a recording."""
     return _has_run_of(regression_id, "recorded")
 
 
 def is_simulated(regression_id: ColumnElement[int] | InstrumentedAttribute[int]) -> ColumnElement[bool]:
-    """True for a regression of simulated runs: no GPU showed it."""
+    """Returns True for a regression of simulated runs: no GPU showed it."""
     return _has_run_of(regression_id, "simulated")
 
 

@@ -56,7 +56,7 @@ def main(role: str, readable: Sequence[str], writable: Sequence[str]) -> None:
 
 
 def _end_with_group(*_: object) -> None:
-    """This process leads its group: whatever it started ends with it."""
+    """Ends this process's group, which it leads, with all that it started."""
     os.killpg(0, signal.SIGKILL)
 
 

@@ -22,7 +22,7 @@ def parse_share(text: str) -> float:
 
 
 def require_place(file: Path | None) -> Path | None:
-    """Raises BadParameter for a file that cannot be written where it is named. None is no file."""
+    """Returns the file, or None if none is named. Raises BadParameter if it cannot be written there."""
     if file is not None and file.is_dir():
         raise typer.BadParameter(f"{file} is a folder; name a file")
     if file is not None and not file.absolute().parent.is_dir():
@@ -31,7 +31,7 @@ def require_place(file: Path | None) -> Path | None:
 
 
 def require_files(files: list[Path] | None) -> list[Path] | None:
-    """Raises BadParameter for a file that is not there."""
+    """Returns the files. Raises BadParameter for one that does not exist."""
     for each in files or ():
         if each.is_dir():
             raise typer.BadParameter(f"{each} is a folder; name files in it")
@@ -41,14 +41,14 @@ def require_files(files: list[Path] | None) -> list[Path] | None:
 
 
 def require_arch(arch: str) -> str:
-    """Raises BadParameter for what is no architecture."""
+    """Returns the architecture. Raises BadParameter for a text that is not one."""
     if not ARCHITECTURE.fullmatch(arch):
         raise typer.BadParameter(f"'{arch}' is no architecture that cuTile compiles for; expected one such as sm_90")
     return arch
 
 
 def require_archs(archs: list[str] | None) -> list[str] | None:
-    """Raises BadParameter for what is no architecture."""
+    """Returns the architectures. Raises BadParameter for a text that is not one."""
     for each in archs or ():
         require_arch(each)
     return archs

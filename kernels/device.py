@@ -32,7 +32,8 @@ class GpuSpec:
 
     @property
     def stored(self) -> dict[str, Any]:
-        """What a database keeps of a model; a sweep keeps the rate that it is held against (kernels/roofline.py)."""
+        """Returns what a database keeps of a model; a sweep keeps the rate that it is held against
+        (kernels/roofline.py)."""
         names = ("slug", "name", "arch", "fp8_tflops", "bandwidth_gbps")
         return {name: getattr(self, name) for name in names}
 
@@ -104,7 +105,8 @@ class Gpu:
 
 
 def gpu_model(slug: str) -> GpuSpec:
-    """Raises UnknownGpu for a slug that neither GPU_MODELS nor `name_unknown` gives."""
+    """Returns the GPU model of a slug. Raises UnknownGpu for a slug that neither GPU_MODELS nor
+    `name_unknown` gives."""
     for model in GPU_MODELS:
         if model.slug == slug.lower():
             return model

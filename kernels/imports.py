@@ -63,7 +63,8 @@ def _uninstalled_place(package: str) -> Path | None:
 
 
 def _is_installed(place: Path) -> bool:
-    """Whether a package lies where pip puts packages; a folder of `pip install --target` has their metadata in it."""
+    """Returns whether a package lies where pip puts packages; a folder of `pip install --target` has their metadata in
+    it."""
     if set(INSTALLED) & set(place.parts) or next(place.parent.glob("*.dist-info"), None) is not None:
         return True
     return any(place.resolve().is_relative_to(each) for each in STANDARD)

@@ -250,7 +250,7 @@ def _stop(**_: Any) -> None:
 
 
 def _drain(how: str, **_: Any) -> None:
-    """A warm shutdown waits for the job under way without a limit; after `drain_s` a cold one hands the job back."""
+    """Hands the running job back after `drain_s`, by a cold shutdown: a warm one waits for the job without a limit."""
     stopping.mark()
     if how == "Warm":
         timer = threading.Timer(Settings.load().drain_s, os.kill, (os.getpid(), signal.SIGQUIT))

@@ -115,7 +115,7 @@ class Settings(NightlyTimes):
         return tuple(slug.strip() for slug in value.split(",") if slug.strip()) if isinstance(value, str) else value
 
     def sweeps(self, kernel: str) -> bool:
-        """True if a nightly has this kernel of the suite."""
+        """Returns True if a nightly has this kernel of the suite."""
         return self.kernels is None or self.kernels == (EVERY_KERNEL,) or kernel in self.kernels
 
     @property
@@ -135,22 +135,23 @@ class Settings(NightlyTimes):
 
     @property
     def checkouts(self) -> Path:
-        """The folder of whole commits (worker/git/checkouts.py)."""
+        """Returns the folder of whole commits (worker/git/checkouts.py)."""
         return self.home / "commits"
 
     @property
     def clones(self) -> Path:
-        """The folder of the clones that Tilewatch makes itself (worker/git/clones.py)."""
+        """Returns the folder of the clones that Tilewatch makes itself (worker/git/clones.py)."""
         return self.home / "repositories"
 
     @property
     def toolchains(self) -> Path:
-        """The folder of the toolchains that `tilewatch toolchain add` installs."""
+        """Returns the folder of the toolchains that `tilewatch toolchain add` installs."""
         return self.home / "toolchains"
 
     @property
     def baseline_environments(self) -> Path:
-        """The folder of the environments that `tilewatch baselines add` installs; it keeps the name that homes have."""
+        """Returns the folder of the environments that `tilewatch baselines add` installs; it keeps the name that homes
+        have."""
         return self.home / "rivals"
 
     @property
@@ -158,8 +159,8 @@ class Settings(NightlyTimes):
         return self.home / "connection.json"
 
     def connection(self) -> Servers:
-        """The database and the broker: those of the environment, else those that `tilewatch up` started here. Raises
-        NotRunning."""
+        """Returns the database and the broker: those of the environment, else those that `tilewatch up` started here.
+        Raises NotRunning."""
         if self.database_url and self.broker_url:
             return Servers(database_url=self.database_url, broker_url=self.broker_url)
         if self.database_url or self.broker_url:

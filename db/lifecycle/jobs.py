@@ -284,7 +284,8 @@ def retry(session: Session, job_ids: Sequence[int]) -> list[int]:
 
 
 def _urgency(owner: str) -> ColumnElement[int]:
-    """The order of claims: checks go between replays and sweeps, and after the nightly's once their turn is over."""
+    """Returns the order of claims: checks go between replays and sweeps, and after the nightly's once their turn is
+    over."""
     over = select(Worker.checks_since <= after(-CHECKS_TURN_S)).where(Worker.name == _worker_of(owner))
     return case(
         (Job.check_id.is_(None), 2 * Job.priority),
@@ -301,7 +302,7 @@ def _count_turn(session: Session, owner: str, *, is_check: bool) -> None:
 
 
 def _worker_of(owner: str) -> str:
-    """A process of a worker owns its jobs as NAME#PID."""
+    """Returns the worker's name from the owner of a job, NAME#PID: each process of a worker owns its jobs."""
     return owner.rpartition("#")[0]
 
 

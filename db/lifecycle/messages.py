@@ -227,7 +227,7 @@ def fail(session: Session, message_id: int, trouble: str) -> None:
 
 
 def retry(session: Session, message_ids: Sequence[int]) -> list[int]:
-    """A person wants these messages sent once more; returns the ids of those that had failed."""
+    """Sends messages once more, because a person wants it. Returns the ids of those that had failed."""
     anew = {"state": "queued", "attempts": 0, "not_before": None, "trouble": None}
     which = Message.id == func.any(list(message_ids))
     changed = update(Message).where(which, Message.state == "failed").values(**anew).returning(Message.id)

@@ -157,7 +157,8 @@ def _take_turns(session: Session, cause: Cause) -> None:
 
 
 def _same_cause(session: Session, cause: Cause) -> Regression | None:
-    """A regression of this kernel whose range of commits overlaps: two series rarely narrow one change equally far.
+    """Returns a regression of this kernel whose range of commits overlaps: two series rarely narrow one change equally
+    far.
 
     A node is slow at every commit.
     """
@@ -213,8 +214,8 @@ def _add_series(session: Session, regression_id: int, kernel: str, moved: Change
 
 
 def _is_slow_again(session: Session, regression_id: int, kernel: str, moved: ChangedSeries) -> bool:
-    """A node may be mended and fall ill again, which no new commit tells apart: a series that recovered, or was called
-    resolved, is back with what it is now."""
+    """Returns whether a regression came back that no new commit tells apart: a node may be mended and fall ill again,
+    and a series that recovered, or was called resolved, is back with what it is now."""
     resolved = exists().where(Regression.id == RegressionSeries.regression_id, Regression.state == "resolved")
     back = session.execute(
         update(RegressionSeries)
@@ -234,7 +235,8 @@ def _is_slow_again(session: Session, regression_id: int, kernel: str, moved: Cha
 
 
 def _join(session: Session, regression_id: int, cause: Cause, moved: ChangedSeries) -> bool:
-    """A series more: the size is the worst one's, the range what both allow, and a resolved regression is back."""
+    """Adds a series to a regression: the size becomes the worst one's, the range what both allow, and a resolved
+    regression is back."""
     regression = lock(session, regression_id)
     if abs(moved.size) > abs(regression.size):
         regression.size, regression.low, regression.high = moved.size, moved.low, moved.high

@@ -52,7 +52,7 @@ class Holder:
 
     @property
     def who(self) -> str:
-        """The name that its acts are on record with."""
+        """Returns the name that its acts are on record with."""
         return who_of(self.name)
 
 

@@ -20,5 +20,5 @@ def after(seconds: float | ColumnElement[Any]) -> ColumnElement[Any]:
 
 
 def backoff_s(earlier_waits: ColumnElement[int] | InstrumentedAttribute[int]) -> ColumnElement[float]:
-    """The seconds to wait after as many waits: min(FIRST_WAIT_S * 2^n, LONGEST_WAIT_S)."""
+    """Returns the seconds to wait after as many waits: min(FIRST_WAIT_S * 2^n, LONGEST_WAIT_S)."""
     return func.least(FIRST_WAIT_S * func.power(2.0, func.least(earlier_waits, 30)), LONGEST_WAIT_S)

@@ -42,7 +42,7 @@ class CheckRow:
 
     @property
     def state(self) -> str:
-        """A word or two for people."""
+        """Returns the state in a word or two, for people."""
         if self.exit_code is not None:
             return ("fine", "slower", "could not tell")[self.exit_code]
         return "being prepared" if self.changed is None else "being answered"

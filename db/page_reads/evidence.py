@@ -353,7 +353,8 @@ def list_parts_of_total(session: Session, run_id: int) -> list[PartRow]:
 
 
 def has_simulated_runs(session: Session, newest: int = 50) -> bool:
-    """True where one of the newest runs came from no GPU. All runs are not looked through: there may be millions."""
+    """Returns whether one of the newest runs came from no GPU. Not all runs are looked through: there may be
+    millions."""
     origins = select(Run.origin).order_by(Run.id.desc()).limit(newest)
     return "simulated" in session.scalars(origins)
 

@@ -54,7 +54,8 @@ def read_queue_metrics(session: Session) -> QueueMetrics:
 
 
 def _queues(session: Session) -> list[QueueDepth]:
-    """A job that was put off or retried counts from when it may be taken again."""
+    """Lists the queues with their depths and ages. A job that was put off or retried counts from when it may be taken
+    again."""
     since = func.greatest(Job.created_at, func.coalesce(Job.not_before, Job.created_at))
     query = (
         select(Job.queue, func.count(), func.extract("epoch", func.now() - func.min(since)))

@@ -186,7 +186,7 @@ _STATIC_FACTS = ("registers", "stack_bytes", "shared_bytes", "code_bytes", "comp
 
 @cache
 def _select_runs() -> Query:
-    """The bound parameters are those of SERIES."""
+    """Selects the runs of series. The bound parameters are those of SERIES."""
     ill = (
         select(Quarantine.id)
         .where(
@@ -237,10 +237,8 @@ def _select_runs() -> Query:
 
 @cache
 def _select_measurements(*, static_facts: bool) -> Query:
-    """The bound parameters are lists of runs and of their sweeps; the measurements are in the order of the runs.
-
-    A baseline that could not run has no samples, and is left out.
-    """
+    """Selects the measurements of runs, in the order of the runs. The bound parameters are lists of runs and of their
+    sweeps. A baseline that could not run has no samples, and is left out."""
     ids = (bindparam(name, type_=ARRAY(BigInteger)) for name in ("run_ids", "sweep_ids"))
     runs = func.unnest(*ids).table_valued("run_id", "sweep_id", with_ordinality="place").render_derived("listed")
     query = (

@@ -203,10 +203,8 @@ def list_points_at_commit(session: Session, repository: str, sha: str) -> list[S
 
 
 def _select_newest(repository: str | None, limit: int, *columns: InstrumentedAttribute[Any]) -> Query:
-    """The newest commits of a repository, or of all, at which something was measured.
-
-    The commits are sorted before it is asked what was measured, so that it is asked of a few and not of all.
-    """
+    """Selects the newest commits of a repository, or of all, at which something was measured. The commits are sorted
+    before it is asked what was measured, so that it is asked of a few and not of all."""
     asked = select(Commit).where(Commit.repository == repository) if repository is not None else select(Commit)
     newest_first = ("position", "committed_at") if repository is not None else ("committed_at",)
     commits = asked.order_by(*(getattr(Commit, name).desc() for name in newest_first)).subquery()
@@ -218,7 +216,7 @@ def _select_newest(repository: str | None, limit: int, *columns: InstrumentedAtt
 
 @cache
 def _select_runs_as_of() -> CompoundSelect[Any]:
-    """The bound parameters are the repository and `at`."""
+    """Selects the runs at a time. The bound parameters are the repository and `at`."""
     repository, at = bindparam("repository", type_=Text), bindparam("at", type_=DateTime(timezone=True))
     distance_s = func.abs(func.extract("epoch", Commit.committed_at - at))
     nearest_first = ((Commit.committed_at <= at).desc(), distance_s)
@@ -276,11 +274,9 @@ def _of_runs(session: Session, run_ids: Sequence[int]) -> list[SnapshotRow]:
 
 @cache
 def _select_of_runs() -> Query:
-    """The bound parameter `run_ids` is a list.
-
-    Its runs are found by a statement of their own: Postgres plans the 14 tables of both as one anew at each call,
-    which took 5 ms of 36 for 488 series (2 cores, 2026-11-23).
-    """
+    """Selects the points of runs; the bound parameter `run_ids` is a list. Its runs are found by a statement of their
+    own: Postgres plans the 14 tables of both as one anew at each call, which took 5 ms of 36 for 488 series (2 cores,
+    2026-11-23)."""
     return (
         measured_points(
             select(

@@ -31,7 +31,7 @@ class ReportRow:
 
     @property
     def state(self) -> str:
-        """A word or two for people."""
+        """Returns the state in a word or two, for people."""
         if self.is_open:
             return "being compared"
         return self.safety or "failed"
@@ -160,7 +160,7 @@ def _read_operator(row: Mapping[str, Any]) -> OperatorRow:
 
 
 def _sort(config: Mapping[str, int]) -> Mapping[str, int]:
-    """A config in the order in which commands write it: jsonb keeps none."""
+    """Sorts a config in the order in which commands write it: jsonb keeps none."""
     return dict(sorted(config.items()))
 
 

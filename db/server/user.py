@@ -24,7 +24,7 @@ class ServerUser:
     gid: int
 
     def can_enter(self, path: Path) -> bool:
-        """True when a server can enter this folder, or run this program."""
+        """Returns True when a server can enter this folder, or run this program."""
         return _succeeds((*self.command, "test", "-x", str(path)))
 
     def own(self, folder: Path) -> None:

@@ -227,7 +227,7 @@ def take_turns(session: Session, scope: Scope) -> None:
 
 
 def is_measuring(session: Session, submission_id: int) -> bool:
-    """True while a run of this night is still to come."""
+    """Returns True while a run of this night is still to come."""
     waited_for = select(Job.id).where(
         Job.submission_id == submission_id,
         Job.kind == "measure",
@@ -238,7 +238,7 @@ def is_measuring(session: Session, submission_id: int) -> bool:
 
 
 def is_settled(session: Session, scope: Scope) -> bool:
-    """True when every run of this night has its verdict and no suspicion is open."""
+    """Returns True when every run of this night has its verdict and no suspicion is open."""
     unsettled = (
         select(Run.id)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -483,7 +483,7 @@ def count_launches_of_code(session: Session, row: Mapping[str, Any]) -> int:
 
 
 def is_any_pending(session: Session, keys: Sequence[str]) -> bool:
-    """True while one of these replays is still to be run: it has no answer, and a job that has not ended."""
+    """Returns True while one of these replays is still to be run: it has no answer, and a job that has not ended."""
     answered = set(session.scalars(select(Replay.key).where(Replay.key == func.any(list(keys)))))
     names = [name for key in keys if key not in answered for name in job_keys(key)]
     alive = select(Job.id).where(Job.key == func.any(names), Job.state.in_(OPEN_JOB))
@@ -491,7 +491,7 @@ def is_any_pending(session: Session, keys: Sequence[str]) -> bool:
 
 
 def was_given_up(session: Session, key: str) -> bool:
-    """True for a replay whose job ended without an answer."""
+    """Returns True for a replay whose job ended without an answer."""
     states = set(session.scalars(select(Job.state).where(Job.key.in_(job_keys(key)))))
     return bool(states - {"done"}) and not states & set(OPEN_JOB)
 

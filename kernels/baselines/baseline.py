@@ -44,7 +44,7 @@ class BaselineLaunch:
 
 
 def torch_module() -> Any:
-    """Raises BaselineMissing with the way to install it."""
+    """Imports and returns torch. Raises BaselineMissing with the way to install it."""
     try:
         import torch
     except ImportError as error:

@@ -43,7 +43,7 @@ def cublas(call: Call) -> BaselineLaunch:
 
 
 def cublas_per_group(call: Call) -> BaselineLaunch:
-    """One cuBLAS product per group, called one after the other: what there is without a grouped kernel."""
+    """Runs one cuBLAS product per group, one after the other: the way without a grouped kernel."""
     torch = torch_module()
     a, b, d = (tensor(call, name) for name in ("a", "b", "d"))
     weights = b.transpose(-1, -2) if call.sizes.get("b_transposed", 1) else b
@@ -72,7 +72,7 @@ def cublas_per_group(call: Call) -> BaselineLaunch:
 
 
 def cublaslt_per_group(call: Call) -> BaselineLaunch:
-    """One FP8 product with scales per row and 128 of K per group along K, called one after the other (Hopper)."""
+    """Runs one FP8 product per group along K, one after the other, with scales per row and 128 of K (Hopper)."""
     torch = torch_module()
     a, b, scale_a, scale_b, d = (tensor(call, name) for name in ("a", "b", "scale_a", "scale_b", "d"))
     ends = [int(end) for end in tensor(call, "end_of_group").cpu()]
@@ -173,7 +173,7 @@ def residual_add(call: Call) -> BaselineLaunch:
 
 
 def silu_and_multiply(call: Call) -> BaselineLaunch:
-    """Two kernels, as torch has none for both."""
+    """Runs two kernels: torch has none that does both."""
     torch = torch_module()
     x, y = tensor(call, "x"), tensor(call, "y")
     gate, up = x.chunk(2, -1)
@@ -187,7 +187,7 @@ def softmax(call: Call) -> BaselineLaunch:
 
 
 def moe_route(call: Call) -> BaselineLaunch:
-    """Each token's experts as models choose them in PyTorch: by softmax, or with a bias by groups."""
+    """Chooses each token's experts as models do in PyTorch: by softmax, or with a bias by groups."""
     torch = torch_module()
     logits, top_k = tensor(call, "logits"), call.sizes["top_k"]
     computed: list[Any] = []
@@ -237,7 +237,7 @@ def moe_gate_up(call: Call) -> BaselineLaunch:
 
 
 def mla_decode(call: Call) -> BaselineLaunch:
-    """Two products per sequence with a softmax between them: no fused kernel that is installed takes heads of 576."""
+    """Runs two products per sequence with a softmax between them: no installed fused kernel takes heads of 576."""
     torch = torch_module()
     q, kv, out = (tensor(call, name) for name in ("q", "kv", "out"))
     latent = out.shape[2]

@@ -60,7 +60,8 @@ def list_configs(loaded: LibraryKernel, arch: str) -> tuple[dict[str, int], ...]
 
 @functools.cache
 def _list_configs_once(loaded: LibraryKernel, arch: str) -> tuple[dict[str, int], ...]:
-    """A space of 35 configs may be what `only` leaves of 18,432, and is asked for twice for each problem."""
+    """Lists a space's configs. Cached: a space of 35 configs may be what `only` leaves of 18,432, and is read twice for
+    each problem."""
     space = read_space(loaded, arch)
     try:
         return space.configs()

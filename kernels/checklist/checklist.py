@@ -185,7 +185,7 @@ def _spills(facts: StaticFacts | None, compiled: Compiled) -> Line:
 
 
 def _list_counted(counters: Mapping[str, float]) -> Iterator[Line]:
-    """The lines that a run's counters alone can answer; none without them."""
+    """Yields the lines that a run's counters alone can answer; none without them."""
     hits, conflicts, instructions = (counters.get(each) for each in ("l2_hit_pct", "bank_conflicts", "instructions"))
     if hits is not None:
         item = f"more than {L2_HITS_PCT:g}% L2 hits"

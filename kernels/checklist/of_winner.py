@@ -36,7 +36,7 @@ def add_checklist(result: RunResult, request: MeasureRequest, cubins: Iterable[C
 
 
 def _list_lines(request: MeasureRequest, cubin: Cubin, measured: Measured) -> tuple[Line, ...]:
-    """Raises LibraryError or StoreError."""
+    """Lists the checklist's lines for a winner. Raises LibraryError or StoreError."""
     described = catalog.describe(
         Path(request.library), arch=request.arch, kernel=request.kernel, problem=request.problem, config=cubin.config
     )

@@ -147,7 +147,7 @@ class _Reader:
 
 
 def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:
-    """A constant expression's value: numbers, values names, choices, tuples (of which parts may be UNKNOWN)."""
+    """Returns a constant expression's value: numbers, values names, choices, tuples (of which parts may be UNKNOWN)."""
     match node:
         case ast.Constant(value=value):
             return value
@@ -165,7 +165,7 @@ def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:
 
 
 def _assignments(function: ast.FunctionDef) -> dict[str, ast.expr]:
-    """The first value given to each local name: a loop's accumulator is made before it is added to."""
+    """Returns the first value given to each local name: a loop's accumulator is made before it is added to."""
     found: dict[str, ast.expr] = {}
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
@@ -174,7 +174,7 @@ def _assignments(function: ast.FunctionDef) -> dict[str, ast.expr]:
 
 
 def _reassigned(function: ast.FunctionDef) -> set[str]:
-    """Names bound more than once, whose first value says nothing of later ones."""
+    """Returns names bound more than once, whose first value says nothing of later ones."""
     bound = Counter(
         node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     )
@@ -182,7 +182,7 @@ def _reassigned(function: ast.FunctionDef) -> set[str]:
 
 
 def _operation(call: ast.Call) -> str | None:
-    """The name behind `ct.`, "tiled_view", and "load" for such a view's; None for other calls."""
+    """Returns the name behind `ct.`, "tiled_view", and "load" for such a view's; None for other calls."""
     function = call.func
     if not isinstance(function, ast.Attribute):
         return None
@@ -211,8 +211,8 @@ def _walks_the_grid(iterated: ast.expr, assigned: Mapping[str, ast.expr]) -> boo
 
 
 def _group(divisor: ast.expr, values: Mapping[str, Any], assigned: Mapping[str, ast.expr]) -> int | None:
-    """The rows of tiles in a group, where a tile's number is taken apart by so many rows of them: a product of a number
-    from the config and a number of tiles."""
+    """Returns the rows of tiles in a group, where a tile's number is taken apart by so many rows of them: a product of
+    a number from the config and a number of tiles."""
     node = assigned.get(divisor.id, divisor) if isinstance(divisor, ast.Name) else divisor
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
         return None
@@ -221,7 +221,7 @@ def _group(divisor: ast.expr, values: Mapping[str, Any], assigned: Mapping[str, 
 
 
 def _type(node: ast.expr, assigned: Mapping[str, ast.expr], types: Mapping[str, str]) -> str:
-    """The element type that an expression was made with; "" where the source does not show it.
+    """Returns the element type that an expression was made with; "" where the source does not show it.
 
     A name stands for what it is first given: an accumulator keeps its type through its loop. Of the two sides of an
     operation the wider float decides."""

@@ -239,7 +239,7 @@ class ChildProcess:
         return not self._stdout.closed and self._process.poll() is None
 
     def _send(self, request: Mapping[str, Any], deadline: float) -> None:
-        """A child may have stopped reading, and a pipe takes 64 KiB."""
+        """Writes a request to the child. It may have stopped reading, and a pipe takes 64 KiB."""
         writable = select.poll()
         writable.register(self._stdin, select.POLLOUT)
         line = memoryview(json.dumps(request).encode() + b"\n")

@@ -22,7 +22,7 @@ _lock = threading.Lock()
 
 
 def _forget() -> None:
-    """Two processes cannot share a socket: one that is forked off here gets servers of its own."""
+    """Forgets the servers in a process that was forked off here: two processes cannot share a socket."""
     global _lock
     _lock = threading.Lock()
     for server in _servers.values():
@@ -132,7 +132,7 @@ class _Server:
         self._process.wait()
 
     def fork(self, request: Mapping[str, Any], log: IO[bytes]) -> ForkedProcess:
-        """Raises ConnectionError where the server has ended."""
+        """Asks the server for a new process and returns it. Raises ConnectionError if the server has ended."""
         child_in, our_out = os.pipe()
         our_in, child_out = os.pipe()
         stdin, stdout = os.fdopen(our_out, "wb", buffering=0), os.fdopen(our_in, "rb")

@@ -200,7 +200,7 @@ def _files_rights(version: int) -> int:
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:
-    """A path that is not there, or that this user may not enter, needs no rule."""
+    """Adds a rule for a path. A path that does not exist, or that this user may not enter, needs none."""
     try:
         file = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:

@@ -38,7 +38,8 @@ class CodeDiff:
 
     @property
     def lines(self) -> tuple[SourceLine, ...]:
-        """The blamed lines, the first one first: those that do something else, or else those with other code."""
+        """Returns the blamed lines, the first one first: those that do something else, or else those with
+        other code."""
         return tuple(change.line for change in self.changes) or self.machine_lines
 
     @property
@@ -48,7 +49,7 @@ class CodeDiff:
 
 
 def diff_code(base: CodeText, head: CodeText) -> CodeDiff:
-    """Raises BadTileIR."""
+    """Compares the code of two cubins. Raises BadTileIR."""
     tile_ir = None
     if base.tile_ir is not None and head.tile_ir is not None:
         tile_ir = diff_tile_ir(read_tile_ir(base.tile_ir), read_tile_ir(head.tile_ir))

@@ -52,7 +52,7 @@ class Instruction:
 
     @property
     def kind(self) -> str:
-        """The name in CLASSES, or OTHER."""
+        """Returns the name in CLASSES, or OTHER."""
         return CLASS_OF.get(self.opcode.partition(".")[0], OTHER)
 
 
@@ -123,8 +123,8 @@ def _link(blocks: Sequence[_Block], labels: dict[str, int]) -> list[list[int]]:
 
 
 def _find_loops(follows: Sequence[Sequence[int]]) -> Iterator[frozenset[int]]:
-    """The natural loops: an edge back to a block that is on every way to it (Aho, Lam, Sethi and Ullman, "Compilers",
-    2006, section 9.6). Loops of one head are one."""
+    """Finds the natural loops: an edge back to a block that is on every way to it (Aho, Lam, Sethi and Ullman,
+    "Compilers", 2006, section 9.6). Loops of one head are one."""
     before: dict[int, list[int]] = defaultdict(list)
     for number, targets in enumerate(follows):
         for target in targets:

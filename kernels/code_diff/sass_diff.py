@@ -37,7 +37,7 @@ class InstructionRow:
 
 
 def count_moves(base: Iterable[Instruction], head: Iterable[Instruction], *, in_loops: bool) -> tuple[Move, ...]:
-    """What moved in all loops together, or outside them, in the order of CLASSES; without other instructions."""
+    """Counts what moved in all loops together, or outside them, in the order of CLASSES; without other instructions."""
     before, after = (Counter(each.kind for each in side if (each.loop_depth > 0) == in_loops) for side in (base, head))
     return tuple(Move(kind, before[kind], after[kind]) for kind in CLASSES if before[kind] != after[kind])
 
@@ -63,7 +63,7 @@ def _order(row: InstructionRow) -> tuple[int, int, str, int, str]:
 
 
 def rank_lines(rows: Iterable[InstructionRow]) -> tuple[SourceLine, ...]:
-    """The lines whose instructions differ, by what differs in their deepest loop, the kinds of CLASSES first."""
+    """Ranks the lines whose instructions differ, by what differs in their deepest loop, the kinds of CLASSES first."""
     weights: dict[SourceLine, Counter[tuple[int, bool]]] = defaultdict(Counter)
     for row in rows:
         if row.line is not None:

@@ -161,7 +161,7 @@ class _Reader:
 
 
 def read_tile_ir(text: str) -> tuple[TileOperation, ...]:
-    """Raises BadTileIR."""
+    """Reads the operations of a TileIR text. Raises BadTileIR."""
     reader = _Reader(_read_locations(text))
     for line in _join(text):
         reader.read(line)

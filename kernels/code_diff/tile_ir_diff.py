@@ -143,7 +143,7 @@ class _Diff:
             yield from _site(head, _describe(base, head), _Kind.other_type, self._is_root_of_type(base, head))
 
     def _is_cause(self, base: TileOperation, head: TileOperation, old: Value, new: Value) -> bool:
-        """Whether this operation was changed to use another value, and not what makes the value.
+        """Returns whether this operation was changed to use another value, and not what makes the value.
 
         Where one value is made of the other by operations that were added or removed, those are the change. Where one
         line made the old value and now makes the new one, that line is. Else another name was written here, and what
@@ -181,7 +181,7 @@ class _Diff:
         return self.aligned.head[new.operation]
 
     def _is_root_of_type(self, base: TileOperation, head: TileOperation) -> bool:
-        """Whether the type changes here: what it is made of has the types that it had."""
+        """Returns whether the type changes here: what it is made of has the types that it had."""
         if not _may_cause(head):
             return False
         for old, new in zip(base.operands, head.operands, strict=True):
@@ -197,7 +197,7 @@ def _may_cause(operation: TileOperation) -> bool:
 
 
 def _is_retyped(base: TileOperation, head: TileOperation) -> bool:
-    """Whether a literal is written otherwise because it has another type: <f32: 0.1> and <f16: 9.999e-02>."""
+    """Returns whether a literal is written otherwise because it has another type: <f32: 0.1> and <f16: 9.999e-02>."""
     return base.opcode == head.opcode and base.opcode in LITERALS and base.types != head.types
 
 
@@ -251,7 +251,7 @@ def _map_lines(aligned: Alignment) -> Callable[[SourceLine], SourceLine]:
 
 
 def _describe(base: TileOperation, head: TileOperation) -> str:
-    """The words that differ, with the opcode: constant <i32: 8> -> <i32: 16>."""
+    """Describes the words that differ, with the opcode: constant <i32: 8> -> <i32: 16>."""
     old, new = (
         f"{each.attributes} : {each.types}" if base.attributes == head.attributes else each.attributes
         for each in (base, head)

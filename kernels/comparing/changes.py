@@ -35,7 +35,7 @@ class Code:
 
     @property
     def machine_code(self) -> tuple[str | None, str | None]:
-        """What makes two codes the same on a GPU: the instructions, and how they are launched."""
+        """Returns what makes two codes the same on a GPU: the instructions, and how they are launched."""
         return (None if self.compiled is None else self.compiled.code_sha256, self.identity.launch_sha256)
 
 
@@ -223,7 +223,7 @@ def _failure(code: Code) -> str | None:
 
 
 def end_if_identical(comparison: Comparison, each: Changed, name: Callable[[Code], object]) -> bool:
-    """Whether every config has one code on both sides; the target has then ended.
+    """Returns whether every config has one code on both sides; the target has then ended.
 
     A config that compiles on neither side is no difference. Where each side has one config, the codes alone count.
     """

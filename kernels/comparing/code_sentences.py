@@ -25,7 +25,8 @@ class CubinDiff:
 
 
 def write_code_sentences(store: CubinStore, pairs: Collection[Pair], *, jobs: int) -> dict[Pair, str]:
-    """A pair that cannot be read has a sentence that says why: no comparison fails for it. Raises StoreError."""
+    """Writes what differs between each pair of cubins. A pair that cannot be read gets a sentence that says why: no
+    comparison fails for it. Raises StoreError."""
     with ThreadPoolExecutor(max(1, jobs)) as pool:
         return dict(pool.map(lambda pair: (pair, diff_cubins(store, *pair).sentence), dict.fromkeys(pairs)))
 

@@ -28,7 +28,7 @@ class CompilerPool:
         self._threads: list[threading.Thread] = []
 
     def run_all(self, works: Sequence[Callable[[Compiler], Result]]) -> list[Result]:
-        """The results in order. Raises what the first failing work raised (BuildError, where nothing compiles)."""
+        """Returns the results in order. Raises what the first failing work raised (BuildError, if nothing compiles)."""
         done: queue.SimpleQueue[tuple[int, Any, Exception | None]] = queue.SimpleQueue()
         for index, work in enumerate(works):
             self._todo.put(_reporting(index, work, done))

@@ -88,7 +88,7 @@ class RealBench:
 
 
 def find_gpu(gpu_index: int) -> device.Gpu:
-    """This machine's GPU of that index. Raises GpuMissing, also for a model that cuTile has no code for."""
+    """Finds this machine's GPU of that index. Raises GpuMissing, also for a model that cuTile has no code for."""
     here = device.gpus()
     if not 0 <= gpu_index < len(here):
         raise GpuMissing(

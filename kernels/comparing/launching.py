@@ -34,7 +34,7 @@ class LaunchBench(Protocol):
     """A GPU that can launch two sides together."""
 
     def launch(self, target: Target, base: ReplaySide, head: ReplaySide) -> tuple[float, float]:
-        """The median microseconds of base and head in one fresh process. Raises ReplayFailed."""
+        """Returns the median microseconds of base and head in one fresh process. Raises ReplayFailed."""
 
 
 class GpuBench(LaunchBench, Protocol):
@@ -139,7 +139,7 @@ def _launch_until_look(
 
 
 def _pick(comparison: Comparison, each: Changed, gpu: GpuBench) -> Changed | None:
-    """One code of each side: the fastest of it, and the base's config on both sides where that is as fast.
+    """Returns one code of each side: the fastest of it, and the base's config on both sides where that is as fast.
 
     Returns None where the target has ended: no config is right, or both sides' fastest are one code.
     """

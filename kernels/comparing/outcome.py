@@ -58,7 +58,7 @@ class Outcome:
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """What moved in the code, and the mechanism where a GPU showed which side is slower."""
+        """Returns what moved in the code, and the mechanism where a GPU showed which side is slower."""
         kind = "" if self.verdict is None else self.verdict.kind
         if self.verdict is None or kind not in ("slower", "faster") or not self.base_facts or not self.head_facts:
             return self.moved
@@ -75,7 +75,7 @@ class Outcome:
 
     @property
     def sentence(self) -> str:
-        """The verdict in words, without the operator's name: slower +1.8 % (1.5 to 2.1) after 12 launches."""
+        """Returns the verdict in words, without the operator's name: slower +1.8 % (1.5 to 2.1) after 12 launches."""
         if self.verdict is not None:
             return write_verdict(self.verdict)
         return {
@@ -98,7 +98,7 @@ def exit_code(outcomes: Iterable[Outcome]) -> int:
 
 
 def list_moves(base: StaticFacts | None, head: StaticFacts | None) -> tuple[str, ...]:
-    """What differs in the static facts, each as "registers 128 -> 168"; empty where nothing does."""
+    """Lists what differs in the static facts, each as "registers 128 -> 168"; empty where nothing does."""
     if base is None or head is None:
         return ()
     pairs = (
@@ -122,7 +122,7 @@ def write_config(config: Params) -> str:
 
 
 def write_verdict(verdict: Verdict) -> str:
-    """The verdict in words: slower +1.8 % (1.5 to 2.1) after 12 launches."""
+    """Writes the verdict in words: slower +1.8 % (1.5 to 2.1) after 12 launches."""
     launches = f"after {verdict.launches} launches"
     if verdict.kind == "undecided":
         return f"undecided {launches} ({_per_cent(verdict.low)} to {_per_cent(verdict.high)} %)"

@@ -30,8 +30,8 @@ class About:
 
 
 def write_lines(outcomes: Sequence[Outcome], about: About) -> list[str]:
-    """One line per operator and problem, those that need a look first. Outcomes without launches share a line where
-    they say the same of several problems or architectures."""
+    """Writes one line per operator and problem, those that need a look first. Outcomes without launches share a line
+    where they say the same of several problems or architectures."""
     timed = []
     for each in (each for each in _sort(outcomes) if each.verdict):
         timed.append(f"{each.kernel} {each.problem}: {_statement(each)}")
@@ -72,7 +72,7 @@ def write_json(outcomes: Sequence[Outcome], about: About) -> str:
 
 
 def write_markdown(outcomes: Sequence[Outcome], about: About) -> str:
-    """A comment for a forge: a table of what changed, and what is identical as one sentence."""
+    """Writes a comment for a forge: a table of what changed, and what is identical as one sentence."""
     title = {OVER: "slower", UNSURE: "could not tell"}.get(exit_code(outcomes), "fine")
     lines = [f"### Tilewatch: {title} ({about.base} .. {about.head})", ""]
     others = [outcome for outcome in outcomes if outcome.kind != "identical"]
@@ -86,7 +86,7 @@ def write_markdown(outcomes: Sequence[Outcome], about: About) -> str:
 
 
 def write_junit(outcomes: Sequence[Outcome], about: About) -> str:
-    """A test per operator and problem: slower than allowed fails, not known is an error."""
+    """Writes a test per operator and problem: slower than allowed fails, not known is an error."""
     suite = ElementTree.Element("testsuite", name="tilewatch compare", tests=str(len(outcomes)))
     failures = errors = 0
     for outcome in outcomes:
@@ -108,7 +108,7 @@ def write_junit(outcomes: Sequence[Outcome], about: About) -> str:
 
 
 def _write_replay(outcome: Outcome, about: About) -> str:
-    """The command that times this operator again by hand."""
+    """Writes the command that times this operator again by hand."""
     operator = shlex.join([outcome.kernel, outcome.problem])
     line = f"tilewatch replay {operator} --of {about.head} --beside {about.base}"
     if outcome.head_config is not None:

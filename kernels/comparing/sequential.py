@@ -38,7 +38,8 @@ class Range:
 
 
 def list_looks(most_launches: int) -> tuple[int, ...]:
-    """The launch counts at which a comparison of at most so many launches is looked at; the last is `most_launches`."""
+    """Lists the launch counts at which a comparison of at most so many launches is looked at; the last is
+    `most_launches`."""
     looks = list(FIRST_LOOKS)
     while looks[-1] < most_launches:
         looks.append(math.ceil(looks[-1] * LOOK_RATIO))
@@ -46,10 +47,8 @@ def list_looks(most_launches: int) -> tuple[int, ...]:
 
 
 def read_range(changes: Sequence[float], looks: Sequence[int], error: float) -> Range:
-    """The interval that misses the true change with at most this probability over all looks, two-sided.
-
-    `changes` are one number per launch, in order; launches after the last look reached are not used.
-    """
+    """Returns the interval that misses the true change with at most this probability over all looks, two-sided.
+    `changes` holds one number per launch, in order; launches after the last look reached are not used."""
     low, high = EVERYTHING
     for look, outside in zip(looks, list_critical_values(tuple(looks), error / 2), strict=True):
         if look > len(changes):
@@ -63,13 +62,14 @@ def read_range(changes: Sequence[float], looks: Sequence[int], error: float) -> 
 
 
 def estimate(changes: Sequence[float]) -> float:
-    """The Hodges-Lehmann estimate: the median of the averages of all pairs of launches."""
+    """Returns the Hodges-Lehmann estimate: the median of the averages of all pairs of launches."""
     return median(_sorted_averages(tuple(changes)))
 
 
 @functools.lru_cache(maxsize=256)
 def list_critical_values(looks: tuple[int, ...], error: float) -> tuple[int, ...]:
-    """How many averages lie outside the interval on each side at each look, at this one-sided error over all looks.
+    """Lists how many averages lie outside the interval on each side at each look, at this one-sided error over all
+    looks.
 
     -1 where a look may not spend enough for any interval; what it leaves goes to later looks.
     """
@@ -83,7 +83,7 @@ def list_critical_values(looks: tuple[int, ...], error: float) -> tuple[int, ...
 
 
 def _largest_rank_sum(launches: int, room: float) -> tuple[int, float]:
-    """The largest rank sum whose lower tail fits into `room`, and that tail; (-1, 0) when none does."""
+    """Returns the largest rank sum whose lower tail fits into `room`, and that tail; (-1, 0) when none does."""
     tail, outside, cost = 0.0, -1, 0.0
     for rank_sum, probability in enumerate(_rank_sum_distribution(launches)):
         tail += probability
@@ -107,5 +107,5 @@ def _rank_sum_distribution(launches: int) -> tuple[float, ...]:
 
 @functools.lru_cache(maxsize=64)
 def _sorted_averages(values: tuple[float, ...]) -> tuple[float, ...]:
-    """The averages of all pairs of values, each value with itself too (Walsh averages), in order."""
+    """Returns the averages of all pairs of values, each value with itself too (Walsh averages), in order."""
     return tuple(sorted((value + other) / 2 for index, value in enumerate(values) for other in values[index:]))

@@ -34,7 +34,7 @@ class Target:
 
     @property
     def has_same_source(self) -> bool:
-        """Whether both sides have it, in files of equal content."""
+        """Returns whether both sides have it, in files of equal content."""
         return self.base is not None and self.head is not None and self.base.source_sha256 == self.head.source_sha256
 
 

@@ -70,7 +70,7 @@ class Verdict:
 
 
 def judge(base_us: Sequence[float], head_us: Sequence[float], design: Design) -> Verdict:
-    """The verdict after these launches; element i of both is one launch. Raises ValueError without launches."""
+    """Returns the verdict after these launches; element i of both is one launch. Raises ValueError without launches."""
     if not base_us or len(base_us) != len(head_us):
         raise ValueError(f"launches come in pairs: {len(base_us)} of the base, {len(head_us)} of the head")
     changes = [math.log(head / base) for base, head in zip(base_us, head_us, strict=True)]
@@ -107,7 +107,7 @@ def judge(base_us: Sequence[float], head_us: Sequence[float], design: Design) ->
 
 
 def find_next_look(launches: int, design: Design) -> int:
-    """The launch count up to which to go on without looking; `launches` itself when the budget is spent."""
+    """Finds the launch count up to which to go on without looking; `launches` itself when the budget is spent."""
     return next((look for look in design.looks if look > launches), launches)
 
 

@@ -128,7 +128,8 @@ def _failure(status: str, failure: str, compile_s: float, cpu_s: float, key: str
 
 
 def _content_key(bytecode: bytes, request: Mapping[str, Any]) -> str:
-    """The limits are part of it because meeting one is remembered too."""
+    """Returns the key of a cubin in the store. The limits are part of it, because a compilation that meets one is
+    remembered too."""
     limits = [request["limit_s"], request["memory_bytes"]]
     parts = [meaning_sha256(bytecode), request["arch"], compiler_version(), limits, HINTS]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

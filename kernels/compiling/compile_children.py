@@ -31,10 +31,8 @@ class CompileChildren:
         self._version: str | None = None
 
     def find_tracer(self, library: str) -> ChildProcess:
-        """One commit's code must not run where another's is traced: it could change what is said of it.
-
-        Raises BuildError where it does not start.
-        """
+        """Returns the process that runs a library. Each library has its own: one commit's code must not run where
+        another's is traced, because it could change what is traced. Raises BuildError if it does not start."""
         child = self._tracers.pop(library, None)
         if child is None or not child.alive:
             if child is not None:
@@ -47,7 +45,7 @@ class CompileChildren:
         return child
 
     def find_compiler(self) -> ChildProcess:
-        """Raises BuildError where it does not start."""
+        """Returns the process that compiles, started if need be. Raises BuildError if it does not start."""
         if self._compiler is None or not self._compiler.alive:
             if self._compiler is not None:
                 self._compiler.close()

@@ -95,7 +95,8 @@ def _drop_version(info: bytes) -> bytes:
 
 
 def _attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
-    """Each is a format and an attribute byte, then two bytes of value, or of length if the format says so."""
+    """Yields the attributes of a section. Each is a format and an attribute byte, then two bytes of value, or of length
+    if the format says so."""
     at = 0
     while at + 4 <= len(info):
         length = int.from_bytes(info[at + 2 : at + 4], "little") if info[at] == SIZED_VALUE else 0
@@ -104,7 +105,7 @@ def _attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def remarks(text: str) -> tuple[dict[str, Any], ...]:
-    """The compiler's remarks (YAML documents tagged !Passed or !Missed), in source order."""
+    """Returns the compiler's remarks (YAML documents tagged !Passed or !Missed), in source order."""
     parsed = []
     for node in yaml.compose_all(text, Loader=yaml.CSafeLoader):
         if node is not None:
@@ -128,7 +129,7 @@ def _remark(passed: bool, document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(node: yaml.Node) -> Any:
-    """A YAML node as dictionaries, lists and strings, whatever its tag."""
+    """Returns a YAML node as dictionaries, lists and strings, whatever its tag."""
     if isinstance(node, yaml.MappingNode):
         return {_plain(key): _plain(value) for key, value in node.value}
     if isinstance(node, yaml.SequenceNode):

@@ -41,7 +41,7 @@ def read_code_texts(store: CubinStore, content_key: str) -> dict[str, CodeText]:
 
 
 def disassemble(cubin: bytes, bytecode: bytes | None) -> CodeText:
-    """Raises ProgramMissing or NotDisassembled."""
+    """Returns the listings of a cubin and of its bytecode. Raises ProgramMissing or NotDisassembled."""
     listing = _run((find_program("nvdisasm"), "-g", "-c"), cubin, ".cubin")
     return CodeText(listing, None if bytecode is None else disassemble_bytecode(bytecode))
 
@@ -52,7 +52,7 @@ def list_encoded_sass(cubin: bytes) -> str:
 
 
 def disassemble_bytecode(bytecode: bytes) -> str:
-    """Raises ProgramMissing or NotDisassembled."""
+    """Returns bytecode as text. Raises ProgramMissing or NotDisassembled."""
     return _run((find_program("tileirdisasm"), "-g"), bytecode, ".tileirbc")
 
 

@@ -24,7 +24,7 @@ class LocalCubins:
 
     @property
     def url(self) -> str:
-        """The folder store for a child."""
+        """Returns the folder store for a child."""
         if self.remote is None:
             return self._url
         if self._scratch is None:

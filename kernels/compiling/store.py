@@ -157,7 +157,7 @@ def is_final(outcome: Mapping[str, Any], limit_s: float) -> bool:
 
 
 def folder(path: Path) -> str:
-    """The store URL of a folder."""
+    """Returns the store URL of a folder."""
     return path.absolute().as_uri()
 
 

@@ -77,7 +77,8 @@ class TracedCode:
 
 
 def read_traced(traced: Mapping[str, Any]) -> TracedCode:
-    """Raises BadTracedCode, OtherCompiler, and TracingError with the traced sentence where there is no code."""
+    """Reads and checks traced code. Raises BadTracedCode, OtherCompiler, or TracingError with the stored sentence if
+    there is no code."""
     compiler = traced.get("compiler")
     if compiler != compiler_version():  # another version may write another form
         raise OtherCompiler(

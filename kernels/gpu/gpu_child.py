@@ -226,7 +226,8 @@ WITH_LOOK = ("look", "trial", "time", "rounds", "parts", "canary")
 
 
 def _sample(prepared: Prepared, ids: list[int], rounds: int, *, rest: bool = True) -> list[list[float]]:
-    """Raises WrongWhenTimed also where a launch after the check changed an input."""
+    """Takes samples of configs in paired rounds. Raises WrongWhenTimed also if a launch changed an input after it was
+    verified."""
     entries = [prepared.entry(identity) for identity in ids]
     try:
         samples = _time_entries(prepared, entries, rounds, seed=len(prepared.loaded), rest=rest)

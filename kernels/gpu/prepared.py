@@ -27,7 +27,7 @@ class Prepared(Protocol):
     def element_bytes(self) -> int: ...
     @property
     def work(self) -> Mapping[str, Any]:
-        """The problem's operations, the bytes that must move, and its inputs' types: flops, bytes, dtypes."""
+        """Returns the problem's operations, the bytes that must move, and its inputs' types: flops, bytes, dtypes."""
 
     @property
     def input_sets(self) -> int: ...
@@ -67,7 +67,7 @@ class Prepared(Protocol):
         """
 
     def build_baseline(self, name: str) -> BaselineLaunch:
-        """Raises BaselineMissing."""
+        """Returns the launch of a baseline. Raises BaselineMissing."""
 
     def verify_baseline(self, baseline: BaselineLaunch) -> float:
         """Launches the baseline and returns the largest error."""

@@ -184,7 +184,7 @@ class PreparedProblem:
         return DescribedLaunch(request["content_key"], request["symbol"], launch.grid, given, self.described.given)
 
     def build_baseline(self, name: str) -> BaselineLaunch:
-        """Raises BaselineMissing."""
+        """Returns the launch of a baseline. Raises BaselineMissing."""
         call = Call(
             self.described.kernel,
             {name: array for name, array in self.inputs[0].items() if name not in self.outputs},
@@ -219,7 +219,7 @@ class PreparedProblem:
 
     @property
     def kernel_names(self) -> tuple[str, ...]:
-        """The kernels that one launch of a config runs, as the timer names them."""
+        """Returns the kernels that one launch of a config runs, as the timer names them."""
         return (self.described.kernel,) if self.timer.name == "cupti" else ("launch",)
 
 

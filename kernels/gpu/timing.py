@@ -23,7 +23,7 @@ class Timer(Protocol):
     name: Literal["cupti", "events"]
 
     def names(self, launch: Callable[[], None]) -> tuple[str, ...]:
-        """The kernels one launch runs, in order. Launches once."""
+        """Returns the kernels one launch runs, in order. Launches once."""
 
     def time(
         self,

@@ -156,7 +156,7 @@ def _count_warming(round_us: float) -> int:
 
 
 def _left_out(apart: Mapping[Column, list[float]], column: Column) -> dict[str, list[float]]:
-    """The samples of throttled blocks as a detail of what was timed, which its median is without."""
+    """Returns the samples of throttled blocks as a detail of what was timed, which its median is without."""
     return {"throttled_us": apart[column]} if apart.get(column) else {}
 
 

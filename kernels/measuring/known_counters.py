@@ -37,7 +37,7 @@ class Counted:
 
     @property
     def origin(self) -> dict[str, str]:
-        """What a measurement's detail says of them beside the counters."""
+        """Returns what a measurement's detail says of them beside the counters."""
         return {"launch": self.launch, **({"counted": self.when} if self.when else {})}
 
 

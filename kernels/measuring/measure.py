@@ -223,7 +223,7 @@ def _measure(
 
 
 def _find_tied(result: SweepResult, winner: int) -> list[int]:
-    """The numbers of the winner's trial and of the first few that tied with it."""
+    """Finds the numbers of the winner's trial and of the first few that tied with it."""
     keys = [config_key(trial.config) for trial in result.trials]
     return list(dict.fromkeys([winner, *(keys.index(config_key(each)) for each in result.tie)]))[:MOST_COUNTED]
 

@@ -164,7 +164,7 @@ def _validate_argument(argument: Any, memory: list[Any], place: str) -> None:
 
 
 def _validate_view(view: Any, memory: list[Any], place: str) -> None:
-    """Every element has to lie inside of its allocation."""
+    """Raises BadDescription unless every element of a view lies inside of its allocation."""
     if view["dtype"] not in ITEM_BYTES:
         raise _bad(f"{place}: there is no type {view['dtype']}")
     if len(view["shape"]) != len(view["strides"]):

@@ -70,7 +70,8 @@ class UndisturbedGpu:
 
 
 def _name(process_id: int) -> str:
-    """A process of another container has the number that its machine gives it, and no name here."""
+    """Returns the name of a process. A process of another container has the number that its machine gives it, and no
+    name here."""
     try:
         name = Path(f"/proc/{process_id}/comm").read_text(errors="replace").strip()
     except OSError:

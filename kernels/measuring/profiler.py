@@ -44,7 +44,7 @@ class _Started:
 
     @property
     def file(self) -> Path:
-        """Where the process waits for what to launch."""
+        """Returns where the process waits for what to launch."""
         return Path(self.folder.name) / "launches.json"
 
 

@@ -147,7 +147,7 @@ def replay(request: ReplayRequest, *, on_launch: Callable[[int], None]) -> Repla
 
 
 def is_different(good_us: Sequence[float], bad_us: Sequence[float]) -> bool:
-    """True where the interval of the launches' ratios is on one side of 1, and their median not next to it."""
+    """Returns True where the interval of the launches' ratios is on one side of 1, and their median not next to it."""
     ratio = ratio_interval(good_us, bad_us)
     return ratio is not None and not ratio.low <= 1.0 <= ratio.high and abs(ratio.median - 1.0) >= LEAST_DIFFERENCE
 

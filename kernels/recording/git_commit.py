@@ -26,7 +26,8 @@ class GitCommit:
 
 
 def commit_of(folder: Path, revision: str = "HEAD") -> GitCommit:
-    """Raises NoHistory when Git is missing, the folder is not in a repository or has no such commit."""
+    """Returns the commit that a folder is at. Raises NoHistory if Git is missing, or the folder is in no repository or
+    has no such commit."""
     if not folder.is_dir():
         raise NoHistory(f"there is no folder {folder}")
     try:

@@ -60,7 +60,7 @@ def list_toolchains(root: Path) -> tuple[Toolchain, ...]:
 
 
 def find_toolchain(root: Path, name: str) -> Toolchain:
-    """Raises UnknownToolchain."""
+    """Returns an installed toolchain by its name. Raises UnknownToolchain."""
     if name == INSTALLED:
         return Toolchain(INSTALLED, None)
     here = list_toolchains(root)

@@ -51,7 +51,8 @@ def validate(
 
 
 def _find_folder() -> Path:
-    """The folder that the pyproject.toml of the current folder, or of one above it, names as the one under watch."""
+    """Finds the folder that the pyproject.toml of the current folder, or of one above it, names as the one
+    under watch."""
     from tilewatch.kernels import project_settings
     from tilewatch.kernels.library import watched_folder
 

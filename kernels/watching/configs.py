@@ -32,7 +32,7 @@ def _plain(value: Any) -> Any:
 
 
 def unique(configs: Iterable[PlainConfig]) -> tuple[PlainConfig, ...]:
-    """Raises BadWatchFile where there are too many."""
+    """Returns the configs without repetitions, in order. Raises BadWatchFile if they are too many."""
     found: dict[frozenset[tuple[str, Any]], PlainConfig] = {}
     for config in configs:
         found.setdefault(frozenset(config.items()), config)

@@ -53,7 +53,8 @@ class PretendGpu:
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
-        """Raises TracingError where host code asks for values that no tensor has, or would end the process."""
+        """Puts the stand-in for a GPU in place while host code runs. Raises TracingError if host code asks for values
+        that no tensor has, or would end the process."""
         with self.at_import(), missing.running_host_code() if module.is_in_use() else on_meta():
             try:
                 yield

@@ -23,12 +23,13 @@ class CompilerChange:
 
     @property
     def cause(self) -> str:
-        """The cause of a regression that a replay under both confirmed. Rows have it: its words must stay."""
+        """Returns the cause of a regression that a replay under both compilers confirmed. Its words are stored, so they
+        must not change."""
         return f"{CAUSE}{self}"
 
     @classmethod
     def read(cls, cause: str) -> Self | None:
-        """The change in the cause of a regression; None for another cause."""
+        """Returns the change in the cause of a regression; None for another cause."""
         before, arrow, after = cause.removeprefix(CAUSE).partition(ARROW)
         return cls(before, after) if cause.startswith(CAUSE) and arrow else None
 
@@ -39,19 +40,20 @@ class CompilerChange:
 
     @property
     def versions_before(self) -> dict[str, str]:
-        """The versions of NAMED before, as `tilewatch toolchain add` takes them."""
+        """Returns the versions of NAMED before, as `tilewatch toolchain add` takes them."""
         return _read_versions(self.before)
 
     @property
     def toolchain_before(self) -> str | None:
-        """The name under which a person is told to add the compiler before; None where neither of NAMED changed."""
+        """Returns the name under which a person is told to add the compiler before; None where neither of NAMED
+        changed."""
         before, after = self.versions_before, _read_versions(self.after)
         changed = [package for package in NAMED if package in before and before[package] != after.get(package)]
         return name_toolchain(changed[-1], before[changed[-1]]) if changed else None
 
 
 def name_toolchain(package: str, version: str) -> str:
-    """The name under which people are told to add a toolchain of this version."""
+    """Returns the name under which people are told to add a toolchain of this version."""
     return f"{package.removeprefix('nvidia-')}-{version}"
 
 

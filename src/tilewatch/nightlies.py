@@ -63,7 +63,8 @@ def is_late(state: str, requested_at: dt.datetime, now: dt.datetime, times: Nigh
 
 
 def _sentences(error: ValidationError) -> list[str]:
-    """One clause per wrong variable. The value of a URL or a token is never repeated: it is, or contains, a secret."""
+    """Writes one clause for each wrong variable. The value of a URL or a token is never repeated, since it may be a
+    secret."""
     clauses = []
     for problem in error.errors():
         if problem["type"] == "default_factory_not_called":  # a consequence of another field's error

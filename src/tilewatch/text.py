@@ -19,34 +19,35 @@ SAME_IN_PLURAL = ("series",)
 
 
 def is_name(text: object) -> bool:
-    """Whether tables, pages and terminals can show this as a name: letters that show, on one line, and not too many."""
+    """Returns whether tables, pages and terminals can show this as a name: visible letters on one line, and not too
+    many."""
     return isinstance(text, str) and 0 < len(text) <= LONGEST_NAME and text.isprintable()
 
 
 def short_sha(sha: str) -> str:
-    """The digits of a commit that people read and type."""
+    """Returns the first digits of a commit, which people read and type."""
     return sha[:10]
 
 
 def count_text(count: int, noun: str) -> str:
-    """A number with its noun: "1 config", "2 configs", "2 series"."""
+    """Writes a number with its noun: "1 config", "2 configs", "2 series"."""
     several = noun if noun.endswith(SAME_IN_PLURAL) else f"{noun}s"
     return f"{count:,} {noun if count == 1 else several}"
 
 
 def change_text(change: float) -> str:
-    """A relative change: 0.0312 is "+3.1 %". What rounds to nothing is "+0.0 %" from either side."""
+    """Writes a relative change: 0.0312 is "+3.1 %". A change that rounds to nothing is "+0.0 %" from either side."""
     return f"{round(100 * change, 1) + 0.0:+.1f} %"
 
 
 def name_version(baseline: str, version: str) -> str:
-    """The name of a baseline whose library has this version, such as "deepgemm 0.2.5": times of an environment are
-    stored under it. PyTorch brings all but DeepGEMM."""
+    """Returns the name of a baseline whose library has this version, such as "deepgemm 0.2.5": times of an environment
+    are stored under it. PyTorch brings all but DeepGEMM."""
     return f"{baseline} {version}" if baseline.startswith("deepgemm") else f"{baseline} torch {version}"
 
 
 def has_version(baseline: str) -> bool:
-    """Whether these are times of an environment of another version, which is never the main baseline."""
+    """Returns whether these are times of an environment of another version, which is never the main baseline."""
     return " " in baseline
 
 
@@ -70,7 +71,7 @@ def plain_code(value: object) -> str:
 
 
 def without_links(markdown: str) -> str:
-    """A document of others in Markdown: it keeps its headings and tables, and has no link and no picture."""
+    """Returns a document of others in Markdown: it keeps its headings and tables, and has no link and no picture."""
     return _ADDRESS.sub(lambda found: found[0] + WORD_JOINER, re.sub(r"\](?=[(\[:])", "]" + WORD_JOINER, markdown))
 
 

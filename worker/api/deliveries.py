@@ -62,7 +62,7 @@ class Delivery:
 
 
 def read_github(secret: str, headers: Mapping[str, str], body: bytes) -> Delivery:
-    """Raises Unsigned or BadDelivery."""
+    """Reads a delivery of GitHub. Raises Unsigned or BadDelivery."""
     signed = "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
     if not hmac.compare_digest(signed.encode(), headers.get("x-hub-signature-256", "").encode()):
         raise Unsigned("this delivery is not signed with the secret of this Tilewatch")
@@ -73,7 +73,8 @@ def read_github(secret: str, headers: Mapping[str, str], body: bytes) -> Deliver
 
 
 def read_gitlab(secret: str, headers: Mapping[str, str], body: bytes) -> Delivery:
-    """Raises Unsigned or BadDelivery. A repeated delivery has the first one's Idempotency-Key."""
+    """Reads a delivery of GitLab. A repeated delivery has the first one's Idempotency-Key. Raises Unsigned or
+    BadDelivery."""
     if not hmac.compare_digest(secret.encode(), headers.get("x-gitlab-token", "").encode()):
         raise Unsigned("this delivery does not have the secret of this Tilewatch")
     event = headers.get("x-gitlab-event", "")

@@ -31,7 +31,7 @@ class Operation:
 
     @property
     def status(self) -> HTTPStatus:
-        """An act has begun when it is answered, and is not done."""
+        """Returns the HTTP status of an answer. An act has begun when it is answered, and is not done."""
         return HTTPStatus.OK if self.method == "GET" else HTTPStatus.ACCEPTED
 
     @property
@@ -44,7 +44,7 @@ class Operation:
 
     @cached_property
     def signature(self) -> inspect.Signature:
-        """The function's parameters without the first, which callers do not see."""
+        """Returns the function's parameters without the first, which callers do not see."""
         whole = inspect.signature(self.function)
         return whole.replace(parameters=list(whole.parameters.values())[1:])
 

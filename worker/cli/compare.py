@@ -215,7 +215,7 @@ def _run(
 
 
 def _leave_out_files(arguments: Iterable[str]) -> Iterator[str]:
-    """What somebody else types to see the same: a CI job's files are of no use there."""
+    """Yields what somebody else types to see the same: a CI job's files are of no use there."""
     words = iter(arguments)
     for word in words:
         if word in ("--markdown", "--junit"):
@@ -242,7 +242,8 @@ def _print(
 
 @contextmanager
 def _make_scratch() -> Iterator[Path]:
-    """A folder for cubins and the copied working tree, gone at the end: what is compared once needs no keeping."""
+    """Makes a folder for cubins and the copied working tree, which is gone at the end: what is compared once needs no
+    keeping."""
     with tempfile.TemporaryDirectory(prefix="tilewatch-compare-") as scratch:
         yield Path(scratch)
 

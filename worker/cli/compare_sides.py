@@ -63,7 +63,7 @@ def find_repository(settings: Settings) -> Path:
 
 
 def find_library(at: Path, settings: Settings) -> str:
-    """The folder that the repository's pyproject.toml names as it lies there, else TILEWATCH_LIBRARY. Raises
+    """Finds the folder that the repository's pyproject.toml names as it lies there, else TILEWATCH_LIBRARY. Raises
     BadProject."""
     own = project_settings.read(at)
     return own.watch if own is not None and own.watch is not None else settings.library
@@ -84,7 +84,7 @@ def open_working_tree(at: Path, library: str, cache: Path, scratch: Path) -> Sid
 
 
 def list_recordings(at: Path, named: Sequence[Path]) -> tuple[Path, ...]:
-    """The recordings that were named, else those that lie in the repository's folder `recordings`."""
+    """Lists the recordings that were named, else those that lie in the repository's folder `recordings`."""
     return tuple(named) or tuple(sorted((at / "recordings").glob("*.jsonl.gz")))
 
 

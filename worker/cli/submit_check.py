@@ -108,7 +108,7 @@ def _read(opened: "Session", check_ids: tuple[int, ...]) -> "list[CheckStory]":
 
 
 def _write_state(stories: "list[CheckStory]") -> str | None:
-    """How far the checks are, in a line; None when all have ended."""
+    """Writes how far the checks are, in a line; None when all have ended."""
     if all(story.check.exit_code is not None for story in stories):
         return None
     parts = []

@@ -45,7 +45,7 @@ def nightly_code(states: Sequence[str], confirmed: Sequence[int]) -> int:
 
 
 def _write_state(opened: "Session", submission_ids: Sequence[int]) -> str | None:
-    """How far the submissions are, in a line; None when none has an open job."""
+    """Writes how far the submissions are, in a line; None when none has an open job."""
     from tilewatch.db.page_reads import submissions
     from tilewatch.db.worker_reads import steps
 

@@ -14,21 +14,22 @@ from tilewatch.text import short_sha
 
 
 def write_lines(story: CheckStory) -> list[str]:
-    """The lines of a check that has ended, one per operator that was timed; why, where nothing was compared."""
+    """Writes the lines of a check that has ended, one per operator that was timed; why, where nothing was compared."""
     if story.check.failure is not None:
         return [f"could not be compared: {story.check.failure}"]
     return report.write_lines(*_read(story))
 
 
 def read_json(story: CheckStory, link: str) -> dict[str, Any]:
-    """What --json prints of a check that has ended: the object of `tilewatch compare`, and which check it is."""
+    """Returns what --json prints of a check that has ended: the object of `tilewatch compare`, and which
+    check it is."""
     check = story.check
     named = {"id": check.id, "gpu_model": check.gpu_model, "link": link, "failure": check.failure}
     return {**named, **json.loads(report.write_json(*_read(story))), "exit_code": check.exit_code}
 
 
 def write_repeat(check: CheckRow) -> str:
-    """The command that submits an equal check."""
+    """Writes the command that submits an equal check."""
     words = ["tilewatch", "submit", "check", f"{short_sha(check.base_sha)}..{short_sha(check.head_sha)}"]
     words += ["--gpu", check.gpu_model]
     words += ["--kernel", check.kernel] if check.kernel is not None else []

@@ -55,7 +55,7 @@ def queue_gpu_half(
 
 
 def _list_winners(context: Context, repository: str, gpus: list[str]) -> tuple[RecordedWinner, ...]:
-    """What won last in this database, on each of the GPU models."""
+    """Lists what won last in this database, on each of the GPU models."""
     with session(context.database_url) as opened:
         return tuple(
             RecordedWinner(each.kernel, each.problem, slug, gpu_model(slug).arch, (each.params,), each.finished_at)

@@ -68,7 +68,7 @@ def _list_winners(opened: Session, check: CheckRow) -> list[RecordedWinner]:
 
 
 def _row(comparison: Comparison, target: Target, changed: Changed | None) -> dict[str, Any]:
-    """The columns of a target: its outcome, or the code that is to be timed."""
+    """Returns the columns of a target: its outcome, or the code that is to be timed."""
     outcome = comparison.outcomes[target] if changed is None else changed.outcome()
     if outcome.kind == "neither" and outcome.config_source == ConfigSource.shipped:  # so nothing was compared
         why = f"no config of it has won here, and the one that ships compiles on neither side: {outcome.reason}"

@@ -48,8 +48,8 @@ class StoredReport:
 
 
 def find_place(context: Context, job: ClaimedJob, *, report: ToolchainReport | None = None) -> Workplace:
-    """Where the comparison is made on this machine. With a `report`, whose cubins are in the store already, toolchains
-    need not be here. Raises NotNow without one that must be: another worker may have it."""
+    """Finds where the comparison is made on this machine. With a `report`, whose cubins are in the store already,
+    toolchains need not be here. Raises NotNow without one that must be: another worker may have it."""
     wanted = job.payload
     library = watched.library_at(context, wanted["repository"], wanted["sha"], wanted["library"])
     a, b = (

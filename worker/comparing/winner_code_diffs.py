@@ -62,7 +62,7 @@ def _compare(opened: Session, store: CubinStore, run_id: int) -> int:
 
 
 def _list_missing(opened: Session, run_id: int) -> Sequence[Pair]:
-    """The pairs of cubins with other machine code that nobody compared yet."""
+    """Lists the pairs of cubins with other machine code that nobody compared yet."""
     before_id = evidence.find_run_before(opened, run_id)
     found = winners.read_winners_of_runs(opened, [run_id] if before_id is None else [run_id, before_id])
     winner = found.get(run_id)
@@ -86,7 +86,8 @@ def _list_missing(opened: Session, run_id: int) -> Sequence[Pair]:
 
 
 def _tabulate(diff: CubinDiff) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The lines that do something else, and the instructions that one side has more often, of all launches."""
+    """Tabulates the lines that do something else, and the instructions that one side has more often, of all
+    launches."""
     changes = [row for launch in diff.launches for row in _list_changes(launch)]
     instructions = [row for launch in diff.launches for row in _list_instructions(launch)]
     return changes[:CHANGES_KEPT], instructions[:INSTRUCTIONS_KEPT]

@@ -74,7 +74,7 @@ class Candidate:
 
     @property
     def has_builds(self) -> bool:
-        """Whether any of its builds may have changed the code."""
+        """Returns whether any of its builds may have changed the code."""
         return bool(np.isfinite(self.nightly.by_code).any())
 
     @property
@@ -180,7 +180,7 @@ def _mixture(weighed: Floats, precisions: Floats, policy: Policy) -> Floats:
 
 
 def _upper_tail(deviations: Floats | float) -> Floats:
-    """The probability that a normal variable is larger."""
+    """Returns the probability that a normal variable is larger."""
     return np.asarray(_ERFC(np.asarray(deviations) / math.sqrt(2.0)), dtype=np.float64) / 2.0
 
 
@@ -192,14 +192,14 @@ def odds(candidate: Candidate, policy: Policy) -> float:
 
 
 def likeliest_build(candidate: Candidate) -> tuple[int, float]:
-    """The likeliest first bad build and its probability."""
+    """Returns the likeliest first bad build and its probability."""
     likely = posterior(candidate)
     best = int(np.argmax(likely))
     return candidate.good + 1 + best, float(likely[best])
 
 
 def posterior(candidate: Candidate) -> Floats:
-    """The probability of each build of the range to be the first bad one."""
+    """Returns the probability of each build of the range to be the first bad one."""
     logs = _location(candidate) + candidate.nightly.by_code
     likely = np.exp(logs - logs.max())
     return np.asarray(likely / likely.sum())
@@ -230,12 +230,12 @@ def _location(candidate: Candidate) -> Floats:
 
 
 def is_worth(candidate: Candidate, log_odds_: float, launches: int, policy: Policy) -> bool:
-    """Whether probability x worth of the change, in launches, is at least `launches`."""
+    """Returns whether probability x worth of the change, in launches, is at least `launches`."""
     return _worth(candidate, policy) * probability_of(log_odds_) >= launches
 
 
 def could_be_worth(log_odds_: float, policy: Policy) -> bool:
-    """An upper bound of `is_worth`, cheap to compute: rules most possible changes out."""
+    """Returns an upper bound of `is_worth` that is cheap to compute: it rules most possible changes out."""
     return policy.worth_launches * probability_of(log_odds_) >= policy.first_launches
 
 
@@ -244,7 +244,8 @@ def probability_of(log_odds_: float) -> float:
 
 
 def _worth(candidate: Candidate, policy: Policy) -> float:
-    """What reporting this change is worth, in replay launches: a fresh one more, while its author remembers it."""
+    """Returns what reporting this change is worth, in replay launches: a fresh one more, while its author
+    remembers it."""
     if candidate.fresh_since is None:
         return policy.worth_launches
     fresh = float(posterior(candidate)[candidate.builds >= candidate.fresh_since].sum())

@@ -48,7 +48,8 @@ def next_question(candidate: Candidate, policy: Policy) -> ReplayQuestion | None
 
 
 def is_believable(candidate: Candidate, policy: Policy) -> bool:
-    """Whether a located and sized change is still worth reporting: with more launches some shrink to nothing."""
+    """Returns whether a located and sized change is still worth reporting: with more launches some shrink to
+    nothing."""
     estimate = candidate.estimate
     if estimate is None or candidate.state not in ("believed", "confirmed"):
         return False

@@ -65,7 +65,8 @@ class Detector:
         return self._next_questions(changes)
 
     def add_answers(self, answers: Iterable[ReplayAnswer]) -> Response:
-        """A question without an answer is not asked again tonight."""
+        """Takes in the answers of replays and returns the changes and questions that follow. A question without an
+        answer is not asked again tonight."""
         self.budget.rounds += 1
         awaited, self._awaited = self._awaited, {}
         for answer in answers:
@@ -112,7 +113,7 @@ class Detector:
                     self.candidates[key] = probe
 
     def _next_questions(self, changes: list[ConfirmedChange]) -> Response:
-        """Every candidate takes its next step; one that came to its end is confirmed or remembered."""
+        """Moves every candidate one step on; one that came to its end is confirmed or remembered."""
         questions: list[ReplayQuestion] = []
         quietest: dict[int, float] = {}  # by build, of the series with new code there that are still open
         for candidate in sorted(self.candidates.values(), key=lambda each: (each.pair_deviation, each.series)):
@@ -146,7 +147,8 @@ class Detector:
         return question
 
     def _close(self, candidate: Candidate) -> list[ConfirmedChange]:
-        """A confirmed change starts a new level; the replays of any other candidate are kept as evidence."""
+        """Ends candidates and returns the confirmed changes. A confirmed change starts a new level; the replays of any
+        other candidate are kept as evidence."""
         del self.candidates[candidate.series]
         if candidate.estimate is None:
             return []

@@ -72,7 +72,8 @@ class Nights:
         self._subtract_node_noise()
 
     def code_before(self, column: int) -> int | None:
-        """The last build before the newest night with another code of the series; None unless tonight's code is new."""
+        """Returns the last build before the newest night with another code of the series; None unless tonight's code is
+        new."""
         builds = int(self.code_changes[-1, column])
         return self.builds[-1 - builds] if 0 < builds < len(self.builds) else None
 
@@ -90,7 +91,7 @@ class Nights:
             self._codes[column] = reading.code, self._nights
 
     def has_new_environment(self) -> NDArray[np.bool_]:
-        """Whether a series' machine or toolchain is new tonight."""
+        """Returns whether a series' machine or toolchain is new tonight."""
         if len(self.environments) < 2:
             return np.zeros(len(self.nodes), dtype=np.bool_)
         before = self.environments[-2]
@@ -103,7 +104,7 @@ class Nights:
         return np.asarray(np.nan_to_num(_mean(np.minimum(positive, 8.0 * median(positive)))))
 
     def noise(self) -> Floats:
-        """One night's deviation, from differences between nights: a step spoils only the pairs across it.
+        """Returns one night's deviation, from differences between nights: a step spoils only the pairs across it.
 
         1.4826 median |x_i+lag - x_i| / sqrt(2), the larger of lag 1 and 5: noise that lasts for nights is invisible to
         neighbours. At least 0.85 sqrt(launch variance / launches).
@@ -138,13 +139,13 @@ class Nights:
         self.residuals[:row, column] += size
 
     def size(self, column: int, age: int, history_since: int) -> float:
-        """How far a series' level moved, from medians: a wild night does not make a change larger."""
+        """Returns how far a series' level moved, from medians: a wild night does not make a change larger."""
         at = len(self.builds) - age
         start = max(int(self.starts[column]), int(np.searchsorted(self.builds, history_since)))
         return self._moved(self.residuals[:, column], max(start, at - self.policy.before_nights), at)
 
     def moves(self, column: int, age: int) -> tuple[float, float]:
-        """How far a kernel's time and its baseline's moved in this environment."""
+        """Returns how far a kernel's time and its baseline's moved in this environment."""
         at = len(self.builds) - age
         start = max(int(self.starts[column]), at - self.policy.before_nights)
         return self._moved(self.times[:, column], start, at), self._moved(self.baselines[:, column], start, at)

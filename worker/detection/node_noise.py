@@ -56,7 +56,7 @@ def learn(moves: Floats) -> Loadings:
 
 
 def estimate_shared(levels: Floats, learned: Loadings, kernels: NDArray[np.int64], of: NDArray[np.int64]) -> Floats:
-    """The node's part in each column in `of`, night by night, estimated from the columns of other kernels.
+    """Returns the node's part in each column in `of`, night by night, estimated from the columns of other kernels.
 
     `levels` are nights x columns, each the distance from that column's usual level; `kernels` has each column's kernel,
     -1 for a baseline, which no commit changes. The factors of a night are the mean of their posterior:
@@ -89,7 +89,8 @@ def estimate_shared(levels: Floats, learned: Loadings, kernels: NDArray[np.int64
 
 
 def learn_shares(moves: Floats, node_moves: Floats) -> Floats:
-    """The share of the node's part that each series has, from moves between nights; 1 where that is not excluded.
+    """Returns the share of the node's part that each series has, from moves between nights; 1 where that is not
+    excluded.
 
     A node of few series may have nothing but a baseline that stresses another resource. The share is the slope
     (sum x y + p) / (sum x^2 + p) with the prior p of PRIOR_NIGHTS nights at a slope of 1.

@@ -48,7 +48,7 @@ class BadPolicy(ExpectedError, ValueError):
 
 
 def load(path: Path | None) -> Policy:
-    """The policy of a file, the default where there is none. Raises BadPolicy."""
+    """Returns the policy of a file, the default where there is none. Raises BadPolicy."""
     if path is None:
         return Policy()
     try:

@@ -14,7 +14,8 @@ class ReplayBudget:
     unspent: float = 0.0  # launches of tonight's own share
 
     def start_night(self, nightly_launches: int, policy: Policy) -> None:
-        """What was asked for and never answered was not spent. Small nights save up to what one suspicion may take."""
+        """Adds a night's share to the budget. Launches that were asked for and never answered were not spent. Nights
+        that need little save up to what one suspicion may take."""
         self.policy = policy
         budget = self.policy.budget * nightly_launches
         earned = budget + sum(self.unanswered.values())
@@ -26,7 +27,7 @@ class ReplayBudget:
         return self.left >= launches
 
     def allows_tonight(self, launches: int) -> bool:
-        """Whether tonight's own share is enough, without what earlier nights saved."""
+        """Returns whether tonight's own share is enough, without what earlier nights saved."""
         return min(self.unspent, self.left) >= launches
 
     @property

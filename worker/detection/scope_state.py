@@ -86,9 +86,9 @@ class ScopeState:
         return sorted(possible, key=lambda each: (-each[1], each[0]))
 
     def ages_in_question(self, key: int) -> int:
-        """How many nights back the oldest build lies that may have changed a series since the last change, 0 where
-        there is none. Code that is new tonight is asked about alone; else each of the last `after_nights` builds may
-        have, unless it left the code as it was."""
+        """Returns how many nights back the oldest build lies that may have changed a series since the last change, 0
+        where there is none. Code that is new tonight is asked about alone; else each of the last `after_nights` builds
+        may have, unless it left the code as it was."""
         builds, series = self.nights.builds, self.series[key]
         since = len(builds) - int(np.searchsorted(builds, series.level_since, "right"))
         ages = min(self.policy.after_nights, since)
@@ -100,7 +100,7 @@ class ScopeState:
         return min(ages, newest) if newest > 0 else ages - int(may[0])
 
     def open_candidate(self, key: int, ages: int, prior: float) -> Candidate:
-        """A change at one of the builds of the last `ages` nights."""
+        """Returns a candidate for a change at one of the builds of the last `ages` nights."""
         series, builds = self.series[key], self.nights.builds
         bad = builds[-1]
         while ages < len(builds) and builds[-ages - 1] == builds[-ages]:
@@ -127,7 +127,7 @@ class ScopeState:
         )
 
     def _fresh_since(self, column: int) -> int:
-        """The first build that only the last `fresh_nights` of a series' own nights have measured.
+        """Returns the first build that only the last `fresh_nights` of a series' own nights have measured.
 
         Where its code is known, new code was asked about in its first night: what tonight measured first is fresh.
         """
@@ -155,8 +155,8 @@ class ScopeState:
         return probe
 
     def sibling_probes(self, change: ConfirmedChange) -> Iterator[Candidate]:
-        """The other series of a confirmed change's kernel on its node, at its build. A probe that no launches are left
-        for tonight is as likely to find something tomorrow."""
+        """Yields the other series of a confirmed change's kernel on its node, at its build. A probe that no launches
+        are left for tonight is as likely to find something tomorrow."""
         origin = self.series[change.series].node_kernel
         night = np.searchsorted(self.nights.builds, change.first_bad)
         for key, series in self.series.items():
@@ -168,18 +168,18 @@ class ScopeState:
                     yield probe
 
     def code_share(self, build: int) -> float:
-        """How probable it is that new code, or code that changed another shape's time, changed a series' time: a guess,
-        and what came of the other such series at this build. The mean of a beta distribution."""
+        """Returns how probable it is that new code, or code that changed another shape's time, changed a series' time:
+        a guess, and what came of the other such series at this build. The mean of a beta distribution."""
         answers = self._code_answers.get(build, {})
         guess = probability_of(self.policy.reasoned_log_odds)
         return float((CODE_PRIOR_SERIES * guess + sum(answers.values())) / (CODE_PRIOR_SERIES + len(answers)))
 
     def note_code_answer(self, candidate: Candidate, probability: float) -> None:
-        """What replays say about new code: the probability that it changed the series."""
+        """Remembers what replays say about new code: the probability that it changed the series."""
         self._code_answers.setdefault(candidate.bad, {})[candidate.series] = probability
 
     def open_probe(self, key: int, good: int, bad: int, prior: float) -> Candidate:
-        """A candidate for builds that are compared for another reason than a night's times."""
+        """Returns a candidate for builds that are compared for another reason than a night's times."""
         series, column = self.series[key], self.series[key].column
         nightly = NightEvidence(*np.zeros((3, bad - good)))
         at = np.searchsorted(np.asarray(self.nights.builds), np.arange(good + 1, bad + 1))
@@ -187,7 +187,8 @@ class ScopeState:
         return Candidate(key, good, bad, None, nightly, float(self.nights.variances[column]), prior, series.replays)
 
     def due_probes(self) -> Iterator[tuple[SeriesState, Candidate | None]]:
-        """Some nights after a new machine or toolchain, once: tonight's build against the last one before.
+        """Yields the series whose new machine or toolchain some nights ago is due for a probe, once: tonight's build
+        against the last one before.
 
         The caller sets `probe_at` to None when it takes the probe. The candidate is None where no build is left.
         """
@@ -247,8 +248,8 @@ class ScopeState:
             self.evidence.log_odds[again] = -np.inf  # a build's second night cannot be its first bad one
 
     def _by_code(self) -> Floats:
-        """What code adds to the log-odds of each build: new code, and code that changed another shape's time, changes
-        times more often."""
+        """Returns what code adds to the log-odds of each build: new code, and code that changed another shape's time,
+        changes times more often."""
         builds = self.nights.code_changes
         share = np.array([[self.code_share(build)] for build in self.nights.builds]) / self.policy.changes_a_point
         is_likely = (builds > 0) | self._sibling_changed

@@ -74,7 +74,7 @@ class _Sums:
 
 
 def _join(sure: tuple[Floats, Floats], other: tuple[Floats, Floats], unlike: Floats) -> tuple[Floats, Floats]:
-    """The mean of two spans and its weight 1 / variance; `unlike` is the variance of the other span's level."""
+    """Returns the mean of two spans and its weight 1 / variance; `unlike` is the variance of the other span's level."""
     (sure_sum, sure_count), (other_sum, other_count) = sure, other
     weight = np.where(other_count > 0, 1.0 / (1.0 / np.maximum(other_count, 1) + unlike), 0.0)
     total = sure_count + weight
@@ -91,7 +91,8 @@ def _clip(residuals: Floats, there: Mask, noise: Floats, policy: Policy) -> Floa
 
 
 def _common_moves(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices) -> tuple[Floats, Floats]:
-    """How far each series' node moved with its last new machine or toolchain, and how much its series differed."""
+    """Returns how far each series' node moved with its last new machine or toolchain, and how much its series
+    differed."""
     recent = earlier & (earlier[::-1].cumsum(axis=0)[::-1] <= RECENT_NIGHTS)
     moved = median(np.where(here, residuals, np.nan)) - median(np.where(recent, residuals, np.nan))
     common, move_spread = np.zeros(len(nodes)), np.full(len(nodes), np.inf)

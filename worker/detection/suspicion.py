@@ -25,7 +25,7 @@ class ScopeEvidence:
     by_code: Floats  # what code adds to the log-odds, and they contain
 
     def of_series(self, column: int, ages: int) -> NightEvidence:
-        """The nights' part for the builds of the last `ages` nights, oldest first."""
+        """Returns the nights' part for the builds of the last `ages` nights, oldest first."""
         weighed, precisions, by_code = np.zeros((3, ages))  # zero for nights that are too old to be searched
         known = min(ages, len(self.log_odds))
         weighed[ages - known :] = np.nan_to_num(self.nightly.weighed[:known, column])[::-1]

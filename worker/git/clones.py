@@ -53,7 +53,8 @@ class Clone:
 
 
 def clone_of(name: str, url: str, clones: Path) -> Clone:
-    """A folder of its own for each name and address, with the name for people who look."""
+    """Returns the clone of a name and address. Each has a folder of its own, with the name in it for people
+    who look."""
     readable = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[-60:]
     digest = hashlib.sha256(f"{name}\0{url}".encode()).hexdigest()[:10]
     return Clone(name, url, clones / f"{readable}-{digest}.git")
@@ -116,7 +117,7 @@ def bring_revision(clone: Clone, revision: str) -> str:
 
 
 def default_branch(clone: Clone) -> str:
-    """The branch that the remote calls its default one."""
+    """Returns the branch that the remote calls its default one."""
     return git(clone.folder, "symbolic-ref", "--short", "HEAD").strip()
 
 
@@ -168,7 +169,7 @@ def _has(clone: Clone, revision: str) -> bool:
 
 @contextlib.contextmanager
 def _locked(clone: Clone) -> Iterator[None]:
-    """One process of this home at a time clones or fetches a repository."""
+    """Holds the lock of a clone: one process of this home at a time clones or fetches a repository."""
     clone.folder.parent.mkdir(parents=True, exist_ok=True)
     with clone.folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

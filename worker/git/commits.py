@@ -27,7 +27,7 @@ def resolve(repository: Path, revision: str) -> GitCommit:
 
 
 def between(repository: Path, revisions: str) -> list[str]:
-    """The commits of a range A..B along first parents, the oldest first: after A, up to and with B."""
+    """Returns the commits of a range A..B along first parents, the oldest first: after A, up to and with B."""
     require_history(repository)
     start, dots, end = revisions.partition("..")
     if not (start and dots and end) or end.startswith("."):
@@ -78,7 +78,8 @@ def is_on_main_line(repository: Path, sha: str, branch: str) -> bool:
 
 
 def first_parents(repository: Path, sha: str, count: int) -> list[str]:
-    """A commit and those before it along first parents, the newest first; empty where the repository lacks it."""
+    """Returns a commit and those before it along first parents, the newest first; empty where the repository
+    lacks it."""
     try:
         require_history(repository)
         return git(repository, "rev-list", "--first-parent", f"--max-count={count}", sha).split()

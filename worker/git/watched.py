@@ -180,7 +180,8 @@ def _clone(row: RepositoryRow, folder: Path) -> Clone:
 
 
 def _own_name(folder: Path) -> str:
-    """The folder's name where Git knows none: the first use of the repository says what is wrong with it."""
+    """Names the repository of these settings. It is the folder's name if Git knows none: the first use of the
+    repository says what is wrong with it."""
     try:
         return repository_name(folder)
     except NoHistory:

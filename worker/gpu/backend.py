@@ -42,31 +42,31 @@ class Bench(LaunchBench, Protocol):
 class GpuBackend(Protocol):
     @property
     def host(self) -> str:
-        """The node that the GPU is in."""
+        """Returns the node that the GPU is in."""
 
     def own_gpu(self) -> Gpu:
-        """The one GPU that this process may use. Raises WrongWorker."""
+        """Returns the one GPU that this process may use. Raises WrongWorker."""
 
     def require_software(self, gpu: Gpu) -> None:
         """Raises WrongWorker where the driver or a package cannot measure."""
 
     def measure(self, sweep: SweepToMeasure, gpu: Gpu, *, on_trial: Callable[[TrialResult], None]) -> RunResult:
-        """Raises GpuMissing, GpuBusy or MeasureFailed."""
+        """Measures a sweep. Raises GpuMissing, GpuBusy or MeasureFailed."""
 
     def replay(self, asked: ReplayJob, gpu: Gpu, *, on_launch: Callable[[int], None]) -> ReplayResult:
-        """Raises GpuMissing, GpuBusy, MeasureFailed or ReplayFailed."""
+        """Times two builds side by side. Raises GpuMissing, GpuBusy, MeasureFailed or ReplayFailed."""
 
     def open_bench(self, gpu: Gpu) -> Bench:
-        """A bench for the launches of a check."""
+        """Returns a bench for the launches of a check."""
 
     def open_toolchain_bench(self, gpu: Gpu, library: Path) -> AbstractContextManager[ToolchainBench]:
-        """A bench for a comparison of two toolchains. Raises GpuMissing or GpuBusy."""
+        """Returns a bench for a comparison of two toolchains. Raises GpuMissing or GpuBusy."""
 
     def probe(self, gpu: Gpu) -> GpuProbe: ...
 
 
 def backend_for(gpu_models: Collection[str], context: Context) -> GpuBackend:
-    """The backend of a worker for any of these GPU models, named by their slugs."""
+    """Returns the backend of a worker for any of these GPU models, named by their slugs."""
     if set(gpu_models) == {SIMULATED.slug}:
         return SimulatedGpu(context.simulation)
     return RealGpu(frozenset(gpu_models), context)

@@ -56,7 +56,7 @@ class GpuWatch:
         self._over.set()
 
     def look(self) -> None:
-        """One round: begins a quarantine, or tries a canary in one, or does nothing. Raises SQLAlchemyError when
+        """Does one round: begins a quarantine, tries a canary in one, or does nothing. Raises SQLAlchemyError when
         Postgres is away."""
         with session(self._database_url) as opened:
             ill = quarantine.find_open(opened, self._gpu.uuid)
@@ -110,8 +110,8 @@ class GpuWatch:
 
 
 def refuse_if_ill(opened: Session, gpu_uuid: str) -> int:
-    """Raises NotNow for a GPU in quarantine: what it measured now would be worth nothing. Returns how often it was in
-    quarantine before."""
+    """Returns how often a GPU was in quarantine before. Raises NotNow for a GPU that is in quarantine: a measurement
+    would be worth nothing."""
     ill = quarantine.find_open(opened, gpu_uuid)
     if ill is not None:
         raise NotNow(f"GPU {gpu_uuid} is in quarantine since {ill.began_at:%Y-%m-%d %H:%M} UTC: {ill.reason}")

@@ -208,7 +208,7 @@ def trial(facts: SweepFacts, config: CompiledConfig, simulation: Simulation) -> 
 
 
 def _telemetry(sweep: SweepToMeasure, simulation: Simulation) -> tuple[Reading, ...]:
-    """The canaries and counts around a sweep: those of a healthy GPU, unless it falls ill in this sweep.
+    """Returns the canaries and counts around a sweep: those of a healthy GPU, unless it falls ill in this sweep.
 
     `times_ill` is part of the seed, so that a sweep that made the GPU ill goes well later, as a real one would.
     """
@@ -237,7 +237,7 @@ def _here_us(problem: str, content_key: str, simulation: Simulation) -> float:
 
 
 def true_us(problem: str, content_key: str, seed: int) -> float:
-    """The time that samples of this code on this problem scatter around, on a node that is not slow."""
+    """Returns the time that samples of this code on this problem scatter around, on a node that is not slow."""
     return _random(seed, "speed", problem, content_key).uniform(FASTEST_US, SLOWEST_US)
 
 

@@ -14,7 +14,7 @@ class WrongWorker(ExpectedError):
 
 
 def visible_gpu(models: Collection[str]) -> Gpu:
-    """The one GPU of these models that this process may use."""
+    """Returns the one GPU of these models that this process may use."""
     wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
     chosen = None if wanted is None else [name.strip() for name in wanted.split(",")]
     seen = [gpu for gpu in gpus() if chosen is None or gpu.uuid in chosen or str(gpu.index) in chosen]

@@ -73,7 +73,7 @@ def choose_middle(good: int, bad: int, skipped: Collection[int]) -> int | None:
 
 
 def has_changed(launches: Launches, size: float) -> bool:
-    """True where more than half of a change of `size` (0.05 is 5 % slower) has come already."""
+    """Returns True where more than half of a change of `size` (0.05 is 5 % slower) has come already."""
     moved = median(replay_answers.differences(list(zip(launches.good_us, launches.bad_us, strict=True))))
     return moved / log1p(size) > 0.5
 

@@ -47,7 +47,8 @@ class History:
         self._sides: dict[int, dict[tuple[str, str], Winner]] = {}
 
     def commit_id(self, build: int) -> int | None:
-        """The commit at a build; one that was never measured is put on record. None where no commit is known."""
+        """Returns the commit at a build; one that was never measured is put on record. None where no commit
+        is known."""
         if build not in self._commit_ids:
             sha = self._unmeasured.get(build)
             if sha is None or self._clone is None:
@@ -61,17 +62,17 @@ class History:
         return self._commit_ids[build]
 
     def sha(self, build: int) -> str:
-        """Raises KeyError for a build without a commit."""
+        """Returns the sha of a build's commit. Raises KeyError for a build without a commit."""
         night = self._nights.get(build)
         return night.sha if night else self._unmeasured[build]
 
     def side(self, build: int, kernel: str, problem: str) -> Winner | None:
-        """The winner at a build; None where it was not measured."""
+        """Returns the winner at a build; None where it was not measured."""
         night = self._nights.get(build)
         return None if night is None else self._won_at(night.commit_id).get((kernel, problem))
 
     def pair(self, question: SeriesQuestion, facts: Sequence[ReplayFact]) -> Pair | None:
-        """The two ends of a question; None where a commit is not to be found or neither end was measured."""
+        """Returns the two ends of a question; None where a commit is not to be found or neither end was measured."""
         kernel, problem, _ = question.series
         good, bad = (self._end(build, kernel, problem, facts) for build in (question.good, question.bad))
         if good is None or bad is None or (good.won is None and bad.won is None):
@@ -83,9 +84,9 @@ class History:
     def span(
         self, series: Series, first_bad: int, facts: Sequence[ReplayFact], last_good: int | None = None
     ) -> tuple[int, int]:
-        """The last commit before a change and the first with all of it, of those that were measured or replayed. One
-        that replays found to be the same code as the commit before the change is before it too. `last_good` is None
-        where one build made the change."""
+        """Returns the last commit before a change and the first with all of it, of those that were measured or
+        replayed. One that replays found to be the same code as the commit before the change is before it too.
+        `last_good` is None where one build made the change."""
         kernel, problem, _ = series
         commit_ids = winners.read_measured_commits(self._session, self._scope, kernel, problem)
         own = _facts_of(facts, kernel, problem)
@@ -99,12 +100,12 @@ class History:
         return commit_ids[before], commit_ids[since[0] if since else max(commit_ids)]
 
     def run_before(self, series: Series, commit_id: int) -> int | None:
-        """A run of this kernel and problem at a commit, to compare with; None where there is none."""
+        """Returns a run of this kernel and problem at a commit, to compare with; None where there is none."""
         won = self._won_at(commit_id).get(series[:2])
         return None if won is None else won.run_id
 
     def since(self, series: Series, build: int) -> tuple[int, bool] | None:
-        """The last build before this one at which a series was measured, and whether the same code wins now.
+        """Returns the last build before this one at which a series was measured, and whether the same code wins now.
 
         None where there is no such build, or the winner at either end is not known.
         """
@@ -121,13 +122,13 @@ class History:
         return None
 
     def same_as(self, series: Series, build: int) -> str | None:
-        """The commit measured before a build, where its code still wins; None where it does not."""
+        """Returns the commit measured before a build, where its code still wins; None where it does not."""
         before = self.since(series, build)
         return short_sha(self._nights[before[0]].sha) if before is not None and before[1] else None
 
     @cached_property
     def _unmeasured(self) -> dict[int, str]:
-        """The repository's commits before the night's own, by position; empty where there is no clone."""
+        """Returns the repository's commits before the night's own, by position; empty where there is no clone."""
         if self._clone is None:
             return {}
         shas = commits.first_parents(self._clone, self._scope.sha, FARTHEST)
@@ -152,8 +153,8 @@ class History:
         return good.won is not None and bad.won is not None and self._is_same(good.won, bad.won)
 
     def _is_same(self, good: Winner, bad: Winner) -> bool:
-        """True if the commits between changed nothing of what won: the file is the same, or the machine code is; where
-        another config of a tie won, the machine code of both configs."""
+        """Returns True if the commits between changed nothing of what won: the file is the same, or the machine code
+        is; where another config of a tie won, the machine code of both configs."""
         if good.source_sha256 == bad.source_sha256:
             return True
         theirs = self._code_at(bad, good.config_id)
@@ -166,7 +167,7 @@ class History:
         return self._sides[commit_id]
 
     def _code_at(self, won: Winner, config_id: int) -> str | None:
-        """The code's hash of a config in the sweep that this winner is from; None where it has none."""
+        """Returns the code's hash of a config in the sweep that this winner is from; None where it has none."""
         if won.config_id == config_id:
             return won.code_sha256
         return winners.find_code(self._session, won.sweep_id, config_id)
@@ -177,7 +178,7 @@ def _facts_of(facts: Sequence[ReplayFact], kernel: str, problem: str) -> list[Re
 
 
 def _were_identical(facts: Sequence[ReplayFact], good_id: int, bad_id: int) -> bool:
-    """True if a replay that compiled both with one compiler found them to be the same code."""
+    """Returns True if a replay that compiled both with one compiler found them to be the same code."""
     return any(
         (fact.good_commit_id, fact.bad_commit_id) == (good_id, bad_id)
         and fact.good_code is not None

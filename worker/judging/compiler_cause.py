@@ -60,7 +60,7 @@ def find_suspicions(
     before: Mapping[Series, PreviousRun],
     points: Mapping[Series, Point],
 ) -> list[CompilerSuspicion]:
-    """The series that moved tonight and whose winner of the night before was made by another compiler."""
+    """Finds the series that moved tonight and whose winner of the night before was made by another compiler."""
     moved = [
         (point, earlier)
         for series, point in points.items()

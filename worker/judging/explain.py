@@ -174,13 +174,13 @@ def _is_in_space(params: Mapping[str, int], axes: Mapping[str, tuple[int, ...]])
 
 
 def _is_tie(good: RunFacts, bad: RunFacts) -> bool:
-    """True where another config won, and in one of the two runs both were as fast as each other: which of them wins is
-    then chance."""
+    """Returns True where another config won, and in one of the two runs both were as fast as each other: which of them
+    wins is then chance."""
     return bad.params in good.tied or good.params in bad.tied
 
 
 def _config_moves(good: RunFacts, bad: RunFacts) -> str:
-    """The parameters in which two configs differ, the new values first."""
+    """Returns the parameters in which two configs differ, the new values first."""
     names = [name for name in {**bad.axes, **good.axes} if good.params.get(name) != bad.params.get(name)]
     sides = ({name: each.params[name] for name in names if name in each.params} for each in (bad, good))
     new, old = (" ".join(f"{name}={value}" for name, value in side.items()) for side in sides)

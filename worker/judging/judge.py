@@ -118,8 +118,8 @@ def _judge(tonight: OpenNight, nights: Sequence[Night], context: Context, lease:
 def _up_to_tonight(
     cached: ScopeJudge | None, tonight: OpenNight, nights: Sequence[Night], replay_launches: int, lease: Lease
 ) -> ScopeJudge:
-    """The judge of this scope with all of these nights: the cached one where its nights are the first of these and it
-    knows every series, else a new one."""
+    """Returns the judge of this scope with all of these nights: the cached one where its nights are the first of these
+    and it knows every series, else a new one."""
     opened, scope = tonight.session, tonight.scope
     ids = [each.submission_id for each in nights]
     judge = cached if cached is not None and ids[: len(cached.night_ids)] == cached.night_ids else None
@@ -159,7 +159,7 @@ def _answer(tonight: OpenNight, question: SeriesQuestion) -> Launches | None:
 def _try_to_settle(
     tonight: OpenNight, judge: ScopeJudge, series: Series, point: Point, causes: OtherCauses | None
 ) -> None:
-    """An unexpected error costs one series its verdict, and not the others of the night theirs."""
+    """Settles a series, and costs it alone its verdict if an unexpected error comes."""
     settled = len(tonight.verdicts)
     try:
         with tonight.session.begin_nested():
@@ -215,7 +215,7 @@ def _settle(tonight: OpenNight, judge: ScopeJudge, series: Series, point: Point,
 
 
 def _differences_from_before(tonight: OpenNight, series: Series, point: Point) -> str:
-    """The differences from the night before, for a move that is not the commit's; "" where there was none."""
+    """Returns the differences from the night before, for a move that is not the commit's; "" where there was none."""
     before = tonight.history.since(series, tonight.scope.position)
     commit_id = tonight.history.commit_id(before[0]) if before is not None else None
     run_id = tonight.history.run_before(series, commit_id) if commit_id is not None else None
@@ -226,7 +226,7 @@ def _differences_from_before(tonight: OpenNight, series: Series, point: Point) -
 
 
 def _add_verdicts_without_time(tonight: OpenNight, points: Mapping[Series, Point]) -> None:
-    """A run in which no config was right has no time to judge."""
+    """Adds verdicts to runs in which no config was right, which have no time to judge."""
     timed = {point.run_id for point in points.values()}
     for run_id in judging.list_runs(tonight.session, tonight.scope):
         if run_id not in timed:

@@ -59,7 +59,7 @@ def _name_code(judge: ScopeJudge, history: History, series: Series, build: int) 
 
 
 def read_answer(history: History, facts: Sequence[ReplayFact], question: SeriesQuestion) -> Launches | None:
-    """The answer that is on record; None while launches are missing. No launches where nobody can be asked."""
+    """Reads the answer that is on record; None while launches are missing. No launches where nobody can be asked."""
     pair = history.pair(question, facts)
     if pair is None:
         return Launches()

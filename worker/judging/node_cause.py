@@ -39,7 +39,7 @@ def find_suspicions(
     before: Mapping[Series, PreviousRun],
     points: Mapping[Series, Point],
 ) -> list[NodeSuspicion]:
-    """The series that are farthest from what another node, or this one under another driver, took of late."""
+    """Finds the series that are farthest from what another node, or this one under another driver, took of late."""
     runs: dict[tuple[str, str], list[PreviousRun]] = defaultdict(list)
     for (kernel, problem, _), run in before.items():
         runs[kernel, problem].append(run)
@@ -182,7 +182,7 @@ def _suspicion(
 
 
 def _can_be_asked(session: Session, scope: Scope, suspicion: NodeSuspicion) -> bool:
-    """True if both GPUs have a worker and are well, or the replays are there already."""
+    """Returns True if both GPUs have a worker and are well, or the replays are there already."""
     available = {gpu.gpu_uuid for gpu in gpus.list_available_gpus(session, scope.gpu_model)}
     if {suspicion.there.gpu_uuid, suspicion.here.gpu_uuid} <= available:
         return True

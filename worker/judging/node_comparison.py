@@ -49,7 +49,7 @@ class NodeSuspicion:
         return f"driver {self.driver} on {self.here.host}" if self.driver else _pair(self.there.host, self.here.host)
 
     def is_reported(self, causes: Collection[str]) -> bool:
-        """True if these two nodes were reported, or a driver that makes one of them slower."""
+        """Returns True if these two nodes were reported, or a driver that makes one of them slower."""
         hosts = (self.there.host, self.here.host)
         return self.what in causes or any(
             cause.startswith("driver ") and cause.endswith(tuple(f" on {host}" for host in hosts)) for cause in causes
@@ -79,7 +79,7 @@ class NodeAnswer:
         return self.node is not None and _is_believed(self.node, policy, WELL_GPUS_DIFFER)
 
     def changed(self, policy: Policy) -> tuple[bool, bool]:
-        """True if the code differs there, and here."""
+        """Returns True if the code differs there, and here."""
         if self.code is None:
             return False, False
         there, here = (_is_believed(each, policy, policy.min_change) for each in self.code)
@@ -100,27 +100,27 @@ def compare(there: ReplayFact, here: ReplayFact, *, same_code: bool) -> NodeAnsw
 
 
 def of_driver(suspicion: NodeSuspicion, answer: NodeAnswer) -> Estimate | None:
-    """The difference less what it was before; None where no driver changed or the replays failed."""
+    """Returns the difference less what it was before; None where no driver changed or the replays failed."""
     if suspicion.driver is None or answer.node is None:
         return None
     return Estimate(answer.node.size - suspicion.apart, hypot(answer.node.error, SESSIONS_DIFFER), answer.node.launches)
 
 
 def is_slower(suspicion: NodeSuspicion, answer: NodeAnswer, policy: Policy) -> bool:
-    """True if the node (or its new driver) is slower, which is reported."""
+    """Returns True if the node (or its new driver) is slower, which is reported."""
     size = of_driver(suspicion, answer) or answer.node
     return size is not None and size.size > 0 and _is_believed(size, policy, WELL_GPUS_DIFFER)
 
 
 def sentence(suspicion: NodeSuspicion, answer: NodeAnswer, policy: Policy) -> str:
-    """The node first, then the code."""
+    """Writes the sentence about the node, then the one about the code."""
     if answer.node is None:
         return f"node against node could not be replayed: {answer.failure}"
     return f"{_of_node(suspicion, answer, policy)}, {_of_code(suspicion, answer, policy)}"
 
 
 def lines(suspicion: NodeSuspicion, answer: NodeAnswer) -> tuple[str, ...]:
-    """The numbers behind the sentence, for people who want to see them."""
+    """Returns the numbers behind the sentence, for people who want to see them."""
     if answer.node is None:
         return ()
     here, there = suspicion.here.host, suspicion.there.host

@@ -56,7 +56,7 @@ class OtherCauses:
 
 
 def find(night: OpenNight, nights: Sequence[Night], points: Mapping[Series, Point]) -> dict[Series, OtherCauses]:
-    """The series of tonight that are suspected of another cause than a commit."""
+    """Returns the series of tonight that are suspected of another cause than a commit."""
     session, store, scope = night.session, night.store, night.scope
     recent = [each.submission_id for each in nights[-1 - RECENT_NIGHTS : -1]]
     before = judging.read_previous_runs(session, recent, scope.origin)
@@ -116,7 +116,7 @@ def _settle_compiler(
 def _settle_node(
     night: OpenNight, suspicion: NodeSuspicion, answer: NodeAnswer, suspicion_id: int | None
 ) -> SettledSuspicion:
-    """A node that is faster opens nothing."""
+    """Settles a suspicion about a node. A node that is faster opens no regression."""
     sentence = node_comparison.sentence(suspicion, answer, night.policy)
     if suspicion.reported_size is not None:
         if answer.node is not None and not answer.is_node(night.policy):

@@ -29,8 +29,8 @@ def ask(
     causes: Mapping[Series, OtherCauses],
     points: Mapping[Series, Point],
 ) -> list[UnsentJob]:
-    """One job per question; series that ask the same share it. Each job knows those that it is asked with: the last to
-    end lets the judge go on."""
+    """Queues one job per question and returns their messages. Series that ask the same share a job. Each job knows
+    those that it is asked with, so that the last to end lets the judge go on."""
     replays = {
         each.question.key: each
         for each in (*_about_commits(night, judge, missing, points), *_about_other_causes(night, causes))
@@ -52,7 +52,7 @@ def ask(
 
 
 def was_given_up(night: OpenNight, question: SeriesQuestion, pair: Pair, stored: StoredLaunches) -> bool:
-    """True if this was asked, and its job ended without an answer."""
+    """Returns True if this was asked, and its job ended without an answer."""
     return judging.was_given_up(night.session, _key(night.scope, pair, *_still_wanted(question, stored)))
 
 
@@ -84,7 +84,7 @@ def _about_commits(
 
 
 def _is_compiled(night: OpenNight, pair: Pair) -> bool:
-    """True if both cubins can be compared as they are: one compiler made them, and the store has them."""
+    """Returns True if both cubins can be compared as they are: one compiler made them, and the store has them."""
     wins = [won for won in (pair.good.won, pair.bad.won) if won is not None]
     return replay_answers.has_one_compiler(pair) and all(night.store.outcome(won.content_key) for won in wins)
 

@@ -52,7 +52,7 @@ class StoredLaunches:
     failure: str | None
 
     def of(self, question: SeriesQuestion) -> Launches:
-        """Those that are this question's; fewer than it wants where they are not there."""
+        """Returns the launches that belong to a question, which may be fewer than it wants."""
         part = slice(question.launches_used, question.launches_used + question.launches)
         return Launches(self.good_us[part], self.bad_us[part])
 
@@ -70,8 +70,8 @@ def find_stored_launches(facts: Sequence[ReplayFact], pair: Pair) -> StoredLaunc
 
 
 def next_launches(question: SeriesQuestion, pair: Pair, stored: StoredLaunches) -> Launches | None:
-    """The launches that answer a question: None while they are still to be measured, fewer than it wants when there
-    will be no more."""
+    """Returns the launches that answer a question: None while they are still to be measured, fewer than it wants when
+    there will be no more."""
     if pair.identical:
         return Launches((SAME,) * question.launches, (SAME,) * question.launches)
     launches = stored.of(question)
@@ -81,7 +81,7 @@ def next_launches(question: SeriesQuestion, pair: Pair, stored: StoredLaunches) 
 
 
 def find_code(facts: Sequence[ReplayFact], kernel: str, problem: str, commit_id: int) -> str | None:
-    """The code's hash of a commit that was never measured but replayed; None where no replay had it."""
+    """Finds the code's hash of a commit that was never measured but replayed; None where no replay had it."""
     for fact in facts:
         if (fact.kernel, fact.problem) == (kernel, problem):
             if fact.good_commit_id == commit_id and fact.good_code is not None:
@@ -92,7 +92,7 @@ def find_code(facts: Sequence[ReplayFact], kernel: str, problem: str, commit_id:
 
 
 def has_one_compiler(pair: Pair) -> bool:
-    """True if both sides were made by one compiler, so that they can be compared as they are."""
+    """Returns True if both sides were made by one compiler, so that they can be compared as they are."""
     good, bad = pair.good.won, pair.bad.won
     return good is not None and bad is not None and good.compiler == bad.compiler
 

@@ -144,7 +144,7 @@ class ScopeJudge:
             self._use(there)
 
     def is_spent(self) -> bool:
-        """True if tonight's budget leaves no room for another suspicion's first launches."""
+        """Returns True if tonight's budget leaves no room for another suspicion's first launches."""
         return self._spent + self.policy.first_launches > self._replay_launches
 
     def verdict(self, series: Series) -> SeriesVerdict:

@@ -93,7 +93,7 @@ class Children:
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """The names of children that ended and wait to be started again."""
+        """Returns the names of children that ended and wait to be started again."""
         return tuple(self._ended)
 
     def stop(self) -> None:

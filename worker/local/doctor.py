@@ -111,7 +111,8 @@ def _repository(settings: Settings) -> Finding:
 
 
 def _added_repositories(settings: Settings) -> list[RepositoryRow]:
-    """Those of `tilewatch watch add`; none where the database cannot be asked, which has a line of its own."""
+    """Lists the repositories of `tilewatch watch add`; none if the database cannot be read, which has a line of its
+    own."""
     from tilewatch.db import session
     from tilewatch.db.worker_reads import repositories
 

@@ -45,8 +45,8 @@ class Screen:
 
 
 def progress(servers: Servers, ended: Sequence[str] = ()) -> str:
-    """One line with the submissions in progress, one for each GPU model; before it, which processes are ended. Where
-    there are none, the jobs that are open all the same (checks, comparisons, replays), or that failed."""
+    """Returns one line with the submissions in progress, one for each GPU model; before it, which processes are ended.
+    Where there are none, the jobs that are open all the same (checks, comparisons, replays), or that failed."""
     with session(servers.database_url) as opened:
         under_way = [row for row in submissions.list_submissions(opened) if row.state in submissions.IN_PROGRESS]
         counted = queue.count_jobs(opened) if not under_way else []

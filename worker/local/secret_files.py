@@ -19,7 +19,7 @@ class Weakness:
 
 
 def list_sign_in_files(folders: Iterable[Path]) -> list[Path]:
-    """Those that Streamlit reads in a dashboard that is started in one of these folders."""
+    """Lists the files with secrets that Streamlit reads in a dashboard that is started in one of these folders."""
     return [file for folder in (*folders, Path.home()) if (file := folder / ".streamlit" / "secrets.toml").is_file()]
 
 

@@ -80,7 +80,8 @@ def up(settings: Settings) -> int:
 
 
 def _is_interrupt(error: BaseException | None) -> bool:
-    """A driver that tidies up after the signal may raise an error of its own over it, as psycopg's ping does."""
+    """Returns whether an error is Ctrl-C. A driver that tidies up after the signal may raise an error of its own over
+    it, as psycopg's ping does."""
     return error is not None and (isinstance(error, KeyboardInterrupt) or _is_interrupt(error.__context__))
 
 
@@ -191,12 +192,13 @@ def limit_kernels(settings: Settings, gpus_here: Sequence[Gpu]) -> Settings:
 
 
 def _watches_checkout(settings: Settings) -> bool:
-    """True for the clone that this code runs in; a wheel lies in no clone, or in one that is somebody else's."""
+    """Returns True for the clone that this code runs in; a wheel lies in no clone, or in one that is somebody
+    else's."""
     return settings.repository == CHECKOUT and (CHECKOUT / ".git").exists()
 
 
 def find_usable(gpus_here: Iterable[Gpu], print_line: Callable[[str], None]) -> Iterator[Gpu]:
-    """The GPUs that can be measured on. Prints why another one cannot."""
+    """Yields the GPUs that can be measured on. Prints why another one cannot."""
     for gpu in gpus_here:
         driver = gpu.driver.split(".")[0]
         if gpu.model is None:
@@ -228,7 +230,7 @@ def _import(settings: Settings, servers: Servers, screen: Screen) -> None:
 
 
 def _name(repository: Path) -> str | None:
-    """The name of the repository; None without Git history, and then the recordings keep the name in them."""
+    """Returns the name of the repository; None without Git history, and then the recordings keep the name in them."""
     try:
         return repository_name(repository)
     except NoHistory:

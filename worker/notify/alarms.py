@@ -104,7 +104,7 @@ def find_late_nightlies(
 
 
 def find_failed_fetches(rows: Sequence[RepositoryRow]) -> list[OpenAlarm]:
-    """One alarm for each repository that cannot be fetched, from the first failure to the next good fetch."""
+    """Returns one alarm for each repository that cannot be fetched, from the first failure to the next good fetch."""
     return [
         OpenAlarm(
             "fetch_failed",
@@ -119,7 +119,7 @@ def find_failed_fetches(rows: Sequence[RepositoryRow]) -> list[OpenAlarm]:
 
 
 def find_quarantined_gpus(ill: Sequence[QuarantineRow]) -> list[OpenAlarm]:
-    """One alarm for each GPU in quarantine; a GPU that falls ill again gets a new one."""
+    """Returns one alarm for each GPU in quarantine; a GPU that falls ill again gets a new one."""
     return [
         OpenAlarm(
             "gpu_quarantined",
@@ -134,7 +134,7 @@ def find_quarantined_gpus(ill: Sequence[QuarantineRow]) -> list[OpenAlarm]:
 
 
 def find_broken_configs(pairs: Sequence[SweepPair], fallen: Sequence[FallenConfig]) -> list[OpenAlarm]:
-    """One alarm for each kernel, GPU model, submission and kind."""
+    """Returns one alarm for each kernel, GPU model, submission and kind."""
     by_sweep = {pair.after_id: pair for pair in pairs}
     groups: dict[tuple[str, str, str, int], list[tuple[SweepPair, FallenConfig]]] = defaultdict(list)
     for each in fallen:
@@ -144,7 +144,7 @@ def find_broken_configs(pairs: Sequence[SweepPair], fallen: Sequence[FallenConfi
 
 
 def sweep_of_key(key: str) -> tuple[str, str, int] | None:
-    """The kernel, GPU model and submission in the key of an alarm about configs; None for another kind."""
+    """Returns the kernel, GPU model and submission in the key of an alarm about configs; None for another kind."""
     kind, *rest = key.split("/")
     if kind not in ("stopped_compiling", "became_wrong") or len(rest) != 3:
         return None
@@ -203,7 +203,8 @@ def _list_lost_lines(run: RunPair) -> list[str]:
 
 
 def find_regret(runs: Sequence[RunPair], table_limit: float, stored: Sequence[AlarmRow]) -> list[OpenAlarm]:
-    """What ships, compared with the best found. Open as long as any problem is behind.
+    """Finds kernels whose shipped config is slower than the best found. An alarm stays open as long as any problem is
+    behind.
 
     What the library's own host code launches shall be tied with the best. Where that is not known, the tile table's
     config stands for it. That is a guess of ours for all problems and nobody's mistake where it is slow from the first
@@ -244,7 +245,7 @@ def _is_behind(run: RunPair, table_limit: float, open_keys: Mapping[tuple[str, .
 
 
 def find_changed_baselines(runs: Sequence[RunPair]) -> list[OpenAlarm]:
-    """A baseline's package changed on a node: ratios before and after are of two versions of it."""
+    """Finds nodes whose package of a baseline changed: ratios before and after are to two versions of it."""
     alarms: dict[str, OpenAlarm] = {}
     for run in runs:
         for package, name in BASELINE_PACKAGES.items():
@@ -284,13 +285,13 @@ def _config_alarm(key: tuple[str, str, str, int], group: Sequence[tuple[SweepPai
 
 
 def _regret_key(key: str) -> tuple[str, ...]:
-    """The repository, kernel and GPU model in the key of a `regret` alarm, without its submission."""
+    """Returns the repository, kernel and GPU model in the key of a `regret` alarm, without its submission."""
     _, kernel, gpu, _, *repository = key.split("/")
     return (*repository, kernel, gpu)
 
 
 def _digest(repository: str) -> str:
-    """A repository's name may contain a slash, which separates the parts of a key."""
+    """Shortens a name for an alarm's key, whose parts a slash separates: a repository's name may contain one."""
     return hashlib.sha256(repository.encode()).hexdigest()[:8]
 
 

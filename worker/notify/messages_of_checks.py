@@ -40,7 +40,7 @@ def write_checks(opened: Session, settings: NotifySettings, forges: Collection[s
 
 
 def check_text(story: CheckStory) -> Text:
-    """The state and the counts in one line; then a line per operator, as `tilewatch compare` prints them."""
+    """Returns the state and the counts in one line; then a line per operator, as `tilewatch compare` prints them."""
     check = story.check
     counts = ", ".join(f"{count} {kind}" for kind, count in Counter(each.kind for each in story.operators).items())
     what = one_line(check.failure) if check.failure is not None else counts or "no kernel to compare"

@@ -48,7 +48,7 @@ class Outbox:
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Raises BadNotifySettings for a wrong file, or a forge without a token."""
+        """Makes the outbox of these settings. Raises BadNotifySettings for a wrong file, or a forge without a token."""
         if settings.old_notify_name is not None:
             log.warning(settings.old_notify_name)
         notify = routing.load(settings.notify_file)
@@ -150,7 +150,8 @@ def send_tests(outbox: Outbox) -> dict[str, SendResult]:
 
 
 def _channels(outbox: Outbox, story: RegressionStory, kind: str) -> list[str]:
-    """A forge gets messages about regressions that a commit caused, not those of a toolchain, a node or a baseline."""
+    """Lists the channels of a message. A forge gets messages about regressions that a commit caused, not those of a
+    toolchain, a node or a baseline."""
     regression = story.regression
     topic: routing.Topic = "regression" if regression.direction == "regression" else "improvement"
     on_commit = topic == "regression" and regression.category in wording.BY_A_COMMIT

@@ -155,7 +155,8 @@ def digest_due(settings: NotifySettings, now: dt.datetime) -> dt.date | None:
 
 
 def _matches(route: Route, kernel: str | None, gpus: Sequence[str]) -> bool:
-    """A message about no kernel, or about no GPU model, matches the routes with `*` there."""
+    """Returns whether a route is for a message. A message about no kernel, or no GPU model, matches the routes with `*`
+    there."""
     fits_kernel = route.kernel == "*" if kernel is None else fnmatchcase(kernel, route.kernel)
     return fits_kernel and (any(fnmatchcase(gpu, route.gpu) for gpu in gpus) if gpus else route.gpu == "*")
 
@@ -186,7 +187,7 @@ def _fill_in_address(where: str, fields: dict[str, Any], environment: Mapping[st
 
 
 def _sentences(name: str, error: ValidationError) -> list[str]:
-    """One clause for each error: where it is and what is wrong, never the value, which may be an address."""
+    """Writes one clause for each error: where it is and what is wrong, never the value, which may be an address."""
     clauses = []
     for problem in error.errors(include_input=False, include_url=False):
         key = ".".join(str(part) for part in problem["loc"])

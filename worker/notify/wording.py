@@ -109,7 +109,7 @@ ALARMS = {
 
 
 def digest_text(day: Day, dashboard_url: str) -> Text:
-    """The digest. It is sent on a day without news too, so that a missing digest is noticed."""
+    """Returns the digest. It is sent on a day without news too, so that a missing digest is noticed."""
     counts = [
         count_text(len(day.opened), "new regression"),
         f"{len(day.still_open)} open",
@@ -171,7 +171,8 @@ def _among(regression: RegressionRow) -> str:
 
 
 def _since(regression: RegressionRow) -> str:
-    """A change of the code has a first bad commit; a change of the toolchain or a node was only first seen at one."""
+    """Writes since when. A change of the code has a first bad commit; a change of the toolchain or a node was only
+    first seen at one."""
     last = f"{short_sha(regression.bad_sha)} {one_line(regression.bad_subject)}"
     first = "First bad commit" if regression.size > 0 else "First commit with it"
     if regression.category not in BY_A_COMMIT:

@@ -55,11 +55,11 @@ class Heartbeat:
             log.warning("no row removed", reason=type(error).__name__)
 
     def silent_s(self) -> float:
-        """Seconds since the last heartbeat that was written."""
+        """Returns seconds since the last heartbeat that was written."""
         return time.monotonic() - self._written_at
 
     def tried_s(self) -> float:
-        """Seconds since the thread last began to write one, also where Postgres did not take it."""
+        """Returns seconds since the thread last began to write one, also where Postgres did not take it."""
         return time.monotonic() - self._tried_at
 
     def write(self, doing: str | None) -> None:
@@ -101,7 +101,7 @@ class Heartbeat:
                 return
 
     def _doing(self, opened: Session) -> str | None:
-        """The running jobs, or the last reason why there are none (a GPU in use) that a process of this worker
+        """Returns the running jobs, or the last reason why there are none (a GPU in use) that a process of this worker
         wrote."""
         subjects = steps.list_running_subjects(opened, f"{self._identity.name}#")
         if subjects:

@@ -77,7 +77,7 @@ class Endpoint:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: object) -> None:
-                """A scrape every few seconds is nothing to log."""
+                """Logs nothing: there is a scrape every few seconds."""
 
         return Handler
 

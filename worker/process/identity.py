@@ -30,7 +30,8 @@ class Identity:
 
 
 def identify(name: str, queues: Iterable[str], context: Context, wanted_compiler: str | None = None) -> Identity:
-    """Raises WrongWorker for a GPU queue on a machine that does not show that GPU, and for a wrong toolchain."""
+    """Returns what this worker is, from its name and queues. Raises WrongWorker for a GPU queue on a machine that does
+    not show that GPU, and for a wrong toolchain."""
     taken = tuple(sorted(queues))
     toolchain = {"harness": HARNESS, "python": platform.python_version()}
     gpu_models = {queue.removeprefix("gpu.").partition(OF_ONE_GPU)[0] for queue in taken if queue.startswith("gpu.")}

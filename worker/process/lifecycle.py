@@ -97,7 +97,8 @@ class Lifecycle:
 
 
 def health_port(settings: Settings, identity: Identity) -> int:
-    """The port of the health endpoint, 0 for none. Each GPU of a machine has a worker with a port of its own."""
+    """Returns the port of the health endpoint, 0 for none. Each GPU of a machine has a worker with a port of
+    its own."""
     if identity.kind != "gpu" or not settings.gpu_health_port:
         ports = {
             "compile": settings.compile_health_port,

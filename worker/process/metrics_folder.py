@@ -36,7 +36,7 @@ def count_in(folder: Path) -> None:
 
 
 def folder() -> Path | None:
-    """The folder of this worker; None in a process that is no worker, which counts in its memory."""
+    """Returns the folder of this worker; None in a process that is no worker, which counts in its memory."""
     return Path(os.environ[FILES]) if FILES in os.environ else None
 
 

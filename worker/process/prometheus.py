@@ -33,7 +33,7 @@ def exposition(*sources: Families) -> Callable[[], bytes]:
 
 
 def worker_metrics(kind: str, troubles: Troubles, spool_folder: Path) -> Families:
-    """One metric for a worker's health; for a GPU worker also the number of files in its spool."""
+    """Yields one metric for a worker's health; for a GPU worker also the number of files in its spool."""
 
     def families() -> Iterator[Metric]:
         yield GaugeMetricFamily("tilewatch_healthy", "1 while /healthz says ok.", value=float(not troubles()))

@@ -62,12 +62,12 @@ class BrokerUnreachable(ExpectedError):
 
 
 def gpu_queue(slug: str) -> str:
-    """The queue of work that any GPU of a model may do."""
+    """Returns the queue of work that any GPU of a model may do."""
     return f"gpu.{slug}"
 
 
 def one_gpu_queue(slug: str, gpu_uuid: str) -> str:
-    """The queue of work that one GPU alone may do: a replay that compares two nodes is of no use on a third."""
+    """Returns the queue of work that one GPU alone may do: a replay that compares two nodes is of no use on a third."""
     return f"{gpu_queue(slug)}{OF_ONE_GPU}{gpu_uuid}"
 
 
@@ -82,7 +82,7 @@ def configuration(broker_url: str) -> dict[str, Any]:
 
 
 def sender(broker_url: str) -> Celery:
-    """A Celery application that only sends."""
+    """Returns a Celery application that only sends."""
     return Celery("tilewatch", set_as_current=False, changes=configuration(broker_url))
 
 
@@ -118,8 +118,8 @@ def wake_outbox(celery: Celery, database_url: str) -> None:
 
 
 def find_lost(broker_url: str, queued: Iterable[UnsentJob]) -> list[UnsentJob]:
-    """The queued jobs that have no message in Redis any more. Looking saves a queue without a worker from filling up
-    with copies."""
+    """Finds the queued jobs that have no message in Redis any more. Looking saves a queue without a worker from filling
+    up with copies."""
     messages: dict[str, set[str]] = {}
     missing = []
     with _client(broker_url) as client:
@@ -141,7 +141,7 @@ def require_broker(broker_url: str) -> None:
 
 
 def address(broker_url: str) -> str:
-    """The host:port of a URL, which may be shown."""
+    """Returns the host:port of a URL, which may be shown."""
     try:
         parts = urlsplit(broker_url)
         return f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
@@ -159,7 +159,7 @@ def _client(broker_url: str) -> "redis.Redis":
 
 
 def _ids(raw: bytes) -> Iterator[str]:
-    """A message's id; nothing for what is no message, which the next worker of the queue drops."""
+    """Yields a message's id; nothing for what is no message, which the next worker of the queue drops."""
     with contextlib.suppress(task_message.Refused):
         yield task_message.read(raw).id
 

@@ -38,7 +38,8 @@ def add_judge_job(
     priority: int,
     again: str | None = None,
 ) -> tuple[UnsentJob, bool]:
-    """Its message to send, and whether it is new: a run is judged once, and once more for each reason `again`."""
+    """Returns its message to send, and whether it is new: a run is judged once, and once more for each reason
+    `again`."""
     job_id, new = jobs.add(
         session,
         key=f"judge:{run_id}" if again is None else f"judge:{run_id}:{again}",
@@ -122,7 +123,7 @@ def judge_again(session: Session, asked: ReplayJob, priority: int) -> list[Unsen
 
 
 def _gpu_queue_of(question: BuildQuestion) -> str:
-    """The queue of the GPU that is asked, or of its model."""
+    """Returns the queue of the GPU that is asked, or of its model."""
     if question.gpu_uuid is None:
         return gpu_queue(question.gpu_model)
     return one_gpu_queue(question.gpu_model, question.gpu_uuid)

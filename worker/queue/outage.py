@@ -35,7 +35,7 @@ class NotNow(Exception):
 
 
 def passing(error: Exception) -> str | None:
-    """The trouble in a sentence; None for an error that does not pass by itself."""
+    """Returns the trouble in a sentence; None for an error that does not pass by itself."""
     if isinstance(error, NotNow | StoreError | FetchFailed):
         return str(error)
     if isinstance(error, OperationalError):

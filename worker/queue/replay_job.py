@@ -42,7 +42,8 @@ class BuildSide:
 
     @classmethod
     def of_winner(cls, won: Winner, commit_id: int, sha: str, *, measured: bool = True, compiled: bool = True) -> Self:
-        """The config that won, at this commit; with the code that ran unless it is to be `compiled` again."""
+        """Makes the side of a config that won, at this commit, with the code that ran unless it is to be `compiled`
+        again."""
         code = MachineCode(won.content_key, won.symbol, won.code_sha256, won.compiler) if compiled else None
         return cls(commit_id, sha, won.config_id, won.params, measured, code)
 
@@ -92,7 +93,7 @@ class BuildQuestion:
 
     @property
     def subject(self) -> str:
-        """The line that people read."""
+        """Returns the line that people read."""
         where = self.gpu_model if self.host is None else f"{self.gpu_model} of {self.host}"
         good, bad = short_sha(self.good.sha), short_sha(self.bad.sha)
         return f"{self.kernel} {self.problem} on {where}: replay {good} against {bad}"

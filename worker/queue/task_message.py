@@ -38,7 +38,7 @@ class Refused(ValueError):
 
 
 def read(raw: bytes) -> TaskMessage:
-    """Raises Refused."""
+    """Reads a message from Redis. Raises Refused."""
     if len(raw) > LONGEST_BYTES:
         raise Refused(f"it has {len(raw)} bytes, at most {LONGEST_BYTES} were expected")
     try:
@@ -56,7 +56,7 @@ def read(raw: bytes) -> TaskMessage:
 
 
 def to_celery(message: TaskMessage, queue: str) -> dict[str, Any]:
-    """The message by Celery's protocol 2, as kombu keeps it in Redis."""
+    """Returns the message by Celery's protocol 2, as kombu keeps it in Redis."""
     arguments = [] if message.job_id is None else [message.job_id]
     embedded = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
     body = json.dumps([arguments, {}, embedded]).encode()

@@ -144,7 +144,7 @@ def _trace_batch(job: ClaimedJob, context: Context, lease: Lease) -> list[Unsent
 
 
 def _find_usable(opened: Session, keys: Sequence[str], compiler: Compiler, store_url: str) -> set[str]:
-    """The code keys that need no compiling here.
+    """Finds the code keys that need no compiling here.
 
     A cubin must lie in our store, to be measured or replayed: a recording has cubins that stayed elsewhere.
     """

@@ -88,8 +88,8 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 def _with_cubins(
     sweep_id: int, facts: SweepFacts, compiled: Sequence[CompiledConfig], store_url: str, database_url: str
 ) -> list[CompiledConfig]:
-    """The configs whose cubins lie in this store. Raises NothingToMeasure when one is missing: the GPU would take it
-    for a config that crashes.
+    """Returns the configs whose cubins lie in this store. Raises NothingToMeasure when one is missing: the GPU would
+    take it for a config that crashes.
 
     A recording may name a cubin that did not compile here, in the time that it may take: that trial ends so.
     """

@@ -46,7 +46,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 
 
 def _with_code(asked: ReplayJob, context: Context, lease: Lease) -> BuildQuestion:
-    """The question with both sides compiled. Raises DoesNotCompile."""
+    """Returns the question with both sides compiled. Raises DoesNotCompile."""
     question = asked.question
     sides: list[BuildSide] = []
     for done, (name, side) in enumerate((("good", question.good), ("bad", question.bad))):

@@ -46,12 +46,12 @@ def keep(folder: Path, spooled: Spooled) -> Path:
 
 
 def list_waiting(folder: Path) -> list[Path]:
-    """The files of runs that are not in the database, the oldest first."""
+    """Lists the files of runs that are not in the database, the oldest first."""
     return sorted(folder.glob("*.json"), key=lambda file: file.name)
 
 
 def list_refused(folder: Path) -> list[Path]:
-    """The files that cannot be delivered."""
+    """Lists the files that cannot be delivered."""
     return sorted(folder.glob("*.refused"))
 
 

@@ -31,7 +31,7 @@ def write_failure(session: Session, asked: ReplayJob, why: str, priority: int) -
 
 
 def code_columns(question: BuildQuestion) -> dict[str, Any]:
-    """The columns of `replays` that say which two pieces of machine code a question is about."""
+    """Returns the columns of `replays` that say which two pieces of machine code a question is about."""
     columns: dict[str, Any] = {
         name: getattr(question, name) for name in ("kernel", "problem", "gpu_model", "axis", "origin")
     }

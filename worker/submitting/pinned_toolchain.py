@@ -54,7 +54,7 @@ def ask_comparison(settings: Settings, name: str) -> str | None:
 
 
 def _find_lines(folder: Path, sha: str) -> list[str]:
-    """The lines of a commit's lists that may name a compiler's package; none where its clone lacks the commit."""
+    """Finds the lines of a commit's lists that may name a compiler's package; none where its clone lacks the commit."""
     try:
         found = commits.git(folder, "grep", "-hIiE", "cuda[-_.]tile", sha, "--", *pins.FILES)
     except subprocess.CalledProcessError:

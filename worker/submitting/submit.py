@@ -153,7 +153,8 @@ def submit_nightly(
 
 
 def _choose_priority(settings: Settings, source: Source) -> Priority:
-    """The checkout that this code runs in is an example where nobody chose it: what somebody adds goes first."""
+    """Returns the priority of a repository's jobs. The checkout that this code runs in is an example where nobody chose
+    it: a repository that somebody added goes first."""
     is_chosen = source.watched.clone is not None or "repository" in settings.model_fields_set
     return Priority.NIGHTLY if is_chosen else Priority.BACKFILL
 
@@ -313,7 +314,8 @@ def _read_elsewhere(reason: str) -> _Read:
 
 
 def _own_models() -> set[str]:
-    """The models of this machine's own GPUs: `tilewatch up` submits before its GPU workers wrote a heartbeat."""
+    """Returns the models of this machine's own GPUs: `tilewatch up` submits before its GPU workers wrote a
+    heartbeat."""
     return {gpu.model.slug for gpu in device.gpus() if gpu.model is not None}
 
 

@@ -96,7 +96,8 @@ def submit_check(
 
 
 def _find_models(database_url: str, gpus: Sequence[str]) -> list[device.GpuSpec]:
-    """The named GPU models, or all that have a worker. Raises NoGpuForCheck, also for one that no worker ever had."""
+    """Finds the named GPU models, or all that have a worker. Raises NoGpuForCheck, also for one that no worker ever
+    had."""
     with session(database_url) as opened:
         measured = steps.list_gpu_models_measured_here(opened)
     named = [device.gpu_model(slug) for slug in dict.fromkeys(gpus)]

@@ -182,7 +182,7 @@ def _write_check(opened: Session, who: str, asked: CheckAsked, submitted: Submit
 
 
 def _new_checks(submitted: SubmittedChecks) -> dict[str, Any]:
-    """The checks whose cost is the token's: not those that somebody submitted before."""
+    """Returns the checks whose cost is the token's: not those that somebody submitted before."""
     return {"checks": list(submitted.check_ids)} if submitted.created else {}
 
 

@@ -218,5 +218,5 @@ def _sampled(row: Row, config_ids: Mapping[str, int]) -> Sampled:
 
 
 def _columns(row: Row) -> dict[str, Any]:
-    """A row without the key that names its table."""
+    """Returns a row without the key that names its table."""
     return {name: value for name, value in row.items() if name != "row"}

@@ -107,7 +107,7 @@ def compare_toolchains(wanted: ComparisonWanted, on_progress: OnProgress) -> Too
 
 
 def find_side(name: str, root: Path, *, may_be_missing: bool) -> Toolchain:
-    """The toolchain of a name, or that of a folder, which is a name with a slash in it.
+    """Finds the toolchain of a name, or that of a folder, which is a name with a slash in it.
 
     Raises UnknownToolchain, unless it may be missing.
     """
@@ -123,7 +123,7 @@ def find_side(name: str, root: Path, *, may_be_missing: bool) -> Toolchain:
 
 
 def find_installed_side(name: str, root: Path) -> Toolchain | None:
-    """The toolchain of a name in a report; None where it is not here."""
+    """Finds the toolchain of a name in a report; None where it is not here."""
     try:
         return find_toolchain(root, name)
     except ExpectedError:
@@ -131,12 +131,12 @@ def find_installed_side(name: str, root: Path) -> Toolchain | None:
 
 
 def begin_report(a: str, b: str) -> ToolchainReport:
-    """A report that has nothing yet, of the toolchains of these names."""
+    """Returns a report that has nothing yet, of the toolchains of these names."""
     return ToolchainReport(ToolchainName(a), ToolchainName(b), dt.datetime.now(dt.UTC).strftime(MADE_AT))
 
 
 def _open(path: Path, place: Workplace) -> ToolchainReport:
-    """The report that is there, to go on with; else a new one."""
+    """Returns the report that is there, to go on with; else a new one."""
     if not path.exists():
         return begin_report(place.a.name, place.b.name)
     report = read_report(path)
@@ -178,6 +178,6 @@ def compile_missing(
 
 
 def _is_known(report: ToolchainReport, target: Target) -> bool:
-    """Whether the report has what both sides compiled, and no machine was too busy for one."""
+    """Returns whether the report has what both sides compiled, and no machine was too busy for one."""
     pair = report.pairs.get((target.kernel, target.problem, target.arch))
     return pair is not None and pair.kind != "not compiled"

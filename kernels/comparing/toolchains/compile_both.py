@@ -48,11 +48,12 @@ class Workplace:
 
     @property
     def shared_store(self) -> str:
-        """The store of what goes to the GPU and into cases to reproduce: first choices whose machine code differs."""
+        """Returns the store of what goes to the GPU and into cases to reproduce: first choices whose machine code
+        differs."""
         return self.store_url or folder(self.cubins / "changed")
 
     def find_store(self, side: str) -> str:
-        """The store of what toolchain "a" or "b" compiled."""
+        """Finds the store of what toolchain "a" or "b" compiled."""
         return self.store_url or folder(self.cubins / side)
 
 
@@ -72,7 +73,7 @@ def choose(
     source: ConfigSource,
     gpu: str,
 ) -> tuple[Chosen, ...]:
-    """The configs of every target: recorded winners and their ties, else what ships.
+    """Chooses the configs of every target: recorded winners and their ties, else what ships.
 
     `gpu` is a GPU model, or empty for the architecture's. Raises like list_targets.
     """
@@ -123,7 +124,7 @@ def keep_cubin(place: Workplace, side: str, compiled: Compiled) -> str:
 
 
 def list_cubins(stored: bytes) -> Mapping[str, bytes]:
-    """The cubins of what a store holds, a cubin or a bundle of them, by their names in the bundle."""
+    """Lists the cubins of what a store holds, a cubin or a bundle of them, by their names in the bundle."""
     return {"": stored} if stored.startswith(ELF) else read_bundle(stored)
 
 
@@ -166,5 +167,5 @@ def _make_known_side(place: Workplace, side: str, config: Params, compiled: Comp
 
 
 def _name_version(compiled: Compiled) -> str:
-    """The packages that compile, without the limits."""
+    """Returns the packages that compile, without the limits."""
     return compiled.compiler.partition(" limit ")[0]

@@ -64,7 +64,7 @@ class ToolchainPair:
 
     @property
     def kind(self) -> StaticKind:
-        """What became of the first choice."""
+        """Says what B makes of the first choice, beside A."""
         a, b = self.a[0], self.b[0]
         if not (a.is_final and b.is_final):
             return "not compiled"
@@ -76,14 +76,14 @@ class ToolchainPair:
 
     @property
     def moved(self) -> tuple[str, ...]:
-        """What differs in the first choice: a failure, or static facts such as "registers 128 -> 168"."""
+        """Returns what differs in the first choice: a failure, or static facts such as "registers 128 -> 168"."""
         if self.kind == "stopped compiling":
             return (f"{_write_status(self.b[0])}: {self.b[0].failure}",)
         return (*list_moves(self.a[0].facts, self.b[0].facts), *self._list_moved_waits())
 
     @property
     def waits_for_each_mma(self) -> bool:
-        """Whether B's code of the first choice waits for each warp-group MMA, and A's does not."""
+        """Returns whether B's code of the first choice waits for each warp-group MMA, and A's does not."""
         a, b = self.a[0].waits, self.b[0].waits
         return a is not None and b is not None and a.groups < a.mmas and 0 < b.mmas <= b.groups
 
@@ -106,7 +106,7 @@ class CompileTimes:
 
     @property
     def ratio(self) -> float:
-        """The larger of the two ratios: a compiler may also wait."""
+        """Returns the larger of the two ratios: a compiler may also wait."""
         return max(self.b_cpu_s / max(self.a_cpu_s, 1e-9), self.b_wall_s / max(self.a_wall_s, 1e-9))
 
     @property
@@ -142,7 +142,7 @@ def add_compile_times(pairs: Iterable[ToolchainPair]) -> CompileTimes:
 
 
 def list_static_changes(pairs: Sequence[ToolchainPair]) -> tuple[ToolchainPair, ...]:
-    """The pairs whose machine code or success at compiling differs."""
+    """Lists the pairs whose machine code or success at compiling differs."""
     return tuple(pair for pair in pairs if pair.kind in ("changed", "stopped compiling", "compiles now"))
 
 

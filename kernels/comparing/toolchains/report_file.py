@@ -93,7 +93,7 @@ class ReportFile:
 
 
 def read_report(path: Path) -> ToolchainReport:
-    """Raises BadReport."""
+    """Reads a report from its file. Raises BadReport."""
     try:
         return read_rows(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
@@ -103,12 +103,12 @@ def read_report(path: Path) -> ToolchainReport:
 
 
 def find_cubins(path: Path) -> Path:
-    """The folder of a report's cubins, beside it."""
+    """Finds the folder of a report's cubins, beside it."""
     return path.with_suffix(".cubins")
 
 
 def list_rows(report: ToolchainReport) -> dict[str, Any]:
-    """The report as plain values, which `read_rows` reads."""
+    """Returns the report as plain values, which `read_rows` reads."""
     rows = asdict(report)
     for name in ("pairs", "gpus", "frozen", "retuned", "retunings"):
         rows[name] = list(rows[name].values())
@@ -117,7 +117,7 @@ def list_rows(report: ToolchainReport) -> dict[str, Any]:
 
 
 def read_rows(rows: Mapping[str, Any]) -> ToolchainReport:
-    """Raises ValueError, KeyError or TypeError for what is no report."""
+    """Reads a report from plain values. Raises ValueError, KeyError or TypeError if they are not a report."""
     if rows.get("tilewatch_toolchain_report") != VERSION:
         raise ValueError(f"expected version {VERSION}")
     pairs = [

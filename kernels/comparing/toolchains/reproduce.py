@@ -138,7 +138,7 @@ def _write_sass(out: Path) -> None:
 
 
 def list_moved_instructions(a: str, b: str) -> list[str]:
-    """The kinds of instructions in two SASS texts whose numbers moved most for their number, as "STL 0 -> 12"."""
+    """Lists the kinds of instructions in two SASS texts whose numbers moved most for their number, as "STL 0 -> 12"."""
     before, after = (Counter(INSTRUCTION.findall(text)) for text in (a, b))
     moved = [name for name in before | after if before[name] != after[name]]
     moved.sort(key=lambda name: -abs(math.log((after[name] + 1) / (before[name] + 1))))
@@ -157,7 +157,7 @@ def _describe_sass(out: Path) -> str:
 
 
 def _describe_case(described: Description, pair: ToolchainPair) -> dict[str, Any]:
-    """What time_pair.py reads."""
+    """Describes what time_pair.py reads."""
     arguments = described.launch["arguments"]
     return {
         **described.launch,

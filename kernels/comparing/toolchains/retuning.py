@@ -51,7 +51,8 @@ class Retuned:
 
 
 def read_recorded_times(files: Iterable[Path], gpu_model: str) -> RecordedTimes:
-    """The newest recorded sweep of each problem, one on this GPU model before one on another. Raises BadRecording."""
+    """Reads the newest recorded sweep of each problem, one on this GPU model before one on another. Raises
+    BadRecording."""
     times: dict[tuple[str, str, str], dict[str, float]] = {}
     ranks: dict[tuple[str, str, str], tuple[bool, str]] = {}
     for file in (each for each in files if each.suffix != ".json"):
@@ -71,7 +72,7 @@ def read_recorded_times(files: Iterable[Path], gpu_model: str) -> RecordedTimes:
 
 
 def choose_space(plan: Plan, times: RecordedTimes) -> tuple[Params, ...]:
-    """The configs to try with B, the most promising first; the whole space where nothing of it is recorded."""
+    """Chooses the configs to try with B, the most promising first; the whole space where nothing of it is recorded."""
     planned = {config_key(trial.config): trial.config for trial in plan.trials}
     of_plan = times.get((plan.kernel, plan.problem, plan.arch), {})
     recorded = {key: of_plan[key] for key in planned if key in of_plan}

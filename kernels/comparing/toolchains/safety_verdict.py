@@ -95,8 +95,8 @@ def judge_timing(timing: Timing | None, family: Family) -> Verdict | None:
 
 
 def is_answered(timing: Timing, family: Family) -> bool:
-    """Whether no further launch is needed to say if B is safe here: surely slower than `fail_over`, or surely not. How
-    much faster it is, and whether it is under a smaller limit too, is not asked."""
+    """Returns whether no further launch is needed to say if B is safe here: surely slower than `fail_over`, or surely
+    not. How much faster it is, and whether it is under a smaller limit too, is not asked."""
     verdict = judge_timing(timing, family)
     return timing.failure is not None or (verdict is not None and (verdict.is_final or verdict.is_fine))
 
@@ -110,7 +110,7 @@ def judge_operator(
     retuned: Timing | None = None,
     retuning: Retuning | None = None,
 ) -> OperatorSafety:
-    """The verdict on one operator. Frozen and re-tuned answers are None where the GPU was not asked."""
+    """Returns the verdict on one operator. Frozen and re-tuned answers are None where the GPU was not asked."""
     before, after = judge_timing(frozen, family), judge_timing(retuned, family)
     winner = None if retuning is None else retuning.winner
     moved_to = winner if winner is not None and winner != pair.a[0].config else None
@@ -124,7 +124,7 @@ def judge_operator(
 def _judge_frozen(
     pair: ToolchainPair, gpu_model: str, frozen: Timing | None, verdict: Verdict | None
 ) -> tuple[Safety, str]:
-    """What B does to the config that A uses."""
+    """Returns what B does to the config that A uses."""
     if pair.kind == "identical":
         return "safe", "identical machine code"
     if pair.kind in ("compiles now", "compiles with neither"):
@@ -150,7 +150,7 @@ def _judge_frozen(
 def _judge_retuned(
     pair: ToolchainPair, retuning: Retuning | None, retuned: Timing | None, verdict: Verdict | None
 ) -> tuple[Safety, str]:
-    """What B's own best config is worth where A's config is surely worse under B."""
+    """Returns what B's own best config is worth where A's config is surely worse under B."""
     if retuning is None:
         return "not safe", "not re-tuned"
     if retuning.winner is None:

@@ -52,7 +52,8 @@ class ToolchainBench:
 def open_toolchain_bench(
     library: Path, gpu: Gpu, arch: str, pairs_store: str, race_store: str, *, may_use_events: bool = False
 ) -> Iterator[ToolchainBench]:
-    """This machine's GPU, with the stores of the pairs' cubins and of those to race. Raises GpuMissing or GpuBusy."""
+    """Yields this machine's GPU, with the stores of the pairs' cubins and of those to race. Raises GpuMissing or
+    GpuBusy."""
     racer = RealBench(gpu.index, race_store, may_use_events=may_use_events)
     racer.usable(arch)  # asked now: later, a process of ours that just ended may still be on the GPU
 

@@ -38,7 +38,8 @@ class TimingRun:
         self._deaths: Counter[Key] = Counter()
 
     def list_open(self) -> list[Key]:
-        """The pairs whose answer is not sure, the worst first; those that were never launched before the others."""
+        """Lists the pairs whose answer is not sure, the worst first; those that were never launched before
+        the others."""
         return sorted((key for key in self._works if not is_answered(self.timings[key], self._family)), key=self._rank)
 
     def run(self, bench: PairBench, is_spent: Callable[[], bool]) -> None:
@@ -83,6 +84,6 @@ class TimingRun:
 
 
 def _list_useful_looks(design: Design) -> Iterator[int]:
-    """The looks at which a "slower" can be sure: with many operators the first ones cannot."""
+    """Lists the looks at which a "slower" can be sure: with many operators the first ones cannot."""
     critical = list_critical_values(design.looks, FAMILY_ERROR / design.operators / 2)
     return (look for look, outside in zip(design.looks, critical, strict=True) if outside >= 0)

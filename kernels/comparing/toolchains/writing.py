@@ -38,7 +38,7 @@ HEADLINES: dict[Safety, str] = {
 
 
 def write_answer(report: ToolchainReport) -> str:
-    """The answer in one sentence."""
+    """Writes the answer in one sentence."""
     judged = judge_everything(report)
     a, b = report.a.name, report.b.name
     headline = HEADLINES[judge_all(judged)].format(a=a)
@@ -62,7 +62,7 @@ def find_worst(judged: Sequence[OperatorSafety]) -> OperatorSafety | None:
 
 
 def write_lines(report: ToolchainReport) -> list[str]:
-    """The answer, what it rests on, then every operator that needs a look, the most urgent first."""
+    """Writes the answer, what it rests on, then every operator that needs a look, the most urgent first."""
     lines = [write_answer(report), ""]
     for gpu in report.gpus.values():
         judged = judge_report(report, gpu.model)
@@ -77,7 +77,7 @@ def write_lines(report: ToolchainReport) -> list[str]:
 
 
 def write_markdown(report: ToolchainReport) -> str:
-    """A report to keep or to put under a pull request."""
+    """Writes a report to keep or to put under a pull request."""
     lines = [f"# {report.a.name} → {report.b.name}", "", f"**{write_answer(report)}**", ""]
     for gpu in report.gpus.values():
         lines += [
@@ -112,7 +112,7 @@ def write_json(report: ToolchainReport) -> str:
 
 
 def make_answer(report: ToolchainReport) -> dict[str, Any]:
-    """What `--json` prints, and what the dashboard keeps: plain values, None where a number is infinite."""
+    """Makes the object that `--json` prints and the dashboard keeps: plain values, None for an infinite number."""
     judged = judge_everything(report)
     operators = []
     for each in judged:
@@ -139,7 +139,7 @@ def make_answer(report: ToolchainReport) -> dict[str, Any]:
 
 
 def _list_urgent(judged: Sequence[OperatorSafety]) -> Iterator[str]:
-    """A line for each operator whose machine code differs; those that were never reached share one."""
+    """Yields a line for each operator whose machine code differs; those that were never reached share one."""
     unreached = []
     for each in _sort(judged):
         if each.pair.kind in ("identical", "compiles with neither"):
@@ -156,7 +156,7 @@ def _list_urgent(judged: Sequence[OperatorSafety]) -> Iterator[str]:
 
 
 def _summarize(report: ToolchainReport, arch: str) -> str:
-    """How many pairs of an architecture moved, and in what."""
+    """Returns how many pairs of an architecture moved, and in what."""
     pairs = [pair for pair in report.pairs.values() if pair.arch == arch]
     kinds = Counter(pair.kind for pair in pairs)
     parts = [f"{count} of {len(pairs)} {kind}" for kind, count in kinds.most_common()]
@@ -182,7 +182,7 @@ def _summarize(report: ToolchainReport, arch: str) -> str:
 
 
 def _list_moved(report: ToolchainReport, arch: str) -> Iterator[str]:
-    """The operators in which more than the number of instructions moved; those that moved alike share a line."""
+    """Yields the operators in which more than the number of instructions moved; those that moved alike share a line."""
     alike: dict[tuple[str, str], list[str]] = {}
     for pair in report.pairs.values():
         moved = [each for each in pair.moved if not each.startswith("instructions ")]
@@ -212,7 +212,7 @@ def _share_lines(broken: Sequence[OperatorSafety]) -> Iterator[str]:
 
 
 def _describe(report: ToolchainReport) -> list[str]:
-    """What was compared, how, and how sure the answers are."""
+    """Describes what was compared, how, and how sure the answers are."""
     lines = [
         f"{report.a.name}: {report.a.compiler}",
         f"{report.b.name}: {report.b.compiler}",

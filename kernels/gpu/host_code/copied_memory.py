@@ -63,7 +63,7 @@ class CopiedMemory:
 
     @property
     def contents(self) -> dict[int, Any]:
-        """The contents of the first set of inputs, arrays of bytes by their numbers."""
+        """Returns the contents of the first set of inputs, arrays of bytes by their numbers."""
         return dict(enumerate(self._given[0]))
 
     def place(self, memory: Sequence[Memory], turn: int) -> tuple[Allocation, ...] | None:

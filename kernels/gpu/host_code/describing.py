@@ -150,7 +150,7 @@ def _hand_over_like(run: Run, first: Run, memory: tuple[Memory, ...]) -> list[st
 
 
 def _share_reference(value: Any) -> dict[str, Any]:
-    """Raises NotReplayable where float32 cannot hold it."""
+    """Describes a reference value as float32. Raises NotReplayable if float32 cannot hold it."""
     import torch
 
     if not value.dtype.is_floating_point and float(value.to(torch.float64).abs().max()) > LARGEST_WHOLE:

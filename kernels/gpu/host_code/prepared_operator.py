@@ -185,7 +185,7 @@ class PreparedOperator:
         return {f"{place}. {name}": time for place, (name, time) in enumerate(zip(config.names, times, strict=True), 1)}
 
     def build_baseline(self, name: str) -> BaselineLaunch:
-        """Raises BaselineMissing. A baseline works on inputs of its own."""
+        """Returns the launch of a baseline, which works on inputs of its own. Raises BaselineMissing."""
         case = self._fresh_case(self._own)
         if name not in case.baselines:
             assert name in BUILT_IN

@@ -79,7 +79,8 @@ def _spills(pair: Pair) -> list[Number]:
 
 
 def _quantisation(pair: Pair) -> list[Number]:
-    """The tiles cover more than the problem has: padding is work too, and the Tensor Cores' counter has it."""
+    """Finds tiles that cover more than the problem has: padding is work too, and the Tensor Cores' counter
+    includes it."""
     counted = read_counters(pair, "tensor_operations", "Tensor Core operations")
     if counted and counted.base and counted.head:
         return [counted] if counted.head >= LESS_WORK * counted.base else []

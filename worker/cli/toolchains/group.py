@@ -41,7 +41,7 @@ class ToolchainRow:
 
     @classmethod
     def of(cls, toolchain: "Toolchain") -> Self:
-        """Raises nothing; reads the size of every file in its folder."""
+        """Describes a toolchain as a row; reads the size of every file in its folder."""
         from tilewatch.kernels.toolchains.toolchain import hash_list, measure_disk_bytes
 
         packages = {package: version for package, version, _ in toolchain.packages}
