@@ -14,6 +14,8 @@ from tilewatch.worker.settings import Settings
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES]
+MOST_WORDS = 30
+"""In a sentence: one that needs more makes two statements."""
 MOST_OF_A_PAGE, MOST_OF_README, MOST_OF_ALL = 12 * 1024, 6 * 1024, 240 * 1024
 """Bytes. A page that needs more holds two subjects, or a diary."""
 CODE = re.compile(r"```[^\n]*\n(.*?)```|`([^`\n]+)`", re.DOTALL)
@@ -96,6 +98,11 @@ def test_every_setting_is_on_its_page_and_no_page_has_another(files: list[str]) 
     assert named - settings - set(SETTING.findall(code)) == set()
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: str(file.relative_to(ROOT)))
+def test_a_sentence_is_short(document: Path) -> None:
+    assert [each for each in _sentences(document.read_text()) if len(each.split()) > MOST_WORDS] == []
+
+
 def test_a_name_that_is_gone_is_noticed() -> None:
     files = ["worker/steps/measure.py", "dashboard/charts/preload.js"]
     tops = {"worker", "dashboard"}
@@ -108,6 +115,21 @@ def test_a_name_that_is_gone_is_noticed() -> None:
     assert _leads_somewhere(ROOT / "README.md", "CONTRIBUTING.md#the-loop")
     assert not _leads_somewhere(ROOT / "README.md", "CONTRIBUTING.md#the-loops")
     assert not _leads_somewhere(ROOT / "README.md", "docs/gone.md")
+
+
+def test_a_long_sentence_is_noticed() -> None:
+    long = " ".join(["Word", *["word"] * 30])
+    text = f"# Head\n\nShort one. {long}.\n\n```\n{long}\n```\n\n| {long} |\n\n- An item.\n- Another `{long}`."
+    assert [each for each in _sentences(text) if len(each.split()) > MOST_WORDS] == [f"{long}."]
+
+
+def _sentences(text: str) -> Iterator[str]:
+    """Yields the sentences of prose and lists, without code, tables, headings and the addresses of links."""
+    text = re.sub(r"```.*?```", "\n\n", text, flags=re.DOTALL)
+    text = re.sub(r"^(#|\||<!--).*$", "\n", text, flags=re.MULTILINE)
+    text = re.sub(r"`[^`]*`", "CODE", re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text))
+    for paragraph in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )", text):
+        yield from re.split(r"(?<=[.!?])[*\")]*\s+(?=[A-Z\"(*])", " ".join(paragraph.split()))
 
 
 def _leads_somewhere(document: Path, target: str) -> bool:
