@@ -64,7 +64,15 @@ def not_measured(what: str, reason: str) -> Figure:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--report-only", action="store_true", help="end with 0 though bounds are missed")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="store the figures that have a bound")
+    parser.add_argument("--write", type=_read_place, metavar="FILE", help="store the figures that have a bound")
+
+
+def _read_place(text: str) -> Path:
+    """Reads the file of `--write`. Without its folder the figures of half an hour would be lost at the end."""
+    file = Path(text)
+    if not file.absolute().parent.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {file.parent}")
+    return file
 
 
 def report(figures: Iterable[Figure], *, report_only: bool = False, write: Path | None = None) -> int:

@@ -1,5 +1,6 @@
 """Stored results and the page that is made of them: every figure is what a benchmark printed, beside its bound."""
 
+import argparse
 import importlib.util
 import re
 from pathlib import Path
@@ -52,6 +53,17 @@ def test_a_run_stores_its_figures_with_a_bound_and_no_others(
     assert stored.command.endswith(" --worlds 3")
     assert stored.commit == bounds.find_commit()
     assert "1 of 2 bounds are missed" in capsys.readouterr().out
+
+
+def test_a_place_without_a_folder_is_refused_before_anything_is_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = argparse.ArgumentParser()
+    bounds.add_options(parser)
+    assert parser.parse_args(["--write", str(tmp_path / "x.json")]).write == tmp_path / "x.json"
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--write", str(tmp_path / "gone" / "x.json")])
+    assert f"there is no folder {tmp_path / 'gone'}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
