@@ -8,7 +8,9 @@ from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 
 import pytest
+from typer.main import get_command
 
+from tilewatch.worker.cli.main import cli
 from tilewatch.worker.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -25,6 +27,9 @@ TARGET = re.compile(r"\bmake ([a-z][a-z-]*)")
 PATH = re.compile(r"(?<![\w:/.~-])[\w.*-]+(?:/[\w.*-]+)*/?")
 SOURCE_SUFFIXES = {".py", ".js", ".css", ".svg", ".png", ".md"}
 SETTING = re.compile(r"TILEWATCH_[A-Z_]+[A-Z]")
+COMMAND = re.compile(r"(?:^|[^\w./=: -] ?|\n\s*|; )tilewatch ([a-z]+)(?: ([a-z][a-z-]*))?")
+PLANNED = {("demo", "")}
+"""A command that docs/develop/dashboard-design.md describes before it is there."""
 PLACEHOLDER = re.compile(r"\b[A-Z]{2,}\b")
 """`dashboard/views/NAME.py` and what is in TILEWATCH_HOME are files of the reader."""
 
@@ -103,6 +108,12 @@ def test_a_sentence_is_short(document: Path) -> None:
     assert [each for each in _sentences(document.read_text()) if len(each.split()) > MOST_WORDS] == []
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: str(file.relative_to(ROOT)))
+def test_the_commands_of_a_document_exist(document: Path) -> None:
+    named = {words for snippet in _snippets(document.read_text()) for words in COMMAND.findall(snippet)}
+    assert {words for words in named - PLANNED if not _is_command(*words)} == set()
+
+
 def test_a_name_that_is_gone_is_noticed() -> None:
     files = ["worker/steps/measure.py", "dashboard/charts/preload.js"]
     tops = {"worker", "dashboard"}
@@ -115,12 +126,23 @@ def test_a_name_that_is_gone_is_noticed() -> None:
     assert _leads_somewhere(ROOT / "README.md", "CONTRIBUTING.md#the-loop")
     assert not _leads_somewhere(ROOT / "README.md", "CONTRIBUTING.md#the-loops")
     assert not _leads_somewhere(ROOT / "README.md", "docs/gone.md")
+    assert _is_command("submit", "nightly")
+    assert not _is_command("submits", "")
+    assert not _is_command("submit", "nightlies")
 
 
 def test_a_long_sentence_is_noticed() -> None:
     long = " ".join(["Word", *["word"] * 30])
     text = f"# Head\n\nShort one. {long}.\n\n```\n{long}\n```\n\n| {long} |\n\n- An item.\n- Another `{long}`."
     assert [each for each in _sentences(text) if len(each.split()) > MOST_WORDS] == [f"{long}."]
+
+
+def _is_command(name: str, subcommand: str) -> bool:
+    """Says whether `tilewatch` has the command by its present name. What follows a command that is no group is free."""
+    found = get_command(cli).commands.get(name)  # type: ignore[attr-defined]  # ours is a group of commands
+    if found is None or found.hidden:
+        return False
+    return not subcommand or not hasattr(found, "commands") or subcommand in found.commands
 
 
 def _sentences(text: str) -> Iterator[str]:
