@@ -26,6 +26,7 @@ MODULE = re.compile(r"(?:python -m|celery -A) ([\w.]+)")
 TARGET = re.compile(r"\bmake ([a-z][a-z-]*)")
 PATH = re.compile(r"(?<![\w:/.~-])[\w.*-]+(?:/[\w.*-]+)*/?")
 SOURCE_SUFFIXES = {".py", ".js", ".css", ".svg", ".png", ".md"}
+PAGE = re.compile(r"\bdocs/[\w./*-]+\.(?:md|toml|yml)\b")
 SETTING = re.compile(r"TILEWATCH_[A-Z_]+[A-Z]")
 COMMAND = re.compile(r"(?:^|[^\w./=: -] ?|\n\s*|; )tilewatch ([a-z]+)(?: ([a-z][a-z-]*))?")
 PLANNED = {("demo", "")}
@@ -114,6 +115,14 @@ def test_the_commands_of_a_document_exist(document: Path) -> None:
     assert {words for words in named - PLANNED if not _is_command(*words)} == set()
 
 
+def test_the_pages_that_programs_name_exist(files: list[str]) -> None:
+    """What a person reads in an error or a comment leads to a page that is there."""
+    sources = [file for file in files if file.endswith((".py", ".yml", ".yaml", ".toml", ".sh"))]
+    named = {(file, page) for file in sources for page in PAGE.findall((ROOT / file).read_text())}
+    assert len(named) > 20
+    assert {(file, page) for file, page in named if not _exists(page, files)} == set()
+
+
 def test_a_name_that_is_gone_is_noticed() -> None:
     files = ["worker/steps/measure.py", "dashboard/charts/preload.js"]
     tops = {"worker", "dashboard"}
@@ -125,7 +134,7 @@ def test_a_name_that_is_gone_is_noticed() -> None:
     assert not _runs("tools.gone")
     assert _leads_somewhere(ROOT / "README.md", "CONTRIBUTING.md#the-loop")
     assert not _leads_somewhere(ROOT / "README.md", "CONTRIBUTING.md#the-loops")
-    assert not _leads_somewhere(ROOT / "README.md", "docs/gone.md")
+    assert not _leads_somewhere(ROOT / "README.md", "gone.md")
     assert _is_command("submit", "nightly")
     assert not _is_command("submits", "")
     assert not _is_command("submit", "nightlies")
