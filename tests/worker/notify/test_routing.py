@@ -145,7 +145,7 @@ def test_an_address_is_in_no_repr(written: NotifySettings) -> None:
 
 
 def test_the_example_is_a_file_that_works() -> None:
-    example = routing.load(ROOT / "docs" / "notify.example.toml", {"TEAM_SLACK": "slack://a/b/c"})
+    example = routing.load(ROOT / "docs" / "use" / "notify.example.toml", {"TEAM_SLACK": "slack://a/b/c"})
     assert routing.recipients(example, "regression", "gemm_fp8", ["h200"])
     assert example.quiet
     assert example.digest
