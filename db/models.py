@@ -177,8 +177,8 @@ class Compilation(Base):
     """The outcome of compiling one code key with one compiler: a cubin with its static facts, or a failure.
 
     `code_key` names everything that goes in (library source, signature, constants, hints, architecture) and is known
-    before compiling; `content_key` (the TileIR bytecode without debug information, architecture, compiler, hints) names
-    the cubin in the store; `code_sha256` is of the machine code alone: equal means identical code.
+    before compiling; `content_key` (all of the compiler's input, architecture, compiler, limits) names the cubin in the
+    store; `code_sha256` is of the machine code alone: equal means identical code.
     """
 
     __tablename__ = "compilations"

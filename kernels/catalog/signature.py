@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from tilewatch.kernels import NAMING
 from tilewatch.kernels.catalog.parameters import BadArguments, Constant, Scalar, arguments
 from tilewatch.kernels.contract import HINTS, Array, Config, Kernel, Problem
 
@@ -73,29 +74,11 @@ def dtype_bytes(dtype: str) -> int:
 
 
 def code_key(source_sha256: str, arch: str, signature: Signature) -> str:
-    """Hashes everything that goes into compiling but the compiler; needs no compiling.
-
-    The order of the parameters is the source's. Kernels with neither scalars nor `as_launched` have the keys that they
-    had when those did not exist.
-    """
-    arrays = [each for each in signature.parameters if isinstance(each, ArraySignature)]
-    fields: dict[str, Any] = {
-        "symbol": signature.symbol,
-        "arrays": [_as_before(array) for array in arrays],
-        "constants": signature.constants,
-        "hints": signature.hints,
-    }
-    scalars = [(each.name, each.dtype) for each in signature.parameters if isinstance(each, Scalar)]
-    if scalars:
-        fields["scalars"] = scalars
-    if any(array.stride_constant != _last_stride(array.ndim) for array in arrays):
-        fields["stride_constant"] = [array.stride_constant for array in arrays]
-    text = json.dumps([source_sha256, arch, fields], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _as_before(array: ArraySignature) -> dict[str, Any]:
-    return {name: value for name, value in vars(array).items() if name != "stride_constant"}
+    """Hashes everything that goes into compiling but the compiler; needs no compiling. Values of scalars are no part of
+    it: they are given to a launch."""
+    parameters = [(each.name, each.dtype) if isinstance(each, Scalar) else vars(each) for each in signature.parameters]
+    asked = [NAMING, source_sha256, arch, signature.symbol, parameters, signature.hints]
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
 def tile_signature(signature: Signature) -> Any:

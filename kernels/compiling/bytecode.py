@@ -15,9 +15,6 @@ HEADER_BYTES = 12
 END = 0x00
 STRINGS = 0x01
 DEBUG = 0x03
-WITHOUT_POSITIONS = 0x80
-"""Marks a section of strings that is not hashed as it is."""
-
 HELPER = re.compile(rb"(\w+@\w+):\d+:\d+(_s\d+)")
 """The name of an inlined function, as cuda-tile 1.7 makes it: function, file, line, column, number of the inlining."""
 
@@ -33,11 +30,8 @@ def meaning_sha256(bytecode: bytes) -> str:
         if section == DEBUG:
             continue
         strings = _strings(content) if section == STRINGS else ()
-        if any(map(HELPER.fullmatch, strings)):
-            section_hashed, hashed = section | WITHOUT_POSITIONS, b"".join(map(_without_position, strings))
-        else:  # as it is, so that names of before 2026-11-23 stay
-            section_hashed, hashed = section, content
-        digest.update(bytes((section_hashed,)) + len(hashed).to_bytes(8, "little") + hashed)
+        hashed = b"".join(map(_without_position, strings)) or content
+        digest.update(bytes((section,)) + len(hashed).to_bytes(8, "little") + hashed)
     return digest.hexdigest()
 
 

@@ -17,7 +17,8 @@ from typing import Any
 
 import cuda.tile as ct
 
-from tilewatch.kernels.compiling.bytecode import BadBytecode, meaning_sha256
+from tilewatch.kernels import NAMING
+from tilewatch.kernels.compiling.bytecode import BadBytecode
 from tilewatch.kernels.compiling.compiler_guard import CompilerGuard
 from tilewatch.kernels.compiling.compiler_input import compile_input, find_compiler_files
 from tilewatch.kernels.compiling.cubin import code_sha256, static_facts
@@ -25,7 +26,6 @@ from tilewatch.kernels.compiling.operator_code import bundle, bundle_key
 from tilewatch.kernels.compiling.programs import ProgramMissing
 from tilewatch.kernels.compiling.store import CubinStore, StoreError, is_final
 from tilewatch.kernels.compiling.traced_code import LaunchInput, TracedCode, read_traced
-from tilewatch.kernels.contract import HINTS
 from tilewatch.kernels.library_errors import LibraryError, first_line
 from tilewatch.kernels.toolchains.versions import compiler_version
 from tilewatch.kernels.watching.tracer import TracingError
@@ -53,7 +53,7 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
 def _identify(code: TracedCode, request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Names the code and the way it is launched, without compiling."""
     try:
-        keys = [_content_key(each.wanted.bytecode, request) for each in code.launches]
+        keys = [_content_key(each, request) for each in code.launches]
     except BadBytecode as error:
         return _failure("error", first_line(error), 0.0, 0.0, None)
     key = bundle_key(keys, code.launches) if code.is_bundle else keys[0]
@@ -75,7 +75,7 @@ def _compile(launch: LaunchInput, request: Mapping[str, Any]) -> Mapping[str, An
     guard = CompilerGuard(memory_bytes=request["memory_bytes"], cpu_s=request["limit_s"])
     key = None
     try:
-        key = _content_key(launch.wanted.bytecode, request)
+        key = _content_key(launch, request)
         stored = store.outcome(key)
         if stored is not None and is_final(stored, request["limit_s"]):
             return {**stored, "reused": True}
@@ -127,12 +127,16 @@ def _failure(status: str, failure: str, compile_s: float, cpu_s: float, key: str
     return {"status": status, "failure": failure, "compile_s": compile_s, "cpu_s": cpu_s, "content_key": key}
 
 
-def _content_key(bytecode: bytes, request: Mapping[str, Any]) -> str:
-    """Returns the key of a cubin in the store. The limits are part of it, because a compilation that meets one is
-    remembered too."""
+def _content_key(launch: LaunchInput, request: Mapping[str, Any]) -> str:
+    """Returns the name of a compilation's outcome: all that it follows from, so that no commit's stands in for
+    another's.
+
+    The symbol is what machine code is launched by. The limits are part of it, because a compilation that meets one is
+    remembered too. Raises BadBytecode.
+    """
     limits = [request["limit_s"], request["memory_bytes"]]
-    parts = [meaning_sha256(bytecode), request["arch"], compiler_version(), limits, HINTS]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    parts = [NAMING, launch.symbol, launch.wanted.identify(), request["arch"], compiler_version(), limits]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def _cpu_s() -> float:

@@ -6,11 +6,12 @@ the compiler alone. Both are halves of cuTile's own way, parted at its function 
 """
 
 import base64
+import hashlib
 import io
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from unittest import mock
 
 from cuda.tile import _compile
@@ -19,32 +20,65 @@ from cuda.tile._compiler_options import CompilerOptions
 from cuda.tile.compilation import KernelSignature, export_kernel
 from cutile_cache._remarks import cleanup  # the compiler repeats remarks, and cuTile's own cache keeps each once
 
+from tilewatch.kernels.compiling.bytecode import meaning_sha256
+
+LIBRARY_BYTES = 1 << 28
+"""The most that a kernel is linked with in one file."""
+
 
 class NeedsLibraries(Exception):
     """A kernel is linked with libraries of this machine, so no other machine can compile it; the message says which."""
 
 
 @dataclass(frozen=True)
+class Library:
+    """A file of this machine to link with. Its content is read once: what is named is what is linked."""
+
+    path: Path
+    content: bytes
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Raises OSError, also for what is no file or too large to be one."""
+        if not path.is_file():  # a device may have no end
+            raise FileNotFoundError(f"there is no file {path}")
+        if path.stat().st_size > LIBRARY_BYTES:
+            raise OSError(f"{path} has more than {LIBRARY_BYTES >> 20} MiB")
+        return cls(path, path.read_bytes())
+
+
+@dataclass(frozen=True)
 class CompilerInput:
-    """One kernel as the compiler reads it. `libraries` are files of this machine to link with; most kernels have
-    none."""
+    """One kernel as the compiler reads it. Most kernels are linked with no libraries."""
 
     bytecode: bytes
     opt_level: int
     preview_features: tuple[str, ...]
-    libraries: tuple[Path, ...]
+    libraries: tuple[Library, ...]
 
     def require_movable(self) -> None:
         """Raises NeedsLibraries."""
         if self.libraries:
-            raise NeedsLibraries(f"the kernel is linked with {', '.join(map(str, self.libraries))} of this machine")
+            linked = ", ".join(str(each.path) for each in self.libraries)
+            raise NeedsLibraries(f"the kernel is linked with {linked} of this machine")
+
+    def identify(self) -> dict[str, Any]:
+        """Returns all that makes a difference to the machine code: every field, those that are added later too.
+
+        Bytecode counts without its line numbers, and a library by what it holds. Raises BadBytecode.
+        """
+        hashed = {
+            "bytecode": meaning_sha256(self.bytecode),
+            "libraries": [hashlib.sha256(each.content).hexdigest() for each in self.libraries],
+        }
+        return {each.name: hashed.get(each.name, getattr(self, each.name)) for each in fields(self)}
 
     def to_json(self) -> dict[str, Any]:
         return {
             "bytecode": base64.b64encode(self.bytecode).decode(),
             "opt_level": self.opt_level,
             "preview_features": list(self.preview_features),
-            "libraries": list(map(str, self.libraries)),
+            "libraries": [str(each.path) for each in self.libraries],
         }
 
 
@@ -60,7 +94,8 @@ def make_input(kernel: Any, signature: KernelSignature, arch: str) -> CompilerIn
         bytecode = Path(file).read_bytes()
         Path(file).unlink()
         # cuda-tile 1.6 knows neither.
-        features, libraries = tuple(given.get("preview_features", ())), tuple(given.get("linker_inputs", ()))
+        features, linked = tuple(given.get("preview_features", ())), tuple(given.get("linker_inputs", ()))
+        libraries = tuple(map(Library.read, linked))
         raise _Asked(CompilerInput(bytecode, options.opt_level_for_target(sm_arch), features, libraries))
 
     # What this machine compiled before would be found in cuTile's cache, and the compiler not be asked.
@@ -80,6 +115,9 @@ def compile_input(wanted: CompilerInput, arch: str, timeout_s: float) -> tuple[b
     with tempfile.TemporaryDirectory(dir=default_tile_context.config.temp_dir) as folder:
         file, remarks = Path(folder) / "kernel.bytecode", Path(folder) / "remarks.yaml"
         file.write_bytes(wanted.bytecode)
+        linked = [Path(folder) / f"{number}-{each.path.name}" for number, each in enumerate(wanted.libraries)]
+        for library, each in zip(linked, wanted.libraries, strict=True):
+            library.write_bytes(each.content)
         has_remarks = _compile._tileiras_supports_remarks(default_tile_context.config.temp_dir)
         cubin = _compile.compile_cubin(
             str(file),
@@ -88,7 +126,7 @@ def compile_input(wanted: CompilerInput, arch: str, timeout_s: float) -> tuple[b
             timeout_s,
             remarks if has_remarks else None,
             **({"preview_features": wanted.preview_features} if wanted.preview_features else {}),
-            **({"linker_inputs": wanted.libraries} if wanted.libraries else {}),
+            **({"linker_inputs": linked} if linked else {}),
         )
         return Path(cubin).read_bytes(), cleanup(remarks.read_text(errors="replace")) if remarks.exists() else ""
 

@@ -29,8 +29,8 @@ class NamedLaunch(Protocol):
 
 
 def bundle_key(content_keys: Sequence[str], launches: Sequence[NamedLaunch]) -> str:
-    """Names a bundle by the code of its launches and by what they are looked up by."""
-    parts = sorted(zip([each.key for each in launches], content_keys, strict=True))
+    """Names a bundle by the code of its launches, in their order, and by what they are looked up by."""
+    parts = list(zip([each.key for each in launches], content_keys, strict=True))
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

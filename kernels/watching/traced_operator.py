@@ -10,6 +10,7 @@ from typing import Any
 
 from cuda.tile.compilation import KernelSignature
 
+from tilewatch.kernels import NAMING
 from tilewatch.kernels.contract import Problem
 from tilewatch.kernels.watching import no_gpu
 from tilewatch.kernels.watching.configs import (
@@ -248,7 +249,7 @@ class TracedOperator:
 
     def code_key(self, source_sha256: str, launches: tuple[CompilableLaunch, ...]) -> str:
         """Hashes everything that goes into compiling but the compiler; needs no compiling."""
-        asked = [source_sha256, self.arch, [each.key for each in launches]]
+        asked = [NAMING, source_sha256, self.arch, [each.key for each in launches]]
         return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
 
     def _run(self, config: PlainConfig | None) -> LaunchTrace:

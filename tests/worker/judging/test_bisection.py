@@ -46,6 +46,7 @@ def test_a_bisection_names_the_first_bad_commit_by_replays_of_one_series(
         tmp_path / "watched", git_history.ADD, git_history.WORDS, git_history.CAST, git_history.NAME
     )
     settings = settings_for(tmp_path / "home", tmp_path / "watched", database_url, broker_url)
+    settings = settings.model_copy(update={"sim_seed": git_history.SIM_SEED})
     context = do_nights(settings, shas[git_history.ADD], shas[git_history.NAME])
     with session(database_url) as opened:
         ids = {commit.subject: commit.id for commit in opened.scalars(select(Commit))}

@@ -47,7 +47,8 @@ STORY = (git_history.ADD, git_history.SPACE, git_history.CAST, git_history.WORDS
 @pytest.fixture
 def watched(tmp_path: Path, database_url: str, broker_url: str, known_cubins: str) -> Settings:
     """Settings for a repository that a test makes with `history.make`."""
-    return settings_for(tmp_path / "home", tmp_path / "watched", database_url, broker_url, known_cubins)
+    made = settings_for(tmp_path / "home", tmp_path / "watched", database_url, broker_url, known_cubins)
+    return made.model_copy(update={"sim_seed": git_history.SIM_SEED})
 
 
 def do_one_job(context: Context) -> bool:
