@@ -13,6 +13,7 @@ from cuda.tile.compilation import KernelSignature
 from tilewatch.kernels import NAMING
 from tilewatch.kernels.contract import Problem
 from tilewatch.kernels.watching import no_gpu
+from tilewatch.kernels.watching.captured_values import describe_captured
 from tilewatch.kernels.watching.configs import (
     KERNEL_OPTIONS,
     GivenConfigs,
@@ -171,7 +172,8 @@ def to_launch(traced: TracedLaunch) -> CompilableLaunch:
 
 
 def launch_key(kernel: Any, signature: KernelSignature) -> str:
-    """Hashes what the compiler is asked for: the kernel's name, its hints and what may be assumed of its arguments."""
+    """Hashes what the compiler is asked for: the kernel's name, what it captures, its hints and what may be assumed of
+    its arguments. A kernel that captures nothing has the key that stored bundles have for it."""
     function = kernel._pyfunc
     asked = [
         function.__module__,
@@ -179,6 +181,7 @@ def launch_key(kernel: Any, signature: KernelSignature) -> str:
         repr(asdict(kernel._compiler_options)),
         repr(signature.parameters),
         signature.calling_convention.code,
+        *([captured] if (captured := describe_captured(function)) else []),
     ]
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
 

@@ -1,0 +1,63 @@
+"""Kernels that one function makes with different values have different names."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.kernels.fixtures import needs_package
+from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.compiling.compiler import Compiler
+from tilewatch.kernels.compiling.store import folder
+from tilewatch.kernels.watching.captured_values import describe_captured
+
+HOST = """
+import cuda.tile as ct
+import torch
+
+
+def make_kernel(factor):
+    @ct.kernel
+    def scale_rows(x):
+        row = ct.bid(0)
+        ct.store(x, (row, 0), ct.load(x, (row, 0), (1, 64)) * factor)
+
+    return scale_rows
+
+
+def double(x, tile):
+    ct.launch(torch.cuda.current_stream(), (x.shape[0],), make_kernel(tile), (x,))
+    ct.launch(torch.cuda.current_stream(), (x.shape[0],), make_kernel(1.0), (x,))
+    return x
+"""
+
+
+def make(value: object, helper: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    def function() -> object:
+        return value, helper, function
+
+    return function
+
+
+def test_values_are_told_apart_whatever_they_are() -> None:
+    made = [make(each) for each in (1, 1.0, "1", None, make(1), make(2), make)]
+    assert len({str(describe_captured(each)) for each in made}) == len(made)  # type: ignore[arg-type]
+
+
+def test_equal_values_are_equal_in_every_process() -> None:
+    one, other = make(object(), make(3)), make(object(), make(3))
+    assert describe_captured(one) == describe_captured(other)  # type: ignore[arg-type]
+    assert describe_captured(make) == []
+
+
+def test_each_value_has_machine_code_of_its_own(tmp_path: Path) -> None:
+    repository = needs_package.write_repository(tmp_path)
+    (repository / "src" / "needs_package_ops.py").write_text(HOST)
+    (plan,) = catalog.read(repository / "watch", arch="sm_90", kernel="doubled")
+    assert len({each.code_key for each in plan.trials}) == len(plan.trials) == 2
+    with Compiler(folder(tmp_path / "cubins")) as compiler:
+        codes = [
+            compiler.compile(repository / "watch", "doubled", plan.problem, each.config, "sm_90")
+            for each in plan.trials
+        ]
+    assert [each.status for each in codes] == ["ok", "ok"]
+    assert len({each.code_sha256 for each in codes}) == len({each.content_key for each in codes}) == 2
