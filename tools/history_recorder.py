@@ -147,6 +147,8 @@ class Recorder:
         ours = _find_own(run.result)
         median_us = sorted(ours.samples_us)[len(ours.samples_us) // 2] if ours else None
         failures = {trial.failure for trial in run.result.trials if trial.status != "timed"}
+        if not run.result.trials:
+            failures = {each.failure for each in version.outcomes if each is not None and each.failure}
         took = time.monotonic() - began
         print(f"{version.commit.sha[:8]} {version.name}: {median_us} us, {took:.1f} s {failures or ''}", flush=True)
         if len(self._uncounted) == COUNTED_TOGETHER:

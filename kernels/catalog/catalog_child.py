@@ -23,7 +23,7 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
         parts = list_parts(loaded, failures)
         if kernel is not None:
             wanted = _runnable(_wanted(library, kernel, request["problem"], arch), kernel, arch)
-            if request.get("config"):
+            if request.get("config") is not None:  # {} is the one config of host code that searches nothing
                 entry, problem = wanted[0]
                 return {"description": _description(entry, problem, request["config"], arch)}
             return _answer([_plan(entry, problem, arch, parts) for entry, problem in wanted], failures)

@@ -1,16 +1,18 @@
 """Adds the checklist of its winner to a run: what its library file says, the store's cubin, and the run's counters."""
 
+import logging
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from tilewatch.errors import ExpectedError
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.checklist.checklist import Line, checklist
 from tilewatch.kernels.compiling.cubin import threads_per_block
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.measuring.measure import MeasureRequest
 from tilewatch.kernels.results import Compiled, Cubin, Measured, RunResult, StaticFacts, config_key
+
+log = logging.getLogger(__name__)
 
 ELF = b"\x7fELF"
 """A cubin; what else a store holds is a bundle of them, of an operator."""
@@ -28,7 +30,8 @@ def add_checklist(result: RunResult, request: MeasureRequest, cubins: Iterable[C
         return result
     try:
         lines = _list_lines(request, cubin, kernel)
-    except ExpectedError:  # a run does not fail for it
+    except Exception as error:  # noqa: BLE001 - a run does not fail for it, nor a recording of many
+        log.warning("no checklist of %s on %s: %s: %s", request.kernel, request.problem, type(error).__name__, error)
         return result
     detail = {**kernel.detail, "checklist": [asdict(line) for line in lines]}
     measurements = tuple(replace(each, detail=detail) if each is kernel else each for each in result.measurements)

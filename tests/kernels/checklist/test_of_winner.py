@@ -1,0 +1,67 @@
+"""A run's checklist: also of host code that searches nothing, and never at the cost of the run."""
+
+import datetime as dt
+from pathlib import Path
+
+import pytest
+
+from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.checklist import of_winner
+from tilewatch.kernels.checklist.of_winner import add_checklist
+from tilewatch.kernels.measuring.measure import MeasureRequest
+from tilewatch.kernels.results import Cubin, Measured, RunResult
+
+WATCH = """
+import cuda.tile as ct
+import torch
+from tilewatch import case, watch
+
+@ct.kernel
+def copy_rows(x, out):
+    ct.store(out, index=(ct.bid(0), 0), tile=ct.load(x, index=(ct.bid(0), 0), shape=(1, 16)))
+
+@watch(problems="8x16", names="rows x cols")
+def copied(p):
+    x = p.randn(p.rows, p.cols)
+    def run():
+        out = torch.empty_like(x)
+        ct.launch(torch.cuda.current_stream(), (p.rows,), copy_rows, (x, out))
+        return out
+    return case(run=run, reference=lambda: x)
+"""
+NOW = dt.datetime(2026, 11, 28, tzinfo=dt.UTC)
+
+
+@pytest.fixture
+def watch(tmp_path: Path) -> Path:
+    (tmp_path / "pyproject.toml").write_text("[tool.tilewatch]\n")
+    (tmp_path / "watch").mkdir()
+    (tmp_path / "watch" / "ops.py").write_text(WATCH)
+    return tmp_path / "watch"
+
+
+def run_of(winner: dict[str, int]) -> RunResult:
+    ours = Measured("copied", "kernel", (1.0,), winner)
+    return RunResult(
+        "host", "h100", "GPU-1", "H100", "cupti", {}, (), 1.0, winner, (winner,), (), (ours,), NOW, NOW
+    )  # fmt: skip
+
+
+def test_the_one_config_of_host_code_that_searches_nothing_is_described(watch: Path) -> None:
+    """It is {}, which is a config too."""
+    described = catalog.describe(watch, arch="sm_90", kernel="copied", problem="8x16", config={})
+    assert (described.kernel, described.entry, described.config) == ("copied", "copy_rows", {})
+
+
+@pytest.mark.parametrize("error", [KeyError("description"), RuntimeError("anything"), OSError(28, "no space")])
+def test_a_checklist_that_cannot_be_made_costs_no_run(
+    watch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(of_winner, "_list_lines", fail)
+    request = MeasureRequest(watch, "copied", "8x16", "sm_90", tmp_path.as_uri(), (), 0, ())
+    run = run_of({})
+    assert add_checklist(run, request, [Cubin({}, "key", "copy_rows")]) == run
+    assert f"no checklist of copied on 8x16: {type(error).__name__}" in caplog.text
