@@ -106,7 +106,8 @@ class Kernel:
     grid       (Problem, Config, SM count) -> grid in tile blocks
     reference  (inputs by name, as CuPy or NumPy arrays, float32 or as given; the array module) -> outputs by name,
                NaN where any output is accepted (rows that are only padding). Outputs are the arrays that are written
-    tolerance  Problem -> largest accepted |out - reference| as a share of the reference's largest magnitude
+    tolerance  Problem -> largest accepted |out - reference| as a share of the reference's largest magnitude; see
+               kernels/gpu/result_error.py for what else is judged
     flops      Problem -> floating-point operations
     bytes      Problem -> fewest bytes moved through device memory
     baselines  names of libraries' kernels that solve the same problem, the main one first (baselines.names.find_main)

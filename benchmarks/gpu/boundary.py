@@ -1,11 +1,12 @@
-"""Says what the boundary between a commit's code and the timer changes in honest sweeps: winners, ratios, wall time.
+"""Says what a change of how results are timed and checked changes in honest sweeps: which configs are right, winners,
+ratios, wall time.
 
     python -m benchmarks.gpu.boundary take OLD FOLDER [KERNEL ...] [--seconds S] [--again] [--cubins FOLDER]
     python -m benchmarks.gpu.boundary judge FOLDER
 
-OLD is a checkout of a commit before the boundary (`git worktree add OLD e17a503^`), whose measuring process imports the
-library. `take` compiles the library of this checkout once, on half of the cores, and measures each problem of the
-nightly suite with the old product and with this one, in turns, the old one without its sandbox. It goes on where it
+OLD is a checkout of a commit before the change: results are compared on two input sets and by two measures since
+2026-11-28 (`git worktree add OLD e7265afa`). `take` compiles the library of this checkout once, on half of the cores,
+and measures each problem of the nightly suite with the old product and with this one, in turns. It goes on where it
 stopped. With --again the old one measures each problem twice, which says how far two runs of one version differ. Each
 side's results are a file of FOLDER, a line each. `judge` needs no GPU.
 """
@@ -34,7 +35,7 @@ from tilewatch.kernels.statistics import ratio_interval
 
 OLD, NEW, AGAIN = "old", "new", "again"
 MOST_PCT = 0.3
-MOST_WALL = 1.10
+MOST_WALL = 1.03
 
 Row = Mapping[str, Any]
 Results = Mapping[tuple[str, str], Row]
@@ -77,8 +78,13 @@ def judge(old: Results, new: Results, again: Results) -> Iterator[Figure]:
         ]
         yield bounds.not_measured(f"{kernel} {problem}", "; ".join(failures))
     yield bounds.exactly("problems measured by both", f"{len(both)} of {wanted}", f"{wanted or 'some'} of {wanted}")
-    parted = [sum(_is_parted(rows[each]) for each in both) for rows in (old, new)]
-    yield bounds.exactly("kernels measured apart from the library, old and new", parted, [0, len(both)])
+    yield bounds.exactly(
+        "kernels measured apart from the library", sum(_is_parted(new[each]) for each in both), len(both)
+    )
+    lost = [sentence for each in both for sentence in list_lost(old[each], new[each])]
+    for sentence in lost:
+        yield Figure(sentence, "")
+    yield bounds.exactly("configs that were right and are wrong now", len(lost), 0)
     yield from _compare("", {each: old[each] for each in both}, new)
     yield bounds.at_most("wall time, new / old", _wall(both, new) / max(_wall(both, old), 1e-9), MOST_WALL, digits=3)
     if twice := {each: old[each] for each in both if each in again and "failure" not in again[each]}:
@@ -117,6 +123,16 @@ def _compare(prefix: str, old: Results, new: Results) -> Iterator[Figure]:
     )
     yield Figure(f"{prefix}mean with sign", f"{statistics.mean(moved.values()):+.2f} %")
     yield Figure(f"{prefix}largest: {worst}", f"{moved[worst]:+.2f} %")
+
+
+def list_lost(old: Row, new: Row) -> list[str]:
+    """Names the configs that the old product timed and this one calls wrong, with what is wrong."""
+    right = {config_key(trial["config"]) for trial in old["trials"] if trial["status"] == "timed"}
+    return [
+        f"{new['kernel']} {new['problem']} {config_key(trial['config'])}: {trial['failure']}"
+        for trial in new["trials"]
+        if trial["status"] == "wrong" and config_key(trial["config"]) in right
+    ]
 
 
 def name_winner(old: Row, new: Row) -> str:
@@ -161,7 +177,7 @@ def _take(options: argparse.Namespace) -> int:
     done = [set(read(folder / f"{name}.jsonl")) for name in names]
     suite = [plan for kernel in options.kernel or [None] for plan in catalog.read(library, arch=arch, kernel=kernel)]
     plans = [plan for plan in suite if not all((plan.kernel, plan.problem) in each for each in done)]
-    sides = {name: start(bounds.ROOT if name == NEW else options.old.absolute(), name) for name in names}
+    sides = {name: start(bounds.ROOT if name == NEW else options.old.absolute()) for name in names}
     jobs = max(1, len(os.sched_getaffinity(0)) // 2)
     try:
         for number, (plan, cubins, _) in enumerate(compile_ahead(library, plans, url, jobs=jobs)):
@@ -191,10 +207,10 @@ def _take(options: argparse.Namespace) -> int:
     return 0
 
 
-def start(checkout: Path, name: str) -> subprocess.Popen[str]:
+def start(checkout: Path) -> subprocess.Popen[str]:
     """Starts a side: the product of that checkout, in an environment that is otherwise this one's."""
     path = processes.python_path(checkout / "src")
-    environment = {**os.environ, "PYTHONPATH": path} | ({} if name == NEW else {"TILEWATCH_SANDBOX": "off"})
+    environment = {**os.environ, "PYTHONPATH": path}
     program = Path(__file__).with_name("boundary_side.py")
     # -P: the folder of the program has modules of other names than the product's, which it must not find first.
     return subprocess.Popen(

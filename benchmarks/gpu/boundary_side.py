@@ -50,7 +50,7 @@ def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
         "sweep_gpu_s": result.sweep_gpu_s,
         "winner": result.winner,
         "tie": result.tie,
-        "timed": sum(each.status == "timed" for each in result.trials),
+        "trials": [{"config": each.config, "status": each.status, "failure": each.failure} for each in result.trials],
         "measurements": [asdict(each) for each in result.measurements],
     }
 

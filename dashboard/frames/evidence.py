@@ -147,9 +147,10 @@ def describe_boundary(detail: Mapping[str, Any]) -> str:
         who = "The commit's code ran in a process of its own, which had ended before the first timed launch."
     else:
         why = detail.get("not_apart") or "it is host code"
+        stated = f" Its watch file says: {detail['stated']}." if detail.get("stated") else ""
         who = (
-            f"The commit's code ran in the process that timed and checked it, because {why}: a time that is too good "
-            "is a reason to read the commit."
+            f"Not measured apart: the commit's code ran in the process that timed and checked it, because {why}: a "
+            f"time that is too good is a reason to read the commit.{stated}"
         )
     return f"{who} {kept_from}".rstrip()
 

@@ -13,7 +13,7 @@ import streamlit as st
 
 from tilewatch.dashboard.charts import landscape, parallel
 from tilewatch.dashboard.charts import sweep as sweep_charts
-from tilewatch.dashboard.frames import reads, rivals
+from tilewatch.dashboard.frames import evidence, reads, rivals
 from tilewatch.dashboard.frames.metrics import US_GB, US_TFLOP
 from tilewatch.dashboard.panels import sweep_winner
 from tilewatch.dashboard.text import first_line, rate_unit, ratio_to, source_text, timer_text
@@ -101,6 +101,9 @@ def _measurements(measured: pd.DataFrame, sweep: pd.Series) -> None:
     first = run.iloc[0]
     for sentence in rivals.list_missing(first["detail"]):
         st.caption(plain(sentence))
+    ours = run[run["role"] == "kernel"]
+    if not ours.empty and ours.iloc[0]["detail"].get("library_runs_apart") is False:
+        st.caption(plain(evidence.describe_boundary(ours.iloc[0]["detail"])))
     st.caption(
         f"{plain(source_text(first['origin'], first['machine'], first['measured_at']))} "
         f"({plain(first['device_name'])}{timer_text(first['timer'])}); "

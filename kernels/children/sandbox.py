@@ -22,7 +22,7 @@ from tilewatch.kernels import project_settings
 
 REQUIRE, SWITCH = "TILEWATCH_REQUIRE_SANDBOX", "TILEWATCH_SANDBOX"
 REQUIRE_APART = "TILEWATCH_REQUIRE_APART"
-"""Refuses host code that would have to be measured by the process that runs it."""
+"""Refuses host code that would have to be measured by the process that runs it: see Apart."""
 
 SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr", "/etc", "/opt", "/nix", "/proc", "/sys", "/dev")
 """What programs and libraries read. Homes, /var, /tmp, /run and other disks are not among them."""
@@ -77,6 +77,15 @@ class GpuLevel(StrEnum):
     NONE = "nothing"
 
 
+class Apart(StrEnum):
+    """Which host code may be measured by the process that runs it. STATED: an operator whose watch file gives the
+    reason, and a watch file's own baselines."""
+
+    ALWAYS = "none"
+    STATED = "an operator whose watch file says why"
+    NEVER = "all"
+
+
 class SandboxMissing(ExpectedError):
     """TILEWATCH_REQUIRE_SANDBOX is set and the kernel cannot do what it asks for; the message is a sentence."""
 
@@ -107,8 +116,14 @@ def require() -> None:
         )
 
 
-def is_required(name: str = REQUIRE) -> bool:
-    return os.environ.get(name, "") not in ("", "0")
+def is_required() -> bool:
+    return os.environ.get(REQUIRE, "") not in ("", "0")
+
+
+def find_apart() -> Apart:
+    """Reads TILEWATCH_REQUIRE_APART: 1 refuses all such host code, 0 none; STATED unless it is set."""
+    asked = os.environ.get(REQUIRE_APART, "")
+    return Apart.STATED if not asked else Apart.NEVER if asked == "0" else Apart.ALWAYS
 
 
 def landlock_version() -> int:

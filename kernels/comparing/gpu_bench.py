@@ -28,6 +28,7 @@ class RealBench:
         self._index, self._store_url, self._may_use_events = gpu_index, store_url, may_use_events
         self._gpu: device.Gpu | None = None
         self._processes: ProcessesAhead | None = None
+        self._not_apart: dict[Target, str] = {}
         self._launches: dict[tuple[Target, str, str], Iterator[Launch]] = {}
         self.gpu_s = 0.0
 
@@ -70,10 +71,14 @@ class RealBench:
                 self._processes = ProcessesAhead(request.bad.library, gpu, others=find_others(request))
             self._launches[key] = launches(request, gpu, self._processes)
         launch = next(self._launches[key])
+        self._not_apart[target] = launch.not_apart
         self.gpu_s += launch.gpu_s
         if launch.timer != "cupti" and not self._may_use_events:
             raise NoCupti(NO_CUPTI)
         return launch.good_us, launch.bad_us
+
+    def find_not_apart(self, target: Target) -> str:
+        return self._not_apart.get(target, "")
 
     def close(self) -> None:
         """Ends the process that waits for the next launch."""

@@ -44,6 +44,9 @@ class GpuBench(LaunchBench, Protocol):
         """Checks and times the configs; the fastest first, then those that cannot be told from it. Empty when none
         gives right results."""
 
+    def find_not_apart(self, target: Target) -> str:
+        """Says why the process that runs host code timed an operator that was launched; empty where another one did."""
+
 
 @dataclass(frozen=True)
 class Timed:
@@ -104,7 +107,13 @@ def end_by_launches(
                 comparison.fail(each.target, NO_TIME)
                 continue
             verdict = judge(base_us, head_us, design)
-            outcome = each.outcome(kind=verdict.kind, verdict=verdict, base_us=tuple(base_us), head_us=tuple(head_us))
+            outcome = each.outcome(
+                kind=verdict.kind,
+                verdict=verdict,
+                base_us=tuple(base_us),
+                head_us=tuple(head_us),
+                not_apart=gpu.find_not_apart(each.target),
+            )
             comparison.end(each.target, outcome)
             on_progress(f"{each.target.kernel} {each.target.problem}: {outcome.sentence}")
             if not verdict.is_final and not budget.is_spent:

@@ -33,7 +33,8 @@ OutcomeKind = Literal[
 
 @dataclass(frozen=True)
 class Outcome:
-    """`reason` is a sentence where the kind is "failed" or "neither". Times are in the order of the launches, in us."""
+    """`reason` is a sentence where the kind is "failed" or "neither". Times are in the order of the launches, in us.
+    `not_apart` says why the process that ran a side's host code timed it too; empty where another one did."""
 
     kernel: str
     problem: str
@@ -49,6 +50,7 @@ class Outcome:
     base_us: tuple[float, ...] = ()
     head_us: tuple[float, ...] = ()
     config_source: str = ""
+    not_apart: str = ""
 
     @property
     def is_unsure(self) -> bool:
@@ -77,7 +79,7 @@ class Outcome:
     def sentence(self) -> str:
         """Returns the verdict in words, without the operator's name: slower +1.8 % (1.5 to 2.1) after 12 launches."""
         if self.verdict is not None:
-            return write_verdict(self.verdict)
+            return write_verdict(self.verdict) + (f" (not measured apart: {self.not_apart})" if self.not_apart else "")
         return {
             "identical": "identical machine code",
             "failed": f"could not be compared: {self.reason}",

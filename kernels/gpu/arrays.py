@@ -1,6 +1,6 @@
-"""Fills, encodes, decodes and compares device arrays of types CuPy has no name for (FP8, bfloat16).
+"""Fills, encodes and decodes device arrays of types CuPy has no name for (FP8, bfloat16).
 
-Runs inside the GPU child. FP8 and its scales are held as uint8, bfloat16 as uint16; comparing happens in float32.
+Runs inside the GPU child. FP8 and its scales are held as uint8, bfloat16 as uint16.
 """
 
 import contextlib
@@ -137,17 +137,6 @@ def differ_from(values: Any, number: int) -> bool:
     return bool(_find_largest(lambda rows, axis: difference(rows, bits(number), axis=axis), values.view(bits)))
 
 
-def count_numbers(values: Any) -> int:
-    """Returns how many elements of a float32 array are not NaN."""
-    with without_cub():
-        return sum(int((~cupy.isnan(rows)).sum(axis=-1).sum()) for (rows,) in _list_rows(values))
-
-
-def find_magnitude(values: Any) -> float:
-    """Returns the largest magnitude in a float32 array; NaN does not count."""
-    return _find_largest(_magnitude(), values)
-
-
 def encode(values: Any, dtype: str) -> Any:
     """Rounds float32 to the nearest value of the raw type."""
     if dtype == "float8_e4m3fn":
@@ -174,25 +163,12 @@ def decode(raw: Any, dtype: str) -> Any:
     return raw.astype(cupy.float32)
 
 
-def largest_error(out: Any, dtype: str, expected: Any) -> float:
-    """Returns the largest |out - expected| where `expected` is not NaN; infinite when `out` is NaN there.
-
-    Both on the device, `expected` in float32. Whole numbers are compared as float32, exactly up to 2^24.
-    """
-    kernel, values = (
-        (_bfloat16_error(), out)
-        if dtype == "bfloat16"
-        else (_float_error(), decode(out, dtype).astype(cupy.float32, copy=False))
-    )
-    return _find_largest(kernel, values, expected)
-
-
 def _find_largest(kernel: Any, *arrays: Any) -> float:
     with without_cub():
-        return max((float(kernel(*rows, axis=-1).max()) for rows in _list_rows(*arrays)), default=0.0)
+        return max((float(kernel(*rows, axis=-1).max()) for rows in list_rows(*arrays)), default=0.0)
 
 
-def _list_rows(*arrays: Any) -> Iterator[list[Any]]:
+def list_rows(*arrays: Any) -> Iterator[list[Any]]:
     """Lists arrays of one shape as rows, and what is left as one more. CuPy gives one block to each result: a single
     one took 25 ms for 4096 x 7168 (H200, 2026-11). Rows of one length need one kernel."""
     flat = [each.reshape(-1) for each in arrays]
@@ -237,33 +213,3 @@ def without_cub() -> Iterator[None]:
 @functools.cache
 def _difference(bits: str) -> Any:
     return cupy.ReductionKernel(f"{bits} x, {bits} y", "float32 e", "(x == y ? 0 : 1)", "max(a, b)", "e = a", "0")
-
-
-@functools.cache
-def _magnitude() -> Any:
-    return cupy.ReductionKernel("float32 y", "float32 e", "(isnan(y) ? 0 : fabsf(y))", "max(a, b)", "e = a", "0")
-
-
-@functools.cache
-def _bfloat16_error() -> Any:
-    difference = "fabsf(__uint_as_float((unsigned int)x << 16) - y)"
-    return cupy.ReductionKernel(
-        "uint16 x, float32 y",
-        "float32 e",
-        f"(isnan(y) ? 0 : {difference} >= 0 ? {difference} : 1e38f * 10)",
-        "max(a, b)",
-        "e = a",
-        "0",
-    )
-
-
-@functools.cache
-def _float_error() -> Any:
-    return cupy.ReductionKernel(
-        "float32 x, float32 y",
-        "float32 e",
-        "(isnan(y) ? 0 : fabsf(x - y) >= 0 ? fabsf(x - y) : 1e38f * 10)",
-        "max(a, b)",
-        "e = a",
-        "0",
-    )

@@ -3,10 +3,11 @@
 The parent (kernels/measuring/sweep.py) decides what to try next and survives what happens here.
 """
 
+import math
 import os
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,12 +17,13 @@ from tilewatch.kernels.baselines.baseline import BaselineLaunch, BaselineMissing
 from tilewatch.kernels.baselines.names import DOES_THE_WORK
 from tilewatch.kernels.baselines.stdout_capture import StdoutCapture
 from tilewatch.kernels.gpu import canary, references, timing
-from tilewatch.kernels.gpu.guards import WRITES_OUTSIDE
+from tilewatch.kernels.gpu.guards import WRITES_OUTSIDE, WROTE_OUTSIDE
 from tilewatch.kernels.gpu.host_code import prepared_launches
 from tilewatch.kernels.gpu.loaded_libraries import read_loaded_versions
 from tilewatch.kernels.gpu.prepared import Prepared
-from tilewatch.kernels.gpu.prepared_problem import PreparedProblem, describe_error, prepare, take_reference
-from tilewatch.kernels.gpu.rounds import Entry, WrongWhenTimed, time_rounds
+from tilewatch.kernels.gpu.prepared_problem import PreparedProblem, prepare, take_references
+from tilewatch.kernels.gpu.result_error import NO_ERROR, ResultError
+from tilewatch.kernels.gpu.rounds import Checks, Entry, WrongWhenTimed, time_rounds
 from tilewatch.kernels.library_errors import LibraryError
 
 HOPELESS = 5.0
@@ -34,10 +36,16 @@ MOST_TOLERANCE = 0.25
 most (2026-11), and with 1 an output of zeros would pass."""
 
 
+BASELINE_SLACK = 2.0
+"""A baseline may be off by so many times the tolerance: it rounds as it likes."""
+
 UUID_BYTES = 16
 _prepared: Prepared | None = None
 _timer: timing.Timer | None = None
 """CUPTI takes one timer per process."""
+
+_draws = random.SystemRandom()
+"""Draws what is compared, so that no commit can know it."""
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -76,8 +84,8 @@ def _start_timer(wanted: str | None) -> timing.Timer:
     return _timer
 
 
-def _require_tolerance(tolerance: float) -> None:
-    if not 0 <= tolerance <= MOST_TOLERANCE:
+def _require_tolerance(tolerance: float | None) -> None:
+    if tolerance is not None and not 0 <= tolerance <= MOST_TOLERANCE:
         raise LibraryError(f"its tolerance is {tolerance:g}; at most {MOST_TOLERANCE:g} is accepted")
 
 
@@ -96,31 +104,32 @@ def _introduction(prepared: Prepared) -> Mapping[str, Any]:
 
 
 def _expect(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Takes the reference over, which ends the preparation."""
+    """Takes the references over, which ends the preparation."""
     assert isinstance(prepared, PreparedProblem)
     if "place" in request:
         prepared.expect(references.use(request["place"]))
     else:
-        prepared.expect(take_reference(prepared.described, request["outputs"]))
+        prepared.expect(take_references(prepared.described, request["outputs"]))
     return _introduction(prepared)
 
 
 def _trial(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Loads a config, verifies its result and then times it: a wrong config is never timed. `is_final` says that the
-    library's own process need not be asked to confirm a failure."""
+    """Loads, checks against the reference of one set of inputs, then times, and compares a timed launch on another set:
+    a wrong config is never timed. `is_final` says that another process would not find it right with better cause."""
     misfit = prepared.find_misfit(request)
     if misfit is not None:
         return {"status": "wrong", "error": None, "failure": misfit}
     try:
         config = prepared.load(request)
-        checked_us, error = prepared.verify(config)
+        turn = _draws.choice(prepared.checked_sets)
+        checked_us, error = prepared.verify(config, turn)
     except WrongWhenTimed as wrong:
         return {"status": "wrong", "error": None, "failure": str(wrong), "is_final": True}
     except cupy.cuda.driver.CUDADriverError as failed:
         return _failure("launch_error", failed)
     except (cupy.cuda.runtime.CUDARuntimeError, timing.TimingError) as failed:
         return _failure_of_launch(prepared, failed)
-    failure = describe_error(error, prepared.tolerance)
+    failure = error.failure
     changed = prepared.restore_inputs()
     outside = prepared.restore_guards()
     if outside is not None:
@@ -128,18 +137,20 @@ def _trial(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
     if failure is None and changed is not None:
         failure = f"it writes into '{changed}', which is an input"
     if failure is not None:
-        return {"status": "wrong", "error": None if error == float("inf") else error, "failure": failure}
+        share = None if math.isinf(error.largest) else error.largest
+        return {"status": "wrong", "error": share, "failure": failure}
     prepared.keep(request["id"], config)
     if request["best_us"] is not None and checked_us > HOPELESS * request["best_us"]:
-        return {"status": "timed", "error": error, "samples_us": [checked_us]}
+        return {"status": "timed", "error": error.largest, "samples_us": [checked_us]}
     try:
         # No rests here: hundreds of configs would wait, and racing.py knows that a first sample may meet the power cap.
-        samples = _sample(prepared, [request["id"]], request["samples"], rest=False)[0]
+        others = [each for each in prepared.checked_sets if each != turn]
+        samples = _sample(prepared, [request["id"]], request["samples"], sets=others, rest=False)[0]
     except WrongWhenTimed as wrong:
         return {"status": "wrong", "error": None, "failure": str(wrong), "is_final": True}
     except (cupy.cuda.runtime.CUDARuntimeError, timing.TimingError) as failed:
         return _failure_of_launch(prepared, failed)
-    return {"status": "timed", "error": error, "samples_us": samples}
+    return {"status": "timed", "error": error.largest, "samples_us": samples}
 
 
 def _load(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -154,29 +165,40 @@ def _time(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _baselines(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Prepares the baselines and checks them against the same reference."""
+    """Prepares the baselines and checks them against the same references."""
     details: dict[str, Any] = {}
     for name in request["names"]:
         try:
             printed = StdoutCapture()
             with printed:
                 baseline = prepared.build_baseline(name)
-                error = prepared.verify_baseline(baseline) if baseline.solves else 0.0
+                error = _verify_baseline(prepared, name, baseline) if baseline.solves else NO_ERROR
             kernels = prepared.timer.names(baseline.launch)
             versions = read_loaded_versions(DOES_THE_WORK.get(name, ""))
         except (BaselineMissing, Exception) as failure:  # noqa: BLE001 - a baseline's failure must not cost the run
             lines = str(failure).strip().splitlines()
             details[name] = {"missing": lines[0] if lines else type(failure).__name__}
             continue
-        detail = {**baseline.detail, "kernels": list(kernels), "error": error, "chose": printed.lines}
+        detail = {**baseline.detail, "kernels": list(kernels), "error": error.largest, "chose": printed.lines}
         if versions:
             detail["library"] = " and ".join(versions)
-        if not error <= 2 * prepared.tolerance:
-            details[name] = {**detail, "missing": f"its output is off by {error:.3g} of the largest value"}
+        if error.failure is not None:
+            details[name] = {**detail, "missing": error.failure}
             continue
         prepared.baselines[name] = (baseline, kernels)
         details[name] = detail
     return {"baselines": details}
+
+
+def _verify_baseline(prepared: Prepared, name: str, baseline: BaselineLaunch) -> ResultError:
+    """Verifies a baseline on each set of inputs that has a reference, and returns its error. It holds on to the first
+    set, so that another one is built for each of the others."""
+    error = prepared.verify_baseline(baseline, 0, BASELINE_SLACK)
+    for turn in prepared.checked_sets[1:]:
+        if error.failure is None:
+            with StdoutCapture():  # it says again what it chose
+                error = prepared.verify_baseline(prepared.build_baseline(name, turn), turn, BASELINE_SLACK)
+    return error
 
 
 def _rounds(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -225,12 +247,14 @@ WITH_LOOK = ("look", "trial", "time", "rounds", "parts", "canary")
 """Answers that say who else used the GPU: times are worth nothing then (kernels/measuring/other_processes.py)."""
 
 
-def _sample(prepared: Prepared, ids: list[int], rounds: int, *, rest: bool = True) -> list[list[float]]:
-    """Takes samples of configs in paired rounds. Raises WrongWhenTimed also if a launch changed an input after it was
-    verified."""
+def _sample(
+    prepared: Prepared, ids: list[int], rounds: int, *, sets: Sequence[int] = (), rest: bool = True
+) -> list[list[float]]:
+    """`sets` are those of which one is compared; empty for all that have a reference. Raises WrongWhenTimed also where
+    a launch after the check changed an input."""
     entries = [prepared.entry(identity) for identity in ids]
     try:
-        samples = _time_entries(prepared, entries, rounds, seed=len(prepared.loaded), rest=rest)
+        samples = _time_entries(prepared, entries, rounds, seed=len(prepared.loaded), sets=sets, rest=rest)
     except WrongWhenTimed:
         prepared.restore_inputs()  # they are those of the configs that come
         raise
@@ -240,17 +264,28 @@ def _sample(prepared: Prepared, ids: list[int], rounds: int, *, rest: bool = Tru
 
 
 def _time_entries(
-    prepared: Prepared, entries: list[Entry], rounds: int, *, seed: int, rest: bool = True
+    prepared: Prepared,
+    entries: list[Entry],
+    rounds: int,
+    *,
+    seed: int,
+    sets: Sequence[int] = (),
+    rest: bool = True,
 ) -> list[list[float]]:
-    return time_rounds(
+    timing.forbid_persisting_l2()  # host code in this process may have allowed it
+    samples = time_rounds(
         prepared.timer,
         entries,
         rounds,
         input_sets=prepared.input_sets,
+        checks=Checks(sets or prepared.checked_sets, _draws),
         order=random.Random(seed),  # noqa: S311 - an order, not a secret
         before=prepared.reset_outputs,
         rest=rest,
     )
+    if (outside := prepared.restore_guards()) is not None:  # after the launches that were compared
+        raise WrongWhenTimed(f"{WROTE_OUTSIDE}: {outside}")
+    return samples
 
 
 def _launch_baseline(baseline: BaselineLaunch, _: int) -> None:

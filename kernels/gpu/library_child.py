@@ -1,22 +1,25 @@
 """Child role `library`: runs a library on the GPU, beside the process that measures (kernels/gpu/gpu_child.py).
 
 It describes a problem of a library file's kernel or what a watched operator's host code launches, and computes the
-reference; it ends before the first timed launch. An operator whose launches alone do not do what its host code does is
+references; it ends before the first timed launch. An operator whose launches alone do not do what its host code does is
 measured by this process.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import cupy
 
 from tilewatch.kernels.catalog.loading import LibraryKernel, LibraryOperator, find, load
+from tilewatch.kernels.contract import Array, Kernel
 from tilewatch.kernels.gpu import arrays, gpu_child, shared_arrays
 from tilewatch.kernels.gpu.described_problem import describe_problem
-from tilewatch.kernels.gpu.host_code.describing import describe_operator
+from tilewatch.kernels.gpu.host_code.describing import OperatorDescription
 from tilewatch.kernels.gpu.host_code.tracing import NotReplayable
+from tilewatch.kernels.gpu.prepared_problem import count_sets
+from tilewatch.kernels.gpu.rounds import CHECKED_SETS
 from tilewatch.kernels.library_errors import LibraryError, first_line
 
 MOST_DESCRIBED = 32 << 20
@@ -35,8 +38,10 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
             return {"problem": found and _describe(found, request), "is_watched": isinstance(found, LibraryOperator)}
         case "describe operator":
             return _describe_operator(request)
+        case "hand over":
+            return _hand_over(request["seed"])
         case "reference":
-            return {"outputs": _compute_reference(request)}
+            return {"outputs": _compute_references(request)}
         case "prepare":
             return _prepare_operator(request)
     return gpu_child.answer(request)
@@ -62,10 +67,35 @@ def _describe(found: LibraryKernel | LibraryOperator, request: Mapping[str, Any]
     return describe_problem(kernel, problem, configs, device.attributes["MultiProcessorCount"])
 
 
+_described: OperatorDescription | None = None
+"""The operator whose launches were described last, until it is handed over."""
+
+
 def _describe_operator(request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Describes a watched operator, or says why this process has to measure it."""
+
+    found = _find_operator(request)
+
+    def describe() -> dict[str, Any]:
+        global _described
+        _described = OperatorDescription(found, request)
+        return _described.as_json
+
+    return {**_answer_with_operator(describe), "stated": found.kernel.not_apart}
+
+
+def _hand_over(seed: int) -> Mapping[str, Any]:
+    """Returns the inputs and references of a seed for the operator described last, or says why this process has to
+    measure it."""
+    global _described
+    assert _described is not None, "describe operator comes first"
+    described, _described = _described, None
+    return _answer_with_operator(lambda: described.hand_over(seed))
+
+
+def _answer_with_operator(make: Callable[[], dict[str, Any]]) -> Mapping[str, Any]:
     try:
-        described = describe_operator(_find_operator(request), request)
+        described = make()
         if len(json.dumps(described)) <= MOST_DESCRIBED:
             return {"operator": described}
         why = f"the description of its launches has more than {MOST_DESCRIBED >> 20} MiB"
@@ -78,8 +108,8 @@ def _describe_operator(request: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"stays": why}
 
 
-def _compute_reference(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Computes the reference on the first set of the inputs that the measuring process makes of the same seed. The
+def _compute_references(request: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Computes the reference on the first sets of the inputs that the measuring process makes of the same seed. The
     memory of the problem before is freed: the process that measures holds its inputs at the same time."""
     shared_arrays.free()
     cupy.get_default_memory_pool().free_all_blocks()
@@ -87,14 +117,22 @@ def _compute_reference(request: Mapping[str, Any]) -> Mapping[str, Any]:
     assert isinstance(found, LibraryKernel)
     kernel = found.kernel
     problem = kernel.parse(request["problem"])
-    specs = [spec for spec in kernel.arrays(problem) if not spec.output]
+    specs = kernel.arrays(problem)
+    inputs = [spec for spec in specs if not spec.output]
     given = kernel.given(problem) if kernel.given else {}
-    (inputs,) = arrays.make_input_sets(specs, given, request["seed"], 1)
-    decoded = {spec.name: arrays.decode(inputs[spec.name], spec.dtype) for spec in specs}
-    del inputs
+    sets = arrays.make_input_sets(inputs, given, request["seed"], min(CHECKED_SETS, count_sets(inputs)))
+    return [_compute_reference(kernel, specs, sets.pop(0)) for _ in range(len(sets))]
+
+
+def _compute_reference(kernel: Kernel, specs: Sequence[Array], inputs: dict[str, Any]) -> dict[str, Any]:
+    dtypes = {spec.name: spec.dtype for spec in specs}
+    decoded = {name: arrays.decode(inputs.pop(name), dtypes[name]) for name in list(inputs)}
     with arrays.without_cub():
         outputs = kernel.reference(decoded, cupy)
-    return {name: shared_arrays.share(value) for name, value in outputs.items()}
+    return {
+        name: shared_arrays.share(value, shared_arrays.find_shared_type(str(value.dtype), dtypes.get(name, "float32")))
+        for name, value in outputs.items()
+    }
 
 
 def _prepare_operator(request: Mapping[str, Any]) -> Mapping[str, Any]:

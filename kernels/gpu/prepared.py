@@ -1,12 +1,13 @@
 """Says what the GPU child asks of one problem on its GPU, whatever prepared it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from tilewatch.kernels.baselines.baseline import BaselineLaunch
 from tilewatch.kernels.gpu import timing
 from tilewatch.kernels.gpu.described_launch import DescribedLaunch
 from tilewatch.kernels.gpu.host_code.described_run import DescribedRun
+from tilewatch.kernels.gpu.result_error import ResultError
 from tilewatch.kernels.gpu.rounds import Entry
 from tilewatch.kernels.gpu.telemetry import Telemetry
 
@@ -22,7 +23,9 @@ class Prepared(Protocol):
     baselines: dict[str, tuple[BaselineLaunch, tuple[str, ...]]]
 
     @property
-    def tolerance(self) -> float: ...
+    def tolerance(self) -> float | None:
+        """The accepted error that the library states; None where each result has that of its type."""
+
     @property
     def element_bytes(self) -> int: ...
     @property
@@ -31,6 +34,9 @@ class Prepared(Protocol):
 
     @property
     def input_sets(self) -> int: ...
+    @property
+    def checked_sets(self) -> Sequence[int]:
+        """The numbers of the input sets that have a reference."""
 
     def find_misfit(self, request: Mapping[str, Any]) -> str | None:
         """Says why a side of a replay is not comparable with the prepared library; None when it is."""
@@ -38,8 +44,8 @@ class Prepared(Protocol):
     def load(self, request: Mapping[str, Any]) -> Any:
         """Loads the machine code of a config."""
 
-    def verify(self, config: Any) -> tuple[float, float]:
-        """Launches a config once and returns its microseconds and its error."""
+    def verify(self, config: Any, turn: int) -> tuple[float, ResultError]:
+        """Launches a config once on an input set, and returns its microseconds and its error."""
 
     def keep(self, identity: int, config: Any) -> None:
         """Keeps a checked config for rounds."""
@@ -49,8 +55,8 @@ class Prepared(Protocol):
     def describe(self, request: Mapping[str, Any]) -> DescribedLaunch | DescribedRun | str:
         """Describes the launches of a config for a profiler's process, or says why there are no counters."""
 
-    def reset_outputs(self) -> None:
-        """Makes the outputs as they are before each launch."""
+    def reset_outputs(self, turn: int) -> None:
+        """Makes the outputs as they are before each launch on an input set."""
 
     def restore_inputs(self) -> str | None:
         """Makes the inputs as they were, and returns the name of one that a launch changed; None where it changed
@@ -66,8 +72,8 @@ class Prepared(Protocol):
         Empty where a config is one launch.
         """
 
-    def build_baseline(self, name: str) -> BaselineLaunch:
-        """Returns the launch of a baseline. Raises BaselineMissing."""
+    def build_baseline(self, name: str, turn: int = 0) -> BaselineLaunch:
+        """Builds a baseline on an input set. Raises BaselineMissing."""
 
-    def verify_baseline(self, baseline: BaselineLaunch) -> float:
-        """Launches the baseline and returns the largest error."""
+    def verify_baseline(self, baseline: BaselineLaunch, turn: int, slack: float) -> ResultError:
+        """Launches a baseline of an input set, and returns its error; `slack` multiplies the tolerance."""

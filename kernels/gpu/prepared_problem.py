@@ -1,8 +1,9 @@
 """Prepares one problem on the GPU, and launches and checks its configs. Runs inside the GPU child, and runs no library:
 that describes the problem and computes the reference in a process of its own (kernels/gpu/library_child.py)."""
 
+import random
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,8 @@ from tilewatch.kernels.gpu import arrays, shared_arrays, timing
 from tilewatch.kernels.gpu.described_launch import DescribedLaunch
 from tilewatch.kernels.gpu.described_problem import ConfigLaunch, DescribedProblem, read_problem
 from tilewatch.kernels.gpu.guards import WRITES_OUTSIDE, WROTE_OUTSIDE, Guards
-from tilewatch.kernels.gpu.rounds import Entry, WrongWhenTimed, count_input_sets
+from tilewatch.kernels.gpu.result_error import Reference, Result, ResultError, judge
+from tilewatch.kernels.gpu.rounds import CHECKED_SETS, Entry, WrongWhenTimed, count_input_sets
 from tilewatch.kernels.gpu.telemetry import Telemetry
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.problems.given_values import decode_values
@@ -42,8 +44,8 @@ class PreparedProblem:
 
     `sides` are the problem as each library of a replay describes it, by the library's folder; None stands for one that
     has no such kernel. `described` is that of the library under test. `guards` lie around `inputs` and `outputs`.
-    `untouched` are copies of the first input set; `scale` is the largest magnitude of each expected output;
-    `written_bytes` are those of the elements that are compared; `modules` is the folder that cubins are loaded from.
+    `expected` are the references of the first sets, by output, and `untouched` copies of these sets. `written_bytes`
+    are those of the elements that are compared; `modules` is the folder that cubins are loaded from.
     """
 
     described: DescribedProblem
@@ -54,10 +56,9 @@ class PreparedProblem:
     sm_count: int
     guards: Guards
     inputs: list[dict[str, Any]]
-    untouched: dict[str, Any]
+    untouched: tuple[dict[str, Any], ...]
     outputs: dict[str, Any]
-    expected: dict[str, Any] = field(default_factory=dict)
-    scale: dict[str, float] = field(default_factory=dict)
+    expected: tuple[Mapping[str, Reference], ...] = ()
     written_bytes: int = 0
     loaded: dict[int, LoadedConfig] = field(default_factory=dict)
     baselines: dict[str, tuple[BaselineLaunch, tuple[str, ...]]] = field(default_factory=dict)
@@ -65,15 +66,14 @@ class PreparedProblem:
         default_factory=lambda: tempfile.TemporaryDirectory(prefix="tilewatch-cubins-")
     )
 
-    def expect(self, reference: Mapping[str, Any]) -> None:
-        """Ends the preparation with what `take_reference` returned for this problem."""
-        self.expected = dict(reference)
+    def expect(self, references: Sequence[Mapping[str, Reference]]) -> None:
+        """Ends the preparation with what `take_references` returned for this problem."""
+        self.expected = tuple(references)
         self.written_bytes = sum(
-            self.outputs[each].itemsize * arrays.count_numbers(value) for each, value in self.expected.items()
+            self.outputs[each].itemsize * value.numbers for each, value in self.expected[0].items()
         )
-        self.scale = {each: arrays.find_magnitude(value) for each, value in self.expected.items()}
-        self.reset_outputs()
-        self.error()  # the comparing kernel is compiled now, outside the time of any trial
+        self.reset_outputs(0)
+        self.error(0)  # the comparing kernels are compiled now, outside the time of any trial
 
     def launch(self, config: LoadedConfig, turn: int) -> None:
         """`turn` is the number of the input set."""
@@ -83,30 +83,31 @@ class PreparedProblem:
     def _find_array(self, turn: int, array: Array) -> Any:
         return self.outputs[array.name] if array.written else self.inputs[turn][array.name]
 
-    def reset_outputs(self) -> None:
-        """Poisons what is only written, and gives what is changed in place the values of the first input set again."""
+    def reset_outputs(self, turn: int) -> None:
+        """Poisons what is only written, and gives what is changed in place the values of that input set again."""
         for name, output in self.outputs.items():
-            if name in self.untouched:
-                output[...] = self.untouched[name]
+            if name in self.inputs[turn]:
+                output[...] = self.inputs[turn][name]
             else:
                 arrays.poison(output)
 
-    def error(self) -> float:
-        """Largest difference of the outputs from the reference, as a share of the reference's largest magnitude."""
+    def error(self, turn: int, slack: float = 1.0) -> ResultError:
+        """Judges the outputs of a launch on an input set by its reference. `slack` multiplies the tolerance."""
         dtypes = {spec.name: spec.dtype for spec in self.described.arrays}
-        return max(
-            arrays.largest_error(output, dtypes[name], self.expected[name]) / self.scale[name]
+        return judge(
+            Result(f"'{name}'", output, dtypes[name], self.expected[turn][name], slack * self.tolerance)
             for name, output in self.outputs.items()
         )
 
     def restore_inputs(self) -> str | None:
-        """Gives the first input set its values again, and returns the name of one that a launch changed; None where it
-        changed none."""
+        """Gives the input sets that have a reference their values again, and returns the name of one that a launch
+        changed; None where it changed none."""
         changed = None
-        for name, values in self.untouched.items():
-            if arrays.differ(self.inputs[0][name], values):
-                changed = name
-                self.inputs[0][name][...] = values
+        for inputs, untouched in zip(self.inputs, self.untouched, strict=False):
+            for name, values in untouched.items():
+                if arrays.differ(inputs[name], values):
+                    changed = name
+                    inputs[name][...] = values
         return changed
 
     def restore_guards(self) -> str | None:
@@ -128,6 +129,10 @@ class PreparedProblem:
     @property
     def input_sets(self) -> int:
         return len(self.inputs)
+
+    @property
+    def checked_sets(self) -> Sequence[int]:
+        return range(len(self.untouched))
 
     def find_misfit(self, request: Mapping[str, Any]) -> str | None:
         """Says why a config cannot be launched on the prepared arrays; None where it can. A side of a replay comes with
@@ -162,11 +167,11 @@ class PreparedProblem:
         library = request.get("library")
         return self.described if library is None else self.sides[library]
 
-    def verify(self, config: LoadedConfig) -> tuple[float, float]:
-        """Launches a config once and returns its microseconds and its error."""
-        self.reset_outputs()
-        (checked_us,) = self.timer.time([lambda: self.launch(config, 0)], [self.kernel_names])
-        return checked_us, self.error()
+    def verify(self, config: LoadedConfig, turn: int) -> tuple[float, ResultError]:
+        """Launches a config once on an input set, and returns its microseconds and its error."""
+        self.reset_outputs(turn)
+        (checked_us,) = self.timer.time([lambda: self.launch(config, turn)], [self.kernel_names])
+        return checked_us, self.error(turn)
 
     def keep(self, identity: int, config: LoadedConfig) -> None:
         """Keeps a checked config for rounds."""
@@ -183,11 +188,11 @@ class PreparedProblem:
         launch, given = self._find_launch(request)
         return DescribedLaunch(request["content_key"], request["symbol"], launch.grid, given, self.described.given)
 
-    def build_baseline(self, name: str) -> BaselineLaunch:
-        """Returns the launch of a baseline. Raises BaselineMissing."""
+    def build_baseline(self, name: str, turn: int = 0) -> BaselineLaunch:
+        """Builds a baseline on an input set. Raises BaselineMissing."""
         call = Call(
             self.described.kernel,
-            {name: array for name, array in self.inputs[0].items() if name not in self.outputs},
+            {name: array for name, array in self.inputs[turn].items() if name not in self.outputs},
             self.outputs,
             {spec.name: spec.dtype for spec in self.described.arrays},
             self.described.sizes,
@@ -195,26 +200,23 @@ class PreparedProblem:
         )
         return makers.build(name, call)
 
-    def verify_baseline(self, baseline: BaselineLaunch) -> float:
-        """Resets the outputs, launches the baseline and returns the largest error.
-
-        Raises BaselineMissing where it writes outside of its arrays.
-        """
-        self.reset_outputs()
+    def verify_baseline(self, baseline: BaselineLaunch, turn: int, slack: float) -> ResultError:
+        """Resets the outputs, launches the baseline, and returns its error. Raises BaselineMissing where it writes
+        outside of its arrays."""
+        self.reset_outputs(turn)
         baseline.launch()
         if baseline.settle is not None:
             baseline.settle()
         cupy.cuda.get_current_stream().synchronize()
-        error = self.error()
+        error = self.error(turn, slack)
         if (outside := self.guards.restore()) is not None:
             raise BaselineMissing(f"{WRITES_OUTSIDE}: {outside}")
         return error
 
-    def _verify_timed(self) -> None:
+    def _verify_timed(self, turn: int) -> None:
         if (outside := self.guards.restore()) is not None:
             raise WrongWhenTimed(f"{WROTE_OUTSIDE}: {outside}")
-        failure = describe_error(self.error(), self.tolerance)
-        if failure is not None:
+        if (failure := self.error(turn).failure) is not None:
             raise WrongWhenTimed(f"when it was timed, {failure}")
 
     @property
@@ -224,15 +226,10 @@ class PreparedProblem:
 
 
 def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> PreparedProblem:
-    """Makes the inputs and outputs of a described problem; the reference comes later."""
+    """Makes the inputs and outputs of a described problem; the references come later."""
     sides = {library: each and read_problem(each) for library, each in request["problems"].items()}
     described = sides[request["library"]]
     assert described is not None
-    device = cupy.cuda.Device()
-    set_bytes = sum(_bytes(spec) for spec in described.inputs)
-    sets = count_input_sets(
-        set_bytes, l2_bytes=device.attributes["L2CacheSize"], budget_bytes=INPUT_BUDGET * device.mem_info[1]
-    )
     # First what is launched with, always in one order: times of memory-bound kernels depend on where arrays lie.
     guards = Guards()
 
@@ -244,7 +241,11 @@ def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> P
         for each in described.inputs
         if each.fill == "given"
     }
-    inputs = arrays.make_input_sets(described.inputs, given, request["seed"], sets, make)
+    # Which of them hold the sets with a reference is drawn, so that no address tells a kernel whether it is compared.
+    slots = [[make(spec) for spec in described.inputs] for _ in range(count_sets(described.inputs))]
+    random.SystemRandom().shuffle(slots)
+    empty = iter([array for slot in slots for array in slot])
+    inputs = arrays.make_input_sets(described.inputs, given, request["seed"], len(slots), lambda _: next(empty))
     outputs = {spec.name: arrays.make_poisoned(spec, make) for spec in described.arrays if spec.written}
     guards.restore()
     prepared = PreparedProblem(
@@ -253,19 +254,28 @@ def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> P
         store=CubinStore(request["store"]),
         timer=timer,
         telemetry=Telemetry(gpu_uuid),
-        sm_count=device.attributes["MultiProcessorCount"],
+        sm_count=cupy.cuda.Device().attributes["MultiProcessorCount"],
         guards=guards,
         inputs=inputs,
-        untouched={name: array.copy() for name, array in inputs[0].items()},
+        untouched=tuple({name: array.copy() for name, array in each.items()} for each in inputs[:CHECKED_SETS]),
         outputs=outputs,
     )
     cupy.get_default_memory_pool().free_all_blocks()
     return prepared
 
 
-def take_reference(described: DescribedProblem, shared: Mapping[str, Any]) -> dict[str, Any]:
-    """Copies the reference out of the library's process, and returns it by output. Raises LibraryError where it has
-    other outputs than the kernel, others in shape, or no number."""
+def take_references(described: DescribedProblem, shared: Sequence[Mapping[str, Any]]) -> list[dict[str, Reference]]:
+    """Copies the references out of the library's process, and returns them by output for each set of inputs that needs
+    one. Raises LibraryError where there are other outputs than the kernel's, others in shape, or no number."""
+    wanted = min(CHECKED_SETS, count_sets(described.inputs))
+    if len(shared) != wanted:
+        raise LibraryError(
+            f"kernel {described.kernel}: its reference is there for {len(shared)} sets of inputs, expected {wanted}"
+        )
+    return [_take_reference(described, each) for each in shared]
+
+
+def _take_reference(described: DescribedProblem, shared: Mapping[str, Any]) -> dict[str, Reference]:
     name = described.kernel
     shapes = {spec.name: spec.shape for spec in described.arrays if spec.written}
     if shared.keys() != shapes.keys():
@@ -274,21 +284,24 @@ def take_reference(described: DescribedProblem, shared: Mapping[str, Any]) -> di
             f"{', '.join(shapes) or 'no array'}"
         )
     try:
-        reference = {each: shared_arrays.take(shared[each], each, shape) for each, shape in shapes.items()}
+        taken = {each: shared_arrays.take(shared[each], each, shape) for each, shape in shapes.items()}
     except LibraryError as error:
         raise LibraryError(f"kernel {name}: {error}") from None
-    for each, value in reference.items():
-        if arrays.count_numbers(value) == 0:  # where it is NaN, any value is right
+    references = {each: Reference.of(value) for each, value in taken.items()}
+    for each, value in references.items():
+        if value.numbers == 0:  # where it is NaN, any value is right
             raise LibraryError(f"kernel {name}: its reference gives no number for '{each}'")
-    return reference
+    return references
 
 
-def describe_error(error: float, tolerance: float) -> str | None:
-    """Says what is wrong with an output; None where its error is accepted."""
-    if error <= tolerance:
-        return None
-    what = "left elements unwritten" if error == float("inf") else f"is off by {error:.3g} of its largest value"
-    return f"the output {what}; at most {tolerance:.3g} is accepted"
+def count_sets(inputs: Sequence[Array]) -> int:
+    """Returns how many sets of these inputs rounds rotate over on this GPU."""
+    device = cupy.cuda.Device()
+    return count_input_sets(
+        sum(map(_bytes, inputs)),
+        l2_bytes=device.attributes["L2CacheSize"],
+        budget_bytes=INPUT_BUDGET * device.mem_info[1],
+    )
 
 
 def _bytes(spec: Array) -> int:

@@ -20,10 +20,22 @@ _kept: list[int] = []
 """Allocations of handles that were made."""
 
 
-def share(array: Any) -> dict[str, Any]:
-    """Returns what `take` needs, as JSON can hold it."""
-    array = cupy.ascontiguousarray(array, dtype=cupy.float32)
-    return {"handle": share_bytes(array.data.ptr, array.nbytes), "shape": list(array.shape)}
+SHARED_TYPES = ("float32", "float64", "int64")
+
+
+def share(array: Any, dtype: str) -> dict[str, Any]:
+    """Returns what `take` needs, as JSON can hold it. `dtype` is one of SHARED_TYPES."""
+    array = cupy.ascontiguousarray(array, dtype=dtype)
+    return {"handle": share_bytes(array.data.ptr, array.nbytes), "shape": list(array.shape), "dtype": dtype}
+
+
+def find_shared_type(reference: str, result: str) -> str:
+    """Returns the type that a reference is handed over in, by the types of reference and result: whole numbers as they
+    are, so that they are compared exactly. Where one of both is none, in the widest of the other."""
+    whole = [any(name in each for name in ("int", "bool")) for each in (reference, result)]
+    if all(whole):
+        return "int64"
+    return "float64" if any(whole) or result == "float64" else "float32"
 
 
 def share_bytes(address: int, nbytes: int) -> str:
@@ -43,11 +55,13 @@ def free() -> None:
 
 
 def take(shared: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> Any:
-    """Copies a float32 array out of another process. Raises LibraryError where it is not as it must be: only its values
-    are the other process's."""
+    """Copies an array out of another process. Raises LibraryError where it is not as it must be: only its values are
+    the other process's."""
+    if shared["dtype"] not in SHARED_TYPES:
+        raise LibraryError(f"its reference gives '{name}' in {shared['dtype']}, expected {', '.join(SHARED_TYPES)}")
     if tuple(shared["shape"]) != shape:
         raise LibraryError(f"its reference gives '{name}' in shape {tuple(shared['shape'])}, expected {shape}")
-    own = cupy.empty(shape, dtype=cupy.float32)
+    own = cupy.empty(shape, dtype=shared["dtype"])
     take_bytes(shared["handle"], own, f"the reference's '{name}'")
     return own
 

@@ -5,6 +5,8 @@ a 16 us kernel reads 15.9 by CUPTI and 18.0 by events), so which one was used is
 Runs inside the GPU child; knows nothing of sweeps.
 """
 
+import contextlib
+import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol
 
@@ -48,10 +50,24 @@ def timer(wanted: str | None = None) -> Timer:
         return EventTimer()
 
 
+PERSISTING_L2_SIZE = 0x06  # cudaLimitPersistingL2CacheSize
+
+
+def forbid_persisting_l2() -> None:
+    """Makes lines that persist in L2 ordinary ones, and lets none persist from now on: no flush removes them (a card of
+    864 GB/s read 3,530 so: github.com/NVIDIA/nvbench/issues/458). Does nothing where a GPU has no such lines, before
+    sm_80, or where the driver is older than them."""
+    with contextlib.suppress(OSError, AttributeError, cupy.cuda.runtime.CUDARuntimeError):
+        cupy.cuda.runtime.deviceSetLimit(PERSISTING_L2_SIZE, 0)
+        # CuPy 14.2 has no name for it; the context is the current one, as CUDA's runtime has made it.
+        ctypes.CDLL("libcuda.so.1").cuCtxResetPersistingL2Cache()
+
+
 class Flush:
     """Empties L2 by writing twice its size. A memset, not a kernel, so it leaves no kernel record."""
 
     def __init__(self) -> None:
+        forbid_persisting_l2()
         self._buffer = cupy.empty(2 * cupy.cuda.Device().attributes["L2CacheSize"], dtype=cupy.uint8)
 
     def __call__(self) -> None:

@@ -30,6 +30,9 @@ WARMING_US, LEAST_WARMING = 20_000.0, 5
 """The first block has as many rounds as take so long, but so many at least, and no more than another block. Rounds of
 4 ms rest for 40 after each, and the sweep has just ended."""
 
+BOUNDARY = ("library_runs_apart", "not_apart", "stated")
+"""What an introduction says of who ran the commit's code."""
+
 OnStep = Callable[[str, int, int], None]
 Column = int | str
 """What is timed in a round: a trial by its number, or a baseline by the name that it is stored under."""
@@ -84,9 +87,7 @@ def time_carefully(
         "throttled_rounds_left_out": 0 if hot else len(throttled[winner]),
         "seed": seed,
         "sandbox": sandbox.find_gpu_level().value,
-        **{
-            name: child.introduction[name] for name in ("library_runs_apart", "not_apart") if name in child.introduction
-        },
+        **{name: child.introduction[name] for name in BOUNDARY if name in child.introduction},
     }
     if parts := child.ask({"ask": "parts", "id": winner, "rounds": BLOCK_ROUNDS}, ROUNDS_DEADLINE_S)["parts_us"]:
         shared["parts_us"] = parts

@@ -59,6 +59,8 @@ class GpuProcesses:
         self._planned: Sequence[Preparation] = ()
         self._next = 0
         self._ready: dict[int, Mapping[str, Any] | Exception] = {}
+        self._stated = ""
+        """The reason of the operator's watch file for which its own process may measure it."""
         self._unconfirmed: Preparation | None = None
         """The preparation of a watched operator until one of its launches gives a right result; else None."""
         self._confirmations = 0
@@ -99,8 +101,8 @@ class GpuProcesses:
         """Prepares a problem, in the place of the one before, and returns its introduction. Raises ChildDied, ChildHung
         or BadDescription.
 
-        The introduction's `library_runs_apart` is False where the process that runs a watched operator measures it, and
-        `not_apart` then says why.
+        The introduction's `library_runs_apart` is False where the process that runs a watched operator measures it;
+        `not_apart` then says why, and `stated` what its watch file says of it.
         """
         if preparation in self._planned[self._next :]:
             place = self._planned.index(preparation, self._next)
@@ -117,6 +119,7 @@ class GpuProcesses:
             introduction = prepare(library, self._measuring, preparation, problems, deadline)
             self._close_libraries()
             return {**introduction, "library_runs_apart": True}
+        self._stated = ""
         described, why = self._describe_operators(preparation, deadline)
         if described is not None:
             self._measuring = self._measuring or self._start_measuring()
@@ -124,10 +127,8 @@ class GpuProcesses:
             introduction = self._measuring.ask(asked, deadline_s=left_s(deadline))
             self._close_libraries()
             return {**introduction, "library_runs_apart": True, "is_operator": True}
-        if sandbox.is_required(sandbox.REQUIRE_APART):
-            raise BadDescription(
-                f"{why}, and {sandbox.REQUIRE_APART} is set: no process measures the code that it runs"
-            )
+        if (refused := self._refuse(is_decided=bool(preparation.by_library))) is not None:
+            raise BadDescription(f"{why}, and {refused}")
         if len(self._libraries) > 1 or self._packages is not None:  # one that may read all sides and imports packages
             self._close_libraries()
             library = self._library = self._start_all()
@@ -135,7 +136,21 @@ class GpuProcesses:
         if self._measuring is not None:
             self._measuring.close()
             self._measuring = None
-        return {**library.finish(deadline_s=left_s(deadline)), "library_runs_apart": False, "not_apart": why}
+        introduction = library.finish(deadline_s=left_s(deadline))
+        return {**introduction, "library_runs_apart": False, "not_apart": why, "stated": self._stated}
+
+    def _refuse(self, *, is_decided: bool = False) -> str | None:
+        """Says why the process that runs host code may not measure it; None where it may. `is_decided`: it was found
+        before that it may, or it times the watch file's own baselines."""
+        apart = sandbox.find_apart()
+        if apart is sandbox.Apart.ALWAYS:
+            return f"{sandbox.REQUIRE_APART} is set: no process measures the code that it runs"
+        if apart is sandbox.Apart.STATED and not is_decided and not self._stated:
+            return (
+                "no process measures the code that it runs unless its watch file says why it has to: "
+                'watch(..., not_apart="...")'
+            )
+        return None
 
     def _describe_operators(self, preparation: Preparation, deadline: float) -> tuple[Mapping[str, Any] | None, str]:
         """Returns a watched operator as the library of each side describes it, by its folder; None, and why, where one
@@ -146,10 +161,12 @@ class GpuProcesses:
         self.start_sides()
         described = {}
         for folder, process in {preparation.library: self._library, **self._sides}.items():
-            operator, why = describe_operator(process, preparation, folder, deadline)
-            if operator is None:
-                return None, why
-            described[str(folder)] = operator
+            answer = describe_operator(process, preparation, folder, deadline)
+            if folder == preparation.library or answer.operator is None:
+                self._stated = answer.stated
+            if answer.operator is None:
+                return None, answer.why
+            described[str(folder)] = answer.operator
         self._unconfirmed, self._confirmations = preparation, 0
         return described, ""
 
@@ -214,7 +231,7 @@ class GpuProcesses:
 
     def _confirm(self, preparation: Preparation, request: Mapping[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
         """Returns the answer of the library's process where it differs and counts, else the answer that there is."""
-        if sandbox.is_required(sandbox.REQUIRE_APART):
+        if self._refuse() is not None:
             why = f"launched by what its host code said ({sandbox.REQUIRE_APART}), {answer['failure']}"
             return {**answer, "failure": why}
         self._confirmations += 1
@@ -233,7 +250,8 @@ class GpuProcesses:
             self._measuring.close()
         self._measuring, self._library, self._unconfirmed = None, library, None
         why = f"launching again what its host code launched does not give its result: {answer['failure']}"
-        return {**own, "introduction": {**introduction, "library_runs_apart": False, "not_apart": why}}
+        told = {"library_runs_apart": False, "not_apart": why, "stated": self._stated}
+        return {**own, "introduction": {**introduction, **told}}
 
     @property
     def alive(self) -> bool:

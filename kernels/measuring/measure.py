@@ -1,7 +1,6 @@
 """Measures one problem on one GPU: sweeps, then times the winner and its baselines carefully in paired rounds."""
 
 import datetime as dt
-import secrets
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -20,6 +19,7 @@ from tilewatch.kernels.measuring.careful_timing import OnStep, time_carefully
 from tilewatch.kernels.measuring.gpu_processes import GpuProcesses
 from tilewatch.kernels.measuring.known_counters import Counted
 from tilewatch.kernels.measuring.other_processes import GpuBusy
+from tilewatch.kernels.measuring.preparation import draw_seed
 from tilewatch.kernels.measuring.profiler import Profiler
 from tilewatch.kernels.measuring.profiling import add_counts, start_profiler
 from tilewatch.kernels.measuring.racing import RacePolicy
@@ -31,9 +31,6 @@ from tilewatch.kernels.toolchains.toolchain import Toolchain
 
 MOST_COUNTED = 4
 """Configs of a sweep whose counters are read: the winner and three that tied with it."""
-
-SEEDS = 2**31
-"""Seeds of inputs are below this, so that every generator of random numbers takes them."""
 
 
 class GpuMissing(ExpectedError):
@@ -65,7 +62,7 @@ class MeasureRequest:
     baselines: tuple[str, ...]
     earlier: Mapping[str, TrialResult] = field(default_factory=dict)
     ships: Params | None = None
-    seed: int = field(default_factory=lambda: secrets.randbelow(SEEDS))
+    seed: int = field(default_factory=draw_seed)
     host: str = field(default_factory=socket.gethostname)
     environments: tuple[Toolchain, ...] = ()
     counted: Mapping[str, Counted] = field(default_factory=dict)
@@ -189,7 +186,7 @@ def _measure(
                 result.trials,
                 request.baselines,
                 processes,
-                request.seed,
+                child.seed,
                 on_step,
             )
             telemetry += readings

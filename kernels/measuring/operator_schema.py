@@ -1,7 +1,7 @@
 """Checks the description of a watched operator's launches. The process that runs the host code makes it, so that the
 host code may make it up."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
@@ -14,6 +14,7 @@ from tilewatch.kernels.gpu.host_code.described_operator import (
     MOST_MEMORY,
     NUMBER_TYPES,
 )
+from tilewatch.kernels.gpu.rounds import CHECKED_SETS
 from tilewatch.kernels.measuring.description_schema import Amount, BadDescription, Name, Size, Text
 
 MOST_BYTES = 1 << 40
@@ -85,14 +86,18 @@ class _NoConfig(TypedDict):
 @with_config(ConfigDict(strict=True, extra="forbid"))
 class _Result(TypedDict):
     handle: Handle
+    dtype: Literal["float32", "float64", "int64"]
     shape: Annotated[list[Annotated[int, Field(ge=1, le=2**48)]], Field(max_length=MOST_DIMENSIONS)]
+
+
+_Results = Annotated[list[_Result | None], Field(min_length=1, max_length=MOST_ARGUMENTS)]
 
 
 @with_config(ConfigDict(strict=True, extra="forbid"))
 class _Operator(TypedDict):
     kernel: Name
     element_bytes: Annotated[int, Field(ge=1, le=16)]
-    tolerance: float
+    tolerance: float | None
     flops: Amount
     bytes: Amount
     bytes_moved: Amount
@@ -101,7 +106,7 @@ class _Operator(TypedDict):
     sets: Annotated[
         list[Annotated[list[Handle], Field(max_length=MOST_CONTENTS)]], Field(min_length=1, max_length=MOST_SETS)
     ]
-    reference: Annotated[list[_Result | None], Field(min_length=1, max_length=MOST_ARGUMENTS)]
+    reference: Annotated[list[_Results], Field(min_length=1, max_length=CHECKED_SETS)]
     configs: Annotated[dict[Text, _Config | _NoConfig], Field(max_length=MOST_CONFIGS)]
 
 
@@ -120,11 +125,14 @@ def validate_operator(description: object, kernel: str) -> None:
     contents = found["contents"]
     if len(found["sets"][0]) != len(contents) or any(len(each) > len(contents) for each in found["sets"]):
         raise _bad("sets: the first one needs a handle for each of the contents, and none has more")
-    if not any(found["reference"]):
-        raise _bad("reference: nothing is compared")
+    if len(found["reference"]) != min(CHECKED_SETS, len(found["sets"])):
+        raise _bad(f"reference: expected one for each of the first {CHECKED_SETS} sets of inputs")
+    shapes = [[None if each is None else each["shape"] for each in results] for results in found["reference"]]
+    if all(each is None for each in shapes[0]) or any(each != shapes[0] for each in shapes):
+        raise _bad("reference: nothing is compared, or something else for each set of inputs")
     for key, config in found["configs"].items():
         if "failure" not in config:
-            _validate_config(config, contents, found["reference"], f"configs.{key}")
+            _validate_config(config, contents, found["reference"][0], f"configs.{key}")
 
 
 def _validate_config(config: Any, contents: list[int], reference: list[Any], place: str) -> None:

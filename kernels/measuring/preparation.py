@@ -1,5 +1,6 @@
 """Names a problem to prepare, and asks one process for its description and another one to prepare it."""
 
+import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,15 @@ from tilewatch.kernels.results import Params
 
 LONGEST_REASON = 500
 """Letters of a sentence that a library's process gives."""
+
+
+SEEDS = 2**31
+"""Seeds of inputs are below this, so that every generator of random numbers takes them."""
+
+
+def draw_seed() -> int:
+    """Returns a seed of inputs that no library can guess: one that knew it could tell the sets that are compared."""
+    return secrets.randbelow(SEEDS)
 
 
 class Process(Protocol):
@@ -35,7 +45,7 @@ class Preparation:
     kernel: str
     problem: str
     store_url: str
-    seed: int
+    seed: int = field(default_factory=draw_seed)
     sides: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
     configs: Sequence[Params] | None = None
     by_library: str = ""
@@ -60,22 +70,37 @@ def describe(library: Process, preparation: Preparation, deadline: float) -> Map
     return {**preparation.sides, str(preparation.library): described["problem"]}
 
 
-def describe_operator(
-    library: Process, preparation: Preparation, folder: Path, deadline: float
-) -> tuple[Mapping[str, Any] | None, str]:
-    """Returns a watched operator as the library in a folder describes it; None, and why, where its process must measure
-    it."""
-    asked = {**make_question(preparation), "library": str(folder), "ask": "describe operator"}
-    answer = library.ask(asked, deadline_s=left_s(deadline))
-    if "operator" not in answer:
-        return None, str(answer.get("stays"))[:LONGEST_REASON]
-    validate_operator(answer["operator"], preparation.kernel)
-    return answer["operator"], ""
+@dataclass(frozen=True)
+class OperatorAnswer:
+    """A watched operator as its library describes it: `operator` is None, and `why` says why, where its process must
+    measure it. `stated` is the reason that its watch file gives for that; empty where it gives none."""
+
+    operator: Mapping[str, Any] | None
+    why: str
+    stated: str
+
+
+def describe_operator(library: Process, preparation: Preparation, folder: Path, deadline: float) -> OperatorAnswer:
+    """Asks the library in a folder to describe a watched operator, and only then names the inputs that count."""
+    operator: dict[str, Any] = {}
+    stated = ""
+    described = {**make_question(preparation), "library": str(folder), "ask": "describe operator"}
+    for asked in (described, {"ask": "hand over", "seed": preparation.seed}):
+        answer = library.ask(asked, deadline_s=left_s(deadline))
+        stated = str(answer.get("stated", stated))[:LONGEST_REASON]
+        if "operator" not in answer:
+            return OperatorAnswer(None, str(answer.get("stays"))[:LONGEST_REASON], stated)
+        operator |= answer["operator"]
+    validate_operator(operator, preparation.kernel)
+    return OperatorAnswer(operator, "", stated)
 
 
 def make_question(preparation: Preparation) -> dict[str, Any]:
+    """Asks for a description. It does not name the seed: a library that knew the inputs before it says what it launches
+    could mark them in what it launches."""
     configs = None if preparation.configs is None else [dict(each) for each in preparation.configs]
-    return {**preparation.request, "configs": configs}
+    asked = {name: value for name, value in preparation.request.items() if name != "seed"}
+    return {**asked, "configs": configs}
 
 
 def prepare(

@@ -105,7 +105,8 @@ class ReplayResult:
 @dataclass(frozen=True)
 class Launch:
     """The median of each side in one fresh process. `gpu_s` includes processes that died before this one. `described`
-    are both sides for a profiler, or why there are no counters of them."""
+    are both sides for a profiler, or why there are no counters of them; `not_apart` is what `describe_not_apart` says.
+    """
 
     good_us: float
     bad_us: float
@@ -113,6 +114,15 @@ class Launch:
     telemetry: tuple[Mapping[str, Any], ...]
     gpu_s: float
     described: Described | str = ()
+    not_apart: str = ""
+
+
+def describe_not_apart(introduction: Mapping[str, Any]) -> str:
+    """Says why the process that runs host code measured it, in the words of its watch file where it has some; empty
+    where another one did."""
+    if introduction.get("library_runs_apart", True):
+        return ""
+    return str(introduction.get("stated") or introduction.get("not_apart"))
 
 
 def replay(request: ReplayRequest, *, on_launch: Callable[[int], None]) -> ReplayResult:
@@ -218,7 +228,6 @@ def launches(request: ReplayRequest, gpu: device.Gpu, processes: ProcessesAhead)
                 request.problem,
                 request.store_url,
                 environment,
-                seed=number,
                 sides=sides,
                 configs=configs,
             )
@@ -239,7 +248,8 @@ def launches(request: ReplayRequest, gpu: device.Gpu, processes: ProcessesAhead)
                 child.close()
                 gpu_s += child.gpu_s
         good_us, bad_us = (median_interval(times_us[side]).median for side in (GOOD, BAD))
-        yield Launch(good_us, bad_us, child.introduction["timer"], tuple(telemetry), gpu_s, described)
+        not_apart = describe_not_apart(child.introduction)
+        yield Launch(good_us, bad_us, child.introduction["timer"], tuple(telemetry), gpu_s, described, not_apart)
         gpu_s = 0.0
 
 
@@ -252,7 +262,7 @@ def _describe_side(
     request: ReplayRequest, library: Path, configs: tuple[Params, ...], environment: Mapping[str, str]
 ) -> Mapping[str, Any] | None:
     """Describes the problem once for all launches: it does not depend on their inputs."""
-    wanted = Preparation(library, request.kernel, request.problem, request.store_url, seed=1, configs=configs)
+    wanted = Preparation(library, request.kernel, request.problem, request.store_url, configs=configs)
     try:
         return describe_side(wanted, environment, deadline_s=PREPARE_DEADLINE_S)
     except (ChildDied, ChildHung, BadDescription) as error:

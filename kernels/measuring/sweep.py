@@ -17,7 +17,7 @@ from tilewatch.kernels.compiling.local_cubins import LocalCubins
 from tilewatch.kernels.gpu.host_code.described_run import Described, read_described
 from tilewatch.kernels.measuring.description_schema import BadDescription
 from tilewatch.kernels.measuring.gpu_processes import GpuProcesses
-from tilewatch.kernels.measuring.preparation import Preparation
+from tilewatch.kernels.measuring.preparation import Preparation, draw_seed
 from tilewatch.kernels.measuring.racing import RacePolicy, count_affordable, ranking, still_in
 from tilewatch.kernels.results import Cubin, Params, TrialResult, config_key
 from tilewatch.kernels.statistics import median_interval
@@ -26,6 +26,10 @@ TRIAL_DEADLINE_S = 20.0
 """A correct config of the largest problem takes milliseconds; a hang must not take the night."""
 
 PREPARE_DEADLINE_S = 300.0
+
+MOST_RACES = 3
+"""A finalist that is found wrong late may have sent right configs out of the race with times that it does not have, so
+that what is left races again."""
 
 OnTrial = Callable[[TrialResult], None]
 
@@ -51,7 +55,7 @@ class GpuSetup:
     problem: str
     store_url: str
     environment: dict[str, str] = field(default_factory=dict)
-    seed: int = 1
+    seed: int = field(default_factory=draw_seed)
     packages: Path | None = None
     sides: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
     configs: tuple[Params, ...] | None = None
@@ -88,7 +92,7 @@ class GpuChild:
         Raises StoreError when the cubin that the request names cannot be had, and WrongOutput.
         """
         if self._child is None or not self._child.alive:
-            self._start()
+            self._restart()
         assert self._child is not None
         if "content_key" in request:
             self._cubins.fetch(request["content_key"])
@@ -133,7 +137,7 @@ class GpuChild:
     def time(self, ids: Sequence[int], samples: int, deadline_s: float) -> dict[int, tuple[float, ...]]:
         """Takes interleaved samples of checked configs. Raises ChildDied, ChildHung or WrongOutput."""
         if self._child is None or not self._child.alive:
-            self._start()
+            self._restart()
         for each in ids:
             if each not in self._loaded:
                 self.ask({**_cubin_request(each, self._checked[each]), "ask": "load"})
@@ -154,6 +158,17 @@ class GpuChild:
             self._child.close()
             self._child = None
         self._cubins.close()
+
+    @property
+    def seed(self) -> int:
+        """Returns the seed of the inputs of the processes that there are."""
+        return self._setup.seed
+
+    def _restart(self) -> None:
+        """Starts again with other inputs: the library's process that has ended knew the seed, and may have written it
+        down."""
+        self._setup = replace(self._setup, seed=draw_seed())
+        self._start()
 
     def _start(self) -> None:
         self._child = self._spawn()
@@ -228,12 +243,16 @@ def sweep(
         trials[identity] = trial
         if trial.median_us is not None:
             best_us = min(trial.median_us, best_us or trial.median_us)
-    raced = _race(gpu, trials, policy)
+    raced, fresh = dict(trials), {}
+    for _ in range(MOST_RACES):
+        raced = _race(gpu, raced, policy)
+        ids = still_in(_samples(raced), policy)[: policy.finalists]
+        fresh = _time_more(gpu, raced, ids, _count_affordable(raced, ids, policy.fresh, policy)) if ids else {}
+        if len(fresh) == len(ids):
+            break
     for identity, trial in raced.items():
         if trial is not trials[identity]:
             on_trial(trial)
-    ids = still_in(_samples(raced), policy)[: policy.finalists]
-    fresh = _time_more(gpu, raced, ids, _count_affordable(raced, ids, policy.fresh, policy)) if ids else {}
     if not fresh:
         return SweepResult(None, (), tuple(raced.values()))
     winner, tied = ranking(fresh, policy)

@@ -24,6 +24,10 @@ Configs = Sequence[Mapping[str, Any]] | Mapping[str, Sequence[Any]] | Callable[[
 ("sm_90") that returns one of both."""
 
 
+LEAST_WORDS = 3
+"""Of a reason: `not_apart=True` and "yes" are none."""
+
+
 class BadWatchFile(ExpectedError, ValueError):
     """A watch file says something that cannot be watched; the message is a sentence."""
 
@@ -54,6 +58,7 @@ class WatchedOperator:
     nightly: bool
     file: Path
     line: int
+    not_apart: str = ""
 
     @property
     def place(self) -> str:
@@ -75,6 +80,7 @@ def watch(
     baselines: Sequence[str] = (),
     configs: Configs | None = None,
     nightly: bool = True,
+    not_apart: str = "",
 ) -> Callable[[Callable[[Any], Case]], WatchedOperator]:
     """Watches the operator that the function below describes, under the function's name.
 
@@ -84,7 +90,11 @@ def watch(
     baselines  names of the case's own callables and of built-in ones ("copy"), the main one first
     configs    replaces the configs that the host code's own search tries; see Configs
     nightly    whether the nightly sweeps it; otherwise it is swept when somebody asks
+    not_apart  why the process that runs this host code has to time and check it too, in a few words: "it adds the
+               parts with PyTorch". Without them it is refused where its launches alone do not do what it does. Pages
+               and verdicts of the operator show them
     """
+    reason = check_reason(not_apart)
 
     def decorate(make_case: Callable[[Any], Case]) -> WatchedOperator:
         file = Path(make_case.__globals__["__file__"])
@@ -99,9 +109,17 @@ def watch(
             nightly,
             file,
             make_case.__code__.co_firstlineno,
+            reason,
         )
 
     return decorate
+
+
+def check_reason(not_apart: str) -> str:
+    """Returns the reason of `not_apart`, empty where none is given. Raises BadWatchFile where it is none."""
+    if not isinstance(not_apart, str) or 0 < len(not_apart.split()) < LEAST_WORDS:
+        raise BadWatchFile(f"not_apart says '{not_apart}': say in {LEAST_WORDS} words or more why it cannot be")
+    return not_apart
 
 
 def case(

@@ -23,7 +23,7 @@ from typing import Any
 from tilewatch.kernels.contract import BadProblem, Problem
 from tilewatch.kernels.problems.definitions import ENTRY, Definition, TensorSpec, read_definitions, read_workloads
 from tilewatch.kernels.problems.reading import WeightedProblem
-from tilewatch.kernels.watching.declare import BadWatchFile, Case, WatchedOperator
+from tilewatch.kernels.watching.declare import BadWatchFile, Case, WatchedOperator, check_reason
 from tilewatch.kernels.watching.inputs import ProblemInputs
 from tilewatch.kernels.watching.project import Project, find_project
 
@@ -44,6 +44,7 @@ def watch_definitions(
     inputs: Inputs | None = None,
     baselines: Sequence[str] = (),
     nightly: bool = True,
+    not_apart: str = "",
 ) -> tuple[WatchedOperator, ...]:
     """Watches each operator that has a Definition file and something to run.
 
@@ -55,6 +56,7 @@ def watch_definitions(
                are not named are standard normal
     baselines  "torch" is the reference itself; "copy"
     nightly    whether the nightly sweeps them
+    not_apart  why the process that runs their host code has to time and check it too: see `watch`
     """
     caller = sys._getframe(1)
     file, line = Path(caller.f_globals["__file__"]), caller.f_lineno
@@ -81,6 +83,7 @@ def watch_definitions(
                 nightly=nightly,
                 file=file,
                 line=line,
+                not_apart=check_reason(not_apart),
             )
             for name, definition in watched.items()
         )

@@ -154,13 +154,13 @@ def test_code_of_no_or_too_many_launches_is_refused(launches: object) -> None:
 
 
 WRONG: dict[str, tuple[dict[str, object], str]] = {
-    "the output of the config before is kept": ({"fault": "stale"}, "the output left elements unwritten"),
-    "the last tile is skipped": ({"fault": "last row unwritten"}, "the output left elements unwritten"),
-    "less is computed than asked for": ({"fault": "off"}, "the output is off by"),
+    "the output of the config before is kept": ({"fault": "stale"}, "the output 'y' left elements unwritten"),
+    "the last tile is skipped": ({"fault": "last row unwritten"}, "the output 'y' left elements unwritten"),
+    "less is computed than asked for": ({"fault": "off"}, "the output 'y' is off by"),
     "it runs where the timer does not look": ({"fault": "no record"}, "0 kernel records for 1 kernels launched"),
     "it computes when it is checked, and not when it is timed": (
         {"fault": "rests later", "fault_after": 1},
-        "when it was timed, the output left elements unwritten",
+        "when it was timed, the output 'y' left elements unwritten",
     ),
     "it keeps a mark in its input": ({"fault": "marks its input"}, "it writes into 'x', which is an input"),
     "it keeps a mark in its input once it was checked": (
@@ -188,7 +188,7 @@ def test_a_cheat_on_the_gpu_is_not_timed(rig: Rig, cheat: str) -> None:
     fault, sentence = WRONG[cheat]
     child, _ = rig.start()
     rig.trial(child, rig.cubin(), samples=1)
-    answer = rig.trial(child, rig.cubin(**fault), 1)
+    answer = rig.trial(child, rig.cubin(**fault), 1, samples=1)
     assert "samples_us" not in answer
     assert sentence in answer["failure"]
     assert rig.trial(child, rig.cubin(), 2)["status"] == "timed", "what it left behind is no other config's fault"
@@ -210,7 +210,7 @@ def test_a_kernel_that_computes_no_more_once_it_is_in_the_race_leaves_it(
     assert result.winner == {"tile_rows": 1}
     assert [trial.status for trial in result.trials] == ["timed", "wrong"]
     assert result.trials[1].failure is not None
-    assert result.trials[1].failure.startswith("when it was timed, the output left elements unwritten")
+    assert result.trials[1].failure.startswith("when it was timed, the output 'y' left elements unwritten")
 
 
 CHANGED = {
@@ -277,7 +277,7 @@ def test_what_a_library_does_to_its_own_process_changes_neither_times_nor_checks
     finally:
         child.close()
     assert [trial.median_us for trial in result.trials] == [100.0, 90.0, None]
-    assert (result.trials[2].failure or "").startswith("the output is off by")
+    assert (result.trials[2].failure or "").startswith("the output 'y' is off by")
 
 
 GIVEN = {"dtype": "float32", "shape": [1], "base64": base64.b64encode(bytes(4)).decode()}
@@ -368,7 +368,7 @@ def test_a_made_up_reference_is_refused(rig: Rig, monkeypatch: pytest.MonkeyPatc
     from tilewatch.kernels.gpu import shared_arrays
 
     shared, sentence = HANDLES[cheat]
-    monkeypatch.setattr(shared_arrays, "share", lambda _: shared)
+    monkeypatch.setattr(shared_arrays, "share", lambda *_: {"dtype": "float32", **shared})
     with pytest.raises(LibraryError) as refused:
         rig.start()
     assert sentence in str(refused.value)

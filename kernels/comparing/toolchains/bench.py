@@ -49,7 +49,7 @@ FATES = {
 
 @dataclass(frozen=True)
 class PairWork:
-    """Two cubins to time beside each other. `launches` is how many there were before: the seed of the next inputs."""
+    """Two cubins to time beside each other. `launches` is how many there were before."""
 
     kernel: str
     problem: str
@@ -95,11 +95,12 @@ class GpuPairBench:
     def launch_each(self, works: Sequence[PairWork]) -> Iterator[tuple[PairWork, LaunchResult]]:
         child: GpuProcesses | None = None
         try:
+            preparations = [self._describe(each) for each in works]
             for place, work in enumerate(works):
                 if child is None or not child.alive:
                     child = self._processes.take()
-                    child.plan([self._describe(each) for each in works[place:]])
-                result = self._launch(child, work)
+                    child.plan(preparations[place:])
+                result = self._launch(child, work, preparations[place])
                 if isinstance(result, LaunchFailed):
                     child.close()  # a fault may have ended its context
                 yield work, result
@@ -120,14 +121,12 @@ class GpuPairBench:
 
     def _describe(self, work: PairWork) -> Preparation:
         configs = (work.a.config, work.b.config)
-        return Preparation(
-            self._library, work.kernel, work.problem, self._store_url, work.launches + 1, configs=configs
-        )
+        return Preparation(self._library, work.kernel, work.problem, self._store_url, configs=configs)
 
-    def _launch(self, child: GpuProcesses, work: PairWork) -> LaunchResult:
+    def _launch(self, child: GpuProcesses, work: PairWork, preparation: Preparation) -> LaunchResult:
         is_of_b = False
         try:
-            introduction = child.prepare(self._describe(work), deadline_s=PREPARE_DEADLINE_S)
+            introduction = child.prepare(preparation, deadline_s=PREPARE_DEADLINE_S)
             if introduction["timer"] != "cupti" and not self._may_use_events:
                 raise NoCupti(NO_CUPTI)
             round_us = 0.0

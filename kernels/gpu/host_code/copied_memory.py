@@ -98,19 +98,18 @@ class CopiedMemory:
         for each in places:
             each.restore()
 
-    def find_written(self, places: Sequence[Sequence[Allocation]]) -> None:
-        """Finds the inputs that launches on the first set have just written to: on each set they are restored from now
-        on."""
-        for number, each in enumerate(places[0]):
+    def find_written(self, places: Sequence[Sequence[Allocation]], turn: int) -> None:
+        """Finds the inputs that launches on a set have just written to: on each set they are restored from now on."""
+        for number, each in enumerate(places[turn]):
             if each.key not in self._written and each.is_changed:
                 self._written |= {of_set[number].key for of_set in places}
-        self.expect_writes(places[0])
+        self.expect_writes(places[turn])
 
-    def restore_changed(self) -> int | None:
-        """Restores inputs of the first set, and returns the number of one that was changed; None where none was."""
+    def restore_changed(self, turns: Sequence[int]) -> int | None:
+        """Restores inputs of some sets, and returns the number of one that was changed; None where none was."""
         changed = None
         for each in self._places.values():
-            if each.key[0] == 0 and each.is_changed:
+            if each.key[0] in turns and each.is_changed:
                 changed = each.key[1]
                 each.restore()
         return changed

@@ -101,22 +101,23 @@ class ConfigLaunches:
 @dataclass(frozen=True)
 class DescribedOperator:
     """`contents` are the sizes of what memory may hold at first, and `sets` its values for each set of inputs: handles
-    by their numbers. A later set has none of those that its config alone uses. `reference` are the right results, None
-    for one that is not compared. `configs` are by config key, and a sentence stands for one whose host code fails.
+    by their numbers. A later set has none of those that its config alone uses. `reference` are the right results for
+    each of the first sets, None for one that is not compared. `tolerance` is None where each result has that of its
+    type. `configs` are by config key, and a sentence stands for one whose host code fails.
 
     `bytes` are those that the case states, else 0; `bytes_moved` count every array once where it states none.
     """
 
     kernel: str
     element_bytes: int
-    tolerance: float
+    tolerance: float | None
     flops: int
     bytes: int
     bytes_moved: int
     dtypes: tuple[str, ...]
     contents: tuple[int, ...]
     sets: tuple[tuple[str, ...], ...]
-    reference: tuple[Mapping[str, Any] | None, ...]
+    reference: tuple[tuple[Mapping[str, Any] | None, ...], ...]
     configs: Mapping[str, ConfigLaunches | str]
 
     def find_config(self, config: Mapping[str, Any]) -> ConfigLaunches | str:
@@ -126,11 +127,11 @@ class DescribedOperator:
 
 
 def read_operator(description: Mapping[str, Any]) -> DescribedOperator:
-    """Reads what `describe_operator` of tracing.py made."""
-    lists = {name: tuple(description[name]) for name in ("dtypes", "contents", "reference")}
-    sets = tuple(tuple(each) for each in description["sets"])
+    """Reads what `describe_operator` of recording.py made."""
+    lists = {name: tuple(description[name]) for name in ("dtypes", "contents")}
+    lists |= {name: tuple(tuple(each) for each in description[name]) for name in ("sets", "reference")}
     configs = {key: _read_config(each) for key, each in description["configs"].items()}
-    return DescribedOperator(**{**description, **lists, "sets": sets, "configs": configs})
+    return DescribedOperator(**{**description, **lists, "configs": configs})
 
 
 def _read_config(config: Mapping[str, Any]) -> ConfigLaunches | str:

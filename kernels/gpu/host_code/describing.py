@@ -2,6 +2,7 @@
 reference. Runs inside the library's child, on PyTorch.
 """
 
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -14,6 +15,7 @@ from tilewatch.kernels.gpu.host_code import device_memory, operator_results
 from tilewatch.kernels.gpu.host_code.described_operator import ConfigLaunches, Memory
 from tilewatch.kernels.gpu.host_code.input_sets import INPUT_BUDGET, count_sets
 from tilewatch.kernels.gpu.host_code.tracing import HostCode, NotReplayable, Run
+from tilewatch.kernels.gpu.rounds import CHECKED_SETS
 from tilewatch.kernels.library_errors import first_line
 from tilewatch.kernels.results import config_key
 from tilewatch.kernels.watching.configs import PlainConfig
@@ -29,9 +31,6 @@ from tilewatch.kernels.watching.traced_operator import (
 )
 from tilewatch.kernels.watching.tracer import list_arrays
 
-LARGEST_WHOLE = 1 << 24
-"""Whole numbers up to here are exact in float32, which references are handed over in."""
-
 
 @dataclass
 class _Contents:
@@ -39,7 +38,6 @@ class _Contents:
 
     budget_bytes: float
     known: list[Any] = field(default_factory=list)
-    handles: list[str] = field(default_factory=list)
 
     def find_or_add(self, values: Any) -> int:
         """Returns the number of a content. Raises NotReplayable where there are too many."""
@@ -49,66 +47,120 @@ class _Contents:
         if sum(each.size for each in self.known) + values.size > self.budget_bytes:
             raise NotReplayable("gives kernels too much memory with values to hand it over")
         self.known.append(values)
-        self.handles.append(shared_arrays.share_bytes(values.data.ptr, values.size))
         return len(self.known) - 1
 
 
-def describe_operator(loaded: LibraryOperator, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a description as JSON can hold it, of the request's configs, else of all. Raises NotReplayable, and
-    LibraryError where the operator cannot be measured at all."""
-    operator, seed = loaded.kernel, request["seed"]
-    problem = operator.parse(request["problem"])
-    device = cupy.cuda.Device()
-    activate(loaded.project)
+class OperatorDescription:
+    """A watched operator's launches, described on inputs that this process draws itself: what is launched is said
+    before anybody names the inputs that count. `hand_over` then gives values and references of those."""
 
-    def make(turn: int) -> Case:
-        with operator_results.poisoned_outputs():
-            return make_case(operator, problem, seed + turn)
+    def __init__(self, loaded: LibraryOperator, request: Mapping[str, Any], seed: int | None = None) -> None:
+        """Describes the request's configs, else all. Raises NotReplayable, and LibraryError where the operator cannot
+        be measured at all."""
+        self._loaded, self._request = loaded, request
+        self._seed = secrets.randbelow(2**31) if seed is None else seed
+        operator = loaded.kernel
+        self._problem = operator.parse(request["problem"])
+        device = cupy.cuda.Device()
+        activate(loaded.project)
+        case = self._make_case(self._seed)
+        remember_globals(loaded.project)
+        self._given = find_given(operator, self._problem, f"sm_{device.compute_capability}")
+        recorded = run_config(case, loaded.project, operator, self._given, find_first_config(case, self._given))
+        configs = request["configs"] or (list_configs(recorded) if self._given is None else self._given.configs)
+        self._facts = _describe_facts(case, list_arrays(recorded.launches))
+        del case, recorded  # their memory
+        self._expected = operator_results.expected_values(self._make_case(self._seed).reference())
+        self._contents = _Contents(INPUT_BUDGET * device.mem_info[1])
+        self._described: dict[str, ConfigLaunches | str] = {}
+        self._needed: list[tuple[PlainConfig, ConfigLaunches]] = []  # configs that use all contents between them
+        self._describe(configs)
+        self._sizes = [each.size for each in self._contents.known]
 
-    case = make(0)
-    remember_globals(loaded.project)
-    given = find_given(operator, problem, f"sm_{device.compute_capability}")
-    traced = run_config(case, loaded.project, operator, given, find_first_config(case, given))
-    configs = request["configs"] or (list_configs(traced) if given is None else given.configs)
-    facts = _describe_facts(case, list_arrays(traced.launches))
-    del case, traced  # their memory
-    expected = operator_results.expected_values(make(0).reference())
-    host_code = HostCode(loaded, given, make(0), expected)
-    contents = _Contents(INPUT_BUDGET * device.mem_info[1])
-    described: dict[str, ConfigLaunches | str] = {}
-    first: tuple[PlainConfig, Run, ConfigLaunches] | None = None
-    for config in configs:
-        try:
-            run = host_code.trace(config)
-        except NotReplayable as error:
-            raise NotReplayable(f"{error} (with the config {config_key(config)})") from None
-        except Exception as error:  # noqa: BLE001 - the edge of a trial: host code may raise anything
-            described[config_key(config)] = f"the host code fails: {first_line(error)}"
-            continue
-        found = described[config_key(config)] = ConfigLaunches(
-            _list_memory(run, contents), tuple(run.launches), run.results
-        )
-        first = first or (config, run, found)
-    sets = [contents.handles]
-    if first is not None:
-        known = first[2].memory
-        used = sum(each.nbytes for each in known if each.content is not None)
-        for turn in range(1, count_sets(used, sum(each.size for each in contents.known) - used)):
-            other = HostCode(loaded, given, make(turn), expected).trace_once(first[0])
-            handles = _hand_over_like(other, first[1], known)
-            if handles is None:  # what is launched depends on the values
+    @property
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "kernel": self._loaded.kernel.name,
+            **self._facts,
+            "contents": self._sizes,
+            "configs": {
+                key: {"failure": each} if isinstance(each, str) else asdict(each)
+                for key, each in self._described.items()
+            },
+        }
+
+    def hand_over(self, seed: int) -> dict[str, Any]:
+        """Returns values and references of the inputs that a seed makes, by handles. Where what is launched depends on
+        the values, the description too is made again, of one set of these inputs. Raises NotReplayable."""
+        first = self._take_set(seed)
+        if first is None:
+            again = OperatorDescription(self._loaded, self._request, seed)
+            return {**again.as_json, **again._share([again._contents.known], [again._expected])}
+        self._contents.known.clear()  # their memory
+        values, references = [first[0]], [first[1]]
+        used = sum(each.nbytes for each in self._needed[0][1].memory if each.content is not None) if self._needed else 0
+        for turn in range(1, count_sets(used, sum(self._sizes) - used) if self._needed else 1):
+            other = self._take_set(seed + turn, None if turn < CHECKED_SETS else references[0])
+            if other is None:  # what is launched depends on the values
                 break
-            sets.append(handles)
-    return {
-        "kernel": operator.name,
-        **facts,
-        "contents": [each.size for each in contents.known],
-        "sets": sets,
-        "reference": [None if each is None else _share_reference(each) for each in expected],
-        "configs": {
-            key: {"failure": each} if isinstance(each, str) else asdict(each) for key, each in described.items()
-        },
-    }
+            values.append(other[0])
+            references.append(other[1])
+        return self._share(values, references[:CHECKED_SETS])
+
+    def _make_case(self, seed: int) -> Case:
+        with operator_results.poisoned_outputs():
+            return make_case(self._loaded.kernel, self._problem, seed)
+
+    def _describe(self, configs: Sequence[PlainConfig]) -> None:
+        host_code = HostCode(self._loaded, self._given, self._make_case(self._seed), self._expected)
+        for config in configs:
+            try:
+                run = host_code.trace(config)
+            except NotReplayable as error:
+                raise NotReplayable(f"{error} (with the config {config_key(config)})") from None
+            except Exception as error:  # noqa: BLE001 - the edge of a trial: host code may raise anything
+                self._described[config_key(config)] = f"the host code fails: {first_line(error)}"
+                continue
+            before = len(self._contents.known)
+            found = ConfigLaunches(_list_memory(run, self._contents), tuple(run.launches), run.results)
+            self._described[config_key(config)] = found
+            if not self._needed or len(self._contents.known) > before:
+                self._needed.append((config, found))
+
+    def _take_set(self, seed: int, expected: tuple[Any, ...] | None = None) -> tuple[list[Any], tuple[Any, ...]] | None:
+        """Returns the values of a set of inputs by the numbers of the contents, and its reference unless that is
+        `expected`; None where host code does not launch what was described."""
+        try:
+            if expected is None:
+                expected = operator_results.expected_values(self._make_case(seed).reference())
+            host_code = HostCode(self._loaded, self._given, self._make_case(seed), expected)
+            values: dict[int, Any] = {}
+            for config, known in self._needed:
+                run = host_code.trace_once(config)
+                if not _is_like(run, known) or not _find_values(run, known, values):
+                    return None
+        except Exception:  # noqa: BLE001 - host code may raise anything
+            return None
+        return [values[number] for number in sorted(values)], expected
+
+    def _share(self, sets: Sequence[Sequence[Any]], references: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+        return {
+            "sets": [[shared_arrays.share_bytes(each.data.ptr, each.size) for each in values] for values in sets],
+            "reference": [
+                [None if each is None else self._share_reference(place, each) for place, each in enumerate(expected)]
+                for expected in references
+            ],
+        }
+
+    def _share_reference(self, place: int, value: Any) -> dict[str, Any]:
+        import torch
+
+        own = str(value.dtype).removeprefix("torch.")
+        view = self._needed[0][1].results[place] if self._needed else None
+        dtype = shared_arrays.find_shared_type(own, view.dtype if view else own)
+        wide = value.to(getattr(torch, dtype)).contiguous()
+        handle = shared_arrays.share_bytes(wide.data_ptr(), wide.numel() * wide.element_size())
+        return {"handle": handle, "shape": list(wide.shape), "dtype": dtype}
 
 
 def _describe_facts(case: Case, arrays: Sequence[Any]) -> dict[str, Any]:
@@ -118,7 +170,7 @@ def _describe_facts(case: Case, arrays: Sequence[Any]) -> dict[str, Any]:
         "bytes": int(work["bytes"]),
         "dtypes": work["dtypes"],
         "element_bytes": arrays[0].element_size() if arrays else 1,
-        "tolerance": float(operator_results.tolerance(case, arrays)),
+        "tolerance": None if case.tolerance is None else float(case.tolerance),
         "bytes_moved": int(case.moves or sum(each.nbytes for each in arrays)),
     }
 
@@ -133,30 +185,19 @@ def _list_memory(run: Run, contents: _Contents) -> tuple[Memory, ...]:
     return tuple(found)
 
 
-def _hand_over_like(run: Run, first: Run, memory: tuple[Memory, ...]) -> list[str] | None:
-    """Hands over the values of another set of inputs, by the numbers that the first set's have; None where it does not
-    launch the same."""
-    if not run.is_like(first):
-        return None
-    values: dict[int, Any] = {}
-    for known, seen in zip(memory, run.seen.values(), strict=True):
-        if known.content is None:
-            if not device_memory.is_filled(seen.before, known.fill or 0):
-                return None
-        elif not device_memory.is_equal(values.setdefault(known.content, seen.before), seen.before):
-            return None
-    ordered = [values[number] for number in range(len(values))]
-    return [shared_arrays.share_bytes(each.data.ptr, each.size) for each in ordered]
+def _is_like(run: Run, known: ConfigLaunches) -> bool:
+    """Says whether a run launches what was described, on memory of the same sizes."""
+    sizes = [each.before.size for each in run.seen.values()]
+    launched = (tuple(run.launches), run.results, sizes)
+    return launched == (known.launches, known.results, [each.nbytes for each in known.memory])
 
 
-def _share_reference(value: Any) -> dict[str, Any]:
-    """Describes a reference value as float32. Raises NotReplayable if float32 cannot hold it."""
-    import torch
-
-    if not value.dtype.is_floating_point and float(value.to(torch.float64).abs().max()) > LARGEST_WHOLE:
-        raise NotReplayable(f"has a reference of whole numbers over {LARGEST_WHOLE:,}, which only its process compares")
-    wide = value.to(torch.float32).contiguous()
-    return {
-        "handle": shared_arrays.share_bytes(wide.data_ptr(), wide.numel() * wide.element_size()),
-        "shape": list(wide.shape),
-    }
+def _find_values(run: Run, known: ConfigLaunches, values: dict[int, Any]) -> bool:
+    """Adds what memory holds in a run, by the numbers of the contents; returns whether it can be told so."""
+    for memory, seen in zip(known.memory, run.seen.values(), strict=True):
+        if memory.content is None:
+            if not device_memory.is_filled(seen.before, memory.fill or 0):
+                return False
+        elif not device_memory.is_equal(values.setdefault(memory.content, seen.before), seen.before):
+            return False
+    return True

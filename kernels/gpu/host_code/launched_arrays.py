@@ -1,4 +1,4 @@
-"""Makes what launches are given, and compares what they leave, from the description of arrays on copied memory."""
+"""Makes what launches are given from the description of arrays on copied memory."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -42,11 +42,3 @@ def list_values(arguments: Sequence[View | Number], memory: Sequence[Any]) -> tu
         values.append(view(memory[each.memory], each))
         values += [index(size) for size in (*each.shape, *each.strides)]
     return tuple(values)
-
-
-def largest_error(result: Any, dtype: str, expected: Any) -> float:
-    """Returns the largest |result - expected| where `expected` is not NaN; infinite when `result` is NaN there."""
-    shaped = cupy.ascontiguousarray(result).reshape(expected.shape)
-    if dtype in arrays.RAW:
-        return arrays.largest_error(shaped, dtype, expected)
-    return arrays.largest_error(shaped.astype(cupy.float32), "float32", expected)

@@ -4,12 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tilewatch.kernels.library_errors import LibraryError
-from tilewatch.kernels.watching.declare import Case
+import cupy
 
-TOLERANCES: Mapping[str, float] = {"float32": 1e-3, "float16": 5e-3, "bfloat16": 2e-2}
-LEAST_EXACT = 1e-1
-"""Accepted errors by the type of the outputs, as a share of the largest magnitude; LEAST_EXACT for smaller types."""
+from tilewatch.kernels.gpu import shared_arrays
+from tilewatch.kernels.gpu.result_error import WHOLE, Reference, Result, ResultError, find_tolerance, judge
+from tilewatch.kernels.library_errors import LibraryError
 
 
 def expected_values(result: Any) -> tuple[Any, ...]:
@@ -20,35 +19,35 @@ def expected_values(result: Any) -> tuple[Any, ...]:
     return values
 
 
-def tolerance(case: Case, arrays: Sequence[Any]) -> float:
-    """Returns the case's own tolerance, or that of the least exact type among the arrays of the launches."""
-    if case.tolerance is not None:
-        return case.tolerance
-    floating = [each for each in arrays if each.dtype.is_floating_point]
-    return max((TOLERANCES.get(str(each.dtype).removeprefix("torch."), LEAST_EXACT) for each in floating), default=0.0)
-
-
-def largest_error(result: Any, expected: tuple[Any, ...]) -> float:
-    """Returns the largest |out - expected| as a share of the largest |expected|; infinite where `out` is NaN.
-
-    Raises LibraryError where the two do not have the same shapes.
-    """
-    import torch
-
+def judge_result(result: Any, expected: Sequence[Any], tolerance: float | None, slack: float = 1.0) -> ResultError:
+    """Judges what host code returned by the reference's tensors, with the tolerance of each result's type where the
+    case states none. `slack` multiplies it. Raises LibraryError where the two do not have the same shapes."""
     values = flatten(result)
     require_shapes(values, expected)
-    worst = 0.0
-    for value, wanted in zip(values, expected, strict=False):
-        if wanted is None:
-            continue
-        wide = wanted.to(torch.float64) if wanted.numel() < 1 << 24 else wanted.to(torch.float32)
-        difference = (value.to(wide.dtype) - wide).abs()
-        compared = ~torch.isnan(wide)
-        difference = torch.where(torch.isnan(difference), torch.inf, difference)[compared]
-        scale = float(wide[compared].abs().max()) if difference.numel() else 0.0
-        error = float(difference.max()) if difference.numel() else 0.0
-        worst = max(worst, error / scale if scale else error)
-    return worst
+    return judge(
+        _pair(str(number), value, wanted, tolerance, slack)
+        for number, (value, wanted) in enumerate(zip(values, expected, strict=False), start=1)
+        if wanted is not None
+    )
+
+
+def _pair(name: str, value: Any, wanted: Any, tolerance: float | None, slack: float) -> Result:
+    own = _name_type(value)
+    accepted = find_tolerance(own) if tolerance is None else tolerance
+    dtype = shared_arrays.find_shared_type(_name_type(wanted), own)
+    held = "int64" if own in WHOLE else "float64" if own == "float64" else "float32"
+    return Result(name, _convert(value, held), held, Reference.of(_convert(wanted, dtype)), slack * accepted)
+
+
+def _name_type(tensor: Any) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _convert(tensor: Any, dtype: str) -> Any:
+    """Returns the values of a tensor in a type that CuPy has, which holds them exactly."""
+    import torch
+
+    return cupy.asarray(tensor.detach().to(getattr(torch, dtype)).contiguous())
 
 
 def require_shapes(values: Sequence[Any], expected: Sequence[Any]) -> None:
@@ -65,8 +64,7 @@ def require_shapes(values: Sequence[Any], expected: Sequence[Any]) -> None:
 
 @contextmanager
 def poisoned_outputs() -> Iterator[None]:
-    """Fills what `torch.empty` and its like make with NaN (integers: their largest), so that what is left unwritten
-    cannot pass."""
+    """Fills what `torch.empty` and its like make with NaN, so that what is left unwritten cannot pass."""
     import torch
     from torch.overrides import TorchFunctionMode
 

@@ -16,7 +16,7 @@ from tilewatch.kernels.baselines.baseline import BaselineLaunch, BaselineMissing
 from tilewatch.kernels.baselines.names import COPY
 from tilewatch.kernels.compiling.operator_code import read_bundle
 from tilewatch.kernels.compiling.store import CubinStore
-from tilewatch.kernels.gpu import arrays, shared_arrays, timing
+from tilewatch.kernels.gpu import shared_arrays, timing
 from tilewatch.kernels.gpu.guards import WROTE_OUTSIDE
 from tilewatch.kernels.gpu.host_code import launched_arrays
 from tilewatch.kernels.gpu.host_code.copied_memory import Allocation, CopiedMemory
@@ -27,7 +27,7 @@ from tilewatch.kernels.gpu.host_code.described_operator import (
     read_operator,
 )
 from tilewatch.kernels.gpu.host_code.described_run import DescribedRun, NotDescribable, describe_run
-from tilewatch.kernels.gpu.prepared_problem import describe_error
+from tilewatch.kernels.gpu.result_error import Reference, Result, ResultError, find_tolerance, judge
 from tilewatch.kernels.gpu.rounds import Entry, WrongWhenTimed
 from tilewatch.kernels.gpu.telemetry import Telemetry
 from tilewatch.kernels.library_errors import LibraryError
@@ -49,15 +49,14 @@ class Side:
 class LoadedLaunches:
     """A config with what it launches on each set of inputs: a function that takes nothing for each launch.
 
-    `places` are its memory on each set; `results` are on the first one. `was_launched`: which inputs it writes to is
-    known.
+    `places` are its memory and `results` its results on each set. `was_launched`: which inputs it writes to is known.
     """
 
     memory: CopiedMemory
     names: tuple[str, ...]
     turns: tuple[tuple[Callable[[], None], ...], ...]
     places: tuple[tuple[Allocation, ...], ...]
-    results: tuple[tuple[Any, str] | None, ...]
+    results: tuple[tuple[tuple[Any, str] | None, ...], ...]
     was_launched: bool = False
 
 
@@ -66,8 +65,8 @@ class PreparedLaunches:
     """One problem with its reference, and the configs and baselines loaded so far. `sides` are by library folder, in a
     replay of several commits; `library` is the one under test, whose reference counts.
 
-    `expected` are the right results in float32, `scale` the largest magnitude of each; None for one that is not
-    compared. `modules` is the folder that cubins are loaded from.
+    `expected` are the right results on each of the first sets of inputs; None for one that is not compared. `modules`
+    is the folder that cubins are loaded from.
     """
 
     sides: Mapping[str, Side]
@@ -76,8 +75,7 @@ class PreparedLaunches:
     timer: timing.Timer
     telemetry: Telemetry
     sm_count: int
-    expected: tuple[Any, ...]
-    scale: tuple[float, ...]
+    expected: tuple[tuple[Reference | None, ...], ...]
     loaded: dict[int, LoadedLaunches] = field(default_factory=dict)
     baselines: dict[str, tuple[BaselineLaunch, tuple[str, ...]]] = field(default_factory=dict)
     modules: tempfile.TemporaryDirectory[str] = field(
@@ -89,7 +87,7 @@ class PreparedLaunches:
         return self.sides[self.library].described
 
     @property
-    def tolerance(self) -> float:
+    def tolerance(self) -> float | None:
         return self.described.tolerance
 
     @property
@@ -105,10 +103,14 @@ class PreparedLaunches:
     def input_sets(self) -> int:
         return min(len(each.described.sets) for each in self.sides.values())
 
+    @property
+    def checked_sets(self) -> Sequence[int]:
+        return range(min(len(self.expected), self.input_sets))
+
     def find_misfit(self, request: Mapping[str, Any]) -> str | None:
         """Says why a side of a replay is not comparable with the library under test; None when it is. A config that
         cannot be launched says why when it is loaded."""
-        shapes = [[each and each["shape"] for each in side.described.reference] for side in self._pair(request)]
+        shapes = [[each and each["shape"] for each in side.described.reference[0]] for side in self._pair(request)]
         return None if shapes[0] == shapes[1] else "that commit has results of other shapes, so it is not the same work"
 
     def _pair(self, request: Mapping[str, Any]) -> tuple[Side, Side]:
@@ -157,7 +159,10 @@ class PreparedLaunches:
                     for function, launch in zip(functions, config.launches, strict=True)
                 )
             )
-        results = tuple(None if each is None else self._find_result(each, places[0]) for each in config.results)
+        results = tuple(
+            tuple(None if each is None else self._find_result(each, of_set) for each in config.results)
+            for of_set in places
+        )
         names = tuple(each.symbol for each in config.launches)
         return LoadedLaunches(memory, names, tuple(turns), tuple(places), results)
 
@@ -170,22 +175,23 @@ class PreparedLaunches:
         for each in config.turns[turn]:
             each()
 
-    def verify(self, config: LoadedLaunches) -> tuple[float, float]:
-        """Launches a config once on the first set of inputs, and returns its microseconds and its error. Raises
+    def verify(self, config: LoadedLaunches, turn: int) -> tuple[float, ResultError]:
+        """Launches a config once on a set of inputs, and returns its microseconds and its error. Raises
         ComputedBefore."""
-        config.memory.restore_all(config.places[0])
-        if self._error(config) <= self.tolerance:
+        turn %= len(config.turns)
+        config.memory.restore_all(config.places[turn])
+        if self._error(config, turn).failure is None:
             raise ComputedBefore("its result is there before its first launch, so that its launches do not compute it")
-        (checked_us,) = self.timer.time([lambda: self.launch(config, 0)], [config.names])
-        error = self._error(config)
-        config.memory.find_written(config.places)
+        (checked_us,) = self.timer.time([lambda: self.launch(config, turn)], [config.names])
+        error = self._error(config, turn)
+        config.memory.find_written(config.places, turn)
         config.was_launched = True
         return checked_us, error
 
     def keep(self, identity: int, config: LoadedLaunches) -> None:
         """Keeps a config for rounds that this process has checked, or another one before it."""
         if not config.was_launched:
-            self.verify(config)
+            self.verify(config, 0)
         self.loaded[identity] = config
 
     def entry(self, identity: int) -> Entry:
@@ -203,7 +209,7 @@ class PreparedLaunches:
         except NotDescribable as reason:
             return str(reason)
 
-    def reset_outputs(self) -> None:
+    def reset_outputs(self, turn: int = 0) -> None:  # noqa: ARG002 - each set has memory of its own
         """Restores what the launches before have written."""
         for side in self.sides.values():
             side.memory.restore_written()
@@ -212,7 +218,7 @@ class PreparedLaunches:
         """Restores what was written, and returns the name of an input that was changed and was not when its config was
         checked; None where none was."""
         self.reset_outputs()
-        changed = [each.memory.restore_changed() for each in self.sides.values()]
+        changed = [each.memory.restore_changed(self.checked_sets) for each in self.sides.values()]
         return next((f"input {number + 1}" for number in changed if number is not None), None)
 
     def restore_guards(self) -> str | None:
@@ -233,29 +239,30 @@ class PreparedLaunches:
         times = [sorted(each)[rounds // 2] for each in zip(*samples, strict=True)]
         return {f"{place}. {name}": time for place, (name, time) in enumerate(zip(config.names, times, strict=True), 1)}
 
-    def build_baseline(self, name: str) -> BaselineLaunch:
-        """Returns the launch of a baseline. Raises BaselineMissing."""
+    def build_baseline(self, name: str, turn: int = 0) -> BaselineLaunch:  # noqa: ARG002 - it solves nothing
+        """Raises BaselineMissing."""
         if name != COPY:  # the only baseline that is not the watch file's own
             raise BaselineMissing("it is the watch file's own, which runs in another process")
         return makers.build(name, Call(self.described.kernel, {}, {}, {}, {}, self.described.bytes_moved))
 
-    def verify_baseline(self, baseline: BaselineLaunch) -> float:
-        raise AssertionError(f"{baseline} solves nothing")
+    def verify_baseline(self, baseline: BaselineLaunch, turn: int, slack: float) -> ResultError:
+        raise AssertionError(f"{baseline} solves nothing on set {turn}, with slack {slack}")
 
-    def _error(self, config: LoadedLaunches) -> float:
-        """Largest difference of the results from the reference, as a share of the reference's largest magnitude."""
-        errors = [
-            launched_arrays.largest_error(*result, wanted) / scale
-            for result, wanted, scale in zip(config.results, self.expected, self.scale, strict=False)
+    def _error(self, config: LoadedLaunches, turn: int) -> ResultError:
+        """Judges the results on a set of inputs by its reference, each by its own type where the case states no
+        tolerance."""
+        pairs = zip(config.results[turn], self.expected[turn], strict=False)
+        return judge(
+            Result(str(number), values, dtype, wanted, find_tolerance(dtype) if stated is None else stated)
+            for number, (result, wanted) in enumerate(pairs, start=1)
             if result is not None and wanted is not None
-        ]
-        return max(errors)
+            for stated, (values, dtype) in ((self.tolerance, result),)
+        )
 
-    def _verify_timed(self, config: LoadedLaunches) -> None:
+    def _verify_timed(self, config: LoadedLaunches, turn: int) -> None:
         if (outside := config.memory.guards.restore()) is not None:
             raise WrongWhenTimed(f"{WROTE_OUTSIDE}: {outside}")
-        failure = describe_error(self._error(config), self.tolerance)
-        if failure is not None:
+        if (failure := self._error(config, turn % len(config.turns)).failure) is not None:
             raise WrongWhenTimed(f"when it was timed, {failure}")
 
 
@@ -264,13 +271,10 @@ def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> P
     read = {library: read_operator(each) for library, each in request["operators"].items()}
     sides = {library: Side(each, CopiedMemory.take(each.contents, each.sets)) for library, each in read.items()}
     described = read[request["library"]]
-    expected = [
-        None if each is None else shared_arrays.take(each, f"output {number}", tuple(each["shape"]))
-        for number, each in enumerate(described.reference, start=1)
-    ]
-    for number, each in enumerate(expected, start=1):
-        if each is not None and arrays.count_numbers(each) == 0:  # where it is NaN, any value is right
-            raise LibraryError(f"kernel {described.kernel}: its reference gives no number for output {number}")
+    expected = tuple(
+        tuple(_take_reference(described.kernel, each, number) for number, each in enumerate(results, start=1))
+        for results in described.reference
+    )
     return PreparedLaunches(
         sides=sides,
         library=request["library"],
@@ -278,6 +282,15 @@ def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> P
         timer=timer,
         telemetry=Telemetry(gpu_uuid),
         sm_count=cupy.cuda.Device().attributes["MultiProcessorCount"],
-        expected=tuple(expected),
-        scale=tuple(1.0 if each is None else arrays.find_magnitude(each) or 1.0 for each in expected),
+        expected=expected,
     )
+
+
+def _take_reference(kernel: str, shared: Mapping[str, Any] | None, number: int) -> Reference | None:
+    """Raises LibraryError."""
+    if shared is None:
+        return None
+    reference = Reference.of(shared_arrays.take(shared, f"output {number}", tuple(shared["shape"])))
+    if reference.numbers == 0:  # where it is NaN, any value is right
+        raise LibraryError(f"kernel {kernel}: its reference gives no number for output {number}")
+    return reference

@@ -4,7 +4,7 @@ cuTile's own `ct.launch` launches; where it would compile, it is given the cubin
 So arguments reach a kernel exactly as they do in the repository's own use. Runs inside the GPU child, beside PyTorch.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,7 +22,8 @@ from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.gpu import timing
 from tilewatch.kernels.gpu.host_code import operator_results
 from tilewatch.kernels.gpu.host_code.input_sets import count_sets
-from tilewatch.kernels.gpu.rounds import Entry
+from tilewatch.kernels.gpu.result_error import ResultError
+from tilewatch.kernels.gpu.rounds import CHECKED_SETS, Entry
 from tilewatch.kernels.gpu.telemetry import Telemetry
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.watching.configs import GivenConfigs, PlainConfig
@@ -107,12 +108,19 @@ class PreparedOperator:
         self.work = describe_work(first.cases[0], arrays)
         sets = count_sets(sum(each.nbytes for each in arrays))
         self._sides = {self._library: first if sets == 1 else self._prepare(loaded, sets)}
-        self._expected = operator_results.expected_values(self._fresh_case(self._own).reference())
-        self.tolerance = operator_results.tolerance(first.cases[0], arrays)
+        self._expected = tuple(
+            operator_results.expected_values(self._fresh_case(self._own, turn).reference())
+            for turn in range(min(sets, CHECKED_SETS))
+        )
+        self.tolerance = first.cases[0].tolerance
 
     @property
     def input_sets(self) -> int:
         return len(self._own.cases)
+
+    @property
+    def checked_sets(self) -> Sequence[int]:
+        return range(len(self._expected))
 
     @property
     def _own(self) -> _Side:
@@ -141,16 +149,23 @@ class PreparedOperator:
         for launch in config.launches[turn]:
             config.launch(launch)
 
-    def verify(self, config: LoadedOperator) -> tuple[float, float]:
-        """Runs the host code on fresh inputs, with poisoned outputs, and returns its microseconds and its error."""
-        case, results = self._fresh_case(config.side), []
+    def verify(self, config: LoadedOperator, turn: int) -> tuple[float, ResultError]:
+        """Runs the host code on fresh inputs of each set that has a reference, with poisoned outputs, and returns the
+        microseconds and the error on a set, or of one that is wrong. No timed launch is compared: what host code does
+        after it would be missing."""
+        checked = {each: self._verify(config, each) for each in self.checked_sets}
+        wrong = next((each for each in checked.values() if each[1].failure is not None), None)
+        return wrong or checked[turn]
+
+    def _verify(self, config: LoadedOperator, turn: int) -> tuple[float, ResultError]:
+        case, results = self._fresh_case(config.side, turn), []
 
         def run() -> None:
             with operator_results.poisoned_outputs():
                 results.append(self._run(config.side, case, config.config, config.launch).result)
 
         (checked_us,) = self.timer.time([run], [config.names])
-        return checked_us, operator_results.largest_error(results[0], self._expected)
+        return checked_us, operator_results.judge_result(results[0], self._expected[turn], self.tolerance)
 
     def keep(self, identity: int, config: LoadedOperator) -> None:
         """Keeps a checked config for rounds."""
@@ -160,7 +175,7 @@ class PreparedOperator:
         config = self.loaded[identity]
         return Entry(partial(self.launch, config), config.names)
 
-    def reset_outputs(self) -> None:
+    def reset_outputs(self, turn: int) -> None:
         """Does nothing: which of the host code's tensors are outputs is not known."""
 
     def restore_inputs(self) -> str | None:
@@ -184,9 +199,9 @@ class PreparedOperator:
         times = [sorted(each)[rounds // 2] for each in zip(*samples, strict=True)]
         return {f"{place}. {name}": time for place, (name, time) in enumerate(zip(config.names, times, strict=True), 1)}
 
-    def build_baseline(self, name: str) -> BaselineLaunch:
-        """Returns the launch of a baseline, which works on inputs of its own. Raises BaselineMissing."""
-        case = self._fresh_case(self._own)
+    def build_baseline(self, name: str, turn: int = 0) -> BaselineLaunch:
+        """Raises BaselineMissing. A baseline works on inputs of its own."""
+        case = self._fresh_case(self._own, turn)
         if name not in case.baselines:
             assert name in BUILT_IN
             return makers.build(name, Call(self._own.loaded.kernel.name, {}, {}, {}, {}, self.bytes_moved))
@@ -198,11 +213,10 @@ class PreparedOperator:
 
         return BaselineLaunch(launch, {})
 
-    def verify_baseline(self, baseline: BaselineLaunch) -> float:
-        """Launches the baseline and returns the largest error."""
+    def verify_baseline(self, baseline: BaselineLaunch, turn: int, slack: float) -> ResultError:
         baseline.launch()
         cupy.cuda.get_current_stream().synchronize()
-        return operator_results.largest_error(self._baseline_result, self._expected)
+        return operator_results.judge_result(self._baseline_result, self._expected[turn], self.tolerance, slack)
 
     def _prepare(self, loaded: LibraryOperator, sets: int) -> _Side:
         activate(loaded.project)
@@ -211,9 +225,9 @@ class PreparedOperator:
         arch = f"sm_{cupy.cuda.Device().compute_capability}"
         return _Side(loaded, find_given(loaded.kernel, self.problem, arch), cases)
 
-    def _fresh_case(self, side: _Side) -> Case:
+    def _fresh_case(self, side: _Side, turn: int) -> Case:
         activate(side.loaded.project)
-        return make_case(side.loaded.kernel, self.problem, self._seed)
+        return make_case(side.loaded.kernel, self.problem, self._seed + turn)
 
     def _trace(self, side: _Side, turn: int, config: PlainConfig | None) -> LaunchTrace:
         return self._run(side, side.cases[turn], config, None)

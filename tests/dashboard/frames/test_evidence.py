@@ -155,4 +155,7 @@ def test_a_run_says_whether_the_commits_code_ran_beside_the_timer() -> None:
     assert f"checked it, because {why}: a" in evidence.describe_boundary(
         {"library_runs_apart": False, "not_apart": why}
     )
+    stated = {"library_runs_apart": False, "not_apart": why, "stated": "it adds the parts with PyTorch"}
+    assert evidence.describe_boundary(stated).startswith("Not measured apart: ")
+    assert evidence.describe_boundary(stated).endswith("Its watch file says: it adds the parts with PyTorch.")
     assert evidence.describe_boundary({"sandbox": "network"}) == "", "a run of before says nothing of it"

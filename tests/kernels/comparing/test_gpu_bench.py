@@ -10,7 +10,7 @@ from tilewatch.kernels.children import child_process
 from tilewatch.kernels.comparing.gpu_bench import NoCupti, RealBench
 from tilewatch.kernels.comparing.targets import Library, Target
 from tilewatch.kernels.measuring.measure import GpuMissing
-from tilewatch.kernels.measuring.replay import ReplaySide
+from tilewatch.kernels.measuring.replay import ReplayFailed, ReplaySide, describe_not_apart
 
 
 @pytest.fixture
@@ -44,6 +44,22 @@ def test_each_launch_times_both_sides(rig: Rig, bench: RealBench) -> None:
     target, (base, head) = target_of(rig), sides(rig)
     assert [bench.launch(target, base, head) for _ in range(2)] == [(100.0, 103.0)] * 2
     assert bench.gpu_s > 0
+
+
+@pytest.mark.parametrize("fault", ["rests on other sets", "off on other sets"])
+def test_a_side_that_is_right_on_one_set_of_inputs_is_not_compared(rig: Rig, bench: RealBench, fault: str) -> None:
+    base, _ = sides(rig)
+    head = ReplaySide(LIBRARY, rig.cubin(1, 50.0, fault=fault))
+    with pytest.raises(ReplayFailed, match=r"the bad side cannot be replayed \(wrong\): when it was timed, the output"):
+        bench.launch(target_of(rig), base, head)
+    assert bench.find_not_apart(target_of(rig)) == ""
+
+
+def test_a_launch_of_host_code_that_timed_itself_says_why() -> None:
+    alone = {"library_runs_apart": False, "not_apart": "its host code makes its result 1 itself", "stated": ""}
+    assert describe_not_apart({**alone, "stated": "it adds with PyTorch"}) == "it adds with PyTorch"
+    assert describe_not_apart(alone) == "its host code makes its result 1 itself"
+    assert describe_not_apart({**alone, "library_runs_apart": True}) == describe_not_apart({}) == ""
 
 
 def test_without_cupti_nothing_is_compared_unless_events_are_asked_for(

@@ -166,9 +166,9 @@ def test_the_output_is_poisoned_before_each_check(traced: dict[str, dict[str, An
 @pytest.mark.parametrize(
     ("name", "failure"),
     [
-        ("off", "the output is off by 0.00"),
-        ("unwritten", "the output left elements unwritten"),
-        ("stale", "the output left elements unwritten"),
+        ("off", "the output 'y' is off by 0.00"),
+        ("unwritten", "the output 'y' left elements unwritten"),
+        ("stale", "the output 'y' left elements unwritten"),
     ],
 )
 def test_a_wrong_config_is_launched_once_and_never_timed(
@@ -447,7 +447,7 @@ def test_host_code_that_patches_the_timer_and_the_checker_is_timed_and_checked_a
     source = HONEST_OPERATOR.replace("stream, grid, scale_rows", wrong)
     result = measure_operator(machine, tmp_path, PATCHES + source)
     assert [each.status for each in result.trials] == ["timed", "wrong"]
-    assert (result.trials[1].failure or "").startswith("the output left elements unwritten")
+    assert (result.trials[1].failure or "").startswith("the output 'y' left elements unwritten")
     (ours, *_) = result.measurements
     assert ours.detail["library_runs_apart"], ours.detail.get("not_apart")
     assert min(ours.samples_us) > 1.0, "0.5 is the patched timer's"

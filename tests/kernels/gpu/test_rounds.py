@@ -14,7 +14,7 @@ def run_rounds(
 ) -> tuple[list[list[float]], list[tuple[str, int]]]:
     """The samples, and (entry, input set) of each launch in order."""
     from tilewatch.kernels.gpu import timing
-    from tilewatch.kernels.gpu.rounds import Entry, time_rounds
+    from tilewatch.kernels.gpu.rounds import Checks, Entry, time_rounds
 
     timer = timing.timer()
     order: list[tuple[str, int]] = []
@@ -27,8 +27,9 @@ def run_rounds(
         return Entry(launch, (name,))
 
     entries = [entry(name, time_us) for name, time_us in times_us.items()]
-    options = {"input_sets": input_sets, "order": random.Random(seed), "before": lambda: None, **options}
-    samples = time_rounds(timer, entries, rounds, **options)
+    checks = Checks([0], random.Random(seed))
+    plain = {"input_sets": input_sets, "order": random.Random(seed), "before": lambda _: None, "checks": checks}
+    samples = time_rounds(timer, entries, rounds, **plain, **options)
     return samples, order
 
 
@@ -53,34 +54,85 @@ def test_the_order_within_a_round_is_random_and_follows_the_seed(gpu: FakeGpu) -
     assert run_rounds(gpu, times, 100, seed=2)[1] != order
 
 
-def test_the_last_round_takes_the_first_input_set_and_is_checked_entry_by_entry(gpu: FakeGpu) -> None:
-    """Each check finds the output of its own entry."""
+def run_checked(gpu: FakeGpu, rounds: int, *, draws: int, sets: tuple[int, ...] = (0, 1)) -> list[tuple[str, Any]]:
+    """What two entries are called with, in order: "before" with an input set, an entry's name with it, and "checked"
+    with the name and the set."""
     from tilewatch.kernels.gpu import timing
-    from tilewatch.kernels.gpu.rounds import Entry, time_rounds
+    from tilewatch.kernels.gpu.rounds import Checks, Entry, time_rounds
 
-    events: list[tuple[str, object]] = []
+    events: list[tuple[str, Any]] = []
 
     def entry(name: str) -> Entry:
         def launch(turn: int) -> None:
             events.append((name, turn))
             gpu.run(name, 10.0, [])
 
-        return Entry(launch, (name,), lambda: events.append((name, "checked")))
+        return Entry(launch, (name,), lambda turn: events.append(("checked", (name, turn))))
 
     time_rounds(
-        timing.timer(), [entry("a"), entry("b")], 5, input_sets=3, order=random.Random(1),
-        before=lambda: events.append(("before", None)),
+        timing.timer(), [entry("a"), entry("b")], rounds, input_sets=3, checks=Checks(sets, random.Random(draws)),
+        order=random.Random(1), before=lambda turn: events.append(("before", turn)),
     )  # fmt: skip
-    assert events[::2][:8] == [("before", None)] * 8
-    last = [each for each in events if each[0] != "before"][8:]
-    assert sorted(last[::2]) == [("a", 0), ("b", 0)]
-    assert last[1::2] == [(name, "checked") for name, _ in last[::2]]
-    assert [each for each in events if each[1] == "checked"] == last[1::2], "no other launch is"
+    return events
+
+
+def list_checks(events: list[tuple[str, Any]]) -> list[tuple[str, int, int]]:
+    """Entry, input set and round of each launch that was compared."""
+    found, launched = [], 0
+    for name, what in events:
+        launched += name in ("a", "b")
+        if name == "checked":
+            found.append((*what, (launched - 1) // 2))
+    return found
+
+
+def test_each_entry_is_compared_once_right_after_one_of_its_own_launches(gpu: FakeGpu) -> None:
+    for draws in range(30):
+        events = run_checked(gpu, 5, draws=draws)
+        assert sorted(name for name, _, _ in list_checks(events)) == ["a", "b"]
+        for place, event in enumerate(events):
+            if event[0] == "checked":
+                assert events[place - 1] == event[1], "its own launch is the last one, on the set that is compared"
+
+
+def test_what_is_compared_is_drawn_over_all_rounds_and_over_the_sets_that_have_a_reference(gpu: FakeGpu) -> None:
+    seen = {(turn, number) for draws in range(200) for _, turn, number in list_checks(run_checked(gpu, 4, draws=draws))}
+    assert seen == {(turn, number) for turn in (0, 1) for number in range(4)}
+
+
+def test_many_rounds_are_compared_in_each_part_of_them(gpu: FakeGpu) -> None:
+    for draws in range(20):
+        checks = list_checks(run_checked(gpu, 39, draws=draws))
+        for name in ("a", "b"):
+            assert [number // 13 for each, _, number in checks if each == name] == [0, 1, 2]
+
+
+def test_an_entry_may_be_compared_on_one_set_alone(gpu: FakeGpu) -> None:
+    assert {turn for draws in range(20) for _, turn, _ in list_checks(run_checked(gpu, 3, draws=draws, sets=(1,)))} == {
+        1
+    }
+
+
+def test_outputs_are_reset_for_the_input_set_of_each_launch(gpu: FakeGpu) -> None:
+    events = [each for each in run_checked(gpu, 7, draws=1) if each[0] != "checked"]
+    assert [name for name, _ in events[::2]] == ["before"] * 14
+    assert [turn for _, turn in events[::2]] == [turn for _, turn in events[1::2]]
+
+
+def test_entries_without_a_check_are_not_drawn(gpu: FakeGpu) -> None:
+    _, order = run_rounds(gpu, {"a": 10.0, "b": 20.0}, 7)
+    assert [turn for _, turn in order[::2]] == [turn for _, turn in order[1::2]] == [0, 1, 2, 0, 1, 2, 0]
 
 
 def test_all_entries_of_a_round_take_the_same_input_set_and_rounds_rotate(gpu: FakeGpu) -> None:
-    _, order = run_rounds(gpu, {"a": 10.0, "b": 20.0}, 7)
-    assert [turn for _, turn in order[::2]] == [turn for _, turn in order[1::2]] == [0, 2, 1, 0, 2, 1, 0]
+    """But for the rounds in which one is compared, on a set that is drawn."""
+    for draws in range(20):
+        events = run_checked(gpu, 12, draws=draws)
+        turns = [turn for name, turn in events if name in ("a", "b")]
+        drawn = {number for _, _, number in list_checks(events)}
+        assert turns[::2] == turns[1::2]
+        assert all(turn == number % 3 for number, turn in enumerate(turns[::2]) if number not in drawn)
+        assert all(turns[2 * number] in (0, 1) for number in drawn)
 
 
 def test_pairing_is_kept_while_the_gpu_slows_down(gpu: FakeGpu) -> None:

@@ -10,6 +10,7 @@ from tilewatch.kernels.measuring.description_schema import BadDescription
 from tilewatch.kernels.measuring.operator_schema import validate_operator
 
 VIEW = {"memory": 1, "offset": 4, "shape": [4, 3], "strides": [4, 1], "dtype": "float32", "wide": False}
+RESULT = {"handle": "0b" * 64, "shape": [4, 3], "dtype": "float32"}
 DESCRIBED: dict[str, Any] = {
     "kernel": "k",
     "element_bytes": 4,
@@ -20,7 +21,7 @@ DESCRIBED: dict[str, Any] = {
     "dtypes": ["float32"],
     "contents": [256],
     "sets": [["0a" * 64], []],
-    "reference": [{"handle": "0b" * 64, "shape": [4, 3]}, None],
+    "reference": [[RESULT, None], [RESULT, None]],
     "configs": {
         "{}": {
             "memory": [{"nbytes": 256, "content": 0, "fill": None}, {"nbytes": 76, "content": None, "fill": 255}],
@@ -73,7 +74,10 @@ REFUSED: dict[str, tuple[tuple[Any, ...], Any, str]] = {
     "a result of another shape": ((*CONFIG, "results", 0, "shape"), [3, 3], "one has another shape than its reference"),
     "a result that is not compared": ((*CONFIG, "results", 0), None, "they are not those of the reference"),
     "fewer results": ((*CONFIG, "results"), [VIEW], "results: expected 2"),
-    "nothing to compare with": (("reference",), [None], "reference: nothing is compared"),
+    "nothing to compare with": (("reference",), [[None], [None]], "reference: nothing is compared"),
+    "another result for each set": (("reference", 1), [RESULT, RESULT], "or something else for each set of inputs"),
+    "a reference for one set of two": (("reference",), [[RESULT, None]], "expected one for each of the first 2 sets"),
+    "a reference of a made-up type": (("reference", 0, 0, "dtype"), "object", "reference.0.0.dtype: Input should be"),
     "a pointer": ((*ARGUMENT,), {"value": 1, "dtype": "void*"}, "there is no type void*"),
     "a number that is no int32": ((*ARGUMENT,), {"value": 2**31, "dtype": "int32"}, "2147483648 is no int32"),
     "a fraction for a whole number": ((*ARGUMENT,), {"value": 0.5, "dtype": "int32"}, "0.5 is no int32"),

@@ -141,7 +141,7 @@ def test_every_launch_warms_up_before_it_is_timed(monkeypatch: pytest.MonkeyPatc
 
 def test_every_launch_has_inputs_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu, _ = run_replay(monkeypatch, ["timed"] * 3, 3)
-    assert [request["seed"] for request in gpu.asked if request["ask"] == "prepare"] == [1, 2, 3]
+    assert len({request["seed"] for request in gpu.asked if request["ask"] == "prepare"}) == 3
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.watching import tracer
 from tilewatch.kernels.watching.configs import GivenConfigs, read_given
-from tilewatch.kernels.watching.declare import BadWatchFile, Case, WatchedOperator, case
+from tilewatch.kernels.watching.declare import BadWatchFile, Case, WatchedOperator, case, watch
 from tilewatch.kernels.watching.project import Project, activate
 from tilewatch.kernels.watching.traced_operator import describe_work, find_first_config, run_config
 
@@ -108,3 +108,16 @@ def test_only_bytes_that_a_case_states_bound_its_time(moves: int | None, counted
     cache_in_pages = SimpleNamespace(dtype="torch.bfloat16", nbytes=8 << 30)
     stated = case(run=print, reference=print, moves=moves, flops=7)
     assert describe_work(stated, [cache_in_pages]) == {"flops": 7, "bytes": counted, "dtypes": ["bfloat16"]}
+
+
+@pytest.mark.parametrize("reason", ["yes", "because", True, 1, "no way"])
+def test_what_is_not_measured_apart_needs_a_reason(reason: Any) -> None:
+    with pytest.raises(BadWatchFile, match=r"not_apart says '.*': say in 3 words or more why it cannot be"):
+        watch(problems="1", not_apart=reason)
+
+
+@pytest.mark.parametrize("reason", ["", "it adds the parts with PyTorch"])
+def test_an_operator_keeps_the_reason_that_its_watch_file_gives(reason: str) -> None:
+    def made(p: Any) -> Any: ...
+
+    assert watch(problems="1", names="rows", not_apart=reason)(made).not_apart == reason

@@ -81,12 +81,12 @@ def error_of(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def run_on_bench(
-    watched: Path, home: Path, revisions: str, speed: Speed, wanted: Wanted | None = None, wrong: str | None = None
+    watched: Path, home: Path, revisions: str, speed: Speed, wanted: Wanted | None = None, **of_the_bench: str
 ) -> tuple[dict[str, Outcome], SimulatedBench]:
     """Compares on the simulated GPU; the outcomes by problem."""
     sides = open_sides(watched, home, revisions)
     store = watched.parent / "store"  # of all tests: the commits are compiled once
-    bench = SimulatedBench(sides.base, sides.head, dict.fromkeys(tiny_repository.PROBLEMS, speed), wrong=wrong)
+    bench = SimulatedBench(sides.base, sides.head, dict.fromkeys(tiny_repository.PROBLEMS, speed), **of_the_bench)
     outcomes = compare_sides.compare_on_gpu(
         sides, wanted or Wanted(jobs=1), store, bench, SIMULATED, on_progress=lambda _: None
     )
@@ -119,6 +119,13 @@ def test_a_slower_head_is_called_slower_with_its_interval(watched: Path, tmp_pat
     assert exit_code(outcomes.values()) == 1
     assert bench.races == 4
     assert bench.launches == 24
+
+
+def test_a_verdict_on_host_code_that_timed_itself_says_so(watched: Path, tmp_path: Path) -> None:
+    outcomes, _ = run_on_bench(watched, tmp_path, "base..slower", head_takes(1.02), not_apart="it adds with PyTorch")
+    assert {each.sentence.partition(" (not ")[2] for each in outcomes.values()} == {
+        "measured apart: it adds with PyTorch)"
+    }
 
 
 def test_slower_than_allowed_and_slower_within_the_limit(watched: Path, tmp_path: Path) -> None:

@@ -132,17 +132,21 @@ def test_a_side_that_fails_is_named_and_the_next_pair_goes_on(rig: Rig, bench: G
     works = [
         work(rig, good, rig.cubin(1, fault="off")),
         work(rig, rig.cubin(2, fault="off"), good),
+        work(rig, good, rig.cubin(1, fault="rests on other sets")),
         work(rig, good, rig.cubin(1, fault="abort")),
         work(rig, good, rig.cubin(1, fault="fault")),
         work(rig, good, good),
     ]
-    wrong, of_a, dead, faulty, fine = (result for _, result in bench.launch_each(works))
+    wrong, of_a, on_one_set, dead, faulty, fine = (result for _, result in bench.launch_each(works))
     assert isinstance(wrong, LaunchFailed)
-    assert wrong.failure.startswith("gives wrong results: the output is off by")
+    assert wrong.failure.startswith("gives wrong results: the output 'y' is off by")
     assert (wrong.is_of_b, wrong.is_final) == (True, True)
     assert isinstance(of_a, LaunchFailed)
     assert of_a.failure.startswith("with A it gives wrong results: ")
     assert not of_a.is_of_b
+    assert isinstance(on_one_set, LaunchFailed)
+    assert on_one_set.failure.startswith("gives wrong results: when it was timed, the output 'y' left elements unwri")
+    assert (on_one_set.is_of_b, on_one_set.is_final) == (True, True)
     assert dead == LaunchFailed("ends its GPU process: SIGABRT", is_of_b=True, is_final=False)
     assert isinstance(faulty, LaunchFailed)
     assert (faulty.failure[:17], faulty.is_final) == ("faults on the GPU", False)

@@ -189,18 +189,44 @@ STAYS = {
 }
 
 
+STATED = ("configs={", 'not_apart="its kernels are not all of it", configs={')
+"""What a watch file says of an operator that its own process has to measure."""
+
+
 @pytest.mark.parametrize("case", STAYS)
 def test_host_code_whose_launches_are_not_all_of_it_is_measured_by_its_own_process_and_says_so(
     make: Make, case: str
 ) -> None:
     old, new, reason = STAYS[case]
-    repository = make((old, new), before="TIMES = 0\n")
+    repository = make((old, new), STATED, before="TIMES = 0\n")
     setup = GpuSetup(repository.watch, OPERATOR, PROBLEM, repository.store_url, {"CUDA_VISIBLE_DEVICES": UUID})
     child = GpuChild(setup)
     child.close()
     assert not child.introduction["library_runs_apart"]
     assert child.introduction["not_apart"].startswith("its host code ")
     assert reason in child.introduction["not_apart"]
+    assert child.introduction["stated"] == "its kernels are not all of it"
+
+
+@pytest.mark.parametrize("case", STAYS)
+def test_host_code_that_would_measure_itself_is_refused_unless_its_watch_file_says_why(make: Make, case: str) -> None:
+    old, new, reason = STAYS[case]
+    repository = make((old, new), before="TIMES = 0\n")
+    setup = GpuSetup(repository.watch, OPERATOR, PROBLEM, repository.store_url, {"CUDA_VISIBLE_DEVICES": UUID})
+    with pytest.raises(SweepFailed, match=f"{reason}.*unless its watch file says why it has to: watch"):
+        GpuChild(setup)
+
+
+def test_whoever_runs_the_workers_may_allow_all_host_code_to_measure_itself(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(sandbox.REQUIRE_APART, "0")
+    old, new, _ = STAYS["it makes the result itself"]
+    repository = make((old, new))
+    setup = GpuSetup(repository.watch, OPERATOR, PROBLEM, repository.store_url, {"CUDA_VISIBLE_DEVICES": UUID})
+    child = GpuChild(setup)
+    child.close()
+    assert not child.introduction["library_runs_apart"]
 
 
 @pytest.mark.parametrize("own", [(), ("torch",)])
@@ -210,7 +236,7 @@ def test_who_runs_the_workers_may_refuse_host_code_that_would_measure_itself(
     """What is in the commit does not choose: neither for its kernels nor for its own baselines."""
     monkeypatch.setenv(sandbox.REQUIRE_APART, "1")
     old, new, reason = STAYS["it makes the result itself"]
-    stays = make((old, new))
+    stays = make((old, new), STATED)
     setup = GpuSetup(stays.watch, OPERATOR, PROBLEM, stays.store_url, {"CUDA_VISIBLE_DEVICES": UUID})
     with pytest.raises(
         SweepFailed, match=f"{reason}.*, and TILEWATCH_REQUIRE_APART is set: no process measures the code"
@@ -235,14 +261,15 @@ def test_who_runs_the_workers_may_refuse_host_code_that_would_measure_itself(
 
 RIGHT_BY_ITSELF = """
 from tilewatch.kernels.gpu.host_code.prepared_operator import PreparedOperator
-PreparedOperator.verify = lambda *_: (50.0, 0.0)
+from tilewatch.kernels.gpu.result_error import NO_ERROR
+PreparedOperator.verify = lambda *_: (50.0, NO_ERROR)
 PreparedOperator.launch = lambda *_: None
 """
 """Makes its own process find that any host code is right."""
 
 
 def test_launches_that_do_not_give_the_result_of_the_host_code_are_left_to_its_own_process(make: Make) -> None:
-    repository = make(before=RIGHT_BY_ITSELF)
+    repository = make(STATED, before=RIGHT_BY_ITSELF)
     described = repository.describe()
     wrong = repository.cubin(16, described, {}, {"fault": "off"})
     setup = GpuSetup(repository.watch, OPERATOR, PROBLEM, repository.store_url, {"CUDA_VISIBLE_DEVICES": UUID})
@@ -252,7 +279,7 @@ def test_launches_that_do_not_give_the_result_of_the_host_code_are_left_to_its_o
         child.trial(0, wrong, 1, best_us=1.0)
         assert not child.introduction["library_runs_apart"]
         assert child.introduction["not_apart"].startswith(
-            "launching again what its host code launched does not give its result: the output is off by "
+            "launching again what its host code launched does not give its result: the output 1 is off by "
         )
         child._child.close()  # type: ignore[union-attr]
         child.trial(1, wrong, 1, best_us=1.0)
@@ -293,18 +320,26 @@ def test_what_host_code_does_to_its_own_process_changes_neither_times_nor_checks
     result, child = run_sweep(repository, repository.describe(), {}, {"fault": "off"})
     assert child.introduction["library_runs_apart"]
     assert [each.median_us for each in result.trials] == [TIMES_US[16], None]
-    assert (result.trials[1].failure or "").startswith("the output is off by")
+    assert (result.trials[1].failure or "").startswith("the output 1 is off by")
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "the last rows are skipped": ({"fault": "last row unwritten"}, "the output left elements unwritten"),
+    "the last rows are skipped": ({"fault": "last row unwritten"}, "the output 1 left elements unwritten"),
     "it computes when it is checked, and not when it is timed": (
         {"fault": "rests later", "fault_after": 1},
-        "when it was timed, the output left elements unwritten",
+        "when it was timed, the output 1 left elements unwritten",
+    ),
+    "it computes for one set of inputs alone": (
+        {"fault": "rests on other sets"},
+        "when it was timed, the output 1 left elements unwritten",
+    ),
+    "it is wrong on every other set of inputs": (
+        {"fault": "off on other sets", "off_by": 50},
+        "when it was timed, the output 1 is off by",
     ),
     "it keeps a mark in its input once it was checked": (
         {"fault": "marks its input", "fault_after": 1},
-        "when it was timed, it wrote into 'input 1', which is an input",
+        "when it was timed, ",  # what it computes of the mark is wrong too, on a set that it was launched on before
     ),
     "it writes behind what it makes": (
         {"writes": "behind"},
@@ -339,6 +374,39 @@ def test_host_code_that_writes_outside_of_its_memory_is_not_asked_whether_it_is_
         assert (trial.status, child.introduction["library_runs_apart"]) == ("wrong", True)
     finally:
         child.close()
+
+
+GRID_OF_THE_VALUES = (
+    "(x.shape[0],), add_rows",
+    "(x.shape[0] + int(abs(float(x.array[0, 0])) * 1e6) % 1000,), add_rows",
+)
+
+
+def test_host_code_that_launches_what_its_values_say_is_described_on_the_inputs_that_count(make: Make) -> None:
+    """They are one set, so that each launch is on the inputs that are compared."""
+    repository = make(GRID_OF_THE_VALUES)
+    described = repository.describe()
+    assert (len(described["operator"]["sets"]), len(described["operator"]["reference"])) == (1, 1)
+    result, child = run_sweep(repository, described, {"fault": "off", "off_by": 50})
+    assert child.introduction["library_runs_apart"]
+    assert [each.status for each in result.trials] == ["timed", "wrong"]
+
+
+PACKED = (
+    "def add_softmax_rows(x, y, tile):",
+    "def add_softmax_rows(x, y, tile):\n    if tile == 32:\n        x, y = x + 1.0, y + -1.0",
+)
+
+
+def test_what_one_config_alone_is_given_is_handed_over_for_each_set(make: Make) -> None:
+    """The wider config makes other inputs of the same sum."""
+    repository = make(PACKED)
+    described = repository.describe()
+    assert {len(each) for each in described["operator"]["sets"]} == {len(described["operator"]["contents"])} == {4}
+    assert len(described["operator"]["sets"]) > 1
+    result, child = run_sweep(repository, described, {"fault": "rests on other sets"})
+    assert child.introduction["library_runs_apart"]
+    assert [each.status for each in result.trials] == ["timed", "wrong"]
 
 
 def test_a_result_that_is_there_before_the_launches_is_refused(make: Make) -> None:

@@ -1,0 +1,276 @@
+"""Measures how far a result is from its reference, and says whether that is accepted: by its type, and part by part.
+
+Library files, watched operators and baselines are all judged here. Floating-point results are judged by two measures
+together, whole numbers and booleans exactly and in their own type. Runs inside the GPU child.
+
+The first measure is the largest |result - reference|, as a share of the reference's largest finite magnitude. One large
+element hides all others from it. So the second one is bounded element by element: the mean of
+
+    min(1, |result - reference| / (|reference| + typical))
+
+over each stretch of 4,096 neighbours, of which the worst counts. `typical` is the median magnitude of the elements that
+are not 0. It is the test of numpy.isclose, |e| <= rtol |r| + atol with atol = rtol x typical, solved for rtol; the
+median is its scale because half of all elements have to change before it does (Huber and Ronchetti, "Robust
+Statistics", 2009, section 1.4). An element weighs at most 1 / 4096 of its stretch, however large it is, so that none
+hides another; an element near 0 is compared with the typical one, so that what cancels to almost nothing may be noise.
+"""
+
+import functools
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import cupy
+import numpy as np
+
+from tilewatch.kernels.gpu import arrays
+
+WHOLE = frozenset({"bool", "uint8", "int8", "int16", "int32", "int64"})
+"""Types that are compared exactly."""
+
+TOLERANCES: Mapping[str, float] = {"float64": 1e-3, "float32": 1e-3, "float16": 5e-3, "bfloat16": 2e-2}
+LEAST_EXACT = 1e-1
+"""Accepted largest errors by the type of the result; LEAST_EXACT for FP8. A bfloat16 step is 2**-7 of a value at most,
+and a float16 one 2**-10: 2.5 and 5 of them. Of float32 it is a step of TF32 (2**-10), in which Tensor Cores multiply
+it. A step of e4m3 is 2**-3, of which correct rounding leaves half: 0.0625."""
+
+MEAN_FACTOR = 5.0
+"""The accepted mean error is this many times the accepted largest one. Where every element of a normal result is off
+by the accepted e x L (L: the largest of 2**24 normal values, 5.5 deviations; typical: 0.67 of one), its mean error is
+5.5 e x E[1 / (|x| + 0.67)] = 5.5 e x 0.79 = 4.4 e. So nothing normal that the first measure accepts is refused by the
+second: that one judges what is large beside few elements alone."""
+
+MOST_MEAN = 1 / 8
+"""The accepted mean error is never more. A result of zeros has 0.47 where its reference is normal, a copy of other rows
+0.65, and one that is a step of e4m3 off everywhere 0.06."""
+
+LEAST_COUNTED = 32
+"""A stretch of fewer numbers is judged as if it had so many: the mean of a few is no mean."""
+
+SAMPLE = 1 << 16
+"""Elements that `typical` is taken from: its own error is then 0.5 %."""
+
+FLT_MAX, DBL_MAX = "3.402823466e+38f", "1.7976931348623157e308"
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a result must be: `values` on the GPU, in float32, float64 or int64, NaN where any value is right. `scale`
+    is the largest finite magnitude, `typical` the median one of the elements that are not 0; both are 0 where all are.
+    `counts` are the numbers in each stretch."""
+
+    values: Any
+    scale: float
+    typical: float
+    counts: Any
+
+    @classmethod
+    def of(cls, values: Any) -> Self:
+        counts = _reduce(_present(str(values.dtype)), values)
+        if values.dtype.kind == "i":
+            return cls(values, 0.0, 0.0, counts)
+        scale = float(_reduce(_magnitude(str(values.dtype)), values).max(initial=0.0))
+        return cls(values, scale, _find_typical(values) or scale, counts)
+
+    @property
+    def numbers(self) -> int:
+        """Counts the elements that are not NaN."""
+        return int(self.counts.sum(dtype=np.float64))
+
+
+@dataclass(frozen=True)
+class Result:
+    """One result of a launch on the GPU, in the raw type of `dtype`. Sentences call it `name`. `tolerance` is the
+    accepted largest error; whole numbers have none."""
+
+    name: str
+    values: Any
+    dtype: str
+    reference: Reference
+    tolerance: float
+
+
+@dataclass(frozen=True)
+class ResultError:
+    """Both measures of the worst result. Infinite and 1 where a whole number differs. `failure` is a sentence, None
+    where the error is accepted."""
+
+    largest: float
+    mean: float
+    failure: str | None = None
+
+
+NO_ERROR = ResultError(0.0, 0.0)
+
+
+def find_tolerance(dtype: str) -> float:
+    """Returns the accepted largest error of a result by its type."""
+    return TOLERANCES.get(dtype, LEAST_EXACT)
+
+
+def judge(results: Iterable[Result]) -> ResultError:
+    """Returns the error of the first result that is refused, else the largest of those that are accepted."""
+    worst = NO_ERROR
+    for each in results:
+        error = _judge_whole(each) if each.dtype in WHOLE else _judge_floats(each)
+        if error.failure is not None:
+            return error
+        worst = ResultError(max(worst.largest, error.largest), max(worst.mean, error.mean))
+    return worst
+
+
+def find_mean_tolerance(tolerance: float) -> float:
+    return min(MEAN_FACTOR * tolerance, MOST_MEAN)
+
+
+def _judge_floats(result: Result) -> ResultError:
+    reference = result.reference
+    if reference.values.dtype.kind == "i":
+        reference = Reference.of(reference.values.astype(np.float64))
+    shaped = cupy.ascontiguousarray(result.values).reshape(reference.values.shape)
+    kind = "float32" if reference.values.dtype == np.float32 and result.dtype != "float64" else "float64"
+    # What is added in bfloat16 is converted in the kernel; other types have a copy.
+    raw = "bfloat16" if (kind, result.dtype) == ("float32", "bfloat16") else kind
+    values = shaped if raw == "bfloat16" else _decode(shaped, result.dtype).astype(kind, copy=False)
+    wanted = reference.values.astype(kind, copy=False)
+    largest = _reduce(_largest(raw), values, wanted)
+    typical = getattr(cupy, kind)(reference.typical)
+    means = _reduce(lambda *rows, axis: _relative(raw)(*rows, typical, axis=axis), values, wanted)
+    means = means / np.maximum(reference.counts, LEAST_COUNTED)
+    worst, mean = float(largest.max(initial=0.0)), float(means.max(initial=0.0))
+    share = worst / reference.scale if reference.scale else math.inf if worst else 0.0
+    error = ResultError(share, mean)
+    is_large = not share <= result.tolerance
+    if not is_large and mean <= find_mean_tolerance(result.tolerance):
+        return error
+    start = arrays.ROW * int((largest if is_large else means).argmax())
+    found, expected = (each.reshape(-1)[start : start + arrays.ROW].get() for each in (shaped, wanted))
+    found = _decode_on_host(found, result.dtype)
+    with np.errstate(invalid="ignore"):
+        differences = np.abs(found - expected)
+        off = differences if is_large else differences / (np.abs(expected) + reference.typical)
+    off = np.where(np.isnan(expected) | (found == expected), 0.0, np.where(np.isnan(off), np.inf, off))
+    return replace(error, failure=_describe_floats(result, error, start, int(off.argmax()), found, expected))
+
+
+def _describe_floats(result: Result, error: ResultError, start: int, at: int, found: Any, expected: Any) -> str:
+    if np.isnan(found[at]):
+        what = "left elements unwritten"
+    elif math.isinf(error.largest):
+        what = "is off without a limit"
+    else:
+        what = f"is off by {error.largest:.3g} of its largest value and by {error.mean:.3g} in its worst mean"
+    accepted = f"at most {result.tolerance:.3g} and {find_mean_tolerance(result.tolerance):.3g} are accepted"
+    place = _name_element(result.reference.values.shape, start + at)
+    return f"the output {result.name} {what}; {place} is {found[at]:.6g} in place of {expected[at]:.6g}; {accepted}"
+
+
+def _judge_whole(result: Result) -> ResultError:
+    reference = result.reference
+    # A boolean is compared as its byte: 255, which memory holds before, is no true.
+    shaped = cupy.ascontiguousarray(result.values).reshape(reference.values.shape)
+    kind = "int64" if reference.values.dtype.kind == "i" else "float64"
+    values, wanted = (each.astype(kind, copy=False) for each in (shaped, reference.values))
+    counts = _reduce(_different(kind), values, wanted)
+    if not counts.any():
+        return NO_ERROR
+    start = arrays.ROW * int(counts.argmax())
+    found, expected = (each.reshape(-1)[start : start + arrays.ROW].get() for each in (values, wanted))
+    at = int(((found != expected) & (expected == expected)).argmax())
+    share = float((counts / np.maximum(reference.counts, 1)).max())
+    place = _name_element(reference.values.shape, start + at)
+    failure = (
+        f"the output {result.name} differs in {int(counts.sum(dtype=np.float64)):,} elements; {place} is "
+        f"{found[at].item()} in place of {expected[at].item()}; whole numbers are compared exactly"
+    )
+    return ResultError(math.inf, share, failure)
+
+
+def _name_element(shape: tuple[int, ...], at: int) -> str:
+    if not shape:
+        return "its value"
+    return f"element [{', '.join(str(each) for each in np.unravel_index(at, shape))}]"
+
+
+def _decode(values: Any, dtype: str) -> Any:
+    return values if dtype == "float64" else arrays.decode(values, dtype)
+
+
+def _decode_on_host(values: Any, dtype: str) -> Any:
+    """Converts what lies in raw types to numbers, as arrays.decode does on the GPU."""
+    if dtype == "float8_e4m3fn":
+        return arrays.e4m3_values()[values]
+    if dtype == "float8_e8m0fnu":
+        return np.exp2(values.astype(np.float32) - 127)
+    if dtype == "bfloat16":
+        return (values.astype(np.uint32) << 16).view(np.float32)
+    return values
+
+
+def _find_typical(values: Any) -> float:
+    """Returns the median magnitude of the finite elements that are not 0, of a sample; 0 where it has none."""
+    flat = values.reshape(-1)
+    if flat.size > SAMPLE:
+        flat = flat[cupy.asarray(np.random.default_rng(0).integers(flat.size, size=SAMPLE))]
+    sample = np.abs(flat.get())
+    sample = sample[np.isfinite(sample) & (sample > 0)]
+    return float(np.median(sample)) if sample.size else 0.0
+
+
+def _reduce(kernel: Any, *compared: Any) -> Any:
+    """Returns what the kernel makes of each stretch, in this process's memory."""
+    with arrays.without_cub():
+        return np.concatenate([kernel(*rows, axis=-1).get() for rows in arrays.list_rows(*compared)] or [np.zeros(0)])
+
+
+@functools.cache
+def _largest(raw: str) -> Any:
+    """The largest difference. Equal infinities are equal; NaN and other infinities are infinitely far off."""
+    return _make_kernel(raw, "(isnan(y) ? 0 : X == y ? 0 : ABS(X - y) <= MAX ? ABS(X - y) : INF)", "max(a, b)")
+
+
+@functools.cache
+def _relative(raw: str) -> Any:
+    """The sum of differences as shares, each of 1 at most."""
+    share = "ABS(X - y) < ABS(y) + t ? ABS(X - y) / (ABS(y) + t) : 1"
+    return _make_kernel(raw, f"(isnan(y) ? 0 : X == y ? 0 : {share})", "a + b", ", KIND t")
+
+
+@functools.cache
+def _different(kind: str) -> Any:
+    different = "(x == y ? 0 : 1)" if kind == "int64" else "(isnan(y) ? 0 : x == y ? 0 : 1)"
+    return cupy.ReductionKernel(f"{kind} x, {kind} y", "float32 e", different, "a + b", "e = a", "0")
+
+
+@functools.cache
+def _present(kind: str) -> Any:
+    present = "(y == y ? 1 : 0)"  # NaN is not equal to itself
+    return cupy.ReductionKernel(f"{kind} y", "float32 e", present, "a + b", "e = a", "0")
+
+
+@functools.cache
+def _magnitude(kind: str) -> Any:
+    magnitude = _fill_in(kind, "(ABS(y) <= MAX ? ABS(y) : 0)")
+    return cupy.ReductionKernel(f"{kind} y", f"{kind} e", magnitude, "max(a, b)", "e = a", "0")
+
+
+def _make_kernel(raw: str, expression: str, reduce: str, more: str = "") -> Any:
+    """`raw` is the type of x; bfloat16 is held as its bits and compared in float32."""
+    kind = "float32" if raw == "bfloat16" else raw
+    x = "__uint_as_float((unsigned int)x << 16)" if raw == "bfloat16" else "x"
+    inputs = f"{'uint16' if raw == 'bfloat16' else raw} x, {kind} y{more.replace('KIND', kind)}"
+    filled = _fill_in(kind, expression).replace("X", x)
+    return cupy.ReductionKernel(inputs, f"{kind} e", filled, reduce, "e = a", "0")
+
+
+def _fill_in(kind: str, expression: str) -> str:
+    single = kind == "float32"
+    words = {
+        "ABS": "fabsf" if single else "fabs",
+        "MAX": FLT_MAX if single else DBL_MAX,
+        "INF": "1e38f * 10" if single else "1e308 * 10",
+    }
+    for word, meaning in words.items():
+        expression = expression.replace(word, meaning)
+    return expression

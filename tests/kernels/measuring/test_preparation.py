@@ -1,0 +1,60 @@
+"""What a library is asked for, and when: it learns which inputs count once it has said what it launches."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tilewatch.kernels.measuring import preparation as asking
+from tilewatch.kernels.measuring.preparation import SEEDS, Preparation, describe_operator, draw_seed, make_question
+
+WANTED = Preparation(Path("library"), "k", "8x16", "file:///store", configs=({"tile": 16},))
+
+
+class Library:
+    """Answers as a library's process does, and keeps what it was asked."""
+
+    def __init__(self, *answers: Mapping[str, Any]) -> None:
+        self.answers, self.asked = list(answers), list[Mapping[str, Any]]()
+
+    def ask(self, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]:
+        assert deadline_s > 0
+        self.asked.append(request)
+        return dict(self.answers.pop(0))
+
+    def begin(self, request: Mapping[str, Any]) -> None: ...
+    def finish(self, *, deadline_s: float) -> dict[str, Any]: ...
+
+
+def test_the_seed_follows_the_description_of_an_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[Any] = []
+    monkeypatch.setattr(asking, "check_operator", lambda *of: checked.append(of))
+    library = Library({"operator": {"configs": 1, "sets": 0}, "stated": "it has to"}, {"operator": {"sets": 2}})
+    answer = describe_operator(library, WANTED, Path("library"), time.monotonic() + 9)
+    assert [(each["ask"], each.get("seed")) for each in library.asked] == [
+        ("describe operator", None),
+        ("hand over", WANTED.seed),
+    ]
+    assert (answer.operator, answer.why, answer.stated) == ({"configs": 1, "sets": 2}, "", "it has to")
+    assert checked == [({"configs": 1, "sets": 2}, "k")], "all that it said is checked"
+
+
+@pytest.mark.parametrize("before", [[], [{"operator": {"configs": 1}, "stated": "it has to"}]])
+def test_host_code_that_cannot_be_described_says_why_at_either_request(before: list[Any]) -> None:
+    library = Library(*before, {"stays": "it " + "x" * 1000, **({} if before else {"stated": "it has to"})})
+    answer = describe_operator(library, WANTED, Path("library"), time.monotonic() + 9)
+    assert (answer.operator, len(answer.why), answer.stated) == (None, asking.LONGEST_REASON, "it has to")
+
+
+def test_a_question_names_no_seed_and_the_configs_that_are_launched() -> None:
+    asked = make_question(WANTED)
+    assert "seed" not in asked
+    assert (asked["configs"], WANTED.request["seed"]) == ([{"tile": 16}], WANTED.seed)
+
+
+def test_seeds_are_drawn_and_fit_every_generator() -> None:
+    seeds = {draw_seed() for _ in range(100)}
+    assert len(seeds) > 90
+    assert all(0 <= each < SEEDS == 2**31 for each in seeds)
