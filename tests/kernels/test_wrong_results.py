@@ -1,5 +1,5 @@
 """A wrong result is never timed: of a kernel that is right on one set of inputs, of one that wrongs few elements late,
-of a rival. Nothing that an honest kernel does is refused."""
+of a baseline. Nothing that an honest kernel does is refused."""
 
 import math
 from collections.abc import Callable
@@ -129,7 +129,7 @@ def test_one_set_that_fills_the_memory_is_compared_alone(rig: Rig, monkeypatch: 
 
 
 @pytest.mark.parametrize("wrong", [0, 1])
-def test_a_rival_that_is_wrong_on_one_set_is_missing(
+def test_a_baseline_that_is_wrong_on_one_set_is_missing(
     gpu: FakeGpu, rig: Rig, monkeypatch: pytest.MonkeyPatch, wrong: int
 ) -> None:
     import torch

@@ -15,6 +15,10 @@ def results(gpu: FakeGpu) -> Any:  # noqa: ARG001 - the fake GPU's CuPy is impor
     return operator_results
 
 
+def whole(*values: int) -> Any:
+    return tensor(*values, dtype="int64")
+
+
 def tensor(*values: Any, dtype: str = "float32") -> Any:
     import torch
 
@@ -27,9 +31,9 @@ def tensor(*values: Any, dtype: str = "float32") -> Any:
         (tensor, tensor, None),
         (lambda *of: tensor(*of) * 1.0005, tensor, None),
         (lambda *of: tensor(*of) * 1.01, tensor, "the output 1 is off by 0.01"),
-        (lambda *of: tensor(*of, dtype="int32"), lambda *of: tensor(*of, dtype="int64"), None),
-        (lambda *of: tensor(*of, dtype="int64") + 1, lambda *of: tensor(*of, dtype="int64"), "the output 1 differs in 3"),
-        (lambda *of: tensor(*of, dtype="float64"), lambda *of: tensor(*of, dtype="int64"), None),
+        (lambda *of: tensor(*of, dtype="int32"), whole, None),
+        (lambda *of: whole(*of) + 1, whole, "the output 1 differs in 3"),
+        (lambda *of: tensor(*of, dtype="float64"), whole, None),
     ],
     ids=["equal", "rounded", "off", "ids", "other ids", "counts"],
 )  # fmt: skip
