@@ -15,7 +15,7 @@ BUDGET = 0.125
 """Share of the GPU's memory that references may take ahead. The last one may go beyond it."""
 
 _taken: dict[int, Sequence[Mapping[str, Reference]]] = {}
-"""By the place of the problem among those that the parent has planned."""
+"""References that are ready, by the place of their problem in the parent's plan."""
 
 
 def take_ahead(request: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -93,7 +93,7 @@ class Result:
 
 @dataclass(frozen=True)
 class ResultError:
-    """Both measures of the worst result. Infinite and 1 where a whole number differs. `failure` is a sentence, None
+    """The two measures of the worst result: infinite and 1 where a whole number differs. `failure` is a sentence, None
     where the error is accepted."""
 
     largest: float

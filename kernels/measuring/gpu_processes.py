@@ -250,8 +250,8 @@ class GpuProcesses:
             self._measuring.close()
         self._measuring, self._library, self._unconfirmed = None, library, None
         why = f"launching again what its host code launched does not give its result: {answer['failure']}"
-        told = {"library_runs_apart": False, "not_apart": why, "stated": self._stated}
-        return {**own, "introduction": {**introduction, **told}}
+        boundary = {"library_runs_apart": False, "not_apart": why, "stated": self._stated}
+        return {**own, "introduction": {**introduction, **boundary}}
 
     @property
     def alive(self) -> bool:

@@ -25,7 +25,7 @@ Configs = Sequence[Mapping[str, Any]] | Mapping[str, Sequence[Any]] | Callable[[
 
 
 LEAST_WORDS = 3
-"""Of a reason: `not_apart=True` and "yes" are none."""
+"""Words that a reason has at least: `not_apart=True` and "yes" are none."""
 
 
 class BadWatchFile(ExpectedError, ValueError):
