@@ -8,6 +8,7 @@ import difflib
 import io
 import re
 import subprocess
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -153,10 +154,11 @@ def gpus() -> tuple[Gpu, ...]:
     )
 
 
-def processes_on(uuid: str) -> tuple[str, ...]:
-    """Returns the compute processes on a GPU, as "pid name"."""
+def processes_on(uuid: str, own: Collection[int] = ()) -> tuple[str, ...]:
+    """Returns the compute processes on a GPU, as "pid name", without our `own`."""
     rows = _query("--query-compute-apps=gpu_uuid,pid,process_name")
-    return tuple(f"{row[1]} {row[2]}" for row in rows if len(row) == 3 and row[0] == uuid)
+    ours = set(map(str, own))
+    return tuple(f"{row[1]} {row[2]}" for row in rows if len(row) == 3 and row[0] == uuid and row[1] not in ours)
 
 
 def _query(question: str) -> list[list[str]]:

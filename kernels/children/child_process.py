@@ -235,6 +235,11 @@ class ChildProcess:
             processes.signal_group(self._process, signal.SIGKILL)
 
     @property
+    def is_idle(self) -> bool:
+        """False from `begin` until its answer is read."""
+        return not self._unread
+
+    @property
     def alive(self) -> bool:
         return not self._stdout.closed and self._process.poll() is None
 

@@ -14,6 +14,7 @@ from typing import Any
 from tilewatch.kernels.children import sandbox
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.measuring.description_schema import BadDescription, validate_description
+from tilewatch.kernels.measuring.gpu_turn import find_turn
 from tilewatch.kernels.measuring.other_processes import UndisturbedGpu
 from tilewatch.kernels.measuring.preparation import (
     Preparation,
@@ -42,18 +43,17 @@ class GpuProcesses:
         environment: Mapping[str, str],
         packages: Path | None = None,
         others: Sequence[Path] = (),
-        ahead: bool = False,
         torch: bool = False,
     ) -> None:
-        """One process runs `library`; `others` are other sides of a replay. With `ahead` they are imported before a
-        problem is known; no process touches the GPU meanwhile. Otherwise a problem follows at once, so they may. With
-        `torch` the process that measures has PyTorch, for baselines. It imports from `packages` first."""
+        """One process runs `library`; `others` are other sides of a replay. Libraries are imported at once, and no
+        process touches the GPU before a problem is prepared. With `torch` the process that measures has PyTorch, for
+        baselines. It imports from `packages` first."""
         self._start = partial(ChildProcess, environment=environment)
         self._start_measuring = partial(self._start, "gpu", packages=packages, torch=torch)
-        self._packages, self._libraries, self._is_ahead = packages, (library, *others), ahead
+        self._packages, self._libraries = packages, (library, *others)
+        self._turn, self._has_turn = find_turn(environment.get("CUDA_VISIBLE_DEVICES", "")), False
         self._measuring: ChildProcess | None = self._start_measuring()
-        if not ahead:
-            self._measuring.begin({"ask": "start timer"})
+        self._has_timer = False
         self._library: ChildProcess | None = self._start_library()
         self._sides: dict[Path, ChildProcess] = {}
         self._planned: Sequence[Preparation] = ()
@@ -78,12 +78,17 @@ class GpuProcesses:
             if folder not in self._sides:
                 self._sides[folder] = self._start_library(folder)
 
+    def _start_timer(self) -> None:
+        """Makes the CUDA context of the process that measures while the library's process describes the problem."""
+        if self._measuring is not None and not self._has_timer:
+            self._measuring.begin({"ask": "start timer"})
+            self._has_timer = True
+
     def _start_library(self, folder: Path | None = None) -> ChildProcess:
         """Starts a process of the first library, or of another side's."""
         folder = folder or self._libraries[0]
         library = self._start("library", library=folder)
-        if self._is_ahead:
-            library.begin({"ask": "import", "library": str(folder)})
+        library.begin({"ask": "import", "library": str(folder)})
         return library
 
     def _start_all(self) -> ChildProcess:
@@ -98,12 +103,19 @@ class GpuProcesses:
         self._library, self._sides = None, {}
 
     def prepare(self, preparation: Preparation, *, deadline_s: float) -> dict[str, Any]:
-        """Prepares a problem, in the place of the one before, and returns its introduction. Raises ChildDied, ChildHung
-        or BadDescription.
+        """Prepares a problem, in the place of the last one, and returns its introduction. Takes the GPU's turn, which
+        `close` releases; `waited_s` says for how long another series had it. Raises ChildDied, ChildHung or
+        BadDescription.
 
         The introduction's `library_runs_apart` is False where the process that runs a watched operator measures it;
         `not_apart` then says why, and `stated` what its watch file says of it.
         """
+        if self._library is not None and not self._library.is_idle:
+            self._library.finish(deadline_s=deadline_s)  # the import needs no GPU
+        waited_s = self._take_turn()
+        return {**self._prepare(preparation, deadline_s), "waited_s": waited_s}
+
+    def _prepare(self, preparation: Preparation, deadline_s: float) -> dict[str, Any]:
         if preparation in self._planned[self._next :]:
             place = self._planned.index(preparation, self._next)
             self._next = place + 1
@@ -113,6 +125,7 @@ class GpuProcesses:
                 return self._prepare_ready(place, deadline_s)
         deadline = time.monotonic() + deadline_s
         library = self._library = self._library or self._start_library()
+        self._start_timer()
         problems = describe(library, preparation, deadline)
         if problems is not None:
             self._measuring = self._measuring or self._start_measuring()
@@ -258,8 +271,24 @@ class GpuProcesses:
         return all(each.alive for each in self._started)
 
     def close(self) -> None:
+        """Ends the processes. Where all of them wait for requests, the next series has the GPU meanwhile."""
+        if all(each.is_idle for each in self._started):
+            self._release_turn()
         for each in self._started:
             each.close()
+        self._release_turn()
+
+    def _take_turn(self) -> float:
+        """Returns the seconds for which another series had the GPU."""
+        if self._has_turn:
+            return 0.0
+        self._has_turn = True
+        return self._turn.take()
+
+    def _release_turn(self) -> None:
+        if self._has_turn:
+            self._turn.release()
+            self._has_turn = False
 
     @property
     def _started(self) -> list[ChildProcess]:

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import socket
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -9,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tilewatch import processes
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device, tile_table
 from tilewatch.kernels.baselines.names import SHIPPED
@@ -17,6 +19,7 @@ from tilewatch.kernels.gpu.host_code.described_run import Described
 from tilewatch.kernels.measuring.baseline_process import BaselineProcess, start_environment, start_watch_file
 from tilewatch.kernels.measuring.careful_timing import OnStep, time_carefully
 from tilewatch.kernels.measuring.gpu_processes import GpuProcesses
+from tilewatch.kernels.measuring.gpu_turn import find_root
 from tilewatch.kernels.measuring.known_counters import Counted
 from tilewatch.kernels.measuring.other_processes import GpuBusy
 from tilewatch.kernels.measuring.preparation import draw_seed
@@ -190,6 +193,7 @@ def _measure(
                 on_step,
             )
             telemetry += readings
+            measurements = _add_seconds(measurements, child.spent_s)
             counted = _find_tied(result, winner)
             configs = tuple(result.trials[each].config for each in counted)
             described = child.describe(counted)
@@ -219,6 +223,22 @@ def _measure(
     return UncountedRun(run, configs, described)
 
 
+PHASES = {"waiting": "waiting", "prepare": "prepare", "baselines": "baselines", "rounds": "rounds"}
+"""Phases of a run by what was asked; all else is the sweep."""
+
+
+def _add_seconds(measurements: tuple[Measured, ...], spent_s: Mapping[str, float]) -> tuple[Measured, ...]:
+    """Returns the measurements with the seconds of each phase of the run in the kernel's detail."""
+    seconds: Counter[str] = Counter()
+    for asked, spent in spent_s.items():
+        seconds[PHASES.get(asked, "sweep")] += spent
+    rounded = {name: round(spent, 3) for name, spent in seconds.items()}
+    return tuple(
+        replace(each, detail={**each.detail, "seconds": rounded}) if each.role == "kernel" else each
+        for each in measurements
+    )
+
+
 def _find_tied(result: SweepResult, winner: int) -> list[int]:
     """Finds the numbers of the winner's trial and of the first few that tied with it."""
     keys = [config_key(trial.config) for trial in result.trials]
@@ -245,7 +265,7 @@ def usable_gpu(gpu_index: int, arch: str) -> device.Gpu:
     gpu = here[gpu_index]
     if gpu.model is not None and gpu.model.arch != arch:
         raise GpuMissing(f"GPU {gpu.index} is an {gpu.name} ({gpu.model.arch}), but the cubins are for {arch}")
-    others = device.processes_on(gpu.uuid)
+    others = device.processes_on(gpu.uuid, processes.list_descendants(find_root()))
     if others:
         raise GpuBusy(
             f"GPU {gpu.index} ({gpu.name}) is in use by {', '.join(others)}: end that, or keep other work off this GPU"

@@ -1,10 +1,9 @@
 """Takes a time again that was taken while another process used the GPU.
 
 The process that measures lists who was there, after its last launch (kernels/gpu/telemetry.py). Here is known which of
-them are our own: this process and all that it started.
+them are our own: the worker and all that it started, whose processes take turns (gpu_turn.py).
 """
 
-import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from tilewatch import processes
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.children.child_process import ChildProcess
+from tilewatch.kernels.measuring.gpu_turn import find_root
 
 WAIT_S = 1.0
 MOST_WAITS = 30
@@ -54,7 +54,7 @@ class UndisturbedGpu:
     def _find(self, seen: Mapping[str, Any]) -> set[int]:
         others = {*(self._running or ()), *seen["running"], *seen["active"]}
         if others:
-            others -= set(processes.list_descendants(os.getpid()))
+            others -= set(processes.list_descendants(find_root()))
         self._running = others & set(seen["running"])
         return others
 

@@ -200,9 +200,7 @@ class ProcessesAhead:
         self.close()
 
     def _start(self) -> GpuProcesses:
-        started = GpuProcesses(
-            self._library, environment=self._environment, others=self._others, ahead=True, torch=self._torch
-        )
+        started = GpuProcesses(self._library, environment=self._environment, others=self._others, torch=self._torch)
         if self._with_sides:
             started.start_sides()
         return started

@@ -5,6 +5,7 @@ the child is replaced and the race goes on with the samples it has.
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -83,6 +84,8 @@ class GpuChild:
         self._loaded: set[int] = set()
         self._cubins = LocalCubins(setup.store_url)
         self.gpu_s = 0.0
+        self.spent_s: Counter[str] = Counter()
+        """Seconds by what was asked."""
         self.introduction: dict[str, Any] = {}
         self._start()
 
@@ -101,6 +104,7 @@ class GpuChild:
             answer = self._child.ask(request, deadline_s=deadline_s)
         finally:
             self.gpu_s += time.monotonic() - started
+            self.spent_s[request["ask"]] += time.monotonic() - started
         if "wrong" in answer:
             raise WrongOutput(answer["wrong"])
         if "introduction" in answer:  # another process measures from now on, also when this one is replaced
@@ -191,7 +195,9 @@ class GpuChild:
             self.close()
             raise SweepFailed(f"the GPU process could not prepare {self._setup.problem}: {error}") from None
         finally:
-            self.gpu_s += time.monotonic() - started
+            waited_s = self.introduction.pop("waited_s", 0.0)
+            self.gpu_s += time.monotonic() - started - waited_s
+            self.spent_s.update({"waiting": waited_s, "prepare": time.monotonic() - started - waited_s})
 
 
 def describe(child: GpuChild, requests: Iterable[Mapping[str, Any]]) -> Described | str:

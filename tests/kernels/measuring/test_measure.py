@@ -343,7 +343,7 @@ def test_the_gpu_s_seconds_of_the_sweep_are_counted(bench: Bench) -> None:
 
 
 def test_a_gpu_that_somebody_uses_is_left_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "processes_on", lambda uuid: ("4711 train.py",) if uuid == UUID else ())
+    monkeypatch.setattr(device, "processes_on", lambda uuid, _: ("4711 train.py",) if uuid == UUID else ())
     with pytest.raises(GpuBusy, match=r"GPU 0 \(NVIDIA H200\) is in use by 4711 train.py"):
         bench.measure([bench.rig.cubin()])
     assert not bench.gpu.launches

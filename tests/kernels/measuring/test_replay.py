@@ -102,7 +102,7 @@ def run_replay(monkeypatch: pytest.MonkeyPatch, fates: list[str], launches: int)
     monkeypatch.setattr(replay_module, "GpuProcesses", gpu.child)
     monkeypatch.setattr(replay_module, "describe_side", gpu.describe_side)
     monkeypatch.setattr(device, "gpus", lambda: (GPU,))
-    monkeypatch.setattr(device, "processes_on", lambda _: ())
+    monkeypatch.setattr(device, "processes_on", lambda *_: ())
     good = ReplaySide(Path("/at/old"), Cubin({"tile_m": 64}, "old", "k"))
     bad = ReplaySide(Path("/at/new"), Cubin({"tile_m": 128}, "new", "k"))
     request = ReplayRequest("k", "1x1", "sm_90", "file:///store", good, bad, launches, 0)
@@ -177,7 +177,7 @@ def test_a_side_that_is_wrong_is_never_timed(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_replay_takes_no_gpu_that_somebody_uses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "gpus", lambda: (GPU,))
-    monkeypatch.setattr(device, "processes_on", lambda _: ("17 python",))
+    monkeypatch.setattr(device, "processes_on", lambda *_: ("17 python",))
     side = ReplaySide(Path("/at"), Cubin({}, "k", "k"))
     with pytest.raises(GpuBusy, match="in use by 17 python"):
         replay(ReplayRequest("k", "1x1", "sm_90", "file:///s", side, side, 1, 0), on_launch=lambda _: None)
