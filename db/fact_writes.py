@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import case, delete, exists, func, or_, select, text, update
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import case, cast, delete, exists, func, or_, select, text, update
+from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.orm import Session
 
 from tilewatch.db import trial_facts
@@ -418,6 +418,15 @@ def add_measurements(session: Session, run_id: int, rows: Sequence[Row]) -> None
             index_elements=[Measurement.run_id, Measurement.implementation]
         )
         session.execute(kept, numbered)
+
+
+def write_counters(session: Session, run_key: str, found: Mapping[str, Any]) -> bool:
+    """Adds counters to the detail of a run's kernel, in place of the reason why there were none. False without the
+    run."""
+    run = select(Run.id).where(Run.key == run_key).scalar_subquery()
+    detail = Measurement.detail.op("-")("no_counters").op("||")(cast(found, JSONB))
+    changed = update(Measurement).where(Measurement.run_id == run, Measurement.role == "kernel").values(detail=detail)
+    return session.execute(changed.returning(Measurement.id)).first() is not None
 
 
 def write_verdicts(session: Session, new: Iterable[NewVerdict]) -> None:

@@ -141,3 +141,8 @@ class RunResult:
     measurements: tuple[Measured, ...]
     started_at: dt.datetime
     finished_at: dt.datetime
+
+    @property
+    def key(self) -> str:
+        """Names the run: a GPU of a machine starts one run at a time."""
+        return f"{self.host}:{self.gpu_uuid}:{self.started_at.isoformat()}"

@@ -24,24 +24,18 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device, tile_table
-from tilewatch.kernels.baselines.names import PACKAGES
 from tilewatch.kernels.catalog import catalog
-from tilewatch.kernels.children.child_process import ChildDied, ChildHung
 from tilewatch.kernels.compiling.compile_plan import compile_plans
-from tilewatch.kernels.measuring.gpu_processes import GpuProcesses
-from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup
+from tilewatch.kernels.measuring import baseline_cache
+from tilewatch.kernels.measuring.baseline_cache import SeriesToPrepare
 from tilewatch.kernels.recording import git_commit
 from tilewatch.kernels.results import Params, Plan
 from tools.history_recorder import Recorder, Version, measure_series
-
-BASELINES_DEADLINE_S = 120.0
-"""For what the baselines of one series compile: nvcc takes some 10 s for a kernel of DeepGEMM (H200, 2026-11)."""
 
 JOBS = max(1, (os.cpu_count() or 1) * 3 // 4)
 """The others are for what measures: beside 8 compilers 7 series took 82 s, beside 16 on the 16 cores 92 s, and the
@@ -65,7 +59,7 @@ def main() -> None:
     series: dict[str, list[Version]] = {}
     for version in versions:
         series.setdefault(version.name, []).append(version)
-    preparing = threading.Thread(target=prepare_baselines, args=(series, gpu, store, arguments.jobs))
+    preparing = threading.Thread(target=prepare_baselines, args=(series, gpu, store))
     preparing.start()
     compiling = ThreadPoolExecutor(1).submit(
         compile_all, [each for versions in series.values() for each in versions], store, arguments.jobs, arguments.limit
@@ -212,36 +206,12 @@ def compile_all(versions: Sequence[Version], store: str, jobs: int, limit_s: flo
             version.is_compiled.set()
 
 
-def prepare_baselines(series: Mapping[str, Sequence[Version]], gpu: device.Gpu, store: str, jobs: int) -> None:
-    """Lets DeepGEMM compile its kernels, of all series at the same time: the measurements find them in a cache. Those
-    that fail are prepared once more, two at a time: 12 with 8 GB each had no memory on an H100 (2026-11-27). The other
-    baselines compile nothing."""
-
-    def prepare(versions: Sequence[Version]) -> str | None:
-        last = versions[-1]
-        environment = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
-        setup = GpuSetup(last.library, last.plan.kernel, last.plan.problem, store, environment)
-        try:
-            child = GpuChild(setup, partial(GpuProcesses, last.library, environment=environment, torch=True))
-            try:
-                child.ask({"ask": "baselines", "names": _list_compiled(last.plan)}, BASELINES_DEADLINE_S)
-            finally:
-                child.close()
-        except (ExpectedError, ChildDied, ChildHung) as error:
-            return f"the baselines of {last.name} could not be prepared: {error}"[:300]
-        return None
-
-    left = [each for each in series.values() if _list_compiled(each[-1].plan)]
-    for at_once in (jobs, 2):
-        with ThreadPoolExecutor(at_once) as pool:
-            failures = list(pool.map(prepare, left))
-        left = [each for each, failure in zip(left, failures, strict=True) if failure]
-    for failure in filter(None, failures):
+def prepare_baselines(series: Mapping[str, Sequence[Version]], gpu: device.Gpu, store: str) -> None:
+    """Lets DeepGEMM compile its kernels: the measurements find them in a cache. Other baselines compile nothing."""
+    last = [versions[-1] for versions in series.values()]
+    wanted = [SeriesToPrepare(each.library, each.plan.kernel, each.plan.problem, each.plan.baselines) for each in last]
+    for failure in baseline_cache.fill(wanted, gpu.uuid, store):
         print(failure, flush=True)
-
-
-def _list_compiled(plan: Plan) -> list[str]:
-    return [name for name in plan.baselines if name in PACKAGES["sgl-deep-gemm"]]
 
 
 def _git(repository: Path, *arguments: str) -> str:

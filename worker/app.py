@@ -8,7 +8,7 @@ that GPU alone.
     celery -A tilewatch.worker.app worker -Q record     -n record@%h  -c 2     (with what host code imports)
     celery -A tilewatch.worker.app worker -Q judge      -n judge@%h   -c 1
     celery -A tilewatch.worker.app worker -Q tell       -n tell@%h    -c 1     (with the forge's token)
-    celery -A tilewatch.worker.app worker -Q gpu.h200   -n gpu0@%h    -c 1     (CUDA_VISIBLE_DEVICES=<uuid>)
+    celery -A tilewatch.worker.app worker -Q gpu.h200   -n gpu0@%h    -c 2     (CUDA_VISIBLE_DEVICES=<uuid>)
     celery -A tilewatch.worker.app beat -s HOME/beat
 """
 
@@ -18,6 +18,7 @@ import os
 import signal
 import threading
 import traceback
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -26,8 +27,11 @@ from celery.schedules import crontab
 from sqlalchemy.exc import OperationalError
 
 from tilewatch import errors, processes
-from tilewatch.db import migrate
+from tilewatch.db import fact_writes, migrate
 from tilewatch.db.migrate import OtherRelease
+from tilewatch.db.session import session
+from tilewatch.kernels.device import Gpu
+from tilewatch.kernels.measuring.gpu_turn import OWN_ROOT
 from tilewatch.worker import logs
 from tilewatch.worker.context import Context
 from tilewatch.worker.process import metrics_folder, stopping, ticks
@@ -102,6 +106,27 @@ def run_job(job_id: int) -> None:
     except (BrokerUnreachable, OperationalError) as error:
         # Before a claim, or with the job's end on record: the reconciler sends again whatever is queued.
         log.warning("no message sent or taken", reason=outage.passing(error) or str(error))
+
+
+@celery.task(name=dispatch.COUNT_TASK)  # type: ignore[untyped-decorator]  # Celery has no types
+def run_read_counters() -> None:
+    """Reads the counters that wait on this machine, unless series wait for the GPU and few counters do."""
+    from tilewatch.db.worker_reads import steps
+    from tilewatch.worker.gpu import uncounted
+
+    assert _lifecycle is not None
+    gpu, context = _lifecycle.identity.gpu, Context.of(Settings.load())
+    assert gpu is not None, "only a GPU worker takes from the queue of one GPU"
+    waiting = uncounted.list_waiting(context.uncounted, gpu)
+    with session(context.database_url) as opened:
+        is_busy = steps.is_any_due(opened, _lifecycle.identity.queues)
+    if waiting and (not is_busy or len(waiting) >= uncounted.MOST_AT_ONCE):
+        uncounted.read_counters(context.uncounted, gpu, context.store_url, functools.partial(_write_counters, context))
+
+
+def _write_counters(context: Context, run_key: str, found: Mapping[str, Any]) -> bool:
+    with session(context.database_url) as opened:
+        return fact_writes.write_counters(opened, run_key, found)
 
 
 @celery.task(name="worker.nightly")  # type: ignore[untyped-decorator]  # Celery has no types
@@ -207,7 +232,9 @@ def _set_up_worker(sender: str, instance: Any, **_: Any) -> None:
         metrics_folder.count_in(settings.home / "metrics" / identity.name)
         from tilewatch.worker.process.lifecycle import Lifecycle
 
-        on_beat = _deliver_spooled if identity.kind == "gpu" else _nothing
+        on_beat = functools.partial(_deliver_waiting, identity.gpu) if identity.gpu is not None else _nothing
+        if identity.gpu is not None:
+            os.environ[OWN_ROOT] = str(os.getpid())
         _lifecycle = Lifecycle(
             settings, identity, on_beat, Intake(identity.queues, functools.partial(_consume, instance))
         )
@@ -224,18 +251,22 @@ def _consume(controller: Any, queue: str, wanted: bool) -> None:
     controller.consumer.call_soon(change, queue)
 
 
-def _deliver_spooled() -> None:
+def _deliver_waiting(gpu: Gpu) -> None:
+    """Delivers what waits on this machine's disk: runs, and launches whose counters are to be read."""
+    from tilewatch.worker.gpu import uncounted
     from tilewatch.worker.steps.write_run import deliver_spooled
 
     context = Context.of(Settings.load())
     try:
         dispatch.send(celery, context.database_url, deliver_spooled(context.spool, context.database_url))
+        if gpu.model is not None and uncounted.list_waiting(context.uncounted, gpu):
+            dispatch.read_counters(celery, gpu.model.slug, gpu.uuid)
     except BrokerUnreachable as error:
         log.warning("no message sent", reason=str(error))
 
 
 def _nothing() -> None:
-    """Does nothing: only a GPU worker has a spool."""
+    """Does nothing: nothing waits on the disk of a worker without a GPU."""
 
 
 def _start(**_: Any) -> None:

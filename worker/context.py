@@ -35,8 +35,11 @@ class Context:
     baseline_environments: Path
     spool: Path
     journals: Path
+    uncounted: Path
+    baselines: Path
     store_url: str
     compile_limit_s: float
+    compile_threads: int
     simulation: Simulation
     library: str
     policy: Policy
@@ -56,8 +59,11 @@ class Context:
             baseline_environments=settings.baseline_environments,
             spool=settings.home / "spool",
             journals=settings.home / "journals",
+            uncounted=settings.home / "uncounted",
+            baselines=settings.home / "baselines",
             store_url=settings.store_url,
             compile_limit_s=settings.compile_limit_s,
+            compile_threads=settings.compile_threads,
             simulation=Simulation(
                 settings.sim_seed,
                 settings.sim_trial_s,

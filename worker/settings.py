@@ -63,6 +63,7 @@ class Settings(NightlyTimes):
     kernels: Annotated[tuple[str, ...] | None, NoDecode] = None
     compiler: str | None = None  # what every compile worker must have, as `tilewatch doctor` names it; any when not set
     compile_limit_s: float = Field(default=15.0, gt=0, le=HOUR_S)
+    compile_threads: int = Field(default=1, ge=1, le=256)  # compilers of each process of a compile worker
     # For a worker of the simulated GPU (worker/gpu/simulated.py); no other worker reads them.
     sim_seed: int = 0
     sim_trial_s: float = Field(default=0.005, ge=0, le=HOUR_S)

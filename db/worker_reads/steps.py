@@ -1,7 +1,7 @@
 """Reads for the steps and for the processes around them: what is left to compile and to measure, jobs, workers."""
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -209,6 +209,24 @@ def list_counted(session: Session, facts: SweepFacts) -> list[tuple[dict[str, An
         .limit(RUNS_WITH_COUNTERS)
     )
     return [(detail, finished_at) for detail, finished_at in session.execute(query)][::-1]
+
+
+def list_measured_together(session: Session, submission_id: int) -> list[tuple[str, str, list[str]]]:
+    """Lists kernel, problem and baselines of all sweeps that a submission measures."""
+    query = (
+        select(Sweep.kernel, Sweep.problem, Job.payload["baselines"])
+        .join(Sweep, Sweep.id == Job.sweep_id)
+        .where(Job.submission_id == submission_id, Job.kind == "measure")
+        .order_by(Job.id)
+    )
+    return [(kernel, problem, baselines) for kernel, problem, baselines in session.execute(query)]
+
+
+def is_any_due(session: Session, queues: Collection[str]) -> bool:
+    """Returns whether a job waits in one of these queues and may be taken now."""
+    is_due = or_(Job.not_before.is_(None), Job.not_before <= func.clock_timestamp())
+    query = select(Job.id).where(Job.state == "queued", Job.queue.in_(queues), is_due).limit(1)
+    return session.execute(query).first() is not None
 
 
 def find_measure_job(session: Session, job_id: int, key: str) -> MeasureJob | None:

@@ -1,16 +1,17 @@
 """Adds the checklist of its winner to a run: what its library file says, the store's cubin, and the run's counters."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from tilewatch.kernels.catalog import catalog
-from tilewatch.kernels.checklist.checklist import Line, checklist
+from tilewatch.kernels.checklist.checklist import checklist
 from tilewatch.kernels.compiling.cubin import threads_per_block
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.measuring.measure import MeasureRequest
-from tilewatch.kernels.results import Compiled, Cubin, Measured, RunResult, StaticFacts, config_key
+from tilewatch.kernels.results import Compiled, Cubin, RunResult, StaticFacts, config_key
 
 log = logging.getLogger(__name__)
 
@@ -28,32 +29,44 @@ def add_checklist(result: RunResult, request: MeasureRequest, cubins: Iterable[C
     kernel = next((each for each in result.measurements if each.role == "kernel"), None)
     if cubin is None or kernel is None:
         return result
-    try:
-        lines = _list_lines(request, cubin, kernel)
-    except Exception as error:  # noqa: BLE001 - a run does not fail for it, nor a recording of many
-        log.warning("no checklist of %s on %s: %s: %s", request.kernel, request.problem, type(error).__name__, error)
+    counters = kernel.detail.get("counters")
+    lines = list_lines(
+        request.library, request.arch, request.kernel, request.problem, request.store_url, cubin, counters
+    )
+    if lines is None:  # a run does not fail for it
         return result
-    detail = {**kernel.detail, "checklist": [asdict(line) for line in lines]}
+    detail = {**kernel.detail, "checklist": lines}
     measurements = tuple(replace(each, detail=detail) if each is kernel else each for each in result.measurements)
     return replace(result, measurements=measurements)
 
 
-def _list_lines(request: MeasureRequest, cubin: Cubin, measured: Measured) -> tuple[Line, ...]:
-    """Lists the checklist's lines for a winner. Raises LibraryError or StoreError."""
-    described = catalog.describe(
-        Path(request.library), arch=request.arch, kernel=request.kernel, problem=request.problem, config=cubin.config
-    )
-    store = CubinStore(request.store_url)
-    facts = (store.outcome(cubin.content_key) or {}).get("facts")
-    code = store.cubin(cubin.content_key)
+def list_lines(
+    library: Path,
+    arch: str,
+    kernel: str,
+    problem: str,
+    store_url: str,
+    cubin: Cubin,
+    counters: Mapping[str, float] | None,
+) -> list[dict[str, Any]] | None:
+    """Lists the checklist of a compiled config as the detail of a measurement holds it; None where its library file or
+    its cubin cannot be read."""
+    try:
+        described = catalog.describe(library, arch=arch, kernel=kernel, problem=problem, config=cubin.config)
+        store = CubinStore(store_url)
+        facts = (store.outcome(cubin.content_key) or {}).get("facts")
+        code = store.cubin(cubin.content_key)
+    except Exception as error:  # noqa: BLE001 - a run does not fail for it, nor a recording of many
+        log.warning("no checklist of %s on %s: %s: %s", kernel, problem, type(error).__name__, error)
+        return None
     compiled = Compiled(
         "ok",
         "",
-        request.arch,
+        arch,
         0.0,
         0.0,
         reused=True,
         facts=StaticFacts(**{**facts, "remarks": tuple(facts["remarks"])}) if facts else None,
     )
     threads = threads_per_block(code) if code.startswith(ELF) else None
-    return checklist(described, compiled, threads, measured.detail.get("counters"))
+    return [asdict(line) for line in checklist(described, compiled, threads, counters)]

@@ -8,6 +8,7 @@ import fcntl
 import functools
 import os
 import tempfile
+import threading
 import time
 from pathlib import Path
 from types import TracebackType
@@ -27,22 +28,24 @@ class GpuTurn:
         self._file = file
         self._depth = 0
         self._descriptor = -1
+        self._lock = threading.Lock()
 
     def take(self) -> float:
         """Waits until no other process has the GPU, and returns for how many seconds that was."""
-        self._depth += 1
-        if self._depth > 1:
-            return 0.0
         asked_at = time.monotonic()
-        # Opened anew: a descriptor that a fork shares would be held by both processes.
-        self._descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        with self._lock:  # threads of the process that has the GPU share it
+            self._depth += 1
+            if self._depth == 1:
+                # Opened anew: a descriptor that a fork shares would be held by both processes.
+                self._descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         return time.monotonic() - asked_at
 
     def release(self) -> None:
-        self._depth -= 1
-        if self._depth == 0:
-            os.close(self._descriptor)
+        with self._lock:
+            self._depth -= 1
+            if self._depth == 0:
+                os.close(self._descriptor)
 
     def __enter__(self) -> Self:
         self.take()

@@ -2,7 +2,7 @@
 
 import datetime as dt
 import socket
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -125,11 +125,16 @@ def count_run(
     return replace(run.result, measurements=measurements)
 
 
-def measure_uncounted(request: MeasureRequest, *, spawn: Callable[[], GpuProcesses] | None = None) -> UncountedRun:
+def measure_uncounted(
+    request: MeasureRequest,
+    *,
+    on_trial: OnTrial = lambda _: None,
+    spawn: Callable[[], GpuProcesses] | None = None,
+) -> UncountedRun:
     """Does what `measure` does but for the counters: whoever measures many problems reads those of several with one
     start of Nsight Compute (profiling.count_several)."""
     gpu = usable_gpu(request.gpu_index, request.arch)
-    return _measure(request, gpu, lambda _: None, lambda *_: None, None, spawn)
+    return _measure(request, gpu, on_trial, lambda *_: None, None, spawn)
 
 
 def _measure(
@@ -229,7 +234,7 @@ PHASES = {"waiting": "waiting", "prepare": "prepare", "baselines": "baselines", 
 
 def _add_seconds(measurements: tuple[Measured, ...], spent_s: Mapping[str, float]) -> tuple[Measured, ...]:
     """Returns the measurements with the seconds of each phase of the run in the kernel's detail."""
-    seconds: Counter[str] = Counter()
+    seconds: defaultdict[str, float] = defaultdict(float)
     for asked, spent in spent_s.items():
         seconds[PHASES.get(asked, "sweep")] += spent
     rounded = {name: round(spent, 3) for name, spent in seconds.items()}

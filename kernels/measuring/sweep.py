@@ -5,7 +5,7 @@ the child is replaced and the race goes on with the samples it has.
 """
 
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -84,7 +84,7 @@ class GpuChild:
         self._loaded: set[int] = set()
         self._cubins = LocalCubins(setup.store_url)
         self.gpu_s = 0.0
-        self.spent_s: Counter[str] = Counter()
+        self.spent_s: defaultdict[str, float] = defaultdict(float)
         """Seconds by what was asked."""
         self.introduction: dict[str, Any] = {}
         self._start()
@@ -197,7 +197,8 @@ class GpuChild:
         finally:
             waited_s = self.introduction.pop("waited_s", 0.0)
             self.gpu_s += time.monotonic() - started - waited_s
-            self.spent_s.update({"waiting": waited_s, "prepare": time.monotonic() - started - waited_s})
+            self.spent_s["waiting"] += waited_s
+            self.spent_s["prepare"] += time.monotonic() - started - waited_s
 
 
 def describe(child: GpuChild, requests: Iterable[Mapping[str, Any]]) -> Described | str:

@@ -14,13 +14,16 @@ from tilewatch.kernels.device import Gpu, gpus, processes_on
 from tilewatch.kernels.gpu import health
 from tilewatch.kernels.gpu.health import NoAnswer, Watcher
 from tilewatch.kernels.gpu.illness import Reading
+from tilewatch.kernels.measuring import baseline_cache
+from tilewatch.kernels.measuring.baseline_cache import SeriesToPrepare
 from tilewatch.kernels.measuring.journal import Journal, journal_path
-from tilewatch.kernels.measuring.measure import MeasureRequest, measure
+from tilewatch.kernels.measuring.measure import MeasureRequest, count_run, measure_uncounted
 from tilewatch.kernels.measuring.replay import ReplayRequest, ReplayResult, ReplaySide, replay
 from tilewatch.kernels.results import Cubin, PlannedTrial, RunResult, TrialResult
 from tilewatch.kernels.toolchains.toolchain import list_toolchains
 from tilewatch.worker.context import Context
 from tilewatch.worker.git import watched
+from tilewatch.worker.gpu import baseline_kernels, uncounted
 from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
 from tilewatch.worker.gpu.visible_gpu import require_driver, require_packages, visible_gpu
 from tilewatch.worker.queue.replay_job import BuildSide, ReplayJob
@@ -49,6 +52,12 @@ class RealGpu:
 
         They are not read from the database: another GPU's times would be of no use here.
         """
+        library = watched.library_at(self.context, sweep.facts.repository, sweep.facts.sha, sweep.library)
+        if any(name in baseline_cache.COMPILING for name in sweep.baselines):
+            series = [
+                SeriesToPrepare(library, kernel, problem, tuple(names)) for kernel, problem, names in sweep.together
+            ]
+            baseline_kernels.prepare(self.context.baselines, series, gpu, self.context.store_url)
         planned = [PlannedTrial(each.params, each.content_key) for each in sweep.configs]
         identity = (sweep.job_key, gpu.uuid, gpu.driver, HARNESS)
         with Journal(journal_path(self.context.journals, planned, identity)) as journal:
@@ -58,7 +67,7 @@ class RealGpu:
                 on_trial(trial)
 
             request = MeasureRequest(
-                library=watched.library_at(self.context, sweep.facts.repository, sweep.facts.sha, sweep.library),
+                library=library,
                 kernel=sweep.facts.kernel,
                 problem=sweep.facts.problem,
                 arch=sweep.facts.arch,
@@ -72,8 +81,12 @@ class RealGpu:
                 environments=list_toolchains(self.context.baseline_environments),
                 counted=sweep.counted,
             )
-            result = measure(request, on_trial=trial_ended, on_step=lambda *_: None)
+            run = measure_uncounted(request, on_trial=trial_ended)
             journal.delete()
+        result = count_run(run, self.context.store_url, gpu, request.counted, uncounted.refuse_for_now)
+        if not isinstance(run.described, str) and run.configs and not _has_counters(result):
+            uncounted.keep(self.context.uncounted, result.key, gpu, run, request)
+            return result
         return add_checklist(result, request, tuple(request.cubins))
 
     def replay(self, asked: ReplayJob, gpu: Gpu, *, on_launch: Callable[[int], None]) -> ReplayResult:
@@ -130,6 +143,10 @@ class RealProbe:
 
     def close(self) -> None:
         self._watcher.close()
+
+
+def _has_counters(result: RunResult) -> bool:
+    return any("counters" in each.detail for each in result.measurements if each.role == "kernel")
 
 
 def _index_of(gpu: Gpu) -> int:

@@ -12,7 +12,8 @@ from tilewatch.kernels.results import Params
 class SweepToMeasure:
     """`configs` are those whose cubins are in the store; `library` is the folder of the watched repository.
     `ships` is the config that the library ships, if it is known, and `times_ill` how often this GPU was in quarantine
-    before. `counted` are counters that earlier runs read, by their launches."""
+    before. `counted` are counters that earlier runs read, by their launches. `together` are kernel, problem and
+    baselines of all sweeps of the submission."""
 
     job_key: str
     facts: SweepFacts
@@ -22,3 +23,4 @@ class SweepToMeasure:
     ships: Params | None = None
     times_ill: int = 0
     counted: Mapping[str, Counted] = field(default_factory=dict)
+    together: Sequence[tuple[str, str, Sequence[str]]] = ()

@@ -12,8 +12,10 @@ from tilewatch.worker.local.children import Child
 from tilewatch.worker.local.doctor import PACKAGED_CUDA, nvcc
 from tilewatch.worker.settings import Settings
 
-MOST_COMPILERS = 16  # each holds a database connection or two, and the embedded Postgres gives workers 47
+MOST_COMPILE_PROCESSES = 16  # each holds a database connection or two, and the embedded Postgres gives workers 47
 MEMORY_PER_COMPILER_BYTES = 1 << 30  # tileiras needs a few hundred MB, more while it unrolls a large tile
+LANES = 2
+"""Processes of a GPU's worker: while one has the GPU, the other one prepares the next series and writes the last."""
 PACKAGE = Path(tilewatch.__file__).parent
 SECRETS_OF_PEOPLE = ("TILEWATCH_FORGE_TOKEN", "TILEWATCH_WEBHOOK_SECRET", "TILEWATCH_API_TOKEN")
 """What only the processes that use it are given."""
@@ -52,13 +54,16 @@ def workers(
     no_secrets = withhold(environment, *SECRETS_OF_PEOPLE)
     # Mingle and gossip are for workers that coordinate; ours meet in Postgres, and start a second sooner without.
     worker = (*celery, "worker", "--loglevel", "INFO", "--without-mingle", "--without-gossip")
-    yield Child("compile", (*worker, "-Q", "compile", "-n", "compile@%h", "-c", str(compilers)), no_secrets)
+    processes = -(-compilers // -(-compilers // MOST_COMPILE_PROCESSES))
+    threads = {"TILEWATCH_COMPILE_THREADS": str(-(-compilers // processes))}
+    compile_queue = ("-Q", "compile", "-n", "compile@%h", "-c", str(processes))
+    yield Child("compile", (*worker, *compile_queue), {**no_secrets, **threads})
     tells = withhold(environment, "TILEWATCH_WEBHOOK_SECRET", "TILEWATCH_API_TOKEN")
     yield Child("judge", (*worker, "-Q", "judge", "-n", "judge@%h", "-c", "1"), no_secrets)
     yield Child("tell", (*worker, "-Q", "tell", "-n", "tell@%h", "-c", "1"), tells)
     for gpu in gpus_here:
         assert gpu.model is not None
-        queue_and_name = ("-Q", f"gpu.{gpu.model.slug}", "-n", f"gpu{gpu.index}@%h", "-c", "1")
+        queue_and_name = ("-Q", f"gpu.{gpu.model.slug}", "-n", f"gpu{gpu.index}@%h", "-c", str(LANES))
         one_gpu = {**cuda_home(), **no_secrets, "CUDA_VISIBLE_DEVICES": gpu.uuid}
         yield Child(f"gpu{gpu.index}", (*worker, *queue_and_name), one_gpu)
     schedule = ("beat", "--loglevel", "INFO", "-s", str(settings.home / "beat"))
@@ -74,5 +79,6 @@ def cuda_home() -> dict[str, str]:
     return {"CUDA_HOME": str(PACKAGED_CUDA)} if nvcc() == PACKAGED_CUDA / "bin" / "nvcc" else {}
 
 
-def compile_processes(cores: int, memory_bytes: int) -> int:
-    return max(1, min(cores, memory_bytes // MEMORY_PER_COMPILER_BYTES, MOST_COMPILERS))
+def count_compilers(cores: int, memory_bytes: int) -> int:
+    """Returns how many compilers run at once: one on each core where the memory allows it."""
+    return max(1, min(cores, memory_bytes // MEMORY_PER_COMPILER_BYTES))

@@ -138,7 +138,7 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
         children.start(Child("api", (sys.executable, "-m", "tilewatch.worker.cli.main", "api"), serves))
         screen.print_line(f"programs are answered at http://localhost:{settings.api_port} (docs/reference/api.md)")
 
-    compilers = programs.compile_processes(len(os.sched_getaffinity(0)), _memory_bytes())
+    compilers = programs.count_compilers(len(os.sched_getaffinity(0)), _memory_bytes())
     for child in programs.workers(settings, environment, gpus_here, compilers):
         children.start(child)
     named = ", ".join(f"GPU {gpu.index} ({gpu.name})" for gpu in gpus_here) or "no NVIDIA GPU to measure on"

@@ -21,6 +21,7 @@ from tilewatch.worker.queue import task_message
 from tilewatch.worker.queue.task_message import RUN
 
 NOTIFY_TASK = "worker.tell"
+COUNT_TASK = "worker.read_counters"
 COMPILE = "compile"
 TRACE_QUEUE = "record"
 """The queue of host code that only some nodes can run: those that have PyTorch, or whatever it imports."""
@@ -113,6 +114,15 @@ def wake_outbox(celery: Celery, database_url: str) -> None:
             return
     try:
         celery.send_task(NOTIFY_TASK, queue=NOTIFY_QUEUE)
+    except OperationalError as error:
+        raise BrokerUnreachable(f"Redis cannot be used at {address(celery.conf.broker_url)}: {error}") from None
+
+
+def read_counters(celery: Celery, slug: str, gpu_uuid: str) -> None:
+    """Sends the task that reads counters on one GPU. It is sent again with a later heartbeat: a lost one is only
+    late."""
+    try:
+        celery.send_task(COUNT_TASK, queue=one_gpu_queue(slug, gpu_uuid))
     except OperationalError as error:
         raise BrokerUnreachable(f"Redis cannot be used at {address(celery.conf.broker_url)}: {error}") from None
 

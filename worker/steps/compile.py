@@ -6,9 +6,10 @@ batch compiles. Where its host code cannot run, it is moved to the queue `record
 bytecode into the store and queue it again. All leave the database right when they run twice, or at once with others.
 """
 
-from collections.abc import Collection, Sequence
+import itertools
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, fields
-from typing import Any, TypeVar
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -17,6 +18,7 @@ from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import steps
+from tilewatch.db.worker_reads.steps import UnmeasuredCode
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.store import CubinStore, is_final
 from tilewatch.kernels.results import Compiled, StaticFacts
@@ -25,17 +27,16 @@ from tilewatch.worker.context import Context
 from tilewatch.worker.git import watched
 from tilewatch.worker.queue.dispatch import COMPILE, TRACE_QUEUE
 from tilewatch.worker.queue.lease import Lease
-from tilewatch.worker.steps.compiler import open_compiler
+from tilewatch.worker.steps.compiler import compile_each, open_compiler
 
 BATCH = 10
-"""Configs per job: half a minute of work, so that a killed worker loses little and the last batches end together."""
+"""Configs of a job at most: half a minute of work, so that a killed worker loses little and the last batches end
+together."""
 
 CHUNK = 3
 """Configs between two writes, so that people see progress."""
 
 NO_FACTS: dict[str, Any] = {**dict.fromkeys(each.name for each in fields(StaticFacts)), "remarks": []}
-
-Item = TypeVar("Item")
 
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
@@ -82,10 +83,18 @@ def attach_in_parts(database_url: str, compiler: str, submission_id: int, code_k
             fact_writes.attach_compilations(opened, compiler=compiler, submission_id=submission_id, code_keys=part)
 
 
-def split(items: Sequence[Item]) -> list[list[Item]]:
-    """Batches that take about equally long: neighbours in a search space are slow together, so they are spread."""
-    batches = -(-len(items) // BATCH)
-    return [list(items[number::batches]) for number in range(batches)]
+def split(items: Sequence[UnmeasuredCode]) -> list[list[UnmeasuredCode]]:
+    """Splits configs into batches that take about equally long, one problem after the other: the first series is
+    measured while others are compiled. Neighbours in a search space are slow together, so they are spread."""
+    batches: list[list[UnmeasuredCode]] = [[]]
+    for _, group in itertools.groupby(items, key=lambda each: each.problem):
+        of_problem = list(group)
+        if len(batches[-1]) + len(of_problem) <= BATCH:
+            batches[-1] += of_problem
+            continue
+        count = -(-len(of_problem) // BATCH)
+        batches += [of_problem[number::count] for number in range(count)]
+    return [batch for batch in batches if batch]
 
 
 def _compile_batch(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
@@ -106,14 +115,18 @@ def _compile_batch(job: ClaimedJob, context: Context, lease: Lease) -> list[Unse
             )
         rows.clear()
 
-    for done, item in enumerate(payload["items"]):
+    def compile_one(item: Mapping[str, Any]) -> Compiled:
+        what = (library, payload["kernel"], item["problem"], item["params"], payload["arch"])
+        return open_compiler(context, payload.get("toolchain")).compile(*what, code_key=item["code_key"])
+
+    missing = [item for item in payload["items"] if item["code_key"] not in usable]
+    lease.progress(len(payload["items"]) - len(missing))
+    compiled_items = compile_each(compile_one, missing, context.compile_threads)
+    for done, (item, compiled) in enumerate(compiled_items, 1 + len(payload["items"]) - len(missing)):
         lease.progress(done)
-        if item["code_key"] not in usable:
-            what = (library, payload["kernel"], item["problem"], item["params"], payload["arch"])
-            compiled = compiler.compile(*what, code_key=item["code_key"])
-            metrics.COMPILE_SECONDS.labels(compiled.status).observe(compiled.compile_s)
-            rows.append(_row(item["code_key"], compiled, context.node))
-        if len(rows) >= CHUNK:
+        metrics.COMPILE_SECONDS.labels(compiled.status).observe(compiled.compile_s)
+        rows.append(_row(item["code_key"], compiled, context.node))
+        if len(rows) >= CHUNK * context.compile_threads:
             write([row["code_key"] for row in rows])
     lease.progress(len(payload["items"]))
     write(keys)

@@ -46,6 +46,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         run_id = steps.find_run(opened, job.sweep_id)
         compiled = steps.list_compiled_configs(opened, job.sweep_id)
         details = steps.list_counted(opened, facts)
+        together = steps.list_measured_together(opened, facts.submission_id)
     if run_id is not None:  # an earlier attempt died after the run was written
         with session(context.database_url) as opened:
             return [judge_run(opened, facts, run_id, job.priority)]
@@ -66,7 +67,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         library, baselines = job.payload["library"], tuple(job.payload["baselines"])
         ships = job.payload.get("ships")
         counted = {launch: each for detail in details for launch, each in read_counted(*detail).items()}
-        sweep = SweepToMeasure(job.key, facts, configs, library, baselines, ships, times_ill, counted)
+        sweep = SweepToMeasure(job.key, facts, configs, library, baselines, ships, times_ill, counted, together)
         result = backend.measure(sweep, gpu, on_trial=trial_ended)
         trials.write()
     except (GpuBusy, GpuMissing, WrongWorker) as error:

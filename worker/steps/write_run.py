@@ -133,7 +133,7 @@ def write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, i
     fact_writes.write_trial_results(opened, sweep_id, [_trial_row(trial, ids) for trial in result.trials])
     run_id = fact_writes.add_run(
         opened,
-        key=f"{result.host}:{result.gpu_uuid}:{result.started_at.isoformat()}",
+        key=result.key,
         sweep_id=sweep_id,
         origin="simulated" if result.timer == "simulated" else "measured",
         host=result.host,

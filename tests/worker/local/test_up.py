@@ -280,10 +280,10 @@ def test_a_folder_without_git_history_still_gets_a_dashboard(
 
 @pytest.mark.parametrize(
     ("cores", "memory_gb", "processes"),
-    [(2, 24, 2), (8, 4, 4), (128, 1024, programs.MOST_COMPILERS), (1, 0, 1)],
+    [(2, 24, 2), (8, 4, 4), (128, 1024, 128), (1, 0, 1)],
 )
 def test_as_many_compilers_as_the_machine_has_cores_and_memory_for(cores: int, memory_gb: int, processes: int) -> None:
-    assert programs.compile_processes(cores, memory_gb << 30) == processes
+    assert programs.count_compilers(cores, memory_gb << 30) == processes
 
 
 def test_each_usable_gpu_gets_a_worker_that_sees_only_it_and_for_the_others_the_reason_is_printed(

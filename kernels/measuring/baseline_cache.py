@@ -1,0 +1,61 @@
+"""Lets baselines compile their kernels before they are timed. DeepGEMM calls nvcc for each kernel that it first needs,
+which takes some 10 s (H200, 2026-11), and keeps the result on this machine's disk."""
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from tilewatch.errors import ExpectedError
+from tilewatch.kernels.baselines.names import PACKAGES
+from tilewatch.kernels.children.child_process import ChildDied, ChildHung
+from tilewatch.kernels.measuring.gpu_processes import GpuProcesses
+from tilewatch.kernels.measuring.gpu_turn import find_turn
+from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup
+
+COMPILING = PACKAGES["sgl-deep-gemm"]
+"""The baselines that compile kernels of their own."""
+
+DEADLINE_S = 120.0
+AT_ONCE = max(2, min(16, (os.cpu_count() or 1) // 2))
+FEW = 2
+"""Those that fail are prepared once more, so many at a time: 12 with 8 GB each had no memory (H100, 2026-11-27)."""
+
+
+@dataclass(frozen=True)
+class SeriesToPrepare:
+    """A problem of a library, and its baselines."""
+
+    library: Path
+    kernel: str
+    problem: str
+    baselines: tuple[str, ...]
+
+
+def fill(series: Sequence[SeriesToPrepare], gpu_uuid: str, store_url: str) -> list[str]:
+    """Launches the compiling baselines of each series once, several at a time, and returns what failed as sentences."""
+    left = [each for each in series if any(name in COMPILING for name in each.baselines)]
+    failures: list[str | None] = []
+    with find_turn(gpu_uuid):
+        for at_once in (AT_ONCE, FEW):
+            with ThreadPoolExecutor(at_once) as pool:
+                failures = list(pool.map(partial(_prepare, gpu_uuid=gpu_uuid, store_url=store_url), left))
+            left = [each for each, failure in zip(left, failures, strict=True) if failure]
+    return [failure for failure in failures if failure]
+
+
+def _prepare(series: SeriesToPrepare, gpu_uuid: str, store_url: str) -> str | None:
+    environment = {"CUDA_VISIBLE_DEVICES": gpu_uuid}
+    setup = GpuSetup(series.library, series.kernel, series.problem, store_url, environment)
+    names = [name for name in series.baselines if name in COMPILING]
+    try:
+        child = GpuChild(setup, partial(GpuProcesses, series.library, environment=environment, torch=True))
+        try:
+            child.ask({"ask": "baselines", "names": names}, DEADLINE_S)
+        finally:
+            child.close()
+    except (ExpectedError, ChildDied, ChildHung) as error:
+        return f"the baselines of {series.kernel} {series.problem} could not be prepared: {error}"[:300]
+    return None

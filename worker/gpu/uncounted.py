@@ -1,0 +1,145 @@
+"""Keeps launches on this machine's disk whose hardware counters are still to be read, and reads those of many runs at
+once.
+
+Nsight Compute takes 2.6 s for a run alone, and 6 s where four GPUs of one host are measured at once: more than all
+else of a run (four H100, driver 580.159.04, 2026-11-28). Most of it is its start, so one start serves many runs.
+"""
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import structlog
+from pydantic import TypeAdapter
+
+from tilewatch.kernels.checklist.of_winner import list_lines
+from tilewatch.kernels.device import Gpu
+from tilewatch.kernels.gpu.host_code.described_run import read_described
+from tilewatch.kernels.measuring.gpu_turn import find_turn
+from tilewatch.kernels.measuring.measure import MeasureRequest, UncountedRun
+from tilewatch.kernels.measuring.profiler import NoCounters, Profiler
+from tilewatch.kernels.measuring.profiling import add_counts, count_several, start_profiler
+from tilewatch.kernels.results import Cubin, Measured, Params, config_key
+
+log = structlog.get_logger()
+
+LATER = "they are read when the GPU has no series to measure"
+"""Goes on from "no counters: "."""
+
+MOST_AT_ONCE = 32
+"""Runs whose counters are read with one start of Nsight Compute. A launch takes some 0.4 s, so a check that comes
+meanwhile waits for less than a minute."""
+
+KEPT_S = 24 * 3600.0
+"""A run that is not on record a day later never comes: its GPU was ill."""
+
+CHECKLISTS_AT_ONCE = 4
+
+
+@dataclass(frozen=True)
+class Uncounted:
+    """A run without counters. `described` are the launches of `configs`, the winner's first, as JSON."""
+
+    run_key: str
+    library: str
+    kernel: str
+    problem: str
+    arch: str
+    winner: Cubin
+    configs: tuple[Params, ...]
+    described: tuple[dict[str, Any], ...]
+
+
+_READ = TypeAdapter(Uncounted)
+Write = Callable[[str, Mapping[str, Any]], bool]
+"""Adds facts to a run by its key; False where the run is not on record."""
+
+
+def refuse_for_now() -> Profiler:
+    """Raises NoCounters: nothing is profiled while series wait for the GPU."""
+    raise NoCounters(LATER)
+
+
+def keep(folder: Path, run_key: str, gpu: Gpu, run: UncountedRun, request: MeasureRequest) -> None:
+    """Writes what is needed to read a run's counters later. A full disk costs the counters and not the run."""
+    winner = next((each for each in request.cubins if config_key(each.config) == config_key(run.configs[0])), None)
+    if winner is None or isinstance(run.described, str):
+        return
+    described = tuple(each.as_json for each in run.described)
+    uncounted = Uncounted(
+        run_key, str(request.library), request.kernel, request.problem, request.arch, winner, run.configs, described
+    )
+    waiting = folder / gpu.uuid
+    file = waiting / f"{time.time_ns()}-{os.getpid()}.json"
+    with contextlib.suppress(OSError):
+        waiting.mkdir(parents=True, exist_ok=True)
+        making = file.with_suffix(".making")
+        making.write_text(json.dumps(asdict(uncounted)), encoding="utf-8")
+        making.rename(file)
+
+
+def list_waiting(folder: Path, gpu: Gpu) -> list[Path]:
+    """Lists the files of a GPU's runs without counters, the oldest first."""
+    return sorted((folder / gpu.uuid).glob("*.json"))
+
+
+def read_counters(folder: Path, gpu: Gpu, store_url: str, write: Write) -> int:
+    """Reads the counters of the oldest waiting runs, writes them with their checklists, and returns how many runs."""
+    files = list_waiting(folder, gpu)[:MOST_AT_ONCE]
+    found = {file: _read(file) for file in files}
+    runs = {file: each for file, each in found.items() if each is not None}
+    for file in files:
+        if file not in runs:
+            file.unlink(missing_ok=True)
+    if not runs:
+        return 0
+    details = _count(list(runs.values()), gpu, store_url)
+    with ThreadPoolExecutor(CHECKLISTS_AT_ONCE) as pool:
+        complete = list(pool.map(_add_checklist, runs.values(), details, [store_url] * len(details)))
+    for (file, run), detail in zip(runs.items(), complete, strict=True):
+        if write(run.run_key, detail) or time.time() - file.stat().st_mtime > KEPT_S:
+            file.unlink(missing_ok=True)
+    log.info("read counters", runs=len(runs), gpu=gpu.uuid)
+    return len(runs)
+
+
+def _read(file: Path) -> Uncounted | None:
+    try:
+        return _READ.validate_json(file.read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def _count(runs: Sequence[Uncounted], gpu: Gpu, store_url: str) -> list[dict[str, Any]]:
+    """Returns the detail with counters, or with the reason why there are none, for each run."""
+    described = [[read_described(each) for each in run.described] for run in runs]
+    with contextlib.ExitStack() as opened:
+        first = opened.enter_context(start_profiler(gpu.uuid))  # it needs 2 s before it touches the GPU
+        opened.enter_context(find_turn(gpu.uuid))
+        known = count_several(described, store_url=store_url, gpu=gpu, known={}, profiler=first)
+        details = []
+        for run, launches in zip(runs, described, strict=True):
+            (kernel,) = add_counts(
+                [Measured(run.kernel, "kernel", (), run.winner.config)],
+                run.configs,
+                launches,
+                store_url=store_url,
+                gpu=gpu,
+                known=known,
+                start=lambda: opened.enter_context(start_profiler(gpu.uuid)),
+            )
+            details.append(dict(kernel.detail))
+    return details
+
+
+def _add_checklist(run: Uncounted, detail: dict[str, Any], store_url: str) -> dict[str, Any]:
+    lines = list_lines(
+        Path(run.library), run.arch, run.kernel, run.problem, store_url, run.winner, detail.get("counters")
+    )
+    return detail if lines is None else {**detail, "checklist": lines}
