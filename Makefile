@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help up install dev test test-changed test-debian lint bench bench-api bench-checks bench-code-diff bench-compare bench-dashboard bench-gpu bench-jobs bench-judge bench-mechanisms bench-restore bench-scale bench-tell bench-toolchains bench-tuned bench-watch chaos test-gpu test-release mutants smoke-compose lock clean
+.PHONY: help up install dev test test-changed test-debian lint bench bench-api bench-checks bench-code-diff bench-compare bench-dashboard bench-gpu bench-jobs bench-judge bench-mechanisms bench-night bench-restore bench-scale bench-tell bench-toolchains bench-tuned bench-watch chaos test-gpu test-release mutants smoke-compose lock clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -57,6 +57,9 @@ bench-api: dev ## Measure the answers of the HTTP API over 10 million trials (10
 
 bench-gpu: dev ## Measure the sweep and the stopwatch on this machine's GPU (6 minutes)
 	@$(BIN)/python -m benchmarks.gpu.sweep $(ONLY_REPORT)
+
+bench-night: dev ## Measure two whole nights by `tilewatch up` on this machine's GPUs (15 minutes on one, 5 on four)
+	@$(BIN)/python -m benchmarks.night $(ONLY_REPORT)
 
 bench-code-diff: dev ## Score the code diff: lines blamed for planted and for harmless changes, time of a diff (10 minutes; ALL=1 compiles every change)
 	@$(BIN)/python -m benchmarks.code_diff $(if $(ALL),--all) $(ONLY_REPORT)

@@ -1,0 +1,329 @@
+"""Measures whole nights by the road of a customer, on a machine with GPUs: `tilewatch up` with an empty home.
+
+    python -m benchmarks.night [--kernels gemm_fp8_scaled,rms_norm] [--export FILE] [--report-only]
+
+The first nightly is the one that `up` submits; the second is of a commit that changes no kernel. Prints for each when
+the last config was compiled, the last series was measured, the last verdict and the last counters were there; the
+seconds of each phase of a series; the share of the time in which the GPUs measure; and the database's connections.
+"""
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from sqlalchemy import func, select, text
+
+from benchmarks import bounds
+from benchmarks.bounds import Figure
+from tilewatch.db.models import Compilation, Job, Measurement, Run, Submission, Sweep, Trial, Verdict
+from tilewatch.db.session import session
+from tilewatch.errors import ExpectedError
+from tilewatch.kernels import device
+from tilewatch.worker.settings import Settings
+
+ROOT = Path(__file__).resolve().parent.parent
+COMMAND = (sys.executable, "-m", "tilewatch.worker.cli.main")
+MOST_S: Mapping[int, tuple[float, float]] = {1: (480.0, 300.0), 4: (180.0, 90.0)}
+"""Seconds of the first and of the second night of the whole library, by the number of GPUs (H100)."""
+
+LEAST_SHARE: Mapping[int, float] = {1: 0.85, 4: 0.75}
+LEAST_SERIES = 126
+COUNTED_AFTER_S = 60.0
+"""Counters are read when no series waits, so they come last; a night is waited for that much longer."""
+
+PREPARED, MEASURED = ("prepare", "baselines"), ("sweep", "rounds")
+
+
+@dataclass(frozen=True)
+class Night:
+    """Seconds from the start to the last config, run, verdict and counters; and the sums over its series."""
+
+    series: int
+    compiled_s: float
+    measured_s: float
+    judged_s: float
+    counted_s: float | None
+    phases_s: Mapping[str, float]
+    waiting_for_queue_s: float
+    launches_s: float
+    measuring_span_s: float
+    gpus: int
+    failures: tuple[str, ...]
+    swept: int
+
+    @property
+    def share_measuring(self) -> float:
+        """The share of the time from the first series' start to the last one's end in which a GPU is in a sweep, in
+        rounds or in their rests."""
+        return sum(self.phases_s.get(name, 0.0) for name in MEASURED) / (self.measuring_span_s * self.gpus)
+
+    @property
+    def share_holding(self) -> float:
+        held = sum(self.phases_s.get(name, 0.0) for name in (*PREPARED, *MEASURED))
+        return held / (self.measuring_span_s * self.gpus)
+
+    @property
+    def share_launching(self) -> float:
+        return self.launches_s / (self.measuring_span_s * self.gpus)
+
+
+@dataclass
+class Connections:
+    """The most connections to the database at one time, looked at every second."""
+
+    database_url: str
+    most: int = 0
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def watch(self) -> None:
+        while not self.over.wait(1.0):
+            with session(self.database_url) as opened:
+                count = opened.scalar(text("select count(*) from pg_stat_activity where datname = current_database()"))
+            self.most = max(self.most, int(count or 0))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kernels", default="all", help="only these, separated by commas")
+    parser.add_argument("--export", type=Path, help="a folder for the recordings of the nights")
+    parser.add_argument("--details", type=Path, help="a file for a line a series")
+    parser.add_argument("--seconds", type=float, default=3600.0, help="give up after so many seconds a night")
+    parser.add_argument("--nights", type=int, default=2)
+    bounds.add_options(parser)
+    options = parser.parse_args()
+    sys.exit(bounds.report(measure(options), report_only=options.report_only, write=options.write))
+
+
+def measure(options: argparse.Namespace) -> Iterator[Figure]:
+    gpus = [gpu for gpu in device.gpus() if gpu.model is not None]
+    yield Figure("GPUs", f"{len(gpus)} {gpus[0].name}" if gpus else "none")
+    with tempfile.TemporaryDirectory(prefix="tilewatch-night-", dir="/var/tmp") as folder:
+        place = Path(folder)
+        place.chmod(0o755)  # the embedded Postgres runs as nobody when this is run by root
+        repository = make_repository(place / "watched")
+        environment = {
+            **os.environ,
+            "TILEWATCH_HOME": str(place / "home"),
+            "TILEWATCH_REPOSITORY": str(repository),
+            "TILEWATCH_KERNELS": options.kernels,
+            "TILEWATCH_WATCH": gpus[0].model.slug if gpus and gpus[0].model else "",
+        }
+        os.environ.update(environment)
+        log = (place / "up.log").open("wb")
+        started = time.time()
+        up = subprocess.Popen([*COMMAND, "up"], env=environment, cwd=place, stdout=log, stderr=log)
+        try:
+            database_url = wait_for_database(up, started + 120)
+            connections = Connections(database_url)
+            threading.Thread(target=connections.watch, daemon=True).start()
+            first = wait_for_night(database_url, up, started, 0, len(gpus), options.seconds)
+            yield from describe("first night", first, len(gpus), 0, options.kernels == "all")
+            write_details(options.details, database_url)
+            if options.nights > 1:
+                commit(repository, "Change no kernel")
+                started = time.time()
+                subprocess.run([*COMMAND, "submit", "nightly"], env=environment, check=True, stdout=log)
+                second = wait_for_night(database_url, up, started, first.series, len(gpus), options.seconds)
+                yield from describe("second night", second, len(gpus), 1, options.kernels == "all")
+                yield bounds.exactly("second night: series called changed", count_changed(database_url), 0)
+            yield Figure("connections to the database, at most", str(connections.most))
+            connections.over.set()
+            export(options.export, environment)
+        finally:
+            up.send_signal(signal.SIGINT)
+            up.wait(timeout=120)
+            log.close()
+            if options.details is not None:
+                shutil.copy(place / "up.log", options.details.with_suffix(".log"))
+
+
+def make_repository(folder: Path) -> Path:
+    """Makes a repository of one commit that has the library of this checkout."""
+    shutil.copytree(ROOT / "kernels" / "library", folder / "kernels" / "library")
+    subprocess.run(["git", "init", "-q", "-b", "main", folder], check=True)
+    commit(folder, "Watch the library")
+    return folder
+
+
+def commit(folder: Path, message: str) -> None:
+    who = ["-c", "user.name=benchmark", "-c", "user.email=benchmark@localhost"]
+    subprocess.run(["git", "-C", folder, "add", "-A"], check=True)
+    subprocess.run(["git", "-C", folder, *who, "commit", "-q", "--allow-empty", "-m", message], check=True)
+
+
+def wait_for_database(up: subprocess.Popen[bytes], until: float) -> str:
+    while time.time() < until and up.poll() is None:
+        try:
+            url = Settings.load().connection().database_url
+            with session(url) as opened:
+                opened.execute(select(func.count()).select_from(Job))
+            return url
+        except Exception:  # noqa: BLE001 - servers that start refuse in many ways
+            time.sleep(0.5)
+    raise SystemExit("`tilewatch up` did not start: see its log")
+
+
+def wait_for_night(
+    database_url: str, up: subprocess.Popen[bytes], started: float, known: int, gpus: int, limit_s: float
+) -> Night:
+    """Waits until all runs of the newest submission have a verdict and their counters, and reads the night."""
+    complete_at: float | None = None
+    while time.time() - started < limit_s and up.poll() is None:
+        time.sleep(1.0)
+        with session(database_url) as opened:
+            runs = opened.scalar(select(func.count()).select_from(Run)) or 0
+            verdicts = opened.scalar(select(func.count()).select_from(Verdict)) or 0
+            states = ("waiting", "queued", "running")
+            busy = opened.scalar(select(func.count()).select_from(Job).where(Job.state.in_(states))) or 0
+            uncounted = count_uncounted(opened)
+        if runs > known and verdicts >= runs and not busy:
+            complete_at = complete_at or time.time()
+            if not uncounted or time.time() - complete_at > COUNTED_AFTER_S:
+                break
+    return read_night(database_url, started, gpus)
+
+
+def count_uncounted(opened: Any) -> int:
+    later = Measurement.detail["no_counters"].astext.like("they are read when%")
+    return opened.scalar(select(func.count()).select_from(Measurement).where(later)) or 0
+
+
+def read_night(database_url: str, started: float, gpus: int) -> Night:
+    now = time.time()
+    with session(database_url) as opened:
+        newest = opened.scalar(select(func.max(Submission.id)))
+        of_night = select(Sweep.id).where(Sweep.submission_id == newest).scalar_subquery()
+        runs = opened.execute(
+            select(Run.id, Run.started_at, Run.finished_at).join(Sweep).where(Sweep.submission_id == newest)
+        ).all()
+        ids = [run.id for run in runs]
+        details = opened.scalars(
+            select(Measurement.detail).where(Measurement.run_id.in_(ids), Measurement.role == "kernel")
+        ).all()
+        judged = opened.scalar(select(func.max(Verdict.judged_at)).where(Verdict.run_id.in_(ids)))
+        compiled = opened.scalar(select(func.max(Compilation.created_at)))
+        samples_us = opened.scalar(
+            text(
+                "select coalesce(sum(each), 0) from (select unnest(samples_us) each from measurements where run_id = "
+                "any(:ids) union all select unnest(samples_us) from trials join sweeps on sweeps.id = sweep_id "
+                "where submission_id = :newest) as all_samples"
+            ),
+            {"ids": ids, "newest": newest},
+        )
+        queued = opened.execute(
+            select(Job.started_at, Job.finished_at).where(Job.submission_id == newest, Job.kind == "measure")
+        ).all()
+        failures = opened.scalars(select(Job.subject).where(Job.state.in_(("failed", "poison")))).all()
+        swept = opened.scalar(
+            select(func.count()).select_from(Trial).where(Trial.sweep_id.in_(of_night), Trial.status == "timed")
+        )
+        uncounted = count_uncounted(opened)
+    phases: dict[str, float] = {}
+    for detail in details:
+        for name, seconds in detail.get("seconds", {}).items():
+            phases[name] = phases.get(name, 0.0) + seconds
+    in_runs = sum((run.finished_at - run.started_at).total_seconds() for run in runs)
+    in_jobs = sum((job.finished_at - job.started_at).total_seconds() for job in queued if job.finished_at)
+    phases["processes"] = in_runs - sum(phases.values())
+    phases["writing"] = in_jobs - in_runs
+    first, last = min(run.started_at for run in runs), max(run.finished_at for run in runs)
+    return Night(
+        series=len(runs),
+        compiled_s=(compiled.timestamp() if compiled else started) - started,
+        measured_s=last.timestamp() - started,
+        judged_s=(judged.timestamp() if judged else now) - started,
+        counted_s=None if uncounted else now - started,
+        phases_s=phases,
+        waiting_for_queue_s=0.0,
+        launches_s=float(samples_us or 0.0) / 1e6,
+        measuring_span_s=(last - first).total_seconds(),
+        gpus=gpus,
+        failures=tuple(failures),
+        swept=swept or 0,
+    )
+
+
+def describe(name: str, night: Night, gpus: int, number: int, is_whole: bool) -> Iterator[Figure]:
+    least = bounds.at_least(f"{name}: series measured", night.series, LEAST_SERIES) if is_whole else None
+    yield least or Figure(f"{name}: series measured", str(night.series))
+    yield Figure(f"{name}: configs timed", f"{night.swept:,}")
+    yield Figure(f"{name}: last config compiled after", f"{night.compiled_s:.0f} s")
+    yield Figure(f"{name}: last series measured after", f"{night.measured_s:.0f} s")
+    if is_whole and gpus in MOST_S:
+        yield bounds.at_most(f"{name}: last verdict after", night.judged_s, MOST_S[gpus][number], " s")
+    else:
+        yield Figure(f"{name}: last verdict after", f"{night.judged_s:.0f} s")
+    counted = "not all" if night.counted_s is None else f"{night.counted_s:.0f} s"
+    yield Figure(f"{name}: last counters after", counted)
+    for phase, seconds in sorted(night.phases_s.items(), key=lambda each: -each[1]):
+        yield Figure(f"{name}: {phase}", f"{seconds:.0f} s, {seconds / night.series:.2f} s a series")
+    yield Figure(f"{name}: GPU seconds a series", f"{night.measuring_span_s * gpus / night.series:.2f} s")
+    if is_whole and gpus in LEAST_SHARE:
+        yield bounds.at_least(f"{name}: share in sweeps and rounds", night.share_measuring, LEAST_SHARE[gpus], digits=2)
+    else:
+        yield Figure(f"{name}: share in sweeps and rounds", f"{night.share_measuring:.2f}")
+    yield Figure(f"{name}: share in which a series has the GPU", f"{night.share_holding:.2f}")
+    yield Figure(f"{name}: share in which launches run", f"{night.share_launching:.2f}")
+    yield bounds.exactly(f"{name}: jobs that failed", len(night.failures), 0)
+
+
+def count_changed(database_url: str) -> int:
+    with session(database_url) as opened:
+        changed = Verdict.verdict.in_(("regression", "improvement"))
+        return opened.scalar(select(func.count()).select_from(Verdict).where(changed)) or 0
+
+
+def write_details(file: Path | None, database_url: str) -> None:
+    """Writes a line a series: its time, its ratio and its phases."""
+    if file is None:
+        return
+    with session(database_url) as opened:
+        rows = opened.execute(
+            select(Sweep.kernel, Sweep.problem, Run.gpu_uuid, Run.started_at, Run.finished_at, Measurement.median_us)
+            .add_columns(Measurement.ratio, Measurement.baseline, Measurement.detail)
+            .join(Run, Run.sweep_id == Sweep.id)
+            .join(Measurement, Measurement.run_id == Run.id)
+            .where(Measurement.role == "kernel")
+            .order_by(Run.finished_at)
+        ).all()
+        wrong = opened.execute(
+            select(Sweep.kernel, Sweep.problem, Trial.status, Trial.failure, func.count())
+            .join(Sweep, Sweep.id == Trial.sweep_id)
+            .where(Trial.status.not_in(("timed", "not_compiled")))
+            .group_by(Sweep.kernel, Sweep.problem, Trial.status, Trial.failure)
+        ).all()
+    with file.open("w") as out:
+        for row in rows:
+            took_s = (row.finished_at - row.started_at).total_seconds()
+            out.write(
+                f"{row.kernel}\t{row.problem}\t{row.gpu_uuid}\t{row.finished_at:%H:%M:%S}\t{took_s:.2f}\t"
+                f"{row.median_us:.3f}\t{row.ratio}\t{row.baseline}\t{row.detail.get('seconds')}\n"
+            )
+        took = [(row.finished_at - row.started_at).total_seconds() for row in rows]
+        out.write(f"mean seconds of a run\t{mean(took) if took else 0:.2f}\n")
+        for each in wrong:
+            out.write("\t".join(map(str, each)) + "\n")
+
+
+def export(folder: Path | None, environment: Mapping[str, str]) -> None:
+    if folder is None:
+        return
+    try:
+        subprocess.run([*COMMAND, "export", str(folder / "night.jsonl.gz")], env=dict(environment), check=False)
+    except ExpectedError as error:
+        print(error)
+
+
+if __name__ == "__main__":
+    main()
