@@ -30,7 +30,7 @@ class Library:
 
 def test_the_seed_follows_the_description_of_an_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     checked: list[Any] = []
-    monkeypatch.setattr(asking, "check_operator", lambda *of: checked.append(of))
+    monkeypatch.setattr(asking, "validate_operator", lambda *of: checked.append(of))
     library = Library({"operator": {"configs": 1, "sets": 0}, "stated": "it has to"}, {"operator": {"sets": 2}})
     answer = describe_operator(library, WANTED, Path("library"), time.monotonic() + 9)
     assert [(each["ask"], each.get("seed")) for each in library.asked] == [
