@@ -241,12 +241,12 @@ def test_a_library_that_calls_anything_right_is_refused(rig: Rig, tmp_path: Path
 PATCHES = """
 import atexit, os, sys, threading, time, types
 import tilewatch.kernels.statistics as statistics
-from tilewatch.kernels.gpu import arrays, gpu_child, prepared_problem, rounds, timing
+from tilewatch.kernels.gpu import gpu_child, prepared_problem, result_error, rounds, timing
 timing.CuptiTimer.time = lambda self, launches, names, before=None: [1.0 for _ in launches]
 rounds.time_rounds = gpu_child.time_rounds = lambda timer, entries, count, **_: [[1.0] * count for _ in entries]
-arrays.largest_error = lambda *_: 0.0
-gpu_child.describe_error = prepared_problem.describe_error = lambda *_: None
-prepared_problem.PreparedProblem.error = lambda self: 0.0
+result_error.judge = prepared_problem.judge = lambda *_: result_error.NO_ERROR
+prepared_problem.PreparedProblem.error = lambda *_: result_error.NO_ERROR
+gpu_child._draws = prepared_problem.random = None
 statistics.median_interval = statistics.ratio_interval = None
 time.monotonic = time.perf_counter = lambda: 0.0
 os.environ["CUDA_VISIBLE_DEVICES"] = ""

@@ -21,7 +21,7 @@ from tilewatch.kernels.compiling.compile_plan import compile_plan
 from tilewatch.kernels.measuring import sweep as sweeping
 from tilewatch.kernels.measuring.careful_timing import BLOCK_ROUNDS, MOST_ROUNDS
 from tilewatch.kernels.measuring.known_counters import read_counted
-from tilewatch.kernels.measuring.measure import MeasureRequest, measure
+from tilewatch.kernels.measuring.measure import MeasureFailed, MeasureRequest, measure
 from tilewatch.kernels.measuring.profiler import FORBIDDEN
 from tilewatch.kernels.measuring.racing import RacePolicy
 from tilewatch.kernels.measuring.replay import ReplayRequest, ReplaySide, replay
@@ -390,12 +390,12 @@ SCALE_AGAIN = "    ct.launch(stream, grid, scale_rows, (total, out, 1.5, rows, c
 PATCHES = """
 import sys
 if "tilewatch.kernels.gpu.gpu_child" in sys.modules:  # not where it is read and compiled, without CuPy
-    from tilewatch.kernels.gpu import arrays, gpu_child, rounds, timing
-    from tilewatch.kernels.gpu.host_code import launched_arrays, operator_results, prepared_launches
+    from tilewatch.kernels.gpu import gpu_child, result_error, rounds, timing
+    from tilewatch.kernels.gpu.host_code import operator_results, prepared_launches
     timing.CuptiTimer.time = lambda self, launches, names, before=None: [0.5 for _ in launches]
     rounds.time_rounds = gpu_child.time_rounds = lambda timer, entries, count, **_: [[0.5] * count for _ in entries]
-    arrays.largest_error = launched_arrays.largest_error = operator_results.largest_error = lambda *_: 0.0
-    prepared_launches.PreparedLaunches.verify = lambda *_: (0.5, 0.0)
+    operator_results.judge_result = prepared_launches.judge = lambda *_, **__: result_error.NO_ERROR
+    prepared_launches.PreparedLaunches.verify = lambda *_: (0.5, result_error.NO_ERROR)
 """
 """What a watch file does to the timer and to the checker, when it is imported."""
 
@@ -447,7 +447,7 @@ def test_host_code_that_patches_the_timer_and_the_checker_is_timed_and_checked_a
     source = HONEST_OPERATOR.replace("stream, grid, scale_rows", wrong)
     result = measure_operator(machine, tmp_path, PATCHES + source)
     assert [each.status for each in result.trials] == ["timed", "wrong"]
-    assert (result.trials[1].failure or "").startswith("the output 'y' left elements unwritten")
+    assert (result.trials[1].failure or "").startswith("the output 1 left elements unwritten")
     (ours, *_) = result.measurements
     assert ours.detail["library_runs_apart"], ours.detail.get("not_apart")
     assert min(ours.samples_us) > 1.0, "0.5 is the patched timer's"
@@ -466,11 +466,15 @@ def test_each_side_of_a_replay_of_host_code_is_launched_as_it_says(machine: Mach
 
 def test_host_code_that_finishes_its_result_itself_says_why_it_is_not_apart(machine: Machine, tmp_path: Path) -> None:
     source = HONEST_OPERATOR.replace("* factor)", "* (factor / 2))").replace("return out  #", "return out * 2  #")
+    with pytest.raises(MeasureFailed, match="unless its watch file says why it has to"):
+        measure_operator(machine, tmp_path / "unstated", source)
+    source = source.replace("configs={", 'not_apart="it doubles with PyTorch", configs={')
     result = measure_operator(machine, tmp_path, source)
     assert {each.status for each in result.trials} == {"timed"}
     detail = result.measurements[0].detail
     assert not detail["library_runs_apart"]
     assert "its host code makes its result 1 itself" in detail["not_apart"]
+    assert detail["stated"] == "it doubles with PyTorch"
 
 
 NEIGHBOUR = """

@@ -303,13 +303,12 @@ def test_a_wrong_config_is_wrong_where_its_own_process_says_the_same(make: Make)
 
 PATCHES = """
 import atexit, os, sys, threading, time
-from tilewatch.kernels.gpu import arrays, gpu_child, rounds, timing
-from tilewatch.kernels.gpu.host_code import device_memory, launched_arrays, prepared_launches
+from tilewatch.kernels.gpu import gpu_child, result_error, rounds, timing
+from tilewatch.kernels.gpu.host_code import prepared_launches
 timing.CuptiTimer.time = lambda self, launches, names, before=None: [1.0 for _ in launches]
 rounds.time_rounds = gpu_child.time_rounds = lambda timer, entries, count, **_: [[1.0] * count for _ in entries]
-arrays.largest_error = launched_arrays.largest_error = lambda *_: 0.0
-prepared_launches.PreparedLaunches.verify = lambda *_: (1.0, 0.0)
-prepared_launches.describe_error = gpu_child.describe_error = lambda *_: None
+result_error.judge = prepared_launches.judge = lambda *_: result_error.NO_ERROR
+prepared_launches.PreparedLaunches.verify = lambda *_: (1.0, result_error.NO_ERROR)
 time.monotonic = time.perf_counter = lambda: 0.0
 threading.Thread(target=threading.Event().wait, daemon=True).start()
 """
