@@ -78,12 +78,12 @@ class GpuLevel(StrEnum):
 
 
 class Apart(StrEnum):
-    """Which host code may be measured by the process that runs it. STATED: an operator whose watch file gives the
-    reason, and a watch file's own baselines."""
+    """When host code has to be measured by a process that does not run it. STATED: always, but for an operator whose
+    watch file gives the reason, and for a watch file's own baselines."""
 
-    ALWAYS = "none"
-    STATED = "an operator whose watch file says why"
-    NEVER = "all"
+    ALWAYS = "always"
+    STATED = "unless a watch file says why not"
+    NEVER = "never"
 
 
 class SandboxMissing(ExpectedError):

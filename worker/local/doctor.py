@@ -201,10 +201,17 @@ def _nvidia_program(name: str) -> Finding:
         return Finding(name, False, str(error), "make install")
 
 
+OTHER_APART = {
+    sandbox.Apart.ALWAYS: "; host code that only its own process can measure is refused, whatever its watch file says",
+    sandbox.Apart.NEVER: "; host code may be measured by its own process, whatever its watch file says",
+}
+"""What is said where TILEWATCH_REQUIRE_APART is set."""
+
+
 def _sandbox() -> Finding:
     level, gpu_level = sandbox.find_level(), sandbox.find_gpu_level()
     found = f"a library's code is kept from {level.value}; while it measures on a GPU, from {gpu_level.value}"
-    found += f"; of host code that only its own process can measure, {sandbox.find_apart().value} may be measured"
+    found += OTHER_APART.get(sandbox.find_apart(), "")
     if level is sandbox.Level.FULL:
         return Finding("sandbox", True, found)
     fix = f"Linux 5.13 or newer with Landlock and seccomp, and {sandbox.SWITCH} not `off` (docs/operate/security.md)"

@@ -41,6 +41,9 @@ def test_the_level_of_the_sandbox_is_named(tmp_path: Path, monkeypatch: pytest.M
         None,
         "a library's code is kept from network; while it measures on a GPU, from nothing",
     )
+    for asked, said in (("1", "its own process can measure is refused"), ("0", "may be measured by its own process")):
+        monkeypatch.setenv(sandbox.REQUIRE_APART, asked)
+        assert f"{said}, whatever its watch file says" in _found(_settings(tmp_path))["sandbox"].found
     monkeypatch.setenv(sandbox.REQUIRE, "1")
     assert _found(_settings(tmp_path))["sandbox"].ok is False
     monkeypatch.setattr(sandbox, "find_level", lambda: sandbox.Level.FULL)
