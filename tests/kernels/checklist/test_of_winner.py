@@ -57,10 +57,10 @@ def test_the_one_config_of_host_code_that_searches_nothing_is_described(watch: P
 def test_a_checklist_that_cannot_be_made_costs_no_run(
     watch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(of_winner, "_list_lines", fail)
+    monkeypatch.setattr(of_winner.catalog, "describe", fail)
     request = MeasureRequest(watch, "copied", "8x16", "sm_90", tmp_path.as_uri(), (), 0, ())
     run = run_of({})
     assert add_checklist(run, request, [Cubin({}, "key", "copy_rows")]) == run
