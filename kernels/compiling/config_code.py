@@ -35,6 +35,7 @@ class LaunchCode:
 
     key: str
     symbol: str
+    programmatic_dependent_launch: bool
     make_input: Callable[[], CompilerInput]
 
 
@@ -75,7 +76,15 @@ def write_code(code: ConfigCode, *, movable: bool, named: bool) -> dict[str, Any
     if movable:
         for each in inputs.values():
             each.require_movable()
-    launches = [{"key": each.key, "symbol": each.symbol, **inputs[each.key].to_json()} for each in code.launches]
+    launches = [
+        {
+            "key": each.key,
+            "symbol": each.symbol,
+            "programmatic_dependent_launch": each.programmatic_dependent_launch,
+            **inputs[each.key].to_json(),
+        }
+        for each in code.launches
+    ]
     hashed = {"launch_sha256": code.hash_launches()} if named else {}
     return {"compiler": compiler_version(), "launches": launches, **hashed, "is_bundle": code.is_bundle}
 
@@ -92,9 +101,16 @@ def _code_of_operator(loaded: LibraryOperator, problem: Problem, config: Config,
             raise failure from error
         raise error if isinstance(error, TracingError) else TracingError(first_line(error)) from error
     codes = [
-        LaunchCode(each.key, each.symbol, partial(make_input, each.kernel, each.signature, arch)) for each in launches
+        LaunchCode(
+            each.key,
+            each.symbol,
+            each.programmatic_dependent_launch,
+            partial(make_input, each.kernel, each.signature, arch),
+        )
+        for each in launches
     ]
-    return ConfigCode(codes, lambda: _sha256([(each.grid, _list_given(each.signature)) for each in launches]), True)
+    given = [(each.grid, each.programmatic_dependent_launch, _list_given(each.signature)) for each in launches]
+    return ConfigCode(codes, lambda: _sha256(given), True)
 
 
 def _list_given(asked: KernelSignature) -> list[Any]:
@@ -111,7 +127,7 @@ def _code_of_kernel(kernel: Kernel, problem: Problem, config: Config, arch: str)
         given = arguments(kernel, problem, config)
         return _sha256((grids, [each for each in given if not isinstance(each, Constant)]))
 
-    launch = LaunchCode("", str(asked.symbol), partial(make_input, hinted, asked, arch))
+    launch = LaunchCode("", str(asked.symbol), False, partial(make_input, hinted, asked, arch))
     return ConfigCode((launch,), hash_launches, False)
 
 

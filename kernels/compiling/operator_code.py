@@ -27,10 +27,16 @@ class NamedLaunch(Protocol):
     @property
     def symbol(self) -> str: ...
 
+    @property
+    def programmatic_dependent_launch(self) -> bool: ...
+
 
 def bundle_key(content_keys: Sequence[str], launches: Sequence[NamedLaunch]) -> str:
-    """Names a bundle by the code of its launches, in their order, and by what they are looked up by."""
-    parts = list(zip([each.key for each in launches], content_keys, strict=True))
+    """Names a bundle by its launches in their order: by their code, what it is looked up by, and how it is launched."""
+    parts = [
+        (each.key, content_key, each.programmatic_dependent_launch)
+        for each, content_key in zip(launches, content_keys, strict=True)
+    ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
@@ -57,7 +63,8 @@ def bundle(
 def _join(key: str, launches: Sequence[NamedLaunch], outcomes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     parts = [outcomes[each.key] for each in launches]
     facts = [each["facts"] for each in outcomes.values()]
-    codes = [each["code_sha256"] for each in parts]
+    codes = list(map(_identify, launches, parts))
+    is_plain = codes == [parts[0]["code_sha256"]]
     joined = {name: sum(each[name] for each in facts) for name in facts[0] if name != "remarks"}
     joined |= {name: max(each[name] for each in facts) for name in ("registers", "stack_bytes", "shared_bytes")}
     return {
@@ -65,10 +72,17 @@ def _join(key: str, launches: Sequence[NamedLaunch], outcomes: Mapping[str, Mapp
         "compile_s": sum(each["compile_s"] for each in outcomes.values()),
         "cpu_s": sum(each["cpu_s"] for each in outcomes.values()),
         "content_key": key,
-        "code_sha256": codes[0] if len(codes) == 1 else hashlib.sha256("".join(codes).encode()).hexdigest(),
+        "code_sha256": codes[0] if is_plain else hashlib.sha256("".join(codes).encode()).hexdigest(),
         "symbol": "+".join(each.symbol for each in launches),
         "facts": {**joined, "remarks": [remark for each in facts for remark in each["remarks"]]},
     }
+
+
+def _identify(launch: NamedLaunch, outcome: Mapping[str, Any]) -> str:
+    """Returns the hash of a launch's machine code. One that may begin before the launch ahead of it has ended has
+    another: what is timed is another thing."""
+    code: str = outcome["code_sha256"]
+    return f"{code} programmatic dependent launch" if launch.programmatic_dependent_launch else code
 
 
 def _zip(files: Mapping[str, bytes]) -> bytes:

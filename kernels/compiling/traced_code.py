@@ -35,6 +35,7 @@ class _Launch(TypedDict):
     opt_level: Annotated[int, Field(ge=0, le=3)]
     preview_features: list[Feature]
     libraries: NotRequired[list[AbsolutePath]]
+    programmatic_dependent_launch: NotRequired[bool]
 
 
 @with_config(ConfigDict(strict=True))
@@ -64,6 +65,7 @@ class LaunchInput:
     key: str
     symbol: str
     wanted: CompilerInput
+    programmatic_dependent_launch: bool = False
 
 
 @dataclass(frozen=True)
@@ -109,4 +111,4 @@ def _read_launch(launch: _Launch) -> LaunchInput:
     except OSError as error:
         raise BadTracedCode(f"a library that the kernel is linked with cannot be read: {error}") from None
     wanted = CompilerInput(bytecode, launch["opt_level"], tuple(launch["preview_features"]), libraries)
-    return LaunchInput(launch["key"], launch["symbol"], wanted)
+    return LaunchInput(launch["key"], launch["symbol"], wanted, launch.get("programmatic_dependent_launch", False))

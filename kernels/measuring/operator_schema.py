@@ -1,7 +1,7 @@
 """Checks the description of a watched operator's launches. The process that runs the host code makes it, so that the
 host code may make it up."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
@@ -69,6 +69,7 @@ class _Launch(TypedDict):
     symbol: Name
     grid: Annotated[list[Size], Field(min_length=3, max_length=3)]
     arguments: Annotated[list[_View | _Number], Field(max_length=MOST_ARGUMENTS)]
+    programmatic_dependent_launch: NotRequired[bool]
 
 
 @with_config(ConfigDict(strict=True, extra="forbid"))

@@ -4,7 +4,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -51,10 +51,16 @@ class CompilableLaunch:
     signature: KernelSignature
     grid: tuple[int, ...]
     key: str
+    programmatic_dependent_launch: bool
 
     @property
     def symbol(self) -> str:
         return str(self.signature.symbol)
+
+    @property
+    def identity(self) -> tuple[str, bool]:
+        """The code, and how it is launched."""
+        return self.key, self.programmatic_dependent_launch
 
 
 def make_case(operator: WatchedOperator, problem: Problem, seed: int) -> Case:
@@ -150,7 +156,7 @@ def describe_work(case: Case, arrays: Sequence[Any]) -> dict[str, Any]:
 
 
 def _with_hints(launch: TracedLaunch, hints: Mapping[str, Any]) -> TracedLaunch:
-    return TracedLaunch(launch.kernel.replace_hints(**hints), launch.grid, launch.args, launch.stream)
+    return replace(launch, kernel=launch.kernel.replace_hints(**hints))
 
 
 def _takes_config(run: Callable[..., Any]) -> bool:
@@ -168,7 +174,8 @@ def to_launch(traced: TracedLaunch) -> CompilableLaunch:
     """Returns what `ct.launch` would compile for these arguments, by asking it: it stops where it asks for code."""
     signature = what_is_compiled(traced)
     named = signature.with_symbol(traced.kernel._pyfunc.__name__)
-    return CompilableLaunch(traced.kernel, named, traced.grid, launch_key(traced.kernel, named))
+    key = launch_key(traced.kernel, named)
+    return CompilableLaunch(traced.kernel, named, traced.grid, key, traced.programmatic_dependent_launch)
 
 
 def launch_key(kernel: Any, signature: KernelSignature) -> str:
@@ -206,7 +213,7 @@ class TracedOperator:
         first = self._run(config)
         self.configs = list_configs(first) if self._given is None else self._given.configs
         runs_its_own = config is None and not first.searches
-        self._shipped = [to_launch(each).key for each in first.launches] if runs_its_own else None
+        self._shipped = [to_launch(each).identity for each in first.launches] if runs_its_own else None
         self.arrays = list_arrays(first.launches)
 
     @property
@@ -233,8 +240,8 @@ class TracedOperator:
 
         `launched` is what each config launches, in their order.
         """
-        pairs = zip(self.configs, launched, strict=True)
-        return next((config for config, launches in pairs if [each.key for each in launches] == self._shipped), None)
+        found = [[each.identity for each in launches] for launches in launched]
+        return self.configs[found.index(self._shipped)] if self._shipped in found else None
 
     def list_wrong_results(self) -> tuple[str, ...]:
         """Runs `run`, the reference and the baselines without a GPU, and says which of them return other shapes.
@@ -252,7 +259,7 @@ class TracedOperator:
 
     def code_key(self, source_sha256: str, launches: tuple[CompilableLaunch, ...]) -> str:
         """Hashes everything that goes into compiling but the compiler; needs no compiling."""
-        asked = [NAMING, source_sha256, self.arch, [each.key for each in launches]]
+        asked = [NAMING, source_sha256, self.arch, [each.identity for each in launches]]
         return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
 
     def _run(self, config: PlainConfig | None) -> LaunchTrace:

@@ -26,12 +26,14 @@ class TracingError(ExpectedError):
 
 @dataclass(frozen=True)
 class TracedLaunch:
-    """One call of `ct.launch`, with the values that it was given."""
+    """One call of `ct.launch`, with the values that it was given. With `programmatic_dependent_launch` a kernel may
+    begin before the one ahead of it has ended."""
 
     kernel: Any
     grid: tuple[int, ...]
     args: tuple[Any, ...]
     stream: Any
+    programmatic_dependent_launch: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,9 @@ def open_trace(execute: Execute | None, *, choose: Choose = choose_first) -> Ite
 
 def launch_for_real(launch: TracedLaunch) -> None:
     """Launches as cuTile itself does. Needs a GPU."""
-    _real_launch(launch.stream, launch.grid, launch.kernel, launch.args)
+    # cuda-tile before 1.6 knows no such launch.
+    attributes = {"programmatic_dependent_launch": True} if launch.programmatic_dependent_launch else {}
+    _real_launch(launch.stream, launch.grid, launch.kernel, launch.args, **attributes)
 
 
 class _AskedForCode(Exception):
@@ -114,7 +118,7 @@ def what_is_compiled(launch: TracedLaunch) -> Any:
     kernel = launch.kernel.replace_hints()  # one that has no code yet
     compiler = ct.kernel._compile
 
-    def ask(_: Any, signature: Any, *__: Any, **___: Any) -> Any:
+    def ask(_: Any, signature: Any, *__: Any) -> Any:
         raise _AskedForCode(signature)
 
     ct.kernel._compile = ask
@@ -139,11 +143,14 @@ def replace_launch_and_search() -> None:
         sys.modules[EXPERIMENTAL] = module
 
 
-def _launch(stream: Any, grid: Any, kernel: Any, kernel_args: Any, /, **_: Any) -> None:
+def _launch(
+    stream: Any, grid: Any, kernel: Any, kernel_args: Any, /, *, programmatic_dependent_launch: bool = False
+) -> None:
     if not _current:
         raise TracingError("a kernel is launched outside `run`; a watch file only says what to launch")
     here = _current[-1]
-    launch = TracedLaunch(kernel, tuple(int(size) for size in grid), tuple(map(_take, kernel_args)), stream)
+    sizes, args = tuple(int(size) for size in grid), tuple(map(_take, kernel_args))
+    launch = TracedLaunch(kernel, sizes, args, stream, bool(programmatic_dependent_launch))
     here.trace.launches.append(launch)
     if here.execute is not None:
         here.execute(launch)
@@ -156,7 +163,18 @@ def _take(argument: Any) -> Any:
     return argument.give_to_kernel() if hasattr(argument, "give_to_kernel") else argument
 
 
-def _search(search_space: Any, stream: Any, grid_fn: Any, kernel: Any, args_fn: Any, *_: Any, **__: Any) -> Any:  # noqa: ARG001
+def _search(
+    search_space: Any,
+    stream: Any,  # noqa: ARG001 - what a search launches and how it times is left to the sweep
+    grid_fn: Any,  # noqa: ARG001
+    kernel: Any,
+    args_fn: Any,  # noqa: ARG001
+    hints_fn: Any = None,  # noqa: ARG001
+    *,
+    quiet: bool = False,  # noqa: ARG001
+    single_run_timeout_sec: float | None = None,  # noqa: ARG001
+    flush_l2: bool = True,  # noqa: ARG001
+) -> Any:
     if not _current:
         raise TracingError("`exhaustive_search` is called outside `run`; a watch file only says what to launch")
     here = _current[-1]
@@ -172,14 +190,32 @@ def _search(search_space: Any, stream: Any, grid_fn: Any, kernel: Any, args_fn: 
 
 
 def _search_and_launch(
-    stream: Any, *, grid_fn: Any, kernel: Any, args_fn: Any, search_space: Any, hints_fn: Any = None, **_: Any
+    stream: Any,
+    grid_fn: Any,
+    kernel: Any,
+    args_fn: Any,
+    launch_args_fn: Any = None,
+    hints_fn: Any = None,
+    *,
+    search_space: Any,
+    key: Any = None,  # noqa: ARG001 - how its search goes is left to the sweep
+    max_iter: int = 60,  # noqa: ARG001
+    compiler_time_limit_sec: int = 10,  # noqa: ARG001
+    seed: int | None = None,  # noqa: ARG001
+    force_retune: bool = False,  # noqa: ARG001
 ) -> Any:
     configs = search_space() if callable(search_space) else search_space
     result = _search(configs, stream, grid_fn, kernel, args_fn)
     best = result.best.config
     hinted = kernel if hints_fn is None else kernel.replace_hints(**hints_fn(best))
-    _launch(stream, grid_fn(best), hinted, args_fn(best))
+    _launch(stream, grid_fn(best), hinted, (launch_args_fn or args_fn)(best))
     return SimpleNamespace(tuned_config=best, config=best)
+
+
+# What another cuda-tile's functions take and these do not is refused by their names.
+_launch.__qualname__ = "ct.launch"
+_search.__qualname__ = "exhaustive_search"
+_search_and_launch.__qualname__ = "autotune_launch"
 
 
 def fields_of(config: Any) -> Mapping[str, Any]:

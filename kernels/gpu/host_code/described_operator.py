@@ -86,6 +86,7 @@ class OneLaunch:
     symbol: str
     grid: tuple[int, int, int]
     arguments: tuple[View | Number, ...]
+    programmatic_dependent_launch: bool = False
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,8 @@ def read_one_launch(launch: Mapping[str, Any]) -> OneLaunch:
     x, y, z = launch["grid"]
     given: Sequence[Mapping[str, Any]] = launch["arguments"]
     arguments = tuple(Number(**each) if "value" in each else read_view(each) for each in given)
-    return OneLaunch(launch["key"], launch["symbol"], (x, y, z), arguments)
+    is_dependent = launch.get("programmatic_dependent_launch", False)
+    return OneLaunch(launch["key"], launch["symbol"], (x, y, z), arguments, is_dependent)
 
 
 def read_view(view: Mapping[str, Any]) -> View:

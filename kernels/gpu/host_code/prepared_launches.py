@@ -18,11 +18,12 @@ from tilewatch.kernels.compiling.operator_code import read_bundle
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.gpu import shared_arrays, timing
 from tilewatch.kernels.gpu.guards import WROTE_OUTSIDE
-from tilewatch.kernels.gpu.host_code import launched_arrays
+from tilewatch.kernels.gpu.host_code import dependent_launch, launched_arrays
 from tilewatch.kernels.gpu.host_code.copied_memory import Allocation, CopiedMemory
 from tilewatch.kernels.gpu.host_code.described_operator import (
     ConfigLaunches,
     DescribedOperator,
+    OneLaunch,
     View,
     read_operator,
 )
@@ -153,12 +154,8 @@ class PreparedLaunches:
                 break
             places.append(found)
             memory_of_set = [each.own for each in found]
-            turns.append(
-                tuple(
-                    partial(function, launch.grid, (1,), launched_arrays.list_values(launch.arguments, memory_of_set))
-                    for function, launch in zip(functions, config.launches, strict=True)
-                )
-            )
+            pairs = zip(functions, config.launches, strict=True)
+            turns.append(tuple(_make_launch(function, launch, memory_of_set) for function, launch in pairs))
         results = tuple(
             tuple(None if each is None else self._find_result(each, of_set) for each in config.results)
             for of_set in places
@@ -264,6 +261,13 @@ class PreparedLaunches:
             raise WrongWhenTimed(f"{WROTE_OUTSIDE}: {outside}")
         if (failure := self._error(config, turn % len(config.turns)).failure) is not None:
             raise WrongWhenTimed(f"when it was timed, {failure}")
+
+
+def _make_launch(function: Any, launch: OneLaunch, memory: Sequence[Any]) -> Callable[[], None]:
+    values = launched_arrays.list_values(launch.arguments, memory)
+    if launch.programmatic_dependent_launch:
+        return dependent_launch.make_launch(function, launch.grid, values)
+    return partial(function, launch.grid, (1,), values)
 
 
 def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> PreparedLaunches:

@@ -93,8 +93,9 @@ class Run:
         for constraint, value in zip(signature.parameters, launch.args, strict=True):
             arguments += self._describe(constraint, value)
         x, y, z = (*launch.grid, 1, 1)[:3]
-        symbol = launch.kernel._pyfunc.__name__
-        self.launches.append(OneLaunch(launch_key(launch.kernel, signature), symbol, (x, y, z), tuple(arguments)))
+        key, symbol = launch_key(launch.kernel, signature), launch.kernel._pyfunc.__name__
+        is_dependent = launch.programmatic_dependent_launch
+        self.launches.append(OneLaunch(key, symbol, (x, y, z), tuple(arguments), is_dependent))
         for each in touched.values():
             device_memory.fill(each.address, self.byte, each.before.size)
 

@@ -151,12 +151,12 @@ def test_what_one_commit_makes_of_its_input_does_not_outlive_it(
 ) -> None:
     changed = f"""
 from tilewatch.kernels.compiling import trace_child
-record = trace_child.record_code
-def record_code(*given, **asked):
-    code = record(*given, **asked)
+write = trace_child.write_code
+def write_code(*given, **asked):
+    code = write(*given, **asked)
     code["launches"][0] |= {forged!r}
     return code
-trace_child.record_code = record_code
+trace_child.write_code = write_code
 """
     before, honest = compile_text(changed + HONEST), compile_text(HONEST)
     assert (before.status, before.symbol) != ("ok", "double"), "the input was not changed"

@@ -76,6 +76,19 @@ def test_a_launch_of_two_kernels_takes_the_sum_of_both(gpu: FakeGpu) -> None:
     ]
 
 
+def test_what_two_kernels_share_counts_once(gpu: FakeGpu) -> None:
+    """In a programmatic dependent launch the second begins before the first has ended."""
+    here = timer()
+
+    def both(shared_us: float, second_us: float) -> None:
+        gpu.run("first", 10.0, [])
+        gpu.clock_ns -= 500 + round(1000 * shared_us)
+        gpu.run("second", second_us, [])
+
+    launches = [partial(both, 4.0, 30.0), partial(both, 8.0, 3.0)]
+    assert here.time(launches, [("first", "second")] * 2) == [10.0 + 30.0 - 4.0, 10.0]
+
+
 def test_kernels_of_others_do_not_count(gpu: FakeGpu) -> None:
     here = timer()
 

@@ -37,3 +37,12 @@ def test_a_described_launch_passes_what_ct_launch_passes(
     found, theirs, ours = passed[launch]
     assert (found, len(ours)) == (convention, count)
     assert ours == theirs
+
+
+def test_a_dependent_launch_asks_the_driver_for_what_ct_launch_asks_for(passed: dict[str, Any]) -> None:
+    is_dependent, (plain, theirs, ours), their_values, our_values = passed["dependent"]
+    assert is_dependent
+    assert theirs["grid"] == [8, 2, 1]
+    assert theirs != plain, "what the attribute changes is seen here"
+    assert ours == theirs
+    assert our_values == their_values

@@ -1,0 +1,72 @@
+"""Launches kernels that may begin before the kernel ahead of them has ended: CUDA's programmatic dependent launch.
+
+CuPy's launches take no attributes, so these ask the driver, as `ct.launch` does (cuda-tile 1.7). All that a launch
+passes is made once: the host must be ahead of the GPU for two kernels to overlap.
+"""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import cupy
+import numpy as np
+
+PROGRAMMATIC_STREAM_SERIALIZATION = 6
+"""CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION (cuda.h of CUDA 13)."""
+
+
+class LaunchAttribute(ctypes.Structure):
+    """CUlaunchAttribute: a number, padding to 8 bytes, and a union of 64 bytes, here of one int."""
+
+    _fields_ = (
+        ("id", ctypes.c_uint),
+        ("padding", ctypes.c_char * 4),
+        ("value", ctypes.c_int),
+        ("unused", ctypes.c_char * 60),
+    )
+
+
+class LaunchConfig(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared_bytes", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(LaunchAttribute)),
+        ("attribute_count", ctypes.c_uint),
+    )
+
+
+def make_launch(function: Any, grid: Sequence[int], values: Sequence[Any]) -> Callable[[], None]:
+    """Returns a launch on the null stream. `function` is CuPy's RawKernel, `values` are arrays and NumPy's scalars.
+
+    The launch raises CUDADriverError like CuPy's own.
+    """
+    packed = [ctypes.create_string_buffer(each, len(each)) for each in map(_pack, values)]
+    pointers = (ctypes.c_void_p * len(packed))(*map(ctypes.addressof, packed))
+    attribute = LaunchAttribute(PROGRAMMATIC_STREAM_SERIALIZATION, b"", 1)
+    config = LaunchConfig(tuple(grid), (1, 1, 1), 0, None, ctypes.pointer(attribute), 1)
+    code = ctypes.c_void_p(function.kernel.ptr)
+    driver = _load_driver()
+
+    def launch() -> None:
+        status = driver.cuLaunchKernelEx(ctypes.byref(config), code, pointers, None)
+        if status:
+            raise cupy.cuda.driver.CUDADriverError(status)
+        _ = values, packed  # what the launch points to lives as long as it
+
+    return launch
+
+
+def _load_driver() -> Any:
+    return ctypes.CDLL("libcuda.so.1")
+
+
+def _pack(value: Any) -> bytes:
+    """Returns what a kernel is passed: an array by its address."""
+    if hasattr(value, "data") and hasattr(value.data, "ptr"):
+        return np.uint64(value.data.ptr).tobytes()
+    packed: bytes = value.tobytes()
+    return packed

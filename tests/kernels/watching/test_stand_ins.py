@@ -1,0 +1,160 @@
+"""What stands in for functions of cuda-tile takes all that they take: a keyword is recorded, or refused by its name."""
+
+import ast
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import cuda.tile as ct
+import cuda.tile.tune
+import pytest
+
+from tests.kernels.fixtures import needs_package
+from tilewatch.kernels import watching
+from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.compiling.compiler import CodeIdentity, Compiler
+from tilewatch.kernels.compiling.store import folder
+from tilewatch.kernels.results import Compiled
+from tilewatch.kernels.watching import tracer
+from tilewatch.kernels.watching.tracer import LaunchTrace, trace_launches
+
+THEIRS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "launch": (tracer._real_launch, tracer._launch),
+    "exhaustive_search": (cuda.tile.tune.exhaustive_search, tracer._search),
+}
+
+EXPERIMENTAL = (
+    ("stream", "grid_fn", "kernel", "args_fn", "launch_args_fn", "hints_fn"),
+    ("search_space", "key", "max_iter", "compiler_time_limit_sec", "seed", "force_retune"),
+)
+"""Parameters of autotune_launch by position and by keyword, in cuda-tile-experimental of 2026-04, which cannot be
+installed beside the present compiler."""
+
+
+class Kernel:
+    def replace_hints(self, **_: int) -> "Kernel":
+        return self
+
+
+def list_parameters(function: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
+    return [(each.name, each.kind, each.default) for each in inspect.signature(function).parameters.values()]
+
+
+@pytest.mark.parametrize("name", THEIRS)
+def test_a_stand_in_has_the_parameters_of_the_installed_function(name: str) -> None:
+    theirs, ours = THEIRS[name]
+    assert theirs is not ours, "another test replaced it"
+    assert list_parameters(ours) == list_parameters(theirs)
+
+
+def test_the_stand_in_of_the_old_search_has_its_parameters() -> None:
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    found = [(each, kind) for each, kind, _ in list_parameters(tracer._search_and_launch)]
+    assert found == [(each, kind) for names, kind in zip(EXPERIMENTAL, kinds, strict=True) for each in names]
+
+
+def test_the_real_kernel_takes_its_own_keywords() -> None:
+    """Nothing stands in for `ct.kernel`: what it is given is in the compiler's options, by which launches are named."""
+    keywords = {name for name, kind, _ in list_parameters(ct.kernel.__init__) if kind is inspect.Parameter.KEYWORD_ONLY}
+    assert keywords == set(vars(ct.kernel(lambda: None)._compiler_options))
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (tracer._launch, r"ct\.launch\(\) got an unexpected keyword argument 'cooperative'"),
+        (tracer._search, r"exhaustive_search\(\) got an unexpected keyword argument 'cooperative'"),
+        (tracer._search_and_launch, r"autotune_launch\(\) got an unexpected keyword argument 'cooperative'"),
+    ],
+)
+def test_a_keyword_that_nobody_knows_is_refused_by_name(call: Callable[..., Any], sentence: str) -> None:
+    with pytest.raises(TypeError, match=sentence):
+        call(0, (1,), None, (), cooperative=True)
+
+
+def list_swallowing(file: Path) -> set[str]:
+    """Lists the functions that take any keyword, and drop it."""
+    return {
+        f"{file.stem}.{function.name}"
+        for function in ast.walk(ast.parse(file.read_text()))
+        if isinstance(function, ast.FunctionDef) and function.args.kwarg and function.args.kwarg.arg.startswith("_")
+    }
+
+
+def test_no_stand_in_drops_what_it_is_given() -> None:
+    """Of PyTorch's functions without a GPU only shapes count, and the process with the GPU has the real ones."""
+    files = Path(watching.__file__).parent.glob("*.py")
+    dropped = {each for file in files for each in list_swallowing(file)}
+    assert dropped == {"no_gpu.__init__", "no_gpu.__call__"}, "a stream, and answers about the GPU"
+
+
+def test_the_arguments_of_the_last_launch_are_those_for_it() -> None:
+    """`args_fn` is for the search, which may work on copies."""
+
+    def run() -> None:
+        tracer._search_and_launch(
+            0, lambda _: (4,), Kernel(), lambda _: ("copy",), lambda _: ("own",), search_space=[SimpleNamespace(tile=8)]
+        )
+
+    (launch,) = trace_launches(run).launches
+    assert (launch.grid, launch.args, launch.programmatic_dependent_launch) == ((4,), ("own",), False)
+
+
+@pytest.mark.parametrize("is_dependent", [False, True])
+def test_a_dependent_launch_is_recorded_and_launched_as_one(
+    is_dependent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launched: list[dict[str, Any]] = []
+    monkeypatch.setattr(tracer, "_real_launch", lambda *_, **named: launched.append(named))
+
+    def run() -> None:
+        tracer._launch(0, (1,), Kernel(), (), programmatic_dependent_launch=is_dependent)
+
+    found: LaunchTrace = trace_launches(run, execute=tracer.launch_for_real)
+    assert [each.programmatic_dependent_launch for each in found.launches] == [is_dependent]
+    assert launched == [{"programmatic_dependent_launch": True} if is_dependent else {}]
+
+
+PLAIN = "double_rows, (x, tile))"
+DEPENDENT = "double_rows, (x, tile), programmatic_dependent_launch=tile == 32)"
+HOST = needs_package.HOST.replace("import host_package\n", "").replace("host_package.same(tile)", "tile")
+
+
+def compile_host(root: Path, launch: str) -> tuple[list[str], list[Compiled], list[CodeIdentity]]:
+    """Compiles both configs, whose kernels have tiles of 32 and 64."""
+    repository = needs_package.write_repository(root / launch[-5:-1])
+    assert PLAIN in HOST
+    text = HOST.replace("FACTOR", "2").replace(PLAIN, launch)
+    (repository / "src" / "needs_package_ops.py").write_text(text)
+    (plan,) = catalog.read(repository / "watch", arch="sm_90", kernel="doubled")
+    with Compiler(folder(root / "cubins")) as compiler:
+        asked = [(repository / "watch", "doubled", plan.problem, each.config, "sm_90") for each in plan.trials]
+        codes, named = [compiler.compile(*each) for each in asked], [compiler.identify(*each) for each in asked]
+    assert [each.status for each in codes] == ["ok", "ok"]
+    return [each.code_key for each in plan.trials], codes, named
+
+
+def test_turning_dependent_launches_on_is_a_change(tmp_path: Path) -> None:
+    """Machine code is equal on both sides."""
+    _, before, plain = compile_host(tmp_path, PLAIN)
+    _, after, dependent = compile_host(tmp_path, DEPENDENT)
+    assert [each.facts for each in before] == [each.facts for each in after]
+    assert [one.code_sha256 == other.code_sha256 for one, other in zip(before, after, strict=True)] == [False, True]
+    assert [one.content_key == other.content_key for one, other in zip(before, after, strict=True)] == [False, True]
+    assert [one.launch_sha256 == other.launch_sha256 for one, other in zip(plain, dependent, strict=True)] == [
+        False,
+        True,
+    ]
+
+
+def test_configs_that_differ_in_how_they_launch_have_names_of_their_own(tmp_path: Path) -> None:
+    same_tile = "double_rows, (x, 64), programmatic_dependent_launch=tile == 32)"
+    text = HOST.replace("sum_rows, (x, total, tile)", "sum_rows, (x, total, 64)")
+    assert text != HOST
+    repository = needs_package.write_repository(tmp_path)
+    host = repository / "src" / "needs_package_ops.py"
+    host.write_text(text.replace("FACTOR", "2").replace(PLAIN, same_tile))
+    (plan,) = catalog.read(repository / "watch", arch="sm_90", kernel="doubled")
+    assert len({each.code_key for each in plan.trials}) == 2
