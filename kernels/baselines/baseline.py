@@ -35,12 +35,15 @@ class BaselineLaunch:
 
     `settle` copies the result of a baseline that chooses where to write into the call's output; only the check uses it.
     `solves` is False for a yardstick that computes something else (a copy), so there is nothing to check.
+    `kernels` is how many its launch runs where `detail` depends on it: one that lays out its inputs as well would be
+    timed with that.
     """
 
     launch: Callable[[], None]
     detail: Mapping[str, Any]
     settle: Callable[[], None] | None = None
     solves: bool = True
+    kernels: int | None = None
 
 
 def torch_module() -> Any:
@@ -50,6 +53,12 @@ def torch_module() -> Any:
     except ImportError as error:
         raise BaselineMissing(f"torch is not installed (pip install tilewatch[deepgemm]): {error}") from error
     return torch
+
+
+def find_major() -> int:
+    """Returns the first part of the GPU's compute capability: 9 of Hopper, 10 of B200 and B300, 12 of RTX Blackwell."""
+    major: int = torch_module().cuda.get_device_capability()[0]
+    return major
 
 
 def tensor(call: Call, name: str) -> Any:

@@ -1,18 +1,43 @@
 """Calls DeepGEMM, the main baseline: FP8 with its own block scales, bfloat16, and groups of rows.
 
-Its FP8 scales on Hopper ("1d2d"): one float32 per row of A and 128 of K, one per 128x128 block of B. A kernel that
-takes scales shares them with it; a plain FP8 kernel gives DeepGEMM scales of one.
+Its FP8 scales are one per row of A and 128 of K, and one per 128x128 block of B. Hopper's kernels read them as float32.
+Those of B200 and B300 read powers of two, four exponents in an int32 and one for each row of B too: given float32, they
+run kernels that lay the scales out in every call. A kernel that takes scales shares them with it; a plain FP8 kernel
+gives DeepGEMM scales of one.
 """
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tilewatch.kernels.baselines.baseline import BaselineLaunch, BaselineMissing, Call, tensor, torch_module, version
+from tilewatch.kernels.baselines.baseline import (
+    BaselineLaunch,
+    BaselineMissing,
+    Call,
+    find_major,
+    tensor,
+    torch_module,
+    version,
+)
 
 BLOCK = 128
+HOPPER, BLACKWELL = 9, 10
+
+BY_BLOCKS, BY_ROWS = (1, 128, 128), (1, 1, 128)
+"""DeepGEMM's recipes: rows of A, rows of B and elements of K that share a scale."""
+
+
+@dataclass(frozen=True)
+class Scales:
+    """Scales of A (.., M, K / 128) and of B as the recipe says, and in words what they hold."""
+
+    a: Any
+    b: Any
+    recipe: tuple[int, int, int]
+    held: str
 
 
 def with_scales_laid_out(call: Call) -> BaselineLaunch:
@@ -22,27 +47,28 @@ def with_scales_laid_out(call: Call) -> BaselineLaunch:
         return _mqa_logits(call)
     if call.dtypes["a"] == "bfloat16":
         a, b, d = (tensor(call, name) for name in ("a", "b", "d"))
-        return BaselineLaunch(lambda: deep_gemm.bf16_gemm_nt(a, b, d), {"version": version("sgl-deep-gemm")})
-    scale_a, scale_b, held = _scales(call)
-    return _fp8(call, deep_gemm.get_mn_major_tma_aligned_tensor(scale_a), scale_b, f"{held}, laid out beforehand")
+        return BaselineLaunch(lambda: deep_gemm.bf16_gemm_nt(a, b, d), {"version": version("sgl-deep-gemm")}, kernels=1)
+    scales = _find_scales(call)
+    return _fp8(call, *_lay_out(call, scales), f"{scales.held}, laid out beforehand", kernels=1)
 
 
 def with_scales_as_called(call: Call) -> BaselineLaunch:
     """Gives row-major scales, as most callers have: DeepGEMM lays them out in every call, and that is timed too."""
-    scale_a, scale_b, held = _scales(call)
-    return _fp8(call, scale_a.contiguous(), scale_b, f"{held}, row-major")
+    scales = _find_scales(call)
+    return _fp8(call, scales.a.contiguous(), scales.b, f"{scales.held}, row-major")
 
 
 def by_ends(call: Call) -> BaselineLaunch:
     """Tells DeepGEMM where groups end (its psum layout) and not each row's group; scales are laid out beforehand."""
-    deep_gemm = _module()
-    scale_a, scale_b, held = _scales(call)
+    deep_gemm, scales = _module(), _find_scales(call)
     a, b, ends = (tensor(call, name) for name in ("a", "b", "end_of_group"))
     d = _rows_of_d(call)
-    left = a, deep_gemm.get_mn_major_tma_aligned_tensor(scale_a)
+    scale_a, scale_b = _lay_out(call, scales)
+    left, right = (a, scale_a), (b, scale_b)
     return BaselineLaunch(
-        lambda: deep_gemm.m_grouped_fp8_gemm_nt_contiguous(left, (b, scale_b), d, ends, use_psum_layout=True),
-        {"version": version("sgl-deep-gemm"), "scales": f"{held}, laid out beforehand"},
+        lambda: deep_gemm.m_grouped_fp8_gemm_nt_contiguous(left, right, d, ends, use_psum_layout=True),
+        {"version": version("sgl-deep-gemm"), "scales": f"{scales.held}, laid out beforehand"},
+        kernels=1,
     )
 
 
@@ -56,10 +82,13 @@ def moe_gate_up(call: Call) -> BaselineLaunch:
     x, scale_x, gate_up, scale_w, y = (tensor(call, each) for each in ("x", "scale_x", "gate_up", "scale_w", "y"))
     tokens = tensor(call, "token_of_row")
     groups = tensor(call, "expert_of_half").repeat_interleave(BLOCK // 2)
+    right = gate_up.flatten(1, 2), scale_w
+    if find_major() != HOPPER:
+        scale_x = _pack(scale_x, x, BY_BLOCKS, is_of_a=True)
+        right = right[0], _pack(scale_w, right[0], BY_BLOCKS, is_of_a=False)
     bytes_of_x, scales = x.view(torch.uint8), scale_x.t().contiguous()
     rows = bytes_of_x.new_empty((len(tokens), x.shape[1]))
     scale_rows = scales.new_empty((len(scales), len(tokens)))  # M innermost, as its kernel reads them
-    right = gate_up.flatten(1, 2), scale_w
     both = y.new_empty((len(tokens), right[0].shape[1]))
     gate, up = both.chunk(2, -1)
 
@@ -87,24 +116,28 @@ def _mqa_logits(call: Call) -> BaselineLaunch:
         logits = tensor(call, "logits")
         logits.copy_(computed[0][:, : logits.shape[1]])
 
-    return BaselineLaunch(launch, {"version": version("sgl-deep-gemm")}, settle)
+    return BaselineLaunch(launch, {"version": version("sgl-deep-gemm")}, settle, kernels=1)
 
 
-def _fp8(call: Call, scale_a: Any, scale_b: Any, scales: str) -> BaselineLaunch:
+def _fp8(call: Call, scale_a: Any, scale_b: Any, scales: str, *, kernels: int | None = None) -> BaselineLaunch:
     deep_gemm = _module()
     a, b, d = tensor(call, "a"), tensor(call, "b"), _rows_of_d(call)
     detail = {"version": version("sgl-deep-gemm"), "scales": scales}
     if "group_of_row" in call.inputs or "end_of_group" in call.inputs:
         groups = tensor(call, "group_of_row") if "group_of_row" in call.inputs else _group_of_row(call)
         return BaselineLaunch(
-            lambda: deep_gemm.m_grouped_fp8_gemm_nt_contiguous((a, scale_a), (b, scale_b), d, groups), detail
+            lambda: deep_gemm.m_grouped_fp8_gemm_nt_contiguous((a, scale_a), (b, scale_b), d, groups),
+            detail,
+            kernels=kernels,
         )
     if "rows_of_group" in call.inputs:
         rows, expected = tensor(call, "rows_of_group"), call.sizes["rows"]
         return BaselineLaunch(
-            lambda: deep_gemm.fp8_m_grouped_gemm_nt_masked((a, scale_a), (b, scale_b), d, rows, expected), detail
+            lambda: deep_gemm.fp8_m_grouped_gemm_nt_masked((a, scale_a), (b, scale_b), d, rows, expected),
+            detail,
+            kernels=kernels,
         )
-    return BaselineLaunch(lambda: deep_gemm.fp8_gemm_nt((a, scale_a), (b, scale_b), d), detail)
+    return BaselineLaunch(lambda: deep_gemm.fp8_gemm_nt((a, scale_a), (b, scale_b), d), detail, kernels=kernels)
 
 
 def _rows_of_d(call: Call) -> Any:
@@ -127,23 +160,52 @@ def _group_of_row(call: Call) -> Any:
     return torch_module().from_numpy(find_groups(ends, call.inputs["a"].shape[0])).cuda()
 
 
-def _scales(call: Call) -> tuple[Any, Any, str]:
-    """Returns A's scales (.., M, K / 128), B's (.., N / 128, K / 128), and in words what they hold."""
+def _find_scales(call: Call) -> Scales:
+    """Raises BaselineMissing where Hopper has no kernel for them."""
+    if call.dtypes.get("scale_b") == "float8_e8m0fnu":  # one for each row of B too
+        if find_major() == HOPPER:
+            raise BaselineMissing("DeepGEMM takes a scale for each row of B on B200 and B300, and none on Hopper")
+        return Scales(tensor(call, "scale_a").float(), tensor(call, "scale_b").float(), BY_ROWS, "the kernel's own")
     if "scale_a" in call.inputs:
         # Ours holds A's scales with M innermost, which is how DeepGEMM's kernel reads them too.
-        return tensor(call, "scale_a").transpose(-1, -2), tensor(call, "scale_b"), "the kernel's own"
+        scale_a, scale_b = tensor(call, "scale_a").transpose(-1, -2), tensor(call, "scale_b")
+        return Scales(scale_a, scale_b, BY_BLOCKS, "the kernel's own")
     torch = torch_module()
     (m, k), (n, _) = call.inputs["a"].shape, call.inputs["b"].shape
     blocks = -(-k // BLOCK)
-    return (
+    return Scales(
         torch.ones((m, blocks), device="cuda", dtype=torch.float32),
         torch.ones((-(-n // BLOCK), blocks), device="cuda", dtype=torch.float32),
+        BY_BLOCKS,
         "ones, 1x128 and 128x128",
     )
 
 
+def _lay_out(call: Call, scales: Scales) -> tuple[Any, Any]:
+    """Returns the scales of A and of B as the kernels of this GPU read them: a call then runs the product alone."""
+    if find_major() == HOPPER:
+        return _module().get_mn_major_tma_aligned_tensor(scales.a), scales.b
+    return (
+        _pack(scales.a, tensor(call, "a"), scales.recipe, is_of_a=True),
+        _pack(scales.b, tensor(call, "b"), scales.recipe, is_of_a=False),
+    )
+
+
+def _pack(scales: Any, matrix: Any, recipe: tuple[int, int, int], *, is_of_a: bool) -> Any:
+    """Returns the scales of a matrix (.., rows, K) as B200 reads them. It takes their exponents: powers of two lose
+    nothing."""
+    groups = matrix.shape[0] if matrix.dim() == 3 else None
+    rows, k = matrix.shape[-2:]
+    return _module().transform_sf_into_required_layout(scales.contiguous(), rows, k, recipe, groups, is_of_a)
+
+
 def _module() -> Any:
+    """Raises BaselineMissing with the way to install it, and on GPUs for which it has no kernels."""
     torch_module()
+    if (major := find_major()) not in (HOPPER, BLACKWELL):
+        raise BaselineMissing(
+            f"DeepGEMM has kernels for compute capability 9 (H100, H200) and 10 (B200, B300), and none for {major}"
+        )
     os.environ.setdefault("DG_PRINT_CONFIGS", "1")  # it prints what it chose, once per shape; the run keeps the line
     try:
         import deep_gemm

@@ -29,6 +29,9 @@ CHUNK = 1 << 24
 ROW = 1 << 12
 """Elements that one block of a reduction takes. Comparing 2^28 of them takes 2.5 ms (H100, 2026-11-26)."""
 
+BLACKWELL = 100
+"""Its compute capability, as CuPy writes it: 10.0."""
+
 SCALE_SPREAD = 0.25
 """Scales are 2 to the power of a normal value of this deviation: unlike each other, and none so large that the products
 of other blocks could be lost next to its own without anybody noticing."""
@@ -63,9 +66,19 @@ def random(array: Array, generator: Any, make: Make = make_empty) -> Any:
             out[at : at + values.size] = cupy.maximum(values.view(cupy.uint32) & 0xFF, 1)
             continue
         if array.fill == "scale":
-            values = cupy.exp2(values if array.dtype == "float8_e8m0fnu" else SCALE_SPREAD * values)
+            values = cupy.exp2(_make_exponents(values, array.dtype))
         out[at : at + values.size] = encode(values, array.dtype)
     return made
+
+
+def _make_exponents(values: Any, dtype: str) -> Any:
+    """Returns exponents of scales. Those of float32 are whole numbers from B200 on: DeepGEMM reads powers of two there,
+    and loses the rest of others."""
+    if dtype == "float8_e8m0fnu":
+        return values
+    if dtype == "float32" and int(cupy.cuda.Device().compute_capability) >= BLACKWELL:
+        return cupy.rint(values)
+    return SCALE_SPREAD * values
 
 
 def make_input_sets(

@@ -182,6 +182,10 @@ def _baselines(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, A
         detail = {**baseline.detail, "kernels": list(kernels), "error": error.largest, "chose": printed.lines}
         if versions:
             detail["library"] = " and ".join(versions)
+        if baseline.kernels not in (None, len(kernels)) and prepared.timer.name == "cupti":
+            sentence = f"its launch runs {len(kernels)} kernels, where it should run {baseline.kernels}"
+            details[name] = {**detail, "missing": sentence}
+            continue
         if error.failure is not None:
             details[name] = {**detail, "missing": error.failure}
             continue

@@ -78,7 +78,9 @@ def gather(tensor: Tensor, _: int, indices: Tensor, **__: Any) -> Any:
 
 
 @named("index_select")
-def index_select(tensor: Tensor, dim: int, indices: Tensor) -> Any:
+def index_select(tensor: Tensor, dim: int, indices: Tensor, *, out: Any = None) -> Any:
+    if out is not None:
+        return out
     shape = list(tensor.shape)
     shape[dim] = indices.numel()
     return Tensor(shape, tensor.dtype, device=tensor.device)

@@ -1,0 +1,140 @@
+"""Each baseline on each architecture is called as its library wants it there, or says in a sentence why it is not.
+
+There is no Blackwell where this runs: the libraries' own checks stand in for them (fixtures/), on tensors that have
+shapes, strides and types.
+"""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.kernels.baselines.fixtures.deep_gemm import DeepGemm, HostAssert
+from tests.kernels.fixtures.fake_gpu.device import FakeGpu
+from tilewatch.kernels import tile_table
+from tilewatch.kernels.baselines.names import NAMES
+from tilewatch.kernels.catalog.loading import load
+from tilewatch.kernels.contract import Kernel, Problem
+from tilewatch.kernels.library import FOLDER as LIBRARY
+from tilewatch.kernels.watching.torch_stand_in import module
+from tilewatch.kernels.watching.torch_stand_in.tensor import Tensor
+
+MAJORS = {"sm_80": 8, "sm_90": 9, "sm_100": 10, "sm_103": 10, "sm_110": 11, "sm_120": 12}
+OF_DEEPGEMM = tuple(name for name in NAMES if name.startswith("deepgemm"))
+NO_KERNELS = "DeepGEMM has kernels for compute capability 9 (H100, H200) and 10 (B200, B300), and none for {}"
+KERNELS = {name: each.kernel for name, each in load(LIBRARY).items()}
+
+
+@dataclass
+class Machine:
+    """A GPU of one architecture, with PyTorch and DeepGEMM as they are seen by a baseline."""
+
+    torch: Any
+    deep_gemm: DeepGemm
+
+    def call(self, kernel: Kernel, problem: Problem) -> Any:
+        from tilewatch.kernels.baselines.baseline import Call
+
+        arrays = kernel.arrays(problem)
+        made = {each.name: Tensor(each.shape, getattr(self.torch, each.dtype)) for each in arrays}
+        outputs = {each.name: made.pop(each.name) for each in arrays if each.written}
+        dtypes = {each.name: each.dtype for each in arrays}
+        return Call(kernel.name, made, outputs, dtypes, problem.sizes, kernel.bytes(problem))
+
+
+@pytest.fixture
+def machine(gpu: FakeGpu, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    assert gpu, "it brings CuPy, which the baselines import"
+    from tilewatch.kernels.baselines import deepgemm
+
+    kept = {name: each for name, each in sys.modules.items() if name.partition(".")[0] == "torch"}
+    for name in kept:
+        del sys.modules[name]
+    monkeypatch.setattr(sys, "meta_path", [module._Finder()])
+    import torch
+
+    torch.cuda.get_device_capability = lambda: (MAJORS[request.param], 0)
+    deep_gemm = DeepGemm(torch, MAJORS[request.param])
+    monkeypatch.setitem(sys.modules, "deep_gemm", deep_gemm)
+    monkeypatch.setattr(deepgemm, "version", lambda _: "0.1.0")
+    # The rows' groups follow from values, which these tensors have not.
+    monkeypatch.setattr(deepgemm, "_group_of_row", lambda call: Tensor(call.inputs["a"].shape[:1], torch.int32))
+    yield Machine(torch, deep_gemm)
+    for name in [each for each in sys.modules if each.partition(".")[0] == "torch"]:
+        del sys.modules[name]
+    sys.modules.update(kept)
+
+
+def list_asked(*names: str) -> list[Any]:
+    """Lists baselines of the library with their kernels and architectures, where the kernel has configs there."""
+    return [
+        pytest.param(arch, name, baseline, id=f"{baseline}-{name}-{arch}")
+        for name, kernel in KERNELS.items()
+        for baseline in kernel.baselines
+        for arch in MAJORS
+        if baseline in names and kernel.space(arch).configs()
+    ]
+
+
+KERNELS_OF_A_LAUNCH = {
+    "deepgemm": 1,
+    "deepgemm_by_ends": 1,
+    "deepgemm_as_called": 2,
+    # Rows and scales are copied by torch and the product is activated by torch: DeepGEMM runs one of five.
+    "deepgemm_moe_gate_up": 1,
+}
+
+
+@pytest.mark.parametrize(("machine", "name", "baseline"), list_asked(*OF_DEEPGEMM), indirect=["machine"])
+def test_deepgemm_is_called_as_it_wants_on_each_architecture(machine: Machine, name: str, baseline: str) -> None:
+    from tilewatch.kernels.baselines.baseline import BaselineMissing
+    from tilewatch.kernels.baselines.makers import build
+
+    kernel, major = KERNELS[name], machine.deep_gemm.major
+    for problem in kernel.problems:
+        if major not in (9, 10):
+            with pytest.raises(BaselineMissing) as refused:
+                build(baseline, machine.call(kernel, problem))
+            assert str(refused.value) == NO_KERNELS.format(major)
+            continue
+        rival = build(baseline, machine.call(kernel, problem))
+        with machine.deep_gemm.counting() as launched:
+            rival.launch()
+        # On B200 a call with float32 scales packs those of A and those of B, and spreads the latter in three kernels.
+        extra = 4 if baseline == "deepgemm_as_called" and major == 10 else 0
+        assert len(launched) == KERNELS_OF_A_LAUNCH[baseline] + extra, launched
+        assert rival.kernels == (1 if baseline in ("deepgemm", "deepgemm_by_ends") else None)
+
+
+@pytest.mark.parametrize("machine", ["sm_90"], indirect=True)
+def test_hopper_has_no_kernel_for_a_scale_of_each_row_of_b(machine: Machine) -> None:
+    from tilewatch.kernels.baselines.baseline import BaselineMissing
+    from tilewatch.kernels.baselines.makers import build
+
+    kernel = KERNELS["gemm_fp8_block_scaled"]
+    with pytest.raises(BaselineMissing, match="a scale for each row of B on B200 and B300, and none on Hopper"):
+        build("deepgemm", machine.call(kernel, kernel.problems[0]))
+
+
+@pytest.mark.parametrize("machine", ["sm_100"], indirect=True)
+def test_the_checks_refuse_the_format_of_hopper(machine: Machine) -> None:
+    """A stand-in that takes everything would show nothing."""
+    torch, library = machine.torch, machine.deep_gemm
+    a, b = (Tensor((256, 1024), torch.float8_e4m3fn) for _ in range(2))
+    d, scales = Tensor((256, 256), torch.bfloat16), Tensor((256, 8), torch.float8_e8m0fnu)
+    with pytest.raises(HostAssert, match=r"utils/layout\.hpp:71"):
+        library.fp8_gemm_nt((a, scales), (b, scales), d)
+    packed = Tensor((256, 2), torch.int32)  # row-major
+    with pytest.raises(HostAssert, match=r"utils/layout\.hpp:105"):
+        library.fp8_gemm_nt((a, packed), (b, packed), d)
+    of_a, of_b = Tensor((256, 8), torch.float32), Tensor((2, 8), torch.float32)
+    with library.counting() as launched:
+        library.fp8_gemm_nt((a, of_a), (b, of_b), d)
+    assert launched.count("pack_fp32_into_ue8m0") == 2
+    assert len(launched) == 6
+
+
+def test_every_baseline_has_its_contract() -> None:
+    assert set(OF_DEEPGEMM) | {tile_table.BASELINE} <= set(NAMES)
