@@ -6,32 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from tilewatch.baselines import BY_NAME
 from tilewatch.text import WORD_JOINER
-
-BASELINES = {
-    "deepgemm": "DeepGEMM",
-    "deepgemm_as_called": "DeepGEMM as called",
-    "deepgemm_by_ends": "DeepGEMM by ends",
-    "deepgemm_moe_gate_up": "DeepGEMM and PyTorch",
-    "cublaslt": "cuBLASLt",
-    "cublas": "cuBLAS",
-    "cublas_per_group": "cuBLAS per group",
-    "cublaslt_per_group": "cuBLASLt per group",
-    "attention_cudnn": "cuDNN",
-    "attention_flash": "FlashAttention",
-    "attention_cudnn_backward": "cuDNN",
-    "attention_flash_backward": "FlashAttention",
-    "torch_rms_norm": "PyTorch",
-    "torch_layer_norm": "PyTorch",
-    "torch_residual_add": "PyTorch",
-    "torch_silu_and_multiply": "PyTorch",
-    "torch_softmax": "PyTorch",
-    "torch_moe_route": "PyTorch",
-    "torch_moe_gate_up": "PyTorch",
-    "torch_mla_decode": "PyTorch",
-    "copy": "a copy",
-}
-"""The baselines that kernels name, as people call them."""
 
 MEMORY_BOUND = 50
 """Operations per byte below which the memory is the limit on every GPU: the datasheets of an A100 and of a GeForce RTX
@@ -75,7 +51,8 @@ def rival_text(baseline: str | None) -> str:
     if baseline is None:
         return "its baseline"
     name, _, version = baseline.partition(" ")
-    return f"{BASELINES.get(name, name)} {version}".strip()
+    label = BY_NAME[name].label if name in BY_NAME else name
+    return f"{label} {version}".strip()
 
 
 def ratio_to(ratio: float, baseline: str | None) -> str:

@@ -30,6 +30,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import aggregate_order_by, distinct_on
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from tilewatch.baselines import CUBLAS, CUDNN, DEEP_GEMM, TORCH
 from tilewatch.db.models import (
     Commit,
     Compilation,
@@ -45,7 +46,7 @@ from tilewatch.db.models import (
 )
 from tilewatch.db.query_parts import SERIES, Query, is_of_series, judged_runs, measured_points, read_rows, series_keys
 
-OF_TORCH = ("torch", "nvidia-cublas", "nvidia-cudnn-cu13")
+OF_TORCH = (TORCH, CUBLAS, CUDNN)
 """The packages that bring all baselines but DeepGEMM."""
 
 
@@ -304,7 +305,7 @@ def _select_of_runs() -> Query:
                 Measurement.ratio_high,
                 Measurement.baseline,
                 case(
-                    (Measurement.baseline.startswith("deepgemm"), Run.toolchain["sgl-deep-gemm"].astext),
+                    (Measurement.baseline.startswith("deepgemm"), Run.toolchain[DEEP_GEMM].astext),
                     else_=func.nullif(func.concat_ws(" ", *(Run.toolchain[each].astext for each in OF_TORCH)), ""),
                 ).label("baseline_version"),
                 Sweep.flops,

@@ -55,8 +55,12 @@ def torch_module() -> Any:
     return torch
 
 
+HOPPER, BLACKWELL = 9, 10
+"""The first part of the compute capability of H100 and H200, and of B200 and B300."""
+
+
 def find_major() -> int:
-    """Returns the first part of the GPU's compute capability: 9 of Hopper, 10 of B200 and B300, 12 of RTX Blackwell."""
+    """Returns the first part of the GPU's compute capability."""
     major: int = torch_module().cuda.get_device_capability()[0]
     return major
 

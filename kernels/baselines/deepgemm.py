@@ -7,13 +7,12 @@ gives DeepGEMM scales of one.
 """
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from tilewatch.kernels.baselines.baseline import (
+    BLACKWELL,
+    HOPPER,
     BaselineLaunch,
     BaselineMissing,
     Call,
@@ -22,9 +21,7 @@ from tilewatch.kernels.baselines.baseline import (
     torch_module,
     version,
 )
-
-BLOCK = 128
-HOPPER, BLACKWELL = 9, 10
+from tilewatch.kernels.baselines.groups import BLOCK, find_group_of_row
 
 BY_BLOCKS, BY_ROWS = (1, 128, 128), (1, 1, 128)
 """DeepGEMM's recipes: rows of A, rows of B and elements of K that share a scale."""
@@ -124,7 +121,7 @@ def _fp8(call: Call, scale_a: Any, scale_b: Any, scales: str, *, kernels: int | 
     a, b, d = tensor(call, "a"), tensor(call, "b"), _rows_of_d(call)
     detail = {"version": version("sgl-deep-gemm"), "scales": scales}
     if "group_of_row" in call.inputs or "end_of_group" in call.inputs:
-        groups = tensor(call, "group_of_row") if "group_of_row" in call.inputs else _group_of_row(call)
+        groups = find_group_of_row(call)
         return BaselineLaunch(
             lambda: deep_gemm.m_grouped_fp8_gemm_nt_contiguous((a, scale_a), (b, scale_b), d, groups),
             detail,
@@ -143,21 +140,6 @@ def _fp8(call: Call, scale_a: Any, scale_b: Any, scales: str, *, kernels: int | 
 def _rows_of_d(call: Call) -> Any:
     """Returns D as DeepGEMM has it, (.., M, N): a kernel may have its columns in several axes."""
     return tensor(call, "d").view(*call.inputs["a"].shape[:-1], -1)
-
-
-def find_groups(ends: Sequence[int], rows: int) -> np.ndarray:
-    """Returns each row's group, -1 for padding: groups start on multiples of BLOCK and end before the rows `ends`."""
-    groups = np.full(rows, -1, dtype=np.int32)
-    start = 0
-    for group, end in enumerate(ends):
-        groups[start:end] = group
-        start = -(-end // BLOCK) * BLOCK
-    return groups
-
-
-def _group_of_row(call: Call) -> Any:
-    ends = [int(end) for end in tensor(call, "end_of_group").cpu()]
-    return torch_module().from_numpy(find_groups(ends, call.inputs["a"].shape[0])).cuda()
 
 
 def _find_scales(call: Call) -> Scales:

@@ -1,7 +1,8 @@
-"""Lists the names of baselines that a library file may give. kernels/baselines, which needs CuPy, has their makers."""
+"""Lists the names of baselines that a library file may give, and chooses among those that were measured."""
 
 from collections.abc import Iterable, Mapping
 
+from tilewatch.baselines import BY_NAME
 from tilewatch.kernels import tile_table
 from tilewatch.text import has_version, name_version
 
@@ -13,63 +14,7 @@ SHIPPED = "shipped"
 OURS = (tile_table.BASELINE, SHIPPED)
 """Names of the kernel itself with another config. No ratio is to one of them."""
 
-NAMES = (
-    DEEPGEMM,
-    "deepgemm_as_called",
-    "deepgemm_by_ends",
-    "deepgemm_moe_gate_up",
-    "cublaslt",
-    "cublas",
-    "cublas_per_group",
-    "cublaslt_per_group",
-    "attention_cudnn",
-    "attention_flash",
-    "attention_cudnn_backward",
-    "attention_flash_backward",
-    "torch_rms_norm",
-    "torch_layer_norm",
-    "torch_residual_add",
-    "torch_silu_and_multiply",
-    "torch_softmax",
-    "torch_moe_route",
-    "torch_moe_gate_up",
-    "torch_mla_decode",
-    COPY,
-    tile_table.BASELINE,
-)
-
-PACKAGES: Mapping[str, tuple[str, ...]] = {
-    "sgl-deep-gemm": (DEEPGEMM, "deepgemm_as_called", "deepgemm_by_ends", "deepgemm_moe_gate_up"),
-    "torch": (
-        "cublaslt",
-        "cublas",
-        "cublas_per_group",
-        "cublaslt_per_group",
-        "attention_cudnn",
-        "attention_flash",
-        "attention_cudnn_backward",
-        "attention_flash_backward",
-        "torch_rms_norm",
-        "torch_layer_norm",
-        "torch_residual_add",
-        "torch_silu_and_multiply",
-        "torch_softmax",
-        "torch_moe_route",
-        "torch_moe_gate_up",
-        "torch_mla_decode",
-    ),
-}
-"""The baselines of each package. PyTorch brings cuBLAS, cuBLASLt and cuDNN and finds them beside itself."""
-
-DOES_THE_WORK: Mapping[str, str] = {
-    "cublaslt": "nvidia-cublas",
-    "cublas": "nvidia-cublas",
-    "cublas_per_group": "nvidia-cublas",
-    "cublaslt_per_group": "nvidia-cublas",
-    "attention_cudnn": "nvidia-cudnn-cu13",
-    "attention_cudnn_backward": "nvidia-cudnn-cu13",
-}
-"""The package whose kernels run when PyTorch is called; it has versions of its own under one PyTorch."""
+NAMES = (*BY_NAME, tile_table.BASELINE)
 
 
 def find_main(measured: Iterable[str]) -> str | None:
@@ -86,8 +31,16 @@ def find_main(measured: Iterable[str]) -> str | None:
 def find_versioned_name(baseline: str, packages: Mapping[str, str]) -> str | None:
     """Returns the name under which an environment with these packages, versions by name, has its times stored, such as
     "deepgemm 0.2.5" or "cublas torch 2.11.0, nvidia-cublas 13.10.0.20"; None where it lacks the baseline's library."""
-    package = next((each for each, baselines in PACKAGES.items() if baseline in baselines), "")
-    if package not in packages:
+    known = BY_NAME.get(baseline)
+    if known is None or known.package not in packages:
         return None
-    name, worker = name_version(baseline, packages[package]), DOES_THE_WORK.get(baseline, package)
-    return name if worker == package or worker not in packages else f"{name}, {worker} {packages[worker]}"
+    name = name_version(baseline, packages[known.package])
+    if known.library == known.package or known.library not in packages:
+        return name
+    return f"{name}, {known.library} {packages[known.library]}"
+
+
+def find_library(baseline: str) -> str:
+    """Returns the package whose kernels run where another one is called; empty where there is none."""
+    known = BY_NAME.get(baseline)
+    return "" if known is None or known.library in (None, known.package) else str(known.library)

@@ -3,7 +3,17 @@
 from collections.abc import Callable
 from typing import Any
 
-from tilewatch.kernels.baselines.baseline import BaselineLaunch, BaselineMissing, Call, tensor, torch_module
+from tilewatch.kernels.baselines.baseline import (
+    BLACKWELL,
+    HOPPER,
+    BaselineLaunch,
+    BaselineMissing,
+    Call,
+    find_major,
+    tensor,
+    torch_module,
+)
+from tilewatch.kernels.baselines.groups import find_group_of_row
 
 GROUP_ROWS = 128
 """Each group starts on a multiple of this."""
@@ -71,9 +81,68 @@ def cublas_per_group(call: Call) -> BaselineLaunch:
     return BaselineLaunch(launch, {"version": torch.__version__, "products": len(parts)})
 
 
-def cublaslt_per_group(call: Call) -> BaselineLaunch:
-    """Runs one FP8 product per group along K, one after the other, with scales per row and 128 of K (Hopper)."""
+def grouped_mm(call: Call) -> BaselineLaunch:
+    """All groups in one product. Its rows lie close together, without the padding between groups: they are copied so
+    beforehand."""
     torch = torch_module()
+    if (major := find_major()) not in (HOPPER, BLACKWELL):
+        raise BaselineMissing(
+            "PyTorch multiplies groups in one kernel on compute capability 9 and 10 (H100, H200, B200, B300); on "
+            f"{major} it calls cuBLAS for each, as cublas_per_group does"
+        )
+    a, b, d = (tensor(call, name) for name in ("a", "b", "d"))
+    computed: list[Any] = []
+    if d.dim() == 3:  # groups along K
+        real, left, right, ends = slice(None), a.t(), b, tensor(call, "end_of_group")
+    else:
+        groups = find_group_of_row(call)
+        real = groups >= 0
+        left, right = a[real], b.mT if call.sizes.get("b_transposed", 1) else b
+        ends = torch.bincount(groups[real], minlength=len(b)).cumsum(0).int()
+
+    def launch() -> None:
+        computed[:] = [torch.nn.functional.grouped_mm(left, right, offs=ends)]
+
+    def settle() -> None:
+        d[real] = computed[0]
+
+    return BaselineLaunch(launch, {"version": torch.__version__, "groups": len(ends)}, settle)
+
+
+def cublaslt_nvfp4(call: Call) -> BaselineLaunch:
+    """D = A @ B^T in FP4 with a scale in FP8 per 16 elements of K, laid out beforehand as cuBLASLt reads them."""
+    torch = torch_module()
+    if (major := find_major()) < BLACKWELL:
+        raise BaselineMissing(f"cuBLASLt multiplies FP4 from compute capability 10 (B200) on, and this GPU has {major}")
+    a, b = (tensor(call, name).view(torch.float4_e2m1fn_x2) for name in ("a", "b"))
+    scale_a, scale_b = (_tile_scales(tensor(call, name)) for name in ("scale_a", "scale_b"))
+    d = tensor(call, "d")
+
+    def launch() -> None:
+        torch._scaled_mm(a, b.t(), scale_a=scale_a, scale_b=scale_b, out_dtype=torch.bfloat16, out=d)
+
+    detail = {"version": torch.__version__, "scales": "the kernel's own, laid out beforehand"}
+    return BaselineLaunch(launch, detail, kernels=1)
+
+
+def _tile_scales(scales: Any) -> Any:
+    """Returns scales (rows, K / 16) in tiles of 128 rows and 4 columns, padded with zeros.
+
+    In a tile, the four scales of a row lie beside those of the rows 32, 64 and 96 further down (cuBLAS 13, "1D block
+    scaling factors layout").
+    """
+    torch = torch_module()
+    rows, columns = scales.shape
+    padded = torch.nn.functional.pad(scales.view(torch.uint8), (0, -columns % 4, 0, -rows % 128))
+    tiles = padded.reshape(-(-rows // 128), 4, 32, -(-columns // 4), 4).permute(0, 3, 2, 1, 4)
+    return tiles.reshape(-1).view(torch.float8_e4m3fn)
+
+
+def cublaslt_per_group(call: Call) -> BaselineLaunch:
+    """Runs one FP8 product per group along K, one after the other, with scales per row and 128 of K."""
+    torch = torch_module()
+    if (major := find_major()) != HOPPER:
+        raise BaselineMissing(f"cuBLASLt takes scales of 128 elements on Hopper alone, and this GPU has {major}.x")
     a, b, scale_a, scale_b, d = (tensor(call, name) for name in ("a", "b", "scale_a", "scale_b", "d"))
     ends = [int(end) for end in tensor(call, "end_of_group").cpu()]
     parts = []

@@ -14,7 +14,7 @@ from typing import Any
 import cupy
 
 from tilewatch.kernels.baselines.baseline import BaselineLaunch, BaselineMissing
-from tilewatch.kernels.baselines.names import DOES_THE_WORK
+from tilewatch.kernels.baselines.names import find_library
 from tilewatch.kernels.baselines.stdout_capture import StdoutCapture
 from tilewatch.kernels.gpu import canary, references, timing
 from tilewatch.kernels.gpu.guards import WRITES_OUTSIDE, WROTE_OUTSIDE
@@ -174,7 +174,7 @@ def _baselines(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, A
                 baseline = prepared.build_baseline(name)
                 error = _verify_baseline(prepared, name, baseline) if baseline.solves else NO_ERROR
             kernels = prepared.timer.names(baseline.launch)
-            versions = read_loaded_versions(DOES_THE_WORK.get(name, ""))
+            versions = read_loaded_versions(find_library(name))
         except (BaselineMissing, Exception) as failure:  # noqa: BLE001 - a baseline's failure must not cost the run
             lines = str(failure).strip().splitlines()
             details[name] = {"missing": lines[0] if lines else type(failure).__name__}

@@ -166,6 +166,6 @@ KERNELS = (
         tolerance=tolerance,
         flops=flops,
         bytes=least_bytes,
-        baselines=("copy",),
+        baselines=("cublaslt_nvfp4", "copy"),
     ),
 )

@@ -1110,7 +1110,7 @@ KERNELS = (
         tolerance=bf16_tolerance,
         flops=flops,
         bytes=bf16_bytes,
-        baselines=("cublas_per_group",),
+        baselines=("torch_grouped_mm", "cublas_per_group"),
         given=given_rows,
     ),
     Kernel(
@@ -1127,7 +1127,7 @@ KERNELS = (
         tolerance=bf16_tolerance,
         flops=flops,
         bytes=bf16_bytes,
-        baselines=("cublas_per_group",),
+        baselines=("torch_grouped_mm", "cublas_per_group"),
         given=given_rows,
     ),
     Kernel(
@@ -1143,7 +1143,7 @@ KERNELS = (
         tolerance=bf16_tolerance,
         flops=flops,
         bytes=bf16_bytes,
-        baselines=("cublas_per_group",),
+        baselines=("torch_grouped_mm", "cublas_per_group"),
         given=given_ends,
     ),
     Kernel(
@@ -1159,7 +1159,7 @@ KERNELS = (
         tolerance=bf16_tolerance,
         flops=flops_along_k,
         bytes=bytes_along_k,
-        baselines=("cublas_per_group",),
+        baselines=("torch_grouped_mm", "cublas_per_group"),
         given=given_ends_along_k,
     ),
     Kernel(

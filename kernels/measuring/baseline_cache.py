@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from tilewatch.baselines import BASELINES, DEEP_GEMM
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels.baselines.names import PACKAGES
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung
 from tilewatch.kernels.measuring.gpu_processes import GpuProcesses
 from tilewatch.kernels.measuring.gpu_turn import find_turn
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup
 
-COMPILING = PACKAGES["sgl-deep-gemm"]
+COMPILING = tuple(each.name for each in BASELINES if each.package == DEEP_GEMM)
 """The baselines that compile kernels of their own."""
 
 DEADLINE_S = 120.0

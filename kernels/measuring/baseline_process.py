@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from tilewatch.kernels import tile_table
-from tilewatch.kernels.baselines.names import COPY, DOES_THE_WORK, find_versioned_name
+from tilewatch.kernels.baselines.names import COPY, find_library, find_versioned_name
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed
 from tilewatch.kernels.toolchains.toolchain import Toolchain
@@ -76,7 +76,7 @@ class BaselineProcess:
 def describe_other_library(baseline: str, detail: Mapping[str, Any], about: Mapping[str, Any]) -> Mapping[str, str]:
     """Returns why a baseline of an environment is missing whose process loaded another version of the library that does
     the work than the environment has; nothing where it did not, or where either is not known."""
-    package = DOES_THE_WORK.get(baseline, "")
+    package = find_library(baseline)
     named, loaded = about.get("packages", {}).get(package), detail.get("library")
     if named is None or loaded is None or named == loaded or named.startswith(f"{loaded}."):
         return {}

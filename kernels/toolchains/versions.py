@@ -4,13 +4,11 @@ import functools
 import importlib.metadata
 from collections.abc import Collection
 
+from tilewatch.baselines import PACKAGES
 from tilewatch.kernels import HARNESS
 
 COMPILING = ("cuda-tile", "nvidia-cuda-tileiras", "nvidia-cuda-nvcc", "nvidia-nvvm")
-BASELINES = ("torch", "nvidia-cublas", "nvidia-cudnn-cu13", "sgl-deep-gemm")
-"""The packages of baselines. PyTorch runs with other releases of cuBLAS and cuDNN than it was published with."""
-
-MEASURING = ("cupy-cuda13x", "cupti-python", *BASELINES)
+MEASURING = ("cupy-cuda13x", "cupti-python", *PACKAGES)
 
 
 def versions(names: tuple[str, ...]) -> dict[str, str]:

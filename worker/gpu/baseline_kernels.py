@@ -11,14 +11,13 @@ from pathlib import Path
 
 import structlog
 
+from tilewatch.baselines import DEEP_GEMM
 from tilewatch.kernels.device import Gpu
 from tilewatch.kernels.measuring import baseline_cache
 from tilewatch.kernels.measuring.baseline_cache import SeriesToPrepare
 from tilewatch.kernels.toolchains.versions import versions
 
 log = structlog.get_logger()
-
-PACKAGES = ("sgl-deep-gemm",)
 
 
 def prepare(folder: Path, series: Sequence[SeriesToPrepare], gpu: Gpu, store_url: str) -> None:
@@ -48,6 +47,6 @@ def _read(file: Path) -> set[str]:
 
 
 def _name(series: SeriesToPrepare, gpu: Gpu) -> str:
-    packages = versions(PACKAGES)
+    packages = versions((DEEP_GEMM,))
     assert gpu.model is not None
     return json.dumps([packages, gpu.model.slug, series.kernel, series.problem, series.baselines], sort_keys=True)

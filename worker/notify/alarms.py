@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from tilewatch.baselines import PACKAGES
 from tilewatch.db.page_reads.alarms import AlarmRow
 from tilewatch.db.page_reads.gpu_health import QuarantineRow
 from tilewatch.db.page_reads.submissions import SubmissionRow
@@ -29,13 +30,6 @@ FAILURE_STAYS_OPEN = dt.timedelta(days=30)
 
 LOSS_THAT_MATTERS = 0.02
 """A smaller loss counts as a tie: sweeps take few samples of each config."""
-
-BASELINE_PACKAGES = {
-    "sgl-deep-gemm": "DeepGEMM",
-    "torch": "torch",
-    "nvidia-cublas": "cuBLAS and cuBLASLt",
-    "nvidia-cudnn-cu13": "cuDNN",
-}
 
 Key = TypeVar("Key")
 
@@ -248,7 +242,7 @@ def find_changed_baselines(runs: Sequence[RunPair]) -> list[OpenAlarm]:
     """Finds nodes whose package of a baseline changed: ratios before and after are to two versions of it."""
     alarms: dict[str, OpenAlarm] = {}
     for run in runs:
-        for package, name in BASELINE_PACKAGES.items():
+        for package, name in PACKAGES.items():
             old, new = (run.old_toolchain or {}).get(package), run.toolchain.get(package)
             if old is None or new is None or old == new:
                 continue

@@ -13,10 +13,11 @@ import pytest
 from tests.dashboard.fixtures.snapshots import pair, series_row
 from tests.dashboard.fixtures.trials import frame, trial
 from tilewatch import dashboard
+from tilewatch.baselines import BY_NAME
 from tilewatch.dashboard.charts import colours, evidence, hover, landscape, marks, sweep
 from tilewatch.dashboard.charts.differences import differences
 from tilewatch.dashboard.frames import metrics
-from tilewatch.dashboard.text import BASELINES, rate_text, time_text
+from tilewatch.dashboard.text import rate_text, time_text
 from tilewatch.dashboard.widgets import badges
 from tilewatch.db.page_reads.evidence import SamplesRow
 from tilewatch.db.page_reads.replays import ReplayRow
@@ -232,7 +233,7 @@ def test_a_kernel_that_moves_bytes_is_held_against_the_memory_s_bandwidth() -> N
         ("deepgemm", "deepgemm_as_called", "cublaslt"),
         ("cublas", "cublas_per_group", "deepgemm"),
         ("attention_cudnn", "attention_flash"),
-        *(("copy", name) for name in BASELINES if name.startswith("torch_")),
+        *(("copy", name) for name in BY_NAME if name.startswith("torch_")),
     ],
     ids=" ".join,
 )

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.kernels.baselines.fixtures.deep_gemm import DeepGemm, HostAssert
+from tests.kernels.baselines.fixtures.torch_products import ONLY_FROM_ADA, Products
 from tests.kernels.fixtures.fake_gpu.device import FakeGpu
 from tilewatch.kernels import tile_table
 from tilewatch.kernels.baselines.names import NAMES
@@ -19,7 +20,7 @@ from tilewatch.kernels.catalog.loading import load
 from tilewatch.kernels.contract import Kernel, Problem
 from tilewatch.kernels.library import FOLDER as LIBRARY
 from tilewatch.kernels.watching.torch_stand_in import module
-from tilewatch.kernels.watching.torch_stand_in.tensor import Tensor
+from tilewatch.kernels.watching.torch_stand_in.tensor import DType, Tensor
 
 MAJORS = {"sm_80": 8, "sm_90": 9, "sm_100": 10, "sm_103": 10, "sm_110": 11, "sm_120": 12}
 OF_DEEPGEMM = tuple(name for name in NAMES if name.startswith("deepgemm"))
@@ -31,14 +32,18 @@ KERNELS = {name: each.kernel for name, each in load(LIBRARY).items()}
 class Machine:
     """A GPU of one architecture, with PyTorch and DeepGEMM as they are seen by a baseline."""
 
+    major: int
     torch: Any
     deep_gemm: DeepGemm
+    products: Products
 
     def call(self, kernel: Kernel, problem: Problem) -> Any:
         from tilewatch.kernels.baselines.baseline import Call
 
         arrays = kernel.arrays(problem)
         made = {each.name: Tensor(each.shape, getattr(self.torch, each.dtype)) for each in arrays}
+        for name, values in (kernel.given(problem) if kernel.given else {}).items():
+            made[name] = _Given(made[name], values)
         outputs = {each.name: made.pop(each.name) for each in arrays if each.written}
         dtypes = {each.name: each.dtype for each in arrays}
         return Call(kernel.name, made, outputs, dtypes, problem.sizes, kernel.bytes(problem))
@@ -47,7 +52,7 @@ class Machine:
 @pytest.fixture
 def machine(gpu: FakeGpu, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     assert gpu, "it brings CuPy, which the baselines import"
-    from tilewatch.kernels.baselines import deepgemm
+    from tilewatch.kernels.baselines import deepgemm, torch_baselines
 
     kept = {name: each for name, each in sys.modules.items() if name.partition(".")[0] == "torch"}
     for name in kept:
@@ -55,16 +60,42 @@ def machine(gpu: FakeGpu, request: pytest.FixtureRequest, monkeypatch: pytest.Mo
     monkeypatch.setattr(sys, "meta_path", [module._Finder()])
     import torch
 
-    torch.cuda.get_device_capability = lambda: (MAJORS[request.param], 0)
-    deep_gemm = DeepGemm(torch, MAJORS[request.param])
+    major = MAJORS[request.param]
+    torch.cuda.get_device_capability = lambda: (major, 0)
+    torch.float4_e2m1fn_x2 = DType("float4_e2m1fn_x2", 1, 2)
+    deep_gemm, products = DeepGemm(torch, major), Products(torch, major)
+    torch.as_tensor = lambda array, device: array  # noqa: ARG005 - as the inputs are
+    torch._scaled_mm, torch.nn.functional.grouped_mm = products.scaled_mm, products.grouped_mm
     monkeypatch.setitem(sys.modules, "deep_gemm", deep_gemm)
     monkeypatch.setattr(deepgemm, "version", lambda _: "0.1.0")
-    # The rows' groups follow from values, which these tensors have not.
-    monkeypatch.setattr(deepgemm, "_group_of_row", lambda call: Tensor(call.inputs["a"].shape[:1], torch.int32))
-    yield Machine(torch, deep_gemm)
+    for each in (deepgemm, torch_baselines):
+        monkeypatch.setattr(each, "find_group_of_row", lambda call: _Groups(call.inputs["a"].shape[:1], torch.int32))
+    yield Machine(major, torch, deep_gemm, products)
     for name in [each for each in sys.modules if each.partition(".")[0] == "torch"]:
         del sys.modules[name]
     sys.modules.update(kept)
+
+
+class _Given(Tensor):
+    """An input whose values are part of the problem."""
+
+    def __init__(self, like: Tensor, values: Any) -> None:
+        super().__init__(like.shape, like.dtype)
+        self.values = values
+
+    def view(self, dtype: DType) -> Tensor:
+        assert dtype is self.dtype
+        return self
+
+    def cpu(self) -> Any:
+        return self.values
+
+
+class _Groups(Tensor):
+    """Each row's group, of rows that are all real: which are not follows from values, which these tensors have not."""
+
+    def __ge__(self, _: int) -> slice:
+        return slice(None)
 
 
 def list_asked(*names: str) -> list[Any]:
@@ -92,20 +123,20 @@ def test_deepgemm_is_called_as_it_wants_on_each_architecture(machine: Machine, n
     from tilewatch.kernels.baselines.baseline import BaselineMissing
     from tilewatch.kernels.baselines.makers import build
 
-    kernel, major = KERNELS[name], machine.deep_gemm.major
+    kernel, major = KERNELS[name], machine.major
     for problem in kernel.problems:
         if major not in (9, 10):
             with pytest.raises(BaselineMissing) as refused:
                 build(baseline, machine.call(kernel, problem))
             assert str(refused.value) == NO_KERNELS.format(major)
             continue
-        rival = build(baseline, machine.call(kernel, problem))
+        made = build(baseline, machine.call(kernel, problem))
         with machine.deep_gemm.counting() as launched:
-            rival.launch()
+            made.launch()
         # On B200 a call with float32 scales packs those of A and those of B, and spreads the latter in three kernels.
         extra = 4 if baseline == "deepgemm_as_called" and major == 10 else 0
         assert len(launched) == KERNELS_OF_A_LAUNCH[baseline] + extra, launched
-        assert rival.kernels == (1 if baseline in ("deepgemm", "deepgemm_by_ends") else None)
+        assert made.kernels == (1 if baseline in ("deepgemm", "deepgemm_by_ends") else None)
 
 
 @pytest.mark.parametrize("machine", ["sm_90"], indirect=True)
@@ -136,5 +167,83 @@ def test_the_checks_refuse_the_format_of_hopper(machine: Machine) -> None:
     assert len(launched) == 6
 
 
+PRODUCTS = {
+    "cublaslt": "scaled_mm tensor",
+    "cublaslt_nvfp4": "scaled_mm 1x16",
+    "cublaslt_per_group": "scaled_mm 1x128",
+    "torch_grouped_mm": "grouped_mm",
+}
+NONE_THERE = {
+    ("cublaslt_per_group", 8): "cuBLASLt takes scales of 128 elements on Hopper alone, and this GPU has 8.x",
+    ("cublaslt_per_group", 10): "cuBLASLt takes scales of 128 elements on Hopper alone, and this GPU has 10.x",
+    ("cublaslt_per_group", 11): "cuBLASLt takes scales of 128 elements on Hopper alone, and this GPU has 11.x",
+    ("cublaslt_per_group", 12): "cuBLASLt takes scales of 128 elements on Hopper alone, and this GPU has 12.x",
+    **{
+        ("torch_grouped_mm", major): "PyTorch multiplies groups in one kernel on compute capability 9 and 10 (H100, "
+        f"H200, B200, B300); on {major} it calls cuBLAS for each, as cublas_per_group does"
+        for major in (8, 11, 12)
+    },
+}
+
+
+@pytest.mark.parametrize(("machine", "name", "baseline"), list_asked(*PRODUCTS), indirect=["machine"])
+def test_torch_is_called_as_it_wants_on_each_architecture(machine: Machine, name: str, baseline: str) -> None:
+    from tilewatch.kernels.baselines.baseline import BaselineMissing
+    from tilewatch.kernels.baselines.makers import build
+
+    kernel = KERNELS[name]
+    for problem in kernel.problems:
+        call = machine.call(kernel, problem)
+        if (refusal := NONE_THERE.get((baseline, machine.major))) is not None:
+            with pytest.raises(BaselineMissing) as refused:
+                build(baseline, call)
+            assert str(refused.value) == refusal
+            continue
+        made = build(baseline, call)
+        if machine.major == 8:
+            with pytest.raises(RuntimeError, match=r"compute capability >= 9\.0 or 8\.9") as failed:
+                made.launch()
+            assert str(failed.value) == ONLY_FROM_ADA, "the run keeps it"
+            continue
+        machine.products.launched.clear()
+        made.launch()
+        assert set(machine.products.launched) == {PRODUCTS[baseline]}
+        assert baseline == "cublaslt_per_group" or len(machine.products.launched) == 1
+        assert made.kernels == (1 if baseline == "cublaslt_nvfp4" else None)
+
+
+@pytest.mark.parametrize("machine", ["sm_90"], indirect=True)
+def test_hopper_multiplies_no_fp4(machine: Machine) -> None:
+    from tilewatch.kernels.baselines.baseline import BaselineMissing
+    from tilewatch.kernels.baselines.makers import build
+
+    kernel = KERNELS["gemm_fp4_scaled"]
+    with pytest.raises(BaselineMissing, match=r"cuBLASLt multiplies FP4 from compute capability 10 \(B200\) on"):
+        build("cublaslt_nvfp4", machine.call(kernel, kernel.problems[0]))
+
+
+SAME_EVERYWHERE = {
+    "cublas",
+    "cublas_per_group",
+    "attention_cudnn",
+    "attention_flash",
+    "attention_cudnn_backward",
+    "attention_flash_backward",
+    "torch_rms_norm",
+    "torch_layer_norm",
+    "torch_residual_add",
+    "torch_silu_and_multiply",
+    "torch_softmax",
+    "torch_moe_route",
+    "torch_moe_gate_up",
+    "torch_mla_decode",
+    "copy",
+    tile_table.BASELINE,
+}
+"""Baselines that are called alike on every GPU: PyTorch's own operators, of which some say themselves that they have no
+kernel for one, and the run keeps that sentence."""
+
+
 def test_every_baseline_has_its_contract() -> None:
-    assert set(OF_DEEPGEMM) | {tile_table.BASELINE} <= set(NAMES)
+    assert {*OF_DEEPGEMM, *PRODUCTS} | SAME_EVERYWHERE == set(NAMES)
+    assert not {*OF_DEEPGEMM, *PRODUCTS} & SAME_EVERYWHERE

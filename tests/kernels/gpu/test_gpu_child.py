@@ -1,6 +1,7 @@
 """The real GPU child on a fake GPU: right before timed, poisoned before checked, a status for each failure."""
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -296,6 +297,24 @@ def test_a_baseline_of_two_kernels_is_timed_as_their_sum(rig: Rig) -> None:
     child, _ = rig.start()
     child.ask({"ask": "baselines", "names": ["torch_silu_and_multiply"]}, deadline_s=1)
     assert set(rounds(child, [], ["torch_silu_and_multiply"])["samples_us"][0]) == {100.0}
+
+
+@pytest.mark.parametrize(("stated", "is_timed"), [(None, True), (2, True), (1, False)])
+def test_a_baseline_whose_launch_runs_more_kernels_than_it_says_is_not_timed(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, stated: int | None, is_timed: bool
+) -> None:
+    """Scales that are "laid out beforehand" and are laid out in each launch all the same would be timed with it."""
+    from tilewatch.kernels.baselines import makers
+
+    rig.kernel = name = "silu_and_multiply"
+    plain = makers.MAKERS[f"torch_{name}"]
+    makes = {**makers.MAKERS, f"torch_{name}": lambda call: replace(plain(call), kernels=stated)}
+    monkeypatch.setattr(makers, "MAKERS", makes)
+    child, _ = rig.start()
+    answer = child.ask({"ask": "baselines", "names": [f"torch_{name}"]}, deadline_s=1)["baselines"][f"torch_{name}"]
+    assert answer["kernels"] == ["torch_silu", "torch_mul"], "they are kept either way"
+    sentence = "its launch runs 2 kernels, where it should run 1"
+    assert answer.get("missing") == (None if is_timed else sentence)
 
 
 def test_a_copy_moves_as_many_bytes_as_the_problem(rig: Rig) -> None:

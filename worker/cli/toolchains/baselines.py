@@ -34,15 +34,16 @@ def add(
 
         tilewatch baselines add deepgemm-next sgl-deep-gemm==0.1.4.post1 --wheels wheels
     """
-    from tilewatch.kernels.baselines.names import PACKAGES
+    from tilewatch.baselines import BASELINES
     from tilewatch.kernels.toolchains import install
     from tilewatch.kernels.toolchains.packages import read_versions
 
     root = options.settings().baseline_environments
     install.require_new_name(root, name)
     versions = read_versions(packages)
-    if not versions.keys() & PACKAGES.keys():
-        raise typer.BadParameter(f"no baseline is of {', '.join(versions)}; expected {' or '.join(PACKAGES)}")
+    packages = dict.fromkeys(each.package for each in BASELINES if each.package is not None)
+    if not versions.keys() & packages.keys():
+        raise typer.BadParameter(f"no baseline is of {', '.join(versions)}; expected {' or '.join(packages)}")
     chosen = install.find_hashes(versions, wheels)
     print(f"fetching {', '.join(f'{each.package} {each.version}' for each in chosen)}", file=sys.stderr)
     made = install.install(root, name, chosen, wheels, lambda _: None)

@@ -1,0 +1,55 @@
+"""The baselines that kernels may be compared with. kernels/baselines/makers.py has the function that makes each."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+DEEP_GEMM, TORCH, CUBLAS, CUDNN = "sgl-deep-gemm", "torch", "nvidia-cublas", "nvidia-cudnn-cu13"
+
+PACKAGES: Mapping[str, str] = {
+    DEEP_GEMM: "DeepGEMM",
+    TORCH: "torch",
+    CUBLAS: "cuBLAS and cuBLASLt",
+    CUDNN: "cuDNN",
+}
+"""The packages that baselines need, with what people call them. PyTorch runs with other releases of cuBLAS and cuDNN
+than it was published with."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """`label` is what people call it. `package` is what has to be installed, and `library` the package whose kernels
+    run: PyTorch finds cuBLAS and cuDNN beside itself. Both are None for one that needs none."""
+
+    name: str
+    label: str
+    package: str | None = TORCH
+    library: str | None = TORCH
+
+
+BASELINES = (
+    Baseline("deepgemm", "DeepGEMM", DEEP_GEMM, DEEP_GEMM),
+    Baseline("deepgemm_as_called", "DeepGEMM as called", DEEP_GEMM, DEEP_GEMM),
+    Baseline("deepgemm_by_ends", "DeepGEMM by ends", DEEP_GEMM, DEEP_GEMM),
+    Baseline("deepgemm_moe_gate_up", "DeepGEMM and PyTorch", DEEP_GEMM, DEEP_GEMM),
+    Baseline("cublaslt", "cuBLASLt", library=CUBLAS),
+    Baseline("cublaslt_nvfp4", "cuBLASLt", library=CUBLAS),
+    Baseline("cublas", "cuBLAS", library=CUBLAS),
+    Baseline("cublas_per_group", "cuBLAS per group", library=CUBLAS),
+    Baseline("cublaslt_per_group", "cuBLASLt per group", library=CUBLAS),
+    Baseline("attention_cudnn", "cuDNN", library=CUDNN),
+    Baseline("attention_flash", "FlashAttention"),
+    Baseline("attention_cudnn_backward", "cuDNN", library=CUDNN),
+    Baseline("attention_flash_backward", "FlashAttention"),
+    Baseline("torch_grouped_mm", "PyTorch"),
+    Baseline("torch_rms_norm", "PyTorch"),
+    Baseline("torch_layer_norm", "PyTorch"),
+    Baseline("torch_residual_add", "PyTorch"),
+    Baseline("torch_silu_and_multiply", "PyTorch"),
+    Baseline("torch_softmax", "PyTorch"),
+    Baseline("torch_moe_route", "PyTorch"),
+    Baseline("torch_moe_gate_up", "PyTorch"),
+    Baseline("torch_mla_decode", "PyTorch"),
+    Baseline("copy", "a copy", None, None),
+)
+
+BY_NAME: Mapping[str, Baseline] = {each.name: each for each in BASELINES}
