@@ -12,6 +12,7 @@ from tilewatch.dashboard.text import config_text, time_text
 from tilewatch.text import change_text
 
 HAND_PICKED = {"tile_m": 128, "tile_n": 128, "tile_k": 128, "num_ctas": 1}
+GUIDES = {"tile_m": 512, "tile_n": 512, "tile_k": 512, "num_ctas": 8}
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Step:
 STEPS = (
     Step("first tiles, row by row", "gemm_tiled", {**HAND_PICKED, "group_size_m": 1}),
     Step("swizzle: groups of 8 rows", "gemm_tiled", {**HAND_PICKED, "group_size_m": 8}),
+    Step("the guide's tiles in clusters of 8", "gemm_tiled", GUIDES),
     Step("persistent blocks, tiles by hand", "gemm_fp8", {**HAND_PICKED, "occupancy": 1}),
     Step("the best tiles of all", "gemm_fp8", {}),
     Step("hints: warps, blocks at once", "gemm_nt_fp8", {}),

@@ -68,8 +68,9 @@ def show_steps(url: str, sweep: pd.Series) -> None:
         "sums in fewer bits than the steps before it. DeepGEMM scales its inputs by block, which these kernels do not."
     )
     st.caption(
-        "Tiles of 512x512x512, the guide's default for one byte, have no bar: the tile compiler needs more than its "
-        "limits of time or memory for them."
+        "Tiles of 512x512x512, the guide's default for one byte, are for B200 and B300 (sm_100, sm_103): the tile "
+        "compiler makes them in clusters of 4 and 8 blocks. For Hopper (sm_90) and RTX Blackwell (sm_120) it needs "
+        "more than its limits of time or memory."
     )
     if size == B200_SIZE:
         reported = ", ".join(f"{name} {time_text(us)}" for name, us in B200_US)

@@ -22,7 +22,16 @@ def test_a_step_is_the_fastest_timed_config_with_its_values() -> None:
     assert (row_by_row.time_us, swizzled.time_us) == (50.0, 20.0)
     assert swizzled.config["group_size_m"] == 8
     assert find_bar(STEPS[1], trials((1, 50.0)), SWEEP) is None
-    assert find_bar(STEPS[2], swept, SWEEP) is None, "a space without occupancy has no config of that step"
+    assert find_bar(STEPS[3], swept, SWEEP) is None, "a space without occupancy has no config of that step"
+
+
+def test_the_guides_tiles_are_a_step_where_they_were_timed() -> None:
+    swept = trials((8, 20.0))
+    assert find_bar(STEPS[2], swept, SWEEP) is None
+    guides = {"param.tile_m": 512, "param.tile_n": 512, "param.tile_k": 512, "param.num_ctas": 8}
+    bar = find_bar(STEPS[2], pd.concat([swept, trials((8, 130.0)).assign(**guides)]), SWEEP)
+    assert bar is not None
+    assert (bar.time_us, bar.config["num_ctas"]) == (130.0, 8)
 
 
 def test_a_steps_worth_is_against_the_step_above_it_and_a_rival_has_none() -> None:
