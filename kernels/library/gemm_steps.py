@@ -247,19 +247,35 @@ def tutorial_space(_: str) -> Space:
 def tiled_space(arch: str) -> Space:
     """Tiles around the defaults by element size, and what the swizzle is worth: groups of 4, 8, 16, or none (1).
 
-    On sm_90 clusters and tiles of 256 rows came no nearer than 4 % to a winner (10 sweeps, 2026-11).
+    On sm_90 clusters and tiles of 256 rows came no nearer than 4 % to a winner (10 sweeps, 2026-11). On B200 and B300
+    also the config with which the FP8 story began, THE_GUIDES: for others it does not compile within the limits.
     """
     sides, depths = ((64, 128), (32, 64)) if is_before_hopper(arch) else ((64, 128, 256), (64, 128))
-    return Space(
-        (
-            ("tile_m", sides),
-            ("tile_n", sides),
-            ("tile_k", depths),
-            ("num_ctas", (1, 2) if arch.startswith("sm_10") or arch == "sm_90" else (1,)),
-            ("group_size_m", (8, 4, 16, 1)),
-        ),
-        only=lambda config: arch != "sm_90" or (config["tile_m"] < 256 and config["num_ctas"] == 1),
-    )
+    if arch.startswith("sm_10"):
+        return _tiled((*sides, 512), (*depths, 512), (1, 2, 8), _is_for_b200)
+    if arch == "sm_90":
+        return _tiled(sides, depths, (1, 2), lambda config: config["tile_m"] < 256 and config["num_ctas"] == 1)
+    return _tiled(sides, depths, (1, 2) if arch.startswith("sm_12") else (1,), None)
+
+
+THE_GUIDES = {"tile_m": 512, "tile_n": 512, "tile_k": 512, "num_ctas": 8, "group_size_m": 8}
+"""The guide's default for types of one byte. Of 16 bits it compiles too; in clusters of 1 and 2 it does not (tileiras
+13.4.92 for sm_100, 2026-11-28)."""
+
+
+def _tiled(
+    sides: tuple[int, ...],
+    depths: tuple[int, ...],
+    clusters: tuple[int, ...],
+    only: Callable[[Config], bool] | None,
+) -> Space:
+    tiles = (("tile_m", sides), ("tile_n", sides), ("tile_k", depths))
+    return Space((*tiles, ("num_ctas", clusters), ("group_size_m", (8, 4, 16, 1))), only=only)
+
+
+def _is_for_b200(config: Config) -> bool:
+    is_small = max(config["tile_m"], config["tile_n"], config["tile_k"]) < 512 and config["num_ctas"] <= 2
+    return is_small or config == THE_GUIDES
 
 
 SWAPS = (("tiles_per_block", (0, 1)), ("swap_ab", (0, 1)))
@@ -275,7 +291,7 @@ def persistent_space(arch: str, tile_k: tuple[int, ...], hopper_axes: Axes) -> S
     """Tiles and hints. Clusters where the GPU has them; several blocks per multiprocessor where tiles are small."""
     consumer = arch in ("sm_120", "sm_121")
     sides = (64, 128) if is_before_hopper(arch) else (64, 128, 256)
-    clusters = (1, 2) if arch == "sm_90" else (1, 2, 4) if arch.startswith(("sm_10", "sm_11")) else (1,)
+    clusters = (1, 2, 4) if arch.startswith(("sm_10", "sm_11")) else (1,) if is_before_hopper(arch) else (1, 2)
     return Space(
         (
             ("tile_m", sides),

@@ -15,6 +15,7 @@ from tilewatch.kernels.library import FOLDER as LIBRARY
 from tilewatch.kernels.tile_table import default_config
 
 ARCHS = ("sm_90", "sm_100", "sm_120")
+MORE_ARCHS = ("sm_80", "sm_103", "sm_110", "sm_121")
 CORES = 2
 
 Asked = tuple[str, str, str, dict[str, int]]
@@ -71,8 +72,26 @@ def test_every_kernel_compiles_with_its_default_config(find_failures: FindFailur
     assert find_failures(asked) == []
 
 
+@pytest.mark.parametrize("arch", ["sm_100", "sm_103"])
+def test_the_config_with_which_the_fp8_story_began_compiles_on_b200(find_failures: FindFailures, arch: str) -> None:
+    config = {"tile_m": 512, "tile_n": 512, "tile_k": 512, "num_ctas": 8, "group_size_m": 8}
+    space = load(LIBRARY)["gemm_tiled"].kernel.space(arch).configs()
+    assert [each for each in space if each["tile_m"] == 512] == [config]
+    assert find_failures([(arch, "gemm_tiled", "320x32576x7168-fp8", config)]) == []
+
+
+@pytest.mark.parametrize("arch", ["sm_120", "sm_121"])
+def test_clusters_compile_on_rtx_blackwell(find_failures: FindFailures, arch: str) -> None:
+    config = {"tile_m": 128, "tile_n": 128, "tile_k": 64, "num_ctas": 2, "group_size_m": 8}
+    walks = {"gemm_nt": "320x32576x7168-bfloat16", "gemm_nt_fp8": "320x32576x7168-fp8"}
+    kernels, hinted = load(LIBRARY), {**config, "occupancy": 1, "num_worker_warps": 8}
+    assert config in kernels["gemm_tiled"].kernel.space(arch).configs()
+    assert all(hinted in kernels[name].kernel.space(arch).configs() for name in walks)
+    assert find_failures([(arch, name, problem, hinted) for name, problem in walks.items()]) == []
+
+
 @pytest.mark.release
-@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("arch", [*ARCHS, *MORE_ARCHS])
 def test_every_kernel_compiles_on_every_problem(find_failures: FindFailures, arch: str) -> None:
     asked = list_configs(arch, load(LIBRARY))
     assert asked
