@@ -3,6 +3,7 @@
 import ast
 import importlib.metadata
 import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterable
@@ -36,13 +37,13 @@ OF_A_GPU = {
 PYTHONS = ("3.11.2", "3.12.0", "3.13.0")
 
 
-def _machine(python: str) -> dict[str, str]:
+def _machine(python: str, machine: str = "x86_64") -> dict[str, str]:
     return {
         "python_version": python.rpartition(".")[0],
         "python_full_version": python,
         "sys_platform": "linux",
         "platform_system": "Linux",
-        "platform_machine": "x86_64",
+        "platform_machine": machine,
         "os_name": "posix",
         "implementation_name": "cpython",
         "platform_python_implementation": "CPython",
@@ -57,12 +58,12 @@ def _pinned(name: str) -> tuple[tuple[Requirement, int], ...]:
     return tuple((Requirement(line.split(" --hash=")[0]), line.count("--hash=sha256:")) for line in lines)
 
 
-def _versions(name: str, python: str) -> dict[str, str]:
-    machine = _machine(python)
+def _versions(name: str, python: str, machine: str = "x86_64") -> dict[str, str]:
+    environment = _machine(python, machine)
     return {
         canonicalize_name(requirement.name): next(iter(requirement.specifier)).version
         for requirement, _ in _pinned(name)
-        if requirement.marker is None or requirement.marker.evaluate(machine)
+        if requirement.marker is None or requirement.marker.evaluate(environment)
     }
 
 
@@ -104,6 +105,26 @@ def test_a_list_gives_what_pyproject_asks_for(name: str, wanted: Iterable[Requir
         version = versions.get(canonicalize_name(requirement.name))
         assert version is not None, f"{name}.txt lacks {requirement}: make lock"
         assert requirement.specifier.contains(version), f"{name}.txt has {version}, not {requirement}: make lock"
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_list_is_the_same_for_grace(name: str, python: str) -> None:
+    """GB200 and GH200 have processors of aarch64."""
+    assert _versions(name, python, "aarch64") == _versions(name, python)
+
+
+@pytest.mark.release
+@pytest.mark.parametrize(("machine", "is_whole"), [("aarch64-manylinux_2_28", True), ("riscv64-unknown-linux", False)])
+@pytest.mark.parametrize("name", ["dev", "gpu-worker", "deepgemm"])
+def test_each_package_has_a_wheel_for_grace(name: str, machine: str, is_whole: bool, tmp_path: Path) -> None:
+    """The registry is asked, and nothing is installed. For a machine that some packages do not know it must fail."""
+    listed = ("--no-deps", "--require-hashes", "--requirements", str(LISTS / f"{name}.txt"))
+    asked = ("--dry-run", "--only-binary", ":all:", "--python-platform", machine, "--target", str(tmp_path))
+    uv = Path(sys.executable).with_name("uv")
+    command = [str(uv), "pip", "install", "--no-config", "--python", sys.executable, *asked, *listed]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode == 0) == is_whole, done.stderr
 
 
 @pytest.mark.parametrize("python", PYTHONS)
