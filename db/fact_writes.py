@@ -241,7 +241,7 @@ def add_configs(session: Session, params: Sequence[Mapping[str, int]]) -> dict[s
 
 
 def config_sha256(params: Mapping[str, int]) -> str:
-    """Names a config: equal for equal parameters, in whatever order they were written."""
+    """Returns the hash that names a config: equal for equal parameters, in whatever order they were written."""
     return _sha256(params)
 
 
@@ -344,7 +344,7 @@ def write_trial_results(session: Session, sweep_id: int, rows: Sequence[Row]) ->
     """Ends trials of a sweep; a row has config_id, status, samples_us, median_us, error and failure.
 
     A state that only a GPU can give replaces any other (a sweep that runs again knows better); "not_compiled" and
-    "compiled" only fill trials that have no such state yet; "waiting" is no result and is passed over.
+    "compiled" only fill trials that have no such state yet; "waiting" is not a result and is passed over.
     """
     # The last one on a config is the one that counts, as it would if they came one by one.
     last = {row["config_id"]: row for row in rows if row["status"] != "waiting"}

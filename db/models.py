@@ -525,7 +525,7 @@ class Mark(Base):
 
 
 class Alarm(Base):
-    """A state that needs a person and is no regression. Open until `closed_at`."""
+    """A state that needs a person and is not a regression. Open until `closed_at`."""
 
     __tablename__ = "alarms"
     __table_args__ = (
@@ -757,7 +757,7 @@ class Worker(Base):
     """A worker process by its heartbeat. It is gone when `seen_at` is old.
 
     `checks_since` is when it took the first of the checks that it has done since any other job; None when the last job
-    that it took was no check.
+    that it took was not a check.
     """
 
     __tablename__ = "workers"

@@ -61,7 +61,7 @@ def _end_with_group(*_: object) -> None:
 
 
 def import_role(role: str) -> Handler:
-    """Imports what answers in a role. Exits where there is no such role."""
+    """Imports and returns what answers in a role. Exits if no such role exists."""
     if first := os.environ.get(IMPORT_FIRST):
         with contextlib.suppress(Exception):  # the baseline that needs it says why it is missing
             importlib.import_module(first)

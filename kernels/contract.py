@@ -29,7 +29,7 @@ class BadProblem(ExpectedError, ValueError):
 class Problem:
     """One input size. `name` is how people type it and how it is stored; it says everything that follows.
 
-    `sizes` are the numbers behind it, e.g. {"m": 320, ...}; `choices` what is no number, such as {"dtype": "bf16"}.
+    `sizes` are the numbers behind it, e.g. {"m": 320, ...}; `choices` what is not a number, such as {"dtype": "bf16"}.
     """
 
     name: str

@@ -119,7 +119,8 @@ def gpu_model(slug: str) -> GpuSpec:
 
 
 def model_of(arch: str) -> GpuSpec | None:
-    """Returns the model that is meant by an architecture ("sm_90") while no GPU is there; None where none is known."""
+    """Returns the GPU model that stands for an architecture ("sm_90") while no GPU is there; None if no model of it is
+    known."""
     return next((model for model in GPU_MODELS if model.arch == arch and model.slug in MULTIPROCESSORS), None)
 
 
@@ -135,7 +136,7 @@ def model_named(name: str) -> GpuSpec | None:
 def name_unknown(name: str, capability: str) -> GpuSpec | None:
     """Returns a model for a driver's name that `model_named` does not know: it works, and has no roofline.
 
-    `capability` is as nvidia-smi says it ("8.9"). None below OLDEST_ARCH, or where it is no number.
+    `capability` is as nvidia-smi says it ("8.9"). None below OLDEST_ARCH, or where it is not a number.
     """
     digits = capability.replace(".", "")
     if not digits.isdigit() or int(digits) < OLDEST_ARCH:
@@ -145,7 +146,7 @@ def name_unknown(name: str, capability: str) -> GpuSpec | None:
 
 
 def gpus() -> tuple[Gpu, ...]:
-    """Returns this machine's NVIDIA GPUs; empty when there is no driver or it does not answer."""
+    """Lists this machine's NVIDIA GPUs; empty without a driver, or if the driver does not answer."""
     rows = _query("--query-gpu=index,uuid,name,driver_version,compute_cap")
     return tuple(
         Gpu(int(index), uuid, name, driver, model_named(name) or name_unknown(name, capability))

@@ -27,7 +27,7 @@ class ProjectSettings:
 
 
 def read(folder: Path) -> ProjectSettings | None:
-    """Returns the settings of the repository whose top folder this is; None where it has none, or where this process
+    """Returns the settings of the repository whose top folder this is. Returns None if it has none, or if this process
     may not read it, as the folders above a library in the sandbox. Raises BadProject."""
     file = folder / FILE
     try:

@@ -28,8 +28,8 @@ class Rate:
 
 
 def find_rate(gpu: GpuSpec, dtypes: Iterable[str]) -> Rate | None:
-    """Returns the rate for the narrowest of the inputs' types that Tensor Cores multiply; None where there is none, or
-    no source says it. The scales of float8_e8m0 are no operands."""
+    """Returns the rate for the narrowest of the inputs' types that Tensor Cores multiply; None if they multiply none of
+    them, or no source says the rate. The scales of float8_e8m0 are not operands."""
     named = set(dtypes)
     for type_name, tflops, names in (
         ("float8", gpu.fp8_tflops, ("float8_e4m3", "float8_e5m2")),

@@ -53,8 +53,8 @@ def ratio_interval(
 
 @functools.lru_cache(maxsize=1024)
 def _outside(n: int, confidence: float) -> int:
-    """Counts the ordered samples outside the interval on each side: the largest k with
-    P(Binomial(n, 1/2) <= k) <= (1 - confidence) / 2, or 0 when there is none."""
+    """Counts the ordered samples outside the interval on each side: the largest k with P(Binomial(n, 1/2) <= k) <= (1 -
+    confidence) / 2, else 0."""
     tail, cumulative, skip = (1 - confidence) / 2, 0.0, 0
     for k in range(n // 2):
         cumulative += math.exp(math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) - n * math.log(2))

@@ -148,8 +148,8 @@ def find_kind(axes: Collection[str]) -> Kind | None:
 
 
 def table_row(gpu: str, element_bytes: int, axes: Collection[str]) -> Row | None:
-    """Returns the row of a space with these axes for a GPU model ("h200") or an architecture ("sm_90"); None where
-    there is none."""
+    """Returns the row of a space with these axes for a GPU model ("h200") or an architecture ("sm_90"); None if the
+    table has no such row."""
     model, kind = TYPICAL.get(gpu, gpu), find_kind(axes)
     wanted = (element_bytes, kind)
     return next((row for row in TABLE if model in row.gpus and (row.element_bytes, row.kind) == wanted), None)

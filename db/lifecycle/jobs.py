@@ -180,14 +180,14 @@ def fail(
 
 
 def hand_back(session: Session, job_id: int, owner: str) -> bool:
-    """Queues the job of a worker that must stop. That is no attempt: the job did no harm. False: it was lost."""
+    """Queues the job of a worker that must stop. That is not an attempt: the job did no harm. False: it was lost."""
     return _as_owner(
         session, job_id, owner, {**_let_go("queued"), "sent_at": None, "attempt": func.greatest(Job.attempt - 1, 0)}
     )
 
 
 def move(session: Session, job_id: int, owner: str, queue: str) -> bool:
-    """Queues a job for other workers than those of its queue. That is no attempt either. False: it was lost."""
+    """Queues a job for other workers than those of its queue. That is not an attempt either. False: it was lost."""
     return _as_owner(
         session,
         job_id,
@@ -197,7 +197,7 @@ def move(session: Session, job_id: int, owner: str, queue: str) -> bool:
 
 
 def put_off(session: Session, job_id: int, owner: str, trouble: str) -> bool:
-    """Queues a job again after passing trouble, to be taken when it has waited. That is no attempt either.
+    """Queues a job again after passing trouble, to be taken when it has waited. That is not an attempt either.
 
     `trouble` is for people. False: the job was lost meanwhile.
     """
@@ -295,7 +295,7 @@ def _urgency(owner: str) -> ColumnElement[int]:
 
 
 def _count_turn(session: Session, owner: str, *, is_check: bool) -> None:
-    """Writes nothing in the usual case, a job that is no check after another such job."""
+    """Writes nothing in the usual case, a job that is not a check after another such job."""
     changes = Worker.checks_since.is_(None) if is_check else Worker.checks_since.is_not(None)
     since = clock_now() if is_check else None
     session.execute(update(Worker).where(Worker.name == _worker_of(owner), changes).values(checks_since=since))

@@ -323,7 +323,7 @@ def list_commits_between(session: Session, repository: str, after: int, up_to: i
 
 
 def list_parts_of_total(session: Session, run_id: int) -> list[PartRow]:
-    """Lists what a weighted total adds up, the largest part first. Empty for a run that is no total."""
+    """Lists what a weighted total adds up, the largest part first. Empty for a run that is not a total."""
     total, total_run = aliased(Sweep), aliased(Run)
     part_of = Sweep.parts_of[total.problem]
     weight = part_of["weight"].as_float()

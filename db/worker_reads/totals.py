@@ -1,7 +1,7 @@
 """Reads the parts of weighted totals: the problems of a model of use, as one night measured them.
 
 A total is a sweep of the kernel "total" on the "problem" that is the model's name, with one run and one measurement
-like any other. It is computed from its parts (worker/judging/totals.py) and is no input of the judge.
+like any other. It is computed from its parts (worker/judging/totals.py) and is not an input of the judge.
 """
 
 import datetime as dt

@@ -66,7 +66,8 @@ def find_major() -> int:
 
 
 def tensor(call: Call, name: str) -> Any:
-    """Returns one array of the call as a torch tensor on the same memory. Raises BaselineMissing when it has none."""
+    """Returns an array of the call as a torch tensor on the same memory. Raises BaselineMissing if the call has no such
+    array."""
     arrays = {**call.inputs, **call.outputs}
     if name not in arrays:
         raise BaselineMissing(f"it needs an array called '{name}'; {call.kernel} has {', '.join(arrays)}")

@@ -156,7 +156,8 @@ def load(library: Path, arch: str | None = None) -> dict[str, Entry]:
 
 
 def find(library: Path, kernel: str, arch: str | None = None) -> Entry:
-    """Returns one kernel of the folder. Raises LibraryError when it has none of that name, or its file is wrong."""
+    """Returns a kernel of the folder. Raises LibraryError if the folder has no kernel of that name, or its file is
+    wrong."""
     kernels = load(library, arch)
     if kernel not in kernels:
         failures = list_failures(library, arch)

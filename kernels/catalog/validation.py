@@ -36,7 +36,8 @@ def validate_kernel(loaded: LibraryKernel) -> None:
 
 
 def read_space(loaded: LibraryKernel, arch: str) -> Space:
-    """Returns the kernel's search space for an architecture. Raises LibraryError where it is none, or too large."""
+    """Returns the kernel's search space for an architecture. Raises LibraryError if it is not a Space, or is
+    too large."""
     space = call(loaded, "space", arch)
     if not isinstance(space, Space):
         raise _wrong(loaded, f'`space` gives a {_kind(space)}; expected a Space, e.g. Space((("tile", (64, 128)),))')
@@ -70,7 +71,8 @@ def _list_configs_once(loaded: LibraryKernel, arch: str) -> tuple[dict[str, int]
 
 
 def read_weights(loaded: LibraryKernel, problem: Problem) -> Mapping[str, float]:
-    """Returns the problem's weight by model; empty where there is none. Raises LibraryError where one is wrong."""
+    """Returns the problem's weight by model of use; empty for a kernel without weights. Raises LibraryError for a wrong
+    weight."""
     weights = {} if loaded.kernel.weights is None else call(loaded, "weights", problem)
     for model, weight in weights.items():
         if not is_name(model) or not isinstance(weight, int | float) or not 0 < weight < math.inf:

@@ -16,12 +16,12 @@ from tilewatch.kernels.results import Compiled, Cubin, RunResult, StaticFacts, c
 log = logging.getLogger(__name__)
 
 ELF = b"\x7fELF"
-"""A cubin; what else a store holds is a bundle of them, of an operator."""
+"""First bytes of a cubin. Any other stored object is a bundle of an operator's cubins."""
 
 
 def add_checklist(result: RunResult, request: MeasureRequest, cubins: Iterable[Cubin]) -> RunResult:
-    """Returns the run with the lines in the detail of its kernel's measurement; the same run where there is no winner,
-    or its library file or cubin cannot be read."""
+    """Returns the run with the checklist's lines in the detail of its kernel's measurement. Returns it unchanged if it
+    has no winner, or if its library file or cubin cannot be read."""
     if result.winner is None:
         return result
     won = config_key(result.winner)

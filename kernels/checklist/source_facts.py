@@ -201,7 +201,7 @@ def _walk_reached(node: ast.AST, values: Mapping[str, Any]) -> Iterator[ast.AST]
 
 
 def _walks_the_grid(iterated: ast.expr, assigned: Mapping[str, ast.expr]) -> bool:
-    """range(..., ..., blocks): the loop of a block that takes every so many-th tile."""
+    """Returns whether a loop is range(..., ..., blocks): each block takes every n-th tile, n blocks in all."""
     if not isinstance(iterated, ast.Call) or not isinstance(iterated.func, ast.Name) or len(iterated.args) != 3:
         return False
     step = iterated.args[2]
@@ -211,8 +211,8 @@ def _walks_the_grid(iterated: ast.expr, assigned: Mapping[str, ast.expr]) -> boo
 
 
 def _group(divisor: ast.expr, values: Mapping[str, Any], assigned: Mapping[str, ast.expr]) -> int | None:
-    """Returns the rows of tiles in a group, where a tile's number is taken apart by so many rows of them: a product of
-    a number from the config and a number of tiles."""
+    """Returns the number of tile rows in a group, read from an expression that takes a tile's number apart: a product
+    of a number of the config and a number of tiles. None for other expressions."""
     node = assigned.get(divisor.id, divisor) if isinstance(divisor, ast.Name) else divisor
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
         return None

@@ -40,8 +40,8 @@ atexit.register(_close_all)
 
 
 class ForkedProcess:
-    """A process that a server forked, with what is used of subprocess.Popen. It ends with the server, and so with this
-    process."""
+    """Holds a process that a server forked, with the methods of subprocess.Popen that are used. It ends with the
+    server, and so with this process."""
 
     def __init__(self, server: "_Server", process_id: int, handle: int, stdin: IO[bytes], stdout: IO[bytes]) -> None:
         self.pid, self.stdin, self.stdout = process_id, stdin, stdout
@@ -50,7 +50,7 @@ class ForkedProcess:
         self._ending = threading.Lock()
 
     def poll(self) -> int | None:
-        """Returns the exit code, or None while the process runs; minus the signal where one ended it."""
+        """Returns the exit code, minus the signal's number if a signal ended the process; None while it runs."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self.wait(0.0)
         return None

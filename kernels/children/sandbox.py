@@ -44,12 +44,12 @@ WRITES = 0b1_1111_1111_0010  # write, remove and make anything; what newer kerne
 OF_A_FILE = 0b1_0100_0000_0000_0111  # execute, write, read, truncate, connect to it: folders have the others too
 CONNECTS = 1 << 16  # to a socket that lies in a folder and that a process outside of this sandbox made
 OLDEST_WITH_SOCKETS = 9
-"""Version of Landlock (Linux 7.1); before, a pathname is no bound for connect(2)."""
+"""First version of Landlock (Linux 7.1) whose rules for paths also bind connect(2)."""
 CALLS = {"x86_64": (0xC000003E, 41, 53, 42, 157), "aarch64": (0xC00000B7, 198, 199, 203, 167)}
 """Maps an architecture to its number for an audit, and to the numbers of socket(2), socketpair(2), connect(2) and
 prctl(2)."""
 OLDEST_WITHOUT_FILES = 4
-"""Version of Landlock; before, a ruleset without files is none."""
+"""First version of Landlock that takes a ruleset without files."""
 IO_URING_SETUP = 425
 X32 = 0x40000000
 AF_UNIX, AF_NETLINK = 1, 16

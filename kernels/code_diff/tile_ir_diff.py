@@ -229,8 +229,8 @@ def _site(operation: TileOperation, edit: str, kind: _Kind, is_cause: bool) -> I
 
 
 def _map_lines(aligned: Alignment) -> Callable[[SourceLine], SourceLine]:
-    """Returns the function from a line of the base to that of the head, by the operations on both; a line without any
-    moves with the one before it."""
+    """Returns the function from a line of the base to a line of the head, by the operations on both. A line without
+    operations moves with the line before it."""
     votes: dict[SourceLine, Counter[SourceLine]] = defaultdict(Counter)
     for base_index, head_index in aligned.head_of.items():
         old, new = aligned.base[base_index].line, aligned.head[head_index].line

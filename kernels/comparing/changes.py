@@ -73,8 +73,8 @@ class Changed:
 
 @dataclass
 class Comparison:
-    """The two sides, what to compare them on, and the outcomes so far by target. `gpu` is a GPU model; empty without
-    one. `may_race` is False where each side has one config: what ships, if there is no winner."""
+    """Holds the two sides, what to compare them on, and the outcomes so far by target. `gpu` is a GPU model; empty
+    without one. `may_race` is False if each side has one config: the one that ships, if no winner is known."""
 
     base: Library
     head: Library
@@ -223,10 +223,8 @@ def _failure(code: Code) -> str | None:
 
 
 def end_if_identical(comparison: Comparison, each: Changed, name: Callable[[Code], object]) -> bool:
-    """Returns whether every config has one code on both sides; the target has then ended.
-
-    A config that compiles on neither side is no difference. Where each side has one config, the codes alone count.
-    """
+    """Returns whether every config has the same code on both sides; the target has then ended. A config that compiles
+    on neither side counts as equal. If each side has one config, only the codes are compared."""
     named = [{write_config(code.config): name(code) for code in codes} for codes in (each.base, each.head)]
     if len(each.base) == len(each.head) == 1:
         named = [dict.fromkeys([""], name(codes[0])) for codes in (each.base, each.head)]

@@ -70,7 +70,7 @@ def parse_config(text: str) -> dict[str, Any]:
 
 
 def _parse_value(text: str) -> Any:
-    """Returns a number, True, False or None where it is written as one, else the text."""
+    """Reads a value: a number, True, False or None if it is written as one, else the text."""
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError):
@@ -136,7 +136,8 @@ def choose_configs(
 
 
 def _find_recorded(target: "Target", gpu: str, winners: Sequence[RecordedWinner]) -> tuple[Params, ...]:
-    """Finds the newest winner on this GPU model, else on another of its architecture; empty where there is none."""
+    """Finds the configs of the newest recorded winner on this GPU model, else on another of its architecture; empty
+    without a recording."""
     matching = [
         winner
         for winner in winners

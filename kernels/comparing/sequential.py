@@ -38,7 +38,7 @@ class Range:
 
 
 def list_looks(most_launches: int) -> tuple[int, ...]:
-    """Lists the launch counts at which a comparison of at most so many launches is looked at; the last is
+    """Lists the launch counts at which a comparison of at most `most_launches` launches is looked at; the last is
     `most_launches`."""
     looks = list(FIRST_LOOKS)
     while looks[-1] < most_launches:

@@ -22,7 +22,8 @@ from tilewatch.kernels.toolchains.toolchain import Toolchain
 from tilewatch.kernels.toolchains.versions import compiler_version
 
 LIMIT_S = 15.0
-"""CPU seconds. Of the 500-config FP8 space 31 to 35 configs take longer and none is fast (H200 machine, 2026-11)."""
+"""CPU seconds that a config may take. 31 to 35 configs of the 500-config FP8 space take longer, and none of them is
+fast (H200 machine, 2026-11)."""
 
 WALL_LIMITS = 8
 """A compiler is stopped after this many times its limit in wall time, whatever CPU time it got: it hangs, or the
@@ -39,7 +40,8 @@ tileiras 13.4, 2026-11), of resident memory. Two compilers and everything else t
 
 @dataclass(frozen=True)
 class CodeIdentity:
-    """Equal identities are equal code, launched alike. Both names are None where the kernel is no valid code."""
+    """Names the code of a config: equal identities are equal code, launched alike. Both names are None if the kernel is
+    not valid code."""
 
     content_key: str | None = None
     launch_sha256: str | None = None
@@ -103,7 +105,7 @@ class Compiler:
         self, library: Path, kernel: str, problem: str, config: Params, arch: str, *, code_key: str
     ) -> Mapping[str, Any]:
         """Writes what a config launches into the store, for machines that cannot run its host code, and returns it
-        (config_code.py says in what form). Raises like `compile`, but that a config that is no valid code is traced
+        (config_code.py says in what form). Raises like `compile`, but that a config that is not valid code is traced
         as such."""
         request = self._request(library, kernel, problem, config, arch)
         try:

@@ -88,7 +88,7 @@ class _Asked(Exception):
 
 
 def make_input(kernel: Any, signature: KernelSignature, arch: str) -> CompilerInput:
-    """Makes bytecode. Raises whatever cuTile raises where the kernel is no valid code."""
+    """Makes the bytecode of a kernel. Raises whatever cuTile raises if the kernel is not valid code."""
 
     def stop(file: str, options: CompilerOptions, sm_arch: str, *_: Any, **given: Any) -> None:
         bytecode = Path(file).read_bytes()

@@ -41,7 +41,7 @@ class LaunchCode:
 
 @dataclass(frozen=True)
 class ConfigCode:
-    """What a config launches. `hash_launches` hashes grids and arguments, which are no part of the bytecode.
+    """What a config launches. `hash_launches` hashes grids and arguments, which are not part of the bytecode.
 
     `is_bundle` is False for a kernel of a library file: its only cubin is stored by itself.
     """
@@ -70,7 +70,7 @@ def write_failure(failure: str) -> dict[str, Any]:
 def write_code(code: ConfigCode, *, movable: bool, named: bool) -> dict[str, Any]:
     """Returns the code as JSON: `movable` to other machines, with its launches `named` by their hash.
 
-    Raises NeedsLibraries where it is not movable, and whatever cuTile raises where a kernel is no valid code.
+    Raises NeedsLibraries where it is not movable, and whatever cuTile raises where a kernel is not valid code.
     """
     inputs = {each.key: each.make_input() for each in code.launches}
     if movable:

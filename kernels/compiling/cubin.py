@@ -33,7 +33,7 @@ API_VERSION = 0x37
 def code_sha256(cubin: bytes, *, with_version: bool = True) -> str:
     """Returns the hash of what runs, without the names of functions: a kernel that is only renamed is equal.
 
-    The compiler's version is in it, unless `with_version` is False; between cubins of one compiler that is no
+    The compiler's version is in it, unless `with_version` is False; between cubins of one compiler that is not a
     difference.
     """
     sections = _code_sections(cubin)

@@ -44,7 +44,7 @@ class CubinStore:
         self.is_folder = "file" in _list_protocols(self._files)
 
     def outcome(self, key: str) -> dict[str, Any] | None:
-        """Returns what compiling `key` gave, or None when it was never compiled."""
+        """Returns the outcome of compiling `key`; None if it was never compiled."""
         return self.outcomes((key,)).get(key)
 
     def outcomes(self, keys: Collection[str]) -> dict[str, dict[str, Any]]:

@@ -15,8 +15,8 @@ from tilewatch.kernels.watching.tracer import TracingError
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Answers with what is traced, a failure of the config among it; a library that cannot be run is an answer with
-    "error", and host code that needs another machine one with "package_missing".
+    """Returns what a config launches, or why it cannot be traced, under "traced". Returns "error" if the library cannot
+    be run, and "package_missing" if its host code needs another machine.
 
     Asked to "trace", it says what any machine can compile; asked to "identify", it names the launches too.
     """

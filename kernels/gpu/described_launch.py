@@ -19,7 +19,7 @@ three take 0.9 s (an H100, 2026-11-25)."""
 
 @dataclass(frozen=True)
 class DescribedLaunch:
-    """`given` are the values of the arrays that are no random numbers, by the arrays' names, as
+    """`given` are the values of the arrays that are not random, by the arrays' names, as
     kernels/problems/given_values.py writes them."""
 
     content_key: str

@@ -27,7 +27,7 @@ class ConfigLaunch:
 
 @dataclass(frozen=True)
 class DescribedProblem:
-    """`given` are the values of the inputs that are no random numbers, as `encode_given` writes them; `launches` are by
+    """`given` are the values of the inputs that are not random, as `encode_given` writes them; `launches` are by
     config key, and a sentence stands for a config that the library cannot launch. The other fields are those of
     contract.Kernel."""
 

@@ -19,7 +19,8 @@ _taken: dict[int, Sequence[Mapping[str, Reference]]] = {}
 
 
 def take_ahead(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Answers whether there is room for a further one, and with the sentence why this one is refused, or None."""
+    """Computes the reference of a planned problem. Returns whether there is room for another one, and why this one was
+    refused (None if it was not)."""
     try:
         _taken[request["place"]] = take_references(read_problem(request["problem"]), request["outputs"])
     except LibraryError as error:

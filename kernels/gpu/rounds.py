@@ -59,7 +59,7 @@ def count_at_once(round_us: float) -> int:
 
 
 def find_rests_us(rounds: int, round_us: float) -> float:
-    """Returns for how long the GPU rests in so many rounds of this length."""
+    """Returns how long the GPU rests in this number of rounds of this length, in microseconds."""
     return rounds // count_at_once(round_us) * REST_S * 1e6
 
 

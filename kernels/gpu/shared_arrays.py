@@ -49,7 +49,7 @@ def share_bytes(address: int, nbytes: int) -> str:
 
 
 def free() -> None:
-    """Frees what was shared before: whoever takes it has it by then."""
+    """Frees the arrays that were shared before. The process that takes them has them by then."""
     while _kept:
         cupy.cuda.runtime.free(_kept.pop())
 

@@ -27,8 +27,8 @@ MOST_US = 3e6
 these 3 s rounds of 2 ms are 200, those of 5 ms are 80, and those of 30 ms and more are 40."""
 
 WARMING_US, LEAST_WARMING = 20_000.0, 5
-"""The first block has as many rounds as take so long, but so many at least, and no more than another block. Rounds of
-4 ms rest for 40 after each, and the sweep has just ended."""
+"""The first block has as many rounds as take WARMING_US, at least LEAST_WARMING and at most those of another block.
+Rounds of 4 ms rest for 40 ms after each, and the sweep has just ended."""
 
 BOUNDARY = ("library_runs_apart", "not_apart", "stated")
 """What an introduction says of who ran the commit's code."""

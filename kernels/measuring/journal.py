@@ -18,7 +18,7 @@ from tilewatch.kernels.results import PlannedTrial, TrialResult, config_key
 
 def journal_path(folder: Path, trials: Iterable[PlannedTrial], conditions: Iterable[str]) -> Path:
     """Returns the file of a search space's journal. It depends on code and conditions (GPU, driver, harness), because
-    another GPU's times are no use here."""
+    another GPU's times are of no use here."""
     digest = hashlib.sha256("\n".join([*conditions, *(trial.code_key for trial in trials)]).encode())
     return folder / f"{digest.hexdigest()[:24]}.jsonl"
 

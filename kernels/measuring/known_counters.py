@@ -52,11 +52,9 @@ def identify_launch(described: DescribedLaunch | DescribedRun, code_sha256: str,
 
 
 def read_counted(detail: Mapping[str, Any], finished_at: dt.datetime) -> dict[str, Counted]:
-    """Reads the counters in the detail of a kernel's measurement by their launches; those of the configs that tied too.
-
-    Empty where it has none, or they are from before 2026-11-24, when launches were not named. `finished_at` is of the
-    run.
-    """
+    """Reads counters from the detail of a kernel's measurement, by the launches that they count; those of the configs
+    that tied too. Empty if none were read, or before 2026-11-24, when launches were not named. `finished_at` is of the
+    run."""
     own = f"on {finished_at.astimezone(dt.UTC):%Y-%m-%d}, of the same launch on the same GPU"
     winner = {**detail.get("counters", {}), **{name: detail[name] for name in ORIGIN if name in detail}}
     read = (_read(each, own) for each in (winner, *detail.get("tied_counters", ())) if "launch" in each)

@@ -281,10 +281,8 @@ def usable_gpu(gpu_index: int, arch: str) -> device.Gpu:
 def _named_trials(
     gpu: device.Gpu, element_bytes: int, trials: Sequence[TrialResult], request: MeasureRequest
 ) -> dict[str, int]:
-    """Returns the trials that are timed beside the winner: of the config that ships and of the tile table's.
-
-    Empty where neither is known or none of them could be timed.
-    """
+    """Returns the trials that are timed beside the winner: of the shipped config and of the tile table's. Empty if both
+    are unknown or neither could be timed."""
     named = {}
     places = {config_key(trial.config): place for place, trial in enumerate(trials) if trial.status == "timed"}
     if request.ships is not None and config_key(request.ships) in places:

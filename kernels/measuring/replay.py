@@ -51,7 +51,8 @@ CHECK_SAMPLES = 2
 ROUNDS_DEADLINE_S = 120.0
 
 SPARE_LAUNCHES = 2
-"""So many launches of a replay may die (a GPU process that crashed, a driver that failed once) and are repeated."""
+"""Number of launches of a replay that may die and are repeated (a GPU process that crashed, a driver that
+failed once)."""
 
 LEAST_DIFFERENCE = 0.003
 """A smaller difference of the sides confirms nothing, so that their counters are not read: they take 6 s of the GPU."""

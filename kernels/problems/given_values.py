@@ -66,8 +66,8 @@ def _encode(values: "np.ndarray") -> dict[str, Any]:
 
 
 def decode_values(name: str, encoded: Mapping[str, Any]) -> "np.ndarray":
-    """Returns the values of array `name`, which nobody can change. Raises BadValues where the text is no base64, or its
-    bytes are not those of the type and shape beside it."""
+    """Returns the values of array `name`, which nobody can change. Raises BadValues where the text is not base64, or
+    its bytes are not those of the type and shape beside it."""
     import numpy as np  # not where a description is only checked and handed on: 0.1 s
 
     dtype, shape = np.dtype(encoded["dtype"]).newbyteorder("<"), tuple(encoded["shape"])

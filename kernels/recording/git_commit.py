@@ -50,7 +50,7 @@ def commit_of(folder: Path, revision: str = "HEAD") -> GitCommit:
 
 
 def repository_name(folder: Path) -> str:
-    """Returns the address of the remote without credentials, or the folder's name when there is no remote."""
+    """Returns the address of the remote without credentials; without a remote, the folder's name."""
     try:
         url = _git(folder, "config", "--get", "remote.origin.url")
     except NoHistory:

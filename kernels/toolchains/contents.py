@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 IMPORTED = ("cuda", "cutile_cache", "nvidia")
-"""The folders that the packages of a toolchain fill. What else pip writes differs from one environment to the next."""
+"""The folders that the packages of a toolchain fill. Other files that pip writes differ from one environment to the
+next."""
 
 
 def find_other_file(package: str, version: str, here: Path | None, there: Path | None) -> str | None:

@@ -49,7 +49,7 @@ def find_hashes(versions: Mapping[str, str], wheels: Path | None) -> tuple[Packa
 
 
 def require_new_name(root: Path, name: str) -> None:
-    """Raises NotInstalled for what is no name, and for the name of what is there."""
+    """Raises NotInstalled unless this is a valid name that no installed toolchain has."""
     if not is_name(name):
         raise NotInstalled(f"'{name}' cannot be the name of a toolchain; expected one like next-13.5")
     if (root / name).exists():

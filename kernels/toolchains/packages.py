@@ -22,8 +22,8 @@ class BadPackages(ExpectedError):
 
 
 def read_wanted(texts: Sequence[str]) -> dict[str, str]:
-    """Reads PACKAGE==VERSION of a command line into versions by name. Raises BadPackages, also for a package that is no
-    part of a toolchain."""
+    """Reads PACKAGE==VERSION of a command line into versions by name. Raises BadPackages, also for a package that is
+    not part of a toolchain."""
     wanted = read_versions(texts)
     for name in wanted:
         if name not in NEEDED:

@@ -58,8 +58,8 @@ def find_change(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[st
 def find_toolchain(
     pins: Mapping[str, str], changed: Sequence[str], toolchains: Iterable[Toolchain], installed: Mapping[str, str]
 ) -> PinnedToolchain:
-    """Finds the toolchain that has what is pinned, with what is `installed` for the rest. Raises BadPackages for pins
-    that do not compile together, or that no toolchain can be named by."""
+    """Finds the toolchain that has the pinned versions, and those of `installed` for the other packages. Raises
+    BadPackages for pins that do not compile together, or from which no toolchain can be named."""
     whole = complete(pins, installed)
     wanted = {package: whole[package] for package in COMPILING}
     if all(installed.get(package) == version for package, version in wanted.items()):

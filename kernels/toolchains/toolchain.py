@@ -54,7 +54,7 @@ def is_name(text: str) -> bool:
 
 
 def list_toolchains(root: Path) -> tuple[Toolchain, ...]:
-    """Returns the toolchains below a root by name, without the installed one. One that is half made is none."""
+    """Returns the toolchains below a root by name, without the installed one. One that is half made is left out."""
     lists = sorted(root.glob(f"*/{LIST}")) if root.is_dir() else []
     return tuple(_read(each.parent) for each in lists if is_name(each.parent.name))
 
@@ -86,6 +86,7 @@ def hash_list(toolchain: Toolchain) -> str:
 
 
 def measure_disk_bytes(toolchain: Toolchain) -> int:
-    """Returns what its folder takes on the disk; 0 for the installed one, which has none of its own."""
+    """Returns what the toolchain's folder takes on the disk; 0 for the installed packages, which have no folder of
+    their own."""
     files = toolchain.folder.parent.rglob("*") if toolchain.folder is not None else ()
     return sum(each.lstat().st_blocks * 512 for each in files)

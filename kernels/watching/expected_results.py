@@ -33,7 +33,7 @@ def list_wrong_results(case: Case, result: Any) -> tuple[str, ...]:
 
 
 def list_shapes(result: Any) -> list[Shape | None]:
-    """Returns the shapes of the tensors in a result; None for what is none."""
+    """Lists the shapes of the tensors in a result; None stands for a value that is not a tensor."""
     if isinstance(result, Mapping):
         return [shape for value in result.values() for shape in list_shapes(value)]
     if isinstance(result, list | tuple):

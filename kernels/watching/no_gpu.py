@@ -20,7 +20,8 @@ from tilewatch.kernels.watching.tracer import TracingError
 
 @contextlib.contextmanager
 def as_gpu(project: Project | None) -> Iterator[None]:
-    """Lets code that is imported inside see a GPU of the project's architecture; changes nothing where it has none."""
+    """Lets code that is imported inside see a GPU of the project's architecture. Changes nothing if the project names
+    none."""
     if project is None or project.arch is None or importlib.util.find_spec("torch") is None:
         yield
         return

@@ -143,7 +143,7 @@ def find_given(operator: WatchedOperator, problem: Problem, arch: str) -> GivenC
 
 
 def find_first_config(case: Case, given: GivenConfigs | None) -> PlainConfig | None:
-    """Returns the config that host code runs with first; None where it runs by itself, and where none is given."""
+    """Returns the config that host code runs with first; None if it needs no config, or if none is given."""
     if given is None or not given.configs or _runs_by_itself(case):
         return None
     return given.configs[0]

@@ -49,10 +49,8 @@ def due_night(now: dt.datetime, times: NightlyTimes, patience: dt.timedelta = SU
 
 
 def missing_night(last: dt.date | None, now: dt.datetime, times: NightlyTimes) -> dt.date | None:
-    """Returns the night that should have its nightly by now and has none; None if nothing is missing.
-
-    `last` is the newest night that was submitted. Before the first nightly nothing is missing.
-    """
+    """Returns the night that should have its nightly by now and lacks it; None if nothing is missing. `last` is the
+    newest night that was submitted. Before the first nightly nothing is missing."""
     due = due_night(now, times, MISSING_AFTER)
     return due if last is not None and last < due else None
 

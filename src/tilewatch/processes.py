@@ -84,7 +84,8 @@ def open_log(path: Path) -> IO[bytes]:
 
 
 def stop(processes: Sequence[Process], *signals: tuple[signal.Signals, float]) -> None:
-    """Sends each signal to the groups that still run and waits up to its seconds. Whoever ignores them all runs on."""
+    """Sends each signal to the groups that still run and waits up to its seconds. A group that ignores all of them runs
+    on."""
     for kind, limit_s in signals:
         for process in processes:
             if process.poll() is None:

@@ -35,7 +35,7 @@ def find_caller(opened: Session, credentials: Credentials, right: Right) -> Call
 
 
 def decide_caller(credentials: Credentials, holder: Holder | None, right: Right) -> Caller:
-    """`holder` is None where there is no token, or none that is valid."""
+    """Decides who calls. `holder` is None without a token, or with one that is not valid."""
     if credentials.token is None:
         if credentials.local and right == "read":
             return Caller(None)

@@ -32,7 +32,7 @@ def print_answer(found: Found, draw: Callable[[Found], RenderableType], *, as_js
 
 
 class Terminal(Console):
-    """Draws text of others as it is: `[/red]` is no markup, and a control character is no order to the terminal.
+    """Draws text of others as it is: `[/red]` is not markup, and a control character is not an order to the terminal.
 
     A file or a pipe has lines as long as a row: nobody wants a commit's subject in pieces of 13 letters there.
     """

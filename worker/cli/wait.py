@@ -16,10 +16,8 @@ ASK_EVERY_S = 1.0
 
 
 def wait_for(database_url: str, read_state: "Callable[[Session], str | None]", look_again: str) -> None:
-    """Prints on standard error each state that differs from the one before, until there is none any more.
-
-    Ctrl-C prints `look_again`, how to look later, and ends the command with 130. A Postgres that is away is waited for.
-    """
+    """Prints each new state on standard error until `read_state` returns None. Ctrl-C prints `look_again`, how to look
+    later, and ends the command with 130. While Postgres is away, it waits."""
     from tilewatch.worker.queue.outage import once_postgres_is_back
 
     printed = None

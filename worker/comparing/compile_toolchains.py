@@ -35,7 +35,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 def queue_gpu_half(
     context: Context, job: ClaimedJob, report_id: int, gpus: list[str], *, turn: int = 0
 ) -> list[UnsentJob]:
-    """Queues the next turn on the first of these GPU models; nothing where there is none. One job at a time makes a
+    """Queues the next job on the first of these GPU models; no job if there is none left. One job at a time makes a
     report."""
     if not gpus:
         return []

@@ -126,8 +126,8 @@ def find_ramp(candidate: Candidate, policy: Policy) -> Ramp | None:
 
     A build half-way up a ramp is as far from before as from after, and no number of launches decides it. Where the ramp
     begins and ends is read off the replays that differ from nothing, or from all of it, by two standard errors. Fewer
-    than three builds are no ramp, nor are builds of which code tells some from others: there the range ended at builds
-    that had not changed the series' code (benchmarks/judge.py, seeds 2000 to 2002, 2026-11-23).
+    than three builds are not a ramp, nor are builds of which code tells some from others: there the range ended at
+    builds that had not changed the series' code (benchmarks/judge.py, seeds 2000 to 2002, 2026-11-23).
     """
     by_code = candidate.nightly.by_code
     if len(candidate.builds) < 3 or by_code.max() > 0.0 or not np.isfinite(by_code).all():

@@ -20,7 +20,7 @@ WILD_DEVIATIONS = 2.5
 COMMON_NOISES = 10.0
 """How far a whole node may move on one night, in deviations of a typical column: a slow night slows all alike."""
 PRIOR_NIGHTS = 6.0
-"""After so many nights, a learned share of the node's part counts as much as the guess that it is 1."""
+"""Number of nights after which a learned share of the node's part counts as much as the guess that it is 1."""
 NEAR_ONE = 0.25
 """A share this near to one is one: so few nights do not know it better."""
 MANY_COLUMNS = 12

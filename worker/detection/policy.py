@@ -48,7 +48,7 @@ class BadPolicy(ExpectedError, ValueError):
 
 
 def load(path: Path | None) -> Policy:
-    """Returns the policy of a file, the default where there is none. Raises BadPolicy."""
+    """Reads the policy of a file; the default without a file. Raises BadPolicy."""
     if path is None:
         return Policy()
     try:

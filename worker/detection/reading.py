@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 LEAST_US, MOST_US = 1e-9, 1e15
-"""Times outside (30 years is 1e15 us) are no measurements; sums and squares of those inside stay finite."""
+"""Times outside (30 years is 1e15 us) are not measurements; sums and squares of those inside stay finite."""
 
 MAD_TO_DEVIATION = 1.4826
 """A normal distribution's standard deviation is this many median absolute deviations."""

@@ -26,7 +26,7 @@ from tilewatch.worker.detection.verdict import ConfirmedChange
 
 NEVER = -(2**62)
 CODE_PRIOR_SERIES = 2.0
-"""After so many answers about a build's new code, they count as much as the guess of how often it changes a time."""
+"""Number of answers about a build's new code that count as much as the guess of how often new code changes a time."""
 MOST_BUILDS = 4096
 """Builds that are asked about together: between two nights there are as many as there were commits."""
 

@@ -7,11 +7,12 @@ from tilewatch.worker.detection.scope_state import ScopeState
 from tilewatch.worker.detection.verdict import ConfirmedChange, SeriesVerdict, VerdictName
 
 MOST_LOG_CHANGE = 700.0
-"""exp of more is no number: Hypothesis found times of such noise (2026-11-22)."""
+"""The largest logarithm of a change: exp of more is not a number. Hypothesis found times with such noise
+(2026-11-22)."""
 
 
 def give_verdict(state: ScopeState, key: int, candidate: Candidate | None) -> SeriesVerdict:
-    """`candidate` is the one of this series that is still open, None where there is none."""
+    """Returns the verdict on a series. `candidate` is the one that is still open, or None."""
     series, policy, nights, evidence = state.series[key], state.policy, state.nights, state.evidence
     column = series.column
     here = nights.times[int(nights.starts[column]) :, column] if nights.builds else np.empty(0)

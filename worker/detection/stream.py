@@ -125,7 +125,8 @@ def _launches(value: Any) -> tuple[tuple[float, ...], ...]:
 
 
 def _launch(value: Any) -> tuple[float, ...]:
-    """Launches of a pair belong together by position, so that what is no number stays, as not a number."""
+    """Reads the times of a launch. Launches of a pair belong together by position, so a value that is not a number is
+    kept as NaN."""
     if not isinstance(value, list):
         return ()
     return tuple(float(each) if isinstance(each, float) or _is_small(each) else float("nan") for each in value)

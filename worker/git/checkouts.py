@@ -46,10 +46,9 @@ def checkout_library(repository: Path, sha: str, usual: str, cache: Path) -> Pat
 
 
 def checkout(repository: Path, sha: str, library: str, cache: Path) -> Path:
-    """Returns the folder `library` of the commit's checkout. Raises RepositoryError where the commit has none.
-
-    The name may come from the row of a job, which a dashboard that may act can change: it leaves no checkout.
-    """
+    """Returns the folder `library` of the commit's checkout. Raises RepositoryError if the commit has no such folder.
+    The name may come from the row of a job, which a dashboard that may act can change: it cannot lead out of the
+    checkout."""
     if Path(library).is_absolute() or ".." in Path(library).parts:
         raise RepositoryError(f"{library!r} is no folder of a commit")
     folder = checkout_commit(repository, sha, cache) / library
@@ -148,7 +147,7 @@ def is_checked_out(sha: str, cache: Path) -> bool:
 
 
 def _mark_used(folder: Path) -> bool:
-    """Returns False where there is no such checkout."""
+    """Marks a checkout as used just now. Returns False if it does not exist."""
     try:
         os.utime(folder)
     except (FileNotFoundError, NotADirectoryError):

@@ -91,7 +91,7 @@ def follow(clone: Clone, branch: str) -> None:
 
 
 def has_branch(clone: Clone, branch: str) -> bool:
-    """Returns False also where there is no clone yet."""
+    """Returns whether the remote has a branch; False also without a clone."""
     return _has(clone, f"refs/heads/{branch}")
 
 
@@ -107,7 +107,7 @@ def bring_commit(clone: Clone, sha: str) -> None:
 
 
 def bring_revision(clone: Clone, revision: str) -> str:
-    """Fetches what is no branch and no tag, such as a pull request's `pull/12/head`; returns its sha. Raises
+    """Fetches what is neither a branch nor a tag, such as a pull request's `pull/12/head`; returns its sha. Raises
     RepositoryError where the remote has none."""
     if ":" in revision or revision.startswith(("-", "+")):
         raise RepositoryError(f"'{revision}' is not the name of a commit")

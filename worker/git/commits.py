@@ -59,11 +59,9 @@ def split_range(revisions: str) -> tuple[str, str]:
 
 
 def is_on_main_line(repository: Path, sha: str, branch: str) -> bool:
-    """Returns whether a commit is the tip of the followed branch or before it along first parents.
-
-    The branch as its remote has it counts too: a clone that is only fetched stays behind. Raises RepositoryError where
-    there is no such branch.
-    """
+    """Returns whether a commit is the tip of the followed branch or before it along first parents. The branch as its
+    remote has it counts too: a clone that is only fetched stays behind. Raises RepositoryError if the branch does not
+    exist."""
     try:
         resolve(repository, branch)
     except RepositoryError:

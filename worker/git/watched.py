@@ -149,7 +149,7 @@ def library_at(context: Context, name: str, sha: str, library: str) -> Path:
 
 
 def find_history(opened: Session, context: Context, name: str) -> Path | None:
-    """Returns this node's clone of the repository of this name; None where there is none, and for a branch."""
+    """Returns this node's clone of the repository of this name; None without a clone, and for a branch."""
     row = repositories.find_repository(opened, name)
     if row is not None:
         folder = _clone(row, context.clones).folder

@@ -119,10 +119,8 @@ def refuse_if_ill(opened: Session, gpu_uuid: str) -> int:
 
 
 def illness_of_run(opened: Session, result: RunResult) -> str | None:
-    """Returns why a run is no measurement: its own readings, or a quarantine of its GPU meanwhile. None for a good run.
-
-    A run that shows the illness itself puts the GPU into quarantine, with the run as its evidence.
-    """
+    """Returns why a run is not a measurement: its own readings, or a quarantine of its GPU meanwhile. None for a good
+    run. A run that shows the illness itself puts the GPU into quarantine, with the run as its evidence."""
     history = quarantine.list_readings(opened, result.gpu_uuid)
     ill = illness.find_in_readings(result.telemetry) or illness.find_in_canaries(history, result.telemetry)
     if ill is None:

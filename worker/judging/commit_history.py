@@ -67,7 +67,7 @@ class History:
         return night.sha if night else self._unmeasured[build]
 
     def side(self, build: int, kernel: str, problem: str) -> Winner | None:
-        """Returns the winner at a build; None where it was not measured."""
+        """Returns the winner at a build; None if the build was not measured."""
         night = self._nights.get(build)
         return None if night is None else self._won_at(night.commit_id).get((kernel, problem))
 
@@ -100,15 +100,13 @@ class History:
         return commit_ids[before], commit_ids[since[0] if since else max(commit_ids)]
 
     def run_before(self, series: Series, commit_id: int) -> int | None:
-        """Returns a run of this kernel and problem at a commit, to compare with; None where there is none."""
+        """Returns a run of this kernel and problem at a commit, to compare with; None if it was not measured there."""
         won = self._won_at(commit_id).get(series[:2])
         return None if won is None else won.run_id
 
     def since(self, series: Series, build: int) -> tuple[int, bool] | None:
         """Returns the last build before this one at which a series was measured, and whether the same code wins now.
-
-        None where there is no such build, or the winner at either end is not known.
-        """
+        None for a series that was not measured before, or if the winner at either build is not known."""
         kernel, problem, _ = series
         here = self.side(build, kernel, problem)
         if here is None:
@@ -128,7 +126,7 @@ class History:
 
     @cached_property
     def _unmeasured(self) -> dict[int, str]:
-        """Returns the repository's commits before the night's own, by position; empty where there is no clone."""
+        """Returns the repository's commits before the night's own, by position; empty without a clone."""
         if self._clone is None:
             return {}
         shas = commits.first_parents(self._clone, self._scope.sha, FARTHEST)
@@ -167,7 +165,7 @@ class History:
         return self._sides[commit_id]
 
     def _code_at(self, won: Winner, config_id: int) -> str | None:
-        """Returns the code's hash of a config in the sweep that this winner is from; None where it has none."""
+        """Returns the hash of a config's machine code in the sweep of this winner; None if it did not compile there."""
         if won.config_id == config_id:
             return won.code_sha256
         return winners.find_code(self._session, won.sweep_id, config_id)

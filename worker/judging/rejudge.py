@@ -1,7 +1,7 @@
 """Judges the history on record again by another policy and lists the verdicts that would differ. Writes nothing.
 
 The nights are judged as they came, with the replays that were held. A question of the other policy that was never
-replayed stays without an answer, and its verdict is undecided: the difference that is printed is no guess.
+replayed stays without an answer, and its verdict is undecided: the difference that is printed is not a guess.
 """
 
 import datetime as dt
@@ -42,7 +42,7 @@ class Rejudged:
 
 
 def rejudge(context: Context, policy: Policy, since: dt.date) -> Rejudged:
-    """Every scope's nights since a day, with what came before them as history."""
+    """Judges every scope's nights since a day, with the nights before them as history."""
     runs, changed = 0, list[ChangedVerdict]()
     # Never committed: a bisection of the past may put unmeasured commits on record.
     with Session(engine(context.database_url), expire_on_commit=False) as session:

@@ -21,8 +21,8 @@ LAUNCHES_A_RUN = 3
 """The cost of a run in replay launches: with its sweep it holds the GPU for longer than three launches."""
 
 HISTORY_NIGHTS, HISTORY_STEP = 120, 60
-"""A history begins this many nights ago, and then stays where it began for so many more: the first night is the same
-whenever a run is judged, so the verdict is too."""
+"""A history begins HISTORY_NIGHTS ago, and then begins at the same night for HISTORY_STEP nights more: the first night
+is the same whenever a run is judged, so the verdict is too."""
 
 Series = tuple[str, str, str]
 """Kernel, problem and host: two GPUs of a model differ by more than the changes we look for."""

@@ -27,10 +27,8 @@ def make_worker_login(owner_url: str) -> str:
 
 
 def let_owner_act(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Returns the environment of a dashboard that listens on this machine alone: whoever works on it may act.
-
-    A setting of the owner's, or a secrets file, which may ask people to sign in, is left as it is.
-    """
+    """Returns the environment of a dashboard that listens on this machine alone, so that anybody who works on it may
+    act. A setting of the owner's, or a secrets file, which may ask people to sign in, is left as it is."""
     if "TILEWATCH_ANONYMOUS" in environment or _has_secrets():
         return environment
     return {**environment, "TILEWATCH_ANONYMOUS": "act"}

@@ -20,8 +20,8 @@ SILENT_S = 60
 """A heartbeat this old: the thread that writes it is gone or stuck."""
 
 STUCK_S = 300
-"""A thread that has not even tried to write a heartbeat for so long waits for what never comes. An outage of Postgres
-is none of that: each try ends, and the thread goes on."""
+"""Seconds without an attempt to write a heartbeat after which the thread waits for what never comes. An outage of
+Postgres is different: each attempt ends, and the thread goes on."""
 
 FULL_BYTES = 256 << 20
 """A worker is ill if the disk of the data folder has less room than this: the next sweep's results may not fit."""

@@ -36,7 +36,8 @@ def count_in(folder: Path) -> None:
 
 
 def folder() -> Path | None:
-    """Returns the folder of this worker; None in a process that is no worker, which counts in its memory."""
+    """Returns the folder of this worker's metrics; None in a process that is not a worker, which counts in
+    its memory."""
     return Path(os.environ[FILES]) if FILES in os.environ else None
 
 

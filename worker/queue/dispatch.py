@@ -169,7 +169,7 @@ def _client(broker_url: str) -> "redis.Redis":
 
 
 def _ids(raw: bytes) -> Iterator[str]:
-    """Yields a message's id; nothing for what is no message, which the next worker of the queue drops."""
+    """Yields the id of a message; nothing for one that cannot be read, which the next worker of the queue drops."""
     with contextlib.suppress(task_message.Refused):
         yield task_message.read(raw).id
 

@@ -49,10 +49,8 @@ def passing(error: Exception) -> str | None:
 def once_postgres_is_back(
     database_url: str, act: Callable[[Session], Result], sleep: Callable[[float], None] = time.sleep
 ) -> Result:
-    """Returns what `act` returns, in a transaction of its own that is tried until Postgres takes it.
-
-    There is no time limit: what waits here is all that is left of work that was done. Stopping the process ends it.
-    """
+    """Returns what `act` returns, in a transaction that is tried again until Postgres takes it. There is no time limit,
+    because the result is all that is left of work that was done. Stopping the process ends it."""
     wait_s = FIRST_WAIT_S
     while True:
         try:

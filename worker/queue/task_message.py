@@ -34,7 +34,7 @@ class TaskMessage:
 
 
 class Refused(ValueError):
-    """A message that is none of ours; the sentence says why, and repeats none of it."""
+    """A message that is not one of ours; the sentence says why, and repeats none of it."""
 
 
 def read(raw: bytes) -> TaskMessage:

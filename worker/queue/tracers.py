@@ -13,6 +13,6 @@ ADVICE = (
 
 
 def require_tracer(session: Session, error: PackageMissing) -> None:
-    """Raises PackageMissing, with what to do, where no live worker takes the queue."""
+    """Raises PackageMissing, with advice, unless a live worker takes the queue."""
     if not steps.is_taken(session, TRACE_QUEUE):
         raise PackageMissing(f"{error}; {ADVICE}")

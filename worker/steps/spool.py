@@ -59,7 +59,7 @@ def read(file: Path) -> Spooled | None:
     """Reads a run from the spool; None when the file is gone, because another process of this machine delivered it
     meanwhile.
 
-    Raises ValueError for what is no run, such as one of a release whose results looked different.
+    Raises ValueError for what is not a run, such as one of a release whose results looked different.
     """
     try:
         return _READ.validate_python(json.loads(file.read_text(encoding="utf-8")))

@@ -70,8 +70,8 @@ def deliver(spooled: Spooled, spool_folder: Path, database_url: str) -> list[Uns
 
 @dataclass(frozen=True)
 class Delivered:
-    """The jobs that a run queued, or why the GPU was ill and the run is no measurement: then it is on no record but
-    the quarantine's."""
+    """Holds the jobs that a run queued, or why the GPU was ill. Such a run is not a measurement: only the quarantine
+    keeps it."""
 
     queued: list[UnsentJob]
     ill: str | None = None

@@ -263,8 +263,8 @@ def _submit(
 
 
 def _resolve(source: WatchedRepository, revision: str, line: str, toolchain: str | None) -> GitCommit:
-    """Reads a commit. One that is not on the main line is of a repository of its own, the branch `line`; so is each
-    under a toolchain, since another compiler is no change of the code."""
+    """Reads a commit. A commit that is not on the main line belongs to a repository of its own, the branch `line`; so
+    does each under a toolchain, since another compiler is not a change of the code."""
     commit = watched.resolve(source, revision)
     branch = None
     if not git_reads.is_on_main_line(source.folder, commit.sha, source.branch):

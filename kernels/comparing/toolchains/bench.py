@@ -81,7 +81,8 @@ class PairBench(Protocol):
     """A GPU that times pairs."""
 
     def launch_each(self, works: Sequence[PairWork]) -> Iterator[tuple[PairWork, LaunchResult]]:
-        """Times each pair once, in one fresh process as long as that lives. Whoever stops asking stops the timing."""
+        """Times each pair once, in one fresh process as long as that lives. Timing stops when the caller stops
+        iterating."""
 
 
 class GpuPairBench:

@@ -93,7 +93,8 @@ def choose(
 def compile_pairs(
     place: Workplace, chosen: Sequence[Chosen], limit_s: float, on_versions: Callable[[str, str], None]
 ) -> Iterator[ToolchainPair]:
-    """Yields each target's code under both toolchains as they come.
+    """Yields each target's code under both toolchains as it comes. `on_versions` is called once with the versions of
+    both. Raises BuildError if a toolchain cannot compile.
 
     `on_versions` is called once with what compiles on either side. Raises BuildError where a toolchain cannot compile.
     """

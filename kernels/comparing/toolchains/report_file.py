@@ -26,7 +26,7 @@ GpuKey = tuple[str, str, str]
 
 
 class BadReport(ExpectedError):
-    """A file that is no report of two toolchains, or of others; the message names it."""
+    """A file that is not a report of two toolchains, or is one of other toolchains; the message names it."""
 
 
 @dataclass(frozen=True)

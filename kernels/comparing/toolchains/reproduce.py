@@ -98,8 +98,8 @@ def write_case(case: ReproducedCase, out: Path) -> tuple[str, ...]:
 
 
 def _write_input(case: ReproducedCase, side: str, toolchain: Toolchain | None, out: Path) -> str:
-    """Writes the bytecode that this side's cuda-tile makes, and returns the command that compiles it, or why there is
-    none."""
+    """Writes the bytecode that this side's cuda-tile makes. Returns the command that compiles it, or why it cannot be
+    written."""
     if toolchain is None:
         return f"# the toolchain of {side.upper()} was not installed where this was written"
     pair, store = case.pair, folder(case.cubins / "recorded")

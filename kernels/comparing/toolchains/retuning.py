@@ -44,7 +44,7 @@ Race = Callable[[ToolchainPair, Sequence[Cubin]], tuple[Params, ...]]
 
 @dataclass(frozen=True)
 class Retuned:
-    """The result of a sweep, and its compiled winner, kept; None where there is none."""
+    """Holds the result of a sweep and its compiled winner, whose cubin is kept; None without a winner."""
 
     retuning: Retuning
     winner: CompiledSide | None

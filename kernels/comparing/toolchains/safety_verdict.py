@@ -90,7 +90,7 @@ class Family:
 
 
 def judge_timing(timing: Timing | None, family: Family) -> Verdict | None:
-    """Returns None where there are no launches."""
+    """Judges the launches of a pair; None if it was never launched."""
     return judge(timing.a_us, timing.b_us, family.design) if timing is not None and timing.a_us else None
 
 

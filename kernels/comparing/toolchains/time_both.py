@@ -31,7 +31,7 @@ SAY_EVERY = 100
 
 @dataclass(frozen=True)
 class GpuWanted:
-    """`minutes` is None for no limit."""
+    """Names what to time on which GPU. `minutes` is None for no limit."""
 
     gpu: Gpu
     model: GpuSpec

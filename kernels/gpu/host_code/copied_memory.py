@@ -84,7 +84,7 @@ class CopiedMemory:
         return tuple(found)
 
     def expect_writes(self, places: Sequence[Allocation]) -> None:
-        """Says that launches may write there: what is no input, and inputs that were written to at a check."""
+        """Says that launches may write there: what is not an input, and inputs that were written to at a check."""
         self._dirty.update({each.key: each for each in places if each.before is None or each.key in self._written})
 
     def restore_written(self) -> None:

@@ -80,7 +80,8 @@ class Number:
 
 @dataclass(frozen=True)
 class OneLaunch:
-    """`key` names its cubin among those of the config. Constants are part of the code, so that they are no argument."""
+    """`key` names its cubin among those of the config. Constants are part of the code, so that they are not
+    arguments."""
 
     key: str
     symbol: str

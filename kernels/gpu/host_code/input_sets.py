@@ -11,7 +11,7 @@ over lies in two processes."""
 
 
 def count_sets(set_bytes: int, other_bytes: int = 0) -> int:
-    """Returns how many sets of so many bytes fit the budget beside `other_bytes`, MOST_INPUT_SETS at most."""
+    """Returns how many sets of inputs of this size fit the budget beside `other_bytes`, MOST_INPUT_SETS at most."""
     device = cupy.cuda.Device()
     budget_bytes = INPUT_BUDGET * device.mem_info[1] - other_bytes
     sets = count_input_sets(set_bytes, l2_bytes=device.attributes["L2CacheSize"], budget_bytes=budget_bytes)

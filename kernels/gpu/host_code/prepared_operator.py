@@ -187,7 +187,8 @@ class PreparedOperator:
         return None
 
     def describe(self, request: Mapping[str, Any]) -> str:  # noqa: ARG002 - so for every config
-        """Says why there are no counters: what runs host code must be confined, and a profiler's process cannot be."""
+        """Returns why there are no counters: a process that runs host code must be confined, and a profiler's process
+        cannot be."""
         return "its host code runs in a process of its own, which cannot run under a profiler"
 
     def time_parts(self, identity: int, rounds: int) -> dict[str, float]:

@@ -22,7 +22,7 @@ CONFLICTS_SHARE = 0.01
 """Bank conflicts, of all instructions, from which on they count."""
 
 MORE_WARPS_WAIT = 0.1
-"""So many warps more, at least: five passes over one cubin read 0.02 and 0.03 (H200, 2026-11-22)."""
+"""Least number of warps that wait more: five passes over one cubin read 0.02 and 0.03 (H200, 2026-11-22)."""
 
 LESS_SHARED = 2.0
 """Least ratio of the bytes that blocks read together. gemm_tiled on 8192x8192x8192 with one row a group instead of four
@@ -40,7 +40,7 @@ WAITS = (
 
 INSTRUCTION_BYTES = 16
 OWN_THREADS = 128
-"""Threads of a block beside its worker warps, where it has such warps; all threads where it has none."""
+"""Threads of a block beside its worker warps, where it has worker warps; else all threads."""
 
 DEFAULT_WORKER_WARPS = 4
 

@@ -7,7 +7,7 @@ TILE = re.compile(r"(tile|block)(_size)?_", re.IGNORECASE)
 """How the name of a tile's side begins."""
 
 GROUP = re.compile(r"group(_size)?(_m)?", re.IGNORECASE)
-"""The name of a swizzle's group: so many tiles down M before a step along N."""
+"""The name of a swizzle's group: the number of tiles down M before a step along N."""
 
 BLOCKS_AT_ONCE = 132
 """One on each multiprocessor of an H200. With the 148 of a B200 eight rows read 8 % more tiles."""
