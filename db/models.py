@@ -84,7 +84,8 @@ class Repository(Base):
 
 
 class Commit(Base):
-    """`position` counts commits along first parents, so that charts run in commit order and not in time."""
+    """A commit of a repository's main line or of a branch. `position` counts commits along first parents, so that
+    charts run in commit order and not in time."""
 
     __tablename__ = "commits"
     __table_args__ = (UniqueConstraint("repository", "sha"), Index(None, "repository", "position"))

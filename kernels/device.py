@@ -20,8 +20,8 @@ OLDEST_DRIVER = 580
 
 @dataclass(frozen=True)
 class GpuSpec:
-    """`fp8_tflops`, `half_tflops` (float16 and bfloat16) and `tf32_tflops` are dense rates of the Tensor Cores with
-    sums in float32, `bandwidth_gbps` is of device memory. None where no source says it."""
+    """A GPU model with its rates. `fp8_tflops`, `half_tflops` (float16 and bfloat16) and `tf32_tflops` are dense rates
+    of the Tensor Cores with sums in float32, `bandwidth_gbps` is of device memory. None where no source says it."""
 
     slug: str
     name: str

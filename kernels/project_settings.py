@@ -16,7 +16,8 @@ class BadProject(ExpectedError, ValueError):
 
 @dataclass(frozen=True)
 class ProjectSettings:
-    """`watch` is the folder of watch files and `branch` the branch that is followed; None where it does not say.
+    """The table [tool.tilewatch] of a repository's pyproject.toml. `watch` is the folder of watch files and `branch`
+    the branch that is followed; None where it does not say.
 
     `path` are the folders that the repository's own packages are imported from. All folders are of the repository.
     """

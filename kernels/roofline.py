@@ -21,7 +21,7 @@ FLOP_PER_US, BYTES_PER_US = 1e6, 1e3
 
 @dataclass(frozen=True)
 class Rate:
-    """`type` is "float8", "float16" (bfloat16 too) or "tf32"."""
+    """The rate of Tensor Cores that a sweep is held against. `type` is "float8", "float16" (bfloat16 too) or "tf32"."""
 
     type: str
     tflops: float

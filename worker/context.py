@@ -12,8 +12,9 @@ from tilewatch.worker.settings import Settings
 
 @dataclass(frozen=True)
 class Simulation:
-    """`trial_s` is how long a trial keeps its worker busy; the times that it reports do not depend on it. `ill` is the
-    share of sweeps in which the GPU falls ill, `slow` how much longer everything takes on this node (0.05 is 5 %)."""
+    """How the simulated GPU behaves. `trial_s` is how long a trial keeps its worker busy; the times that it reports do
+    not depend on it. `ill` is the share of sweeps in which the GPU falls ill, `slow` how much longer everything takes
+    on this node (0.05 is 5 %)."""
 
     seed: int
     trial_s: float

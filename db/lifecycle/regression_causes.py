@@ -57,7 +57,8 @@ class ChangedSeries:
 
 @dataclass(frozen=True)
 class OpenedRegression:
-    """`created`: the regression is new. `joined`: this series was not part of it before. `reopened`: it came back."""
+    """The regression that a confirmed change belongs to, and what became of it. `created`: the regression is new.
+    `joined`: this series was not part of it before. `reopened`: it came back."""
 
     id: int
     created: bool

@@ -31,7 +31,7 @@ class Delay:
 
 @dataclass(frozen=True)
 class Score:
-    """`missed` are runs whose verdict saw no change and that somebody marked wrong.
+    """How well the judge did. `missed` are runs whose verdict saw no change and that somebody marked wrong.
 
     `from_commit` counts from the commit that brought a regression to the first message about it, `from_run` from the
     end of the run that showed it. `launches` are those of replays, `runs` what was measured anyway.

@@ -25,7 +25,8 @@ from tilewatch.db.query_parts import SHORT_DETAIL, is_of_series, read_rows
 
 @dataclass(frozen=True)
 class SweepRow:
-    """`tile_table` and `ships` are the configs of the tile table and of the library's host code; None without one."""
+    """A sweep in a list. `tile_table` and `ships` are the configs of the tile table and of the library's host code;
+    None without one."""
 
     id: int
     repository: str

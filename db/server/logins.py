@@ -24,7 +24,8 @@ class NoLogin(ExpectedError):
 
 @dataclass(frozen=True)
 class Login:
-    """`most_connections` it may hold at a time, so that it cannot keep other logins out; None means no limit."""
+    """A database login with the rights that it gets. `most_connections` it may hold at a time, so that it cannot keep
+    other logins out; None means no limit."""
 
     name: str
     role: Role

@@ -17,7 +17,8 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class ServerUser:
-    """`command` goes before a server's own command line; `uid` and `gid` own the server's files, seen from here."""
+    """The user that the embedded servers run as. `command` goes before a server's own command line; `uid` and `gid` own
+    the server's files, seen from here."""
 
     command: tuple[str, ...]
     uid: int

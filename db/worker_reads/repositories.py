@@ -12,8 +12,8 @@ from tilewatch.db.query_parts import read_rows
 
 @dataclass(frozen=True)
 class RepositoryRow:
-    """`removed_at` is None while it is watched. `failure` says why the clock's last fetch failed, None if it did
-    not."""
+    """A repository that was added, with its state. `removed_at` is None while it is watched. `failure` says why the
+    clock's last fetch failed, None if it did not."""
 
     name: str
     url: str

@@ -26,8 +26,9 @@ class UnknownKernel(ExpectedError):
 
 @dataclass(frozen=True)
 class LibraryPlans:
-    """`failures` are sentences: each says which file or kernel was left out, and why. `package_missing` is the first of
-    them that is for lack of a package, which another machine may have."""
+    """Holds the plans of a library folder, and what was left out of it. `failures` are sentences: each says which file
+    or kernel was left out, and why. `package_missing` is the first of them that is for lack of a package, which another
+    machine may have."""
 
     plans: tuple[Plan, ...]
     failures: tuple[str, ...]

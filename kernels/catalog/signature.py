@@ -31,7 +31,8 @@ class ArraySignature:
 
 @dataclass(frozen=True)
 class Signature:
-    """`parameters` are in the kernel's order; of a scalar the compiler knows the type, of a constant the value."""
+    """Holds the parameters that a kernel is compiled for. `parameters` are in the kernel's order; of a scalar the
+    compiler knows the type, of a constant the value."""
 
     symbol: str
     parameters: tuple[ArraySignature | Scalar | Constant, ...]

@@ -40,7 +40,8 @@ def checklist(
     threads_per_block: int | None,
     counters: Mapping[str, float] | None = None,
 ) -> tuple[Line, ...]:
-    """`counters` are those of tilewatch.mechanisms.counters, of a run: they answer what only a GPU knows."""
+    """Checks a winner against the optimisation guide, and returns a line for each of its rules. `counters` are those of
+    tilewatch.mechanisms.counters, of a run: they answer what only a GPU knows."""
     counters = counters or {}
     source = source_facts(described.source, described.entry, described.constants)
     facts = compiled.facts

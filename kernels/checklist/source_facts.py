@@ -50,7 +50,8 @@ class SourceFacts:
 
 
 def source_facts(source: str, entry: str, constants: Sequence[int | float]) -> SourceFacts:
-    """`constants` are the values of the entry's parameters that are annotated so, or of its last ones, in order."""
+    """Reads the facts of an entry function and of the functions that it calls. `constants` are the values of the
+    entry's parameters that are annotated so, or of its last ones, in order."""
     functions = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
     parameters = functions[entry].args.args
     names = [each.arg for each in parameters if each.annotation and "Const" in ast.unparse(each.annotation)]

@@ -17,8 +17,8 @@ Key = Callable[[TileOperation], Hashable]
 
 @dataclass(frozen=True)
 class Alignment:
-    """`head_of` has the index in the head of each paired operation of the base. `base_sums` and `head_sums` are hashes:
-    equal ones compute the same values from the same arguments."""
+    """Pairs the operations of two pieces of code. `head_of` has the index in the head of each paired operation of the
+    base. `base_sums` and `head_sums` are hashes: equal ones compute the same values from the same arguments."""
 
     base: tuple[TileOperation, ...]
     head: tuple[TileOperation, ...]

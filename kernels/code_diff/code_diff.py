@@ -25,9 +25,9 @@ class CodeText:
 
 @dataclass(frozen=True)
 class CodeDiff:
-    """`changes` are the lines that do something else, causes first; empty where only the compiler made other code of
-    the same. `machine_lines` are the lines with other instructions, the deepest loops first. `rows` are what differs
-    line by line."""
+    """Holds what differs between the code of two cubins. `changes` are the source lines that do something else, causes
+    first; empty if only the compiler made other code of equal operations. `machine_lines` are the lines with other
+    instructions, the deepest loops first. `rows` are what differs line by line."""
 
     changes: tuple[Change, ...]
     machine_lines: tuple[SourceLine, ...]

@@ -42,7 +42,8 @@ LARGEST_WAIT = 8
 
 @dataclass(frozen=True)
 class Instruction:
-    """`text` has no registers, labels, predicates or reuse flags; `block` is the number of its basic block."""
+    """An instruction of the machine code. `text` has no registers, labels, predicates or reuse flags; `block` is the
+    number of its basic block."""
 
     opcode: str
     text: str

@@ -38,9 +38,10 @@ class Value:
 
 @dataclass(frozen=True)
 class TileOperation:
-    """`attributes` is what stands before the types, each value as "%". `operands` leaves out the tokens that order
-    memory accesses. `line` is None where the compiler knows none; `callers` are the lines of the calls around it,
-    the innermost first. `parent` is the index of the operation whose body it stands in, -1 at the top."""
+    """An operation of TileIR. `attributes` is what stands before the types, each value as "%". `operands` leaves
+    out the tokens that order memory accesses. `line` is None where the compiler knows none; `callers` are the lines
+    of the calls around it, the innermost first. `parent` is the index of the operation whose body it stands in, -1
+    at the top."""
 
     index: int
     opcode: str

@@ -52,8 +52,9 @@ class _Site:
 
 @dataclass(frozen=True)
 class TileIRDiff:
-    """`changes` are empty where both do the same: causes first; of them what is edited for sure, then what is deepest
-    in loops. `head_line` says which line of the head a line of the base became."""
+    """Holds the source lines whose operations differ. `changes` are empty where both do the same: causes first; of them
+    what is edited for sure, then what is deepest in loops. `head_line` says which line of the head a line of the base
+    became."""
 
     changes: tuple[Change, ...]
     head_line: Callable[[SourceLine], SourceLine]

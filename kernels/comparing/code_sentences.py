@@ -17,8 +17,8 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class CubinDiff:
-    """`launches` are empty where the pair could not be read, of which the sentence says why. It is empty where nothing
-    differs."""
+    """Holds what differs between two cubins, for each launch and as a sentence, which is empty if nothing differs. If
+    the pair could not be read, `launches` is empty and the sentence says why."""
 
     sentence: str
     launches: tuple[CodeDiff, ...] = ()

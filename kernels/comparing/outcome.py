@@ -33,8 +33,9 @@ OutcomeKind = Literal[
 
 @dataclass(frozen=True)
 class Outcome:
-    """`reason` is a sentence where the kind is "failed" or "neither". Times are in the order of the launches, in us.
-    `not_apart` says why the process that ran a side's host code timed it too; empty where another one did."""
+    """The outcome of comparing one target. `reason` is a sentence where the kind is "failed" or "neither". Times are in
+    the order of the launches, in us. `not_apart` says why the process that ran a side's host code timed it too; empty
+    where another one did."""
 
     kernel: str
     problem: str

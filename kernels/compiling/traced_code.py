@@ -70,8 +70,8 @@ class LaunchInput:
 
 @dataclass(frozen=True)
 class TracedCode:
-    """`launch_sha256` names grids and arguments; None where nobody asked for it. `is_bundle` is False for a kernel of a
-    library file: its only cubin is stored by itself."""
+    """The launches of a config as another process traced them. `launch_sha256` names grids and arguments; None where
+    nobody asked for it. `is_bundle` is False for a kernel of a library file: its only cubin is stored by itself."""
 
     launches: tuple[LaunchInput, ...]
     launch_sha256: str | None

@@ -19,8 +19,8 @@ three take 0.9 s (an H100, 2026-11-25)."""
 
 @dataclass(frozen=True)
 class DescribedLaunch:
-    """`given` are the values of the arrays that are not random, by the arrays' names, as
-    kernels/problems/given_values.py writes them."""
+    """A launch as data that another process can repeat. `given` are the values of the arrays that are not random, by
+    the arrays' names, as kernels/problems/given_values.py writes them."""
 
     content_key: str
     symbol: str

@@ -27,9 +27,9 @@ class ConfigLaunch:
 
 @dataclass(frozen=True)
 class DescribedProblem:
-    """`given` are the values of the inputs that are not random, as `encode_given` writes them; `launches` are by
-    config key, and a sentence stands for a config that the library cannot launch. The other fields are those of
-    contract.Kernel."""
+    """A problem with its launches as data that another process can repeat. `given` are the values of the inputs that
+    are not random, as `encode_given` writes them; `launches` are by config key, and a sentence stands for a config that
+    the library cannot launch. The other fields are those of contract.Kernel."""
 
     kernel: str
     sizes: Mapping[str, int]

@@ -60,7 +60,8 @@ this run and their address, so that they need no memory of their own."""
 
 @dataclass(frozen=True)
 class _Guard:
-    """`address` and `nbytes` of a guard, and the name of the array that it lies in front of or behind."""
+    """Bytes in front of an array or behind it that no kernel may change. `address` and `nbytes` of a guard, and the
+    name of the array that it lies in front of or behind."""
 
     address: int
     nbytes: int
@@ -68,7 +69,7 @@ class _Guard:
     is_behind: bool
 
     def describe(self, count: int, first: int) -> str:
-        """`first` is the first byte that differs, counted from the guard's start."""
+        """Says how many bytes were changed and where. `first` is the first of them, counted from the guard's start."""
         bytes_ = f"{count:,} byte{'s' if count > 1 else ''}"
         if self.is_behind:
             return f"{bytes_} behind {self.array}, the first one {first:,} after its end"

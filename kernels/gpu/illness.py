@@ -26,7 +26,7 @@ ENOUGH = 5
 
 @dataclass(frozen=True)
 class Illness:
-    """`kind` is xid, ecc or canary."""
+    """A sign that a GPU is ill. `kind` is xid, ecc or canary."""
 
     kind: str
     reason: str

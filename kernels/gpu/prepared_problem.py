@@ -76,7 +76,7 @@ class PreparedProblem:
         self.error(0)  # the comparing kernels are compiled now, outside the time of any trial
 
     def launch(self, config: LoadedConfig, turn: int) -> None:
-        """`turn` is the number of the input set."""
+        """Launches a config on one set of inputs. `turn` is the number of the input set."""
         find = partial(self._find_array, turn)
         config.function(config.launch.grid, (1,), arrays.list_launch_values(config.arguments, find))
 

@@ -23,7 +23,8 @@ INPUT_L2S = 4
 
 @dataclass(frozen=True)
 class Entry:
-    """`launch` takes the number of the input set; `kernels` are the names of what it runs.
+    """What is timed in rounds: a config or a baseline. `launch` takes the number of the input set; `kernels` are the
+    names of what it runs.
 
     `verify` takes that number too, and raises WrongWhenTimed where the launch before it left another result than the
     reference of that set; None where nothing is compared.

@@ -15,7 +15,8 @@ class NoHistory(ExpectedError):
 
 @dataclass(frozen=True)
 class GitCommit:
-    """`position` counts first parents from the root; `committed_at` is ISO 8601 with its offset."""
+    """A commit as recordings and the database keep it. `position` counts first parents from the root; `committed_at` is
+    ISO 8601 with its offset."""
 
     repository: str
     sha: str

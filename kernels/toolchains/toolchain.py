@@ -32,7 +32,8 @@ class UnknownToolchain(ExpectedError):
 
 
 class Package(NamedTuple):
-    """`sha256` is the hash of the wheel, or None where nobody wrote it down."""
+    """A package of a toolchain, in one version. `sha256` is the hash of the wheel, or None where nobody wrote
+    it down."""
 
     package: str
     version: str
@@ -41,7 +42,8 @@ class Package(NamedTuple):
 
 @dataclass(frozen=True)
 class Toolchain:
-    """`folder` is where Python imports the packages from; None for Tilewatch's own environment."""
+    """The packages that compile, in one version each, under a name. `folder` is where Python imports the packages from;
+    None for Tilewatch's own environment."""
 
     name: str
     folder: Path | None

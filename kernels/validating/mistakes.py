@@ -26,7 +26,7 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Validated:
-    """`operators` counts those whose code was compiled."""
+    """The mistakes of a library folder, and what compiled. `operators` counts those whose code was compiled."""
 
     findings: tuple[Mistake, ...]
     operators: int

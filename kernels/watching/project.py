@@ -35,7 +35,8 @@ CONTAINERS = (dict, list, set, collections.OrderedDict, collections.defaultdict)
 
 @dataclass(frozen=True)
 class Project:
-    """`root` is the checkout's top folder; `path` are the folders that its own package is imported from.
+    """A checkout whose watch files are loaded. `root` is the checkout's top folder; `path` are the folders that its own
+    package is imported from.
 
     `arch` is the architecture that host code is made to see, also while it is imported; None for the GPU that is here.
     """

@@ -55,7 +55,7 @@ class Nothing:
 
 @dataclass(frozen=True)
 class Delivery:
-    """`key` is the same when a forge delivers the same event again."""
+    """What a forge's delivery asks for. `key` is the same when a forge delivers the same event again."""
 
     key: str
     asks: WantedCheck | Nothing

@@ -40,7 +40,7 @@ class Nights:
         self._members = [np.flatnonzero(self.nodes == node) for node in np.unique(self.nodes)]
 
     def add(self, build: int, readings: Mapping[int, Reading]) -> None:
-        """`readings` by column. A series that is missing tonight keeps its environment."""
+        """Adds a night. `readings` by column. A series that is missing tonight keeps its environment."""
         times, baselines, variances = np.full((3, len(self.nodes)), np.nan)
         unknown = np.full(len(self.nodes), NO_ENVIRONMENT)
         environments = self.environments[-1].copy() if len(self.environments) else unknown
@@ -126,7 +126,7 @@ class Nights:
         return np.asarray(noise)
 
     def scan(self, history_since: NDArray[np.int64]) -> Scan:
-        """`history_since` is each series' first build that counts."""
+        """Scans the nights of every series for steps. `history_since` is each series' first build that counts."""
         row = np.arange(len(self.builds))[:, None]
         counts = row >= np.searchsorted(self.builds, history_since)
         here = (row >= self.starts) & counts

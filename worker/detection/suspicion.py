@@ -35,8 +35,8 @@ class ScopeEvidence:
 
 
 def weigh_evidence(scan: Scan, weighed: Floats, precisions: Floats, by_code: Floats, policy: Policy) -> ScopeEvidence:
-    """`weighed` and `precisions` are of the replays across each build, one row a night, the newest last, as `by_code`
-    is."""
+    """Adds up the evidence of nights and replays for each build and series. `weighed` and `precisions` are of the
+    replays across each build, one row a night, the newest last, as `by_code` is."""
     ages = len(scan.steps)
     rows = slice(-1, -ages - 1, -1)
     night_precisions = 1.0 / (scan.variances * scan.noise**2)

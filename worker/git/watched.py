@@ -28,7 +28,8 @@ from tilewatch.worker.settings import Settings
 
 @dataclass(frozen=True)
 class WatchedRepository:
-    """`folder` is the clone to read, and the first parents of `branch` are the main line.
+    """A repository under watch, as this node reads it. `folder` is the clone to read, and the first parents of `branch`
+    are the main line.
 
     `clone` is None for the repository of TILEWATCH_REPOSITORY: whoever owns that clone keeps it fetched.
     """

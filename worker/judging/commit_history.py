@@ -28,8 +28,9 @@ FARTHEST = 2000
 
 
 class History:
-    """`clone` is the scope's repository; None where it is not at hand, and then no unmeasured commit is known. `facts`
-    are the replays on record, which may say that two commits have the same machine code."""
+    """Reads the commits, winners and replays that judging a night refers to. `clone` is the scope's repository; None
+    where it is not at hand, and then no unmeasured commit is known. `facts` are the replays on record, which may say
+    that two commits have the same machine code."""
 
     def __init__(
         self,

@@ -38,7 +38,8 @@ class CompilerSuspicion:
 
 @dataclass(frozen=True)
 class CompilerAnswer:
-    """`size` is the compiler's change, None where the replay failed; `identical` machine code needs no replay."""
+    """What a replay with two compilers found. `size` is the compiler's change, None where the replay failed;
+    `identical` machine code needs no replay."""
 
     size: Estimate | None
     identical: bool

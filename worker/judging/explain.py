@@ -36,7 +36,8 @@ STATICS = {
 
 @dataclass(frozen=True)
 class Explanation:
-    """`sentence` names the cause; each of `lines` is one fact that differs, most telling first."""
+    """Why a series changed, in words. `sentence` names the cause; each of `lines` is one fact that differs, most
+    telling first."""
 
     category: Category
     sentence: str

@@ -18,7 +18,7 @@ from tilewatch.worker.judging.scope_judge import FirstQuestion, Launches, ScopeJ
 
 @dataclass(frozen=True)
 class Conclusion:
-    """`outcome` is how the night's suspicion ended, None where there was none."""
+    """The verdict on a series, and how its suspicion of the night ended (None without a suspicion)."""
 
     numbers: SeriesVerdict
     verdict: VerdictName
@@ -67,7 +67,8 @@ def read_answer(history: History, facts: Sequence[ReplayFact], question: SeriesQ
 
 
 def conclude(judge: ScopeJudge, series: Series, same_as: str | None) -> Conclusion:
-    """`same_as` is the commit before, if its machine code still wins."""
+    """Concludes what a series' answers and evidence mean tonight. `same_as` is the commit before, if its machine code
+    still wins."""
     numbers, first = judge.verdict(series), judge.first_questions.get(series)
     if series in judge.alerts:
         return Conclusion(numbers, numbers.verdict, numbers.reason, "confirmed")

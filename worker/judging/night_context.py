@@ -16,7 +16,8 @@ from tilewatch.worker.judging.commit_history import History
 
 @dataclass(frozen=True)
 class OpenNight:
-    """`run_id` is the run whose job judges the night, and whose judge job follows when questions are answered."""
+    """A night that is being judged. `run_id` is the run whose job judges the night, and whose judge job follows when
+    questions are answered."""
 
     session: Session
     scope: Scope
@@ -31,7 +32,8 @@ class OpenNight:
     def add_verdict(
         self, point: Point, numbers: SeriesVerdict, verdict: str, reason: str, span: tuple[int, int] | None = None
     ) -> None:
-        """`span` are the commit before a change and the first with it."""
+        """Adds a verdict to those of the night. `span` holds the commit before a change and the first with
+        all of it."""
         self.verdicts.append(
             NewVerdict(
                 run_id=point.run_id,

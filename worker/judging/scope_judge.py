@@ -93,8 +93,8 @@ class ScopeJudge:
         self._baselines: dict[Series, list[str]] = {}
 
     def add_night(self, night_id: int, build: int, points: Sequence[Point], codes: Mapping[KernelProblem, str]) -> None:
-        """`codes` names the machine code that won, as far as it is known, which is the same on every host. Questions of
-        the night before that have no answer are dropped."""
+        """Judges a night. `codes` names the machine code that won, as far as it is known; it is the same on every host.
+        Unanswered questions of the previous night are dropped."""
         readings = {
             self.numbers[series_of(point)]: self._reading(build, point, codes.get((point.kernel, point.problem)))
             for point in points

@@ -67,7 +67,8 @@ def changes(current: Iterable[OpenAlarm], stored: Iterable[AlarmRow]) -> Changes
 def find_late_nightlies(
     repository: str, nights: Sequence[SubmissionRow], last: dt.date | None, now: dt.datetime, times: NightlyTimes
 ) -> list[OpenAlarm]:
-    """`last` is the newest night of this repository that was submitted. Nightlies before it are not late any more."""
+    """Finds the nightlies of a repository that are late. `last` is the newest night of this repository that was
+    submitted. Nightlies before it are not late any more."""
     alarms: list[OpenAlarm] = []
     if missing := missing_night(last, now, times):
         alarms.append(

@@ -15,8 +15,8 @@ from tilewatch.worker.queue.dispatch import COMPILE, NOTIFY_QUEUE, OF_ONE_GPU, T
 
 @dataclass(frozen=True)
 class Identity:
-    """`name` is Celery's node name; a process of the worker owns its jobs as NAME#PID. A worker of a GPU also takes
-    from the queue of that GPU alone, which nobody has to name."""
+    """What a worker is: its name, kind and queues. `name` is Celery's node name; a process of the worker owns its jobs
+    as NAME#PID. A worker of a GPU also takes from the queue of that GPU alone, which nobody has to name."""
 
     name: str
     kind: str

@@ -100,17 +100,15 @@ class BuildQuestion:
 
 
 def question_key(scope: Scope, kernel: str, problem: str, ends: str, start: int, launches: int) -> str:
-    """`ends` says what is replayed: two commits, or two runs."""
+    """Names a question, so that an equal one is found. `ends` says what is replayed: two commits, or two runs."""
     return f"{scope.repository}:{scope.gpu_model}:{scope.origin}:{kernel}:{problem}:{ends}:{start}+{launches}"
 
 
 @dataclass(frozen=True)
 class ReplayJob:
-    """A question with what its job needs.
-
-    That is the repository with its library's folder, the night that waits for it (one
-    of its runs, and its submission), its suspicion, and `round`, the keys of all questions asked together with it.
-    """
+    """A question with what its job needs: the repository with its library's folder, the night that waits for the answer
+    (one of its runs, and its submission), its suspicion, and `round`, the keys of all questions that are asked together
+    with it."""
 
     question: BuildQuestion
     repository: str

@@ -26,7 +26,8 @@ _ID = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 
 @dataclass(frozen=True)
 class TaskMessage:
-    """`job_id` is there for RUN and None for any other task."""
+    """A message that the broker may deliver: which task, and for which job. `job_id` is there for RUN and None for any
+    other task."""
 
     task: str
     id: str

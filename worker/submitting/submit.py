@@ -49,7 +49,8 @@ class NothingToSubmit(ExpectedError):
 
 @dataclass(frozen=True)
 class Submitted:
-    """`created` is False when all of it was submitted before. `fetch_failure` says why the clone is as it was."""
+    """What a request submitted. `created` is False when all of it was submitted before. `fetch_failure` says why the
+    clone is as it was."""
 
     submission_ids: tuple[int, ...]
     created: bool
@@ -229,7 +230,8 @@ def _submit(
     *,
     branch: str | None = None,
 ) -> Submitted:
-    """`branch` names the line of a commit that is not on the main line; without it `revision` does."""
+    """Submits a request for each of its GPU models. `branch` names the line of a commit that is not on the main line;
+    without it `revision` does."""
     servers = settings.connection()
     models = tuple(dict.fromkeys(device.gpu_model(slug) for slug in gpus))
     commit = _resolve(source.watched, revision, branch or revision, request.toolchain)

@@ -34,7 +34,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Imported:
-    """`created` is False when the file was imported before and nothing changed."""
+    """What importing a file did. `created` is False when the file was imported before and nothing changed."""
 
     created: bool
     sentence: str

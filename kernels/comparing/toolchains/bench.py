@@ -66,8 +66,8 @@ class Launched:
 
 @dataclass(frozen=True)
 class LaunchFailed:
-    """`failure` goes on from "with B it" where B's side failed (`is_of_b`), else it stands alone. `is_final` is False
-    where the process died, which may not happen again."""
+    """A launch that gave no times. `failure` goes on from "with B it" where B's side failed (`is_of_b`), else it stands
+    alone. `is_final` is False where the process died, which may not happen again."""
 
     failure: str
     is_of_b: bool

@@ -28,7 +28,8 @@ DEPBAR = 1 << 47
 
 @dataclass(frozen=True)
 class MmaWaits:
-    """`groups` of `mmas` are waited for one after the other: as many as MMAs where each is waited for."""
+    """Counts how a loop waits for warp-group MMAs. `groups` of `mmas` are waited for one after the other: as many as
+    MMAs where each is waited for."""
 
     groups: int
     mmas: int

@@ -31,7 +31,8 @@ class BadReport(ExpectedError):
 
 @dataclass(frozen=True)
 class ToolchainName:
-    """`compiler` names the packages that compiled; empty until something was compiled."""
+    """Names a toolchain of a report. `compiler` names the packages that compiled; empty until something was
+    compiled."""
 
     name: str
     compiler: str = ""

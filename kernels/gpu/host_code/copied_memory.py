@@ -41,8 +41,9 @@ class Allocation:
 
 
 class CopiedMemory:
-    """`_given` are the contents of each set of inputs, never written. `_written` are the inputs that some config writes
-    to, and `_dirty` what was written since it was restored last. `guards` lie around all that launches are given."""
+    """Holds the memory of an operator, restored between launches. `_given` are the contents of each set of inputs,
+    never written. `_written` are the inputs that some config writes to, and `_dirty` what was written since it was
+    restored last. `guards` lie around all that launches are given."""
 
     def __init__(self, given: Sequence[Sequence[Any]]) -> None:
         self.guards = Guards()

@@ -80,8 +80,8 @@ class Number:
 
 @dataclass(frozen=True)
 class OneLaunch:
-    """`key` names its cubin among those of the config. Constants are part of the code, so that they are not
-    arguments."""
+    """A launch of a config: its kernel, grid and arguments. `key` names its cubin among those of the config. Constants
+    are part of the code, so that they are not arguments."""
 
     key: str
     symbol: str
@@ -102,10 +102,11 @@ class ConfigLaunches:
 
 @dataclass(frozen=True)
 class DescribedOperator:
-    """`contents` are the sizes of what memory may hold at first, and `sets` its values for each set of inputs: handles
-    by their numbers. A later set has none of those that its config alone uses. `reference` are the right results for
-    each of the first sets, None for one that is not compared. `tolerance` is None where each result has that of its
-    type. `configs` are by config key, and a sentence stands for one whose host code fails.
+    """An operator with its configs as data that another process can launch. `contents` are the sizes of what memory may
+    hold at first, and `sets` its values for each set of inputs: handles by their numbers. A later set has none of those
+    that its config alone uses. `reference` are the right results for each of the first sets, None for one that is not
+    compared. `tolerance` is None where each result has that of its type. `configs` are by config key, and a sentence
+    stands for one whose host code fails.
 
     `bytes` are those that the case states, else 0; `bytes_moved` count every array once where it states none.
     """

@@ -49,7 +49,8 @@ from tilewatch.kernels.watching.tracer import (
 
 
 class CodeMissing(timing.TimingError):
-    """`ct.launch` wants code that was not compiled for this config; the message is a sentence."""
+    """Host code asks for code that the store lacks. `ct.launch` wants code that was not compiled for this config; the
+    message is a sentence."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Counter:
-    """`label` is what people read, with its unit. `meaning` is a sentence."""
+    """A hardware counter that a run may hold. `label` is what people read, with its unit. `meaning` is a sentence."""
 
     name: str
     label: str

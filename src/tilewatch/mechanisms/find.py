@@ -34,7 +34,8 @@ KINDS: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class Mechanism:
-    """`kind` is a key of KINDS; `name` is how people read it, by whether the head is slower or faster.
+    """A mechanism whose rule holds. `kind` is a key of KINDS; `name` is how people read it, by whether the head is
+    slower or faster.
 
     `most` is the largest ratio of the times that it can account for; None where that is not known. `is_enough` is False
     where that is less than half of the change.

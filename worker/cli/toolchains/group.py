@@ -32,7 +32,8 @@ Wheels = Annotated[
 
 @dataclass(frozen=True)
 class ToolchainRow:
-    """`sha256` is the hash of the toolchain's list; None for the installed one, whose list is requirements/base.txt."""
+    """A toolchain as the command lists it. `sha256` is the hash of the toolchain's list; None for the installed one,
+    whose list is requirements/base.txt."""
 
     name: str
     packages: dict[str, str]
