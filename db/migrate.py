@@ -154,7 +154,8 @@ def _list_table_users(connection: Connection) -> str:
 
 
 def _revision(connection: Connection) -> str | None:
-    """Not by Alembic, which writes a line into the log each time: workers ask before each job and at each heartbeat."""
+    """Reads the database's revision, without Alembic, which writes a line into the log each time: workers ask before
+    each job and at each heartbeat."""
     if connection.scalar(text("select to_regclass('alembic_version')")) is None:
         return None
     revision: str | None = connection.scalar(text("select version_num from alembic_version"))

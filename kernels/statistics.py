@@ -19,7 +19,7 @@ class Interval:
 
     @property
     def half_width(self) -> float:
-        """Relative to the median: 0.005 is half a per cent."""
+        """Returns half the interval's width, relative to the median: 0.005 is half a per cent."""
         return max(self.high - self.median, self.median - self.low) / self.median
 
 

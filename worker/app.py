@@ -59,7 +59,7 @@ PRUNE_HOUR = 12  # UTC; far from the nightlies of most
 
 
 def _configuration() -> dict[str, Any]:
-    """Celery calls it when it first needs a setting, so importing this module needs no server."""
+    """Returns Celery's settings. Celery calls it when it first needs one, so importing this module needs no server."""
     settings = Settings.load()
     night = crontab(hour=settings.nightly_at.hour, minute=settings.nightly_at.minute)
     on_notify_queue = {"queue": dispatch.NOTIFY_QUEUE}

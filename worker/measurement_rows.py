@@ -24,7 +24,7 @@ class Sampled:
 
 
 def measurement_rows(sampled: Sequence[Sampled]) -> list[dict[str, Any]]:
-    """Rows for db.fact_writes.measurements.
+    """Makes the rows for db.fact_writes.measurements.
 
     A baseline that could not run has no time to put on record; why it is missing goes to the kernel's own row.
     """

@@ -87,7 +87,8 @@ def _hold_and_do(job: ClaimedJob, owner: str, context: Context, lines: Collectio
 
 
 def _step_of(kind: str) -> Step:
-    """Imported when needed: a judge worker loads nothing of compiling, and beat nothing at all."""
+    """Imports and returns the step of a kind of job: a judge worker loads nothing of compiling, and beat nothing at
+    all."""
     if kind == "record":
         from tilewatch.worker.steps.trace_library import step
     elif kind == "compile":

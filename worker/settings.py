@@ -112,7 +112,7 @@ class Settings(NightlyTimes):
     @field_validator("watch", "kernels", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
-        """People type `b200,h200` into an environment variable, not JSON."""
+        """Splits a list at its commas: people type `b200,h200` into an environment variable, not JSON."""
         return tuple(slug.strip() for slug in value.split(",") if slug.strip()) if isinstance(value, str) else value
 
     def sweeps(self, kernel: str) -> bool:

@@ -71,7 +71,7 @@ def open_once(session: Session, asked: CheckRequest, who: str) -> tuple[int, boo
 
 
 def is_prepared(session: Session, check_id: int) -> bool:
-    """True also for a check that has ended, whatever was prepared of it."""
+    """Returns True also for a check that has ended, whatever was prepared of it."""
     query = select(or_(Check.changed.is_not(None), Check.ended_at.is_not(None))).where(Check.id == check_id)
     return session.scalars(query).one()
 
@@ -153,7 +153,7 @@ def end_stranded(session: Session) -> None:
 
 
 def _reason(of_job: ColumnElement[bool]) -> ColumnElement[str]:
-    """Why the job ended, as a sentence: its failure, or that it was cancelled."""
+    """Returns why the job ended, as a sentence: its failure, or that it was cancelled."""
     cancelled = literal("its job was cancelled")
     return func.coalesce(
         select(case((Job.state == "cancelled", cancelled), else_=Job.failure))

@@ -43,7 +43,8 @@ class NotPossible(ExpectedError, ValueError):
 
 
 def acknowledge(session: Session, regression_id: int, who: str, note: str | None = None) -> None:
-    """Somebody has seen it and looks after it; without an owner, that person becomes it."""
+    """Stores that somebody has seen a regression and looks after it; without an owner, that person becomes
+    the owner."""
     regression = lock(session, regression_id)
     change_state(session, regression, "acknowledge", who, note)
     if regression.owner is None:
@@ -51,7 +52,7 @@ def acknowledge(session: Session, regression_id: int, who: str, note: str | None
 
 
 def expect(session: Session, regression_id: int, who: str, note: str | None = None) -> None:
-    """People accept the change: the new level is what later nights are judged against."""
+    """Stores that people accept the change: later nights are judged against the new level."""
     change_state(session, lock(session, regression_id), "expect", who, note)
 
 

@@ -136,7 +136,7 @@ def find_report(session: Session, report_id: int) -> ReportStory | None:
 
 
 def _describe_gpu(name: str, driver: str | None, **_: Any) -> str:
-    """Without a driver where the sides may have several."""
+    """Describes the GPU of a report, without a driver if the sides may have several."""
     return name if driver is None else f"{name} (driver {driver})"
 
 

@@ -37,7 +37,7 @@ MAKERS: Mapping[str, Callable[[Call], BaselineLaunch]] = {
 
 
 def build(name: str, call: Call) -> BaselineLaunch:
-    """Prepare a baseline for a kernel's call. Raises BaselineMissing with the reason in a sentence."""
+    """Prepares a baseline for a kernel's call. Raises BaselineMissing with the reason in a sentence."""
     if name not in MAKERS:
         raise BaselineMissing(f"there is no baseline '{name}'; there are {', '.join(MAKERS)}")
     try:

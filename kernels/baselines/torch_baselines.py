@@ -29,7 +29,7 @@ NOPE = 128
 
 
 def cublaslt(call: Call) -> BaselineLaunch:
-    """D = A @ B^T in FP8, one scale per tensor."""
+    """Launches D = A @ B^T in FP8, with one scale per tensor."""
     torch = torch_module()
     a, b, d = (tensor(call, name) for name in ("a", "b", "d"))
     one = torch.ones((), device="cuda")
@@ -41,7 +41,7 @@ def cublaslt(call: Call) -> BaselineLaunch:
 
 
 def cublas(call: Call) -> BaselineLaunch:
-    """D = op(A) @ op(B) in float16, bfloat16 or float32 (as TF32), each operand as it lies in memory."""
+    """Launches D = op(A) @ op(B) in float16, bfloat16 or float32 (as TF32), each operand as it lies in memory."""
     if call.dtypes["a"].startswith("float8"):
         raise BaselineMissing("torch.matmul takes no FP8; cublaslt does, where K is innermost in both operands")
     torch = torch_module()

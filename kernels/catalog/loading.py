@@ -81,7 +81,8 @@ class LibraryOperator:
             raise self.describe_failure(f"on {problem.name} cannot be traced", error) from error
 
     def list_launches(self, traced: TracedOperator, config: PlainConfig) -> tuple[CompilableLaunch, ...]:
-        """Runs the host code with a config. Raises LibraryError where it fails, or cuTile refuses what it launches."""
+        """Returns what the host code launches with a config. Raises LibraryError if it fails, or cuTile refuses what it
+        launches."""
         try:
             return traced.launches(config)
         except Exception as error:
@@ -221,7 +222,7 @@ def _read(library: Path, arch: str | None) -> _Library:
 
 
 def _entries(path: Path, name: str, content: bytes, project: Project | None) -> tuple[Entry, ...]:
-    """Runs a file and returns what it has to watch. Raises LibraryError."""
+    """Runs a file and returns the kernels or operators that it declares. Raises LibraryError."""
     module = types.ModuleType(f"{PACKAGE}.{path.stem}")
     module.__file__ = name if project is None else str(path)
     sys.modules[module.__name__] = module

@@ -90,8 +90,8 @@ def serve(control: socket.socket, import_role: Callable[[str], object]) -> Forke
 
 @functools.cache
 def _ask_bytecode_version() -> None:
-    """cuTile asks its compiler which bytecode that reads, once in each process: two programs, 0.05 s of CPU time. What
-    it says here is true of all children that have the same compiler."""
+    """Asks the compiler for the bytecode version that it reads, before children need it: cuTile asks in each process,
+    by two programs and 0.05 s of CPU time. The answer is true of all children that have the same compiler."""
     from cuda.tile import _compile
 
     ask = _compile._get_max_supported_bytecode_version
@@ -122,7 +122,7 @@ def _become(environment: dict[str, str], files: list[int]) -> None:
 
 
 def _read_cutile_settings() -> None:
-    """cuTile read the server's environment when it was imported."""
+    """Reads cuTile's settings from this child's environment: cuTile read the server's when it was imported."""
     from cuda.tile import _context
     from cuda.tile._cext import default_tile_context
 
@@ -131,8 +131,8 @@ def _read_cutile_settings() -> None:
 
 
 def _read_cupy_settings() -> None:
-    """CuPy 14.2 chose the folder of its cache when it was imported: the server's user may write there, and a child that
-    runs a library may not."""
+    """Sets the folder of CuPy's cache again. CuPy 14.2 chose it when it was imported: the server's user may write
+    there, and a child that runs a library may not."""
     import cupy
 
     compiler = cupy.cuda.compiler

@@ -210,7 +210,7 @@ def _enter_landlock(
 
 
 def _files_rights(version: int) -> int:
-    """Rights that a ruleset governs: moving between folders is known since version 2, truncating since 3."""
+    """Returns the rights that a ruleset governs: moving between folders since version 2, truncating since 3."""
     return READS | WRITES | (1 << 13 if version >= 2 else 0) | (1 << 14 if version >= 3 else 0)
 
 
@@ -233,8 +233,8 @@ def _forbid_new_privileges() -> None:
 
 
 def _drop_capabilities() -> None:
-    """Root keeps what it owns and nothing else: with CAP_PERFMON it would read the environment of other processes,
-    whatever Landlock says (Linux 6.18)."""
+    """Drops all capabilities: root keeps what it owns and nothing else. With CAP_PERFMON it would read the environment
+    of other processes, whatever Landlock says (Linux 6.18)."""
     _checked(_libc().capset(struct.pack("=Ii", 0x20080522, 0), bytes(24)))  # version 3, this process; all sets empty
 
 

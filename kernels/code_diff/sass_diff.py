@@ -45,8 +45,8 @@ def count_moves(base: Iterable[Instruction], head: Iterable[Instruction], *, in_
 def list_rows(
     base: Sequence[Instruction], head: Sequence[Instruction], head_line: Callable[[SourceLine], SourceLine] | None
 ) -> tuple[InstructionRow, ...]:
-    """Deepest loops first, then by kind. `head_line` says which line of the head a line of the base became; without
-    it, lines are paired by their instructions."""
+    """Lists the differing instructions line by line: deepest loops first, then by kind. `head_line` maps a line of the
+    base to a line of the head; without it, lines are paired by their instructions."""
     moved = head_line or pair_lines(base, head)
     counts: dict[tuple[SourceLine | None, int, str, str], list[int]] = defaultdict(lambda: [0, 0])
     for side, instructions in enumerate((base, head)):

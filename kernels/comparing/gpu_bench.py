@@ -86,7 +86,8 @@ class RealBench:
             self._processes.close()
 
     def usable(self, arch: str) -> device.Gpu:
-        """Asked once: later, the GPU's processes are our own. Raises GpuMissing or GpuBusy."""
+        """Returns the GPU if nobody else uses it. It is looked at once: later, its processes are our own. Raises
+        GpuMissing or GpuBusy."""
         if self._gpu is None:
             self._gpu = usable_gpu(self._index, arch)
         return self._gpu

@@ -93,7 +93,8 @@ class Outcome:
 
 
 def exit_code(outcomes: Iterable[Outcome]) -> int:
-    """OVER goes before UNSURE: what is surely slower fails, whatever else is not known."""
+    """Returns the exit code of all outcomes. OVER goes before UNSURE: a target that is surely slower fails, whatever is
+    not known of others."""
     listed = list(outcomes)
     if any(each.verdict is not None and each.verdict.is_over for each in listed):
         return OVER

@@ -95,7 +95,7 @@ def _largest_rank_sum(launches: int, room: float) -> tuple[int, float]:
 
 @functools.lru_cache(maxsize=64)
 def _rank_sum_distribution(launches: int) -> tuple[float, ...]:
-    """Probability of each sum of positive ranks when every sign is a fair coin."""
+    """Returns the probability of each sum of positive ranks when every sign is a fair coin."""
     counts = [1]
     for rank in range(1, launches + 1):
         longer = [*counts, *[0] * rank]

@@ -72,10 +72,8 @@ def list_targets(
 
 
 def _read(library: Library, arch: str, selection: Selection) -> LibraryPlans | Exception:
-    """Returns the error where a named kernel or problem is not on this side, or not for this architecture.
-
-    Raises LibraryError, with the side's name, where the folder as a whole cannot be read.
-    """
+    """Reads the plans of a side. Returns the error if a named kernel or problem is not on this side, or not for this
+    architecture. Raises LibraryError, with the side's name, if the folder as a whole cannot be read."""
     try:
         try:
             return catalog.read_library(library.folder, arch=arch, kernel=selection.kernel, problem=selection.problem)

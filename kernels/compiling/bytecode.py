@@ -24,7 +24,8 @@ class BadBytecode(ValueError):
 
 
 def meaning_sha256(bytecode: bytes) -> str:
-    """Hash of the header and of every section but debug information, without the positions of helper functions."""
+    """Returns the hash of the header and of every section but debug information, without the positions of helper
+    functions."""
     digest = hashlib.sha256(bytecode[:HEADER_BYTES])
     for section, content in sections(bytecode):
         if section == DEBUG:

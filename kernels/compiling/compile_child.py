@@ -34,8 +34,8 @@ _store = functools.cache(CubinStore)
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Every failure of a config is an answer with a status; only a broken set-up is an answer with "error", and a store
-    that cannot be used one with "store_error"."""
+    """Compiles or names what a request asks for. A failure of a config is an answer with a status. Only a broken set-up
+    is an answer with "error", and a store that cannot be used one with "store_error"."""
     ask = request["ask"]
     if ask == "ready":  # everything this role needs was imported
         return {"compiler": compiler_version(), "files": find_compiler_files()}
@@ -140,6 +140,6 @@ def _content_key(launch: LaunchInput, request: Mapping[str, Any]) -> str:
 
 
 def _cpu_s() -> float:
-    """CPU seconds of this process and of the compilers it ran."""
+    """Returns the CPU seconds of this process and of the compilers that it ran."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)

@@ -116,7 +116,8 @@ class Compiler:
         return traced
 
     def _traced_key(self, code_key: str) -> str:
-        """Bytecode of one toolchain is not fed to another, so each has recordings of its own."""
+        """Returns the key of traced code. It names the toolchain, because bytecode of one toolchain is not fed to
+        another."""
         if self._packages is None:
             return code_key
         return hashlib.sha256(f"{code_key} {self._read_toolchain_version()}".encode()).hexdigest()

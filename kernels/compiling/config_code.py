@@ -52,8 +52,8 @@ class ConfigCode:
 
 
 def read_code(request: Request) -> ConfigCode:
-    """Runs the library file, or its host code. Raises LibraryError where it cannot be run, and BadConfig, BadProblem,
-    BadWatchFile or TracingError where it refuses the config."""
+    """Runs a library file, or its host code, and returns the code of a config. Raises LibraryError if it cannot be run,
+    and BadConfig, BadProblem, BadWatchFile or TracingError if it refuses the config."""
     arch = request["arch"]
     loaded = find(Path(request["library"]), request["kernel"], arch)
     problem = loaded.kernel.parse(request["problem"])

@@ -75,7 +75,7 @@ def _run(command: tuple[str, ...], content: bytes, suffix: str) -> str:
 
 
 def _first_error(stderr: bytes) -> str:
-    """What went wrong comes first, and warnings of what follows from it after: nvdisasm 13.2 to 13.5 knows no NOP of
-    some clusters' code, and then warns of its analysis (2026-11-25)."""
+    """Returns the first error of a program. It comes first, and warnings of what follows from it after: nvdisasm 13.2
+    to 13.5 knows no NOP of some clusters' code, and then warns of its analysis (2026-11-25)."""
     lines = stderr.decode(errors="replace").strip().splitlines() or ["failed"]
     return next((line for line in lines if " error" in line), lines[-1])

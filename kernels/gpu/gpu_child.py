@@ -248,7 +248,8 @@ ANSWERS: Mapping[str, Callable[[Prepared, Mapping[str, Any]], Mapping[str, Any]]
 }
 
 WITH_LOOK = ("look", "trial", "time", "rounds", "parts", "canary")
-"""Answers that say who else used the GPU: times are worth nothing then (kernels/measuring/other_processes.py)."""
+"""Requests whose answers say who else used the GPU, because times beside others are worth nothing
+(kernels/measuring/other_processes.py)."""
 
 
 def _sample(
@@ -309,7 +310,7 @@ def _failure(status: str, failure: Exception) -> dict[str, Any]:
 
 
 def _context_is_dead() -> bool:
-    """After a fault every later call fails too; the parent then replaces this process."""
+    """Returns whether a fault has made every later CUDA call fail; the parent then replaces this process."""
     try:
         cupy.cuda.runtime.deviceSynchronize()
         cupy.zeros(1).sum().get()
@@ -319,8 +320,8 @@ def _context_is_dead() -> bool:
 
 
 def _uuid() -> str:
-    """CuPy 14.2 gives the bytes of a UUID up to the first zero, which one GPU of 17 has (an H200, 2026-11-23). What is
-    missing is read from CUDA_VISIBLE_DEVICES, where the parent names the GPU."""
+    """Returns the GPU's UUID. CuPy 14.2 gives its bytes up to the first zero, which one GPU of 17 has (H200,
+    2026-11-23); the rest is read from CUDA_VISIBLE_DEVICES, where the parent names the GPU."""
     raw = bytes(cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["uuid"])[:UUID_BYTES]
     named = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     if len(raw) < UUID_BYTES and named.removeprefix("GPU-").replace("-", "").startswith(f"{raw.hex()}00"):

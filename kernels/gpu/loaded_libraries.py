@@ -35,7 +35,7 @@ def list_versions(package: str, maps: str, call: Callable[[str, str], int]) -> t
 
 
 def name_version(number: int) -> str:
-    """130100 -> "13.1.0", as cublasLt.h and cudnn_version.h make their numbers."""
+    """Writes a version that cublasLt.h or cudnn_version.h has as a number: 130100 is "13.1.0"."""
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
 

@@ -104,8 +104,9 @@ def time_rounds(
     before: Callable[[int], None],
     rest: bool = True,
 ) -> list[list[float]]:
-    """samples[i][r]: microseconds of entry i in round r. Rounds rotate over the input sets, but for those in which an
-    entry is compared. `before` is called with the input set ahead of each launch and its flush of L2.
+    """Times entries in rounds: samples[i][r] are the microseconds of entry i in round r. Rounds rotate over the input
+    sets, but for those in which an entry is compared. `before` is called with the input set ahead of each launch and
+    its flush of L2.
 
     Raises WrongWhenTimed.
     """

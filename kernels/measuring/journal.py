@@ -46,7 +46,7 @@ class Journal:
         return self
 
     def add(self, trial: TrialResult) -> None:
-        """Once per trial: a config that is there already keeps its first result."""
+        """Writes a trial into the journal. A config that is there already keeps its first result."""
         key = config_key(trial.config)
         if key in self.trials:
             return

@@ -59,7 +59,7 @@ def ranking(fresh_us: Mapping[int, Sequence[float]], policy: RacePolicy) -> tupl
 
 
 def _bounds(samples: Sequence[float], policy: RacePolicy) -> tuple[float, float, float]:
-    """(lowest the median may be, estimate, highest the median may be)."""
+    """Returns the lowest value that the median may have, its estimate, and the highest."""
     interval = median_interval(samples)
     if len(samples) < 6:
         return min(samples) * (1 - policy.luck), interval.median, max(samples)

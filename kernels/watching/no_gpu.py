@@ -44,7 +44,8 @@ class PretendGpu:
 
     @contextlib.contextmanager
     def at_import(self) -> Iterator[None]:
-        """For importing host code, which may ask for the GPU's properties; tensors that it makes there are real."""
+        """Puts the stand-in for a GPU in place while host code is imported, which may ask for the GPU's properties;
+        tensors that it makes then are real."""
         import torch
 
         with contextlib.ExitStack() as stack:

@@ -13,7 +13,7 @@ WORD_JOINER = "\N{WORD JOINER}"
 _MENTION = re.compile(r"<(?=\S)|(?<![\w.+-])@(?=\w)|\](?=[(\[])")
 
 LONGEST_NAME = 500
-"""An index of Postgres takes some 2,700 bytes."""
+"""The longest name in characters: an index of Postgres takes about 2,700 bytes."""
 
 SAME_IN_PLURAL = ("series",)
 
@@ -52,15 +52,13 @@ def has_version(baseline: str) -> bool:
 
 
 def without_controls(text: str) -> str:
-    """Text of others as a terminal may show it: each control character is a replacement character."""
+    """Returns other people's text as a terminal may show it: each control character becomes a replacement character."""
     return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def plain(value: object) -> str:
-    """Text of others for a place that draws Markdown: no link, no picture, no formula, no colour, one line.
-
-    An address becomes a link by itself, escaped or not, unless something that nobody sees stands in it.
-    """
+    """Returns other people's text for a place that draws Markdown: no link, no picture, no formula, no colour, one
+    line. An address becomes a link by itself, escaped or not, unless something invisible stands in it."""
     line = " ".join(str(value).split())
     return _ADDRESS.sub(lambda found: found[0] + WORD_JOINER, _MARKDOWN.sub(r"\\\1", line))
 
@@ -76,6 +74,6 @@ def without_links(markdown: str) -> str:
 
 
 def without_mentions(text: str) -> str:
-    """Text of others as a chat may show it: it calls nobody (<!channel>, @everyone), and no words of it hide a link. A
-    mail address stays as it is."""
+    """Returns other people's text as a chat may show it: it calls nobody (<!channel>, @everyone), and none of its words
+    hide a link. A mail address stays as it is."""
     return _MENTION.sub(lambda found: found[0] + WORD_JOINER, text)

@@ -159,7 +159,7 @@ def read_tables(path: str | Path) -> list[dict[str, Any]]:
 
 
 def split_problem(text: str) -> tuple[Part, ...]:
-    """4096x4096x4096-float16 is (4096, 4096, 4096, "float16"): numbers, and words that hold more than digits."""
+    """Splits the name of a problem into numbers and words: 4096x4096x4096-float16 is (4096, 4096, 4096, "float16")."""
     return tuple(int(part) if part.isdigit() else part for part in _BETWEEN_PARTS.split(text) if part)
 
 

@@ -50,7 +50,8 @@ class Wanted:
 
 
 def find_repository(settings: Settings) -> Path:
-    """TILEWATCH_REPOSITORY where it is set, else the repository around the current folder. Raises RepositoryError."""
+    """Returns TILEWATCH_REPOSITORY if it is set, else the repository around the current folder. Raises
+    RepositoryError."""
     if "repository" in settings.model_fields_set:
         return settings.repository
     try:

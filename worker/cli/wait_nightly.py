@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 WELL, REGRESSION, NOT_COMPLETE = 0, 1, 2
-"""Exit codes; a regression goes before what is missing."""
+"""Exit codes. A regression goes before missing results."""
 
 
 def wait_for_nightly(database_url: str, submission_ids: Sequence[int]) -> None:

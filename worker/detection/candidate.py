@@ -98,7 +98,8 @@ class Candidate:
         return self.replays.across(self.builds, self.launch_variance)
 
     def expect_of_code(self, share: float) -> None:
-        """Other series with new code at this build were replayed since."""
+        """Updates how likely new code at this build changed the series, after replays of other series with new code
+        there."""
         assert self.code_share is not None, "its newest build has new code"
         self.prior += math.log(share / self.code_share)
         self.code_share = share

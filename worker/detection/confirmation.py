@@ -60,7 +60,8 @@ def is_believable(candidate: Candidate, policy: Policy) -> bool:
 
 
 def next_launches(candidate: Candidate, policy: Policy) -> int:
-    """Few enough to end early, and enough to see a change of the suspected size.
+    """Returns how many launches to ask for next: few enough to end early, and enough to see a change of the suspected
+    size.
 
     With a deviation d of one pair of launches, n launches show the size at sqrt(n) size / d deviations; n is taken so
     that this is sqrt(1.5).

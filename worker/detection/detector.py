@@ -84,7 +84,7 @@ class Detector:
         return self._next_questions([])
 
     def give_verdict(self, series: int) -> SeriesVerdict:
-        """After the newest night and the answers so far."""
+        """Returns the verdict on a series after the newest night and the answers so far."""
         return give_verdict(self.state, series, self.candidates.get(series))
 
     def _open(self, column: int, log_odds: float) -> None:
@@ -161,6 +161,7 @@ class Detector:
         return [change] if change is not None else []
 
     def _close_all(self) -> list[ConfirmedChange]:
-        """At the end of a night a believed change is confirmed, though its size or build may be less sure."""
+        """Ends all candidates at the end of a night. A believed change is confirmed, though its size or build may be
+        less sure."""
         self._awaited.clear()
         return [change for candidate in tuple(self.candidates.values()) for change in self._close(candidate)]

@@ -111,10 +111,8 @@ def _clip(values: Floats) -> Floats:
 
 
 def _factors(scaled: Floats, nights: int) -> Floats:
-    """Principal factors of the correlations, as many as have eigenvalues over (1 + sqrt(columns / nights))^2.
-
-    That is the largest eigenvalue of pure noise (Marchenko and Pastur, 1967).
-    """
+    """Returns the principal factors of the correlations, as many as have eigenvalues over (1 + sqrt(columns /
+    nights))^2. That is the largest eigenvalue of pure noise (Marchenko and Pastur, 1967)."""
     columns = scaled.shape[1]
     none = np.empty((columns, 0))
     if nights < 12 or columns < 2:

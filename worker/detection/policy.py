@@ -13,7 +13,8 @@ from tilewatch.errors import ExpectedError
 
 @dataclass(frozen=True)
 class Policy:
-    """Tuned on worlds of benchmarks/judge.py with other seeds than those reported. Log-odds are natural logarithms."""
+    """The numbers by which the judge decides. They were tuned on worlds of benchmarks/judge.py with other seeds than
+    those reported. Log-odds are natural logarithms."""
 
     name: str = "replay-12"
     min_history: int = 5  # nights on a machine and toolchain before one there is judged, or its first night asked about
@@ -40,7 +41,7 @@ class Policy:
 
 
 MOST = 1_000_000
-"""JSON of Python may also say NaN and Infinity."""
+"""The largest number that a policy may have: Python's JSON may also say NaN and Infinity."""
 
 
 class BadPolicy(ExpectedError, ValueError):

@@ -92,7 +92,7 @@ class ReplayEvidence:
         return self._variance or _past(launch_variance)
 
     def across(self, builds: NDArray[np.int64], launch_variance: float) -> tuple[Floats, Floats, Floats]:
-        """For each build k, of replays with good < k <= bad: sum of size / error^2, sum of 1 / error^2, launches."""
+        """Sums, for each build k, the replays with good < k <= bad: size / error^2, 1 / error^2, and launches."""
         weighed, precisions, launches = np.zeros((3, len(builds)))
         for (good, bad), estimate in self.estimates(launch_variance).items():
             began_before = good < builds[0] - 1 and abs(estimate.deviations) >= SHOWN_DEVIATIONS
@@ -130,7 +130,7 @@ def _estimate(differences: Sequence[float], pair_variance: float) -> Estimate:
 
 
 def _spread(differences: Sequence[float]) -> float:
-    """Sum of squares of the distances from the median."""
+    """Returns the sum of squares of the distances from the median."""
     centre = median(differences)
     return sum((each - centre) ** 2 for each in differences)
 

@@ -137,8 +137,8 @@ class ScopeState:
         return builds[min(int(older[-1]) + 1 if len(older) else 0, max(len(builds) - fresh, 0))]
 
     def code_probes(self) -> list[Candidate]:
-        """Series whose code is new tonight: tonight's build against the last one with the code before; the quietest
-        first, because their answers tell what to expect of the others."""
+        """Returns a probe for each series whose code is new tonight: tonight's build against the last one with the code
+        before. The quietest series comes first, because its answer tells what to expect of the others."""
         probes: list[Candidate] = []
         for column in np.flatnonzero((self.nights.code_changes[-1] > 0) & self.nights.measured):
             series, before = self.series[self.keys[column]], self.nights.code_before(int(column))
@@ -205,7 +205,8 @@ class ScopeState:
             yield series, probe if probe is not None and probe.has_builds else None
 
     def start_level(self, key: int, first_bad: int) -> None:
-        """People expect a new level since this build: neither earlier nights nor earlier replays count for it."""
+        """Starts a series' level at a build from which people expect a new one: neither earlier nights nor earlier
+        replays count for it."""
         self.series[key].history_since = first_bad
         self._end_level(self.series[key], first_bad)
 
@@ -214,7 +215,7 @@ class ScopeState:
         self._weighed[:, series.column] = self._precisions[:, series.column] = 0.0
 
     def confirm(self, candidate: Candidate) -> ConfirmedChange | None:
-        """Records a confirmed change and the new level since; None where no replay was across its build."""
+        """Returns a confirmed change, and starts the new level since; None if no replay was across its build."""
         estimate = candidate.estimate
         if estimate is None:
             return None

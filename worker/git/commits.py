@@ -51,7 +51,7 @@ def find_merge_base(repository: Path, base: str, head: str) -> str:
 
 
 def split_range(revisions: str) -> tuple[str, str]:
-    """BASE and HEAD of "BASE..HEAD". Raises RepositoryError."""
+    """Returns BASE and HEAD of "BASE..HEAD". Raises RepositoryError."""
     base, dots, head = revisions.partition("..")
     if not (base and dots and head) or head.startswith("."):
         raise RepositoryError(f"'{revisions}' is not a range of commits; expected BASE..HEAD, such as main..HEAD")

@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 LOOK_EVERY_S = 5.0
 NOTICED_S = 2 * LOOK_EVERY_S
-"""After this long an illness is written down, if there is one."""
+"""Seconds after which an illness, if there is one, has been written down."""
 
 
 class GpuWatch:

@@ -130,7 +130,8 @@ class RealProbe:
         return self._watcher.look()
 
     def canary(self, _: OpenQuarantine) -> Sequence[Reading]:
-        """Only on a GPU that nobody uses, nor began to: next to other work it would measure that work."""
+        """Runs a canary, only on a GPU that nobody uses, nor began to: next to other work it would measure
+        that work."""
         self._require_alone()
         readings = health.canary(self._gpu_uuid)
         self._require_alone()

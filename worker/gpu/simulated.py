@@ -62,7 +62,7 @@ class SimulatedGpu:
         return Gpu(-1, f"SIM-{simulation.node}", SIMULATED.name, simulation.driver, SIMULATED)
 
     def require_software(self, gpu: Gpu) -> None:
-        """It needs none."""
+        """Does nothing: the simulated GPU needs no software."""
 
     def measure(self, sweep: SweepToMeasure, gpu: Gpu, *, on_trial: Callable[[TrialResult], None]) -> RunResult:
         simulation = self.simulation
@@ -261,6 +261,7 @@ def _samples(true: float, count: int, noise: Random) -> tuple[float, ...]:
 
 
 def _random(seed: int, *of: str) -> Random:
-    """Not Random(text): a digest gives the same numbers in every process and release of Python."""
+    """Returns a random generator for these words. A digest seeds it, which gives the same numbers in every process and
+    release of Python; Random(text) does not."""
     seeded = int.from_bytes(hashlib.sha256("\0".join((str(seed), *of)).encode()).digest()[:8], "big")
     return Random(seeded)  # noqa: S311 - numbers that repeat are the point, and nothing is secret here

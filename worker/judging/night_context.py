@@ -52,7 +52,7 @@ class OpenNight:
         )
 
     def open_suspicion(self, point: Point, commit_ids: tuple[int, int], size: float | None, reason: str) -> int:
-        """The id of the run's suspicion; one that is open already stays as it is."""
+        """Returns the id of the run's suspicion, which is opened unless it is open already."""
         return suspicions.open_once(
             self.session,
             run_id=point.run_id,

@@ -29,7 +29,8 @@ APART = 0.02
 """Two GPUs of a model that are both well differ by their silicon and their cooling: closer than this is not asked."""
 
 MOST_ASKED = 4
-"""Series a night: a slow node shows in all of them, and a few are enough to report it."""
+"""Number of series that are asked about a night: a slow node shows in all of them, and a few are enough to
+report it."""
 
 
 def find_suspicions(
@@ -94,8 +95,8 @@ def _suspect(
     ran: Mapping[int, NodeGpu],
     won: Mapping[int, Winner],
 ) -> NodeSuspicion | None:
-    """Against a node that kept the driver which this one lost, else against the one that ran last; None where the two
-    are close enough."""
+    """Returns a suspicion against a node that kept the driver which this one lost, else against the one that ran last;
+    None if the two are close enough."""
     here, new = ran[point.run_id], won.get(point.run_id)
     if new is None or not others:
         return None

@@ -169,7 +169,7 @@ def _is_believed(size: Estimate, policy: Policy, least: float) -> bool:
 
 
 def _pair(one: str, other: str) -> str:
-    """Two nodes, whichever was met first: that one is slower is one cause, from whichever side it is seen."""
+    """Names two nodes in one order: that one is slower is one cause, from whichever side it is seen."""
     return " and ".join(sorted((one, other)))
 
 

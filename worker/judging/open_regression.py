@@ -75,8 +75,8 @@ def of_compiler(
     sentence: str,
     suspicion_id: int | None,
 ) -> None:
-    """A replay of one commit under two compilers confirmed a change. A new one also asks for a comparison of both over
-    all operators."""
+    """Opens the regression of a compiler, after a replay of one commit under two compilers confirmed a change. A new
+    regression also asks for a comparison of both compilers over all operators."""
     size = expm1(change.size)
     cause = Cause(
         direction="regression" if size > 0 else "improvement",

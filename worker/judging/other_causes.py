@@ -94,7 +94,7 @@ def open_questions(scope: Scope, causes: Mapping[Series, OtherCauses]) -> Iterat
 
 
 def settle(night: OpenNight, causes: OtherCauses, suspicion_id: int | None) -> list[SettledSuspicion]:
-    """The outcome of each suspicion of a series; a change becomes a regression of its own cause."""
+    """Settles the suspicions of a series and returns their outcomes. A change becomes a regression of its own cause."""
     findings = []
     if causes.compiler is not None and causes.compiler_answer is not None:
         findings.append(_settle_compiler(night, causes.compiler, causes.compiler_answer, suspicion_id))

@@ -111,7 +111,7 @@ def sides(pair: Pair, *, compiled: bool) -> tuple[BuildSide, BuildSide]:
 
 
 def differences(launches: Sequence[tuple[float, float]]) -> list[float]:
-    """log(bad / good) of each launch, as the detector counts it."""
+    """Returns log(bad / good) of each launch, as the detector counts it."""
     return [log(bad_us / good_us) for good_us, bad_us in launches]
 
 

@@ -57,7 +57,7 @@ be no more."""
 
 
 def first_night(nights: int) -> int:
-    """Index of the night with which the history of the last of these nights begins."""
+    """Returns the index of the night with which the history of the last of these nights begins."""
     return max(0, (nights - 1 - HISTORY_NIGHTS) // HISTORY_STEP * HISTORY_STEP)
 
 
@@ -160,7 +160,8 @@ class ScopeJudge:
         return SeriesQuestion(self.names[ask.series], ask.good, ask.bad, ask.launches, used)
 
     def _reading(self, build: int, point: Point, code: str | None) -> Reading:
-        """A median and its interval stand in for the samples, which would be a hundred times as much to load.
+        """Makes a night's reading of a series. A median and its interval stand in for the samples, which would be a
+        hundred times as much to load.
 
         Their spread is twice the median's standard error. That leaves room for what launches differ by, of which one
         process shows nothing. Another main baseline begins a segment, like another toolchain: its level is another. A

@@ -59,7 +59,7 @@ def runs_here(settings: Settings) -> bool:
 
 
 def _list_health_endpoints(settings: Settings, gpus_here: Sequence[Gpu]) -> Iterator[tuple[str, str, int]]:
-    """Name, address and port of the health endpoint of each worker that may run on this machine."""
+    """Yields name, address and port of the health endpoint of each worker that may run on this machine."""
     address = settings.health_address
     yield "compile worker", address, settings.compile_health_port
     yield "judge worker", address, settings.judge_health_port

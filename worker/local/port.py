@@ -6,7 +6,7 @@ from tilewatch.db.server.free_ports import require_free
 
 
 def taken(port: int) -> str | None:
-    """Why nothing can listen on the port now; None when it is free."""
+    """Returns why nothing can listen on the port now; None when it is free."""
     try:
         require_free(port)
     except OSError as error:

@@ -46,10 +46,8 @@ def dashboard(settings: Settings, environment: Mapping[str, str]) -> Child:
 def workers(
     settings: Settings, environment: Mapping[str, str], gpus_here: Iterable[Gpu], compilers: int
 ) -> Iterator[Child]:
-    """One worker that compiles, one that judges, one that sends messages, one per GPU, and beat, the nightlies' clock.
-
-    The one that sends messages alone has the forge's token: it runs no library.
-    """
+    """Yields one worker that compiles, one that judges, one that sends messages, one per GPU, and beat, the nightlies'
+    clock. The one that sends messages alone has the forge's token: it runs no library."""
     celery = (sys.executable, "-m", "celery", "-A", "tilewatch.worker.app")
     no_secrets = withhold(environment, *SECRETS_OF_PEOPLE)
     # Mingle and gossip are for workers that coordinate; ours meet in Postgres, and start a second sooner without.
@@ -75,7 +73,8 @@ def withhold(environment: Mapping[str, str], *names: str) -> dict[str, str]:
 
 
 def cuda_home() -> dict[str, str]:
-    """CUDA_HOME for DeepGEMM, which finds a machine's CUDA toolkit but not the nvcc of the tile compiler's packages."""
+    """Returns CUDA_HOME for DeepGEMM, which finds a machine's CUDA toolkit but not the nvcc of the tile compiler's
+    packages."""
     return {"CUDA_HOME": str(PACKAGED_CUDA)} if nvcc() == PACKAGED_CUDA / "bin" / "nvcc" else {}
 
 

@@ -147,7 +147,7 @@ def sweep_of_key(key: str) -> tuple[str, str, int] | None:
 
 
 def find_lost_ties(runs: Sequence[RunPair]) -> list[OpenAlarm]:
-    """Configs that won or were tied before and are slower now: one alarm per kernel, GPU model and submission."""
+    """Finds configs that won or were tied before and are slower now: one alarm per kernel, GPU model and submission."""
     lost = [run for run in runs if run.old_winner_loss is not None and run.old_winner_loss >= LOSS_THAT_MATTERS]
     alarms: list[OpenAlarm] = []
     for (kernel, gpu, submission), group in _grouped(lost).items():
@@ -170,7 +170,8 @@ def find_lost_ties(runs: Sequence[RunPair]) -> list[OpenAlarm]:
 
 
 def find_lost_lines(runs: Sequence[RunPair]) -> list[OpenAlarm]:
-    """Lines of a winner's checklist that turned from yes to no: one alarm per kernel, GPU model and submission."""
+    """Finds lines of a winner's checklist that turned from yes to no: one alarm per kernel, GPU model and
+    submission."""
     lost = {id(run): lines for run in runs if (lines := _list_lost_lines(run))}
     return [
         OpenAlarm(
@@ -260,7 +261,7 @@ def find_changed_baselines(runs: Sequence[RunPair]) -> list[OpenAlarm]:
 
 
 def keep_open(stored: Iterable[AlarmRow], kinds: Sequence[str], since: dt.datetime) -> list[OpenAlarm]:
-    """Open alarms of these kinds that were opened after `since`, unchanged."""
+    """Returns open alarms of these kinds that were opened after `since`, unchanged."""
     return [
         OpenAlarm(alarm.kind, alarm.key, alarm.subject, alarm.detail)
         for alarm in stored

@@ -76,7 +76,8 @@ class Forge:
         return self._outcome(self._request("POST", f"statuses/{sha}", json=status))
 
     def _comment(self, message: OutgoingMessage, sha: str) -> SendResult:
-        """Only after a first attempt can there be a comment already, so only later attempts look for it."""
+        """Writes a comment on a commit, unless an earlier attempt wrote it: only after a first attempt is there
+        anything to look for."""
         if message.attempt > 1:
             for answer in self._comment_pages(sha):
                 if not answer.ok:

@@ -90,7 +90,7 @@ def write_changes(opened: Session, outbox: Outbox, now: dt.datetime) -> None:
 
 
 def write_alarm(opened: Session, outbox: Outbox, alarm_id: int, alarm: OpenAlarm, now: dt.datetime) -> None:
-    """To be called in the transaction that opens the alarm. Its kernel and GPU model choose the routes."""
+    """Writes the messages of an alarm, in the transaction that opens it. Its kernel and GPU model choose the routes."""
     text = wording.alarm_text(alarm.kind, alarm.subject, alarm.detail, outbox.dashboard_url)
     gpus = (alarm.gpu_model,) if alarm.gpu_model else ()
     for channel in routing.recipients(outbox.settings, "alarm", alarm.kernel, gpus):

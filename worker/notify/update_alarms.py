@@ -79,7 +79,7 @@ def _list_alarms(
 
 
 def _still_broken(opened: Session, stored: Sequence[AlarmRow], now: dt.datetime) -> list[OpenAlarm]:
-    """Open alarms about configs of which at least one is still broken, until FAILURE_STAYS_OPEN has passed."""
+    """Returns open alarms about configs of which at least one is still broken, until FAILURE_STAYS_OPEN has passed."""
     still_broken: list[OpenAlarm] = []
     for alarm in stored:
         since = alarms.sweep_of_key(alarm.key)

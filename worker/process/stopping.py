@@ -15,7 +15,7 @@ _flag = mmap.mmap(-1, 1)  # shared with every process that is forked from now on
 
 
 def mark() -> None:
-    """Called in the worker's parent process, by the signal that stops it."""
+    """Marks that the worker is to stop. The signal that stops it calls this in its parent process."""
     _flag[0] = 1
 
 

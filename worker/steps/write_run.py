@@ -116,7 +116,8 @@ class TrialWriter:
             self.write()
 
     def write(self) -> None:
-        """Without Postgres the sweep goes on: these rows are kept for the next write, and all come with the run."""
+        """Writes the trials that ended. Without Postgres the sweep goes on: these rows are kept for the next write, and
+        all come with the run."""
         try:
             for part in fact_writes.in_parts(self._kept):
                 with session(self._database_url) as opened:

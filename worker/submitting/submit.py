@@ -86,7 +86,8 @@ class Source:
 
     @property
     def has_whole_suite(self) -> bool:
-        """TILEWATCH_KERNELS is about the library of TILEWATCH_REPOSITORY alone."""
+        """Returns True for a repository that was added: TILEWATCH_KERNELS is about the library of TILEWATCH_REPOSITORY
+        alone."""
         return self.watched.clone is not None
 
     @property

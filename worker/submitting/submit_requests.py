@@ -32,7 +32,7 @@ AWAY = (BrokerUnreachable, DatabaseUnreachable, OperationalError)
 """Trouble that passes: the action stays requested, and the next tick tries it again."""
 
 FETCHED_WITHIN = dt.timedelta(minutes=15)
-"""A forge reports a commit before the watched clone is fetched again: a check waits for its commit so long."""
+"""How long a check waits for its commit: a forge reports a commit before the watched clone is fetched again."""
 
 
 @dataclass(frozen=True)

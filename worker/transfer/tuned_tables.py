@@ -53,10 +53,8 @@ def make_tables(
     configs: Mapping[int, Mapping[str, Any]],
     link: Callable[[int], str],
 ) -> list[Mapping[str, Any]]:
-    """One table for each kernel and GPU model, without the problems that were measured only before its source changed.
-
-    At one commit the sources of an operator may differ by problem: they are what recording it has imported.
-    """
+    """Makes one table for each kernel and GPU model, without the problems that were measured only before its source
+    changed. At one commit the sources of an operator may differ by problem: they are what tracing it has imported."""
     groups: dict[tuple[str, str], list[NewestWinner]] = {}
     for winner in winners:
         groups.setdefault((winner.kernel, winner.gpu_model), []).append(winner)

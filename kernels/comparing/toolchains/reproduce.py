@@ -167,7 +167,7 @@ def _describe_case(described: Description, pair: ToolchainPair) -> dict[str, Any
 
 
 def _list_numbers(case: ReproducedCase) -> dict[str, Any]:
-    """Everything that the report measured of this operator."""
+    """Lists all times that the report has of this operator."""
     pair = case.pair
     of = (pair.kernel, pair.problem)
     return {

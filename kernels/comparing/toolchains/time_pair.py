@@ -75,7 +75,7 @@ def time_one_process() -> tuple[float, float, float]:
 
 
 def _make_array(argument: dict[str, Any]) -> Any:
-    """Normal values in the array's type; FP8 and bfloat16 by their bits."""
+    """Makes an array of normal values in its type; FP8 and bfloat16 by their bits."""
     import cupy
     import numpy as np
 

@@ -198,7 +198,8 @@ def _find_warps_share(version: WinnerFacts, arch: str) -> float | None:
 
 
 def _guess_threads(version: WinnerFacts) -> int:
-    """Tile blocks with TMA loads or products have OWN_THREADS beside their worker warps (116 cubins for sm_90)."""
+    """Guesses the threads of a block. Tile blocks with TMA loads or products have OWN_THREADS beside their worker warps
+    (116 cubins for sm_90)."""
     if not version.fact("tma_loads") and not version.fact("tensor_core_mmas"):
         return OWN_THREADS
     return OWN_THREADS + WARP_THREADS * version.params.get("num_worker_warps", DEFAULT_WORKER_WARPS)
