@@ -247,5 +247,5 @@ def _find_own(result: RunResult) -> Measured | None:
 def _describe(result: ReplayResult | None) -> str:
     if result is None:
         return "identical machine code"
-    pairs = zip(result.good_us, result.bad_us, strict=True)
+    pairs = zip(result.base_us, result.head_us, strict=True)
     return " ".join(f"{bad / good - 1:+.2%}" for good, bad in pairs)

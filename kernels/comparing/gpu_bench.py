@@ -62,20 +62,20 @@ class RealBench:
                 problem=target.problem,
                 arch=target.arch,
                 store_url=self._store_url,
-                good=base,
-                bad=head,
+                base=base,
+                head=head,
                 launches=0,
                 gpu_index=self._index,
             )
             if self._processes is None:
-                self._processes = ProcessesAhead(request.bad.library, gpu, others=find_others(request))
+                self._processes = ProcessesAhead(request.head.library, gpu, others=find_others(request))
             self._launches[key] = launches(request, gpu, self._processes)
         launch = next(self._launches[key])
         self._not_apart[target] = launch.not_apart
         self.gpu_s += launch.gpu_s
         if launch.timer != "cupti" and not self._may_use_events:
             raise NoCupti(NO_CUPTI)
-        return launch.good_us, launch.bad_us
+        return launch.base_us, launch.head_us
 
     def find_not_apart(self, target: Target) -> str:
         return self._not_apart.get(target, "")

@@ -57,7 +57,7 @@ failed once)."""
 LEAST_DIFFERENCE = 0.003
 """A smaller difference of the sides confirms nothing, so that their counters are not read: they take 6 s of the GPU."""
 
-GOOD, BAD = 0, 1
+BASE, HEAD = 0, 1
 
 
 class ReplayFailed(ExpectedError):
@@ -78,8 +78,8 @@ class ReplayRequest:
     problem: str
     arch: str
     store_url: str
-    good: ReplaySide
-    bad: ReplaySide
+    base: ReplaySide
+    head: ReplaySide
     launches: int
     gpu_index: int
     host: str = field(default_factory=socket.gethostname)
@@ -94,8 +94,8 @@ class ReplayResult:
     gpu_uuid: str
     gpu_name: str
     timer: Literal["cupti", "events", "simulated"]
-    good_us: tuple[float, ...]
-    bad_us: tuple[float, ...]
+    base_us: tuple[float, ...]
+    head_us: tuple[float, ...]
     telemetry: tuple[Mapping[str, Any], ...]
     gpu_s: float
     started_at: dt.datetime
@@ -109,8 +109,8 @@ class Launch:
     are both sides for a profiler, or why there are no counters of them; `not_apart` is what `describe_not_apart` says.
     """
 
-    good_us: float
-    bad_us: float
+    base_us: float
+    head_us: float
     timer: Literal["cupti", "events"]
     telemetry: tuple[Mapping[str, Any], ...]
     gpu_s: float
@@ -134,21 +134,21 @@ def replay(request: ReplayRequest, *, on_launch: Callable[[int], None]) -> Repla
     gpu = usable_gpu(request.gpu_index, request.arch)
     started_at = dt.datetime.now(dt.UTC)
     done: list[Launch] = []
-    with ProcessesAhead(request.bad.library, gpu, others=find_others(request)) as processes:
+    with ProcessesAhead(request.head.library, gpu, others=find_others(request)) as processes:
         for launch in itertools.islice(launches(request, gpu, processes), request.launches):
             done.append(launch)
             on_launch(len(done))
-    good_us, bad_us = (tuple(times) for times in zip(*((each.good_us, each.bad_us) for each in done), strict=True))
+    base_us, head_us = (tuple(times) for times in zip(*((each.base_us, each.head_us) for each in done), strict=True))
     counters = None
-    if request.good.cubin.content_key != request.bad.cubin.content_key and is_different(good_us, bad_us):
+    if request.base.cubin.content_key != request.head.cubin.content_key and is_different(base_us, head_us):
         counters = count_pair(done[-1].described, store_url=request.store_url, gpu_uuid=gpu.uuid)
     return ReplayResult(
         host=request.host,
         gpu_uuid=gpu.uuid,
         gpu_name=gpu.name,
         timer=done[-1].timer,
-        good_us=good_us,
-        bad_us=bad_us,
+        base_us=base_us,
+        head_us=head_us,
         telemetry=tuple(reading for each in done for reading in each.telemetry),
         gpu_s=sum(each.gpu_s for each in done),
         started_at=started_at,
@@ -157,9 +157,9 @@ def replay(request: ReplayRequest, *, on_launch: Callable[[int], None]) -> Repla
     )
 
 
-def is_different(good_us: Sequence[float], bad_us: Sequence[float]) -> bool:
+def is_different(base_us: Sequence[float], head_us: Sequence[float]) -> bool:
     """Returns True where the interval of the launches' ratios is on one side of 1, and their median not next to it."""
-    ratio = ratio_interval(good_us, bad_us)
+    ratio = ratio_interval(base_us, head_us)
     return ratio is not None and not ratio.low <= 1.0 <= ratio.high and abs(ratio.median - 1.0) >= LEAST_DIFFERENCE
 
 
@@ -211,9 +211,9 @@ def launches(request: ReplayRequest, gpu: device.Gpu, processes: ProcessesAhead)
     """Holds one launch whenever the next one is asked for, without end. Raises MeasureFailed or ReplayFailed."""
     gpu_s, spare = 0.0, SPARE_LAUNCHES
     described: Described | str | None = None
-    processes.start()  # they import while the good side is described
+    processes.start()  # they import while the base side is described
     environment = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
-    configs = (request.good.cubin.config, request.bad.cubin.config)
+    configs = (request.base.cubin.config, request.head.cubin.config)
     sides = {str(each): _describe_side(request, each, configs, environment) for each in find_others(request)}
     if WATCHED in sides.values():
         processes.start_sides()
@@ -222,7 +222,7 @@ def launches(request: ReplayRequest, gpu: device.Gpu, processes: ProcessesAhead)
         while True:
             # The inputs are those of another launch each time: a difference must not hang on one set of them.
             setup = GpuSetup(
-                request.bad.library,
+                request.head.library,
                 request.kernel,
                 request.problem,
                 request.store_url,
@@ -237,7 +237,7 @@ def launches(request: ReplayRequest, gpu: device.Gpu, processes: ProcessesAhead)
             try:
                 times_us, telemetry = _launch(child, request, seed=number)
                 if described is None:  # once: an operator's may hold megabytes, and one pair of counters is read
-                    described = describe(child, (_request_of(GOOD, request.good), _request_of(BAD, request.bad)))
+                    described = describe(child, (_request_of(BASE, request.base), _request_of(HEAD, request.head)))
                 break
             except (ChildDied, ChildHung, SweepFailed) as error:
                 spare -= 1
@@ -246,15 +246,15 @@ def launches(request: ReplayRequest, gpu: device.Gpu, processes: ProcessesAhead)
             finally:
                 child.close()
                 gpu_s += child.gpu_s
-        good_us, bad_us = (median_interval(times_us[side]).median for side in (GOOD, BAD))
+        base_us, head_us = (median_interval(times_us[side]).median for side in (BASE, HEAD))
         not_apart = describe_not_apart(child.introduction)
-        yield Launch(good_us, bad_us, child.introduction["timer"], tuple(telemetry), gpu_s, described, not_apart)
+        yield Launch(base_us, head_us, child.introduction["timer"], tuple(telemetry), gpu_s, described, not_apart)
         gpu_s = 0.0
 
 
 def find_others(request: ReplayRequest) -> tuple[Path, ...]:
-    """Returns the library that is beside the bad side's; empty where both sides are of one, as of two toolchains."""
-    return () if request.good.library == request.bad.library else (request.good.library,)
+    """Returns the library that is beside the head's; empty where both sides are of one, as of two toolchains."""
+    return () if request.base.library == request.head.library else (request.base.library,)
 
 
 def _describe_side(
@@ -270,13 +270,13 @@ def _describe_side(
 
 def _launch(child: GpuChild, request: ReplayRequest, seed: int) -> tuple[list[list[float]], list[Mapping[str, Any]]]:
     """Returns one launch's samples of both sides, and the GPU's readings around them."""
-    for identity, name, side in ((GOOD, "good", request.good), (BAD, "bad", request.bad)):
+    for identity, name, side in ((BASE, "base", request.base), (HEAD, "head", request.head)):
         answer = child.ask(_request_of(identity, side))
         if answer["status"] == "crashed":
             raise ChildDied(answer["failure"])
         if answer["status"] != "timed":
             raise ReplayFailed(f"the {name} side cannot be replayed ({answer['status']}): {answer['failure']}")
-    asked: dict[str, Any] = {"ask": "rounds", "ids": [GOOD, BAD], "names": [], "seed": seed}
+    asked: dict[str, Any] = {"ask": "rounds", "ids": [BASE, HEAD], "names": [], "seed": seed}
     child.ask({**asked, "rounds": WARM_UP_ROUNDS}, ROUNDS_DEADLINE_S)
     answer = child.ask({**asked, "rounds": ROUNDS}, ROUNDS_DEADLINE_S)
     return answer["samples_us"], answer["telemetry"]

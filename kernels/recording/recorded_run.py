@@ -118,13 +118,13 @@ def _run(result: RunResult) -> Iterator[dict[str, Any]]:
 
 
 def replay_row(
-    plan: Plan, model: GpuSpec, good: ReplayedSide, bad: ReplayedSide, at: dt.datetime, result: ReplayResult | None
+    plan: Plan, model: GpuSpec, base: ReplayedSide, head: ReplayedSide, at: dt.datetime, result: ReplayResult | None
 ) -> dict[str, Any]:
     """Returns the row of a replay of what won at two commits. Without a result both are the same machine code, which
     needs none."""
     return {
         "row": "replay",
-        "key": f"{plan.kernel}:{plan.problem}:{model.slug}:{good.commit.sha}:{bad.commit.sha}:{at.isoformat()}",
+        "key": f"{plan.kernel}:{plan.problem}:{model.slug}:{base.commit.sha}:{head.commit.sha}:{at.isoformat()}",
         "kernel": plan.kernel,
         "problem": plan.problem,
         "gpu_model": model.slug,
@@ -134,10 +134,10 @@ def replay_row(
         "gpu_uuid": result.gpu_uuid if result else None,
         "telemetry": list(result.telemetry) if result else [],
         "gpu_s": round(result.gpu_s, 3) if result else 0.0,
-        "good": _replayed_side(good),
-        "bad": _replayed_side(bad),
-        "good_us": [round(each, 4) for each in result.good_us] if result else [],
-        "bad_us": [round(each, 4) for each in result.bad_us] if result else [],
+        "good": _replayed_side(base),
+        "bad": _replayed_side(head),
+        "good_us": [round(each, 4) for each in result.base_us] if result else [],
+        "bad_us": [round(each, 4) for each in result.head_us] if result else [],
         "at": at.isoformat(),
     }
 

@@ -20,7 +20,7 @@ def write_answer(session: Session, asked: ReplayJob, result: ReplayResult, prior
         "counters": result.counters,
     }
     row = {**_row(asked), **where}
-    suspicions.write_replay(session, asked.question.key, row, good_us=result.good_us, bad_us=result.bad_us)
+    suspicions.write_replay(session, asked.question.key, row, good_us=result.base_us, bad_us=result.head_us)
     return judge_again(session, asked, priority)
 
 

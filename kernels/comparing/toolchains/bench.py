@@ -18,7 +18,7 @@ from tilewatch.kernels.comparing.gpu_bench import NO_CUPTI, NoCupti
 from tilewatch.kernels.measuring.description_schema import BadDescription
 from tilewatch.kernels.measuring.gpu_processes import GpuProcesses
 from tilewatch.kernels.measuring.preparation import Preparation
-from tilewatch.kernels.measuring.replay import BAD, CHECK_SAMPLES, GOOD, ProcessesAhead
+from tilewatch.kernels.measuring.replay import BASE, CHECK_SAMPLES, HEAD, ProcessesAhead
 from tilewatch.kernels.measuring.sweep import (
     PREPARE_DEADLINE_S,
     TRIAL_DEADLINE_S,
@@ -131,15 +131,15 @@ class GpuPairBench:
             if introduction["timer"] != "cupti" and not self._may_use_events:
                 raise NoCupti(NO_CUPTI)
             round_us = 0.0
-            for identity, cubin in ((GOOD, work.a), (BAD, work.b)):
-                is_of_b = identity == BAD
+            for identity, cubin in ((BASE, work.a), (HEAD, work.b)):
+                is_of_b = identity == HEAD
                 answer = child.ask(trial_request(identity, cubin, CHECK_SAMPLES), deadline_s=TRIAL_DEADLINE_S)
                 if answer["status"] != "timed":
                     failure = f"{'' if is_of_b else 'with A it '}{FATES[answer['status']]}: {answer['failure']}"
                     return LaunchFailed(failure, is_of_b, is_final=answer["status"] != "crashed")
                 round_us += min(answer["samples_us"])
             is_of_b = False  # both run from here on
-            asked: dict[str, Any] = {"ask": "rounds", "ids": [GOOD, BAD], "names": [], "seed": work.launches}
+            asked: dict[str, Any] = {"ask": "rounds", "ids": [BASE, HEAD], "names": [], "seed": work.launches}
             child.ask({**asked, "rounds": WARM_UP_ROUNDS}, deadline_s=ROUNDS_DEADLINE_S)
             rounds = max(LEAST_ROUNDS, min(MOST_ROUNDS, int(ROUNDS_US / round_us)))
             answer = child.ask({**asked, "rounds": rounds}, deadline_s=ROUNDS_DEADLINE_S)
@@ -151,5 +151,5 @@ class GpuPairBench:
             return LaunchFailed(f"{who} GPU process: {error}", is_of_b, is_final=False)
         except BadDescription as error:
             return LaunchFailed(str(error), is_of_b=False, is_final=True)
-        a_us, b_us = (median_interval(samples[identity]).median for identity in (GOOD, BAD))
+        a_us, b_us = (median_interval(samples[identity]).median for identity in (BASE, HEAD))
         return Launched(a_us, b_us)

@@ -130,7 +130,7 @@ class DescribedOperator:
 
 
 def read_operator(description: Mapping[str, Any]) -> DescribedOperator:
-    """Reads what `describe_operator` of recording.py made."""
+    """Reads what `describe_operator` of tracing.py made."""
     lists = {name: tuple(description[name]) for name in ("dtypes", "contents")}
     lists |= {name: tuple(tuple(each) for each in description[name]) for name in ("sets", "reference")}
     configs = {key: _read_config(each) for key, each in description["configs"].items()}

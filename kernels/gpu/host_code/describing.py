@@ -66,10 +66,10 @@ class OperatorDescription:
         case = self._make_case(self._seed)
         remember_globals(loaded.project)
         self._given = find_given(operator, self._problem, f"sm_{device.compute_capability}")
-        recorded = run_config(case, loaded.project, operator, self._given, find_first_config(case, self._given))
-        configs = request["configs"] or (list_configs(recorded) if self._given is None else self._given.configs)
-        self._facts = _describe_facts(case, list_arrays(recorded.launches))
-        del case, recorded  # their memory
+        traced = run_config(case, loaded.project, operator, self._given, find_first_config(case, self._given))
+        configs = request["configs"] or (list_configs(traced) if self._given is None else self._given.configs)
+        self._facts = _describe_facts(case, list_arrays(traced.launches))
+        del case, traced  # their memory
         self._expected = operator_results.expected_values(self._make_case(self._seed).reference())
         self._contents = _Contents(INPUT_BUDGET * device.mem_info[1])
         self._described: dict[str, ConfigLaunches | str] = {}

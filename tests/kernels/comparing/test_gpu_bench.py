@@ -50,7 +50,9 @@ def test_each_launch_times_both_sides(rig: Rig, bench: RealBench) -> None:
 def test_a_side_that_is_right_on_one_set_of_inputs_is_not_compared(rig: Rig, bench: RealBench, fault: str) -> None:
     base, _ = sides(rig)
     head = ReplaySide(LIBRARY, rig.cubin(1, 50.0, fault=fault))
-    with pytest.raises(ReplayFailed, match=r"the bad side cannot be replayed \(wrong\): when it was timed, the output"):
+    with pytest.raises(
+        ReplayFailed, match=r"the head side cannot be replayed \(wrong\): when it was timed, the output"
+    ):
         bench.launch(target_of(rig), base, head)
     assert bench.find_not_apart(target_of(rig)) == ""
 

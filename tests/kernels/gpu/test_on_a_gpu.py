@@ -343,7 +343,7 @@ def test_each_launch_of_a_replay_is_a_process_of_its_own(machine: Machine) -> No
     launched: list[int] = []
     result = replay(request, on_launch=launched.append)
     assert launched == [1, 2, 3]
-    assert all(good < bad for good, bad in zip(result.good_us, result.bad_us, strict=True))
+    assert all(good < bad for good, bad in zip(result.base_us, result.head_us, strict=True))
     assert result.counters is not None, "they differ"
     if "missing" in result.counters:
         assert "(ncu)" in result.counters["missing"] or FORBIDDEN in result.counters["missing"]
@@ -461,7 +461,7 @@ def test_each_side_of_a_replay_of_host_code_is_launched_as_it_says(machine: Mach
     sides = ReplaySide(good, once), ReplaySide(bad, often)
     request = ReplayRequest("scaled_sum", "1024x256", machine.arch, store_url, *sides, 2, machine.gpu.index)
     result = replay(request, on_launch=lambda _: None)
-    assert all(1.0 < one < other for one, other in zip(result.good_us, result.bad_us, strict=True))
+    assert all(1.0 < one < other for one, other in zip(result.base_us, result.head_us, strict=True))
 
 
 def test_host_code_that_finishes_its_result_itself_says_why_it_is_not_apart(machine: Machine, tmp_path: Path) -> None:

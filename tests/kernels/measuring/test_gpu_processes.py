@@ -249,7 +249,7 @@ def test_a_replay_compares_two_cubins_in_fresh_processes(rig: Rig, nvidia_smi: P
     request = ReplayRequest(rig.kernel, PROBLEM, "sm_90", rig.store_url, good, bad, 2, 0)
     launches: list[int] = []
     result = replay(request, on_launch=launches.append)
-    assert (result.good_us, result.bad_us, launches) == ((100.0, 100.0), (103.0, 103.0), [1, 2])
+    assert (result.base_us, result.head_us, launches) == ((100.0, 100.0), (103.0, 103.0), [1, 2])
     assert result.counters == {"missing": "Nsight Compute (ncu) is not installed on this machine"}
 
 
@@ -293,7 +293,7 @@ def test_a_commit_does_not_describe_what_the_other_side_of_a_replay_launches(
     good, bad = ReplaySide(LIBRARY, rig.cubin(1, 100.0)), ReplaySide(tmp_path / "bad", rig.cubin(1, 103.0))
     request = ReplayRequest(rig.kernel, PROBLEM, "sm_90", rig.store_url, good, bad, 1, 0)
     result = replay(request, on_launch=lambda _: None)
-    assert (result.good_us, result.bad_us) == ((100.0,), (103.0,))
+    assert (result.base_us, result.head_us) == ((100.0,), (103.0,))
 
 
 def test_a_gpu_that_cannot_be_prepared_says_why(rig: Rig) -> None:

@@ -26,11 +26,11 @@ from tilewatch.kernels.results import Cubin
 
 GPU = Gpu(0, "GPU-1", "NVIDIA H200", "580.1", gpu_model("h200"))
 SIDE = {"kernel": "k"}
-"""The problem as the good side's library describes it."""
+"""The problem as the base side's library describes it."""
 
 
 class ScriptedGpu:
-    """Speaks the GPU child's protocol. `fates` has one entry per launch: a status of the good side, or "die"."""
+    """Speaks the GPU child's protocol. `fates` has one entry per launch: a status of the base side, or "die"."""
 
     def __init__(self, fates: list[str]) -> None:
         self.fates, self.asked = fates, list[dict[str, Any]]()
@@ -115,7 +115,7 @@ def run_replay(monkeypatch: pytest.MonkeyPatch, fates: list[str], launches: int)
 def test_every_launch_is_a_fresh_process_and_one_median_of_each_side(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu, result = run_replay(monkeypatch, ["timed"] * 3, 3)
     assert gpu.children == 3
-    assert (result.good_us, result.bad_us) == ((100.0, 101.0, 102.0), (103.0, 104.0, 105.0))
+    assert (result.base_us, result.head_us) == ((100.0, 101.0, 102.0), (103.0, 104.0, 105.0))
     assert (result.gpu_uuid, result.timer, len(result.telemetry)) == ("GPU-1", "cupti", 3)
 
 
@@ -145,7 +145,7 @@ def test_every_launch_has_inputs_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(
-    ("bad_us", "is_clear"),
+    ("head_us", "is_clear"),
     [
         ((103.0, 104.0, 102.0), True),
         ((97.0, 96.0, 98.0), True),
@@ -154,8 +154,8 @@ def test_every_launch_has_inputs_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
         ((100.0, 100.0, 100.0), False),
     ],
 )
-def test_sides_differ_where_all_launches_say_so_and_by_enough(bad_us: tuple[float, ...], is_clear: bool) -> None:
-    assert is_different((100.0, 100.0, 100.0), bad_us) is is_clear
+def test_sides_differ_where_all_launches_say_so_and_by_enough(head_us: tuple[float, ...], is_clear: bool) -> None:
+    assert is_different((100.0, 100.0, 100.0), head_us) is is_clear
 
 
 def test_sides_that_a_profiler_cannot_launch_have_no_counters_and_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,13 +165,13 @@ def test_sides_that_a_profiler_cannot_launch_have_no_counters_and_say_why(monkey
 
 def test_launches_that_die_are_repeated_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu, result = run_replay(monkeypatch, ["die", "timed", "crashed", "timed"], 2)
-    assert (gpu.children, len(result.good_us)) == (4, 2)
+    assert (gpu.children, len(result.base_us)) == (4, 2)
     with pytest.raises(ReplayFailed, match="keep dying: SIGSEGV"):
         run_replay(monkeypatch, ["die"] * 3, 1)
 
 
 def test_a_side_that_is_wrong_is_never_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ReplayFailed, match=r"the good side cannot be replayed \(wrong\): wrong says the GPU"):
+    with pytest.raises(ReplayFailed, match=r"the base side cannot be replayed \(wrong\): wrong says the GPU"):
         run_replay(monkeypatch, ["wrong"], 1)
 
 

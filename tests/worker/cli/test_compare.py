@@ -173,7 +173,7 @@ def test_a_spent_budget_leaves_it_undecided(watched: Path, tmp_path: Path) -> No
 
 
 def test_a_side_that_is_wrong_is_told_and_never_judged(watched: Path, tmp_path: Path) -> None:
-    wrong = "the bad side cannot be replayed (wrong): the output is off by 1"
+    wrong = "the head side cannot be replayed (wrong): the output is off by 1"
     outcomes, _ = run_on_bench(watched, tmp_path, "base..slower", head_takes(1.0), wrong=wrong)
     assert {outcome.sentence for outcome in outcomes.values()} == {f"could not be compared: {wrong}"}
     assert exit_code(outcomes.values()) == 2

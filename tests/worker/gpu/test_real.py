@@ -113,7 +113,7 @@ def test_the_two_sides_of_a_question_are_replayed_in_turn(backend: RealGpu, rig:
     done: list[int] = []
     job = ReplayJob(question, "watched", "library", run_id=1, submission_id=1, suspicion_id=None, round=("q",))
     result = backend.replay(job, backend.own_gpu(), on_launch=done.append)
-    assert (result.good_us, result.bad_us) == ((100.0, 100.0), (110.0, 110.0))
+    assert (result.base_us, result.head_us) == ((100.0, 100.0), (110.0, 110.0))
     assert done == [1, 2]
     assert (result.host, result.gpu_uuid) == ("rack7", UUID)
 

@@ -220,7 +220,7 @@ def test_a_question_that_cannot_be_answered_is_undecided_with_its_reason(
     from tilewatch.kernels.measuring.replay import ReplayFailed
 
     def wrong(*_: object, **__: object) -> None:
-        raise ReplayFailed("the good side cannot be replayed (wrong): the output is off by 1")
+        raise ReplayFailed("the base side cannot be replayed (wrong): the output is off by 1")
 
     monkeypatch.setattr(SimulatedGpu, "replay", wrong)
     shas = git_history.make(tmp_path / "watched", git_history.ADD)
@@ -233,7 +233,7 @@ def test_a_question_that_cannot_be_answered_is_undecided_with_its_reason(
         assert all(reason.startswith("no replay could be held") for reason in opened.scalars(select(Suspicion.reason)))
         assert opened.scalars(select(Regression.id)).all() == []
     assert {replay.failure for replay in replays(context)} == {
-        "the good side cannot be replayed (wrong): the output is off by 1"
+        "the base side cannot be replayed (wrong): the output is off by 1"
     }
 
 

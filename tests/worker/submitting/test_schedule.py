@@ -63,7 +63,7 @@ for entry in celery.conf.beat_schedule.values():
     done = subprocess.run([sys.executable, "-c", code], env=environment(settings), capture_output=True, text=True)
     sent = dict(line.removeprefix("worker.").split() for line in done.stdout.splitlines())
     judging = dict.fromkeys(("nightly", "prune", "reconcile"), "judge")
-    beside_the_token = dict.fromkeys(("tell", "watch", "releases"), "tell")  # none of them runs a commit's code
+    beside_the_token = dict.fromkeys(("tell", "watch"), "tell")  # none of them runs a commit's code
     assert sent == {**judging, **beside_the_token, "compare_code": "compile"}, done.stderr
 
 

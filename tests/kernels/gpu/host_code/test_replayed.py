@@ -157,7 +157,7 @@ def test_each_side_of_a_replay_is_described_by_its_own_process(make: Make, tmp_p
     good, bad = make_two(make, tmp_path, older, newer)
     cubins = good.cubin(16, good.describe()), bad.cubin(16, bad.describe(), {"time_us": 40.0})
     result = replay(start_replay(good, bad, cubins), on_launch=lambda _: None)
-    assert (result.good_us, result.bad_us) == ((TIMES_US[16],), (TIMES_US[16] + 4.0,))
+    assert (result.base_us, result.head_us) == ((TIMES_US[16],), (TIMES_US[16] + 4.0,))
 
 
 def test_a_side_of_a_replay_whose_results_have_other_shapes_is_other_work(make: Make, tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_a_side_of_a_replay_whose_results_have_other_shapes_is_other_work(make: 
     halved = source.replace("return out", "return out[:4]").replace(".softmax(-1),", ".softmax(-1)[:4],")
     (good.watch / "operators.py").write_text(halved)
     cubins = good.cubin(16, good.describe()), bad.cubin(16, bad.describe())
-    with pytest.raises(ReplayFailed, match=r"the good side cannot be replayed .* has results of other shapes"):
+    with pytest.raises(ReplayFailed, match=r"the base side cannot be replayed .* has results of other shapes"):
         replay(start_replay(good, bad, cubins), on_launch=lambda _: None)
 
 
