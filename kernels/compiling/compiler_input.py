@@ -31,7 +31,7 @@ class NeedsLibraries(Exception):
 
 
 @dataclass(frozen=True)
-class Library:
+class LinkedLibrary:
     """A file of this machine to link with. Its content is read once: what is named is what is linked."""
 
     path: Path
@@ -39,7 +39,7 @@ class Library:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Raises OSError, also for what is no file or too large to be one."""
+        """Reads a file. Raises OSError, also for a path that is not a file, or one that is too large."""
         if not path.is_file():  # a device may have no end
             raise FileNotFoundError(f"there is no file {path}")
         if path.stat().st_size > LIBRARY_BYTES:
@@ -54,7 +54,7 @@ class CompilerInput:
     bytecode: bytes
     opt_level: int
     preview_features: tuple[str, ...]
-    libraries: tuple[Library, ...]
+    libraries: tuple[LinkedLibrary, ...]
 
     def require_movable(self) -> None:
         """Raises NeedsLibraries."""
@@ -95,7 +95,7 @@ def make_input(kernel: Any, signature: KernelSignature, arch: str) -> CompilerIn
         Path(file).unlink()
         # cuda-tile 1.6 knows neither.
         features, linked = tuple(given.get("preview_features", ())), tuple(given.get("linker_inputs", ()))
-        libraries = tuple(map(Library.read, linked))
+        libraries = tuple(map(LinkedLibrary.read, linked))
         raise _Asked(CompilerInput(bytecode, options.opt_level_for_target(sm_arch), features, libraries))
 
     # What this machine compiled before would be found in cuTile's cache, and the compiler not be asked.

@@ -14,7 +14,7 @@ from typing import Annotated, Any, NotRequired
 from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
 
-from tilewatch.kernels.compiling.compiler_input import CompilerInput, Library
+from tilewatch.kernels.compiling.compiler_input import CompilerInput, LinkedLibrary
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.toolchains.versions import compiler_version
 from tilewatch.kernels.watching.tracer import TracingError
@@ -107,7 +107,7 @@ def _read_launch(launch: _Launch) -> LaunchInput:
     except ValueError as error:
         raise BadTracedCode(f"the traced code is not as it must be: bytecode: {error}") from None
     try:
-        libraries = tuple(Library.read(Path(each)) for each in launch.get("libraries", ()))
+        libraries = tuple(LinkedLibrary.read(Path(each)) for each in launch.get("libraries", ()))
     except OSError as error:
         raise BadTracedCode(f"a library that the kernel is linked with cannot be read: {error}") from None
     wanted = CompilerInput(bytecode, launch["opt_level"], tuple(launch["preview_features"]), libraries)

@@ -14,7 +14,7 @@ from tests.worker.fixtures import tiny_repository
 from tilewatch.kernels.compiling import compile_child
 from tilewatch.kernels.compiling.bytecode import MAGIC
 from tilewatch.kernels.compiling.compiler import Compiler
-from tilewatch.kernels.compiling.compiler_input import CompilerInput, Library, compile_input
+from tilewatch.kernels.compiling.compiler_input import CompilerInput, LinkedLibrary, compile_input
 from tilewatch.kernels.compiling.operator_code import bundle_key
 from tilewatch.kernels.compiling.store import folder
 from tilewatch.kernels.compiling.traced_code import LaunchInput
@@ -26,7 +26,7 @@ OTHER = {
     "bytecode": HEADER + b"\2\4code\0",
     "opt_level": 0,
     "preview_features": ("simt",),
-    "libraries": (Library(Path("/lib.bc"), b"one"),),
+    "libraries": (LinkedLibrary(Path("/lib.bc"), b"one"),),
 }
 """Another value of each field."""
 
@@ -75,7 +75,7 @@ def test_the_symbol_changes_the_name() -> None:
 
 def test_a_library_counts_by_its_content_and_not_by_where_it_lies() -> None:
     one, moved, changed = (
-        replace(PLAIN, libraries=(Library(Path(path), content),))
+        replace(PLAIN, libraries=(LinkedLibrary(Path(path), content),))
         for path, content in (("/a/lib.bc", b"one"), ("/b/lib.bc", b"one"), ("/a/lib.bc", b"two"))
     )
     assert name(one) == name(moved)
@@ -86,7 +86,7 @@ def test_what_was_named_is_what_is_linked(tmp_path: Path, monkeypatch: pytest.Mo
     """A commit can write into its scratch folder while its code is compiled."""
     file, linked = tmp_path / "lib.bc", list[bytes]()
     file.write_bytes(b"named")
-    library = Library.read(file)
+    library = LinkedLibrary.read(file)
     file.write_bytes(b"something else")
 
     def compile_cubin(bytecode: str, *_: object, linker_inputs: list[Path]) -> Path:
@@ -104,7 +104,7 @@ def test_what_is_no_library_is_refused(tmp_path: Path) -> None:
     os.truncate(large, 1 << 40)
     for path in (Path("/dev/zero"), tmp_path, tmp_path / "none", large):
         with pytest.raises(OSError, match=str(path)):
-            Library.read(path)
+            LinkedLibrary.read(path)
 
 
 def test_a_bundle_is_named_by_the_order_of_its_launches() -> None:
