@@ -89,9 +89,9 @@ def import_role(role: str) -> Handler:
     elif role == "library":
         from tilewatch.kernels.gpu.library_child import answer
     elif role == "watch":
-        from tilewatch.kernels.gpu.xid_watch import answer
+        from tilewatch.kernels.gpu.health.xid_watch import answer
     elif role == "canary":
-        from tilewatch.kernels.gpu.canary import answer
+        from tilewatch.kernels.gpu.health.canary import answer
     else:
         raise SystemExit(f"no such role: {role}")
     return answer

@@ -16,8 +16,9 @@ import cupy
 from tilewatch.kernels.baselines.baseline import BaselineLaunch, BaselineMissing
 from tilewatch.kernels.baselines.names import find_library
 from tilewatch.kernels.baselines.stdout_capture import StdoutCapture
-from tilewatch.kernels.gpu import canary, references, timing
+from tilewatch.kernels.gpu import references, timing
 from tilewatch.kernels.gpu.guards import WRITES_OUTSIDE, WROTE_OUTSIDE
+from tilewatch.kernels.gpu.health import canary
 from tilewatch.kernels.gpu.host_code import prepared_launches
 from tilewatch.kernels.gpu.loaded_libraries import read_loaded_versions
 from tilewatch.kernels.gpu.prepared import Prepared

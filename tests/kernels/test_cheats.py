@@ -250,7 +250,7 @@ gpu_child._draws = prepared_problem.random = None
 statistics.median_interval = statistics.ratio_interval = None
 time.monotonic = time.perf_counter = lambda: 0.0
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
-sys.modules["tilewatch.kernels.gpu.canary"] = types.ModuleType("canary")
+sys.modules["tilewatch.kernels.gpu.health.canary"] = types.ModuleType("canary")
 atexit.register(os._exit, 0)
 threading.Thread(target=threading.Event().wait, daemon=True).start()
 print('{"samples_us": [[1.0]]}', flush=True)

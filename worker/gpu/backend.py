@@ -9,7 +9,7 @@ from tilewatch.db.lifecycle.quarantine import OpenQuarantine
 from tilewatch.kernels.comparing.launching import LaunchBench
 from tilewatch.kernels.comparing.toolchains.time_both import ToolchainBench
 from tilewatch.kernels.device import SIMULATED, Gpu
-from tilewatch.kernels.gpu.illness import Reading
+from tilewatch.kernels.gpu.health.illness import Reading
 from tilewatch.kernels.measuring.replay import ReplayResult
 from tilewatch.kernels.results import RunResult, TrialResult
 from tilewatch.worker.context import Context

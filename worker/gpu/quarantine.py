@@ -1,7 +1,7 @@
 """Puts an ill GPU into quarantine, where it gets no sweeps, and ends the quarantine after a clean canary.
 
-kernels/gpu/illness.py decides what an illness is; db/lifecycle/quarantine.py keeps the row. The thread between them
-runs in the worker's parent process, so also while a sweep is under way.
+kernels/gpu/health/illness.py decides what an illness is; db/lifecycle/quarantine.py keeps the row. The thread between
+them runs in the worker's parent process, so also while a sweep is under way.
 """
 
 import threading
@@ -17,9 +17,9 @@ from tilewatch.db.lifecycle import quarantine
 from tilewatch.db.lifecycle.quarantine import OpenQuarantine
 from tilewatch.db.session import session
 from tilewatch.kernels.device import Gpu
-from tilewatch.kernels.gpu import illness
-from tilewatch.kernels.gpu.health import NoAnswer
-from tilewatch.kernels.gpu.illness import Illness, Reading
+from tilewatch.kernels.gpu.health import illness
+from tilewatch.kernels.gpu.health.illness import Illness, Reading
+from tilewatch.kernels.gpu.health.watcher import NoAnswer
 from tilewatch.kernels.results import RunResult
 from tilewatch.worker.gpu.backend import GpuProbe
 from tilewatch.worker.queue.outage import NotNow

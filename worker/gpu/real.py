@@ -133,7 +133,7 @@ class RealProbe:
         """Runs a canary, only on a GPU that nobody uses, nor began to: next to other work it would measure
         that work."""
         self._require_alone()
-        readings = health.canary(self._gpu_uuid)
+        readings = watcher.canary(self._gpu_uuid)
         self._require_alone()
         return readings
 

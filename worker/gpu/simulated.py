@@ -24,7 +24,7 @@ from tilewatch.kernels.comparing.toolchains.bench import Launched, LaunchResult,
 from tilewatch.kernels.comparing.toolchains.pairs import ToolchainPair
 from tilewatch.kernels.comparing.toolchains.time_both import ToolchainBench
 from tilewatch.kernels.device import SIMULATED, Gpu
-from tilewatch.kernels.gpu.illness import Reading
+from tilewatch.kernels.gpu.health.illness import Reading
 from tilewatch.kernels.measuring.replay import ReplayResult, ReplaySide
 from tilewatch.kernels.results import Cubin, Measured, Params, RunResult, TrialResult
 from tilewatch.kernels.statistics import median_interval

@@ -54,7 +54,7 @@ def test_without_nvml_a_reading_says_so(gpu: FakeGpu) -> None:
 def test_the_watch_reports_xids_since_the_last_look_and_leaves_other_events(gpu: FakeGpu) -> None:
     import pynvml
 
-    from tilewatch.kernels.gpu.xid_watch import Watch
+    from tilewatch.kernels.gpu.health.xid_watch import Watch
 
     watch = Watch(UUID)
     assert watch.look()["xids"] == []
@@ -68,7 +68,7 @@ def test_the_watch_reports_xids_since_the_last_look_and_leaves_other_events(gpu:
 
 
 def test_a_canary_child_reads_nvml_before_and_after(gpu: FakeGpu) -> None:
-    from tilewatch.kernels.gpu import canary
+    from tilewatch.kernels.gpu.health import canary
 
     gpu.start_process()
     readings = canary.answer({"gpu_uuid": UUID})["readings"]

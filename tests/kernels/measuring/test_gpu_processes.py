@@ -11,7 +11,7 @@ from tests.kernels.fixtures.fake_gpu import LIBRARY, MODULES, NAME, PROBLEM, ROO
 from tests.kernels.fixtures.ncu import NCU_OUTPUT, make_ncu
 from tests.kernels.fixtures.s3_server import s3_server
 from tilewatch.kernels.compiling.store import CubinStore, StoreError
-from tilewatch.kernels.gpu import health
+from tilewatch.kernels.gpu.health.watcher import Watcher, canary
 from tilewatch.kernels.measuring import sweep as module
 from tilewatch.kernels.measuring.baseline_process import describe_other_library
 from tilewatch.kernels.measuring.measure import MeasureRequest, measure
@@ -319,13 +319,13 @@ def test_given_values_that_are_too_many_are_named_with_their_limit(rig: Rig, tmp
 
 
 def test_a_canary_of_an_idle_gpu_comes_from_a_child_of_its_own() -> None:
-    readings = health.canary(UUID)
+    readings = canary(UUID)
     assert [each["when"] for each in readings] == ["before the canary", "canary", "after the canary"]
     assert readings[1]["canary_compute_us"] == 222.0
 
 
 def test_a_watcher_reads_the_gpu_in_a_child_of_its_own() -> None:
-    watcher = health.Watcher(UUID)
+    watcher = Watcher(UUID)
     try:
         assert watcher.look()["xids"] == []
         assert watcher.look()["sm_clock_mhz"] == 1980

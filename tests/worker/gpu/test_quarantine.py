@@ -16,7 +16,7 @@ from tilewatch.db.models import Job, Quarantine, Run, Trial, Verdict
 from tilewatch.db.page_reads import gpu_health, queue_metrics
 from tilewatch.db.session import session
 from tilewatch.kernels.device import SIMULATED, Gpu
-from tilewatch.kernels.gpu.health import NoAnswer
+from tilewatch.kernels.gpu.health.watcher import NoAnswer
 from tilewatch.worker import run_job
 from tilewatch.worker.context import Context, Simulation
 from tilewatch.worker.gpu import simulated

@@ -14,7 +14,7 @@ from tilewatch.db.page_reads.checks import find_check
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads.steps import CompiledConfig, SweepFacts
 from tilewatch.kernels.device import gpu_model
-from tilewatch.kernels.gpu.health import NoAnswer
+from tilewatch.kernels.gpu.health.watcher import NoAnswer
 from tilewatch.kernels.results import Cubin, TrialResult
 from tilewatch.worker.comparing import check as check_step
 from tilewatch.worker.context import Context, Simulation
@@ -164,7 +164,7 @@ def test_a_canary_beside_somebody_else_says_nothing_of_the_gpu(monkeypatch: pyte
         processes.write_text(f"{UUID}, 4711, train.py\n")
         return []
 
-    monkeypatch.setattr(real.health, "canary", canary)
+    monkeypatch.setattr(real.watcher, "canary", canary)
     if comes == "before":
         processes.write_text(f"{UUID}, 4711, train.py\n")
     try:

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from tilewatch.kernels.gpu import health
-from tilewatch.kernels.gpu.health import NoAnswer, Watcher
-from tilewatch.kernels.gpu.illness import DRIFT, ENOUGH, HARMLESS_XIDS, find_in_canaries, find_in_readings
-from tilewatch.kernels.gpu.xid_watch import KernelLog, xids_in
+from tilewatch.kernels.gpu.health.illness import DRIFT, ENOUGH, HARMLESS_XIDS, find_in_canaries, find_in_readings
+from tilewatch.kernels.gpu.health.watcher import NoAnswer, Watcher, canary
+from tilewatch.kernels.gpu.health.xid_watch import KernelLog, xids_in
 
 USUAL = [{"when": "canary before", "canary_compute_us": 222.5 + each, "canary_memory_us": 135.0} for each in range(8)]
 
@@ -85,4 +84,4 @@ def test_the_watcher_says_when_nvml_cannot_be_asked_and_a_canary_that_it_has_no_
     finally:
         watcher.close()
     with pytest.raises(NoAnswer, match="no canary on GPU-none"):
-        health.canary("GPU-none")
+        canary("GPU-none")

@@ -6,7 +6,7 @@ A GPU that fell off the bus can hang the process that asks it. illness.py decide
 from typing import Any
 
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
-from tilewatch.kernels.gpu.illness import Reading
+from tilewatch.kernels.gpu.health.illness import Reading
 
 LOOK_LIMIT_S = 20.0
 CANARY_LIMIT_S = 120.0
