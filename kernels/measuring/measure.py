@@ -131,8 +131,8 @@ def measure_uncounted(
     on_trial: OnTrial = lambda _: None,
     spawn: Callable[[], GpuProcesses] | None = None,
 ) -> UncountedRun:
-    """Does what `measure` does but for the counters: whoever measures many problems reads those of several with one
-    start of Nsight Compute (profiling.count_several)."""
+    """Does what `measure` does but for the counters: a caller that measures many problems reads those of several with
+    one start of Nsight Compute (profiling.count_several)."""
     gpu = usable_gpu(request.gpu_index, request.arch)
     return _measure(request, gpu, on_trial, lambda *_: None, None, spawn)
 

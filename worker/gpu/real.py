@@ -11,9 +11,9 @@ from tilewatch.kernels.checklist.of_winner import add_checklist
 from tilewatch.kernels.comparing.gpu_bench import RealBench
 from tilewatch.kernels.comparing.toolchains.time_both import ToolchainBench, open_toolchain_bench
 from tilewatch.kernels.device import Gpu, gpus, processes_on
-from tilewatch.kernels.gpu import health
-from tilewatch.kernels.gpu.health import NoAnswer, Watcher
-from tilewatch.kernels.gpu.illness import Reading
+from tilewatch.kernels.gpu.health import watcher
+from tilewatch.kernels.gpu.health.illness import Reading
+from tilewatch.kernels.gpu.health.watcher import NoAnswer, Watcher
 from tilewatch.kernels.measuring import baseline_cache
 from tilewatch.kernels.measuring.baseline_cache import SeriesToPrepare
 from tilewatch.kernels.measuring.journal import Journal, journal_path

@@ -10,10 +10,10 @@ from tilewatch.kernels.results import Params
 
 @dataclass(frozen=True)
 class SweepToMeasure:
-    """`configs` are those whose cubins are in the store; `library` is the folder of the watched repository.
-    `ships` is the config that the library ships, if it is known, and `times_ill` how often this GPU was in quarantine
-    before. `counted` are counters that earlier runs read, by their launches. `together` are kernel, problem and
-    baselines of all sweeps of the submission."""
+    """A sweep with what measuring it needs. `configs` are those whose cubins are in the store; `library` is the folder
+    of the watched repository. `ships` is the config that the library ships, if it is known, and `times_ill` how often
+    this GPU was in quarantine before. `counted` are counters that earlier runs read, by their launches. `together` are
+    kernel, problem and baselines of all sweeps of the submission."""
 
     job_key: str
     facts: SweepFacts
