@@ -73,7 +73,7 @@ class Prepared(Protocol):
         """
 
     def build_baseline(self, name: str, turn: int = 0) -> BaselineLaunch:
-        """Builds a baseline on an input set. Raises BaselineMissing."""
+        """Returns the launch of a baseline. Raises BaselineMissing."""
 
     def verify_baseline(self, baseline: BaselineLaunch, turn: int, slack: float) -> ResultError:
         """Launches a baseline of an input set, and returns its error; `slack` multiplies the tolerance."""

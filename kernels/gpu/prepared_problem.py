@@ -189,7 +189,7 @@ class PreparedProblem:
         return DescribedLaunch(request["content_key"], request["symbol"], launch.grid, given, self.described.given)
 
     def build_baseline(self, name: str, turn: int = 0) -> BaselineLaunch:
-        """Builds a baseline on an input set. Raises BaselineMissing."""
+        """Returns the launch of a baseline. Raises BaselineMissing."""
         call = Call(
             self.described.kernel,
             {name: array for name, array in self.inputs[turn].items() if name not in self.outputs},

@@ -237,7 +237,7 @@ class PreparedLaunches:
         return {f"{place}. {name}": time for place, (name, time) in enumerate(zip(config.names, times, strict=True), 1)}
 
     def build_baseline(self, name: str, turn: int = 0) -> BaselineLaunch:  # noqa: ARG002 - it solves nothing
-        """Raises BaselineMissing."""
+        """Returns the launch of a baseline. Raises BaselineMissing."""
         if name != COPY:  # the only baseline that is not the watch file's own
             raise BaselineMissing("it is the watch file's own, which runs in another process")
         return makers.build(name, Call(self.described.kernel, {}, {}, {}, {}, self.described.bytes_moved))
