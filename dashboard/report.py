@@ -122,6 +122,7 @@ def _trend(trend: Trend) -> Iterable[str]:
     points = trend.points[trend.points["sha"].isin(shas)].reset_index(drop=True)
     metric = _metric(points)
     lines = [*marks.level_changes(trend.levels), *marks.toolchain_changes(points), *marks.node_changes(points)]
+    lines += marks.rewrites(points)
     yield f"<h2>{escape(trend.name)}</h2>"
     yield _figure(go.Figure(charts.trend(points, metric, marks=lines)))
 

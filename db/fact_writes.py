@@ -134,6 +134,7 @@ def add_commit(
 ) -> int:
     """Adds a commit or corrects it; returns its id. The largest position wins: a shallow clone counts too few, never
     too many. One that does not correct, from a recording of a repository that is watched here, leaves it as it is.
+    Where the repository is at hand, db/lifecycle/commit_positions.py stores the order afterwards.
 
     Recordings from before there was an author have none; a known author stays.
     """

@@ -84,11 +84,16 @@ class Repository(Base):
 
 
 class Commit(Base):
-    """A commit of a repository's main line or of a branch. `position` counts commits along first parents, so that
-    charts run in commit order and not in time."""
+    """`position` counts along the followed branch, each commit after all that it contains (db/commit_order.py).
+
+    `left_branch_at` is when a fetch first found that a commit is not part of the branch any more; null while it is.
+    """
 
     __tablename__ = "commits"
-    __table_args__ = (UniqueConstraint("repository", "sha"), Index(None, "repository", "position"))
+    __table_args__ = (
+        UniqueConstraint("repository", "sha"),
+        Index("ix_commits_newest", "repository", text("(left_branch_at is null)"), "position"),
+    )
     id: Mapped[key]
     repository: Mapped[words]
     sha: Mapped[words]
@@ -96,6 +101,7 @@ class Commit(Base):
     committed_at: Mapped[instant]
     subject: Mapped[words]
     author: Mapped[str | None] = mapped_column(Text)
+    left_branch_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
 
 
 class Recording(Base):
@@ -542,6 +548,8 @@ class Alarm(Base):
             "baseline_changed",
             "fetch_failed",
             "line_lost",
+            "history_rewritten",
+            "nightly_failed",
         ),
         Index(None, "opened_at"),
     )

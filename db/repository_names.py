@@ -29,6 +29,12 @@ def name_under_toolchain(branch: str | None, toolchain: str) -> str:
     return " ".join(filter(None, (branch, f"{UNDER}{toolchain}")))
 
 
+def branch_without_toolchain(name: str) -> str | None:
+    """Returns the branch whose commits a name stands for, whatever compiled them; None for those of the main line."""
+    _, branch = split_branch(name)
+    return f" {branch or ''}".partition(f" {UNDER}")[0].strip() or None
+
+
 def describe_branch(name: str) -> str:
     """Says for people what the branch of a name is: a branch, or the main line under a toolchain."""
     return name if name.startswith(UNDER) else f"branch {name}"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import URL, Engine, create_engine, make_url, text
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.orm import Session
 
 from tilewatch.errors import ExpectedError
@@ -31,6 +31,10 @@ def engine(url: str) -> Engine:
     # Of two threads that make one at once both get the first: one that nobody knows would never be closed.
     # `functools.cache` would give each its own, and a lock that is held during a fork is never free in the child.
     return _engines.get(key) or _engines.setdefault(key, _make_engine(url))
+
+
+DATABASE_IS_AWAY = (InterfaceError, OperationalError)
+"""Errors for which nothing that is read or written can be blamed."""
 
 
 @contextmanager

@@ -57,6 +57,20 @@ def node_changes(points: pd.DataFrame) -> list[Mark]:
     return changes if len(changes) <= MOST_NODE_CHANGES else []
 
 
+def rewrites(points: pd.DataFrame) -> list[Mark]:
+    """Where commits begin that left the branch, and where those begin that replaced them."""
+    rows = [{**row, "has_left": not pd.isna(row["left_branch_at"])} for row in _list_kernel(points, "left_branch_at")]
+    return [
+        Mark(
+            before["position"],
+            after["position"],
+            "before the rewrite" if after["has_left"] else "history rewritten",
+            dash="longdash",
+        )
+        for before, after in _changes(rows, "has_left")
+    ]
+
+
 def level_changes(levels: pd.DataFrame) -> list[Mark]:
     """Where a confirmed change began a new level; sizes are of the time, so plus is slower."""
     return [

@@ -72,7 +72,7 @@ def trend(
     chosen = _choose_colours(beside, colours.OTHERS)
     traces += [trend_lines.draw_branch(line, metric, along, name, chosen[name]) for name, line in beside.items()]
     shown = [points, *(line for line in beside.values() if len(line))]
-    in_order = pd.concat(shown).sort_values(["position", "committed_at"], kind="stable") if len(shown) > 1 else points
+    in_order = pd.concat(shown).sort_values("position", kind="stable") if len(shown) > 1 else points
     return {"data": traces, "layout": lay_out(in_order, metric, along, marks)}
 
 
@@ -89,7 +89,7 @@ def trends(series: Mapping[str, pd.DataFrame], metric: Metric, *, along: Along =
             label = name if origin == "measured" else f"{name}, {origin}"
             traces += trend_lines.draw_line(part, metric, along, label, chosen[name], main=True)
         shown.append(line)
-    everything = pd.concat(shown).sort_values(["position", "committed_at"]) if shown else pd.DataFrame()
+    everything = pd.concat(shown).sort_values("position", kind="stable") if shown else pd.DataFrame()
     return go.Figure(traces, lay_out(everything, metric, along, ()))
 
 

@@ -137,7 +137,7 @@ def _chosen_before(url: str, sweep: pd.Series) -> list[tuple[str, Mapping[str, A
         if config:
             chosen.append((name, config))
     winners = reads.winners(url, sweep["repository"], sweep["kernel"], sweep["problem"], sweep["gpu_model"])
-    older = winners[winners["committed_at"] < sweep["committed_at"]]
+    older = winners[winners["position"] < sweep["position"]]
     month = older[older["committed_at"] <= sweep["committed_at"] - A_MONTH]
     for name, rows in (("the winner of the commit before", older), ("last month's winner", month)):
         if len(rows):

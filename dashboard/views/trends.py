@@ -88,6 +88,7 @@ def _draw(url: str, key: Key, span: tuple[int, int], metric_key: str, along: tre
         *marks.toolchain_changes(points),
         *(marks.baseline_changes(points) if metric.key == "ratio" else ()),
         *marks.node_changes(points),
+        *marks.rewrites(points),
     ]
     commits = points["sha"].nunique()
     raw = _raw(url, points, metric) if commits <= FEW_COMMITS else None
@@ -208,6 +209,10 @@ def _legend(points: pd.DataFrame, lines: list[marks.Mark], raw: pd.DataFrame | N
         ("solid", "solid lines are confirmed changes, with the number of the regression"),
         ("dash", "dashed lines are changes of the toolchain or the main baseline"),
         ("dot", "dotted lines are changes of the machine"),
+        (
+            "longdash",
+            "long dashes enclose commits that left the branch, whose history was rewritten",
+        ),
     ):
         if dash in dashes:
             words.append(meaning)

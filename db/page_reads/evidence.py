@@ -8,10 +8,11 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import and_, func, select, tuple_
+from sqlalchemy import and_, func, select
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
+from tilewatch.db import commit_order
 from tilewatch.db.models import (
     TOTAL,
     CodeDiff,
@@ -229,9 +230,9 @@ def find_run_before(session: Session, run_id: int) -> int | None:
             Run.origin == this_run.origin,
             Recording.machine.is_not_distinct_from(this_recording.machine),
             Commit.repository == this_commit.repository,
-            tuple_(Commit.position, Commit.committed_at) < tuple_(this_commit.position, this_commit.committed_at),
+            commit_order.place_of() < commit_order.place_of(this_commit),
         )
-        .order_by(Commit.position.desc(), Commit.committed_at.desc(), Run.finished_at.desc(), Run.id.desc())
+        .order_by(*commit_order.latest_first(), Run.finished_at.desc(), Run.id.desc())
         .limit(1)
     )
     return session.scalars(query).one_or_none()
@@ -317,7 +318,7 @@ def list_commits_between(session: Session, repository: str, after: int, up_to: i
     query = (
         select(Commit.sha, Commit.subject, Commit.author, Commit.committed_at)
         .where(Commit.repository == repository, Commit.position > after, Commit.position <= up_to)
-        .order_by(Commit.position.desc(), Commit.committed_at.desc())
+        .order_by(*commit_order.latest_first())
     )
     return read_rows(session, query, CommitInRangeRow)
 

@@ -178,7 +178,7 @@ def _regressions() -> Query:
             good.subject.label("good_subject"),
             bad.sha.label("bad_sha"),
             bad.subject.label("bad_subject"),
-            (bad.position - good.position).label("commits_in_range"),
+            func.greatest(bad.position - good.position, 1).label("commits_in_range"),
             Regression.size,
             Regression.low,
             Regression.high,

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import ARRAY, BigInteger, Text, bindparam, cast, exists, func, select, true
 from sqlalchemy.orm import Session
 
+from tilewatch.db import commit_order
 from tilewatch.db.models import (
     Commit,
     Compilation,
@@ -57,7 +58,7 @@ class SeriesRow:
 
 @dataclass(frozen=True)
 class PointRow:
-    """One implementation in one run: a point of a trend."""
+    """One implementation in one run: a point of a trend. `left_branch_at` is None while its commit is on the branch."""
 
     run_id: int
     sha: str
@@ -65,6 +66,7 @@ class PointRow:
     subject: str
     author: str | None
     committed_at: dt.datetime
+    left_branch_at: dt.datetime | None
     origin: str
     machine: str
     measured_at: dt.datetime
@@ -205,6 +207,7 @@ def _select_runs() -> Query:
             Commit.subject,
             Commit.author,
             Commit.committed_at,
+            Commit.left_branch_at,
             Run.origin,
             func.coalesce(Recording.machine, Run.host).label("machine"),
             Run.finished_at.label("measured_at"),
@@ -231,7 +234,7 @@ def _select_runs() -> Query:
         .outerjoin(Recording, Recording.id == Run.recording_id)
         .outerjoin(Verdict, Verdict.run_id == Run.id)
         .where(*is_of_series({name: bindparam(name, type_=Text) for name in SERIES}))
-        .order_by(Commit.position, Commit.committed_at, Run.finished_at, Run.id)
+        .order_by(*commit_order.oldest_first(), Run.finished_at, Run.id)
     )
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import case, func, or_, select, true
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
-from tilewatch.db import trial_facts
+from tilewatch.db import commit_order, trial_facts
 from tilewatch.db.models import TOTAL, Commit, Compilation, Config, GpuModel, Sweep, Trial
 from tilewatch.db.query_parts import is_of_series, read_rows, series_keys
 
@@ -103,7 +103,7 @@ def list_spills(session: Session, repository: str, gpu_model: str) -> list[Spill
         select(compiled.c.id, Commit.sha, Commit.subject)
         .join(compiled, true())
         .where(Commit.repository == keys.c.repository)
-        .order_by(Commit.position.desc(), compiled.c.id.desc())
+        .order_by(*commit_order.newest_first(), compiled.c.id.desc())
         .limit(1)
         .correlate(keys)
         .lateral()
@@ -139,11 +139,11 @@ def list_static_facts(
 ) -> list[StaticRow]:
     """Counts the configs of the newest sweep of each of the newest commits, the oldest first."""
     newest = (
-        select(Sweep.id.label("sweep_id"), Commit.sha, Commit.subject, Commit.position, Commit.committed_at)
+        select(Sweep.id.label("sweep_id"), Commit.id, Commit.sha, Commit.subject, Commit.position)
         .join(Commit, Commit.id == Sweep.commit_id)
         .where(*is_of_series({"repository": repository, "kernel": kernel, "problem": problem, "gpu_model": gpu_model}))
-        .ext(distinct_on(Commit.position, Commit.committed_at, Commit.id))
-        .order_by(Commit.position.desc(), Commit.committed_at.desc(), Commit.id, Sweep.id.desc())
+        .ext(distinct_on(*commit_order.latest_columns()))
+        .order_by(*commit_order.latest_first(), Sweep.id.desc())
         .limit(commits)
         .subquery()
     )
@@ -151,7 +151,7 @@ def list_static_facts(
     query = (
         select(newest.c.sweep_id, newest.c.sha, newest.c.subject, newest.c.position, trial_facts.of_sweep())
         .join(Sweep, Sweep.id == newest.c.sweep_id)
-        .order_by(newest.c.position, newest.c.committed_at)
+        .order_by(*commit_order.oldest_first(newest))
     )
     names = [each.name for each in fields(StaticRow)[4:]]
     return [

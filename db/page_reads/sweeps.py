@@ -8,6 +8,7 @@ from sqlalchemy import case, func, select
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
+from tilewatch.db import commit_order
 from tilewatch.db.models import (
     Commit,
     Compilation,
@@ -168,7 +169,7 @@ def list_sweeps(
         .join(GpuModel, GpuModel.slug == Sweep.gpu_model)
         .outerjoin(Recording, Recording.id == Submission.recording_id)
         .where(*is_of_series({"repository": repository, "kernel": kernel, "problem": problem, "gpu_model": gpu_model}))
-        .order_by(Commit.position.desc(), Commit.committed_at.desc(), Submission.requested_at.desc(), Sweep.id.desc())
+        .order_by(*commit_order.newest_first(), Submission.requested_at.desc(), Sweep.id.desc())
         .limit(limit)
     )
     return read_rows(session, query, SweepRow)
@@ -196,7 +197,7 @@ def list_winners(session: Session, repository: str, kernel: str, problem: str, g
             *is_of_series({"repository": repository, "kernel": kernel, "problem": problem, "gpu_model": gpu_model}),
             Measurement.role == "kernel",
         )
-        .order_by(Commit.position.desc(), Commit.committed_at.desc(), Run.finished_at.desc(), Run.id.desc())
+        .order_by(*commit_order.newest_first(), Run.finished_at.desc(), Run.id.desc())
     )
     return read_rows(session, query, WinnerRow)
 

@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, exists, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
+from tilewatch.db import commit_order
 from tilewatch.db.models import (
     TOTAL,
     Commit,
@@ -72,7 +73,7 @@ def list_sweeps_to_export(session: Session, wanted: ExportFilter) -> list[int]:
             Sweep.kernel != TOTAL,  # it is computed again from its parts
             *_conditions(wanted, Sweep.repository, Sweep.kernel, Sweep.gpu_model, Sweep.created_at),
         )
-        .order_by(Commit.position, Sweep.id)
+        .order_by(*commit_order.oldest_first(), Sweep.id)
     )
     return list(session.scalars(query))
 

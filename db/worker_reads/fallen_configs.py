@@ -14,6 +14,7 @@ from sqlalchemy import ColumnElement, and_, exists, func, or_, select, true, tup
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.orm import Session, aliased
 
+from tilewatch.db import commit_order
 from tilewatch.db.models import Commit, Compilation, Config, Run, Submission, Sweep, Trial
 from tilewatch.db.query_parts import Query, is_of_series, series_keys
 
@@ -53,11 +54,11 @@ def list_newest_pairs(session: Session, since: dt.datetime) -> list[SweepPair]:
     newest = (
         _sweeps()
         .where(*is_of_series(keys))
-        .order_by(Commit.position.desc(), Sweep.id.desc())
+        .order_by(*commit_order.newest_first(), Sweep.id.desc())
         .limit(LOOKED_AT)
         .lateral()
     )
-    newest_first = _newest_first(newest.c.position, newest.c.id)
+    newest_first = _newest_first(newest.c.left_branch_at.is_(None), newest.c.position, newest.c.id)
     query = (
         select(
             keys.c.repository,
@@ -108,14 +109,14 @@ def list_pairs_since(
     )
     theirs = (Sweep.kernel == kernel, Sweep.gpu_model == gpu_model, Sweep.problem == then.c.problem)
     same = (*theirs, Sweep.repository == then.c.repository, ~_is_compiling())
-    newest_first = (Commit.position.desc(), Sweep.id.desc())
     before = (
         _sweeps()
         .where(*same, tuple_(Commit.position, Sweep.id) < tuple_(then.c.position, then.c.id))
-        .order_by(*newest_first)
+        .order_by(*commit_order.latest_first(), Sweep.id.desc())
         .limit(1)
         .lateral()
     )
+    newest_first = (*commit_order.newest_first(), Sweep.id.desc())
     done = [exists().where(Run.sweep_id == Sweep.id)] if measured else []
     after = _sweeps().where(*same, *done).order_by(*newest_first).limit(1).lateral()
     query = (
@@ -168,7 +169,7 @@ def _sweeps() -> Query:
     """Selects sweeps, but for imported ones: alarms about those are the business of the Tilewatch that measured
     them."""
     return (
-        select(Sweep.id, Sweep.submission_id, Sweep.created_at, Commit.sha, Commit.position)
+        select(Sweep.id, Sweep.submission_id, Sweep.created_at, Commit.sha, Commit.position, Commit.left_branch_at)
         .join(Commit, Commit.id == Sweep.commit_id)
         .join(Submission, Submission.id == Sweep.submission_id)
         .where(Submission.reason != "recorded")

@@ -14,6 +14,7 @@ from sqlalchemy import and_, case, exists, func, or_, select, tuple_
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
+from tilewatch.db import commit_order
 from tilewatch.db.models import (
     OPEN_JOB,
     TOTAL,
@@ -55,6 +56,15 @@ class Night:
 
     submission_id: int
     commit_id: int
+    sha: str
+    position: int
+
+
+@dataclass(frozen=True)
+class PlacedCommit:
+    """A commit on record, whether it was measured or not."""
+
+    id: int
     sha: str
     position: int
 
@@ -180,8 +190,8 @@ def list_nights_of_recording(session: Session, recording_id: int) -> list[Record
         .join(Sweep, Sweep.id == Run.sweep_id)
         .join(Commit, Commit.id == Sweep.commit_id)
         .where(Run.recording_id == recording_id)
-        .group_by(Sweep.submission_id, Sweep.gpu_model, Commit.sha, Commit.position)
-        .order_by(Commit.position, Sweep.submission_id)
+        .group_by(Sweep.submission_id, Sweep.gpu_model, Commit.id)
+        .order_by(*commit_order.oldest_first(), Sweep.submission_id)
     )
     return [RecordedNight(**row._mapping) for row in session.execute(query)]
 
@@ -193,7 +203,11 @@ def read_scope(session: Session, run_id: int) -> Scope:
 def list_newest_scopes(session: Session) -> list[Scope]:
     """Lists for each repository, GPU model and origin its last night."""
     query = _SCOPES.ext(distinct_on(Commit.repository, Sweep.gpu_model, Run.origin)).order_by(
-        Commit.repository, Sweep.gpu_model, Run.origin, Commit.position.desc(), Sweep.submission_id.desc()
+        Commit.repository,
+        Sweep.gpu_model,
+        Run.origin,
+        *commit_order.newest_first(),
+        Sweep.submission_id.desc(),
     )
     return [Scope(**row._mapping) for row in session.execute(query)]
 
@@ -298,9 +312,19 @@ def list_nights(session: Session, scope: Scope) -> list[Night]:
             ~elsewhere,
             exists(measured),
         )
-        .order_by(Commit.position, Submission.id)
+        .order_by(*commit_order.oldest_first(), Submission.id)
     )
     return [Night(*row) for row in session.execute(query)]
+
+
+def list_commits(session: Session, scope: Scope) -> list[PlacedCommit]:
+    """Lists the commits on record of the scope's repository up to its night, oldest first."""
+    query = (
+        select(Commit.id, Commit.sha, Commit.position)
+        .where(Commit.repository == scope.repository, Commit.position <= scope.position)
+        .order_by(*commit_order.oldest_first())
+    )
+    return [PlacedCommit(*row) for row in session.execute(query)]
 
 
 def list_points(session: Session, submission_ids: Sequence[int], origin: str) -> list[Point]:

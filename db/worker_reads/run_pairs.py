@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import and_, func, or_, select, true, tuple_
 from sqlalchemy.orm import Session, aliased
 
+from tilewatch.db import commit_order
 from tilewatch.db.models import TOTAL, Commit, Config, Measurement, Run, Sweep, Trial
 from tilewatch.db.query_parts import Query, is_of_series, measured_runs, read_rows, series_keys
 
@@ -57,7 +58,7 @@ def list_newest_run_pairs(session: Session, since: dt.datetime) -> list[RunPair]
     """Lists a pair for each series that was measured since then."""
     keys = series_keys()
     same = is_of_series(keys)
-    newest_first = (Commit.position.desc(), Run.id.desc())
+    newest_first = (*commit_order.newest_first(), Run.id.desc())
     now = _runs().where(*same, Run.finished_at >= since).order_by(*newest_first).limit(1).lateral()
     then = (
         _runs()
@@ -67,7 +68,7 @@ def list_newest_run_pairs(session: Session, since: dt.datetime) -> list[RunPair]
             Run.host == now.c.host,
             tuple_(Commit.position, Run.id) < tuple_(now.c.position, now.c.run_id),
         )
-        .order_by(*newest_first)
+        .order_by(*commit_order.latest_first(), Run.id.desc())
         .limit(1)
         .lateral()
     )

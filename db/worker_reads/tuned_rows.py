@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import func, select, true
 from sqlalchemy.orm import Session
 
+from tilewatch.db import commit_order
 from tilewatch.db.models import Commit, Config, Measurement, Run, Sweep, Trial
 from tilewatch.db.query_parts import is_of_series, measured_runs, read_rows, series_keys
 
@@ -54,7 +55,7 @@ def list_newest_winners(
             )
         )
         .where(*is_of_series(keys), Run.origin != "simulated")
-        .order_by(Commit.position.desc(), Run.id.desc())
+        .order_by(*commit_order.newest_first(), Run.id.desc())
         .limit(1)
         .lateral()
     )

@@ -1,5 +1,8 @@
 """Reads from Git which commit a library folder is at. Uses no network and no database."""
 
+import datetime as dt
+import os
+import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +11,13 @@ from urllib.parse import urlsplit, urlunsplit
 from tilewatch.errors import ExpectedError
 from tilewatch.text import without_controls
 
+AS_STORED = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": os.devnull, "LC_ALL": "C"}
+"""Environment in which Git reads the commits that a sha names: `git replace` and grafts change them on one machine
+alone."""
+
+LOG = ("log", "-1", "--no-show-signature", "--no-color", "--encoding=UTF-8")
+"""A person's settings add the answer of gpg to `git log`, or have it write Latin-1."""
+
 
 class NoHistory(ExpectedError):
     """The folder has no usable Git history; the message is a sentence."""
@@ -15,8 +25,8 @@ class NoHistory(ExpectedError):
 
 @dataclass(frozen=True)
 class GitCommit:
-    """A commit as recordings and the database keep it. `position` counts first parents from the root; `committed_at` is
-    ISO 8601 with its offset."""
+    """`position` counts first parents from the root; `committed_at` is ISO 8601 in UTC. A date is decoration: whoever
+    commits may write any."""
 
     repository: str
     sha: str
@@ -39,15 +49,22 @@ def commit_of(folder: Path, revision: str = "HEAD") -> GitCommit:
         sha = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     except NoHistory:
         raise NoHistory(f"the repository of {folder} has no commit '{revision}'") from None
-    committed_at, author, subject = _git(folder, "log", "-1", "--format=%cI%x00%an%x00%s", sha).split("\0", 2)
+    committed_s, author, subject = _git(folder, *LOG, "--format=%ct%x00%an%x00%s", sha, "--").split("\0", 2)
     return GitCommit(
         repository=repository_name(folder),
         sha=sha,
         position=int(_git(folder, "rev-list", "--count", "--first-parent", sha)),
-        committed_at=committed_at,
+        committed_at=read_moment(committed_s, dt.datetime.now(dt.UTC)).isoformat(),
         subject=without_controls(subject),
         author=without_controls(author),
     )
+
+
+def read_moment(seconds: str, now: dt.datetime) -> dt.datetime:
+    """Returns the moment of seconds since 1970 as Git prints them, between 1970 and now. A commit without a readable
+    date is of 1970."""
+    since_1970 = int(seconds) if re.fullmatch(r"-?[0-9]{1,30}", seconds) else 0
+    return dt.datetime.fromtimestamp(min(max(since_1970, 0), int(now.timestamp())), dt.UTC)
 
 
 def repository_name(folder: Path) -> str:
@@ -66,7 +83,12 @@ def repository_name(folder: Path) -> str:
 def _git(folder: Path, *arguments: str) -> str:
     try:
         done = subprocess.run(
-            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, errors="replace", check=True
+            ["git", "-C", str(folder), *arguments],
+            env={**os.environ, **AS_STORED},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=True,
         )
     except FileNotFoundError:
         raise NoHistory("git is not installed") from None

@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -21,7 +22,9 @@ from urllib.parse import urlsplit
 from tilewatch import processes
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import project_settings
-from tilewatch.worker.git.commits import RepositoryError, git
+from tilewatch.kernels.recording.git_commit import AS_STORED
+from tilewatch.text import short_sha, without_controls
+from tilewatch.worker.git.commits import UNSHALLOW, GitFailed, RepositoryError, git
 
 FETCH_LIMIT_S = 900.0
 """A clone of all of PyTorch takes some minutes."""
@@ -84,10 +87,60 @@ def fetch(clone: Clone) -> None:
 
 
 def follow(clone: Clone, branch: str) -> None:
-    """Makes a branch the clone's HEAD. Raises FetchFailed where the remote has no such branch: it may come back."""
-    if not has_branch(clone, branch):
-        raise FetchFailed(f"{clone.name} has no branch '{branch}'")
-    git(clone.folder, "symbolic-ref", "HEAD", f"refs/heads/{branch}")
+    """Makes a branch the clone's HEAD. Raises FetchFailed where the remote has no such branch, which may come back, or
+    where the fetch left the clone's branch as it was: git ends well then too."""
+    remote = _ask_remote(clone, branch)
+    if remote.branch_sha is None:
+        raise FetchFailed(f"{clone.name} has no branch '{branch}'{_describe_default(clone, branch, remote)}")
+    ref = f"refs/heads/{branch}"
+    if _read_ref(clone, ref) != remote.branch_sha:
+        fetch(clone)  # somebody pushed since the last one
+        remote = _ask_remote(clone, branch)
+    if (here := _read_ref(clone, ref)) != remote.branch_sha:
+        there, own = (short_sha(sha or "nothing") for sha in (remote.branch_sha, here))
+        raise FetchFailed(f"{clone.name} has {branch} at {there}, and git fetch leaves the clone's at {own}")
+    git(clone.folder, "symbolic-ref", "HEAD", ref)
+
+
+@dataclass(frozen=True)
+class _Remote:
+    """What a remote has now: the commit of a branch, None where there is no such branch, and its default branch."""
+
+    branch_sha: str | None
+    default_branch: str | None
+
+
+def _ask_remote(clone: Clone, branch: str) -> _Remote:
+    """Raises FetchFailed."""
+    ref = f"refs/heads/{branch}"
+    listed = _run(clone, "ls-remote", "--symref", "--", clone.url, "HEAD", ref)
+    sha = default = None
+    for line in listed.splitlines():
+        left, _, right = line.partition("\t")
+        if right == "HEAD" and left.startswith("ref: refs/heads/"):
+            default = left.removeprefix("ref: refs/heads/")
+        elif right == ref:
+            sha = left
+    return _Remote(sha, default)
+
+
+def _describe_default(clone: Clone, branch: str, remote: _Remote) -> str:
+    if remote.default_branch in (None, branch):
+        return ""
+    again = shlex.join(
+        ["tilewatch", "watch", "add", clone.url, "--name", clone.name, "--branch", str(remote.default_branch)]
+    )
+    return (
+        f"; its default branch is '{remote.default_branch}', which "
+        f"`{shlex.join(['tilewatch', 'watch', 'remove', clone.name])}` and `{again}` follow, with all that was measured"
+    )
+
+
+def _read_ref(clone: Clone, ref: str) -> str | None:
+    try:
+        return git(clone.folder, "rev-parse", "--verify", "--quiet", ref).strip()
+    except RepositoryError:
+        return None
 
 
 def has_branch(clone: Clone, branch: str) -> bool:
@@ -117,8 +170,11 @@ def bring_revision(clone: Clone, revision: str) -> str:
 
 
 def default_branch(clone: Clone) -> str:
-    """Returns the branch that the remote calls its default one."""
-    return git(clone.folder, "symbolic-ref", "--short", "HEAD").strip()
+    """Returns the branch that the remote calls its default one. Raises RepositoryError where its HEAD is no branch."""
+    try:
+        return git(clone.folder, "symbolic-ref", "HEAD").strip().removeprefix("refs/heads/")
+    except GitFailed:
+        raise RepositoryError(f"{clone.name} has no default branch: name one with --branch") from None
 
 
 def read_branch_setting(clone: Clone) -> str | None:
@@ -126,7 +182,7 @@ def read_branch_setting(clone: Clone) -> str | None:
     BadProject."""
     try:
         text = git(clone.folder, "show", f"HEAD:{project_settings.FILE}")
-    except subprocess.CalledProcessError:
+    except GitFailed:
         return None
     settings = project_settings.parse(text, f"{project_settings.FILE} of {clone.name}")
     return None if settings is None else settings.branch
@@ -140,16 +196,36 @@ def delete(clone: Clone) -> None:
 
 def _fetch(clone: Clone) -> None:
     if clone.folder.is_dir():
-        _run(clone, "-C", str(clone.folder), "fetch", "--prune", "--no-write-fetch-head", "--", clone.url, *EVERYTHING)
+        folder = ("-C", str(clone.folder))
+        log = _run(clone, *folder, "fetch", "--prune", "--no-write-fetch-head", "--", clone.url, *EVERYTHING)
+        if re.search("shallow (update|roots)", log):
+            raise FetchFailed(_describe_shallow(clone))
+        _index(clone.folder)
         return
     prefix = f".cloning-{clone.folder.stem}-"
     for left in clone.folder.parent.glob(f"{prefix}*"):  # by a process that was killed: the lock is ours
         shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=clone.folder.parent, prefix=prefix) as scratch:
         made = Path(scratch) / "clone.git"
-        options = ("--bare", "--template=", "--config", "gc.pruneExpire=never")
-        _run(clone, "clone", *options, "--", clone.url, str(made))
+        options = ("--bare", "--reject-shallow", "--template=", "--config", "gc.pruneExpire=never")
+        try:
+            _run(clone, "clone", *options, "--", clone.url, str(made))
+        except FetchFailed as error:
+            if "is shallow" in str(error):
+                raise FetchFailed(_describe_shallow(clone)) from None
+            raise
+        _index(made)
         made.rename(clone.folder)
+
+
+def _describe_shallow(clone: Clone) -> str:
+    return f"{clone.name} cannot be followed; it is a shallow clone: {UNSHALLOW}"
+
+
+def _index(folder: Path) -> None:
+    """Lets Git list 100,000 commits in a third of the time. A clone without it is as good."""
+    with contextlib.suppress(GitFailed):
+        git(folder, "commit-graph", "write", "--reachable", "--split")
 
 
 def _fetch_one(clone: Clone, revision: str) -> None:
@@ -162,7 +238,7 @@ def _fetch_one(clone: Clone, revision: str) -> None:
 def _has(clone: Clone, revision: str) -> bool:
     try:
         git(clone.folder, "cat-file", "-e", f"{revision}^{{commit}}")
-    except (OSError, subprocess.CalledProcessError):
+    except (OSError, RepositoryError):
         return False
     return True
 
@@ -176,10 +252,11 @@ def _locked(clone: Clone) -> Iterator[None]:
         yield
 
 
-def _run(clone: Clone, *arguments: str) -> None:
-    """Runs git over the network, without a terminal. Raises FetchFailed with git's own reason."""
+def _run(clone: Clone, *arguments: str) -> str:
+    """Runs git over the network, without a terminal; returns what it wrote. Raises FetchFailed with git's own
+    reason."""
     environment = {name: value for name, value in os.environ.items() if name not in OF_A_HOOK}
-    environment |= {"GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never", "LC_ALL": "C"}
+    environment |= {"GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never", **AS_STORED}
     with tempfile.TemporaryFile() as log:
         command = ("git", *SAFE, *SLOWEST, *arguments)
         process = processes.start(command, environment=environment, log=log, folder=clone.folder.parent)
@@ -190,9 +267,11 @@ def _run(clone: Clone, *arguments: str) -> None:
         finally:  # also when whoever waits is interrupted: the next fetch would meet this one
             if process.poll() is None:
                 processes.kill([process])
-        if not ended:
-            log.seek(0)
-            raise FetchFailed(f"{clone.name} cannot be fetched: {_reason(log.read().decode(errors='replace'))}")
+        log.seek(0)
+        output = "\n".join(map(without_controls, log.read().decode(errors="replace").splitlines()))
+    if not ended:
+        raise FetchFailed(f"{clone.name} cannot be fetched: {_reason(output)}")
+    return output
 
 
 def _reason(output: str) -> str:

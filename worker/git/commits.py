@@ -1,53 +1,96 @@
 """Reads the watched Git repository: resolves revisions, and lists commits along first parents.
 
-Nothing writes into the repository: it may be read-only, and its working tree may have other work in progress, which is
-not measured.
+A branch is always asked for by its full name, refs/heads/BRANCH: Git takes the short one for a tag where there is such
+a tag. Nothing writes into the repository: it may be read-only, and its working tree may have other work in progress,
+which is not measured.
 """
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels.recording.git_commit import GitCommit, NoHistory, commit_of
+from tilewatch.kernels.recording.git_commit import AS_STORED, GitCommit, NoHistory, commit_of
+
+LIMIT_S = 300.0
+"""A repository on a disk that does not answer hinders no other for longer. A million commits are listed in 10 s."""
+
+SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 class RepositoryError(ExpectedError, RuntimeError):
     """The repository does not have what was asked for; the message is a sentence for a person."""
 
 
+class GitFailed(RepositoryError):
+    """A command of Git ended with an error; `reason` is the first line that it wrote."""
+
+    def __init__(self, repository: Path, command: str, reason: str) -> None:
+        super().__init__(f"`git {command}` fails in {repository}: {reason}")
+        self.reason = reason
+
+
 def resolve(repository: Path, revision: str) -> GitCommit:
+    """Reads the commit that a revision names; a branch goes before a tag of its name. Raises RepositoryError."""
     require_history(repository)
     try:
-        return commit_of(repository, revision)
+        return commit_of(repository, find_branch(repository, revision) or revision)
     except NoHistory as error:
-        shallow = git(repository, "rev-parse", "--is-shallow-repository").strip() == "true"
-        more = "; it is a shallow clone: `git fetch --unshallow` brings the other commits" if shallow else ""
+        more = f"; it is a shallow clone: {UNSHALLOW}" if is_shallow(repository) else ""
         raise RepositoryError(f"{error}{more}") from None
+
+
+UNSHALLOW = "`git fetch --unshallow` brings the other commits"
+
+
+def is_shallow(repository: Path) -> bool:
+    return git(repository, "rev-parse", "--is-shallow-repository").strip() == "true"
+
+
+def find_branch(repository: Path, name: str) -> str | None:
+    """Returns the full name of a branch, of this repository or as its remote has it; None where there is none, and for
+    HEAD, which no branch is called."""
+    refs = [] if name == "HEAD" else [f"refs/heads/{name}", f"refs/remotes/{name}"]
+    return next((ref for ref in refs if _succeeds(repository, "show-ref", "--verify", "--quiet", "--", ref)), None)
 
 
 def between(repository: Path, revisions: str) -> list[str]:
     """Returns the commits of a range A..B along first parents, the oldest first: after A, up to and with B."""
+    start, end = resolve_range(repository, revisions)
+    return git(repository, "rev-list", "--reverse", "--first-parent", f"{start}..{end}", "--").split()
+
+
+def list_range(repository: Path, start: str, end: str) -> set[str]:
+    """Returns all commits that `end` contains and `start` does not."""
+    return set(git(repository, "rev-list", f"{start}..{end}", "--").split())
+
+
+def resolve_range(repository: Path, revisions: str) -> tuple[str, str]:
+    """Returns the shas of both ends of a range A..B. Raises RepositoryError."""
     require_history(repository)
     start, dots, end = revisions.partition("..")
     if not (start and dots and end) or end.startswith("."):
         raise RepositoryError(f"'{revisions}' is not a range of commits; expected A..B, such as v1.2..HEAD")
-    shas = [resolve(repository, revision).sha for revision in (start, end)]
-    return git(repository, "rev-list", "--reverse", "--first-parent", f"{shas[0]}..{shas[1]}").split()
+    return resolve(repository, start).sha, resolve(repository, end).sha
 
 
 def find_merge_base(repository: Path, base: str, head: str) -> str:
     """Returns the commit at which `head` left `base`, a sha or a branch; of a branch the remote's is taken if there is
     one. Raises RepositoryError."""
     tip = resolve(repository, head).sha
-    try:
-        other = resolve(repository, f"origin/{base}").sha
-    except RepositoryError:
-        other = resolve(repository, base).sha
+    remote = None if SHA.fullmatch(base) else find_branch(repository, f"origin/{base}")
+    other = resolve(repository, remote or base).sha
     try:
         return git(repository, "merge-base", other, tip).strip()
-    except subprocess.CalledProcessError:
+    except GitFailed:
         raise RepositoryError(f"{base} and {head} have no commit in common") from None
+
+
+def is_ancestor(repository: Path, sha: str, of: str) -> bool:
+    """Returns whether a commit is another one or comes before it, along whichever parents; False where one of them is
+    not in this repository."""
+    return _succeeds(repository, "merge-base", "--is-ancestor", sha, of)
 
 
 def split_range(revisions: str) -> tuple[str, str]:
@@ -58,21 +101,35 @@ def split_range(revisions: str) -> tuple[str, str]:
     return base, head
 
 
-def is_on_main_line(repository: Path, sha: str, branch: str) -> bool:
-    """Returns whether a commit is the tip of the followed branch or before it along first parents. The branch as its
-    remote has it counts too: a clone that is only fetched stays behind. Raises RepositoryError if the branch does not
-    exist."""
-    try:
-        resolve(repository, branch)
-    except RepositoryError:
-        raise RepositoryError(f"{repository} has no branch '{branch}', whose commits are to be followed") from None
-    for tip in (branch, f"{branch}@{{upstream}}"):
+def find_tips(repository: Path, branch: str) -> list[str]:
+    """Returns the newest commit of the followed branch, the last of the list; before it comes the one that its remote
+    has, where a clone was only fetched and stays behind. Raises RepositoryError where there is no such branch."""
+    require_history(repository)
+    ref = branch if branch == "HEAD" or branch.startswith("refs/") else find_branch(repository, branch)
+    own = None if ref is None else _find_commit(repository, ref)
+    if ref is None or own is None:
+        raise RepositoryError(f"{repository} has no branch '{branch}', whose commits are to be followed")
+    remote = _find_upstream(repository, ref) or own
+    return [own, remote] if is_ancestor(repository, own, remote) else [remote, own]
+
+
+def find_tips_of_branch(repository: Path, branch: str, newest: str) -> list[str]:
+    """Returns the newest commit of a branch that is not followed, alone in the list: the branch's own if it contains
+    `newest`, else `newest`."""
+    ref = find_branch(repository, branch)
+    tip = None if ref is None else _find_commit(repository, ref)
+    return [tip] if tip is not None and is_ancestor(repository, newest, tip) else [newest]
+
+
+def _find_upstream(repository: Path, ref: str) -> str | None:
+    """Returns the commit that the remote of a branch had at the last fetch; None where the branch has no remote."""
+    if ref == "HEAD":
         try:
-            if sha in git(repository, "rev-list", "--first-parent", tip).split():
-                return True
-        except subprocess.CalledProcessError:
-            continue  # it has no upstream
-    return False
+            ref = git(repository, "symbolic-ref", "--quiet", "HEAD").strip()
+        except GitFailed:  # detached
+            return None
+    upstream = git(repository, "for-each-ref", "--format=%(upstream)", ref).strip()
+    return _find_commit(repository, upstream) if upstream else None
 
 
 def first_parents(repository: Path, sha: str, count: int) -> list[str]:
@@ -80,8 +137,8 @@ def first_parents(repository: Path, sha: str, count: int) -> list[str]:
     lacks it."""
     try:
         require_history(repository)
-        return git(repository, "rev-list", "--first-parent", f"--max-count={count}", sha).split()
-    except (RepositoryError, subprocess.CalledProcessError):
+        return git(repository, "rev-list", "--first-parent", f"--max-count={count}", sha, "--").split()
+    except RepositoryError:
         return []
 
 
@@ -90,12 +147,9 @@ def require_history(repository: Path) -> None:
         raise RepositoryError(f"{repository} is not a folder; TILEWATCH_REPOSITORY names the Git repository to watch")
     try:
         git(repository, "rev-parse", "--verify", "--quiet", "HEAD")
-    except FileNotFoundError:
-        raise RepositoryError("git is not installed, and commits are what Tilewatch tests") from None
-    except subprocess.CalledProcessError as error:
-        why = error.stderr.strip().splitlines()
-        if why and "dubious ownership" in why[0]:
-            raise RepositoryError(f"git refuses {repository}: {why[0].removeprefix('fatal: ')}") from None
+    except GitFailed as error:
+        if "dubious ownership" in error.reason:
+            raise RepositoryError(f"git refuses {repository}: {error.reason}") from None
         if _has_commits(repository):  # the branch that HEAD names is gone, not the commits
             return
         raise RepositoryError(f"{repository} is not the top folder of a Git repository with commits") from None
@@ -104,20 +158,49 @@ def require_history(repository: Path) -> None:
 def _has_commits(repository: Path) -> bool:
     try:
         return bool(git(repository, "rev-list", "--all", "--max-count=1"))
-    except subprocess.CalledProcessError:
+    except GitFailed:
         return False
 
 
-def git(repository: Path, *arguments: str, **extra: str) -> str:
-    """Runs git on exactly this folder: not on a repository around it, nor on the one whose hook started us."""
+def _find_commit(repository: Path, ref: str) -> str | None:
+    try:
+        return git(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}").strip()
+    except GitFailed:
+        return None
+
+
+def _succeeds(repository: Path, *arguments: str) -> bool:
+    try:
+        git(repository, *arguments)
+    except GitFailed:
+        return False
+    return True
+
+
+def git(repository: Path, *arguments: str, stdin: str | None = None, **extra: str) -> str:
+    """Runs git on exactly this folder: not on a repository around it, nor on the one whose hook started us. Raises
+    GitFailed, and RepositoryError where there is no git."""
+    if not repository.is_dir():
+        raise RepositoryError(f"{repository} is not a folder")
     clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     ceiling = str(repository.resolve().parent)
-    return subprocess.run(
-        ["git", *arguments],
-        cwd=repository,
-        env={**clean, "GIT_CEILING_DIRECTORIES": ceiling, "LC_ALL": "C", **extra},
-        check=True,
-        capture_output=True,
-        text=True,
-        errors="replace",
-    ).stdout
+    try:
+        return subprocess.run(
+            ["git", *arguments],
+            cwd=repository,
+            env={**clean, **AS_STORED, "GIT_CEILING_DIRECTORIES": ceiling, **extra},
+            check=True,
+            input=stdin,
+            stdin=None if stdin is not None else subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=LIMIT_S,
+        ).stdout
+    except FileNotFoundError:
+        raise RepositoryError("git is not installed, and commits are what Tilewatch tests") from None
+    except subprocess.TimeoutExpired:
+        raise GitFailed(repository, arguments[0], f"no end after {LIMIT_S:.0f} s") from None
+    except subprocess.CalledProcessError as error:
+        lines = error.stderr.strip().splitlines() or ["git gave no reason"]
+        raise GitFailed(repository, arguments[0], lines[0].removeprefix("fatal: ")) from None

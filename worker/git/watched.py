@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 
 from sqlalchemy.orm import Session
 
+from tilewatch.db.lifecycle import commit_positions
 from tilewatch.db.lifecycle import repositories as lifecycle
-from tilewatch.db.repository_names import BRANCH_START, split_branch
+from tilewatch.db.repository_names import BRANCH_START, branch_without_toolchain, split_branch
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import repositories
 from tilewatch.db.worker_reads.repositories import RepositoryRow
@@ -21,6 +22,7 @@ from tilewatch.kernels.recording.git_commit import GitCommit, NoHistory, reposit
 from tilewatch.text import is_name
 from tilewatch.worker.context import Context
 from tilewatch.worker.git import checkouts, clones, commits
+from tilewatch.worker.git.branch_order import BranchOrder, order_branch
 from tilewatch.worker.git.clones import Clone, FetchFailed
 from tilewatch.worker.git.commits import RepositoryError
 from tilewatch.worker.settings import Settings
@@ -45,7 +47,7 @@ def list_watched(opened: Session, settings: Settings) -> list[WatchedRepository]
     that has no clone."""
     rows = repositories.list_repositories(opened)
     added = [_of_clone(_clone(row, settings.clones), row.branch) for row in rows]
-    if "repository" not in settings.model_fields_set and (added or not (settings.repository / ".git").exists()):
+    if "repository" not in settings.model_fields_set and (added or not _has_git(settings.repository)):
         return added
     own = WatchedRepository(_own_name(settings.repository), settings.repository, settings.branch)
     return [own, *added] if own.name not in {each.name for each in added} else added
@@ -121,6 +123,26 @@ def fetch(watched: WatchedRepository) -> str | None:
     return None
 
 
+def read_order(opened: Session, watched: WatchedRepository) -> BranchOrder:
+    """Orders the followed branch with all commits on record for it. Raises RepositoryError."""
+    known = [each.sha for each in commit_positions.list_known(opened, watched.name)]
+    return order_branch(watched.folder, commits.find_tips(watched.folder, watched.branch), known)
+
+
+def order_commits(opened: Session, watched: WatchedRepository, stored_as: str, newest: str) -> int:
+    """Stores the order of a repository's commits, or of those of a branch that is kept apart from it, of which `newest`
+    was submitted last. Returns how many commits left the branch meanwhile. Raises RepositoryError."""
+    commit_positions.take_turns(opened, stored_as)
+    branch = branch_without_toolchain(stored_as)
+    if branch is None:
+        tips = commits.find_tips(watched.folder, watched.branch)
+    else:
+        tips = commits.find_tips_of_branch(watched.folder, branch, newest)
+    known = [each.sha for each in commit_positions.list_known(opened, stored_as)]
+    order = order_branch(watched.folder, tips, known)
+    return commit_positions.write_order(opened, stored_as, order.positions, order.left)
+
+
 def resolve(watched: WatchedRepository, revision: str) -> GitCommit:
     """Reads a commit, under the watched name. Of a repository that was added, what no branch has is fetched."""
     try:
@@ -178,6 +200,14 @@ def _of_clone(clone: Clone, branch: str) -> WatchedRepository:
 
 def _clone(row: RepositoryRow, folder: Path) -> Clone:
     return clones.clone_of(row.name, row.url, folder)
+
+
+def _has_git(folder: Path) -> bool:
+    """Returns False for a folder that cannot be read too: the others are watched."""
+    try:
+        return (folder / ".git").exists()
+    except OSError:
+        return False
 
 
 def _own_name(folder: Path) -> str:

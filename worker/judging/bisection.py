@@ -42,7 +42,9 @@ def carry_on(opened: Session, context: Context, regression_id: int, who: str) ->
     if not measured:
         return "no commit before the range was measured, so nothing can be compared with"
     facts = judging.list_replays(opened, scope, measured[-1])
-    good, bad, skipped = span.good_position, span.bad_position, set[int]()
+    good, bad = span.good_position, span.bad_position
+    between = set(history.list_between(good, bad))
+    skipped = set(range(good + 1, bad)) - between
     while (middle := choose_middle(good, bad, skipped)) is not None:
         question = SeriesQuestion((span.kernel, span.problem, ""), measured[-1], middle, LAUNCHES, 0)
         pair = history.pair(question, facts)
@@ -63,7 +65,8 @@ def carry_on(opened: Session, context: Context, regression_id: int, who: str) ->
             bad = middle
         else:
             good = middle
-    return _store(opened, history, regression_id, who, good, bad)
+    left = sum(good < build < bad for build in between)
+    return _store(opened, history, regression_id, who, good, bad, left)
 
 
 def choose_middle(good: int, bad: int, skipped: Collection[int]) -> int | None:
@@ -99,13 +102,14 @@ def _replay(scope: Scope, context: Context, span: RegressionRange, pair: Pair, s
     return ReplayJob(question, scope.repository, context.library, *night, None, (question.key,))
 
 
-def _store(opened: Session, history: History, regression_id: int, who: str, good: int, bad: int) -> str:
+def _store(opened: Session, history: History, regression_id: int, who: str, good: int, bad: int, left: int) -> str:
+    """`left` is how many commits between the two could not be replayed."""
     good_id, bad_id = history.commit_id(good), history.commit_id(bad)
     if good_id is None or bad_id is None:
         return "its commits are not in the watched repository"
     sha = short_sha(history.sha(bad))
     outcome = f"the first bad commit is {sha}"
-    if bad - good > 1:
-        outcome = f"{count_text(bad - good, 'commit')} are left, up to {sha}: those between cannot be replayed"
+    if left:
+        outcome = f"{count_text(left + 1, 'commit')} are left, up to {sha}: those between cannot be replayed"
     regressions.narrow(opened, regression_id, who, good_id, bad_id, outcome)
     return outcome

@@ -6,15 +6,16 @@ bisection can ask for them. It writes nothing but the row of an unmeasured commi
 
 import datetime as dt
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
+from itertools import pairwise, takewhile
 from pathlib import Path
 
 from sqlalchemy.orm import Session
 
 from tilewatch.db import fact_writes
-from tilewatch.db.worker_reads import winners
+from tilewatch.db.worker_reads import judging, winners
 from tilewatch.db.worker_reads.judging import Night, ReplayFact, Scope
 from tilewatch.db.worker_reads.winners import Winner
 from tilewatch.text import short_sha
@@ -57,15 +58,29 @@ class History:
             commit = asdict(commits.resolve(self._clone, sha))
             own = {
                 "repository": self._scope.repository,
+                "position": build,
                 "committed_at": dt.datetime.fromisoformat(commit["committed_at"]),
             }
-            self._commit_ids[build] = fact_writes.add_commit(self._session, **{**commit, **own})
+            self._commit_ids[build] = fact_writes.add_commit(self._session, **{**commit, **own}, corrects=False)
         return self._commit_ids[build]
 
     def sha(self, build: int) -> str:
         """Returns the sha of a build's commit. Raises KeyError for a build without a commit."""
         night = self._nights.get(build)
         return night.sha if night else self._unmeasured[build]
+
+    def list_between(self, good: int, bad: int) -> list[int]:
+        """Lists the builds between two, of commits that the bad one contains and the good one does not: what left the
+        branch may stand between two commits that did not. All builds where there is no clone to ask."""
+        between = range(good + 1, bad)
+        ends = [self._find_sha(build) for build in (good, bad)]
+        if self._clone is None or ends[0] is None or ends[1] is None:
+            return list(between)
+        contained = commits.list_range(self._clone, ends[0], ends[1])
+        return [build for build in between if self._find_sha(build) in contained]
+
+    def _find_sha(self, build: int) -> str | None:
+        return self._nights[build].sha if build in self._nights else self._unmeasured.get(build)
 
     def side(self, build: int, kernel: str, problem: str) -> Winner | None:
         """Returns the winner at a build; None if the build was not measured."""
@@ -127,11 +142,14 @@ class History:
 
     @cached_property
     def _unmeasured(self) -> dict[int, str]:
-        """Returns the repository's commits before the night's own, by position; empty without a clone."""
+        """Returns the commits of the builds that are no nights, by position: those on record, and the first parents of
+        each back to the one before it. Empty where there is no clone."""
         if self._clone is None:
             return {}
-        shas = commits.first_parents(self._clone, self._scope.sha, FARTHEST)
-        return {self._scope.position - back: sha for back, sha in enumerate(shas)}
+        on_record = {each.position: each.sha for each in judging.list_commits(self._session, self._scope)}
+        known = on_record | {build: night.sha for build, night in self._nights.items()}
+        found = known | _find_first_parents(self._clone, self._scope.sha, known)
+        return {build: sha for build, sha in found.items() if build not in self._nights}
 
     def _end(self, build: int, kernel: str, problem: str, facts: Sequence[ReplayFact]) -> End | None:
         commit_id = self.commit_id(build)
@@ -170,6 +188,23 @@ class History:
         if won.config_id == config_id:
             return won.code_sha256
         return winners.find_code(self._session, won.sweep_id, config_id)
+
+
+def _find_first_parents(clone: Path, newest: str, known: Mapping[int, str]) -> dict[int, str]:
+    """Returns by position the commits between known ones that lead to the later one; those of the last FARTHEST
+    positions."""
+    found: dict[int, str] = {}
+    line = commits.first_parents(clone, newest, FARTHEST)
+    places, shas = {sha: place for place, sha in enumerate(line)}, set(known.values())
+    for before, position in pairwise([0, *sorted(known)]):
+        if position - before < 2 or position <= max(known) - FARTHEST:
+            continue
+        place = places.get(known[position])
+        beside = commits.first_parents(clone, known[position], position - before) if place is None else []
+        leading = beside[1:] if place is None else line[place + 1 : place + position - before]
+        free = takewhile(lambda sha: sha not in shas, leading)
+        found |= {position - back: sha for back, sha in enumerate(free, 1)}
+    return found
 
 
 def _facts_of(facts: Sequence[ReplayFact], kernel: str, problem: str) -> list[ReplayFact]:

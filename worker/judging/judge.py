@@ -10,14 +10,12 @@ of one scope take turns.
 import logging
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy.exc import InterfaceError, OperationalError
-
 from tilewatch.db import fact_writes
 from tilewatch.db.fact_writes import NewVerdict
 from tilewatch.db.lifecycle import suspicions
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.repository_names import is_branch
-from tilewatch.db.session import session
+from tilewatch.db.session import DATABASE_IS_AWAY, session
 from tilewatch.db.worker_reads import judging, winners
 from tilewatch.db.worker_reads.judging import Night, Point
 from tilewatch.kernels.compiling.store import CubinStore
@@ -40,9 +38,6 @@ from tilewatch.worker.queue.lease import Lease
 
 RECORDED = "recorded"
 """Runs of other databases: their cubins are not here, so nothing can be replayed that was not replayed there."""
-
-DATABASE_IS_AWAY = (InterfaceError, OperationalError)
-"""Errors of the whole job, which is tried again; no series can be blamed for them."""
 
 logger = logging.getLogger(__name__)
 
@@ -118,11 +113,12 @@ def _judge(tonight: OpenNight, nights: Sequence[Night], context: Context, lease:
 def _up_to_tonight(
     cached: ScopeJudge | None, tonight: OpenNight, nights: Sequence[Night], replay_launches: int, lease: Lease
 ) -> ScopeJudge:
-    """Returns the judge of this scope with all of these nights: the cached one where its nights are the first of these
-    and it knows every series, else a new one."""
+    """Returns the judge of this scope with all of these nights: the cached one where its nights are the first of
+    these, at the builds where they were, and it knows every series; else a new one."""
     opened, scope = tonight.session, tonight.scope
     ids = [each.submission_id for each in nights]
-    judge = cached if cached is not None and ids[: len(cached.night_ids)] == cached.night_ids else None
+    builds = [each.position for each in nights]
+    judge = cached if cached is not None and _begins_with(cached, ids, builds) else None
     points = judging.list_points(opened, ids if judge is None else ids[len(judge.night_ids) :], scope.origin)
     if judge is not None and not {series_of(point) for point in points} <= set(judge.numbers):
         judge = None
@@ -140,6 +136,12 @@ def _up_to_tonight(
         judge.start_levels(levels, each.position)
         night.add_night(judge, tonight.history, each, by_night[each.submission_id])
     return judge
+
+
+def _begins_with(judge: ScopeJudge, ids: Sequence[int], builds: Sequence[int]) -> bool:
+    """Returns whether a judge's nights are the first of these; a rewritten history moves builds."""
+    known = len(judge.night_ids)
+    return ids[:known] == judge.night_ids and builds[:known] == judge.builds
 
 
 def _answer(tonight: OpenNight, question: SeriesQuestion) -> Launches | None:

@@ -78,6 +78,7 @@ class ScopeJudge:
         self.numbers = {each: number for number, each in enumerate(series)}
         self.names = tuple(series)
         self.night_ids: list[int] = []
+        self.builds: list[int] = []
         self.alerts: dict[Series, ConfirmedChange] = {}
         self.first_questions: dict[Series, FirstQuestion] = {}
         self.code_names: dict[KernelProblem, str] = {}
@@ -102,6 +103,7 @@ class ScopeJudge:
         nightly = max(1, LAUNCHES_A_RUN * len(readings))
         self._detector.policy = replace(self.policy, budget=self._replay_launches / nightly)
         self.night_ids.append(night_id)
+        self.builds.append(build)
         self.alerts, self.first_questions, self._spent = {}, {}, 0
         unmeasured = {
             number: Reading(build, host, "", (), (), codes.get((kernel, problem)))

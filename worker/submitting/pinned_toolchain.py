@@ -3,7 +3,6 @@
 `kernels/toolchains/pins.py` decides; this reads the two commits. It is asked for once for each such change.
 """
 
-import subprocess
 from pathlib import Path
 
 from tilewatch.db.lifecycle import actions
@@ -57,6 +56,6 @@ def _find_lines(folder: Path, sha: str) -> list[str]:
     """Finds the lines of a commit's lists that may name a compiler's package; none where its clone lacks the commit."""
     try:
         found = commits.git(folder, "grep", "-hIiE", "cuda[-_.]tile", sha, "--", *pins.FILES)
-    except subprocess.CalledProcessError:
+    except commits.RepositoryError:
         return []
     return found.splitlines()

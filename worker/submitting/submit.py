@@ -26,9 +26,10 @@ from tilewatch.kernels.library_errors import PackageMissing
 from tilewatch.kernels.recording.git_commit import GitCommit
 from tilewatch.kernels.results import Plan
 from tilewatch.kernels.toolchains.toolchain import is_name, list_toolchains
-from tilewatch.text import short_sha
+from tilewatch.text import count_text, short_sha
 from tilewatch.worker.git import checkouts, watched
 from tilewatch.worker.git import commits as git_reads
+from tilewatch.worker.git.branch_order import BranchOrder
 from tilewatch.worker.git.watched import WatchedRepository
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.queue.dispatch import TRACE_QUEUE
@@ -199,12 +200,24 @@ def submit_backfill(
     A commit's second backfill finds the first and changes nothing.
     """
     source = open_source(settings, repository)
-    shas = git_reads.between(source.watched.folder, revisions)
+    shas = _list_range(settings, source.watched, revisions)
     if not shas:
         raise NothingToSubmit(f"the range {revisions} has no commits; expected the older revision first")
     request = _Request("backfill", Priority.BACKFILL, None, "a backfill", lambda sha, slug: f"backfill:{sha}:{slug}")
     for sha in reversed(shas):
         yield _submit(settings, source, sha, gpus, request, branch=revisions.partition("..")[2])
+
+
+def _list_range(settings: Settings, source: WatchedRepository, revisions: str) -> list[str]:
+    """Lists the commits of a range that are on the line of the followed branch, the oldest first; along first parents
+    where the range ends elsewhere."""
+    start, end = git_reads.resolve_range(source.folder, revisions)
+    with session(settings.connection().database_url) as opened:
+        order = watched.read_order(opened, source)
+    if not order.has(end):
+        return git_reads.between(source.folder, f"{start}..{end}")
+    between = git_reads.list_range(source.folder, start, end)
+    return sorted(filter(between.__contains__, order.positions), key=order.positions.__getitem__)
 
 
 def open_source(settings: Settings, name: str | None) -> Source:
@@ -235,7 +248,9 @@ def _submit(
     without it `revision` does."""
     servers = settings.connection()
     models = tuple(dict.fromkeys(device.gpu_model(slug) for slug in gpus))
-    commit = _resolve(source.watched, revision, branch or revision, request.toolchain)
+    with session(servers.database_url) as opened:
+        order = watched.read_order(opened, source.watched)
+    commit = _resolve(source.watched, order, revision, branch or revision, request.toolchain)
     library = checkouts.checkout_library(source.watched.folder, commit.sha, settings.library, settings.checkouts)
     with session(servers.database_url) as opened:
         measured = set(steps.list_gpu_models_measured_here(opened)) | _own_models()
@@ -251,6 +266,7 @@ def _submit(
         commit_id = fact_writes.add_commit(
             opened, **{**asdict(commit), "committed_at": dt.datetime.fromisoformat(commit.committed_at)}
         )
+        removed = watched.order_commits(opened, source.watched, commit.repository, commit.sha)
         written = [_write(opened, source, commit, commit_id, target, request, wanted) for target in targets]
     queued = [job for _, _, jobs_of_one in written for job in jobs_of_one]
     dispatch.send(dispatch.sender(servers.broker_url), servers.database_url, queued)
@@ -260,17 +276,27 @@ def _submit(
         created=bool(created),
         sentence=_sentence(request, source, commit, targets, created)
         + read.words
+        + _describe_rewrite(source.watched, removed)
         + _say_unknown(settings.toolchains, request.toolchain),
         fetch_failure=source.fetch_failure,
     )
 
 
-def _resolve(source: WatchedRepository, revision: str, line: str, toolchain: str | None) -> GitCommit:
-    """Reads a commit. A commit that is not on the main line belongs to a repository of its own, the branch `line`; so
-    does each under a toolchain, since another compiler is not a change of the code."""
+def _describe_rewrite(source: WatchedRepository, removed: int) -> str:
+    """Says how many measured commits are not part of the branch any more; nothing where there are none."""
+    return f"; {count_text(removed, 'measured commit')} left {source.branch}, which was rewritten" if removed else ""
+
+
+def _resolve(
+    source: WatchedRepository, order: BranchOrder, revision: str, line: str, toolchain: str | None
+) -> GitCommit:
+    """Reads a commit. One that is not on the main line is of a repository of its own, the branch `line`; so is each
+    under a toolchain, since another compiler is no change of the code."""
     commit = watched.resolve(source, revision)
     branch = None
-    if not git_reads.is_on_main_line(source.folder, commit.sha, source.branch):
+    if order.has(commit.sha):
+        commit = replace(commit, position=order.positions[commit.sha])
+    else:
         branch = short_sha(commit.sha) if commit.sha.startswith(line) else line
     if toolchain is not None:
         branch = name_under_toolchain(branch, toolchain)

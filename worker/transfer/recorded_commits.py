@@ -16,6 +16,7 @@ class RecordedCommits:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._own = export.list_own_repositories(session)
+        self._now = dt.datetime.now(dt.UTC)  # a date is decoration, and none lies ahead
         self._ids: dict[tuple[tuple[str, Any], ...], int] = {}
 
     def add(self, commit: Mapping[str, Any]) -> int:
@@ -24,7 +25,7 @@ class RecordedCommits:
         if written not in self._ids:
             self._ids[written] = fact_writes.add_commit(
                 self._session,
-                **{**commit, "committed_at": dt.datetime.fromisoformat(commit["committed_at"])},
+                **{**commit, "committed_at": min(dt.datetime.fromisoformat(commit["committed_at"]), self._now)},
                 corrects=commit["repository"] not in self._own,
             )
         return self._ids[written]

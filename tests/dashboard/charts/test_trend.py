@@ -25,6 +25,7 @@ def point(position: int, **other: Any) -> dict[str, Any]:
         "subject": "Load <B> through TMA",
         "author": "Kim & Co",
         "committed_at": NOON,
+        "left_branch_at": None,
         "origin": "measured",
         "machine": "node-1",
         "measured_at": NOON,

@@ -1,6 +1,7 @@
 """The points of a series are what the objects of the tables say, field by field."""
 
 import dataclasses
+import datetime as dt
 
 import pytest
 from sqlalchemy import select
@@ -41,7 +42,7 @@ def read_point(opened: Session, measured: Measurement) -> PointRow:
         measured: "implementation role median_us low_us high_us ratio ratio_low ratio_high baseline",
         run: "origin timer toolchain toolchain_sha256",
         sweep: "flops bytes",
-        commit: "sha position subject author committed_at",
+        commit: "sha position subject author committed_at left_branch_at",
         gpu: "fp8_tflops bandwidth_gbps",
     }
     nothing = {"verdict": None, "change": None, "reason": None}
@@ -72,6 +73,7 @@ def test_each_point_is_what_its_tables_say(filled: Session) -> None:
     one.detail = {**one.detail, "checklist": [{"line": "TMA"}], "counters": {"instructions": 3.0}}
     sweep = filled.get_one(Sweep, filled.get_one(Run, one.run_id).sweep_id)
     sweep.space = {**sweep.space, "work": [["rows", 3]], "rate": {"unit": "rows"}}
+    filled.get_one(Commit, sweep.commit_id).left_branch_at = dt.datetime.now(dt.UTC)
     slowly = {
         (row.run_id, row.implementation): row for row in (read_point(filled, each) for each in filled.scalars(query))
     }

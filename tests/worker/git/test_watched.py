@@ -231,9 +231,13 @@ def test_a_night_without_a_fetch_measures_what_was_fetched_last_and_says_so(
 
 def test_a_branch_that_is_gone_is_said_and_found_again(two: Settings, context: Context, other: Path) -> None:
     tiny_repository.git(other, "branch", "--move", "main", "trunk")
-    assert schedule.submit(two)[1] == "no nightly was submitted for other: other has no branch 'main'"
+    gone = (
+        "other has no branch 'main'; its default branch is 'trunk', which `tilewatch watch remove other` and "
+        f"`tilewatch watch add {other} --name other --branch trunk` follow, with all that was measured"
+    )
+    assert schedule.submit(two)[1] == f"no nightly was submitted for other: {gone}"
     with session(context.database_url) as opened:
-        assert [row.failure for row in repositories.list_repositories(opened)] == [None, "other has no branch 'main'"]
+        assert [row.failure for row in repositories.list_repositories(opened)] == [None, gone]
     tiny_repository.git(other, "branch", "main", "trunk")
     assert schedule.submit(two)[1].startswith("submitted the nightly of ")
     with session(context.database_url) as opened:

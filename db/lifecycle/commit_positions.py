@@ -1,0 +1,74 @@
+"""Keeps the order of a branch's commits: their positions, and which of them left the branch."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import func, select, text
+from sqlalchemy.orm import Session
+
+from tilewatch.db import commit_order
+from tilewatch.db.models import Commit
+
+
+@dataclass(frozen=True)
+class KnownCommit:
+    """A commit on record for a branch."""
+
+    sha: str
+    position: int
+    has_left: bool
+
+
+def take_turns(session: Session, repository: str) -> None:
+    """Waits until nobody else orders the commits of this repository, and keeps others waiting until the transaction
+    ends."""
+    named = func.hashtextextended(f"order of {repository}", 0)
+    session.execute(select(func.pg_advisory_xact_lock(named)))
+
+
+def list_known(session: Session, repository: str) -> list[KnownCommit]:
+    """Lists the commits on record for a branch, in their order so far."""
+    query = (
+        select(Commit.sha, Commit.position, Commit.left_branch_at.is_not(None))
+        .where(Commit.repository == repository)
+        .order_by(*commit_order.oldest_first())
+    )
+    return [KnownCommit(*row) for row in session.execute(query)]
+
+
+def write_order(
+    session: Session,
+    repository: str,
+    positions: Mapping[str, int],
+    left: Collection[str],
+) -> int:
+    """Stores the order of the commits on record; returns how many left the branch since it was stored last."""
+    known = list_known(session, repository)
+    session.execute(_MOVE, {"repository": repository, **_columns(known, positions, left)})
+    return sum(each.sha in left and not each.has_left for each in known)
+
+
+_MOVE = text("""
+update commits set
+    position = placed.position,
+    left_branch_at = case when placed.has_left then coalesce(left_branch_at, now()) end
+from unnest(cast(:shas as text[]), cast(:positions as int[]), cast(:has_left as bool[]))
+    as placed(sha, position, has_left)
+where commits.repository = :repository and commits.sha = placed.sha
+""")
+
+
+def _columns(
+    known: Collection[KnownCommit], positions: Mapping[str, int], left: Collection[str]
+) -> dict[str, list[object]]:
+    """Only those that moved: a fetch mostly moves none."""
+    moved = [
+        each
+        for each in known
+        if each.sha in positions and (positions[each.sha], each.sha in left) != (each.position, each.has_left)
+    ]
+    return {
+        "shas": [each.sha for each in moved],
+        "positions": [positions[each.sha] for each in moved],
+        "has_left": [each.sha in left for each in moved],
+    }

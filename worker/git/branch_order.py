@@ -1,0 +1,113 @@
+"""Orders the commits of a followed branch by ancestry: a commit stands after everything that it contains.
+
+The line of a branch are the first parents of its tip, and those of each commit that was on record for the branch
+before. So commits that a foxtrot merge put beside the first parents keep their place, and commits that a force push
+removed stand before what replaced them. What stood first stays first, as far as ancestry lets it. Dates play no part.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewatch.worker.git.commits import git, is_shallow
+
+Parents = Mapping[str, Sequence[str]]
+"""The parents of each commit, the first one first."""
+
+
+@dataclass(frozen=True)
+class BranchOrder:
+    """`positions` are those of the line's commits, from 1. `left` are those of them that are not part of the branch any
+    more."""
+
+    positions: Mapping[str, int]
+    left: frozenset[str]
+
+    def has(self, sha: str) -> bool:
+        """Returns whether a commit is on the branch now."""
+        return sha in self.positions and sha not in self.left
+
+
+def order_branch(repository: Path, tips: Sequence[str], known: Sequence[str]) -> BranchOrder:
+    """Orders the commits on record for a branch, `known` in the order so far, and those that lead to them.
+
+    `tips` are the newest commits of the branch, the newest one last. A shallow clone does not say what lies before it:
+    nothing of it counts as removed. Raises RepositoryError."""
+    first_parents = git(repository, "rev-list", "--first-parent", tips[-1], "--").split()
+    if {*known, *tips} <= set(first_parents):
+        return BranchOrder({sha: place for place, sha in enumerate(reversed(first_parents), 1)}, frozenset())
+    listed = list(dict.fromkeys([*known, *tips]))
+    found = _list_found(repository, listed)
+    parents = _read_parents(repository, [sha for sha in listed if sha in found])
+    reached = find_reached(parents, tips)
+    heads = sorted((sha for sha in listed if sha in found), key=reached.__contains__)  # what was removed comes first
+    ordered = place_lost(order_by_ancestry(parents, [*heads, tips[-1]]), known, set(listed) - found)
+    left = set[str]() if is_shallow(repository) else set(ordered) - reached
+    return BranchOrder({sha: place for place, sha in enumerate(ordered, 1)}, frozenset(left))
+
+
+def order_by_ancestry(parents: Parents, heads: Sequence[str]) -> list[str]:
+    """Lists the first parents of all heads, each commit after everything that it contains. Where ancestry leaves that
+    open, what an earlier head contains comes first, and of a merge the first parent."""
+    line = {sha for head in heads for sha in _walk_first_parents(parents, head)}
+    return [sha for sha in _walk_after_parents(parents, heads) if sha in line]
+
+
+def find_reached(parents: Parents, heads: Iterable[str]) -> set[str]:
+    """Returns the heads and everything that they contain."""
+    reached: set[str] = set()
+    waiting = list(heads)
+    while waiting:
+        sha = waiting.pop()
+        if sha not in reached:
+            reached.add(sha)
+            waiting.extend(parents.get(sha, ()))
+    return reached
+
+
+def place_lost(ordered: Sequence[str], known: Sequence[str], lost: Collection[str]) -> list[str]:
+    """Puts commits that the repository does not have any more where they stood: each after the known one before it."""
+    after: dict[str | None, list[str]] = {}
+    before: str | None = None
+    for sha in known:
+        if sha in lost:
+            after.setdefault(before, []).append(sha)
+        else:
+            before = sha
+    return [*after.get(None, ()), *(each for sha in ordered for each in (sha, *after.get(sha, ())))]
+
+
+def _walk_first_parents(parents: Parents, head: str) -> Iterator[str]:
+    sha: str | None = head
+    while sha is not None:
+        yield sha
+        sha = next(iter(parents.get(sha, ())), None)
+
+
+def _walk_after_parents(parents: Parents, heads: Iterable[str]) -> Iterator[str]:
+    """Yields each commit once, after its parents. A history is deeper than Python's stack."""
+    done: set[str] = set()
+    for head in heads:
+        path = [(head, iter(parents.get(head, ())))] if head not in done else []
+        while path:
+            sha, left = path[-1]
+            following = next((parent for parent in left if parent not in done), None)
+            if following is not None:
+                path.append((following, iter(parents.get(following, ()))))
+                continue
+            path.pop()
+            done.add(sha)
+            yield sha
+
+
+def _list_found(repository: Path, shas: Sequence[str]) -> set[str]:
+    """Returns those of these commits that the repository has."""
+    asked = "".join(f"{sha}^{{commit}}\n" for sha in shas)
+    answers = git(repository, "cat-file", "--batch-check=%(objectname)", stdin=asked).splitlines()
+    return {sha for sha, answer in zip(shas, answers, strict=True) if answer == sha}
+
+
+def _read_parents(repository: Path, heads: Sequence[str]) -> dict[str, list[str]]:
+    listed = git(repository, "rev-list", "--parents", "--stdin", stdin="".join(f"{sha}\n" for sha in heads))
+    parents = (line.split(" ") for line in listed.splitlines())
+    return {sha: others for sha, *others in parents}
