@@ -1,12 +1,16 @@
-"""Opens alarms, once per key, and closes them. Knows no kind of alarm and sends nothing."""
+"""Opens alarms, once per key, and closes them. Sends nothing."""
 
+import datetime as dt
+import hashlib
 from collections.abc import Sequence
 
-from sqlalchemy import func, select, update
+from sqlalchemy import Select, exists, func, select, update
 from sqlalchemy.orm import Session
 
 from tilewatch.db.models import Alarm
 from tilewatch.db.natural_keys import find_or_add
+
+FAILED_NIGHTLY = "nightly_failed"
 
 WATCHERS = 7_114_553_032
 """The advisory lock for alarms: any number that no other of ours has."""
@@ -20,6 +24,30 @@ def take_turns(session: Session) -> None:
 def open_once(session: Session, *, key: str, kind: str, subject: str, detail: str) -> tuple[int, bool]:
     """Returns its id, and whether it is new. A closed alarm stays closed: its key says since when it was one."""
     return find_or_add(session, Alarm, {"key": key}, {"kind": kind, "subject": subject, "detail": detail})
+
+
+def open_failed_nightly(session: Session, repository: str, night: dt.date, reason: str) -> None:
+    """Opens the alarm that a repository gets no nightly, unless it is open: one from the first failure to the next
+    nightly."""
+    take_turns(session)
+    if not session.scalar(select(exists(_failed_nightlies(repository)))):
+        key = f"{FAILED_NIGHTLY}/{digest(repository)}/{night}/{dt.datetime.now(dt.UTC).isoformat()}"
+        open_once(session, key=key, kind=FAILED_NIGHTLY, subject=repository, detail=reason)
+
+
+def close_failed_nightly(session: Session, repository: str) -> None:
+    """Closes the alarm that a repository gets no nightly."""
+    close(session, list(session.scalars(_failed_nightlies(repository))))
+
+
+def _failed_nightlies(repository: str) -> Select[str]:
+    named = (Alarm.kind == FAILED_NIGHTLY, Alarm.subject == repository)
+    return select(Alarm.key).where(*named, Alarm.closed_at.is_(None))
+
+
+def digest(repository: str) -> str:
+    """Names a repository in a key: its own name may contain a slash, which separates the parts of a key."""
+    return hashlib.sha256(repository.encode()).hexdigest()[:8]
 
 
 def close(session: Session, keys: Sequence[str]) -> None:

@@ -3,11 +3,12 @@
 import datetime as dt
 from dataclasses import dataclass
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from tilewatch.db.models import Repository
+from tilewatch.db.models import Commit, Repository
 from tilewatch.db.query_parts import read_rows
+from tilewatch.db.repository_names import BRANCH_START
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,26 @@ def list_repositories(session: Session) -> list[RepositoryRow]:
     """Lists the repositories that are watched, in the order in which they were added."""
     watched = select(*_COLUMNS).where(Repository.removed_at.is_(None)).order_by(Repository.added_at, Repository.name)
     return read_rows(session, watched, RepositoryRow)
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """A fetch that found measured commits of a repository not to be part of its branch any more."""
+
+    repository: str
+    found_at: dt.datetime
+    commits: int
+
+
+def list_rewrites(session: Session, since: dt.datetime) -> list[Rewrite]:
+    """Lists the rewritten histories of main lines. A branch is rewritten every day."""
+    query = (
+        select(Commit.repository, Commit.left_branch_at.label("found_at"), func.count().label("commits"))
+        .where(Commit.left_branch_at >= since, ~Commit.repository.contains(BRANCH_START, autoescape=True))
+        .group_by(Commit.repository, Commit.left_branch_at)
+        .order_by(Commit.left_branch_at)
+    )
+    return read_rows(session, query, Rewrite)
 
 
 def find_repository(session: Session, name: str) -> RepositoryRow | None:

@@ -4,6 +4,7 @@ It is done apart from judging, by a compile worker with nothing else to do: a pa
 do not wait for it.
 """
 
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,11 +14,13 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db import fact_writes
 from tilewatch.db.page_reads import evidence
-from tilewatch.db.session import session
+from tilewatch.db.session import DATABASE_IS_AWAY, session
 from tilewatch.db.worker_reads import winners
 from tilewatch.kernels.code_diff.code_diff import CodeDiff
 from tilewatch.kernels.comparing.code_sentences import CubinDiff, Pair, diff_cubins
 from tilewatch.kernels.compiling.store import CubinStore, StoreError
+
+logger = logging.getLogger(__name__)
 
 CHANGES_KEPT, INSTRUCTIONS_KEPT = 20, 200
 """The first of each: a page shows them, and a kernel may have thousands."""
@@ -44,10 +47,22 @@ def compare_new_winners(database_url: str, store_url: str, budget_s: float) -> C
         if time.monotonic() > until:
             break
         with session(database_url) as opened:
-            pairs += _compare(opened, store, run_id)
+            pairs += _try_to_compare(opened, store, run_id)
             fact_writes.mark_compared(opened, run_id)
         runs += 1
     return Compared(runs, pairs)
+
+
+def _try_to_compare(opened: Session, store: CubinStore, run_id: int) -> int:
+    """Returns 0 for a run whose code cannot be compared: it would keep the others waiting for ever."""
+    try:
+        with opened.begin_nested():
+            return _compare(opened, store, run_id)
+    except DATABASE_IS_AWAY:
+        raise
+    except Exception:  # the edge of a run
+        logger.exception("the code of run %s cannot be compared", run_id)
+        return 0
 
 
 def _compare(opened: Session, store: CubinStore, run_id: int) -> int:

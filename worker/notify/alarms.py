@@ -6,21 +6,21 @@ changed: a compiler that changed everything is one message and not sixty.
 """
 
 import datetime as dt
-import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from tilewatch.baselines import PACKAGES
+from tilewatch.db.lifecycle.alarms import FAILED_NIGHTLY, digest
 from tilewatch.db.page_reads.alarms import AlarmRow
 from tilewatch.db.page_reads.gpu_health import QuarantineRow
 from tilewatch.db.page_reads.submissions import SubmissionRow
 from tilewatch.db.worker_reads.fallen_configs import FallenConfig, SweepPair
-from tilewatch.db.worker_reads.repositories import RepositoryRow
+from tilewatch.db.worker_reads.repositories import RepositoryRow, Rewrite
 from tilewatch.db.worker_reads.run_pairs import RunPair
 from tilewatch.nightlies import NightlyTimes, is_late, missing_night
-from tilewatch.text import short_sha
+from tilewatch.text import count_text, short_sha
 
 EVENT_STAYS_OPEN = dt.timedelta(days=7)
 """How long an alarm about a single event, which has no end, stays open."""
@@ -74,7 +74,7 @@ def find_late_nightlies(
         alarms.append(
             OpenAlarm(
                 "nightly_missing",
-                f"nightly_missing/{last}/{_digest(repository)}",
+                f"nightly_missing/{last}/{digest(repository)}",
                 f"no nightly of {repository} since that of {last}",
                 f"The nightly of {missing} was not submitted. Is beat running, and can the judge's worker read the "
                 f"repository? `tilewatch submit nightly --repository {repository}` submits it by hand.",
@@ -103,13 +103,37 @@ def find_failed_fetches(rows: Sequence[RepositoryRow]) -> list[OpenAlarm]:
     return [
         OpenAlarm(
             "fetch_failed",
-            f"fetch_failed/{_digest(row.name)}/{row.failing_since.isoformat()}",
+            f"fetch_failed/{digest(row.name)}/{row.failing_since.isoformat()}",
             row.name,
             f"{row.failure}\nNightlies measure the commit that was fetched last. `git ls-remote {row.url}` must answer "
             "the user of the judge's worker without a question; `tilewatch submit nightly` fetches again.",
         )
         for row in rows
         if row.failing_since is not None
+    ]
+
+
+def find_rewrites(rewrites: Sequence[Rewrite]) -> list[OpenAlarm]:
+    """One alarm for each time that measured commits left a followed branch."""
+    return [
+        OpenAlarm(
+            "history_rewritten",
+            f"history_rewritten/{digest(each.repository)}/{each.found_at.isoformat()}",
+            each.repository,
+            f"{count_text(each.commits, 'measured commit')} left the followed branch, as the fetch of "
+            f"{each.found_at:%Y-%m-%d %H:%M} UTC found: somebody pushed with force. Their numbers stay, before those "
+            "of the commits that replaced them, and the trend marks where. Nothing needs to be done if it was meant.",
+        )
+        for each in rewrites
+    ]
+
+
+def keep_failed_nightlies(stored: Iterable[AlarmRow], watched: Collection[str]) -> list[OpenAlarm]:
+    """Open alarms of repositories that get no nightly; the next nightly closes them (worker/submitting/schedule.py)."""
+    return [
+        OpenAlarm(alarm.kind, alarm.key, alarm.subject, alarm.detail)
+        for alarm in stored
+        if alarm.kind == FAILED_NIGHTLY and alarm.subject in watched
     ]
 
 
@@ -210,7 +234,7 @@ def find_regret(runs: Sequence[RunPair], table_limit: float, stored: Sequence[Al
     behind = [run for run in runs if _is_behind(run, table_limit, open_keys)]
     alarms: list[OpenAlarm] = []
     for (repository, kernel, gpu), group in _grouped_by(
-        behind, lambda run: (_digest(run.repository), run.kernel, run.gpu_model)
+        behind, lambda run: (digest(run.repository), run.kernel, run.gpu_model)
     ).items():
         lines = [
             f"{run.problem}: {'the tile table' if run.ships is None else _config(run.ships)} is {run.regret:+.1%}, "
@@ -235,7 +259,7 @@ def find_regret(runs: Sequence[RunPair], table_limit: float, stored: Sequence[Al
 def _is_behind(run: RunPair, table_limit: float, open_keys: Mapping[tuple[str, ...], str]) -> bool:
     if run.regret is None or run.ships is not None:
         return run.regret is not None and run.regret > LOSS_THAT_MATTERS
-    is_open = (_digest(run.repository), run.kernel, run.gpu_model) in open_keys
+    is_open = (digest(run.repository), run.kernel, run.gpu_model) in open_keys
     was_within = run.old_table_regret is not None and run.old_table_regret <= table_limit
     return run.regret > table_limit and (is_open or was_within)
 
@@ -284,11 +308,6 @@ def _regret_key(key: str) -> tuple[str, ...]:
     """Returns the repository, kernel and GPU model in the key of a `regret` alarm, without its submission."""
     _, kernel, gpu, _, *repository = key.split("/")
     return (*repository, kernel, gpu)
-
-
-def _digest(repository: str) -> str:
-    """Shortens a name for an alarm's key, whose parts a slash separates: a repository's name may contain one."""
-    return hashlib.sha256(repository.encode()).hexdigest()[:8]
 
 
 def _grouped(runs: Iterable[RunPair]) -> dict[tuple[str, str, int], list[RunPair]]:

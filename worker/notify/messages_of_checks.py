@@ -3,15 +3,19 @@
 from collections import Counter
 from collections.abc import Collection
 
+import structlog
 from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle import messages
 from tilewatch.db.page_reads.checks import CheckStory, find_check
+from tilewatch.db.session import DATABASE_IS_AWAY
 from tilewatch.text import short_sha
 from tilewatch.worker.comparing import check_report
 from tilewatch.worker.notify import routing
 from tilewatch.worker.notify.routing import NotifySettings
 from tilewatch.worker.notify.wording import Text, one_line
+
+log = structlog.get_logger()
 
 KINDS = ("check_fine", "check_slower", "check_unsure")
 """The kind of message by the check's exit code."""
@@ -22,21 +26,31 @@ def write_checks(opened: Session, settings: NotifySettings, forges: Collection[s
     if not forges:
         return
     for check_id in messages.list_unreported_checks(opened):
-        story = find_check(opened, check_id)
-        assert story is not None
-        assert story.check.exit_code is not None
-        text = check_text(story)
-        for channel in routing.recipients(settings, "check", story.check.kernel, (story.check.gpu_model,)):
-            if channel in forges:
-                messages.write(
-                    opened,
-                    key=f"check {check_id} to {channel}",
-                    kind=KINDS[story.check.exit_code],
-                    channel=channel,
-                    subject=text.subject,
-                    body=text.body,
-                    check_id=check_id,
-                )
+        try:
+            with opened.begin_nested():
+                _write_check(opened, settings, forges, check_id)
+        except DATABASE_IS_AWAY:
+            raise
+        except Exception:  # what cannot be written about one check must not keep back the others' messages
+            log.exception("a check cannot be reported", check=check_id)
+
+
+def _write_check(opened: Session, settings: NotifySettings, forges: Collection[str], check_id: int) -> None:
+    story = find_check(opened, check_id)
+    assert story is not None
+    assert story.check.exit_code is not None
+    text = check_text(story)
+    for channel in routing.recipients(settings, "check", story.check.kernel, (story.check.gpu_model,)):
+        if channel in forges:
+            messages.write(
+                opened,
+                key=f"check {check_id} to {channel}",
+                kind=KINDS[story.check.exit_code],
+                channel=channel,
+                subject=text.subject,
+                body=text.body,
+                check_id=check_id,
+            )
 
 
 def check_text(story: CheckStory) -> Text:

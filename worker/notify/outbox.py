@@ -13,12 +13,12 @@ import structlog
 from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle import messages, regressions
-from tilewatch.db.lifecycle.messages import ClaimedMessage
+from tilewatch.db.lifecycle.messages import ClaimedMessage, UnreportedChange
 from tilewatch.db.page_reads import alarms, submissions
 from tilewatch.db.page_reads import messages as message_queries
 from tilewatch.db.page_reads import regressions as regression_queries
 from tilewatch.db.page_reads.messages import RegressionStory
-from tilewatch.db.session import session
+from tilewatch.db.session import DATABASE_IS_AWAY, session
 from tilewatch.text import without_mentions
 from tilewatch.worker.notify import routing, wording
 from tilewatch.worker.notify.alarms import OpenAlarm
@@ -71,22 +71,32 @@ def write_and_send(outbox: Outbox, now: dt.datetime) -> int:
 
 def write_changes(opened: Session, outbox: Outbox, now: dt.datetime) -> None:
     for change in messages.list_unreported_changes(opened):
-        story = message_queries.find_story(opened, change.regression_id)
-        if story is None or not story.series:
-            continue
-        story = _with_owner(opened, outbox, story)
-        text = wording.regression_text(story, change.kind, outbox.dashboard_url)
-        for channel in _channels(outbox, story, change.kind):
-            messages.write(
-                opened,
-                key=messages.event_key(change.event_id, channel),
-                kind=change.kind,
-                channel=channel,
-                subject=text.subject,
-                body=text.body,
-                regression_id=change.regression_id,
-                not_before=routing.quiet_until(outbox.settings, channel, now),
-            )
+        try:
+            with opened.begin_nested():
+                _write_change(opened, outbox, change, now)
+        except DATABASE_IS_AWAY:
+            raise
+        except Exception:  # what cannot be written about one repository must not keep back the others' messages
+            log.exception("a change cannot be reported", regression=change.regression_id)
+
+
+def _write_change(opened: Session, outbox: Outbox, change: UnreportedChange, now: dt.datetime) -> None:
+    story = message_queries.find_story(opened, change.regression_id)
+    if story is None or not story.series:
+        return
+    story = _with_owner(opened, outbox, story)
+    text = wording.regression_text(story, change.kind, outbox.dashboard_url)
+    for channel in _channels(outbox, story, change.kind):
+        messages.write(
+            opened,
+            key=messages.event_key(change.event_id, channel),
+            kind=change.kind,
+            channel=channel,
+            subject=text.subject,
+            body=text.body,
+            regression_id=change.regression_id,
+            not_before=routing.quiet_until(outbox.settings, channel, now),
+        )
 
 
 def write_alarm(opened: Session, outbox: Outbox, alarm_id: int, alarm: OpenAlarm, now: dt.datetime) -> None:

@@ -44,6 +44,9 @@ def update_alarms(
             if new:
                 outbox.write_alarm(opened, out, alarm_id, alarm, now)
         life.close(opened, changes.to_close)
+        for row in stored:  # schedule.py opened these, which knows no channel
+            if row.kind == life.FAILED_NIGHTLY and row.key not in changes.to_close:
+                outbox.write_alarm(opened, out, row.id, OpenAlarm(row.kind, row.key, row.subject, row.detail), now)
     return changes
 
 
@@ -61,12 +64,16 @@ def _list_alarms(
     recent = [run for run in runs if run.made_at >= now - RECENT]
     pairs = [pair for pair in fallen_configs.list_newest_pairs(opened, now - RECENT) if not is_branch(pair.repository)]
     nights = submissions.list_last_nights(opened)
+    failed = alarms.keep_failed_nightlies(stored, watched)
     late = [
-        alarms.find_late_nightlies(name, nights, steps.find_last_night(opened, name), now, times) for name in watched
+        alarms.find_late_nightlies(name, nights, steps.find_last_night(opened, name), now, times)
+        for name in set(watched) - {alarm.subject for alarm in failed}  # one alarm is enough
     ]
     return [
         *itertools.chain.from_iterable(late),
+        *failed,
         *alarms.find_failed_fetches(repositories.list_repositories(opened)),
+        *alarms.find_rewrites(repositories.list_rewrites(opened, now - alarms.EVENT_STAYS_OPEN)),
         *alarms.find_quarantined_gpus(gpu_health.list_quarantines(opened)),
         *alarms.find_broken_configs(pairs, fallen_configs.list_fallen_configs(opened, pairs)),
         *_still_broken(opened, stored, now),

@@ -104,6 +104,8 @@ ALARMS = {
     "regret": "the shipped config falls behind",
     "baseline_changed": "the baseline changed",
     "fetch_failed": "a repository cannot be fetched",
+    "history_rewritten": "a history was rewritten",
+    "nightly_failed": "a nightly could not be submitted",
 }
 """The words for each kind of alarm; its subject follows them."""
 

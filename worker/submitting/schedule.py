@@ -7,19 +7,25 @@ the commit. All times are UTC, so no clock change repeats or skips a night.
 """
 
 import datetime as dt
+from dataclasses import dataclass
 
+import structlog
+
+from tilewatch import errors
 from tilewatch.db import fact_writes
-from tilewatch.db.lifecycle import repositories
+from tilewatch.db.lifecycle import alarms, repositories
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import steps
-from tilewatch.errors import ExpectedError
 from tilewatch.nightlies import due_night
+from tilewatch.text import without_controls
 from tilewatch.worker.git import watched
 from tilewatch.worker.git.clones import FetchFailed
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.submitting.pinned_toolchain import ask_comparison
 from tilewatch.worker.submitting.submit import submit_nightly
 from tilewatch.worker.submitting.submit_requests import AWAY
+
+log = structlog.get_logger()
 
 
 def submit(settings: Settings) -> list[str]:
@@ -45,22 +51,55 @@ def catch_up(settings: Settings, now: dt.datetime) -> list[str]:
 
 
 def _submit_one(settings: Settings, name: str, night: dt.date | None) -> str:
-    """Submits a nightly, and stores why its repository cannot be fetched."""
-    failure: str | None = None
+    """Submits a nightly; returns a sentence. Whatever is wrong with the repository is stored, and an alarm tells it."""
+    night = night or dt.datetime.now(dt.UTC).date()
+    outcome = _try_to_submit(settings, name, night)
+    with session(settings.connection().database_url) as opened:
+        if outcome.fetch_failure is not None:
+            repositories.write_fetch_failure(opened, name, outcome.fetch_failure)
+        if outcome.is_submitted:
+            alarms.close_failed_nightly(opened, name)
+        elif outcome.fetch_failure is None:  # that is an alarm of its own
+            alarms.open_failed_nightly(opened, name, night, outcome.sentence)
+    return outcome.sentence
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    sentence: str
+    is_submitted: bool
+    fetch_failure: str | None
+
+
+def _try_to_submit(settings: Settings, name: str, night: dt.date) -> _Outcome:
     try:
         submitted = submit_nightly(settings, repository=name, night=night)
-        sentence, failure = submitted.sentence, submitted.fetch_failure
-        if submitted.created and (pinned := ask_comparison(settings, name)) is not None:
-            sentence += f"; {pinned}"
     except AWAY:
         raise
-    except ExpectedError as error:
-        failure = str(error) if isinstance(error, FetchFailed) else None
-        sentence = f"no nightly was submitted for {name}: {error}"
-    if failure is not None:
-        with session(settings.connection().database_url) as opened:
-            repositories.write_fetch_failure(opened, name, failure)
-    return sentence
+    except Exception as error:  # noqa: BLE001 - the edge of a repository: the others get their nightlies
+        reason = _describe(error, f"no nightly could be submitted for {name}")
+        failure = reason if isinstance(error, FetchFailed) else None
+        return _Outcome(f"no nightly was submitted for {name}: {reason}", False, failure)
+    pinned = _ask_comparison(settings, name) if submitted.created else None
+    sentence = submitted.sentence if pinned is None else f"{submitted.sentence}; {pinned}"
+    return _Outcome(sentence, True, submitted.fetch_failure)
+
+
+def _ask_comparison(settings: Settings, name: str) -> str | None:
+    try:
+        return ask_comparison(settings, name)
+    except AWAY:
+        raise
+    except Exception as error:  # noqa: BLE001 - the nightly is submitted, and the other repositories wait for theirs
+        return f"the compilers that it pins could not be read: {_describe(error, f'the pins of {name}')}"
+
+
+def _describe(error: Exception, what: str) -> str:
+    """Returns the reason for people. A bug's traceback goes to the log."""
+    expected = errors.sentence(error)
+    if expected is None:
+        log.error(what, exc_info=error)
+    return without_controls(" ".join((expected or f"{type(error).__name__}: {error}").split()))
 
 
 BATCH = 10
