@@ -10,6 +10,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from tilewatch.kernels.comparing.outcome import OVER, UNSURE, Outcome, exit_code, write_config
+from tilewatch.service_limits import COMMENT_CHARACTERS, fit_lines
 from tilewatch.text import plain, plain_code
 
 PROBLEMS_LISTED = 3
@@ -82,7 +83,8 @@ def write_markdown(outcomes: Sequence[Outcome], about: About) -> str:
         where = outcome.problem if outcome.verdict else f"{outcome.problem} {outcome.arch}"
         cells = (outcome.kernel, where, outcome.sentence, ", ".join(outcome.changes) or "-")
         lines.append(f"| {' | '.join(plain(cell) for cell in cells)} |")
-    return "\n".join([*lines, "", _summary(outcomes, about), "", f"Repeat it: {plain_code(about.repeat)}", ""])
+    end = ["", _summary(outcomes, about), "", f"Repeat it: {plain_code(about.repeat)}", ""]
+    return "\n".join([*fit_lines(lines, COMMENT_CHARACTERS - sum(len(line) + 1 for line in end)), *end])
 
 
 def write_junit(outcomes: Sequence[Outcome], about: About) -> str:
@@ -128,7 +130,8 @@ def _summary(outcomes: Sequence[Outcome], about: About) -> str:
 
 
 def _sort(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Sorts outcomes by urgency. Equally urgent ones stay in the library's order."""
+    """Sorts outcomes by urgency, and equally urgent ones by their change, the slowest first. The others stay in the
+    library's order."""
     order = (
         "failed",
         "slower",
@@ -141,7 +144,12 @@ def _sort(outcomes: Sequence[Outcome]) -> list[Outcome]:
         "added",
         "removed",
     )
-    return sorted(outcomes, key=lambda each: order.index(each.kind) if each.kind in order else len(order))
+
+    def rank(outcome: Outcome) -> tuple[int, float]:
+        urgency = order.index(outcome.kind) if outcome.kind in order else len(order)
+        return urgency, 0.0 if outcome.verdict is None else -outcome.verdict.change
+
+    return sorted(outcomes, key=rank)
 
 
 def _finite(value: Any) -> Any:

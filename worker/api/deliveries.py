@@ -21,8 +21,9 @@ BRANCH = re.compile(r"[^\x00-\x20-][^\x00-\x20]{0,254}")
 NO_COMMIT = "0"
 """A push that makes or deletes a branch has a sha of zeros before or after it."""
 
-OPENED = ("opened", "reopened", "synchronize", "open", "reopen", "update")
-"""Actions on a pull request (GitHub) or a merge request (GitLab) that may bring commits."""
+OPENED = ("opened", "reopened", "synchronize", "ready_for_review", "open", "reopen")
+"""Actions on a pull request (GitHub) or a merge request (GitLab) after which there is something to compare. A draft is
+compared like any other: a check that was made before is found again."""
 
 
 class BadDelivery(ExpectedError):
@@ -111,8 +112,9 @@ def _push(event: Any) -> WantedCheck | Nothing:
 def _pull_request(event: Any) -> WantedCheck | Nothing:
     request = event["pull_request"]
     of = f"pull request {int(event['number'])}"
-    if event["action"] not in OPENED:
-        return Nothing(f"{of}: no commit came with it")
+    has_new_base = event["action"] == "edited" and "base" in (event.get("changes") or {})
+    if event["action"] not in OPENED and not has_new_base:
+        return Nothing(f"{of}: neither a commit nor another base came with it")
     if not request["head"]["repo"] or request["head"]["repo"]["id"] != request["base"]["repo"]["id"]:
         return Nothing(f"{of} is from a fork, whose code is not run here")
     return WantedCheck(_sha(request["base"]["sha"]), _sha(request["head"]["sha"]), of, _addresses(event))
@@ -121,14 +123,31 @@ def _pull_request(event: Any) -> WantedCheck | Nothing:
 def _merge_request(event: Any) -> WantedCheck | Nothing:
     request = event["object_attributes"]
     of = f"merge request {int(request['iid'])}"
-    if request.get("action") not in OPENED or (request["action"] == "update" and not request.get("oldrev")):
-        return Nothing(f"{of}: no commit came with it")
+    if request.get("action") not in OPENED and not _is_update_to_compare(event):
+        return Nothing(f"{of}: neither a commit nor another base came with it")
     if request["source_project_id"] != request["target_project_id"]:
         return Nothing(f"{of} is from a fork, whose code is not run here")
     branch = request["target_branch"]
     if not BRANCH.fullmatch(branch):
         raise ValueError(branch)
     return WantedCheck(branch, _sha(request["last_commit"]["id"]), of, _addresses(event))
+
+
+def _is_update_to_compare(event: Any) -> bool:
+    """Returns whether an update of a merge request brought commits or another target branch, or ended its being a
+    draft."""
+    request, changes = event["object_attributes"], event.get("changes") or {}
+    is_ready = (changes.get("draft") or {}).get("current") is False
+    return request.get("action") == "update" and bool(request.get("oldrev") or "target_branch" in changes or is_ready)
+
+
+def _merge_group(event: Any) -> WantedCheck | Nothing:
+    """Reads what a merge queue is about to merge. A person with the right to merge put it there, from a fork or not."""
+    group = event["merge_group"]
+    of = f"merge queue for {str(group['base_ref']).removeprefix('refs/heads/')}"
+    if event["action"] != "checks_requested":
+        return Nothing(f"{of}: no check is asked for")
+    return WantedCheck(_sha(group["base_sha"]), _sha(group["head_sha"]), of, _addresses(event))
 
 
 def _addresses(event: Any) -> tuple[str, ...]:
@@ -143,5 +162,5 @@ def _sha(text: str) -> str:
     return text
 
 
-GITHUB = {"push": _push, "pull_request": _pull_request}
+GITHUB = {"push": _push, "pull_request": _pull_request, "merge_group": _merge_group}
 GITLAB = {"Push Hook": _push, "Merge Request Hook": _merge_request}

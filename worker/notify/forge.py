@@ -11,6 +11,7 @@ from typing import Any
 
 import requests
 
+from tilewatch.service_limits import COMMENT_CHARACTERS, STATUS_CHARACTERS, fit_lines, shorten
 from tilewatch.text import plain
 from tilewatch.worker.notify.senders import (
     ANSWER_LIMIT_S,
@@ -21,7 +22,6 @@ from tilewatch.worker.notify.senders import (
     read_result,
 )
 
-LONGEST_DESCRIPTION = 140  # characters that GitHub takes in a status
 COMMENTS_A_PAGE = 100
 MOST_PAGES = 10
 STATES = {
@@ -70,7 +70,7 @@ class Forge:
             "state": STATES[message.kind],
             # One status per kernel: a commit may slow down two kernels, of which one recovers.
             "context": f"tilewatch/{message.about}",
-            "description": shortened(message.subject, LONGEST_DESCRIPTION),
+            "description": shorten(message.subject, STATUS_CHARACTERS),
             **({"target_url": message.link} if message.link else {}),
         }
         return self._outcome(self._request("POST", f"statuses/{sha}", json=status))
@@ -120,12 +120,11 @@ def marker(key: str) -> str:
 def comment_of(message: OutgoingMessage) -> str:
     """Puts the text into a code fence, so that a commit's subject in it mentions nobody and links nowhere. The heading,
     which may have a kernel's name, is escaped."""
-    longest = max((len(ticks) for ticks in re.findall(r"`+", message.body)), default=0)
+    lines = fit_lines(message.body.split("\n"), COMMENT_CHARACTERS)
+    longest = max((len(ticks) for line in lines for ticks in re.findall(r"`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
-    heading = f"**{plain(shortened(message.subject, LONGEST_DESCRIPTION))}**"
-    lines = [marker(message.key), heading, f"{fence}text", message.body, fence]
-    return "\n".join([*lines, f"[Evidence]({message.link})"] if message.link else lines)
-
-
-def shortened(text: str, length: int) -> str:
-    return text if len(text) <= length else f"{text[: length - 1]}…"
+    heading = f"**{plain(shorten(message.subject, STATUS_CHARACTERS))}**"
+    before = [marker(message.key), heading, f"{fence}text"]
+    after = [fence, f"[Evidence]({message.link})"] if message.link else [fence]
+    left = COMMENT_CHARACTERS - sum(len(line) + 1 for line in (*before, *after))
+    return "\n".join([*before, *fit_lines(message.body.split("\n"), left, message.link), *after])

@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 import requests
 import structlog
 
+from tilewatch.service_limits import fit_lines
+
 log = structlog.get_logger()
 
 CONNECT_LIMIT_S, ANSWER_LIMIT_S = 4.0, 10.0
@@ -128,7 +130,9 @@ class Service:
         service = Apprise(asset=AppriseAsset(app_id="Tilewatch", service_timeout=SERVICE_LIMIT_S, async_mode=False))
         if not service.add(self.address):
             return SendResult.never("Apprise cannot read the channel's address; see its documentation for the service")
-        with service.notify(body=message.body, title=message.subject, body_format=NotifyFormat.TEXT) as result:
+        room = min((server.body_maxlen for server in service), default=len(message.body)) - len(message.subject) - 2
+        body = "\n".join(fit_lines(message.body.split("\n"), max(room, 0), message.link))
+        with service.notify(body=body, title=message.subject, body_format=NotifyFormat.TEXT) as result:
             if result:
                 return TAKEN
             errors = [entry.message for entry in result.logs() if entry.level in ERROR_LEVELS]

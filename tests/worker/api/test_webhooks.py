@@ -85,6 +85,15 @@ def merge_request(shas: dict[str, str], **attributes: Any) -> dict[str, Any]:
     return {"object_kind": "merge_request", "object_attributes": {**usual, **attributes}, **GITLAB}
 
 
+def merge_group(base: str, head: str) -> dict[str, Any]:
+    group = {"head_sha": head, "head_ref": "refs/heads/gh-readonly-queue/trunk/pr-12-f00", "base_sha": base}
+    return {
+        "action": "checks_requested",
+        "merge_group": {**group, "base_ref": "refs/heads/trunk"},
+        "repository": GITHUB,
+    }
+
+
 def push(before: str, after: str, ref: str = "refs/heads/topic") -> dict[str, Any]:
     return {"ref": ref, "before": before, "after": after, "repository": GITHUB}
 
@@ -131,6 +140,69 @@ def test_a_push_is_compared_with_what_was_there_before(
 
 
 @pytest.mark.usefixtures("token")
+def test_a_pull_request_with_another_base_is_compared_with_it(
+    server: str, settings: Settings, context: Context, shas: dict[str, str]
+) -> None:
+    github(server, "pull_request", pull_request(shas), delivery="d-1")
+    moved = pull_request(shas, "edited")
+    moved["changes"] = {"base": {"ref": {"from": "trunk"}, "sha": {"from": shas["trunk"]}}}
+    moved["pull_request"]["base"] = {"sha": shas["topic"], "ref": "topic", "repo": OWN}
+    moved["pull_request"]["head"]["sha"] = shas["trunk"]
+    assert github(server, "pull_request", moved, delivery="d-2").status_code == 202
+    assert {(check.base_sha, check.head_sha) for check in carry_out(settings, context)} == {
+        (shas["left"], shas["topic"]),
+        (shas["left"], shas["trunk"]),
+    }
+
+
+@pytest.mark.usefixtures("token")
+def test_a_merge_queue_gets_the_check_that_it_waits_for(
+    server: str, settings: Settings, context: Context, shas: dict[str, str]
+) -> None:
+    answer = github(server, "merge_group", merge_group(shas["left"], shas["topic"]))
+    assert answer.json()["detail"] == "a check is submitted within a minute: merge queue for trunk"
+    (check,) = carry_out(settings, context)
+    assert (check.base_sha, check.head_sha) == (shas["left"], shas["topic"])
+
+
+@pytest.mark.usefixtures("token")
+@pytest.mark.parametrize("is_draft", [True, False])
+def test_a_draft_is_compared_like_any_other_and_once(
+    server: str, settings: Settings, context: Context, shas: dict[str, str], *, is_draft: bool
+) -> None:
+    for number, action in enumerate(("opened", "ready_for_review")):
+        asked = pull_request(shas, action)
+        asked["pull_request"]["draft"] = is_draft
+        assert github(server, "pull_request", asked, delivery=f"d-{number}").status_code == 202
+    assert len(carry_out(settings, context)) == 1
+
+
+@pytest.mark.usefixtures("token")
+@pytest.mark.parametrize(
+    ("attributes", "changes"),
+    [
+        ({"oldrev": "c" * 40}, {}),
+        ({}, {"target_branch": {"previous": "release", "current": "trunk"}}),
+        ({"draft": False}, {"draft": {"previous": True, "current": False}}),
+    ],
+)
+def test_an_update_of_a_merge_request_is_compared_where_something_else_is_to_be_merged(
+    server: str,
+    settings: Settings,
+    context: Context,
+    shas: dict[str, str],
+    attributes: dict[str, Any],
+    changes: dict[str, Any],
+) -> None:
+    asked = {**merge_request(shas, action="update", **attributes), "changes": changes}
+    assert gitlab(server, "Merge Request Hook", asked).status_code == 202
+    (check,) = carry_out(settings, context)
+    assert (check.base_sha, check.head_sha) == (shas["left"], shas["topic"])
+    edited = {**merge_request(shas, action="update"), "changes": {"title": {"previous": "a", "current": "b"}}}
+    assert "neither a commit" in gitlab(server, "Merge Request Hook", edited, delivery="d-2").json()["detail"]
+
+
+@pytest.mark.usefixtures("token")
 def test_a_merge_request_is_compared_with_its_target_once(
     server: str, settings: Settings, context: Context, shas: dict[str, str]
 ) -> None:
@@ -172,7 +244,13 @@ def test_what_nobody_signed_is_refused(server: str, context: Context, shas: dict
         ("push", push("a" * 40, ZEROS), "the branch topic was deleted"),
         ("push", push(ZEROS, "a" * 40), "the branch topic is new, so there is nothing before it"),
         ("push", push("a" * 40, "b" * 40, "refs/tags/v1"), "refs/tags/v1 is no branch"),
-        ("pull_request", pull_request({"trunk": "a" * 40, "topic": "b" * 40}, "labeled"), "no commit came with it"),
+        ("pull_request", pull_request({"trunk": "a" * 40, "topic": "b" * 40}, "labeled"), "neither a commit"),
+        (
+            "pull_request",
+            {**pull_request({"trunk": "a" * 40, "topic": "b" * 40}, "edited"), "changes": {"title": {"from": "Old"}}},
+            "neither a commit nor another base came with it",
+        ),
+        ("merge_group", {**merge_group("a" * 40, "b" * 40), "action": "destroyed"}, "no check is asked for"),
         ("pull_request", pull_request({"trunk": "a" * 40, "topic": "b" * 40}, repository=FORK), "is from a fork"),
         ("pull_request", pull_request({"trunk": "a" * 40, "topic": "b" * 40}, repository=None), "is from a fork"),
     ],
@@ -190,8 +268,8 @@ def test_an_event_that_asks_for_no_check_is_answered_with_the_reason(
 @pytest.mark.parametrize(
     ("attributes", "reason"),
     [
-        ({"action": "close"}, "no commit came with it"),
-        ({"action": "update"}, "no commit came with it"),
+        ({"action": "close"}, "neither a commit nor another base came with it"),
+        ({"action": "update"}, "neither a commit nor another base came with it"),
         ({"source_project_id": 2}, "is from a fork"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 import requests
 
 from tests.worker.fixtures.http_receiver import Answer, Asked, Receiver, receiver
-from tilewatch.worker.notify.forge import COMMENTS_A_PAGE, Forge
+from tilewatch.worker.notify.forge import COMMENTS_A_PAGE, Forge, comment_of
 from tilewatch.worker.notify.senders import OutgoingMessage, SendResult, read_result, requested_wait_s
 
 KNOWN = "ghp_hunter2"
@@ -153,3 +153,18 @@ def test_a_forge_that_cannot_be_reached_is_waited_out() -> None:
 def test_a_digest_has_no_place_on_a_commit(hub: Hub) -> None:
     assert not forge(hub).send(replace(MESSAGE, kind="digest", sha=None)).again
     assert hub.receiver.asked == []
+
+
+def test_a_comment_of_500_operators_keeps_githubs_limit_and_counts_the_rest() -> None:
+    lines = [f"gemm_fp8 {number}x4096x7168: slower +{600 - number} % {'x' * 150}" for number in range(500)]
+    body = comment_of(replace(MESSAGE, body="\n".join(lines)))
+    assert len("\n".join(lines)) > 65_536
+    assert len(body) <= 60_000
+    assert lines[0] in body
+    left_out = int(re.findall(r"^and (\d+) more: http://here/e\?run=7$", body, re.MULTILINE)[0])
+    assert sum(line in body for line in lines) == 500 - left_out
+    assert body.splitlines()[-2:] == ["```", "[Evidence](http://here/e?run=7)"]
+
+
+def test_a_body_of_backticks_keeps_the_limit() -> None:
+    assert len(comment_of(replace(MESSAGE, body="`" * 200_000))) <= 60_000
