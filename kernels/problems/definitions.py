@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewatch.kernels.contract import BadProblem, Problem
+from tilewatch.kernels.outside_files import POINTER, POINTER_ADVICE
 from tilewatch.kernels.problems.constraints import derive, list_derived
 from tilewatch.kernels.problems.names import make_named_problem
 
@@ -205,6 +206,8 @@ def _parse(text: str, place: str) -> dict[str, Any]:
     try:
         row = json.loads(text)
     except json.JSONDecodeError as error:
+        if text.startswith(POINTER):
+            raise BadProblem(f"{place}: {POINTER_ADVICE}") from None
         raise BadProblem(f"{place}: not JSON: {error.msg} (line {error.lineno}, column {error.colno})") from None
     if not isinstance(row, dict):
         raise BadProblem(f"{place}: an object is expected")

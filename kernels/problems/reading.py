@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilewatch.kernels.contract import BadProblem, Problem
+from tilewatch.kernels.outside_files import POINTER, POINTER_ADVICE
 from tilewatch.kernels.problems.names import Names, make_named_problem, read_names
 from tilewatch.kernels.problems.patterns import read_pattern
 
@@ -83,6 +84,8 @@ def _read_file(path: str, written: Names | None, folder: Path) -> Iterator[_Weig
         raise BadProblem(f"{path}: there is no such file in the watch file's folder at this commit") from None
     except (OSError, UnicodeDecodeError) as error:
         raise BadProblem(f"{path}: it cannot be read: {error}") from None
+    if lines and lines[0].startswith(POINTER):
+        raise BadProblem(f"{path}: {POINTER_ADVICE}")
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue

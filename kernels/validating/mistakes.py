@@ -9,19 +9,8 @@ from tilewatch.kernels.catalog.catalog import DEADLINE_S
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.library_errors import LibraryError
-
-
-@dataclass(frozen=True)
-class Mistake:
-    """Names a mistake: what is wrong and what was expected. `line` is None where no line is to blame."""
-
-    file: str
-    line: int | None
-    sentence: str
-
-    def __str__(self) -> str:
-        place = self.file if self.line is None else f"{self.file}:{self.line}"
-        return f"{place}: {self.sentence}"
+from tilewatch.kernels.validating.mistake import Mistake
+from tilewatch.kernels.validating.outside_files import find_outside_files
 
 
 @dataclass(frozen=True)
@@ -38,7 +27,8 @@ def validate_library(library: Path, files: Sequence[str], arch: str, store_url: 
     findings = [Mistake(each["file"], each["line"], each["sentence"]) for each in answer["findings"]]
     plans = answer["plans"]
     failed = tuple(_compile(library, plans, arch, store_url)) if plans else ()
-    return Validated((*findings, *failed), len(plans) - len(failed))
+    outside = find_outside_files(library, files)
+    return Validated((*findings, *failed, *outside), len(plans) - len(failed))
 
 
 def _compile(library: Path, plans: Sequence[dict[str, Any]], arch: str, store_url: str) -> Iterator[Mistake]:

@@ -5,6 +5,7 @@ and everything is written in one transaction or not at all.
 """
 
 import datetime as dt
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from tilewatch.db.repository_names import is_branch, name_of_branch, name_under_
 from tilewatch.db.session import require_database, session
 from tilewatch.db.worker_reads import steps
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels import device
+from tilewatch.kernels import device, outside_files
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.device import SIMULATED, GpuSpec
 from tilewatch.kernels.library_errors import PackageMissing
@@ -260,7 +261,8 @@ def _submit(
     if not models:
         raise NothingToSubmit("no GPU model is watched and no GPU worker was ever here: name one with --gpu")
     wanted = PlansWanted(request.kernel, request.problem, _list_kernels(settings, source, request))
-    read = _read(servers.database_url, library, {model.arch for model in models}, wanted)
+    submodules = outside_files.list_submodules(source.watched.folder, commit.sha)
+    read = _read(servers.database_url, library, {model.arch for model in models}, wanted, submodules)
     targets = [_Target(model, model.slug in measured, read.plans.get(model.arch)) for model in models]
     with session(servers.database_url) as opened:
         commit_id = fact_writes.add_commit(
@@ -309,7 +311,9 @@ def _list_kernels(settings: Settings, source: Source, request: _Request) -> tupl
     return None if is_whole else settings.kernels
 
 
-def _read(database_url: str, library: Path, archs: Collection[str], wanted: PlansWanted) -> _Read:
+def _read(
+    database_url: str, library: Path, archs: Collection[str], wanted: PlansWanted, submodules: Sequence[str]
+) -> _Read:
     """Reads the library for each architecture, or leaves that to a worker that can run its host code.
 
     Raises NothingToSubmit, what `read_library` raises, and PackageMissing where no worker could help.
@@ -320,6 +324,7 @@ def _read(database_url: str, library: Path, archs: Collection[str], wanted: Plan
             for arch in sorted(archs)
         }
     except PackageMissing as error:
+        _refuse_submodule(str(error), submodules)
         with session(database_url) as opened:
             require_tracer(opened, error)
         return _read_elsewhere(str(error))
@@ -327,6 +332,7 @@ def _read(database_url: str, library: Path, archs: Collection[str], wanted: Plan
     advice = ""
     missing = [reading.package_missing for reading in readings.values() if reading.package_missing is not None]
     if missing:
+        _refuse_submodule(missing[0], submodules)
         with session(database_url) as opened:
             if steps.is_taken(opened, TRACE_QUEUE):
                 return _read_elsewhere(missing[0])
@@ -336,6 +342,13 @@ def _read(database_url: str, library: Path, archs: Collection[str], wanted: Plan
         named = ", ".join(wanted.kernels or ())
         raise NothingToSubmit(f"the library's suite has none of the kernels {named} (TILEWATCH_KERNELS)")
     return _Read(plans, "".join(f"; left out: {failure}" for failure in failures) + advice)
+
+
+def _refuse_submodule(reason: str, submodules: Sequence[str]) -> None:
+    """Raises PackageMissing where the missing package is a submodule's: no node would have it at this commit."""
+    for package in re.findall(r"[\w.-]+", reason):
+        if (submodule := outside_files.find_submodule(package, submodules)) is not None:
+            raise PackageMissing(f"{reason}; {outside_files.describe_submodule(package, submodule)}")
 
 
 def _read_elsewhere(reason: str) -> _Read:

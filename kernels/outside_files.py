@@ -1,0 +1,56 @@
+"""Finds what a commit names and does not hold: submodules, and files of which Git has only a pointer (Git LFS).
+
+Commits are checked out by Git's plumbing alone, so both are missing in every nightly, whatever lies in a working tree.
+"""
+
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+SUBMODULE = "160000"
+"""Git's mode of an entry that is another repository's commit."""
+
+POINTER = "version https://git-lfs.github.com/spec/"
+"""The beginning of a file that Git LFS keeps elsewhere."""
+
+POINTER_ADVICE = "it is a pointer of Git LFS and not the file: commit the file itself, since no node fetches LFS files"
+
+
+def list_submodules(folder: Path, revision: str | None = None) -> list[str]:
+    """Lists the paths of a commit's submodules, or of those that are staged; empty where there is no repository."""
+    staged = ("ls-files", "--stage", "--full-name", "-z", ":/")
+    listing = staged if revision is None else ("ls-tree", "-r", "-z", "--full-tree", revision)
+    entries = _git(folder, *listing).split("\0")
+    return [entry.partition("\t")[2] for entry in entries if entry.startswith(SUBMODULE)]
+
+
+def list_pointers(folder: Path) -> list[str]:
+    """Lists the staged files of a folder that are pointers of Git LFS, relative to it."""
+    pattern = f"^{re.escape(POINTER)}"
+    return _git(folder, "grep", "--cached", "--files-with-matches", "-z", "-e", pattern, "--", ".").split("\0")[:-1]
+
+
+def find_submodule(package: str, submodules: Sequence[str]) -> str | None:
+    """Returns the submodule that is named like a package; None where none is."""
+    wanted = package.partition(".")[0].replace("-", "_").lower()
+    return next((path for path in submodules if Path(path).name.replace("-", "_").lower() == wanted), None)
+
+
+def describe_submodule(package: str, submodule: str) -> str:
+    """Says why a package is not there in a nightly."""
+    return f"{package} is in the submodule {submodule}, and commits are checked out without their submodules"
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    """Returns what git prints; nothing where it has no answer."""
+    done = subprocess.run(
+        ["git", "-C", str(folder), *arguments],
+        env={**os.environ, "GIT_NO_REPLACE_OBJECTS": "1", "LC_ALL": "C"},
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
+    )
+    return done.stdout if done.returncode == 0 else ""

@@ -1,0 +1,16 @@
+"""What `tilewatch validate` finds."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """Names a mistake: what is wrong and what was expected. `line` is None where no line is to blame."""
+
+    file: str
+    line: int | None
+    sentence: str
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        return f"{place}: {self.sentence}"

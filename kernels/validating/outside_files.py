@@ -1,0 +1,31 @@
+"""Finds what files of a library folder need and no commit holds: packages in submodules, and pointers of Git LFS."""
+
+import ast
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tilewatch.kernels import outside_files
+from tilewatch.kernels.validating.mistake import Mistake
+
+
+def find_outside_files(library: Path, files: Sequence[str]) -> Iterator[Mistake]:
+    """Yields a finding for each import of a package in a submodule, and for each pointer in the folder."""
+    submodules = outside_files.list_submodules(library)
+    for path in sorted(library.glob("*.py")) if submodules else ():
+        if not files or path.name in files:
+            yield from _find_imports(path, submodules)
+    for name in outside_files.list_pointers(library):
+        yield Mistake(name, None, outside_files.POINTER_ADVICE)
+
+
+def _find_imports(path: Path, submodules: Sequence[str]) -> Iterator[Mistake]:
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, SyntaxError, ValueError):  # a finding of its own
+        return
+    for node in ast.walk(tree):
+        names = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        for name in names:
+            if (submodule := outside_files.find_submodule(name, submodules)) is not None:
+                yield Mistake(path.name, node.lineno, outside_files.describe_submodule(name, submodule))
