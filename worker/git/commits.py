@@ -66,6 +66,13 @@ def list_range(repository: Path, start: str, end: str) -> set[str]:
     return set(git(repository, "rev-list", f"{start}..{end}", "--").split())
 
 
+def list_path(repository: Path, start: str, end: str) -> set[str]:
+    """Returns the commits that lead from one to another: each contains `start` and is contained in `end`. Where `end`
+    does not contain `start`, as after a push with force, they are those that only `end` contains."""
+    path = ["--ancestry-path"] if is_ancestor(repository, start, end) else []
+    return set(git(repository, "rev-list", *path, f"{start}..{end}", "--").split())
+
+
 def resolve_range(repository: Path, revisions: str) -> tuple[str, str]:
     """Returns the shas of both ends of a range A..B. Raises RepositoryError."""
     require_history(repository)

@@ -70,14 +70,14 @@ class History:
         return night.sha if night else self._unmeasured[build]
 
     def list_between(self, good: int, bad: int) -> list[int]:
-        """Lists the builds between two, of commits that the bad one contains and the good one does not: what left the
-        branch may stand between two commits that did not. All builds where there is no clone to ask."""
+        """Lists the builds between two, of commits that lead from the one to the other: what left the branch may stand
+        between two commits that did not. All builds where there is no clone to ask."""
         between = range(good + 1, bad)
         ends = [self._find_sha(build) for build in (good, bad)]
         if self._clone is None or ends[0] is None or ends[1] is None:
             return list(between)
-        contained = commits.list_range(self._clone, ends[0], ends[1])
-        return [build for build in between if self._find_sha(build) in contained]
+        path = commits.list_path(self._clone, ends[0], ends[1])
+        return [build for build in between if self._find_sha(build) in path]
 
     def _find_sha(self, build: int) -> str | None:
         return self._nights[build].sha if build in self._nights else self._unmeasured.get(build)
@@ -200,10 +200,13 @@ def _find_first_parents(clone: Path, newest: str, known: Mapping[int, str]) -> d
         if position - before < 2 or position <= max(known) - FARTHEST:
             continue
         place = places.get(known[position])
-        beside = commits.first_parents(clone, known[position], position - before) if place is None else []
-        leading = beside[1:] if place is None else line[place + 1 : place + position - before]
-        free = takewhile(lambda sha: sha not in shas, leading)
-        found |= {position - back: sha for back, sha in enumerate(free, 1)}
+        beside = commits.first_parents(clone, known[position], position - before + 1) if place is None else []
+        leading = beside[1:] if place is None else line[place + 1 : place + position - before + 1]
+        free = list(takewhile(lambda sha: sha not in shas, leading))
+        if before and leading[len(free) : len(free) + 1] != [known[before]]:
+            path = commits.list_path(clone, known[before], known[position])
+            free = [sha for sha in free if sha in path]
+        found |= {position - back: sha for back, sha in enumerate(free[: position - before - 1], 1)}
     return found
 
 
