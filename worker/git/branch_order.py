@@ -7,6 +7,7 @@ removed stand before what replaced them. What stood first stays first, as far as
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 from tilewatch.worker.git.commits import git, is_shallow
@@ -49,7 +50,9 @@ def order_branch(repository: Path, tips: Sequence[str], known: Sequence[str]) ->
 def order_by_ancestry(parents: Parents, heads: Sequence[str]) -> list[str]:
     """Lists the first parents of all heads, each commit after everything that it contains. Where ancestry leaves that
     open, what an earlier head contains comes first, and of a merge the first parent."""
-    line = {sha for head in heads for sha in _walk_first_parents(parents, head)}
+    line: set[str] = set()
+    for head in heads:
+        line.update(takewhile(lambda sha: sha not in line, _walk_first_parents(parents, head)))
     return [sha for sha in _walk_after_parents(parents, heads) if sha in line]
 
 
