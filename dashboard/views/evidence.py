@@ -99,11 +99,10 @@ def _headline(url: str, found: Evidence) -> None:
     if run.verdict:
         st.markdown(f"**:{badges.VERDICTS[run.verdict]}[{run.verdict}]** ({run.policy}): {plain(run.reason)}")
     source = source_text(run.origin, run.machine, run.measured_at)
-    against = (
-        f"compared with {short_sha(before.sha)} of {moment(before.measured_at)}"
-        if before
-        else "the first of its series"
-    )
+    against = "the first of its series"
+    if before is not None:
+        elsewhere = "" if before.machine == run.machine else f" on another machine, {before.machine}"
+        against = f"compared with {short_sha(before.sha)} of {moment(before.measured_at)}{elsewhere}"
     st.caption(plain(f"Run {run.run_id}, {source} ({run.device_name}{timer_text(run.timer)}); {against}."))
     with st.container(horizontal=True):
         series = {

@@ -1,7 +1,7 @@
 """Reads everything about one run and about the run that it is compared with.
 
-The earlier run is the one of the same series, on the same kind of record, at the nearest commit before it: that is what
-a reader compares a point with. It need not be in the judge's history, which is longer and of one toolchain.
+The run before is of the same series at the nearest earlier commit, as Trends draws it: that is what a reader compares a
+point with. It need not be in the judge's history, which is longer, of one machine and of one toolchain.
 """
 
 import datetime as dt
@@ -27,7 +27,7 @@ from tilewatch.db.models import (
     Trial,
     Verdict,
 )
-from tilewatch.db.query_parts import read_rows
+from tilewatch.db.query_parts import SERIES, read_rows
 
 
 @dataclass(frozen=True)
@@ -208,12 +208,13 @@ def find_run(session: Session, run_id: int) -> RunRow | None:
 
 
 def find_run_before(session: Session, run_id: int) -> int | None:
-    """Returns the run to compare this one with: same series and kind of record, at the nearest earlier commit.
-
-    None when it is the first.
+    """Returns the run to compare this one with: of its series, at the nearest earlier commit; of several there, one of
+    the same machine, else the last. None when the run is the first of its series.
     """
     this_run, this_sweep = aliased(Run), aliased(Sweep)
     this_commit, this_recording = aliased(Commit), aliased(Recording)
+    machine = func.coalesce(Recording.machine, Run.host)
+    this_machine = func.coalesce(this_recording.machine, this_run.host)
     query = (
         select(Run.id)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -224,15 +225,15 @@ def find_run_before(session: Session, run_id: int) -> int | None:
         .join(this_commit, this_commit.id == this_sweep.commit_id)
         .outerjoin(this_recording, this_recording.id == this_run.recording_id)
         .where(
-            Sweep.kernel == this_sweep.kernel,
-            Sweep.problem == this_sweep.problem,
-            Sweep.gpu_model == this_sweep.gpu_model,
-            Run.origin == this_run.origin,
-            Recording.machine.is_not_distinct_from(this_recording.machine),
-            Commit.repository == this_commit.repository,
+            *(getattr(Sweep, name) == getattr(this_sweep, name) for name in SERIES),
             commit_order.place_of() < commit_order.place_of(this_commit),
         )
-        .order_by(*commit_order.latest_first(), Run.finished_at.desc(), Run.id.desc())
+        .order_by(
+            *commit_order.latest_first(),
+            (machine == this_machine).desc(),
+            Run.finished_at.desc(),
+            Run.id.desc(),
+        )
         .limit(1)
     )
     return session.scalars(query).one_or_none()

@@ -137,7 +137,7 @@ def test_the_newest_nightly_of_each_gpu_model(filled: Session) -> None:
     }
 
 
-def test_a_run_is_held_against_the_commit_before_on_the_same_kind_of_record(filled: Session) -> None:
+def test_a_run_is_held_against_the_commit_before_on_the_same_machine(filled: Session) -> None:
     points = [row for row in series.list_points(filled, REPOSITORY, KERNEL, PROBLEM, "h200") if row.role == "kernel"]
     of = {(row.sha, row.origin): row.run_id for row in points}
     assert evidence.find_run_before(filled, of[(SHAS[2], "measured")]) == of[(SHAS[1], "measured")]
