@@ -3,8 +3,8 @@
 import streamlit as st
 
 from tilewatch.dashboard import sign_in
-from tilewatch.dashboard.front import LOGO
 from tilewatch.dashboard.panels import search
+from tilewatch.dashboard.serving.index_page import LOGO
 from tilewatch.dashboard.widgets import address, plots, simulated
 from tilewatch.dashboard.widgets.errors import show_errors
 

@@ -20,7 +20,7 @@ from plotly.offline import get_plotlyjs
 from sqlalchemy.exc import DBAPIError
 
 from tilewatch.dashboard import weekly
-from tilewatch.dashboard.charts import differences, grid, marks
+from tilewatch.dashboard.charts import grid, marks, sorted_changes
 from tilewatch.dashboard.charts import trend as charts
 from tilewatch.dashboard.frames import changes
 from tilewatch.dashboard.frames.metrics import METRICS, Metric
@@ -114,7 +114,7 @@ def _movers(week: Week) -> Iterable[str]:
     if len(compared):
         yield "<h2>Biggest movers of the week</h2>"
         where = compared["gpu_name"].str.removeprefix("NVIDIA ")
-        yield _figure(differences.differences(compared.assign(where=where)))
+        yield _figure(sorted_changes.draw_sorted_changes(compared.assign(where=where)))
 
 
 def _trend(trend: Trend) -> Iterable[str]:

@@ -10,8 +10,8 @@ import sys
 import streamlit as st
 from starlette.middleware import Middleware
 
-from tilewatch.dashboard.front import Guard, list_routes
-from tilewatch.dashboard.sockets import send_at_once
+from tilewatch.dashboard.serving.index_page import Guard, list_routes
+from tilewatch.dashboard.serving.socket_options import send_at_once
 from tilewatch.gc_tuning import tune_memory
 from tilewatch.nightlies import BadSettings, NightlyTimes
 

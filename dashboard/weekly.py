@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pandas as pd
 from sqlalchemy.orm import Session
 
-from tilewatch.dashboard.frames import changes, findings
-from tilewatch.dashboard.frames.frames import to_frame
+from tilewatch.dashboard.frames import changes, differences
+from tilewatch.dashboard.frames.row_frames import to_frame
 from tilewatch.db.lifecycle.regressions import OPEN
 from tilewatch.db.page_reads import regressions as regression_queries
 from tilewatch.db.page_reads import series as series_queries
@@ -61,7 +61,7 @@ def read_week(session: Session, until: dt.datetime, repository: str | None = Non
         opened=opened,
         waiting=waiting,
         judged=judged,
-        pairs=findings.add_findings(changes.pair_snapshots(before, after), verdicts),
+        pairs=differences.add_findings(changes.pair_snapshots(before, after), verdicts),
         nights=_nights(session, since, until),
         trends=tuple(_trend(session, repository, *series) for series in _worst(session, opened, judged)),
     )

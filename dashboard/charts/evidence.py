@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 
 from tilewatch.dashboard.charts import colours
 from tilewatch.dashboard.charts.axes import LOG_NUMBERS
-from tilewatch.dashboard.frames.why import RooflinePoint
+from tilewatch.dashboard.frames.explanation import RooflinePoint
 from tilewatch.db.page_reads.evidence import SamplesRow
 
 BEFORE_COLOUR = "#9aa5b4"

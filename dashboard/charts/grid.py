@@ -17,7 +17,7 @@ import pandas as pd
 
 from tilewatch.dashboard.charts import colours, hover
 from tilewatch.dashboard.charts.sparkline import sparkline
-from tilewatch.dashboard.frames import findings
+from tilewatch.dashboard.frames import differences
 from tilewatch.dashboard.text import rival_text
 from tilewatch.text import change_text
 
@@ -100,7 +100,7 @@ def _worst_first(series: pd.DataFrame, scale: Scale) -> list[KernelRows]:
 
     def badness(cells: Iterable[Row]) -> tuple[bool, float]:
         there = [row for row in cells if not pd.isna(row[scale.column])]
-        slower = any(row["finding"] == findings.SLOWER for row in there)
+        slower = any(row["finding"] == differences.SLOWER for row in there)
         return not slower, min((scale.valued(row) for row in there), default=float("inf"))
 
     operators = [
@@ -119,7 +119,7 @@ def _write_kernel(
 ) -> str:
     """A kernel with several problems has a row over them, which folds them; grid.js does."""
     several = len(operator.problems) > 1
-    slower = any(row["finding"] == findings.SLOWER for row in _cells(operator))
+    slower = any(row["finding"] == differences.SLOWER for row in _cells(operator))
     lines = "".join(
         f'<tr><th scope="row">{escape(problem if several else f"{operator.kernel} {problem}")}</th>'
         + "".join(_cell(rows.get(model), scale, address, sparks) for model in models)
@@ -144,7 +144,7 @@ def _range(rows: Sequence[Row | None], scale: Scale) -> str:
         return "<td></td>"
     values = [scale.valued(row) for row in there]
     low, high = scale.tick(min(values)), scale.tick(max(values))
-    arrows = Counter(_arrow(row) for row in there if row["finding"] in findings.DIFFERENT)
+    arrows = Counter(_arrow(row) for row in there if row["finding"] in differences.DIFFERENT)
     words = [low if low == high else f"{low} to {high}", *_name_rivals(there, scale)]
     words += [f"{arrow}{count}" for arrow, count in arrows.items()]
     colour = scale.colour(min(values))
@@ -197,7 +197,7 @@ def _scale(scale: Scale) -> str:
 
 
 def _ratio_words(row: Row) -> str:
-    moved = f" {_arrow(row)}{abs(100 * row['change']):.1f}%" if row["finding"] in findings.DIFFERENT else ""
+    moved = f" {_arrow(row)}{abs(100 * row['change']):.1f}%" if row["finding"] in differences.DIFFERENT else ""
     rival = "" if row["baseline"] == DEEPGEMM else f" {rival_text(row['baseline'])}"
     return f"{_two_digits(row['ratio'])}{rival}{moved}"
 
@@ -209,15 +209,15 @@ def _two_digits(ratio: float) -> str:
 
 def _arrow(row: Row) -> str:
     """A filled arrow where a change is claimed, an open one where it is not."""
-    up, down = "▲▼" if row["finding"] in findings.CLAIMS else "△▽"
+    up, down = "▲▼" if row["finding"] in differences.CLAIMS else "△▽"
     return up if row["change"] > 0 else down
 
 
 def _change_words(row: Row) -> str:
     words = change_text(row["change"])
-    if row["finding"] in findings.CLAIMS:
+    if row["finding"] in differences.CLAIMS:
         return words
-    return f"{words} {row['finding']}" if row["finding"] in findings.DIFFERENT else f"≈ {words}"
+    return f"{words} {row['finding']}" if row["finding"] in differences.DIFFERENT else f"≈ {words}"
 
 
 RATIO = Scale(
@@ -231,10 +231,10 @@ RATIO = Scale(
 )
 CHANGE = Scale(
     "change",
-    findings.CHANGE_OF_SPEED,
+    differences.CHANGE_OF_SPEED,
     0.0,
     0.1,
     lambda change: f"{100 * change:+.0f} %" if change else "0 %",
     _change_words,
-    lambda row: float(row["change"]) if row["finding"] in findings.CLAIMS else 0.0,
+    lambda row: float(row["change"]) if row["finding"] in differences.CLAIMS else 0.0,
 )

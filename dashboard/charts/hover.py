@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tilewatch.dashboard.frames import findings
+from tilewatch.dashboard.frames import differences
 from tilewatch.dashboard.frames.metrics import Metric
 from tilewatch.dashboard.text import commit_text, config_text, moment, ratio_to, rival_text, source_text, time_text
 from tilewatch.text import change_text, count_text, short_sha
@@ -23,7 +23,7 @@ year's dates took a third of the time of all hover texts (2026-11)."""
 
 
 def series_lines(row: Mapping[Any, Any]) -> list[str]:
-    """One series and its change, from a row of `findings.add_findings`."""
+    """One series and its change, from a row of `differences.add_findings`."""
     lines = [
         f"{row['kernel']} {row['problem']}, {row['gpu_name']}",
         f"{short_sha(row['sha'])} {commit_text(row['subject'], row['author'], row['committed_at'])}",
@@ -39,7 +39,7 @@ def series_lines(row: Mapping[Any, Any]) -> list[str]:
             f"({change_text(row['change_low'])} to {change_text(row['change_high'])})"
         )
     if row["finding"]:
-        lines.append(f"finding: {findings.write(row)}")
+        lines.append(f"finding: {differences.write(row)}")
     if row["verdict"]:
         lines.append(f"verdict of {short_sha(row['sha'])}: {row['verdict']}: {row['reason']}")
     lines.append(source_text(row["origin"], row["machine"], row["measured_at"]))

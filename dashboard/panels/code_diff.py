@@ -3,7 +3,7 @@
 import pandas as pd
 import streamlit as st
 
-from tilewatch.dashboard.frames import why
+from tilewatch.dashboard.frames import explanation
 from tilewatch.dashboard.frames.reads import Evidence
 from tilewatch.dashboard.text import config_text
 from tilewatch.dashboard.widgets import tables
@@ -26,7 +26,7 @@ def show(found: Evidence) -> None:
             st.markdown(
                 f"The next best config is {plain_code(config_text(other.params))}{_slower(other, found.winner)}."
             )
-            if (advantage := why.find_advantage(found)) is not None:
+            if (advantage := explanation.find_advantage(found)) is not None:
                 st.text(f"Mechanism of the winner's advantage: {write_mechanisms(advantage)}.")
         if diff is None:
             st.caption(why_missing(other, found.winner, found.run.origin))

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from tilewatch.dashboard.charts import evidence as charts
-from tilewatch.dashboard.frames import metrics, why
+from tilewatch.dashboard.frames import explanation, metrics
 from tilewatch.dashboard.frames.reads import Evidence
 from tilewatch.dashboard.widgets import plots, tables
 from tilewatch.text import plain
@@ -11,11 +11,11 @@ from tilewatch.text import plain
 
 def show(found: Evidence) -> None:
     st.subheader("Hardware counters", anchor=False)
-    table = why.tabulate_counters(found)
+    table = explanation.tabulate_counters(found)
     if table.empty:
-        st.caption(plain(why.write_counters_source(found)))
+        st.caption(plain(explanation.write_counters_source(found)))
         return
-    points = why.list_roofline_points(found)
+    points = explanation.list_roofline_points(found)
     left, right = st.columns([3, 2] if points else [1, 0.01], gap="medium")
     with left:
         tables.show(table, key="counters", height="content")
@@ -25,4 +25,4 @@ def show(found: Evidence) -> None:
             tflops = metrics.find_rate_tflops(run.rate, run.fp8_tflops, f"{run.kernel} {run.problem}")
             figure = charts.roofline(points, tflops, run.bandwidth_gbps)
             plots.show(figure, "roofline", "Operations per second over operations per byte of memory")
-    st.caption(plain(why.write_counters_source(found)))
+    st.caption(plain(explanation.write_counters_source(found)))

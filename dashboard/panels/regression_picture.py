@@ -6,7 +6,7 @@ import streamlit as st
 
 from tilewatch.dashboard.charts import evidence as evidence_charts
 from tilewatch.dashboard.charts import marks, trend
-from tilewatch.dashboard.frames import evidence, reads, why
+from tilewatch.dashboard.frames import evidence, explanation, reads
 from tilewatch.dashboard.frames.metrics import METRICS
 from tilewatch.dashboard.text import commit_address, config_text
 from tilewatch.dashboard.widgets import plots, tables
@@ -78,11 +78,11 @@ def show_code(measured: reads.Evidence) -> None:
             tables.show(moved, key="moved")
     else:
         st.caption("The cubins of both sides are not in this database.")
-    counted = why.tabulate_counters(measured)
+    counted = explanation.tabulate_counters(measured)
     if "before" in counted:
         st.subheader("Hardware counters", anchor=False)
         tables.show(counted[["counter", "before", "this run", "change"]], key="counters", height="content")
-        st.caption(plain(why.write_counters_source(measured)))
+        st.caption(plain(explanation.write_counters_source(measured)))
     st.subheader("Repeat it", anchor=False)
     st.caption(f"On a machine with this GPU model, {plain(measured.run.gpu_name)}, in a clone of the repository:")
     st.code(evidence.repeat_commands(measured), language="bash", wrap_lines=True)

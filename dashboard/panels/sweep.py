@@ -11,9 +11,9 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from tilewatch.dashboard.charts import landscape, parallel
+from tilewatch.dashboard.charts import parallel, search_space
 from tilewatch.dashboard.charts import sweep as sweep_charts
-from tilewatch.dashboard.frames import evidence, reads, rivals
+from tilewatch.dashboard.frames import baselines, evidence, reads
 from tilewatch.dashboard.frames.metrics import US_GB, US_TFLOP
 from tilewatch.dashboard.panels import sweep_winner
 from tilewatch.dashboard.text import first_line, rate_unit, ratio_to, source_text, timer_text
@@ -66,7 +66,7 @@ def _checklist(measured: pd.DataFrame) -> None:
 
 
 def _failures(trials: pd.DataFrame) -> None:
-    failed = trials[trials["outcome"].isin(landscape.FAILURES)]
+    failed = trials[trials["outcome"].isin(search_space.FAILURES)]
     if failed.empty:
         return
     kinds = ", ".join(f"{outcome} {count}" for outcome, count in failed["outcome"].value_counts().items())
@@ -97,9 +97,9 @@ def _measurements(measured: pd.DataFrame, sweep: pd.Series) -> None:
                 f"of {count_text(row['samples'], 'sample')}"
             )
             params = row["params"] and {name: row["params"][name] for name, _ in sweep["axes"]}
-            st.caption(plain(rivals.describe_choice(params, row["detail"])))
+            st.caption(plain(baselines.describe_choice(params, row["detail"])))
     first = run.iloc[0]
-    for sentence in rivals.list_missing(first["detail"]):
+    for sentence in baselines.list_missing(first["detail"]):
         st.caption(plain(sentence))
     ours = run[run["role"] == "kernel"]
     if not ours.empty and ours.iloc[0]["detail"].get("library_runs_apart") is False:
@@ -115,7 +115,7 @@ def show_regrets(url: str, trials: pd.DataFrame, sweep: pd.Series, tie: set[int]
     """Shows how much slower a config is that was chosen before: by the library, the tile table, or an earlier sweep."""
     if trials["median_us"].isna().all():
         return
-    rows = [landscape.regret(name, params, trials, tie) for name, params in _chosen_before(url, sweep)]
+    rows = [search_space.regret(name, params, trials, tie) for name, params in _chosen_before(url, sweep)]
     if not rows:
         return
     st.subheader("Cost of an earlier choice", anchor=False)

@@ -3,7 +3,7 @@
 import pandas as pd
 import streamlit as st
 
-from tilewatch.dashboard.charts import landscape
+from tilewatch.dashboard.charts import search_space
 from tilewatch.dashboard.charts import sweep as sweep_charts
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.widgets import filters, plots, tables
@@ -26,16 +26,16 @@ def show(url: str, sweeps: pd.DataFrame, after: pd.Series) -> None:
     )
     trials_before = sweep_charts.prepare(reads.trials(url, before["id"]), before["axes"])
     trials_after = sweep_charts.prepare(reads.trials(url, after["id"]), after["axes"])
-    both = landscape.pair_trials(trials_before, trials_after)
-    if changed := landscape.describe_space_changes(both):
+    both = search_space.pair_trials(trials_before, trials_after)
+    if changed := search_space.describe_space_changes(both):
         st.warning(plain(changed))
     winners = _winners(url, before, after)
     _drift(winners, trials_before, trials_after)
     st.subheader("Times of all configs", anchor=False)
-    st.markdown(landscape.describe_shift(both))
+    st.markdown(search_space.describe_shift(both))
     if both["change"].notna().any():
         marks = [(f"winner at {sha}", config_id) for sha, config_id in winners]
-        plots.show(landscape.shift_figure(both, marks), "shift", "Change of each config's time by its earlier time")
+        plots.show(search_space.shift_figure(both, marks), "shift", "Change of each config's time by its earlier time")
     if (both["side"] == "both").any():
         _outcomes(both)
 
@@ -76,7 +76,7 @@ def _drift(winners: list[tuple[str, int]], before: pd.DataFrame, after: pd.DataF
 
 def _rank(trials: pd.DataFrame, config_id: int) -> str:
     """For example "3 of 48, +1.2 %": its rank, and how much slower it is than the fastest of that sweep."""
-    rank = landscape.rank(trials, config_id)
+    rank = search_space.rank(trials, config_id)
     own = trials[trials["config_id"] == config_id]
     if rank is None:
         return str(own.iloc[0]["outcome"]) if len(own) else "not in the space"
@@ -86,7 +86,7 @@ def _rank(trials: pd.DataFrame, config_id: int) -> str:
 
 def _outcomes(both: pd.DataFrame) -> None:
     st.subheader("Configs with another outcome", anchor=False)
-    kinds = landscape.changed_outcomes(both)
+    kinds = search_space.changed_outcomes(both)
     if not kinds:
         st.success("Every config that is in both sweeps had the same outcome.")
     for kind, rows in kinds.items():

@@ -7,8 +7,8 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from tilewatch.dashboard.charts import sizes, steps
-from tilewatch.dashboard.charts.steps import B200_DEEPGEMM_US, B200_SIZE, B200_US, RIVALS, STEPS, Bar
+from tilewatch.dashboard.charts import sizes, step_by_step
+from tilewatch.dashboard.charts.step_by_step import B200_DEEPGEMM_US, B200_SIZE, B200_US, RIVALS, STEPS, Bar
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.text import rival_text, time_text
 from tilewatch.dashboard.widgets import plots, tables
@@ -54,8 +54,8 @@ def show_steps(url: str, sweep: pd.Series) -> None:
         name = plain(models["gpu_name"].iloc[0])
         st.subheader(f"{name}, FP8 {size}", anchor=False)
         alt = f"Time of each step on {name}"
-        plots.show_clickable(steps.draw(bars), f"steps-{gpu_model}", alt, partial(_pick, bars))
-        tables.show(steps.tabulate(bars), key=f"steps-{gpu_model}-table", height="content")
+        plots.show_clickable(step_by_step.draw(bars), f"steps-{gpu_model}", alt, partial(_pick, bars))
+        tables.show(step_by_step.tabulate(bars), key=f"steps-{gpu_model}-table", height="content")
         missing = [step.name for step in STEPS if step.name not in {bar.name for bar in bars}]
         if missing:
             st.caption(f"Not measured on this GPU model: {', '.join(missing)}.")
@@ -98,7 +98,7 @@ def _list_bars(url: str, spaces: pd.DataFrame) -> Iterator[Bar]:
     for step in STEPS:
         if step.kernel in found:
             sweep, trials = found[step.kernel]
-            bar = steps.find_bar(step, trials, sweep)
+            bar = step_by_step.find_bar(step, trials, sweep)
             if bar is not None:
                 yield bar
     yield from (rivals[name] for name in RIVALS if name in rivals)

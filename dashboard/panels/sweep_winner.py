@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from tilewatch.dashboard.charts import landscape
+from tilewatch.dashboard.charts import search_space
 from tilewatch.dashboard.frames import checklist
 from tilewatch.dashboard.text import config_text, ratio_to, time_text
 from tilewatch.dashboard.widgets import tables
@@ -86,7 +86,7 @@ def list_reasons(
             + (f"; {count_text(tied, 'other config')} cannot be told apart from the winner." if tied else ".")
         )
     if ships:
-        cost = landscape.regret("", ships, trials, tie)
+        cost = search_space.regret("", ships, trials, tie)
         if cost.slower is None:
             sentences.append(f"The config that ships has no time here: {cost.why}.")
         elif cost.why or cost.slower == 0:

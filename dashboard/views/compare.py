@@ -3,8 +3,8 @@
 import pandas as pd
 import streamlit as st
 
-from tilewatch.dashboard.charts import differences, grid, shapes
-from tilewatch.dashboard.frames import changes, findings, reads
+from tilewatch.dashboard.charts import changes_by_shape, grid, sorted_changes
+from tilewatch.dashboard.frames import changes, differences, reads
 from tilewatch.dashboard.panels import toolchains
 from tilewatch.dashboard.text import ratio_to, time_text
 from tilewatch.dashboard.widgets import filters, page_head, plots, repository, tables
@@ -12,8 +12,8 @@ from tilewatch.text import change_text, count_text, plain, short_sha
 
 COMMITS, GPUS, TOOLCHAINS = "Two commits", "Two GPU models", "Two toolchains"
 WORDS = {
-    COMMITS: (findings.CHANGE_OF_SPEED, "plus is faster", (findings.FASTER, findings.SLOWER)),
-    GPUS: ("difference of ratio or speed", "plus is better on B", (findings.HIGHER, findings.LOWER)),
+    COMMITS: (differences.CHANGE_OF_SPEED, "plus is faster", (differences.FASTER, differences.SLOWER)),
+    GPUS: ("difference of ratio or speed", "plus is better on B", (differences.HIGHER, differences.LOWER)),
 }
 """What is compared, what plus means, and the findings that are counted also where there are none."""
 MOST_BACK = 10
@@ -48,7 +48,7 @@ def _compare_series(url: str, kind: str) -> None:
         st.info("The two sides have no series in common. Pick other sides above.")
         return
     label, plus, always = WORDS[kind]
-    st.markdown(f"#### {findings.count_findings(compared, always)}, of {len(compared):,} series on both sides")
+    st.markdown(f"#### {differences.count_findings(compared, always)}, of {len(compared):,} series on both sides")
     if kind == COMMITS:
         st.caption(
             "Faster and slower are what the judge confirmed between A and B. Undecided: the judge had too few nights "
@@ -59,11 +59,11 @@ def _compare_series(url: str, kind: str) -> None:
     if kind == COMMITS and compared["gpu_model"].nunique() > 1:
         _where(url, changes.one_row_per_series(compared))
     st.subheader("Sorted differences", anchor=False)
-    figure = differences.differences(compared, label, plus)
+    figure = sorted_changes.draw_sorted_changes(compared, label, plus)
     plots.show(figure, "differences", f"The largest values of {label}, with their intervals")
     st.caption(
-        f"Up to {differences.AT_EACH_END} at each end, the lowest first. The bars combine the 95 % intervals of both "
-        "medians and how much runs of a series differ without any change. "
+        f"Up to {sorted_changes.AT_EACH_END} at each end, the lowest first. The bars combine the 95 % intervals of "
+        "both medians and how much runs of a series differ without any change. "
         + (
             "Only what is faster or slower is filled; an open circle is not apart, a square identical code, a diamond "
             "any other."
@@ -83,7 +83,7 @@ def _compare_series(url: str, kind: str) -> None:
 def _where(url: str, compared: pd.DataFrame) -> None:
     """Per kernel and problem over the GPU models: a change everywhere and a change on one have different causes."""
     st.subheader("Everywhere, or on one architecture?", anchor=False)
-    moved = shapes.list_moved(compared)
+    moved = changes_by_shape.list_moved(compared)
     if moved.empty:
         st.caption("On no GPU model is a series different, other than by noise or with identical code.")
         return
@@ -94,12 +94,12 @@ def _where(url: str, compared: pd.DataFrame) -> None:
 
 
 def _shapes(compared: pd.DataFrame, label: str, coloured: str) -> None:
-    shaped = shapes.keep_shaped(compared)
+    shaped = changes_by_shape.keep_shaped(compared)
     if shaped.empty:
         return
     st.subheader("Over the shapes of the problems", anchor=False)
     kernel = filters.pick("Kernel", filters.main_first(set(shaped["kernel"])), "kernel")
-    figure = shapes.shape_map(shaped[shaped["kernel"] == kernel], label)
+    figure = changes_by_shape.shape_map(shaped[shaped["kernel"] == kernel], label)
     plots.show(figure, "shapes", f"Change of {kernel} over M, N and K")
     st.caption(
         f"A mark's size is K; its number is the median change over the series of that problem, its colour {coloured}."
@@ -124,7 +124,7 @@ def _commits(url: str, repository: str, commits: pd.DataFrame) -> pd.DataFrame:
         if pairs["change"].notna().any():
             break
     st.caption(f"A: {short_sha(a['sha'])} {plain(a['subject'])}. B: {short_sha(b['sha'])} {plain(b['subject'])}.")
-    pairs = findings.add_findings(pairs, reads.judged_changes(url, repository, reads.EVER))
+    pairs = differences.add_findings(pairs, reads.judged_changes(url, repository, reads.EVER))
     return pairs.assign(where=pairs["gpu_name"].str.removeprefix("NVIDIA ") + pairs["origin"].map(_record))
 
 
@@ -147,7 +147,7 @@ def _gpu_models(url: str, repository: str) -> pd.DataFrame:
         "The newest point of each series on both, B against A. Ratios are compared where both have one to the same "
         "version of the same baseline: a lower ratio may well be less time. The others are compared by their times."
     )
-    return findings.add_findings_between_gpus(pairs).assign(where="")
+    return differences.add_findings_between_gpus(pairs).assign(where="")
 
 
 def _table(compared: pd.DataFrame) -> pd.DataFrame:
@@ -159,7 +159,7 @@ def _table(compared: pd.DataFrame) -> pd.DataFrame:
                 "GPU": row["where"] or row["gpu_name"],
                 "change": row["change"],
                 "interval": f"{change_text(row['change_low'])} to {change_text(row['change_high'])}",
-                "finding": findings.write(row),
+                "finding": differences.write(row),
                 "A": _side(row["ratio_before"], row["baseline_before"], row["median_us_before"]),
                 "B": _side(row["ratio"], row["baseline"], row["median_us"]),
             }

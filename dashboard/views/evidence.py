@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from tilewatch.dashboard.charts import evidence as evidence_charts
-from tilewatch.dashboard.frames import evidence, reads, rivals, why
+from tilewatch.dashboard.frames import baselines, evidence, explanation, reads
 from tilewatch.dashboard.frames.reads import Evidence
 from tilewatch.dashboard.panels import code_diff, counters, sweep_winner, total
 from tilewatch.dashboard.text import commit_text, config_text, moment, ratio_to, source_text, time_text, timer_text
@@ -35,7 +35,7 @@ def page(url: str) -> None:
         st.page_link("views/overview.py", label="To the overview")
         return
     _headline(url, found)
-    change = why.find_change(found)
+    change = explanation.find_change(found)
     if change is not None:
         st.text(f"Mechanism of the change: {write_mechanisms(change)}.")
     st.subheader("What was measured, and what changed" if found.before else "What was measured", anchor=False)
@@ -64,7 +64,9 @@ def page(url: str) -> None:
         _circumstances(found)
     if not found.parts:
         counters.show(found)
-        sweep_winner.show_checklist(why.read_detail(found.sampled), why.read_detail(found.sampled_before))
+        sweep_winner.show_checklist(
+            explanation.read_detail(found.sampled), explanation.read_detail(found.sampled_before)
+        )
         code_diff.show(found)
         _repeat(found)
 
@@ -124,7 +126,7 @@ def _measurements(found: Evidence) -> None:
     earlier = {row.implementation: row for row in found.sampled_before}
     rows = []
     shown = pd.DataFrame([{**asdict(row), "run_id": found.run.run_id} for row in found.sampled])
-    names = rivals.name_lines(shown) if found.sampled else ()
+    names = baselines.name_lines(shown) if found.sampled else ()
     for row, name in zip(found.sampled, names, strict=True):
         old = earlier.get(row.implementation)
         rows.append(
@@ -137,16 +139,16 @@ def _measurements(found: Evidence) -> None:
                 "ratio before": ratio_to(old.ratio, old.baseline) if old and old.ratio is not None else "",
                 "ratio": ratio_to(row.ratio, row.baseline) if row.ratio is not None else "",
                 "samples": str(len(row.samples_us)),
-                "ran": rivals.describe_choice(row.params, row.detail),
+                "ran": baselines.describe_choice(row.params, row.detail),
             }
         )
     table = pd.DataFrame(rows)
     if not earlier:
         table = table.drop(columns=["before", "time", "ratio before"], errors="ignore")
     tables.show(table, key="implementations")
-    for sentence in rivals.list_missing(found.sampled[0].detail) if found.sampled else ():
+    for sentence in baselines.list_missing(found.sampled[0].detail) if found.sampled else ():
         st.caption(plain(sentence))
-    if boundary := evidence.describe_boundary(why.read_detail(found.sampled)):
+    if boundary := evidence.describe_boundary(explanation.read_detail(found.sampled)):
         st.caption(plain(boundary))
 
 

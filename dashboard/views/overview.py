@@ -9,8 +9,8 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from tilewatch.dashboard.charts import grid
-from tilewatch.dashboard.frames import changes, findings, reads
-from tilewatch.dashboard.panels import answer, submissions
+from tilewatch.dashboard.frames import changes, differences, reads
+from tilewatch.dashboard.panels import headline, submissions
 from tilewatch.dashboard.text import moment, rate_text, ratio_to, source_text, time_text
 from tilewatch.dashboard.widgets import badges, filters, first_visit, page_head, plots, repository, tables
 from tilewatch.text import change_text, count_text, short_sha
@@ -42,7 +42,7 @@ def page(url: str) -> None:
     top, alarms = st.container(), st.container()
     if reads.snapshot(url, name, now + AN_HOUR).empty:
         with top:
-            answer.show(url, name, None)
+            headline.show(url, name, None)
         st.info(
             "Nothing is measured yet: that needs a worker on a machine with an NVIDIA GPU, or a recording "
             "(`tilewatch import FILE`). Sweeps without a GPU show their static facts on the Sweeps page."
@@ -99,7 +99,7 @@ def _everything(url: str, name: str, now: dt.datetime, top: DeltaGenerator) -> N
             "lowest ratio." + (f" {others:,} series have no baseline: see below." if others else "")
         )
     with top:
-        answer.show(url, name, answer.count(every, words))
+        headline.show(url, name, headline.count(every, words))
     if len(regressed):
         with above:
             _judged(url, regressed, f"Regressions judged since {words}", "judged")
@@ -187,7 +187,7 @@ def _links(url: str, row: pd.Series | None) -> None:
 
 
 def _series_row(row: Mapping[Any, Any]) -> dict[str, str]:
-    unsure = "" if row["finding"] in findings.DIFFERENT else "≈ "
+    unsure = "" if row["finding"] in differences.DIFFERENT else "≈ "
     return {
         "kernel": row["kernel"],
         "problem": row["problem"],
@@ -196,7 +196,7 @@ def _series_row(row: Mapping[Any, Any]) -> dict[str, str]:
         "change": "" if pd.isna(row["change"]) else unsure + change_text(row["change"]),
         "time": time_text(row["median_us"]),
         "rate": rate_text(row["flops"], row["bytes"], row["median_us"]),
-        "finding": findings.write(row),
+        "finding": differences.write(row),
         "commit": f"{short_sha(row['sha'])} {row['subject']}",
         "source": source_text(row["origin"], row["machine"], row["measured_at"]),
     }

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from tilewatch.dashboard.charts import colours
-from tilewatch.dashboard.frames import findings
+from tilewatch.dashboard.frames import differences
 
 GOING_ON, WELL, UNSURE, BADLY, OVER = "blue", "green", "orange", "red", "gray"
 SUBMISSIONS = {
@@ -48,7 +48,7 @@ def word_colour(word: str) -> str:
 
 def change_colour(finding: str) -> str:
     """The style of a cell that holds a change of speed with this finding; coloured only where a change is claimed."""
-    colour = {findings.FASTER: WELL, findings.SLOWER: BADLY}.get(finding)
+    colour = {differences.FASTER: WELL, differences.SLOWER: BADLY}.get(finding)
     return _style(colour)
 
 

@@ -9,8 +9,9 @@ import plotly.graph_objects as go
 import streamlit as st
 from plotly.basedatatypes import BaseFigure
 
-from tilewatch.dashboard import charts, scripts
+from tilewatch.dashboard import charts
 from tilewatch.dashboard.charts import grid, parallel
+from tilewatch.dashboard.serving import script_files
 from tilewatch.dashboard.widgets import address
 
 Figure = dict[str, Any]
@@ -41,7 +42,7 @@ _PARALLEL = st.components.v2.component(
 _PRELOAD = st.components.v2.component(
     "tilewatch_preload", js=(_CHARTS / "preload.js").read_text(encoding="utf-8"), isolate_styles=False
 )
-_PLOTLY = scripts.find("PlotlyChart")
+_PLOTLY = script_files.find("PlotlyChart")
 """Streamlit's script for Plotly's figures."""
 
 

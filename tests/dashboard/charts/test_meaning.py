@@ -14,8 +14,8 @@ from tests.dashboard.fixtures.snapshots import pair, series_row
 from tests.dashboard.fixtures.trials import frame, trial
 from tilewatch import dashboard
 from tilewatch.baselines import BY_NAME
-from tilewatch.dashboard.charts import colours, evidence, hover, landscape, marks, sweep
-from tilewatch.dashboard.charts.differences import differences
+from tilewatch.dashboard.charts import colours, evidence, hover, marks, search_space, sweep
+from tilewatch.dashboard.charts.sorted_changes import draw_sorted_changes
 from tilewatch.dashboard.frames import metrics
 from tilewatch.dashboard.text import rate_text, time_text
 from tilewatch.dashboard.widgets import badges
@@ -115,7 +115,7 @@ def test_a_lower_speed_is_orange_red_among_the_differences_and_a_higher_one_teal
     after = [
         series_row(10 + number, ratio, problem=f"{number}x1x1") for number, ratio in ((1, 0.8), (2, 1.25), (3, 1.001))
     ]
-    points = differences(pair(before, after).assign(where="h200"), "speed").data[0]
+    points = draw_sorted_changes(pair(before, after).assign(where="h200"), "speed").data[0]
     colour = {name.split()[1]: colour for name, colour in zip(points.y, points.marker.color, strict=True)}
     assert is_orange_red(colour["1x1x1"])
     assert is_teal(colour["2x1x1"])
@@ -176,11 +176,11 @@ def test_a_hover_of_a_trend_has_its_time_in_us() -> None:
 def test_hovers_of_a_sweep_and_of_raw_samples_are_in_us() -> None:
     trials = frame(trial(64, 128, 32, median_us=150.0, registers=90), trial(128, 128, 32, median_us=140.0))
     assert "150.0 us" in sweep._hint(trials.to_dict("records")[0])
-    both = landscape.pair_trials(
+    both = search_space.pair_trials(
         pd.DataFrame([{"config_id": 1, "outcome": "timed", "median_us": 100.0, "failure": None, "param.tile_m": 64}]),
         pd.DataFrame([{"config_id": 1, "outcome": "timed", "median_us": 110.0, "failure": None, "param.tile_m": 64}]),
     )
-    (words,) = landscape.shift_figure(both, []).data[0].customdata
+    (words,) = search_space.shift_figure(both, []).data[0].customdata
     assert words.endswith("100.0 → 110.0 us, +10.0 %")
     row = SamplesRow("gemm", "kernel", 1, {}, [9.0, 9.1], 9.05, 9.0, 9.1, None, None, None, None, [11.0], {})
     kept, throttled = evidence.samples([row]).data

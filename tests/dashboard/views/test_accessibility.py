@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from tilewatch.dashboard import front
+from tilewatch.dashboard.serving import index_page
 
 pytestmark = pytest.mark.browser
 
@@ -44,7 +44,7 @@ def show_pages(page: Any) -> Iterator[None]:
     links = page.get_by_test_id("stTopNavLink")
     links.first.wait_for()
     shown = {link.get_attribute("href").rpartition("/")[2]: link for link in links.all()}
-    assert set(shown) == set(front.PAGES)
+    assert set(shown) == set(index_page.PAGES)
     for address, link in shown.items():
         if address:
             link.click()

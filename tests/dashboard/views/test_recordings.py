@@ -17,7 +17,7 @@ from tests.dashboard.fixtures.app import APP, opened
 from tests.dashboard.fixtures.servers import dashboard
 from tests.worker.fixtures.worker_context import do_all_jobs, settings_for
 from tilewatch.dashboard.charts import colours
-from tilewatch.dashboard.frames.findings import CLAIMS
+from tilewatch.dashboard.frames.differences import CLAIMS
 from tilewatch.db.models import Commit, GpuModel, Run, Sweep, Verdict
 from tilewatch.db.page_reads import series
 from tilewatch.db.server.embedded import Servers

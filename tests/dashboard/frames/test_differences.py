@@ -7,7 +7,7 @@ import pytest
 
 from tests.dashboard.fixtures.snapshots import series_row
 from tilewatch.dashboard.charts import hover
-from tilewatch.dashboard.frames import changes, findings
+from tilewatch.dashboard.frames import changes, differences
 
 NONE = pd.DataFrame(columns=[*changes.SERIES, "origin", "position", "verdict", "sha"])
 
@@ -18,7 +18,7 @@ def judged_at(position: int, verdict: str = "regression", **other: Any) -> pd.Da
 
 def finding(after: dict[str, Any], judged: pd.DataFrame = NONE, before: dict[str, Any] | None = None) -> str:
     pairs = changes.pair_snapshots(pd.DataFrame([before or series_row(3, 1.0)]), pd.DataFrame([after]))
-    return str(findings.add_findings(pairs, judged).iloc[0]["finding"])
+    return str(differences.add_findings(pairs, judged).iloc[0]["finding"])
 
 
 @pytest.mark.parametrize(("ratio", "verdict", "claim"), [(1.2, "improvement", "faster"), (0.8, "regression", "slower")])
@@ -37,8 +37,8 @@ def test_a_verdict_of_the_other_direction_confirms_nothing() -> None:
 def test_a_claim_names_the_newest_commit_whose_verdict_says_so() -> None:
     judged = pd.concat([judged_at(4), judged_at(5), judged_at(6, "improvement")])
     pairs = changes.pair_snapshots(pd.DataFrame([series_row(3, 1.0)]), pd.DataFrame([series_row(6, 0.8)]))
-    (row,) = findings.add_findings(pairs, judged).to_dict("records")
-    assert findings.write(row) == "slower, confirmed at 0000000000"
+    (row,) = differences.add_findings(pairs, judged).to_dict("records")
+    assert differences.write(row) == "slower, confirmed at 0000000000"
     assert row["confirmed_at"] == f"{5:040x}"
 
 
@@ -105,7 +105,7 @@ def test_between_gpu_models_the_intervals_alone_decide_and_code_may_be_the_same(
     before = [series_row(1, 1.0, code_sha256="same"), series_row(2, 1.0, problem="1x1x1")]
     after = [series_row(3, 0.8, code_sha256="same", gpu_model="b200"), series_row(4, 1.0, problem="1x1x1")]
     pairs = changes.pair_snapshots(pd.DataFrame(before), pd.DataFrame(after), ("kernel", "problem"))
-    assert findings.add_findings_between_gpus(pairs)["finding"].tolist() == ["lower ratio", "not apart"]
+    assert differences.add_findings_between_gpus(pairs)["finding"].tolist() == ["lower ratio", "not apart"]
 
 
 def test_of_two_gpu_models_only_what_takes_more_time_is_slower() -> None:
@@ -116,10 +116,10 @@ def test_of_two_gpu_models_only_what_takes_more_time_is_slower() -> None:
         series_row(4, None, gpu_name="NVIDIA B200", problem="1x1x1", median_us=150.0, low_us=149.0, high_us=151.0),
     ]
     pairs = changes.pair_snapshots(pd.DataFrame(before), pd.DataFrame(after), ("kernel", "problem"))
-    found = findings.add_findings_between_gpus(pairs)
+    found = differences.add_findings_between_gpus(pairs)
     assert found["finding"].tolist() == ["lower ratio", "slower"]
-    always = (findings.HIGHER, findings.LOWER)
-    assert findings.count_findings(found, always) == "0 with a higher ratio, 1 with a lower ratio, 1 slower"
+    always = (differences.HIGHER, differences.LOWER)
+    assert differences.count_findings(found, always) == "0 with a higher ratio, 1 with a lower ratio, 1 slower"
     lines = ["\n".join(hover.series_lines(row)) for row in found.to_dict("records")]
     assert "ratio -16.7 % against NVIDIA H200 (" in lines[0]
     assert "speed -33.3 % against NVIDIA H200 (" in lines[1]
@@ -127,4 +127,4 @@ def test_of_two_gpu_models_only_what_takes_more_time_is_slower() -> None:
 
 def test_findings_are_counted_with_what_is_claimed_first() -> None:
     pairs = pd.DataFrame({"finding": ["identical code", "slower", "not judged yet", "identical code"]})
-    assert findings.count_findings(pairs) == "0 faster, 1 slower, 1 not judged yet, 2 with identical code"
+    assert differences.count_findings(pairs) == "0 faster, 1 slower, 1 not judged yet, 2 with identical code"

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from tilewatch.dashboard.charts.steps import STEPS, Bar, draw, find_bar, tabulate
+from tilewatch.dashboard.charts.step_by_step import STEPS, Bar, draw, find_bar, tabulate
 
 AXES = [[name, []] for name in ("tile_m", "tile_n", "tile_k", "num_ctas", "group_size_m")]
 SWEEP = pd.Series({"axes": AXES})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 import streamlit as st
 
-from tilewatch.dashboard.frames import changes, findings, reads
+from tilewatch.dashboard.frames import changes, differences, reads
 from tilewatch.dashboard.widgets import badges
 from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.db.lifecycle.regressions import OPEN
@@ -34,12 +34,12 @@ class Counts:
 
 def count(pairs: pd.DataFrame, since: str) -> Counts:
     """`pairs` have one row per series, with its finding."""
-    maybe = pairs["finding"].isin(findings.OPEN) & (pairs["change"] < 0)
+    maybe = pairs["finding"].isin(differences.OPEN) & (pairs["change"] < 0)
     compared = int(pairs["change"].notna().sum())
     if not compared:
         return Counts(f"No series has a newer run to compare since {since}, of {len(pairs):,} series", 0)
     of = f"{compared:,} of " if compared < len(pairs) else ""  # the others have no run on one of the two sides
-    words = f"{findings.count_findings(pairs)} since {since}, in {of}{len(pairs):,} series"
+    words = f"{differences.count_findings(pairs)} since {since}, in {of}{len(pairs):,} series"
     return Counts(words, int(maybe.sum()))
 
 

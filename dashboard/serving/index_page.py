@@ -18,9 +18,9 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tilewatch.dashboard import scripts
+from tilewatch.dashboard.serving import script_files
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 LOGO = HERE / "logo.svg"
 INDEX = Path(st.__file__).parent / "static" / "index.html"
 PAGES = ("", *sorted(file.stem for file in (HERE / "views").glob("[a-z]*.py") if file.stem != "overview"))
@@ -81,7 +81,7 @@ def write_html(html: str, page: str) -> str:
     """Replaces what is there; where a Streamlit has other HTML, that stays as it is. `page` is one of PAGES."""
     early = "".join(
         f'<link rel="modulepreload" crossorigin href="./static/js/{file}">'
-        for file in scripts.list_needed(ABOVE if page else (*ABOVE, OVERVIEW_TABLE))
+        for file in script_files.list_needed(ABOVE if page else (*ABOVE, OVERVIEW_TABLE))
         if file not in html
     )
     for old, new in (

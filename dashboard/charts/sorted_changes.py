@@ -4,24 +4,26 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tilewatch.dashboard.charts import colours, hover
-from tilewatch.dashboard.frames import findings
+from tilewatch.dashboard.frames import differences
 
 AT_EACH_END = 20
 TITLE_BELOW_PX = 24
 SYMBOLS = {
-    findings.FASTER: "circle",
-    findings.SLOWER: "circle",
-    findings.HIGHER: "circle",
-    findings.LOWER: "circle",
-    findings.NOT_JUDGED: "diamond-open",
-    findings.UNDECIDED: "diamond-open",
-    findings.NOT_CONFIRMED: "diamond-open",
-    findings.SAME_CODE: "square-open",
-    findings.NOT_APART: "circle-open",
+    differences.FASTER: "circle",
+    differences.SLOWER: "circle",
+    differences.HIGHER: "circle",
+    differences.LOWER: "circle",
+    differences.NOT_JUDGED: "diamond-open",
+    differences.UNDECIDED: "diamond-open",
+    differences.NOT_CONFIRMED: "diamond-open",
+    differences.SAME_CODE: "square-open",
+    differences.NOT_APART: "circle-open",
 }
 
 
-def differences(pairs: pd.DataFrame, label: str = findings.CHANGE_OF_SPEED, plus: str = "plus is faster") -> go.Figure:
+def draw_sorted_changes(
+    pairs: pd.DataFrame, label: str = differences.CHANGE_OF_SPEED, plus: str = "plus is faster"
+) -> go.Figure:
     """The largest changes in both directions, with their intervals; grey where nothing is claimed of a difference.
 
     `label` and `plus` name the axis, whose title is at the right edge: a phone has a hundred pixels beside the
@@ -37,7 +39,7 @@ def differences(pairs: pd.DataFrame, label: str = findings.CHANGE_OF_SPEED, plus
     names = [f"{row['kernel']} {row['problem']} {row['where'].removesuffix(suffix)}" for row in rows]
     marked = [
         colours.UNCERTAIN
-        if row["finding"] not in findings.CLAIMS
+        if row["finding"] not in differences.CLAIMS
         else colours.VERDICTS["improvement" if row["change"] > 0 else "regression"]
         for row in rows
     ]

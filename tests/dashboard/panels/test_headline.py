@@ -5,7 +5,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from tilewatch.dashboard.panels.answer import Counts, LastNight, count, sentence
+from tilewatch.dashboard.panels.headline import Counts, LastNight, count, sentence
 
 CALM = Counts("0 faster, 0 slower since yesterday, in 82 series", 0)
 MISSING = LastNight("H200", "missing", "2026-11-20")

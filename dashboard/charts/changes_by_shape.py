@@ -1,6 +1,6 @@
 """Compares changes over the shapes of problems and over GPU models, which narrows down their cause. Pure.
 
-The frames are those of `findings.add_findings`.
+The frames are those of `differences.add_findings`.
 """
 
 import math
@@ -15,7 +15,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tilewatch.dashboard.charts import colours
-from tilewatch.dashboard.frames import findings
+from tilewatch.dashboard.frames import differences
 from tilewatch.text import change_text
 
 SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)(?:-\w+)?")
@@ -35,7 +35,7 @@ Row = Mapping[Any, Any]
 BY = ("kernel", "problem")
 
 
-def shape_map(pairs: pd.DataFrame, label: str = findings.CHANGE_OF_SPEED) -> go.Figure:
+def shape_map(pairs: pd.DataFrame, label: str = differences.CHANGE_OF_SPEED) -> go.Figure:
     """One mark per problem at its N and M, as large as its K, in the colour of its median change, which `label` names.
     `pairs` are rows of `keep_shaped`, at least one with a change.
 
@@ -131,10 +131,10 @@ def _problem(name: str, group: Sequence[Row]) -> tuple[int, int, int, float, str
     assert shape, "else it has no place"
     lines = [
         f"{row['gpu_name']}: {change_text(row['change'])}"
-        + ("" if row["finding"] in findings.CLAIMS else f" ({row['finding']})")
+        + ("" if row["finding"] in differences.CLAIMS else f" ({row['finding']})")
         for row in sorted(group, key=itemgetter("change"))
     ]
-    claimed = median(row["change"] if row["finding"] in findings.CLAIMS else 0.0 for row in group)
+    claimed = median(row["change"] if row["finding"] in differences.CLAIMS else 0.0 for row in group)
     label = change_text(median(row["change"] for row in group))
     return *shape, claimed, label, "<br>".join([f"<b>{name}</b>", *lines])
 
@@ -146,7 +146,7 @@ def list_moved(pairs: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for (kernel, problem), each in groupby(compared, itemgetter(*BY)):
         group = list(each)
-        moved = [row for row in group if row["finding"] in findings.DIFFERENT]
+        moved = [row for row in group if row["finding"] in differences.DIFFERENT]
         for sign, direction in ((-1, "slower"), (1, "faster")):
             so_moved = [row for row in moved if sign * row["change"] > 0]
             if so_moved:
@@ -182,6 +182,6 @@ def explain_pattern(moved: Sequence[Row], everywhere: Sequence[Row]) -> str:
 
 def _cell(row: Row) -> str:
     change = change_text(row["change"])
-    if row["finding"] in findings.CLAIMS:
+    if row["finding"] in differences.CLAIMS:
         return change
-    return f"{change} {row['finding']}" if row["finding"] in findings.DIFFERENT else f"≈ {change}"
+    return f"{change} {row['finding']}" if row["finding"] in differences.DIFFERENT else f"≈ {change}"

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from tests.dashboard.fixtures.small_database import COUNTERS
-from tilewatch.dashboard.frames import reads, why
+from tilewatch.dashboard.frames import explanation, reads
 from tilewatch.db.page_reads import evidence as evidence_queries
 
 COUNTED = {"good": {"instructions": 1e6, "l2_hit_pct": 90.0}, "bad": {"instructions": 2e6, "l2_hit_pct": 90.0}}
@@ -29,23 +29,23 @@ def evidence_with(filled: Session, url: str, counters: dict[str, Any] | None, **
 
 def test_counters_of_both_cubins_side_by_side_come_before_those_of_the_runs(filled: Session, filled_url: str) -> None:
     found = evidence_with(filled, filled_url, COUNTED)
-    table = why.tabulate_counters(found).set_index("counter")
+    table = explanation.tabulate_counters(found).set_index("counter")
     assert table.loc["instructions", ["before", "this run", "change"]].tolist() == [
         "1,000,000",
         "2,000,000",
         "+100.0 %",
     ]
-    assert "read both on node-1, side by side" in why.write_counters_source(found)
-    assert "instructions" in {each.kind for each in why.find_change(found) or ()}
+    assert "read both on node-1, side by side" in explanation.write_counters_source(found)
+    assert "instructions" in {each.kind for each in explanation.find_change(found) or ()}
 
 
 def test_counters_of_another_pair_of_cubins_are_not_taken(filled: Session, filled_url: str) -> None:
     found = evidence_with(filled, filled_url, COUNTED, good_code_sha256="older")
-    assert why.read_counters(found).now["instructions"] == COUNTERS["instructions"]
-    assert why.read_counters(found).replay is None
+    assert explanation.read_counters(found).now["instructions"] == COUNTERS["instructions"]
+    assert explanation.read_counters(found).replay is None
 
 
 def test_why_a_pair_has_no_counters_is_said_once(filled: Session, filled_url: str) -> None:
     found = evidence_with(filled, filled_url, {"missing": "ncu is away"})
     found = replace(found, sampled=tuple(replace(each, detail={}) for each in found.sampled), replays=found.replays * 2)
-    assert why.write_counters_source(found) == "No counters: ncu is away."
+    assert explanation.write_counters_source(found) == "No counters: ncu is away."
