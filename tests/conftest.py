@@ -32,6 +32,7 @@ Admin = psycopg.Connection[tuple[Any, ...]]
 LONG = (
     "tests/end_to_end/",
     "tests/worker/local/test_up.py",
+    "tests/worker/local/test_demo.py",
     "tests/kernels/library/test_compiles.py",
     "tests/dashboard/views/",
 )

@@ -14,7 +14,7 @@ from tilewatch.worker.settings import Settings
 class Simulation:
     """How the simulated GPU behaves. `trial_s` is how long a trial keeps its worker busy; the times that it reports do
     not depend on it. `ill` is the share of sweeps in which the GPU falls ill, `slow` how much longer everything takes
-    on this node (0.05 is 5 %)."""
+    on this node (0.05 is 5 %). `baseline_us` is the time of the main baseline, whose package has `baseline_version`."""
 
     seed: int
     trial_s: float
@@ -22,6 +22,8 @@ class Simulation:
     node: str = field(default_factory=socket.gethostname)
     slow: float = 0.0
     driver: str = "none"
+    baseline_us: float = 110.0
+    baseline_version: str = "0.1.0"
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 Each command imports what it needs when it runs, so that `--help` is quick.
 """
 
+import contextlib
 import importlib.metadata
 import io
 import json
@@ -154,6 +155,26 @@ def up() -> None:
     from tilewatch.worker.local.up import up as run_up
 
     raise typer.Exit(run_up(options.settings()))
+
+
+@cli.command()
+def demo(
+    home: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where it works; made anew. Without it, a folder of its own.")
+    ] = None,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The dashboard's port.")] = 8501,
+) -> None:
+    """Show the whole road without a GPU: twenty commits on the simulated GPU, one of them slower, until Ctrl-C.
+
+    The inbox and a message on a local page have the planted changes within two minutes.
+    """
+    from tilewatch.worker.local.demo import run_demo
+    from tilewatch.worker.logs import set_up
+
+    folder = home or Path.home() / ".cache" / "tilewatch" / "demo"
+    set_up("ERROR")
+    with contextlib.suppress(KeyboardInterrupt):
+        run_demo(folder.expanduser().absolute(), port, lambda line: print(line, flush=True))
 
 
 @cli.command()

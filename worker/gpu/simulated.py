@@ -33,7 +33,6 @@ from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
 from tilewatch.worker.queue.replay_job import ReplayJob
 
 FASTEST_US, SLOWEST_US = 100.0, 300.0
-BASELINE_US = 110.0
 NOISE = 0.004
 """Relative, one standard deviation: about what an H200 shows between samples of one session."""
 
@@ -80,7 +79,12 @@ class SimulatedGpu:
             gpu_uuid=gpu.uuid,
             gpu_name=gpu.name,
             timer="simulated",
-            toolchain={"harness": HARNESS, "simulation": f"seed {simulation.seed}", "driver": simulation.driver},
+            toolchain={
+                "harness": HARNESS,
+                "simulation": f"seed {simulation.seed}",
+                "driver": simulation.driver,
+                "sgl-deep-gemm": simulation.baseline_version,
+            },
             telemetry=_telemetry(sweep, simulation),
             sweep_gpu_s=simulation.trial_s * len(trials),
             winner=winner,
@@ -248,7 +252,7 @@ def _measurements(sweep: SweepToMeasure, winner: object, simulation: Simulation)
     facts = sweep.facts
     noise = _random(simulation.seed, "record", facts.sha, facts.problem)
     ours = _samples(_here_us(facts.problem, chosen.content_key, simulation), ROUNDS, noise)
-    theirs = _samples(BASELINE_US * (1.0 + simulation.slow), ROUNDS, noise)
+    theirs = _samples(simulation.baseline_us * (1.0 + simulation.slow), ROUNDS, noise)
     detail = {"simulated": True, "rounds": ROUNDS}
     return (
         Measured(facts.kernel, "kernel", ours, chosen.params, detail),

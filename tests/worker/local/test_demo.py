@@ -1,0 +1,52 @@
+"""The demo shows what it promises: a planted regression, an improvement and a moved baseline, and a message of each."""
+
+import urllib.request
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from tilewatch.db.models import Alarm, Commit, Regression
+from tilewatch.db.server.embedded import Servers
+from tilewatch.db.session import session
+from tilewatch.worker.local import demo, demo_repository
+from tilewatch.worker.local.demo_messages import Message, open_mailbox
+
+
+def test_twenty_nights_end_with_all_that_was_planted_and_a_message_of_each(
+    tmp_path: Path, database_url: str, broker_url: str
+) -> None:
+    printed: list[str] = []
+    with open_mailbox() as mailbox:
+        settings = demo.make_settings(tmp_path, Servers(database_url, broker_url), 8501, mailbox)
+        demo.play_nights(settings, mailbox, printed.append)
+        with urllib.request.urlopen(mailbox.url) as page:  # noqa: S310 - our own http address
+            shown = page.read().decode()
+    with session(database_url) as opened:
+        found = select(Regression.direction, Regression.kernel, Regression.state, Commit.subject).join(
+            Commit, Commit.id == Regression.bad_commit_id
+        )
+        assert {tuple(row) for row in opened.execute(found)} == {
+            ("regression", demo_repository.SLOWER, "new", demo_repository.SUBJECTS[demo_repository.SLOWER_AT]),
+            ("improvement", demo_repository.FASTER, "new", demo_repository.SUBJECTS[demo_repository.FASTER_AT]),
+        }
+        assert "baseline_changed" in opened.scalars(select(Alarm.kind).where(Alarm.closed_at.is_(None))).all()
+    subjects = [message.subject for message in mailbox.messages]
+    for words in ("simulated: scale on sim: +", "simulated: shift on sim: -", "the baseline changed: DeepGEMM"):
+        assert [subject for subject in subjects if subject.startswith(words)], subjects
+        assert words in shown
+    assert len([line for line in printed if line.startswith("night ")]) == demo_repository.COMMITS
+
+
+def test_words_of_a_message_are_drawn_as_they_are() -> None:
+    with open_mailbox() as mailbox:
+        mailbox.messages.append(Message("<b>bold</b>", "a & b"))
+        assert "&lt;b&gt;bold&lt;/b&gt;" in mailbox.draw()
+        assert "a &amp; b" in mailbox.draw()
+
+
+def test_where_no_seed_plants_the_changes_a_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "MOST_SEEDS", 3)
+    same = (["equal"], ["equal"])
+    with pytest.raises(demo.CannotDemonstrate, match="no seed of the simulated GPU"):
+        demo.find_seed({demo_repository.SLOWER: same, demo_repository.FASTER: same})

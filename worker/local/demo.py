@@ -1,0 +1,181 @@
+"""`tilewatch demo`: the whole road on a machine without a GPU, in a folder of its own, until Ctrl-C.
+
+A small repository with twenty commits is swept night after night on the simulated GPU: each commit is submitted,
+compiled by the real tile compiler, measured, judged and replayed by the steps that workers run. One commit makes the
+kernel slower, one makes it faster, and DeepGEMM gets a new version. The dashboard and a page with the messages show
+what becomes of that.
+"""
+
+import contextlib
+import datetime as dt
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tilewatch.db import migrate
+from tilewatch.db.lifecycle import jobs
+from tilewatch.db.server.embedded import Embedded, Servers
+from tilewatch.db.session import session
+from tilewatch.errors import ExpectedError
+from tilewatch.nightlies import NightlyTimes
+from tilewatch.worker import run_job
+from tilewatch.worker.context import Context
+from tilewatch.worker.gpu.simulated import true_us
+from tilewatch.worker.local import demo_repository, port, programs
+from tilewatch.worker.local.children import Children
+from tilewatch.worker.local.demo_messages import Mailbox, open_mailbox
+from tilewatch.worker.local.demo_repository import BASELINE_AT, BODIES, LIBRARY, PROBLEMS, DemoCommit
+from tilewatch.worker.notify.outbox import Outbox, write_and_send
+from tilewatch.worker.notify.update_alarms import check_alarms
+from tilewatch.worker.settings import CHECKOUT, Settings
+from tilewatch.worker.submitting.submit import submit_nightly
+
+GPU = "sim"
+ARCH = "sm_90"
+SIZES = {demo_repository.SLOWER: (0.15, 0.45), demo_repository.FASTER: (-0.35, -0.12)}
+"""How much the change of each kernel moves the time of each problem, relatively."""
+MOST_SEEDS = 2_000_000
+MOVED_BASELINE = {"baseline_us": 96.0, "baseline_version": "0.2.0"}
+DASHBOARD_LIMIT_S = 120
+TELL = """[channels.page]
+webhook = '{url}'
+[[routes]]
+to = ['page']
+about = ['regression', 'improvement', 'alarm']
+"""
+Print = Callable[[str], object]
+
+
+class CannotDemonstrate(ExpectedError):
+    """The demo cannot run here; the message is a sentence."""
+
+
+def run_demo(home: Path, dashboard_port: int, print_line: Print) -> None:
+    """Runs it in `home`, which is made anew, prints what happens, and serves the pages until Ctrl-C."""
+    if reason := port.taken(dashboard_port):
+        raise CannotDemonstrate(f"port {dashboard_port} cannot be used ({reason}); name another with --port")
+    started = time.monotonic()
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir(parents=True, mode=0o700)
+    with contextlib.ExitStack() as stack:
+        mailbox = stack.enter_context(open_mailbox())
+        servers = stack.enter_context(Embedded(home, fsync=False))
+        migrate.upgrade(servers.database_url)
+        settings = make_settings(home, servers, dashboard_port, mailbox)
+        children = Children(CHECKOUT, home / "log")
+        stack.callback(children.stop)
+        visitors = {**programs.child_environment(settings, servers), "TILEWATCH_ANONYMOUS": "act"}
+        children.start(programs.dashboard(settings, visitors))
+        _await_dashboard(dashboard_port, children)
+        print_line(f"the dashboard is at http://localhost:{dashboard_port}, the messages are at {mailbox.url}")
+        play_nights(settings, mailbox, print_line)
+        inbox = f"http://localhost:{dashboard_port}/inbox"
+        print_line(f"done after {time.monotonic() - started:.0f} s: the inbox is at {inbox}; Ctrl-C ends the demo")
+        while True:
+            children.restart_dead()
+            time.sleep(1)
+
+
+def play_nights(settings: Settings, mailbox: Mailbox, print_line: Print) -> None:
+    """Makes the repository and does the night of each commit; messages come as they would from workers."""
+    commits = demo_repository.make_repository(settings.repository, dt.datetime.now(dt.UTC).date())
+    print_line(f"made a repository with {len(commits)} commits of two kernels in {settings.repository}")
+    context = _plant(Context.of(settings), settings.home)
+    for number, commit in enumerate(commits):
+        _do_night(settings, context, number, commit)
+        known = len(mailbox.messages)
+        _notify(settings)
+        news = "".join(f"\n  message: {each.subject}" for each in mailbox.messages[known:])
+        print_line(f"night {number + 1} of {len(commits)}, {commit.sha[:10]} {commit.subject}{news}")
+
+
+def find_seed(cubins: Mapping[str, tuple[Sequence[str], Sequence[str]]]) -> int:
+    """Returns a seed of the simulated GPU under which each kernel's change moves its times as SIZES has it. `cubins`
+    are the keys of a kernel's cubins before its change and after it."""
+    for seed in range(MOST_SEEDS):
+        if all(_is_planted(kernel, *sides, seed) for kernel, sides in cubins.items()):
+            return seed
+    raise CannotDemonstrate("no seed of the simulated GPU makes the planted commits slower and faster")
+
+
+def _is_planted(kernel: str, base: Sequence[str], head: Sequence[str], seed: int) -> bool:
+    least, most = SIZES[kernel]
+    for problem in PROBLEMS:
+        before, after = (min(true_us(problem, key, seed) for key in keys) for keys in (base, head))
+        if not least < after / before - 1 < most:
+            return False
+    return True
+
+
+def _plant(context: Context, home: Path) -> Context:
+    cubins = {
+        kernel: (_list_cubins(home, kernel, changed=False), _list_cubins(home, kernel, changed=True))
+        for kernel in BODIES
+    }
+    return replace(context, simulation=replace(context.simulation, seed=find_seed(cubins)))
+
+
+def _list_cubins(home: Path, kernel: str, *, changed: bool) -> list[str]:
+    """Compiles a kernel before or after its change, and returns the keys of its cubins."""
+    folder = home / "versions" / str(changed)
+    demo_repository.write_kernel(folder, kernel, "a version of the demo", changed=changed)
+    compiling = ("compile", kernel, "--arch", ARCH, "--library", str(folder), "--cubins", str(folder.parent / "cubins"))
+    done = subprocess.run(
+        [sys.executable, "-m", "tilewatch.kernels", *compiling, "--json"], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise CannotDemonstrate(f"the tile compiler does not work here: {done.stderr.strip()[-500:]}")
+    return [each["content_key"] for each in json.loads(done.stdout)["configs"] if each["content_key"]]
+
+
+def make_settings(home: Path, servers: Servers, dashboard_port: int, mailbox: Mailbox) -> Settings:
+    """Returns the settings of the demo's steps, and writes the file that sends messages to the mailbox."""
+    tell = home / "tell.toml"
+    tell.write_text(TELL.format(url=mailbox.url), encoding="utf-8")
+    return Settings(
+        home=home,
+        store_url=(home / "cubins").as_uri(),
+        database_url=servers.database_url,
+        broker_url=servers.broker_url,
+        repository=home / "repository",
+        library=LIBRARY,
+        port=dashboard_port,
+        tell=tell,
+        sim_trial_s=0.0,
+    )
+
+
+def _await_dashboard(dashboard_port: int, children: Children) -> None:
+    deadline = time.monotonic() + DASHBOARD_LIMIT_S
+    while not port.healthy(dashboard_port):
+        children.restart_dead()
+        if time.monotonic() > deadline:
+            raise CannotDemonstrate("the dashboard does not answer")
+        time.sleep(0.2)
+
+
+def _do_night(settings: Settings, context: Context, number: int, commit: DemoCommit) -> None:
+    """Submits a commit's night and does all its jobs in this process, as workers would."""
+    if number >= BASELINE_AT:
+        context = replace(context, simulation=replace(context.simulation, **MOVED_BASELINE))
+    submit_nightly(settings, commit=commit.sha, gpus=(GPU,), night=commit.day)
+    while queued := _list_queued(context):
+        for job_id in queued:
+            run_job.run(job_id, "demo", context)
+
+
+def _list_queued(context: Context) -> list[int]:
+    with session(context.database_url) as opened:
+        return [job.id for job in jobs.list_unsent(opened, 0)]
+
+
+def _notify(settings: Settings) -> None:
+    """Opens alarms and sends what is due."""
+    outbox, now = Outbox.of(settings), dt.datetime.now(dt.UTC)
+    check_alarms(outbox, (), NightlyTimes(), settings.regret_limit, now)
+    write_and_send(outbox, now)

@@ -1,0 +1,111 @@
+"""Makes the small repository of `tilewatch demo`: twenty commits, one a day, of two kernels. Most change a text and
+no code; one changes the code of a kernel, which the simulated GPU makes slower, and one that of the other, faster."""
+
+import datetime as dt
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+SLOWER, FASTER = "scale", "shift"
+"""The kernel that a commit makes slower, and the one that a commit makes faster."""
+LIBRARY = "library"
+COMMITS = 20
+SLOWER_AT, FASTER_AT, BASELINE_AT = 9, 14, 17
+"""The commits, from 0, at which one kernel becomes slower and the other faster; and from which DeepGEMM is newer."""
+
+BODIES = {SLOWER: ("tile * 2.0", "tile * 1.5 + tile * 0.5"), FASTER: ("tile * 0.5 + tile * 0.5 + 1.0", "tile + 1.0")}
+"""What each kernel computes before its change and after it: equal results, other code."""
+RESULTS = {SLOWER: "x * 2.0", FASTER: "x + 1.0"}
+PROBLEMS = ("4096", "65536")
+CHANGED_AT = {SLOWER: SLOWER_AT, FASTER: FASTER_AT}
+SUBJECTS = {
+    0: "Scale and shift numbers in tiles",
+    SLOWER_AT: "Scale in two products, for a second factor",
+    FASTER_AT: "Shift without the two products",
+}
+SOURCE = '''"""{note}"""
+
+import cuda.tile as ct
+
+from tilewatch.kernels.contract import Array, BadProblem, Kernel, Problem, Space
+
+
+@ct.kernel
+def {kernel}_tiles(x, y, width: ct.Constant[int]):
+    i = ct.bid(0)
+    tile = ct.load(x, index=(i,), shape=(width,))
+    ct.store(y, index=(i,), tile={body})
+
+
+def parse(text):
+    if not text.isdigit() or int(text) % 1024 or not int(text):
+        raise BadProblem(f"'{{text}}' is not a problem of {kernel}: write a length that 1024 divides, for example 4096")
+    return Problem(text, {{"n": int(text)}})
+
+
+KERNELS = (
+    Kernel(
+        name="{kernel}",
+        entry={kernel}_tiles,
+        problems=tuple(map(parse, {problems})),
+        parse=parse,
+        space=lambda arch: Space((("width", (64, 128, 256, 512)),)),
+        arrays=lambda problem: (
+            Array("x", (problem.sizes["n"],), "float32"),
+            Array("y", (problem.sizes["n"],), "float32", output=True),
+        ),
+        constants=lambda problem, config: (config["width"],),
+        grid=lambda problem, config, sm_count: (problem.sizes["n"] // config["width"], 1, 1),
+        reference=lambda inputs, xp: {{"y": (lambda x: {result})(inputs["x"])}},
+        tolerance=lambda problem: 1e-6,
+        flops=lambda problem: problem.sizes["n"],
+        bytes=lambda problem: 8 * problem.sizes["n"],
+        baselines=(),
+    ),
+)
+'''
+
+
+@dataclass(frozen=True)
+class DemoCommit:
+    sha: str
+    subject: str
+    day: dt.date
+
+
+def make_repository(folder: Path, last_day: dt.date) -> list[DemoCommit]:
+    """Makes it, with its last commit on `last_day`; returns its commits, the oldest first."""
+    (folder / LIBRARY).mkdir(parents=True)
+    _git(folder, "init", "--quiet", "--initial-branch", "main")
+    commits = []
+    for number in range(COMMITS):
+        day = last_day - dt.timedelta(days=COMMITS - 1 - number)
+        subject = SUBJECTS.get(number, f"Describe the kernels better, part {number}")
+        for kernel in BODIES:
+            write_kernel(folder / LIBRARY, kernel, changed=number >= CHANGED_AT[kernel], note=subject)
+        _git(folder, "add", ".")
+        _git(folder, "commit", "--quiet", "--message", subject, at=f"{day} 12:00 +0000")
+        commits.append(DemoCommit(_git(folder, "rev-parse", "HEAD").strip(), subject, day))
+    return commits
+
+
+def write_kernel(folder: Path, kernel: str, note: str, *, changed: bool) -> None:
+    """Writes the library file of a kernel, before its change or after it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    body = BODIES[kernel][changed]
+    source = SOURCE.format(note=note, body=body, kernel=kernel, problems=PROBLEMS, result=RESULTS[kernel])
+    (folder / f"{kernel}.py").write_text(source, encoding="utf-8")
+
+
+def _git(folder: Path, *arguments: str, at: str | None = None) -> str:
+    settings = ["-c", "user.name=Demo", "-c", "user.email=demo@example.org", "-c", "commit.gpgsign=false"]
+    dates = {} if at is None else {"GIT_AUTHOR_DATE": at, "GIT_COMMITTER_DATE": at}
+    command = ["git", *settings, *arguments]
+    environment = {**_environment(), **dates}
+    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, env=environment).stdout
+
+
+def _environment() -> dict[str, str]:
+    """Returns the environment without what a hook of another repository set, which would name that one."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
