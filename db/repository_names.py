@@ -7,10 +7,18 @@ BRANCH_START = " (branch "
 
 UNDER = "under "
 
+EXAMPLES = ("tilewatch-story",)
+"""Repositories of recordings whose regressions were planted, to show what one looks like."""
+
 
 def name_of_branch(repository: str, branch: str) -> str:
     """Names a branch's commits as a repository of their own, so that its runs never meet those of the main line."""
     return f"{repository}{BRANCH_START}{branch})"
+
+
+def is_example(name: str) -> bool:
+    """Returns whether the changes of a repository were planted: they are shown apart, and are in no count."""
+    return name in EXAMPLES
 
 
 def split_branch(name: str) -> tuple[str, str | None]:

@@ -13,8 +13,9 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db.lifecycle.regressions import ITSELF, OPEN, add_event, add_remark, change_state, lock
-from tilewatch.db.models import Commit, Regression, RegressionSeries
+from tilewatch.db.models import Commit, Regression, RegressionSeries, Run, Sweep
 from tilewatch.db.natural_keys import find_or_add
+from tilewatch.text import short_sha
 
 Direction = Literal["regression", "improvement"]
 Category = Literal["code", "toolchain", "node", "baseline", "search_space", "unknown"]
@@ -139,16 +140,24 @@ def mark_recovered(
         .with_for_update()
     )
     rows = session.execute(query).all()
+    mended_at = _describe_commit(session, moved.run_id) if rows else ""
     for regression, one in rows:
         session.execute(
             update(RegressionSeries).where(RegressionSeries.id == one.id).values(recovered_at=func.clock_timestamp())
         )
-        sentence = f"{one.problem} on {one.gpu_model} recovered by {moved.size:+.1%}"
+        sentence = f"{one.problem} on {one.gpu_model} recovered by {moved.size:+.1%} at {mended_at}"
         add_event(session, regression.id, ITSELF, "recover", regression.state, regression.state, sentence)
         left = exists().where(RegressionSeries.regression_id == regression.id, RegressionSeries.recovered_at.is_(None))
         if not session.scalar(select(left)):
             change_state(session, regression, "resolve", ITSELF, "every series recovered")
     return [regression.id for regression, _ in rows]
+
+
+def _describe_commit(session: Session, run_id: int) -> str:
+    """Returns the hash and the subject of a run's commit."""
+    of_run = select(Sweep.commit_id).join(Run, Run.sweep_id == Sweep.id).where(Run.id == run_id).scalar_subquery()
+    sha, subject = session.execute(select(Commit.sha, Commit.subject).where(Commit.id == of_run)).one()
+    return f"{short_sha(sha)} {subject}"
 
 
 def _take_turns(session: Session, cause: Cause) -> None:

@@ -40,6 +40,15 @@ def change_text(change: float) -> str:
     return f"{round(100 * change, 1) + 0.0:+.1f} %"
 
 
+def write_change(change: float) -> str:
+    """A relative change of a time with the word for it: -0.031 is "-3.1 % time, faster". What rounds to nothing has no
+    word."""
+    words = change_text(change)
+    if words == "+0.0 %":
+        return f"{words} time"
+    return f"{words} time, {'slower' if change > 0 else 'faster'}"
+
+
 def name_version(baseline: str, version: str) -> str:
     """Returns the name of a baseline whose library has this version, such as "deepgemm 0.2.5": times of an environment
     are stored under it. PyTorch brings all but DeepGEMM."""

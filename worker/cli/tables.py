@@ -15,7 +15,7 @@ from tilewatch.db.page_reads.judge_score import Score
 from tilewatch.db.page_reads.messages import MessageRow, RegressionStory
 from tilewatch.db.page_reads.regressions import RegressionRow
 from tilewatch.db.page_reads.tokens import TokenRow
-from tilewatch.text import change_text, short_sha, without_controls
+from tilewatch.text import change_text, short_sha, without_controls, write_change
 from tilewatch.worker.notify.wording import one_line, write_alarm
 
 Found = TypeVar("Found", bound=Any)
@@ -61,7 +61,7 @@ def draw_regressions(rows: Sequence[RegressionRow]) -> RenderableType:
             f"{row.kernel}{_origin_text(row)}",
             ", ".join(row.gpu_models),
             str(row.series),
-            change_text(row.size),
+            write_change(row.size),
             row.category.replace("_", " "),
             f"{short_sha(row.bad_sha)} {one_line(row.bad_subject)}",
             row.owner or "nobody",
@@ -84,7 +84,7 @@ def draw_story(story: RegressionStory) -> RenderableType:
     for one in story.series:
         interval = f"{change_text(one.low)} to {change_text(one.high)}"
         recovered = f"{one.recovered_at:%Y-%m-%d}" if one.recovered_at else ""
-        series.add_row(one.problem, one.gpu_name, change_text(one.size), interval, str(one.run_id), recovered)
+        series.add_row(one.problem, one.gpu_name, write_change(one.size), interval, str(one.run_id), recovered)
     events = new_table("when (UTC)", "who", "action", "new state", "note")
     for event in story.events:
         events.add_row(f"{event.at:%Y-%m-%d %H:%M}", event.who, event.action, event.to_state, event.note or "")

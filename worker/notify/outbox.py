@@ -18,6 +18,7 @@ from tilewatch.db.page_reads import alarms, submissions
 from tilewatch.db.page_reads import messages as message_queries
 from tilewatch.db.page_reads import regressions as regression_queries
 from tilewatch.db.page_reads.messages import RegressionStory
+from tilewatch.db.repository_names import is_example
 from tilewatch.db.session import DATABASE_IS_AWAY, session
 from tilewatch.text import without_mentions
 from tilewatch.worker.notify import routing, wording
@@ -229,12 +230,14 @@ def _store_outcome(opened: Session, message: ClaimedMessage, outcome: SendResult
 
 
 def _day(opened: Session, now: dt.datetime) -> wording.Day:
+    """Planted examples are in no digest, and what ended on the day it was opened is listed once: as ended."""
     since = now - dt.timedelta(days=1)
-    rows = regression_queries.list_regressions(opened)
+    rows = [row for row in regression_queries.list_regressions(opened) if not is_example(row.repository)]
     slower = [row for row in rows if row.direction == "regression"]
+    ended = [row for row in slower if row.state in ("resolved", "expected") and row.changed_at >= since]
     return wording.Day(
-        opened=[row for row in slower if row.opened_at >= since],
-        ended=[row for row in slower if row.state in ("resolved", "expected") and row.changed_at >= since],
+        opened=[row for row in slower if row.opened_at >= since and row not in ended],
+        ended=ended,
         still_open=[row for row in slower if row.state in regressions.OPEN],
         improvements=[row for row in rows if row.direction == "improvement" and row.opened_at >= since],
         alarms=alarms.list_alarms(opened),

@@ -12,7 +12,7 @@ from tilewatch.db.page_reads.alarms import AlarmRow
 from tilewatch.db.page_reads.messages import MessageRow, RegressionStory
 from tilewatch.db.page_reads.regressions import RegressionRow
 from tilewatch.db.page_reads.submissions import SubmissionRow
-from tilewatch.text import change_text, count_text, short_sha
+from tilewatch.text import change_text, count_text, short_sha, write_change
 
 LISTED = 12
 """Lines of one kind in a digest; the dashboard has them all."""
@@ -50,14 +50,15 @@ class Day:
 
 def regression_text(story: RegressionStory, kind: str, dashboard_url: str) -> Text:
     regression = story.regression
-    simulated = "simulated: " if regression.simulated else ""
-    subject = f"{simulated}{HEADINGS[kind]}{headline(regression)}"
+    subject = f"{'simulated: ' if regression.simulated else ''}{HEADINGS[kind]}"
     if kind in ("recovered", "resolved", "expected"):
-        return Text(subject, "\n".join(_ending_lines(story, kind, dashboard_url)))
+        ended = headline(regression, was="was ")
+        return Text(f"{subject}{ended}", "\n".join(_ending_lines(story, kind, dashboard_url)))
+    subject += headline(regression)
     worst = story.series[0]
     where = f"at {worst.problem} on {worst.gpu_name}"
     lines = [
-        f"{change_text(regression.size)} (95 %: {change_text(regression.low)} to {change_text(regression.high)}) "
+        f"{write_change(regression.size)} (95 %: {change_text(regression.low)} to {change_text(regression.high)}) "
         f"{where}{_among(regression)}.",
         f"Cause ({regression.category.replace('_', ' ')}): {one_line(regression.cause)}",
         *(f"  {one_line(sentence)}" for sentence in regression.explanation),
@@ -68,6 +69,9 @@ def regression_text(story: RegressionStory, kind: str, dashboard_url: str) -> Te
         "To repeat it on such a GPU:",
         f"  git checkout {regression.bad_sha}",
         f"  {shlex.join(['python', '-m', 'tilewatch.kernels', 'sweep', regression.kernel, worst.problem])}",
+        "And both sides in turns:",
+        f"  {shlex.join(['tilewatch', 'replay', regression.kernel, worst.problem])} "
+        f"--of {regression.bad_sha} --beside {regression.good_sha}",
         "Acknowledge it, or mark it as wrong:",
         f"  tilewatch regressions acknowledge {regression.id}",
         f"  tilewatch regressions mark {regression.id} wrong",
@@ -75,11 +79,11 @@ def regression_text(story: RegressionStory, kind: str, dashboard_url: str) -> Te
     return Text(subject, "\n".join(lines))
 
 
-def headline(regression: RegressionRow) -> str:
-    word = "slower" if regression.size > 0 else "faster"
+def headline(regression: RegressionRow, was: str = "") -> str:
+    """Returns what changed, by how much, where and since when; `was` stands before the size of what has ended."""
     on = ", ".join(regression.gpu_models)
     return (
-        f"{regression.kernel} is {100 * abs(regression.size):.1f} % {word} on {on} "
+        f"{regression.kernel} on {on}: {was}{write_change(regression.size)} "
         f"since {short_sha(regression.bad_sha)} ({count_text(regression.series, 'series')})"
     )
 
@@ -147,7 +151,7 @@ def check_link(dashboard_url: str, check_id: int) -> str:
 
 
 def report_link(dashboard_url: str, report_id: int) -> str:
-    return f"{dashboard_url}/compare?compare=Two+toolchains&report=%23{report_id}"
+    return f"{dashboard_url}/toolchains?report=%23{report_id}"
 
 
 def one_line(text: str) -> str:
@@ -162,8 +166,10 @@ def _ending_lines(story: RegressionStory, kind: str, dashboard_url: str) -> list
         "expected": "Later nights are compared with the new level.",
     }
     last = next((event for event in reversed(story.events) if event.to_state != event.from_state), None)
+    recovered = [one_line(event.note) for event in story.events if event.action == "recover" and event.note]
     by = f"By {last.who}{': ' + one_line(last.note) if last.note else ''}" if last and kind != "recovered" else ""
-    lines = [sentences.get(kind, ""), by, f"Triage: {regression_link(dashboard_url, story.regression.id)}"]
+    how = recovered if kind == "recovered" else []
+    lines = [sentences.get(kind, ""), *how, by, f"Triage: {regression_link(dashboard_url, story.regression.id)}"]
     return [line for line in lines if line]
 
 

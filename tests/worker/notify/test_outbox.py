@@ -12,6 +12,7 @@ from tests.worker.fixtures.celery_process import environment
 from tests.worker.fixtures.http_receiver import Answer, Receiver, receiver
 from tilewatch.db.lifecycle import messages, regressions
 from tilewatch.db.models import Message, Regression
+from tilewatch.db.repository_names import EXAMPLES
 from tilewatch.db.session import session
 from tilewatch.worker.notify.forge import Forge
 from tilewatch.worker.notify.outbox import Outbox, send_due, write_and_send
@@ -58,9 +59,9 @@ def test_a_confirmed_regression_is_sent_once_with_all_that_one_needs(database_ur
     assert write_and_send(outbox, NOW) == 1
     assert write_and_send(outbox, NOW) == 0
     (asked,) = board.asked
-    assert asked.json["subject"] == "gemm_fp8 is 4.2 % slower on b200 since bad0bad0ba (2 series)"
+    assert asked.json["subject"] == "gemm_fp8 on b200: +4.2 % time, slower since bad0bad0ba (2 series)"
     for words in (
-        "+4.2 % (95 %: +3.9 % to +4.5 %) at 320x32576x7168 on B200, the worst of 2 series",
+        "+4.2 % time, slower (95 %: +3.9 % to +4.5 %) at 320x32576x7168 on B200, the worst of 2 series",
         "Cause (code): the commit changed the machine code",
         "registers 96 -> 128",
         "First bad commit: bad0bad0ba Turn the swizzle off",
@@ -192,7 +193,7 @@ def test_a_message_that_a_mail_service_takes_is_sent_and_one_that_it_does_not_is
     wait_over(database_url)
     board.answer = lambda _: Answer()
     assert write_and_send(outbox, NOW) == 1
-    assert board.taken[0].json["title"] == "gemm_fp8 is 4.2 % slower on b200 since bad0bad0ba (1 series)"
+    assert board.taken[0].json["title"] == "gemm_fp8 on b200: +4.2 % time, slower since bad0bad0ba (1 series)"
 
 
 def test_what_a_service_asks_for_is_waited(database_url: str, board: Receiver) -> None:
@@ -271,7 +272,7 @@ def test_an_improvement_is_sent_to_those_who_asked_for_it(database_url: str, boa
     assert write_and_send(outbox_of(database_url, board), NOW) == 0
     wanted = [{"to": ["board"], "about": ["improvement"]}]
     assert write_and_send(outbox_of(database_url, board, routes=wanted), NOW) == 1
-    assert "5.0 % faster" in board.subjects()[0]
+    assert "-5.0 % time, faster" in board.subjects()[0]
 
 
 def test_a_forge_gets_what_a_commit_caused_and_what_a_person_did_about_it(database_url: str, board: Receiver) -> None:
@@ -311,14 +312,26 @@ def test_a_digest_lists_what_is_new_and_open(database_url: str, board: Receiver)
     write_and_send(outbox, today)
     (asked,) = board.taken
     assert asked.json["subject"] == "Tilewatch: 1 new regression, 1 open, 0 alarms"
-    assert f"New:\n  #{number} gemm_fp8 is 4.2 % slower" in asked.json["body"]
+    assert f"New:\n  #{number} gemm_fp8 on b200: +4.2 % time, slower" in asked.json["body"]
+
+
+def test_a_digest_has_no_planted_example(database_url: str, board: Receiver) -> None:
+    number = regress(database_url)
+    with session(database_url) as opened:
+        opened.get_one(Regression, number).repository = EXAMPLES[0]
+    today = dt.datetime.now(dt.UTC)
+    outbox = outbox_of(
+        database_url, board, digest={"at": today.time().replace(tzinfo=None), "to": ["board"]}, routes=[]
+    )
+    write_and_send(outbox, today)
+    assert board.subjects() == ["Tilewatch: 0 new regressions, 0 open, 0 alarms"]
 
 
 def test_without_a_file_everything_goes_to_the_log(database_url: str, capfd: pytest.CaptureFixture[str]) -> None:
     regress(database_url)
     outbox = Outbox(database_url, NotifySettings(), {"log": Log()}, "http://here")
     assert write_and_send(outbox, NOW) == 1
-    assert "gemm_fp8 is 4.2 % slower" in capfd.readouterr().out
+    assert "gemm_fp8 on b200: +4.2 % time, slower" in capfd.readouterr().out
 
 
 def test_a_channel_that_was_taken_out_of_the_file_is_named(database_url: str, board: Receiver) -> None:

@@ -48,6 +48,7 @@ CALM = Day(opened=[], ended=[], still_open=[], improvements=[], alarms=[], night
 def text_of(kind: str = "opened", **changed: object) -> wording.Text:
     events = (
         EventRow(NOW, "tilewatch", "open", None, "new", "why"),
+        EventRow(NOW, "tilewatch", "recover", "new", "new", "1x2x3 on H200 recovered by -4.0% at cccccccccc Mend it"),
         EventRow(NOW, "eve", "resolve", "new", "resolved", "reverted"),
         EventRow(NOW, "eve", "note", "resolved", "resolved", "a note"),
     )
@@ -56,8 +57,13 @@ def text_of(kind: str = "opened", **changed: object) -> wording.Text:
 
 
 def test_a_headline_says_what_by_how_much_where_and_since_when() -> None:
-    assert text_of().subject == "gemm is 4.2 % slower on b200, h200 since bbbbbbbbbb (3 series)"
-    assert text_of("reopened").subject.startswith("back again: gemm is 4.2 % slower")
+    assert text_of().subject == "gemm on b200, h200: +4.2 % time, slower since bbbbbbbbbb (3 series)"
+    assert text_of("reopened").subject.startswith("back again: gemm on b200, h200: +4.2 % time")
+
+
+def test_a_text_has_the_command_that_times_both_sides_in_turns() -> None:
+    wanted = f"  tilewatch replay gemm 1x2x3 --of {'b' * 40} --beside {'a' * 40}"
+    assert wanted in text_of().body.splitlines()
 
 
 @pytest.mark.parametrize(
@@ -67,7 +73,7 @@ def test_a_headline_says_what_by_how_much_where_and_since_when() -> None:
         ({"commits_in_range": 4}, "First bad commit: one of 4 after aaaaaaaaaa, at the latest bbbbbbbbbb Turn it off"),
         ({"category": "toolchain"}, "First seen at: bbbbbbbbbb Turn it off"),
         ({"size": -0.042}, "First commit with it: bbbbbbbbbb Turn it off"),
-        ({"series": 1}, "+4.2 % (95 %: +3.9 % to +4.5 %) at 1x2x3 on H200."),
+        ({"series": 1}, "+4.2 % time, slower (95 %: +3.9 % to +4.5 %) at 1x2x3 on H200."),
         ({"category": "search_space"}, "Cause (search space): the commit changed the machine code"),
     ],
 )
@@ -77,7 +83,12 @@ def test_a_text_contains_what_is_certain_and_no_more(changed: dict[str, object],
 
 def test_an_end_says_who_ended_it_and_a_recovery_that_it_ended_by_itself() -> None:
     assert text_of("resolved").body.splitlines()[0] == "By eve: reverted"
-    assert text_of("recovered").body.splitlines()[0] == "All its series are back at their old level."
+    recovered = text_of("recovered")
+    assert recovered.subject == "recovered: gemm on b200, h200: was +4.2 % time, slower since bbbbbbbbbb (3 series)"
+    assert recovered.body.splitlines()[:2] == [
+        "All its series are back at their old level.",
+        "1x2x3 on H200 recovered by -4.0% at cccccccccc Mend it",
+    ]
     assert "eve" not in text_of("recovered").body.split()
 
 
@@ -91,7 +102,7 @@ def test_a_digest_has_only_the_sections_that_have_something_and_says_how_much_it
     failed = MessageRow(1, "opened", "mail", "gemm is slower", "failed", 1, None, None, "no such address", NOW)
     busy = replace(CALM, still_open=[ROW] * 20, alarms=[alarm], failed_messages=[failed])
     body = wording.digest_text(busy, "http://here").body
-    assert body.count("#7 gemm is 4.2 % slower") == wording.LISTED
+    assert body.count("#7 gemm on b200, h200: +4.2 % time, slower") == wording.LISTED
     assert "  and 8 more" in body
     assert "Alarms:\n  the nightly is late: the nightly of 2026-11-21 for H200: measuring" in body
     assert "Could not be sent:\n  gemm is slower to mail: no such address" in body
