@@ -95,7 +95,7 @@ def _first_switches(browser: Browser, address: str, repeats: int) -> list[float]
         page = context.new_page()
         page.goto("/")
         _drawn(page)
-        took.append(_until_other_plot(page, page.get_by_role("link", name="Trends").first.click))
+        took.append(_until_other_plot(page, page.get_by_role("link", name="Series").first.click))
         context.close()
     return took
 

@@ -5,20 +5,23 @@ import streamlit as st
 from tilewatch.dashboard import sign_in
 from tilewatch.dashboard.panels import search
 from tilewatch.dashboard.serving.index_page import LOGO
-from tilewatch.dashboard.widgets import address, plots, simulated
+from tilewatch.dashboard.widgets import address, plots
 from tilewatch.dashboard.widgets.errors import show_errors
 
 # No icons: Material icons make the page fetch a font from outside, and emoji are empty boxes without an emoji font.
 PAGES = (
     st.Page("views/overview.py", title="Overview", default=True),
-    st.Page("views/trends.py", title="Trends"),
-    st.Page("views/sweeps.py", title="Sweeps"),
+    st.Page("views/inbox.py", title="Inbox"),
+    st.Page("views/trends.py", title="Series"),
     st.Page("views/compare.py", title="Compare"),
-    st.Page("views/architectures.py", title="Architectures"),
-    st.Page("views/regressions.py", title="Regressions"),
-    st.Page("views/evidence.py", title="Evidence"),
+    st.Page("views/toolchains.py", title="Toolchains"),
     st.Page("views/checks.py", title="Checks"),
     st.Page("views/jobs.py", title="Jobs & workers"),
+    # One click below: a part of a series, of the inbox, of a comparison.
+    st.Page("views/sweeps.py", title="Sweeps", visibility="hidden"),
+    st.Page("views/evidence.py", title="Evidence", visibility="hidden"),
+    st.Page("views/regressions.py", title="Regressions", visibility="hidden"),
+    st.Page("views/architectures.py", title="Architectures", visibility="hidden"),
 )
 
 # Streamlit leaves much space above the first line of every page, and makes pages narrow on large screens. The contrast
@@ -27,7 +30,9 @@ PAGES = (
 # it can be pressed all that time, so its contrast counts. In a narrow window the choices of a filter take several
 # lines, where Streamlit lets them scroll out of sight, and filters below each other have the space of other lines. The
 # search stands beside the title where the names of the pages leave no room for it.
-STYLE = """<style>
+STYLE = (
+    f"""<style>{plots.STYLE}</style>"""
+    + """<style>
 .stMainBlockContainer {padding-top: 4.2rem; padding-bottom: 2rem; max-width: 1600px;}
 [data-testid="stCaptionContainer"] {opacity: 1; color: color-mix(in srgb, currentcolor 78%, transparent);}
 [data-testid="stCaptionContainer"] :not(a) {color: inherit;}
@@ -39,6 +44,7 @@ STYLE = """<style>
 @media (min-width: 768px) and (max-width: 900px) {.st-key-search {top: 4.6rem;}}
 .st-key-search kbd, .st-key-search :has(> kbd) {color: inherit; opacity: 1;}
 </style>"""
+)
 
 page = st.navigation(PAGES, position="top")
 st.set_page_config(page_title=f"{page.title} - Tilewatch", page_icon=LOGO, layout="wide")
@@ -47,7 +53,6 @@ st.html(STYLE)
 with show_errors():
     if sign_in.admit():
         address.show_whole()
-        simulated.mark_page()
         plots.forget_drawn()
         search.offer(PAGES)
         page.run()

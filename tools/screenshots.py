@@ -94,7 +94,7 @@ RECORDED = (
         height=930,
         scale=1,
     ),
-    Picture("toolchains", "/compare?compare=Two+toolchains", "is not safe to take", height=1500),
+    Picture("toolchains", "/toolchains", "is not safe to take", height=1500),
     Picture(
         "why",
         "/evidence?run={run}",
@@ -111,7 +111,7 @@ RECORDED = (
     ),
 )
 SIMULATED = (
-    Picture("fleet-overview", "/?since=a+month+ago", "Regressions judged since a month ago", height=1250),
+    Picture("fleet-overview", "/?since=a+month+ago", "Biggest movers, as a table", height=1250),
     Picture(
         "fleet-trends",
         "/trends?kernel=attention&problem=4096x4096x4096&gpu=b200",

@@ -35,7 +35,7 @@ Row = Mapping[Any, Any]
 BY = ("kernel", "problem")
 
 
-def shape_map(pairs: pd.DataFrame, label: str = differences.CHANGE_OF_SPEED) -> go.Figure:
+def shape_map(pairs: pd.DataFrame, label: str = differences.CHANGE_OF_TIME) -> go.Figure:
     """One mark per problem at its N and M, as large as its K, in the colour of its median change, which `label` names.
     `pairs` are rows of `keep_shaped`, at least one with a change.
 
@@ -60,6 +60,7 @@ def shape_map(pairs: pd.DataFrame, label: str = differences.CHANGE_OF_SPEED) -> 
             "size": [SMALLEST + (LARGEST - SMALLEST) * (root - min(roots)) / widest for root in roots],
             "color": claimed,
             "colorscale": colours.SLOWER_TO_FASTER,
+            "reversescale": True,  # minus is faster
             "cmin": -CHANGE_SPAN,
             "cmax": CHANGE_SPAN,
             "cmid": 0,
@@ -147,7 +148,7 @@ def list_moved(pairs: pd.DataFrame) -> pd.DataFrame:
     for (kernel, problem), each in groupby(compared, itemgetter(*BY)):
         group = list(each)
         moved = [row for row in group if row["finding"] in differences.DIFFERENT]
-        for sign, direction in ((-1, "slower"), (1, "faster")):
+        for sign, direction in ((1, "slower"), (-1, "faster")):
             so_moved = [row for row in moved if sign * row["change"] > 0]
             if so_moved:
                 cells = {row["gpu_model"]: _cell(row) for row in group}

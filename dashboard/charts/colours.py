@@ -34,6 +34,8 @@ OUTCOMES = {
 }
 GOOD_TO_BAD = ((0.0, "#1d7f74"), (0.35, "#8cc0a0"), (0.6, "#f1dfa0"), (1.0, "#d0603f"))
 SLOWER_TO_FASTER = ((0.0, "#c4502d"), (0.25, "#e9a06f"), (0.5, "#f4ecd2"), (0.75, "#7dbfae"), (1.0, "#17756b"))
+FAR_TO_NEAR = ((0.0, "#f4ecd2"), (1.0, "#17756b"))
+"""The share of a bound that nothing passes, which is neither good nor bad: of the memory's speed."""
 TEXT = {
     "light": {"blue": "#2a66c2", "green": "#127a6f", "orange": "#9a5a06", "red": "#b83f21", "gray": "#5f6b7a"},
     "dark": {"blue": "#6ea8ff", "green": "#35b3a4", "orange": "#e8a04a", "red": "#f0795a", "gray": "#9aa5b4"},

@@ -2,13 +2,22 @@
 // Adds to the table of grid.py: tooltips, arrow keys, clicks, operators that fold, a saved picture. Knows nothing of the series: links and
 // titles of the table have all it needs.
 
-const MOST_ROWS = 16; // a table of more begins folded, but for the first operator and those that became slower
+const unfolded = (window.tilewatchUnfolded ??= {}); // what somebody folded stays so when the page runs again
 const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
-export default function ({ data, parentElement, setTriggerValue }) {
-  const root = parentElement.querySelector(".series-grid");
-  root.innerHTML = data.html; // every value in it was escaped where it was written
+export default function ({ data, setTriggerValue }) {
+  const root = document.getElementById(data.of);
+  fill(root, data.drawings);
   const table = root.querySelector("table");
+  root.querySelector(":scope > .save-picture")?.remove();
+  if (!table.dataset.alive) {
+    table.dataset.alive = "yes"; // the page ran again with the same HTML, to which all this was added
+    enliven(root, table, setTriggerValue);
+  }
+  saves(root, data, () => drawn(root));
+}
+
+function enliven(root, table, setTriggerValue) {
   hovers(root, table);
   walks(table);
   folds(root, table);
@@ -18,7 +27,6 @@ export default function ({ data, parentElement, setTriggerValue }) {
     event.preventDefault();
     setTriggerValue("opened", Object.fromEntries(new URL(link.href).searchParams));
   });
-  saves(root, data, () => drawn(root));
 }
 
 function hovers(root, table) {
@@ -65,19 +73,20 @@ function walks(table) {
   });
 }
 
-// A click on an operator folds and unfolds its problems. What was folded stays so when the page runs again.
+// A click on an operator folds and unfolds its problems; grid.py says which begin folded.
 function folds(root, table) {
   const operators = [...table.querySelectorAll("tbody[data-operator]")];
   if (!operators.length) return;
-  root.unfolded ??= new Map();
-  const small = table.querySelectorAll("tbody tr").length <= MOST_ROWS;
+  const mine = (unfolded[root.id] ??= new Map());
   const fold = (body, open) => {
     body.querySelector("button").setAttribute("aria-expanded", open);
     for (const row of [...body.rows].slice(1)) row.hidden = !open;
-    root.unfolded.set(body.dataset.operator, open);
+    mine.set(body.dataset.operator, open);
   };
-  operators.forEach((body, i) =>
-    fold(body, root.unfolded.get(body.dataset.operator) ?? (small || !i || "slower" in body.dataset)));
+  operators.forEach((body) => {
+    const open = mine.get(body.dataset.operator);
+    if (open !== undefined) fold(body, open);
+  });
   const all = document.createElement("button");
   const caption = () => (all.textContent = anyFolded() ? "Unfold all" : "Fold all");
   const anyFolded = () => operators.some((body) => body.rows[1].hidden);
@@ -94,7 +103,7 @@ function folds(root, table) {
       fold(body, body.rows[1].hidden);
       done();
     });
-  root.prepend(all);
+  root.append(all); // below, where nothing moves when it comes
   done();
 }
 

@@ -16,7 +16,6 @@ from typing import Any
 import pandas as pd
 
 from tilewatch.dashboard.charts import colours, hover
-from tilewatch.dashboard.charts.sparkline import sparkline
 from tilewatch.dashboard.frames import differences
 from tilewatch.dashboard.text import rival_text
 from tilewatch.text import change_text
@@ -25,7 +24,12 @@ HERE = Path(__file__).parent
 STYLE = (HERE / "grid.css").read_text(encoding="utf-8")
 BEHAVIOUR = (HERE / "picture.js").read_text(encoding="utf-8") + (HERE / "grid.js").read_text(encoding="utf-8")
 DEEPGEMM = "deepgemm"
+MOST_ROWS = 16
+"""A table of more begins folded, but for the first operator and those that became slower."""
 SCALE_WIDTH_PX, SCALE_HEIGHT_PX = 420, 30
+SPARK_WIDTH, SPARK_HEIGHT, SPARK_MARGIN = 64, 14, 2
+LEAST_RANGE = 0.06
+"""The height of a spark is at least this share of its middle value: noise of 1 % would else look like a step."""
 NAMES_REM, CELL_REM = 24, 14
 """The most width that the names and each column take, so that the cells of one GPU model do not become bars."""
 
@@ -39,8 +43,10 @@ NO_SPARKS: Sparks = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Scale:
-    """The meaning of the colours: `column` of the frame, coloured from `middle` - `span` to `middle` + `span`."""
+    """The meaning of the colours: `column` of the frame, coloured from `middle` - `span` to `middle` + `span`. `key` is
+    its own among the scales of a page."""
 
+    key: str
     column: str
     title: str
     middle: float
@@ -48,18 +54,22 @@ class Scale:
     tick: Callable[[float], str]
     write: Callable[[Row], str]
     valued: Callable[[Row], float]
+    stops: Sequence[tuple[float, str]] = colours.SLOWER_TO_FASTER
 
     def colour(self, value: float) -> str:
-        return colours.colour_at(colours.SLOWER_TO_FASTER, 0.5 + (value - self.middle) / (2 * self.span))
+        return colours.colour_at(self.stops, 0.5 + (value - self.middle) / (2 * self.span))
 
 
-def ratio_table(series: pd.DataFrame, address: Address | None = None, sparks: Sparks = NO_SPARKS) -> str:
+def ratio_table(
+    series: pd.DataFrame, address: Address | None = None, sparks: Sparks = NO_SPARKS, scale: "Scale | None" = None
+) -> str:
     """The ratio of each series, and its change where noise does not explain it and the code is not the same.
 
     A cell names what its ratio is to where that is not DeepGEMM, which most kernels have. The frame is of
     `changes.one_row_per_series`; `sparks` are the last ratios of its series, which stand beside the newest as a line.
+    Without a scale it is the one for DeepGEMM.
     """
-    return _table(series, RATIO, address, sparks)
+    return _table(series, scale or RATIO, address, sparks)
 
 
 def change_table(pairs: pd.DataFrame, address: Address | None = None) -> str:
@@ -74,7 +84,12 @@ def _table(series: pd.DataFrame, scale: Scale, address: Address | None, sparks: 
     models = _models(series)
     width = f'style="width:{100 / max(len(models), 1):.1f}%"'
     head = "".join(f'<th scope="col" {width}>{escape(name)}</th>' for name in models.values())
-    body = "".join(_write_kernel(each, models, scale, address, sparks) for each in _worst_first(series, scale))
+    operators = _worst_first(series, scale)
+    is_small = sum(len(each.problems) for each in operators) + len(operators) <= MOST_ROWS
+    body = "".join(
+        _write_kernel(each, models, scale, address, sparks, is_open=is_small or not number or not address)
+        for number, each in enumerate(operators)
+    )
     widest = NAMES_REM + CELL_REM * len(models)
     role = ' role="grid"' if address else ""
     label = f'aria-label="{escape(scale.title)}"'
@@ -115,13 +130,21 @@ def _cells(operator: KernelRows) -> list[Row]:
 
 
 def _write_kernel(
-    operator: KernelRows, models: Mapping[str, str], scale: Scale, address: Address | None, sparks: Sparks
+    operator: KernelRows,
+    models: Mapping[str, str],
+    scale: Scale,
+    address: Address | None,
+    sparks: Sparks,
+    *,
+    is_open: bool,
 ) -> str:
-    """A kernel with several problems has a row over them, which folds them; grid.js does."""
+    """A kernel with several problems has a row over them, which folds them; grid.js does. One that became slower is
+    open."""
     several = len(operator.problems) > 1
-    slower = any(row["finding"] == differences.SLOWER for row in _cells(operator))
+    is_open = is_open or not several or any(row["finding"] == differences.SLOWER for row in _cells(operator))
+    folded = "" if is_open else " hidden"
     lines = "".join(
-        f'<tr><th scope="row">{escape(problem if several else f"{operator.kernel} {problem}")}</th>'
+        f'<tr{folded}><th scope="row">{escape(problem if several else f"{operator.kernel} {problem}")}</th>'
         + "".join(_cell(rows.get(model), scale, address, sparks) for model in models)
         + "</tr>"
         for problem, rows in operator.problems.items()
@@ -129,10 +152,10 @@ def _write_kernel(
     if not several:
         return f"<tbody>{lines}</tbody>"
     over = "".join(_range([rows.get(model) for rows in operator.problems.values()], scale) for model in models)
-    name = f'<button type="button" aria-expanded="true">{escape(operator.kernel)}</button>'
+    name = f'<button type="button" aria-expanded="{str(is_open).lower()}">{escape(operator.kernel)}</button>'
     count = f"<small>{len(operator.problems)} problems</small>"
     return (
-        f'<tbody data-operator="{escape(operator.kernel)}"{" data-slower" if slower else ""}>'
+        f'<tbody data-operator="{escape(operator.kernel)}">'
         f'<tr class="operator"><th scope="rowgroup">{name} {count}</th>{over}</tr>{lines}</tbody>'
     )
 
@@ -178,16 +201,36 @@ def _cell(row: Row | None, scale: Scale, address: Address | None, sparks: Sparks
     return f'<td style="background:{colour};color:{colours.ink_on(colour)}">{inside}</td>'
 
 
+def sparkline(values: Sequence[float]) -> str:
+    """Draws the last values of a series as a small line. Returns the empty string for fewer than two values."""
+    if len(values) < 2:
+        return ""
+    middle = (min(values) + max(values)) / 2
+    height = max(max(values) - min(values), LEAST_RANGE * middle, 1e-9)
+    low = middle - height / 2
+    step = (SPARK_WIDTH - 2 * SPARK_MARGIN) / (len(values) - 1)
+    drawn = SPARK_HEIGHT - 2 * SPARK_MARGIN
+    points = " ".join(
+        f"{SPARK_MARGIN + i * step:.0f},{SPARK_HEIGHT - SPARK_MARGIN - (value - low) / height * drawn:.1f}"
+        for i, value in enumerate(values)
+    )
+    return (
+        f'<svg class="spark" width="{SPARK_WIDTH}" height="{SPARK_HEIGHT}" viewBox="0 0 {SPARK_WIDTH} {SPARK_HEIGHT}" '
+        'preserveAspectRatio="none" aria-hidden="true"><polyline fill="none" stroke="currentColor" '
+        f'stroke-width="1.2" vector-effect="non-scaling-stroke" points="{points}"/></svg>'
+    )
+
+
 def _scale(scale: Scale) -> str:
     """The legend of the colours as SVG, so that a saved picture has it too."""
-    stops = "".join(f'<stop offset="{at}" stop-color="{colour}"/>' for at, colour in colours.SLOWER_TO_FASTER)
+    stops = "".join(f'<stop offset="{at}" stop-color="{colour}"/>' for at, colour in scale.stops)
     ends = (scale.middle - scale.span, scale.middle, scale.middle + scale.span)
     words = (f"≤ {scale.tick(ends[0])}", scale.tick(ends[1]), f"≥ {scale.tick(ends[2])}")
     ticks = "".join(
         f'<text x="{x}" y="26" text-anchor="{anchor}">{word}</text>'
         for word, x, anchor in zip(words, (0, 110, 220), ("start", "middle", "end"), strict=True)
     )
-    name = f"scale-{scale.column}"
+    name = f"scale-{scale.key}"
     return (
         f'<svg class="scale" width="{SCALE_WIDTH_PX}" height="{SCALE_HEIGHT_PX}" font-size="11" fill="currentColor" '
         f'aria-hidden="true"><defs><linearGradient id="{name}">{stops}</linearGradient></defs>'
@@ -197,7 +240,7 @@ def _scale(scale: Scale) -> str:
 
 
 def _ratio_words(row: Row) -> str:
-    moved = f" {_arrow(row)}{abs(100 * row['change']):.1f}%" if row["finding"] in differences.DIFFERENT else ""
+    moved = f" {_arrow(row)}{100 * row['change']:+.1f}%" if row["finding"] in differences.DIFFERENT else ""
     rival = "" if row["baseline"] == DEEPGEMM else f" {rival_text(row['baseline'])}"
     return f"{_two_digits(row['ratio'])}{rival}{moved}"
 
@@ -210,7 +253,7 @@ def _two_digits(ratio: float) -> str:
 def _arrow(row: Row) -> str:
     """A filled arrow where a change is claimed, an open one where it is not."""
     up, down = "▲▼" if row["finding"] in differences.CLAIMS else "△▽"
-    return up if row["change"] > 0 else down
+    return up if row["change"] < 0 else down
 
 
 def _change_words(row: Row) -> str:
@@ -220,21 +263,20 @@ def _change_words(row: Row) -> str:
     return f"{words} {row['finding']}" if row["finding"] in differences.DIFFERENT else f"≈ {words}"
 
 
-RATIO = Scale(
-    "ratio",
-    "ratio to the main baseline",
-    1.0,
-    0.5,
-    _two_digits,
-    _ratio_words,
-    lambda row: float(row["ratio"]),
-)
+def _scale_of_ratios(key: str, title: str, middle: float, span: float, **more: Any) -> Scale:
+    return Scale(key, "ratio", title, middle, span, _two_digits, _ratio_words, lambda row: float(row["ratio"]), **more)
+
+
+RATIO = _scale_of_ratios("ratio", "ratio to the main baseline", 1.0, 0.5)
+LIBRARIES = _scale_of_ratios("libraries", "ratio to the library that a cell names", 1.0, 1.0)
+MEMORY = _scale_of_ratios("memory", "share of a copy's speed", 0.75, 0.25, stops=colours.FAR_TO_NEAR)
 CHANGE = Scale(
     "change",
-    differences.CHANGE_OF_SPEED,
+    "change",
+    differences.CHANGE_OF_TIME,
     0.0,
     0.1,
-    lambda change: f"{100 * change:+.0f} %" if change else "0 %",
+    lambda speed: f"{-100 * speed:+.0f} %" if speed else "0 %",
     _change_words,
-    lambda row: float(row["change"]) if row["finding"] in differences.CLAIMS else 0.0,
+    lambda row: -float(row["change"]) if row["finding"] in differences.CLAIMS else 0.0,
 )

@@ -13,7 +13,7 @@ import pandas as pd
 from tilewatch.dashboard.frames import differences
 from tilewatch.dashboard.frames.metrics import Metric
 from tilewatch.dashboard.text import commit_text, config_text, moment, ratio_to, rival_text, source_text, time_text
-from tilewatch.text import change_text, count_text, short_sha
+from tilewatch.text import change_text, count_text, short_sha, write_change
 
 RUN = 0
 """The index of the run's id in the customdata of each point."""
@@ -34,16 +34,34 @@ def series_lines(row: Mapping[Any, Any]) -> list[str]:
     if not pd.isna(row["change"]):
         other_gpu = row["gpu_name"] != row["gpu_name_before"]
         lines.append(
-            f"{'ratio' if other_gpu and row['of_ratio'] else 'speed'} {change_text(row['change'])} "
+            f"{_write_change(row, other_gpu=other_gpu)} "
             f"{'against ' + row['gpu_name_before'] if other_gpu else 'since ' + short_sha(row['sha_before'])} "
             f"({change_text(row['change_low'])} to {change_text(row['change_high'])})"
         )
+        lines += _split(row)
     if row["finding"]:
         lines.append(f"finding: {differences.write(row)}")
     if row["verdict"]:
         lines.append(f"verdict of {short_sha(row['sha'])}: {row['verdict']}: {row['reason']}")
     lines.append(source_text(row["origin"], row["machine"], row["measured_at"]))
     return lines
+
+
+def _write_change(row: Mapping[Any, Any], *, other_gpu: bool) -> str:
+    """A change of a ratio is one of the time beside the baseline's; on another GPU model that may be less time."""
+    if not row["of_ratio"]:
+        return write_change(row["change"])
+    return f"{change_text(row['change']) if other_gpu else write_change(row['change'])} beside the baseline"
+
+
+def _split(row: Mapping[Any, Any]) -> list[str]:
+    """Splits the change of a ratio into ours and the baseline's; empty where there is no ratio on both sides, or the
+    baselines differ."""
+    if pd.isna(row["ratio"]) or pd.isna(row["ratio_before"]) or row["baseline"] != row["baseline_before"]:
+        return []
+    now, before = row["ratio"] * row["median_us"], row["ratio_before"] * row["median_us_before"]
+    own = f"ours {change_text(row['median_us'] / row['median_us_before'] - 1)} time"
+    return [f"{own}, {rival_text(row['baseline'])} {change_text(now / before - 1)} time"]
 
 
 def points_hover(line: pd.DataFrame, metric: Metric) -> tuple[str, npt.NDArray[np.object_]]:

@@ -9,6 +9,11 @@ function element(name, attributes) {
   return made;
 }
 
+// Puts drawings into the places that plots.py kept for them.
+function fill(root, drawings) {
+  root.querySelectorAll("span.drawn").forEach((place, i) => (place.outerHTML = drawings[i])); // escaped where they were written
+}
+
 // A tooltip over the window: `show(place, words)` shows it next to a rectangle, `hide()` hides it.
 function panel(root) {
   const tooltip = root.appendChild(document.createElement("div"));

@@ -22,16 +22,16 @@ SYMBOLS = {
 
 
 def draw_sorted_changes(
-    pairs: pd.DataFrame, label: str = differences.CHANGE_OF_SPEED, plus: str = "plus is faster"
+    pairs: pd.DataFrame, label: str = differences.CHANGE_OF_TIME, minus: str = "minus is faster"
 ) -> go.Figure:
     """The largest changes in both directions, with their intervals; grey where nothing is claimed of a difference.
 
-    `label` and `plus` name the axis, whose title is at the right edge: a phone has a hundred pixels beside the
+    `label` and `minus` name the axis, whose title is at the right edge: a phone has a hundred pixels beside the
     names of series, and a title in their middle was cut.
     """
     ordered = pairs.dropna(subset="change").sort_values("change")
     ends = ordered if len(ordered) <= 2 * AT_EACH_END else pd.concat([ordered[:AT_EACH_END], ordered[-AT_EACH_END:]])
-    shown = ends.iloc[::-1]  # the slowest at the top
+    shown = ends  # the last is at the top: the slowest
     rows = shown.to_dict("records")
     origins = set(pairs["origin"])
     # "(recorded)" in every row says nothing, and takes a fifth of a phone's width.
@@ -40,7 +40,7 @@ def draw_sorted_changes(
     marked = [
         colours.UNCERTAIN
         if row["finding"] not in differences.CLAIMS
-        else colours.VERDICTS["improvement" if row["change"] > 0 else "regression"]
+        else colours.VERDICTS["improvement" if row["change"] < 0 else "regression"]
         for row in rows
     ]
     figure = go.Figure(
@@ -66,7 +66,7 @@ def draw_sorted_changes(
     )
     figure.add_vline(x=0, line={"width": 1, "color": colours.UNCERTAIN})
     figure.add_annotation(
-        text=f"{label}, %<br>({plus})",
+        text=f"{label}, %<br>({minus})",
         x=1,
         xref="paper",
         xanchor="right",

@@ -16,7 +16,7 @@ from tilewatch.dashboard.charts import colours, trend_lines
 from tilewatch.dashboard.charts.marks import Mark
 from tilewatch.dashboard.charts.trend_layout import lay_out
 from tilewatch.dashboard.charts.trend_lines import Along, Trace
-from tilewatch.dashboard.frames.baselines import name_lines
+from tilewatch.dashboard.frames.baseline_texts import name_lines
 from tilewatch.dashboard.frames.metrics import Metric
 
 _NONE: Mapping[str, pd.DataFrame] = MappingProxyType({})

@@ -10,12 +10,13 @@ from tilewatch.dashboard.charts import colours
 from tilewatch.dashboard.charts.marks import Mark
 from tilewatch.dashboard.charts.trend_lines import Along
 from tilewatch.dashboard.frames.metrics import Metric, axis_title
+from tilewatch.dashboard.text import day
 from tilewatch.text import short_sha
 
 MOST_LABELLED_MARKS = 6
 """Marks beyond this many have a line and no words, which would overlap."""
 AXIS_TITLE_PX = 12
-SIDE_PX, FOOT_PX, END_PX = 92, 97, 32
+SIDE_PX, FOOT_PX, END_PX = 92, 112, 32
 """What the axes, their titles and one row of legend take beside and below the plot. Plotly draws a figure whose margins
 are too small once more, and often twice, with the margins that it found."""
 MOST_LABELS, MOST_DENSE_LABELS = 20, 14
@@ -26,12 +27,12 @@ def lay_out(points: pd.DataFrame, metric: Metric, along: Along, marks: Sequence[
     commits = points.drop_duplicates("sha").reset_index(drop=True) if len(points) else points
     names = [short_sha(sha) for sha in commits["sha"]] if len(points) else []
     commit_axis = {
-        "title": {"text": "commit, in commit order"},
+        "title": {"text": "day and commit, in commit order"},
         "type": "category",
         "categoryorder": "array",
         "categoryarray": names,
         "range": [-0.5, max(len(names), 1) - 0.5],
-        "nticks": MOST_LABELS if len(names) <= MOST_LABELS else MOST_DENSE_LABELS,
+        **_label_commits(commits, names),
     }
     placed = [(mark, _between(commits, mark, along)) for mark in marks]
     seen = [(mark, x, i) for i, (mark, x) in enumerate(placed) if x is not None]
@@ -56,6 +57,15 @@ def lay_out(points: pd.DataFrame, metric: Metric, along: Along, marks: Sequence[
         },
         "xaxis": commit_axis if along == "commits" else {"title": {"text": "date of the commit"}, "type": "date"},
     }
+
+
+def _label_commits(commits: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
+    """The day and the hash of some commits, evenly spread, and of the newest."""
+    most = MOST_LABELS if len(names) <= MOST_LABELS else MOST_DENSE_LABELS
+    step = max(1, -(-len(names) // most))
+    shown = [at for at in range(len(names)) if (len(names) - 1 - at) % step == 0]
+    labels = [f"{day(commits['committed_at'].iloc[at])}<br>{names[at]}" for at in shown]
+    return {"tickmode": "array", "tickvals": [names[at] for at in shown], "ticktext": labels}
 
 
 def _line(x: Any, mark: Mark) -> dict[str, Any]:

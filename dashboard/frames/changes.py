@@ -1,8 +1,9 @@
 """Compares two snapshots of all series, and says how a night went. Frames in, frames out; draws nothing.
 
-A change is of speed, so that plus is good: of the ratio where both sides have one to the same version of one baseline,
-else of the time, for a faster DeepGEMM makes nothing of ours slower. Verdicts are the judge's: this only says by how
-much two numbers differ and whether noise explains it, and findings.py what a page may claim of that.
+A change is of the time, so that minus is faster: of the time in units of the baseline's where both sides have a ratio
+to the same version of one baseline, else of the time itself, for a faster DeepGEMM makes nothing of ours slower.
+Verdicts are the judge's: this only says by how much two numbers differ and whether noise explains it, and
+differences.py what a page may claim of that.
 """
 
 import datetime as dt
@@ -36,7 +37,7 @@ def pair_snapshots(before: pd.DataFrame, after: pd.DataFrame, on: Sequence[str] 
     both sides has not changed.
     """
     numbers = ["run_id", "sha", "position", "gpu_name", "median_us", "low_us", "high_us"]
-    numbers += ["ratio", "ratio_low", "ratio_high", "baseline", "baseline_version", "gpu_uuid", "noise"]
+    numbers += ["ratio", "ratio_low", "ratio_high", "baseline", "baseline_version", "gpu_uuid", "noise", "committed_at"]
     numbers += ["code_sha256", "source_sha256", "compiler"]
     pairs = after.merge(before[[*on, *numbers]], on=list(on), how="left", suffixes=("", "_before"))
     same_run = pairs["run_id"] == pairs["run_id_before"]
@@ -45,9 +46,9 @@ def pair_snapshots(before: pd.DataFrame, after: pd.DataFrame, on: Sequence[str] 
     version, version_before = pairs["baseline_version"], pairs["baseline_version_before"]
     with_ratio &= (version == version_before) | version.isna() | version_before.isna()
 
-    def change(name: str, other: str, time: str, time_other: str) -> pd.Series:
-        of_ratio = pairs[name].astype(float) / pairs[f"{other}_before"].astype(float) - 1
-        of_time = pairs[f"{time}_before"].astype(float) / pairs[time_other].astype(float) - 1
+    def change(ratio_before: str, ratio: str, time: str, time_before: str) -> pd.Series:
+        of_ratio = pairs[f"{ratio_before}_before"].astype(float) / pairs[ratio].astype(float) - 1
+        of_time = pairs[time].astype(float) / pairs[f"{time_before}_before"].astype(float) - 1
         return of_ratio.where(with_ratio, of_time).mask(same_run)
 
     pairs["of_ratio"] = with_ratio

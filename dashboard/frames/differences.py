@@ -11,12 +11,13 @@ import numpy as np
 import pandas as pd
 
 from tilewatch.dashboard.frames.changes import SERIES
+from tilewatch.dashboard.frames.plan import write_plan
 from tilewatch.text import short_sha
 
-CHANGE_OF_SPEED = "change of speed"
+CHANGE_OF_TIME = "change of time"
 FASTER, SLOWER = "faster", "slower"
 HIGHER, LOWER = "higher ratio", "lower ratio"
-"""Between two GPU models: a kernel may take less time on the one where its baseline gains more, and is not slower."""
+"""Findings between two GPU models: a kernel may take less time on the one where its baseline gains more."""
 SAME_CODE, NOT_APART = "identical code", "not apart"
 NOT_JUDGED, UNDECIDED, NOT_CONFIRMED = "not judged yet", "undecided", "not confirmed"
 NOTHING_TO_COMPARE = ""
@@ -42,7 +43,7 @@ def add_findings(pairs: pd.DataFrame, judged: pd.DataFrame) -> pd.DataFrame:
         (pairs["change"].isna(), NOTHING_TO_COMPARE),
         (has_same_code(pairs) & ~confirmed, SAME_CODE),
         (~pairs["apart"], NOT_APART),
-        (confirmed & (pairs["change"] > 0), FASTER),
+        (confirmed & (pairs["change"] < 0), FASTER),
         (confirmed, SLOWER),
         (pairs["verdict"].isna(), NOT_JUDGED),
         (undecided, UNDECIDED),
@@ -56,9 +57,9 @@ def add_findings_between_gpus(pairs: pd.DataFrame) -> pd.DataFrame:
     rules = (
         (pairs["change"].isna(), NOTHING_TO_COMPARE),
         (~pairs["apart"], NOT_APART),
-        (pairs["of_ratio"] & (pairs["change"] > 0), HIGHER),
+        (pairs["of_ratio"] & (pairs["change"] < 0), HIGHER),
         (pairs["of_ratio"], LOWER),
-        (pairs["change"] > 0, FASTER),
+        (pairs["change"] < 0, FASTER),
     )
     found = np.select([rule for rule, _ in rules], [name for _, name in rules], SLOWER)
     return pairs.assign(finding=found, confirmed_at=None)
@@ -84,7 +85,10 @@ def count_findings(pairs: pd.DataFrame, always: Sequence[str] = (FASTER, SLOWER)
 
 
 def write(row: Mapping[Any, Any]) -> str:
-    """A finding in words, a claim with the commit of its verdict: "faster, confirmed at 96bf3ebcea"."""
+    """A finding in words: a claim with the commit of its verdict, "faster, confirmed at 96bf3ebcea"; what is undecided
+    with what decides it."""
+    if row["finding"] == UNDECIDED and row["verdict"] == "undecided":
+        return f"{UNDECIDED}: {write_plan(row['reason'], is_recorded=row['origin'] == 'recorded')}"
     if pd.isna(row["confirmed_at"]):
         return str(row["finding"])
     return f"{row['finding']}, confirmed at {short_sha(row['confirmed_at'])}"
@@ -102,7 +106,7 @@ def _read_verdicts(pairs: pd.DataFrame, judged: pd.DataFrame) -> tuple[pd.Series
         index=False
     ):
         between = [each for each in verdicts.get(tuple(series), ()) if before < each[0] <= after]
-        wanted = "improvement" if change > 0 else "regression"
+        wanted = "improvement" if change < 0 else "regression"
         confirmed_at.append(max(((at, sha) for at, verdict, sha in between if verdict == wanted), default=(0, None))[1])
         undecided.append(any(verdict == "undecided" for _, verdict, _ in between))
     return pd.Series(confirmed_at, pairs.index, dtype=object), pd.Series(undecided, pairs.index, dtype=bool)

@@ -16,7 +16,8 @@ import pandas as pd
 import streamlit as st
 from streamlit.errors import StreamlitSecretNotFoundError
 
-from tilewatch.dashboard.frames import changes, differences
+from tilewatch.dashboard.frames import changes, differences, scoreboard
+from tilewatch.dashboard.frames import inbox as inbox_frames
 from tilewatch.dashboard.frames.row_frames import to_frame, trials_frame
 from tilewatch.db.page_reads import actions as action_queries
 from tilewatch.db.page_reads import alarms as alarm_queries
@@ -30,6 +31,7 @@ from tilewatch.db.page_reads import static_facts as static_fact_queries
 from tilewatch.db.page_reads import submissions as submission_queries
 from tilewatch.db.page_reads import sweeps as sweep_queries
 from tilewatch.db.page_reads import toolchain_reports as report_queries
+from tilewatch.db.page_reads import verdicts as verdict_queries
 from tilewatch.db.session import session
 
 EVER = dt.datetime.min.replace(tzinfo=dt.UTC)
@@ -39,6 +41,9 @@ LIVE_EVERY_S = 5
 """How often a live part of a page asks again."""
 
 Read = TypeVar("Read", bound=Callable[..., Any])
+RECENT_COMMITS = 30
+"""30 take 148 ms of Postgres in a year of 488 series (p95; the bound of a query is 100 ms), and time grows with them
+(2 cores, 2026-11-22)."""
 CACHED_RESULTS = 32
 """Results kept per read; the trials of a 500-config sweep take about 1 MB."""
 
@@ -125,6 +130,7 @@ queues = _frames(queue.list_queues, LIVE_TTL_S)
 workers = _frames(queue.list_workers, LIVE_TTL_S)
 actions = _frames(action_queries.list_actions, LIVE_TTL_S)
 alarms = _frames(alarm_queries.list_alarms, LIVE_TTL_S)
+undecided = _frames(verdict_queries.list_undecided, HISTORY_TTL_S)
 quarantines = _frames(gpu_health.list_quarantines, LIVE_TTL_S)
 canaries = _frames(gpu_health.list_canaries, HISTORY_TTL_S)
 snapshot = _frames(snapshots.list_points_as_of, HISTORY_TTL_S)
@@ -155,6 +161,22 @@ def compared(url: str, repository: str, at: dt.datetime, until: dt.datetime) -> 
     65 ms of CPU for 488 series (2 cores, 2026-11-23)."""
     pairs = changes.pair_snapshots(snapshot(url, repository, at), snapshot(url, repository, until))
     return changes.one_row_per_series(differences.add_findings(pairs, judged_changes(url, repository, EVER)))
+
+
+def inbox(url: str) -> inbox_frames.Inbox:
+    """What needs a person, over all repositories."""
+    return inbox_frames.make_inbox(regressions(url), alarms(url), undecided(url))
+
+
+@_cached(HISTORY_TTL_S)
+def scores(url: str, repository: str) -> list[scoreboard.GpuScore]:
+    """How far each GPU model is from DeepGEMM. Computed once for several viewers."""
+    names = series(url)
+    return scoreboard.list_scores(
+        recent_ratios(url, repository, RECENT_COMMITS),
+        commits(url, repository),
+        dict(zip(names["gpu_model"], names["gpu_name"], strict=True)),
+    )
 
 
 @_cached(HISTORY_TTL_S)
@@ -210,9 +232,9 @@ def branches(url: str, repository: str, kernel: str, problem: str, gpu_model: st
 
 
 @_cached(HISTORY_TTL_S)
-def has_simulated_runs(url: str) -> bool:
+def has_simulated_runs(url: str, repository: str) -> bool:
     with session(url) as opened:
-        return evidence_queries.has_simulated_runs(opened)
+        return evidence_queries.has_simulated_runs(opened, repository)
 
 
 @_cached(HISTORY_TTL_S)

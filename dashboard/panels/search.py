@@ -1,4 +1,4 @@
-"""Finds a kernel, problem, GPU, commit, regression or page by some of its words, and goes there."""
+"""Finds a series, kernel, problem, GPU, commit, regression or page by some of its words, and goes there."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -60,7 +60,7 @@ def _ask(pages: Sequence[StreamlitPage]) -> None:
         places |= list_series_places(reads.series(url), several=several)
         places |= list_regression_places(reads.regressions(url))
         places |= list_commit_places(reads.commits(url, None), several=several)
-        typed = st.text_input("A kernel, problem, GPU, commit, regression or page", key="words")
+        typed = st.text_input("A kernel, problem, GPU, commit, regression or page, by any of its words", key="words")
         _FOCUS(key="focus")
         found = find(places, typed)
         for name in found[:MOST_SHOWN]:
@@ -80,17 +80,21 @@ def _rest(found: int) -> str:
 
 
 def list_series_places(series: pd.DataFrame, *, several: bool) -> dict[str, Place]:
-    """The kernels, their problems and the GPU models, each by its words. Each leads to a trend.
+    """The series, the kernels, their problems and the GPU models, each by its words. Each leads to a trend.
 
     `several` says that there is more than one repository, so that words and address name it.
     """
     places: dict[str, Place] = {}
     for row in series.to_dict("records"):
-        kernel, problem = str(row["kernel"]), str(row["problem"])
+        kernel, problem, gpu_model = str(row["kernel"]), str(row["problem"]), str(row["gpu_model"])
         for words, about in (
+            (
+                f"series {kernel} {problem} on {row['gpu_name']} ({gpu_model})",
+                {"kernel": kernel, "problem": problem, "gpu": gpu_model},
+            ),
             (f"kernel {kernel}", {"kernel": kernel}),
             (f"problem {kernel} {problem}", {"kernel": kernel, "problem": problem}),
-            (f"GPU {row['gpu_name']}", {"gpu": str(row["gpu_model"])}),
+            (f"GPU {row['gpu_name']}", {"gpu": gpu_model}),
         ):
             place = Place(TRENDS, about | repository.name_repository(row, several=several))
             places.setdefault(_name(words, row, several=several), place)

@@ -13,7 +13,7 @@ import streamlit as st
 
 from tilewatch.dashboard.charts import parallel, search_space
 from tilewatch.dashboard.charts import sweep as sweep_charts
-from tilewatch.dashboard.frames import baselines, evidence, reads
+from tilewatch.dashboard.frames import baseline_texts, evidence, reads
 from tilewatch.dashboard.frames.metrics import US_GB, US_TFLOP
 from tilewatch.dashboard.panels import sweep_winner
 from tilewatch.dashboard.text import first_line, rate_unit, ratio_to, source_text, timer_text
@@ -97,9 +97,9 @@ def _measurements(measured: pd.DataFrame, sweep: pd.Series) -> None:
                 f"of {count_text(row['samples'], 'sample')}"
             )
             params = row["params"] and {name: row["params"][name] for name, _ in sweep["axes"]}
-            st.caption(plain(baselines.describe_choice(params, row["detail"])))
+            st.caption(plain(baseline_texts.describe_choice(params, row["detail"])))
     first = run.iloc[0]
-    for sentence in baselines.list_missing(first["detail"]):
+    for sentence in baseline_texts.list_missing(first["detail"]):
         st.caption(plain(sentence))
     ours = run[run["role"] == "kernel"]
     if not ours.empty and ours.iloc[0]["detail"].get("library_runs_apart") is False:

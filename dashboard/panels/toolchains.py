@@ -60,9 +60,9 @@ def show_link(url: str, cause: str) -> None:
         return
     reports = reads.toolchain_reports_of(url, change.without_limits)
     for row in reports:
-        about = {"compare": "Two toolchains", "report": f"#{row.id}"}
+        about = {"report": f"#{row.id}"}
         label = f"Report on all operators: {plain(row.a)} → {plain(row.b)}, {row.state}"
-        st.page_link("views/compare.py", label=label, query_params=about)
+        st.page_link("views/toolchains.py", label=label, query_params=about)
     if not reports:
         st.caption("Both can be compared over all operators, as soon as a compile worker has the one before:")
         name = change.toolchain_before or "before"

@@ -1,1 +1,1 @@
-"""What the browser gets before a page: the first HTML, its scripts, the options of the ports."""
+"""The first HTML that a browser gets, the scripts that it needs, and the options of the ports."""

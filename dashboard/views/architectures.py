@@ -13,6 +13,9 @@ ABOUT = (
     "code. No GPU is needed for it."
 )
 
+FEW = 4
+"""So many architectures are all visible and one click away."""
+
 
 def page(url: str) -> None:
     page_head.show("Architectures", ABOUT)
@@ -25,7 +28,9 @@ def page(url: str) -> None:
     first, second, third = st.columns(3)
     named = spaces.assign(gpu=spaces["arch"] + " " + spaces["gpu_name"])
     with first:
-        named = filters.pick_value(named, "Architecture and GPU", "gpu", "gpu")
+        names = filters.main_first(set(named["gpu"]))
+        pick = filters.choose if len(names) <= FEW else filters.pick
+        named = named[named["gpu"] == pick("Architecture and GPU", names, "gpu")]
     with second:
         named = filters.pick_value(named, "Kernel", "kernel", "kernel")
     with third:

@@ -5,34 +5,39 @@ import streamlit as st
 
 from tilewatch.dashboard.charts import changes_by_shape, grid, sorted_changes
 from tilewatch.dashboard.frames import changes, differences, reads
-from tilewatch.dashboard.panels import toolchains
 from tilewatch.dashboard.text import ratio_to, time_text
-from tilewatch.dashboard.widgets import filters, page_head, plots, repository, tables
+from tilewatch.dashboard.widgets import address, filters, page_head, plots, repository, tables
 from tilewatch.text import change_text, count_text, plain, short_sha
 
 COMMITS, GPUS, TOOLCHAINS = "Two commits", "Two GPU models", "Two toolchains"
 WORDS = {
-    COMMITS: (differences.CHANGE_OF_SPEED, "plus is faster", (differences.FASTER, differences.SLOWER)),
-    GPUS: ("difference of ratio or speed", "plus is better on B", (differences.HIGHER, differences.LOWER)),
+    COMMITS: (differences.CHANGE_OF_TIME, "minus is faster", (differences.FASTER, differences.SLOWER)),
+    GPUS: (
+        "difference of time or of its share of the baseline",
+        "minus is better on B",
+        (differences.HIGHER, differences.LOWER),
+    ),
 }
-"""What is compared, what plus means, and the findings that are counted also where there are none."""
+"""What is compared, what minus means, and the findings that are counted also where there are none."""
 MOST_BACK = 10
 """The one before is the newest earlier commit that measured a series of B's; this many are looked at. Recordings of two
 machines take turns: the commit right before the newest has none in common with it."""
 
 ABOUT = (
     "All series at two commits, or on two GPU models. Between two commits only what the judge confirmed is called "
-    "faster or slower. Two toolchains: is a newer compiler safe to take?"
+    "faster or slower."
 )
 
 
 def page(url: str) -> None:
     page_head.show("Compare", ABOUT)
-    kind = filters.choose("Compare", [COMMITS, GPUS, TOOLCHAINS], "compare")
-    if kind == TOOLCHAINS:
-        toolchains.show(url)
-    else:
-        _compare_series(url, kind)
+    if st.query_params.get("compare") == TOOLCHAINS:  # as links of earlier versions have it
+        asked = {name: st.query_params[name] for name in st.query_params if name != "compare"}
+        address.open_page("views/toolchains.py", asked)
+    kind = filters.choose("Compare", [COMMITS, GPUS], "compare")
+    _compare_series(url, kind)
+    with st.container(horizontal=True):
+        st.page_link("views/architectures.py", label="What the compiler made: static facts by architecture")
 
 
 def _compare_series(url: str, kind: str) -> None:
@@ -47,7 +52,7 @@ def _compare_series(url: str, kind: str) -> None:
     if compared.empty:
         st.info("The two sides have no series in common. Pick other sides above.")
         return
-    label, plus, always = WORDS[kind]
+    label, minus, always = WORDS[kind]
     st.markdown(f"#### {differences.count_findings(compared, always)}, of {len(compared):,} series on both sides")
     if kind == COMMITS:
         st.caption(
@@ -59,10 +64,10 @@ def _compare_series(url: str, kind: str) -> None:
     if kind == COMMITS and compared["gpu_model"].nunique() > 1:
         _where(url, changes.one_row_per_series(compared))
     st.subheader("Sorted differences", anchor=False)
-    figure = sorted_changes.draw_sorted_changes(compared, label, plus)
+    figure = sorted_changes.draw_sorted_changes(compared, label, minus)
     plots.show(figure, "differences", f"The largest values of {label}, with their intervals")
     st.caption(
-        f"Up to {sorted_changes.AT_EACH_END} at each end, the lowest first. The bars combine the 95 % intervals of "
+        f"Up to {sorted_changes.AT_EACH_END} at each end, the slowest first. The bars combine the 95 % intervals of "
         "both medians and how much runs of a series differ without any change. "
         + (
             "Only what is faster or slower is filled; an open circle is not apart, a square identical code, a diamond "
@@ -73,7 +78,7 @@ def _compare_series(url: str, kind: str) -> None:
     )
     _shapes(compared, label, "what is confirmed of it" if kind == COMMITS else "what noise does not explain of it")
     tables.show_in_expander(
-        f"{count_text(len(compared), 'difference')} as a table, lowest first",
+        f"{count_text(len(compared), 'difference')} as a table, slowest first",
         "all",
         lambda: _table(compared),
         {"change": st.column_config.NumberColumn(format="percent")},
@@ -163,7 +168,7 @@ def _table(compared: pd.DataFrame) -> pd.DataFrame:
                 "A": _side(row["ratio_before"], row["baseline_before"], row["median_us_before"]),
                 "B": _side(row["ratio"], row["baseline"], row["median_us"]),
             }
-            for row in compared.sort_values("change").to_dict("records")
+            for row in compared.sort_values("change", ascending=False).to_dict("records")
         ]
     )
 

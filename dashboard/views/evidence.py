@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from tilewatch.dashboard.charts import evidence as evidence_charts
-from tilewatch.dashboard.frames import baselines, evidence, explanation, reads
+from tilewatch.dashboard.frames import baseline_texts, evidence, explanation, reads
 from tilewatch.dashboard.frames.reads import Evidence
 from tilewatch.dashboard.panels import code_diff, counters, sweep_winner, total
 from tilewatch.dashboard.text import commit_text, config_text, moment, ratio_to, source_text, time_text, timer_text
@@ -126,7 +126,7 @@ def _measurements(found: Evidence) -> None:
     earlier = {row.implementation: row for row in found.sampled_before}
     rows = []
     shown = pd.DataFrame([{**asdict(row), "run_id": found.run.run_id} for row in found.sampled])
-    names = baselines.name_lines(shown) if found.sampled else ()
+    names = baseline_texts.name_lines(shown) if found.sampled else ()
     for row, name in zip(found.sampled, names, strict=True):
         old = earlier.get(row.implementation)
         rows.append(
@@ -139,14 +139,14 @@ def _measurements(found: Evidence) -> None:
                 "ratio before": ratio_to(old.ratio, old.baseline) if old and old.ratio is not None else "",
                 "ratio": ratio_to(row.ratio, row.baseline) if row.ratio is not None else "",
                 "samples": str(len(row.samples_us)),
-                "ran": baselines.describe_choice(row.params, row.detail),
+                "ran": baseline_texts.describe_choice(row.params, row.detail),
             }
         )
     table = pd.DataFrame(rows)
     if not earlier:
         table = table.drop(columns=["before", "time", "ratio before"], errors="ignore")
     tables.show(table, key="implementations")
-    for sentence in baselines.list_missing(found.sampled[0].detail) if found.sampled else ():
+    for sentence in baseline_texts.list_missing(found.sampled[0].detail) if found.sampled else ():
         st.caption(plain(sentence))
     if boundary := evidence.describe_boundary(explanation.read_detail(found.sampled)):
         st.caption(plain(boundary))

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import streamlit as st
 
 YES, NO = "true", "false"
+BY_HAND = "picked-by-hand"
 
 
 def open_page(page: str, parameters: Mapping[Any, object]) -> NoReturn:
@@ -36,12 +37,19 @@ def restore(key: str, read: Callable[[list[str]], object]) -> Callable[[], None]
 def write(key: str) -> None:
     """Writes what was just chosen into the address, where Back finds what was chosen before."""
     chosen = st.session_state[key]
+    st.session_state[BY_HAND] = True
     if isinstance(chosen, bool):
         st.query_params[key] = YES if chosen else NO
     elif isinstance(chosen, str):
         st.query_params[key] = chosen
     else:
         st.query_params[key] = [str(each) for each in chosen]
+
+
+def was_picked_by_hand() -> bool:
+    """Says whether somebody picked something in this session: what the address has for another choice may then belong
+    to what was picked before."""
+    return bool(st.session_state.get(BY_HAND))
 
 
 def one_of(options: Sequence[str], default: str | None = None) -> Callable[[list[str]], str]:

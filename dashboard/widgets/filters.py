@@ -9,7 +9,7 @@ import streamlit as st
 
 from tilewatch.dashboard.frames.metrics import METRICS, Metric
 from tilewatch.dashboard.widgets import address
-from tilewatch.text import short_sha
+from tilewatch.text import plain, short_sha
 
 SHA_8 = re.compile("[0-9a-f]{8}")
 MAIN = ("gemm_fp8_scaled", "gemm_fp8", "320x32576x7168", "b200", "h200")
@@ -19,9 +19,15 @@ OLDEST, NEWEST, THE_ONE_BEFORE = "oldest", "newest", "the one before"
 
 
 def pick(label: str, options: Sequence[str], key: str, **more: Any) -> str:
-    """Shows a select box and returns the choice. The first option is the default and is left out of the URL, so its
-    meaning must not change from day to day."""
-    on_change = address.restore(key, lambda given: address.one_of(options)(_lengthen(given, options)))
+    """Shows a select box and returns the choice, by default the first. An address that names what is no option gets a
+    sentence, and nothing else is shown until somebody picks."""
+    given = _lengthen(st.query_params.get_all(key), options)
+    if given and given[0] not in options and not address.was_picked_by_hand():
+        on_change = address.restore(key, lambda _: None)
+        st.selectbox(label, options, index=None, placeholder="Pick one", key=key, on_change=on_change, **more)
+        st.warning(f"There is no {label} '{plain(given[0])}' here. The link may belong to another Tilewatch.")
+        st.stop()
+    on_change = address.restore(key, lambda _: address.one_of(options)(given))
     return str(st.selectbox(label, options, key=key, on_change=on_change, **more))
 
 

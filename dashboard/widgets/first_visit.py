@@ -7,14 +7,20 @@ import streamlit as st
 _HERE = Path(__file__).parent
 
 CALLOUTS = (
-    ('[data-testid="stMarkdownContainer"] h4', "This sentence says whether anything is wrong."),
     (
-        "table.series",
-        "Each row is a kernel on one problem. Over 1.00 it is faster than its baseline. A click on a number opens its "
-        "trend over the commits.",
+        '[data-testid="stMarkdownContainer"] h4',
+        "This sentence says how many things need a person, over all repositories.",
+    ),
+    (
+        ".scoreboard, table.series",
+        "How far each GPU model is from DeepGEMM, and below it every kernel on each problem: over 1.00 is faster. A "
+        "click on a number opens its trend.",
     ),
     ('a[href$="/compare"]', "Compare shows what one commit changed, in all series."),
-    ('a[href$="/regressions"]', "Regressions are changes that a replay of the old and the new machine code confirmed."),
+    (
+        'a[href$="/inbox"]',
+        "The inbox has what needs a person: regressions that a replay confirmed, alarms, improvements.",
+    ),
     (".st-key-search button", "Search finds kernels, problems, commits and GPUs on every page. Ctrl+K opens it."),
 )
 """The element of the page that each is about, as a CSS selector, and its words."""

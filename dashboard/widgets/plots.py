@@ -1,5 +1,6 @@
 """Puts every figure on a page, with its words for screen readers and its saved picture. Draws no figure."""
 
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -10,7 +11,7 @@ import streamlit as st
 from plotly.basedatatypes import BaseFigure
 
 from tilewatch.dashboard import charts
-from tilewatch.dashboard.charts import grid, parallel
+from tilewatch.dashboard.charts import grid, parallel, scoreboard
 from tilewatch.dashboard.serving import script_files
 from tilewatch.dashboard.widgets import address
 
@@ -24,14 +25,11 @@ SHARP = 2
 
 _CHARTS = Path(charts.__file__).parent
 _PICTURE_STYLE = (_CHARTS / "picture.css").read_text(encoding="utf-8")
+# A component is mounted after what stands below it: what is to be seen is sent as HTML, to which it adds its script.
+STYLE = grid.STYLE + scoreboard.STYLE + _PICTURE_STYLE
+"""The style of that HTML."""
 # A shadow root (isolate_styles) is mounted in a second pass, and a screen reader's search does not see its text.
-_GRID = st.components.v2.component(
-    "tilewatch_grid",
-    html='<div class="series-grid"></div>',
-    css=grid.STYLE + _PICTURE_STYLE,
-    js=grid.BEHAVIOUR,
-    isolate_styles=False,
-)
+_GRID = st.components.v2.component("tilewatch_grid", js=grid.BEHAVIOUR, isolate_styles=False)
 _PARALLEL = st.components.v2.component(
     "tilewatch_parallel",
     html='<div class="parallel"></div>',
@@ -39,6 +37,8 @@ _PARALLEL = st.components.v2.component(
     js=parallel.BEHAVIOUR,
     isolate_styles=False,
 )
+_SCOREBOARD = st.components.v2.component("tilewatch_scoreboard", js=scoreboard.BEHAVIOUR, isolate_styles=False)
+_SVG = re.compile("<svg.*?</svg>", re.DOTALL)
 _PRELOAD = st.components.v2.component(
     "tilewatch_preload", js=(_CHARTS / "preload.js").read_text(encoding="utf-8"), isolate_styles=False
 )
@@ -96,9 +96,31 @@ def show_clickable(
 def show_grid(html: str, key: str) -> None:
     """Shows a table of charts/grid.py; a click on a cell opens the trend that its link names, within the session."""
     _note_drawn()
-    shown = _GRID(key=key, data={"html": html, **_saved_as(key)}, on_opened_change=_do_nothing)
+    drawings = _send("series-grid", key, html)
+    shown = _GRID(key=key, data={"of": key, "drawings": drawings, **_saved_as(key)}, on_opened_change=_do_nothing)
     if shown.opened:
         address.open_page("views/trends.py", shown.opened)
+
+
+def show_scoreboard(html: str, key: str) -> None:
+    """Shows the cards of charts/scoreboard.py."""
+    _note_drawn()
+    drawings = _send("scoreboard", key, html)
+    _SCOREBOARD(key=key, data={"of": key, "drawings": drawings, **_saved_as(key)})
+
+
+def _send(kind: str, key: str, html: str) -> list[str]:
+    """Sends HTML and returns its drawings, which the component's script puts into their places (picture.js): Streamlit
+    removes SVG from HTML."""
+    drawings = _SVG.findall(html)
+    st.html(f'<div class="{kind}" id="{key}">{_SVG.sub(_keep_place, html)}</div>')
+    return drawings
+
+
+def _keep_place(drawing: re.Match[str]) -> str:
+    """An element of the same class, which the style gives the drawing's size, so that nothing moves when it comes."""
+    named = re.match(r'<svg class="(\w+)"', drawing[0])
+    return f'<span class="drawn {named[1] if named else ""}"></span>'
 
 
 def show_parallel(drawing: dict[str, Any], key: str) -> None:

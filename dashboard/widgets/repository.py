@@ -7,16 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import urlencode
 
 from tilewatch.dashboard.frames import reads
-from tilewatch.dashboard.widgets import filters
+from tilewatch.dashboard.widgets import filters, simulated
 
 KEY = "repository"
 WIDTH_PX = 420
 
 
 def pick_repository(url: str) -> str:
-    """Returns the picked repository; the empty string if nothing was submitted."""
+    """Returns the picked repository; the empty string if nothing was submitted. Marks one that a simulated GPU
+    measured."""
     names = reads.repositories(url)
-    return pick_from(names) if len(names) > 1 else "".join(names)
+    picked = pick_from(names) if len(names) > 1 else "".join(names)
+    simulated.mark(url, picked)
+    return picked
 
 
 def pick_from(names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Marks every page of a database whose newest runs are simulated: its numbers are made up, whatever their names say."""
+"""Marks what a simulated GPU measured: its numbers are made up, whatever their names say."""
 
 import streamlit as st
 
@@ -6,8 +6,7 @@ from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.widgets import badges
 
 
-def mark_page() -> None:
-    if reads.has_simulated_runs(reads.database_url()):
-        st.markdown(
-            f":{badges.UNSURE}-badge[simulated] No GPU measured the numbers of the newest runs: they are made up."
-        )
+def mark(url: str, repository: str) -> None:
+    """Marks a repository whose newest runs are simulated; others of the same database are not."""
+    if reads.has_simulated_runs(url, repository):
+        st.markdown(f":{badges.UNSURE}-badge[simulated] No GPU measured the newest numbers of this repository.")

@@ -354,10 +354,11 @@ def list_parts_of_total(session: Session, run_id: int) -> list[PartRow]:
     return read_rows(session, query, PartRow)
 
 
-def has_simulated_runs(session: Session, newest: int = 50) -> bool:
-    """Returns whether one of the newest runs came from no GPU. Not all runs are looked through: there may be
+def has_simulated_runs(session: Session, repository: str, newest: int = 50) -> bool:
+    """Returns whether one of a repository's newest runs came from no GPU. Not all runs are looked through: there may be
     millions."""
-    origins = select(Run.origin).order_by(Run.id.desc()).limit(newest)
+    sweeps = select(Sweep.id).where(Sweep.repository == repository).order_by(Sweep.id.desc()).limit(newest)
+    origins = select(Run.origin).where(Run.sweep_id.in_(sweeps)).distinct()
     return "simulated" in session.scalars(origins)
 
 

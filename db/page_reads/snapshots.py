@@ -128,13 +128,16 @@ class JudgedChangeRow:
 
 @dataclass(frozen=True)
 class RecentRatiosRow:
-    """The ratios of one series to its main baseline over a few commits, the oldest first."""
+    """The ratios of one series to its main baseline over a few commits, the oldest first. `ages` has for each its place
+    in `list_commits` of the repository, 0 for the newest commit; `baselines` what the ratio is to."""
 
     kernel: str
     problem: str
     gpu_model: str
     origin: str
     ratios: list[float]
+    ages: list[int]
+    baselines: list[str]
 
 
 def list_commits(session: Session, repository: str | None, limit: int = 400) -> list[CommitRow]:
@@ -177,13 +180,24 @@ def list_judged_changes(session: Session, repository: str, since: dt.datetime) -
 
 def list_recent_ratios(session: Session, repository: str, commits: int) -> list[RecentRatiosRow]:
     """Lists the ratios of each series at the newest measured commits of a repository, the oldest first."""
-    recent = _select_newest(repository, commits, Commit.id, Commit.position).subquery()
+    newest = _select_newest(repository, commits, Commit.id, Commit.position, Commit.committed_at).subquery()
+    newest_first = (newest.c.position.desc(), newest.c.committed_at.desc())
+    recent = select(newest.c.id, (func.row_number().over(order_by=newest_first) - 1).label("age")).subquery()
     about = (Sweep.kernel, Sweep.problem, Sweep.gpu_model, Run.origin)
-    in_order = aggregate_order_by(cast(Measurement.ratio, REAL), recent.c.position, Run.finished_at, Run.id)
+
+    def listed(column: ColumnElement[Any] | InstrumentedAttribute[Any], name: str) -> ColumnElement[Any]:
+        oldest_first = aggregate_order_by(column, recent.c.age.desc(), Run.finished_at, Run.id)
+        return func.array_agg(oldest_first).label(name)
+
     # A run's kernel is found by its name, in the index: otherwise all of the run's long rows are read for it.
     own = (Measurement.run_id == Run.id) & (Measurement.implementation == Sweep.kernel) & (Measurement.role == "kernel")
     query = (
-        select(*about, func.array_agg(in_order).label("ratios"))
+        select(
+            *about,
+            listed(cast(Measurement.ratio, REAL), "ratios"),
+            listed(recent.c.age, "ages"),
+            listed(Measurement.baseline, "baselines"),
+        )
         .select_from(recent)
         .join(Sweep, Sweep.commit_id == recent.c.id)
         .join(Run, Run.sweep_id == Sweep.id)

@@ -3,11 +3,11 @@
 import datetime as dt
 from dataclasses import dataclass
 
-from sqlalchemy import select
+from sqlalchemy import select, true
 from sqlalchemy.orm import Session, aliased
 
-from tilewatch.db.models import Commit, Run, Sweep, Verdict
-from tilewatch.db.query_parts import is_of_series, judged_runs, read_rows
+from tilewatch.db.models import Commit, GpuModel, Run, Sweep, Verdict
+from tilewatch.db.query_parts import is_of_series, judged_runs, read_rows, series_keys
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,56 @@ class DetectableChange:
     noise: float
     smallest: float
     policy: str
+
+
+@dataclass(frozen=True)
+class UndecidedRow:
+    """A series whose newest run of this Tilewatch is undecided, with that run's commit and the reason."""
+
+    run_id: int
+    repository: str
+    kernel: str
+    problem: str
+    gpu_model: str
+    gpu_name: str
+    sha: str
+    subject: str
+    committed_at: dt.datetime
+    measured_at: dt.datetime
+    reason: str
+
+
+def list_undecided(session: Session) -> list[UndecidedRow]:
+    """Lists them for all repositories; what came with a recording is judged no further and is left out."""
+    keys = series_keys()
+    newest = (
+        select(Run.id.label("run_id"), Run.finished_at, Sweep.commit_id)
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .join(Commit, Commit.id == Sweep.commit_id)
+        .where(*is_of_series(keys), Run.origin != "recorded")
+        .order_by(Commit.position.desc(), Commit.committed_at.desc(), Run.finished_at.desc(), Run.id.desc())
+        .limit(1)
+        .lateral()
+    )
+    query = (
+        select(
+            newest.c.run_id,
+            *keys.c,
+            GpuModel.name.label("gpu_name"),
+            Commit.sha,
+            Commit.subject,
+            Commit.committed_at,
+            newest.c.finished_at.label("measured_at"),
+            Verdict.reason,
+        )
+        .select_from(keys)
+        .join(newest, true())
+        .join(Verdict, (Verdict.run_id == newest.c.run_id) & (Verdict.verdict == "undecided"))
+        .join(Commit, Commit.id == newest.c.commit_id)
+        .join(GpuModel, GpuModel.slug == keys.c.gpu_model)
+        .order_by(*keys.c)
+    )
+    return read_rows(session, query, UndecidedRow)
 
 
 def list_verdicts(

@@ -14,7 +14,6 @@ import pandas as pd
 from sqlalchemy.orm import Session
 
 from tilewatch.dashboard.frames.row_frames import to_frame, trials_frame
-from tilewatch.db.query_parts import SERIES
 from tilewatch.db.page_reads import series as series_queries
 from tilewatch.db.page_reads import static_facts, sweeps
 from tilewatch.db.page_reads import verdicts as verdict_queries

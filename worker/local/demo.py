@@ -42,7 +42,7 @@ SIZES = {demo_repository.SLOWER: (0.15, 0.45), demo_repository.FASTER: (-0.35, -
 MOST_SEEDS = 2_000_000
 MOVED_BASELINE = {"baseline_us": 96.0, "baseline_version": "0.2.0"}
 DASHBOARD_LIMIT_S = 120
-TELL = """[channels.page]
+NOTIFY = """[channels.page]
 webhook = '{url}'
 [[routes]]
 to = ['page']
@@ -135,8 +135,8 @@ def _list_cubins(home: Path, kernel: str, *, changed: bool) -> list[str]:
 
 def make_settings(home: Path, servers: Servers, dashboard_port: int, mailbox: Mailbox) -> Settings:
     """Returns the settings of the demo's steps, and writes the file that sends messages to the mailbox."""
-    tell = home / "tell.toml"
-    tell.write_text(TELL.format(url=mailbox.url), encoding="utf-8")
+    notify = home / "notify.toml"
+    notify.write_text(NOTIFY.format(url=mailbox.url), encoding="utf-8")
     return Settings(
         home=home,
         store_url=(home / "cubins").as_uri(),
@@ -145,7 +145,7 @@ def make_settings(home: Path, servers: Servers, dashboard_port: int, mailbox: Ma
         repository=home / "repository",
         library=LIBRARY,
         port=dashboard_port,
-        tell=tell,
+        notify=notify,
         sim_trial_s=0.0,
     )
 

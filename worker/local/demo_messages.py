@@ -45,7 +45,7 @@ class Mailbox:
 def open_mailbox() -> Iterator[Mailbox]:
     """Serves a mailbox on a free port of this machine until the block ends."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class _Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             length = min(int(self.headers.get("Content-Length") or 0), LONGEST_BYTES)
             taken = json.loads(self.rfile.read(length) or b"{}")
@@ -65,7 +65,7 @@ def open_mailbox() -> Iterator[Mailbox]:
         def log_message(self, *_: object) -> None:
             """The terminal is for the demo's own lines."""
 
-    with ThreadingHTTPServer((HOST, 0), Handler) as server:
+    with ThreadingHTTPServer((HOST, 0), _Handler) as server:
         mailbox = Mailbox(f"http://{HOST}:{server.server_port}/")
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:

@@ -17,7 +17,7 @@ def pair(gpu_model: str, change: float, problem: str = "128x256x512", **other: A
         "gpu_name": f"NVIDIA {gpu_model.upper()}",
         "arch": ARCHS[gpu_model],
         "change": change,
-        "finding": ("faster" if change > 0 else "slower") if abs(change) > 0.01 else "not apart",
+        "finding": ("faster" if change < 0 else "slower") if abs(change) > 0.01 else "not apart",
         **other,
     }
 
@@ -45,7 +45,7 @@ def test_one_gpu_model_can_tell_nothing_of_architectures() -> None:
 
 def test_slower_comes_before_faster_and_the_worst_first() -> None:
     table = changes_by_shape.list_moved(
-        pd.DataFrame([pair("h100", 0.3), pair("h100", -0.05, "1x1x1"), pair("h100", -0.2, "2x2x2"), pair("b200", 0.0)])
+        pd.DataFrame([pair("h100", -0.3), pair("h100", 0.05, "1x1x1"), pair("h100", 0.2, "2x2x2"), pair("b200", 0.0)])
     )
     assert table["problem"].tolist() == ["2x2x2", "1x1x1", "128x256x512"]
     assert table.iloc[2]["b200"] == "≈ +0.0 %"

@@ -13,10 +13,10 @@ NIGHT = NOW.date()
 TIMES = NightlyTimes(nightly_at=dt.time(3, 0), nightly_limit_h=8)
 
 
-def test_a_lower_ratio_is_a_loss_of_speed_with_an_interval_around_it() -> None:
+def test_a_lower_ratio_is_more_time_with_an_interval_around_it() -> None:
     row = pair([series_row(1, 1.0)], [series_row(2, 0.9)]).iloc[0]
-    assert row["change"] == pytest.approx(-0.1)
-    assert row["change_low"] < row["change"] < row["change_high"] < 0
+    assert row["change"] == pytest.approx(1 / 0.9 - 1)
+    assert 0 < row["change_low"] < row["change"] < row["change_high"]
     assert row["apart"]
 
 
@@ -43,9 +43,9 @@ def test_two_gpus_of_a_model_differ_by_more_than_the_nights_of_one() -> None:
     assert not pair([before], [{**after, "gpu_uuid": "GPU-2"}]).iloc[0]["apart"]
 
 
-def test_without_deepgemm_the_time_tells_the_change_and_slower_is_minus() -> None:
+def test_without_deepgemm_the_time_tells_the_change_and_slower_is_plus() -> None:
     row = pair([series_row(1, None, median_us=100.0)], [series_row(2, None, median_us=125.0)]).iloc[0]
-    assert row["change"] == pytest.approx(-0.2)
+    assert row["change"] == pytest.approx(0.25)
 
 
 def test_ratios_to_two_baselines_are_not_compared() -> None:
@@ -60,7 +60,7 @@ def test_a_faster_version_of_the_baseline_is_no_loss_of_speed() -> None:
     before = series_row(1, 1.0, median_us=100.0)
     faster = series_row(2, 0.8, median_us=100.0, baseline_version="0.2.5")
     assert pair([before], [faster]).iloc[0]["change"] == pytest.approx(0.0)
-    assert pair([before], [{**faster, "baseline_version": None}]).iloc[0]["change"] == pytest.approx(-0.2)
+    assert pair([before], [{**faster, "baseline_version": None}]).iloc[0]["change"] == pytest.approx(0.25)
 
 
 def test_the_same_run_and_a_new_series_have_no_change() -> None:

@@ -121,8 +121,8 @@ def test_of_two_gpu_models_only_what_takes_more_time_is_slower() -> None:
     always = (differences.HIGHER, differences.LOWER)
     assert differences.count_findings(found, always) == "0 with a higher ratio, 1 with a lower ratio, 1 slower"
     lines = ["\n".join(hover.series_lines(row)) for row in found.to_dict("records")]
-    assert "ratio -16.7 % against NVIDIA H200 (" in lines[0]
-    assert "speed -33.3 % against NVIDIA H200 (" in lines[1]
+    assert "+20.0 % beside the baseline against NVIDIA H200 (" in lines[0]
+    assert "+50.0 % time, slower against NVIDIA H200 (" in lines[1]
 
 
 def test_findings_are_counted_with_what_is_claimed_first() -> None:

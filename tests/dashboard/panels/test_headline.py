@@ -1,70 +1,48 @@
-"""The one sentence of the Overview: it names what is open, what is unsure, and says so when nothing is wrong."""
+"""The one sentence of the Overview: the inbox's own count, over all repositories."""
 
-from dataclasses import replace
+import datetime as dt
 
-import pandas as pd
 import pytest
 
-from tilewatch.dashboard.panels.headline import Counts, LastNight, count, sentence
+from tilewatch.dashboard.frames.inbox import Inbox, Item
+from tilewatch.dashboard.panels.headline import sentence, write_apart
 
-CALM = Counts("0 faster, 0 slower since yesterday, in 82 series", 0)
-MISSING = LastNight("H200", "missing", "2026-11-20")
-DONE = LastNight("H100", "done", "2026-11-21")
+NOON = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
+
+
+def items(*kinds: str) -> tuple[Item, ...]:
+    return tuple(Item(kind, "something", (), NOON, "views/jobs.py") for kind in kinds)
 
 
 @pytest.mark.parametrize(
-    ("waiting", "unowned", "counts", "nights", "alarms", "colour", "words"),
+    ("here", "is_measured", "colour", "words"),
     [
-        (0, 0, CALM, [DONE], 0, "green", "Nothing is wrong: no regression is open."),
-        (1, 0, CALM, [DONE], 0, "red", "1 confirmed regression is open."),
-        (2, 1, CALM, [], 0, "red", "2 confirmed regressions are open, 1 without an owner."),
+        ((), True, "green", "Nothing needs a person."),
+        ((), False, "orange", "Nothing is measured yet."),
+        (("regression",), True, "red", "1 thing needs a person: 1 regression."),
         (
-            2,
-            0,
-            CALM,
-            [MISSING],
-            1,
+            ("alarm", "regression", "alarm", "improvement"),
+            True,
             "red",
-            "2 confirmed regressions are open; the last night of H200 is missing; 1 alarm is open.",
+            "4 things need a person: 1 regression, 2 alarms, 1 improvement to accept.",
         ),
+        (("alarm",), False, "orange", "1 thing needs a person: 1 alarm."),
         (
-            0,
-            0,
-            replace(CALM, maybe_slower=19),
-            [DONE],
-            2,
+            ("undecided", "improvement"),
+            True,
             "orange",
-            "No regression is open, but 2 alarms are open and 19 series may be slower.",
-        ),
-        (0, 0, None, [], 0, "orange", "Nothing is measured yet."),
-        (
-            0,
-            0,
-            CALM,
-            [MISSING, DONE, replace(MISSING, gpu="B200"), replace(MISSING, gpu="B300", state="failed")],
-            0,
-            "orange",
-            "No regression is open, but the last nights of 2 GPU models are missing and the last night of B300 is "
-            "failed.",
+            "2 things need a person: 1 undecided group, 1 improvement to accept.",
         ),
     ],
 )
-def test_the_sentence_agrees_with_everything_below_it(
-    waiting: int, unowned: int, counts: Counts | None, nights: list[LastNight], alarms: int, colour: str, words: str
+def test_the_sentence_counts_what_the_inbox_has(
+    here: tuple[str, ...], is_measured: bool, colour: str, words: str
 ) -> None:
-    assert sentence(waiting, unowned, counts, nights, alarms) == (colour, words)
+    assert sentence(Inbox(items(*here), (), ()), is_measured=is_measured) == (colour, words)
 
 
-def test_what_looks_faster_and_is_undecided_is_counted_and_is_nothing_wrong() -> None:
-    pairs = pd.DataFrame(
-        [("undecided", 0.2), ("undecided", -0.1), ("not judged yet", -0.1), ("not confirmed", -0.1), ("slower", -0.1)],
-        columns=["finding", "change"],
-    )
-    assert count(pairs, "yesterday") == Counts(
-        "0 faster, 1 slower, 1 not judged yet, 2 undecided, 1 not confirmed since yesterday, in 5 series", 2
-    )
-
-
-def test_where_nothing_has_a_newer_run_no_change_is_counted() -> None:
-    same = pd.DataFrame([("", float("nan"))] * 3, columns=["finding", "change"])
-    assert count(same, "yesterday") == Counts("No series has a newer run to compare since yesterday, of 3 series", 0)
+def test_what_is_apart_is_named_and_in_no_count() -> None:
+    found = Inbox((), items("improvement", "improvement"), items("regression"))
+    assert sentence(found, is_measured=True) == ("green", "Nothing needs a person.")
+    assert write_apart(found) == "Not counted: 1 planted example and 2 changes that came with recordings."
+    assert write_apart(Inbox(items("alarm"), (), ())) == ""

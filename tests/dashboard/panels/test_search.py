@@ -20,7 +20,10 @@ def test_a_kernel_its_problems_and_the_gpus_are_found_once_each() -> None:
         "kernel gemm": {"kernel": "gemm"},
         "problem gemm 32x32": {"kernel": "gemm", "problem": "32x32"},
         "problem gemm 64x64": {"kernel": "gemm", "problem": "64x64"},
+        "series gemm 32x32 on NVIDIA H200 (h200)": {"kernel": "gemm", "problem": "32x32", "gpu": "h200"},
+        "series gemm 64x64 on NVIDIA H200 (h200)": {"kernel": "gemm", "problem": "64x64", "gpu": "h200"},
     }
+    assert search.find(found, "gemm h200 64x64") == ["series gemm 64x64 on NVIDIA H200 (h200)"]
 
 
 def test_where_there_are_several_repositories_words_and_addresses_name_theirs() -> None:

@@ -20,7 +20,9 @@ from tilewatch.db.page_reads import regressions, series, snapshots, static_facts
 
 APP = Path(__file__).parents[3] / "dashboard" / "app.py"
 SMALL = fleet.Fleet(nights=6, gpu_models=2, kernels=2, problems=2)
-PAGES = ("overview", "trends", "sweeps", "compare", "architectures", "regressions", "evidence", "jobs")
+PAGES = ("overview", "inbox", "trends", "sweeps", "compare", "architectures", "regressions", "evidence", "jobs")
+OF_A_REPOSITORY = ("overview", "trends", "sweeps", "compare", "architectures")
+"""The others have rows of several repositories, each of which says it."""
 NOON = dt.datetime.combine(SMALL.last_night, dt.time(12), dt.UTC)
 
 
@@ -106,8 +108,8 @@ def test_every_gpu_model_of_a_series_is_drawn_by_one_click(fleet_url: str, monke
     assert {trace["name"].split(" on ")[1].split(",")[0] for trace in drawn} == {"h100", "h200"}
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_every_page_of_a_made_up_fleet_says_that_it_is_simulated(
+@pytest.mark.parametrize("page", OF_A_REPOSITORY)
+def test_every_page_of_a_made_up_repository_says_that_it_is_simulated(
     fleet_url: str, filled_url: str, monkeypatch: pytest.MonkeyPatch, page: str
 ) -> None:
     for url, marks in ((fleet_url, 1), (filled_url, 0)):
@@ -126,5 +128,6 @@ def test_rows_of_a_made_up_fleet_say_that_they_are_simulated(fleet_url: str, mon
     assert {regression.origin_text(vars(row)) for row in found} == {" (simulated)"}
     monkeypatch.setenv("TILEWATCH_DATABASE_URL", fleet_url)
     app = opened(AppTest.from_file(str(APP), default_timeout=120), "overview")
-    html = json.loads(app.get("bidi_component")[0].proto.json)["html"]
-    assert rows(html)[0][1:] == ["H100 (simulated)", "H200 (simulated)"]
+    tables = [each.proto.body for each in app.get("html") if 'class="series"' in each.proto.body]
+    assert tables
+    assert all(rows(html)[0][1:] == ["H100 (simulated)", "H200 (simulated)"] for html in tables)

@@ -29,7 +29,7 @@ def clicks(page: Any) -> int:
 
 def test_a_manager_reads_at_once_whether_anything_is_wrong_and_a_newcomer_by_one_click_what_is_shown(page: Any) -> None:
     page.goto("/")
-    heading = page.get_by_role("heading", name="1 confirmed regression is open, 1 without an owner")
+    heading = page.get_by_role("heading", name="2 things need a person: 1 regression, 1 alarm.")
     heading.wait_for()
     top = heading.bounding_box()
     assert top["y"] < 300, "without scrolling"
@@ -76,12 +76,13 @@ def test_who_is_on_call_reads_an_alert_s_link_on_a_phone_and_acknowledges_by_one
 def test_a_compiler_engineer_lists_the_kernels_that_spill_on_two_architectures_by_three_clicks(page: Any) -> None:
     page.goto("/")
     count_clicks(page)
-    page.get_by_role("link", name="Architectures").click()
+    page.get_by_role("link", name="Compare", exact=True).click()
+    page.get_by_role("link", name="What the compiler made").click()
     page.get_by_role("heading", name="Which kernels spill on sm_100").wait_for()
     page.get_by_text("1 problem of 1 has configs that spill for NVIDIA B200, of 1 kernel.").wait_for()
     page.locator("canvas td", has_text="4 of 15").first.wait_for(state="attached")
-    page.get_by_role("combobox", name="Architecture and GPU").click()
-    page.get_by_role("option", name="sm_90 NVIDIA H200").click()
+    choices = (page.get_by_role(role, name="sm_90 NVIDIA H200") for role in ("radio", "button"))
+    next(choices).or_(next(choices)).click()
     page.get_by_role("heading", name="Which kernels spill on sm_90").wait_for()
     page.get_by_text("2 problems of 2 have configs that spill for NVIDIA H200, of 1 kernel.").wait_for()
     page.locator("canvas td", has_text="4096x4096x4096").first.wait_for(state="attached")
@@ -91,7 +92,7 @@ def test_a_compiler_engineer_lists_the_kernels_that_spill_on_two_architectures_b
 def test_the_author_of_a_rival_checks_in_two_clicks_how_it_was_measured(page: Any) -> None:
     """And who cannot see colours reads good and bad on the way: from words and shapes."""
     page.goto(OVERVIEW)
-    cell = page.get_by_role("link", name="0.83 ▼8.5%")
+    cell = page.get_by_role("link", name="0.83 ▼+9.3%")
     cell.wait_for()
     page.locator("[data-test-script-state=notRunning]").wait_for()  # a page that is drawn again hides a tooltip
     cell.hover()
@@ -111,15 +112,19 @@ def test_the_author_of_a_rival_checks_in_two_clicks_how_it_was_measured(page: An
     page.get_by_role("heading", name="Repeat it").wait_for()
 
 
-def test_who_has_a_keyboard_alone_comes_from_the_answer_to_the_regressions_and_to_another_page(page: Any) -> None:
+def test_who_has_a_keyboard_alone_comes_from_the_answer_to_a_regression_s_diff_and_to_another_page(page: Any) -> None:
     page.goto("/")
-    page.get_by_text("Last night", exact=True).wait_for()
-    page.get_by_role("link", name="To the open regressions").wait_for()
-    walk_to(page, "To the open regressions")
+    page.get_by_text("Last nights", exact=True).wait_for()
+    page.get_by_role("link", name="Open the inbox").wait_for()
+    walk_to(page, "Open the inbox")
     page.keyboard.press("Enter")
-    page.wait_for_url("**/regressions")
-    page.get_by_text("1 regression, worst first").wait_for()
-    walk_to(page, "Trends")
+    page.wait_for_url("**/inbox")
+    page.get_by_text("gemm_fp8 on h200: +9.3 % time, slower").wait_for()
+    walk_to(page, "Open: diff, replay, history")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/regressions?regression=1")
+    page.get_by_role("heading", name="2 commits in range").wait_for()
+    walk_to(page, "Series")
     page.keyboard.press("Enter")
     page.wait_for_url("**/trends")
     page.get_by_text("over 1: faster than DeepGEMM").wait_for()
@@ -158,6 +163,6 @@ def test_the_callouts_of_a_first_visit_are_five_and_end_for_ever_by_one_click(pa
     callout.get_by_role("button", name="Skip").click()
     callout.wait_for(state="hidden")
     page.reload()
-    page.get_by_role("heading", name="1 confirmed regression is open").wait_for()
+    page.get_by_role("heading", name="2 things need a person").wait_for()
     page.locator("table.series td").first.wait_for()
     assert callout.count() == 0

@@ -53,7 +53,6 @@ def test_a_link_to_another_page_keeps_the_repository_that_is_picked_here(page: A
     page.wait_for_url("**/evidence?run=*")
     page.get_by_role("link", name="Open its trend").click()
     page.wait_for_url("**/trends?*")
-    page.get_by_role("link", name="Trends").first.wait_for()
     assert parse_qs(urlsplit(page.url).query)["repository"] == [newcomer.EXAMPLES]
     assert page.get_by_role("combobox", name="Repository").input_value() == newcomer.EXAMPLES
 

@@ -69,17 +69,19 @@ def check_rows(since: str, verdicts: Verdicts) -> dict[str, str]:
     """Holds each row of the Overview against its verdicts. Returns the numbers that its sentence gives, by finding."""
     app = AppTest.from_file(str(APP), default_timeout=120)
     app.query_params["since"], app.query_params["all"] = since, "true"
+    app.query_params["movers"] = "true"
     (movers,) = (table for table in opened(app, "overview").dataframe if "finding" in table.value)
     coloured = list_colours(movers.proto)
     found = Counter[str]()
     for number, row in enumerate(movers.value.to_dict("records")):
         said = verdicts[row["kernel"], row["problem"], row["GPU"]]
         finding, _, confirmed_at = row["finding"].partition(", confirmed at ")
+        finding = finding.partition(": ")[0]  # "undecided" says what decides it
         found[finding] += 1
         assert coloured.get(number) == COLOURS.get(finding)
         if finding in CLAIMS:
             assert (confirmed_at, SAID_BY[finding]) in said
-            assert row["change"].startswith({"faster": "+", "slower": "-"}[finding])
+            assert row["change"].startswith({"faster": "-", "slower": "+"}[finding])
         elif finding in ("not judged yet", "not confirmed"):
             # Verdicts of commits before the earlier side say nothing of this difference, and a row does not name it.
             own = {word for sha, word in said if row["commit"].startswith(sha)}
@@ -87,7 +89,7 @@ def check_rows(since: str, verdicts: Verdicts) -> dict[str, str]:
             assert (finding == "not judged yet") == (not own)
         elif finding == "undecided":
             assert finding in {word for _, word in said}
-    (counts,) = (str(each.value) for each in app.text if f" since {since}, in " in str(each.value))
+    (counts,) = (str(each.value) for each in app.text if f" since {since} (against commits of " in str(each.value))
     named = dict(part.replace(" with ", " ").split(" ", 1)[::-1] for part in counts.partition(" since ")[0].split(", "))
     found.pop("", None)  # nothing to compare
     assert named == {"faster": "0", "slower": "0", **{name: str(count) for name, count in found.items()}}

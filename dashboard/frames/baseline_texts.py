@@ -15,7 +15,7 @@ SETTINGS = (
     *("block_m", "block_n", "block_k", "num_stages", "cluster_m", "cluster_n", "swap_ab"),
     *("swizzle_a_mode", "swizzle_b_mode", "swizzle_cd_mode"),
 )
-"""Of what DeepGEMM prints with DG_PRINT_CONFIGS, what names a configuration; swizzles are in bytes."""
+"""What names a configuration in the lines of DG_PRINT_CONFIGS of DeepGEMM; swizzles are in bytes."""
 
 
 def version_name(implementation: str, detail: Mapping[str, Any]) -> str:

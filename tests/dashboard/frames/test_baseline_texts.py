@@ -2,7 +2,7 @@
 
 import pytest
 
-from tilewatch.dashboard.frames.baselines import describe_choice, list_missing
+from tilewatch.dashboard.frames.baseline_texts import describe_choice, list_missing
 
 PRINTED = (
     "GemmDesc(gemm_type=0, m=320, n=32576, k=7168, num_sms=132): GemmConfig(layout=Layout(swap_ab=0, block_m=128, "

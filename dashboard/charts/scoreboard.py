@@ -1,0 +1,118 @@
+"""Draws the distance from DeepGEMM on each GPU model as a card: one number, a sentence, its line. Pure: scores in, HTML
+out.
+
+No script draws it, so that it stands with the page's first paint and nothing moves below it; scoreboard.js saves it.
+"""
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from html import escape
+from pathlib import Path
+
+from tilewatch.dashboard.charts import colours
+from tilewatch.dashboard.frames.scoreboard import GpuScore, LinePoint, write_direction, write_distance
+from tilewatch.dashboard.text import day
+from tilewatch.text import count_text, short_sha
+
+HERE = Path(__file__).parent
+STYLE = (HERE / "scoreboard.css").read_text(encoding="utf-8")
+BEHAVIOUR = (HERE / "picture.js").read_text(encoding="utf-8") + (HERE / "scoreboard.js").read_text(encoding="utf-8")
+WIDTH, HEIGHT = 580, 140
+LEFT, RIGHT, TOP, BOTTOM = 40, 16, 12, 22
+LEAST_ROOM = 0.01
+"""The scale reaches at least this far beyond its numbers: a change of a thousandth would else fill the height."""
+DATES_PX = 90
+"""Two dates on the axis stand at least this far apart."""
+
+
+def draw_scores(scores: Sequence[GpuScore]) -> str:
+    """The cards of all GPU models, the one with most operators first."""
+    return f'<div class="cards">{"".join(map(_card, scores))}</div>'
+
+
+def describe(scores: Sequence[GpuScore]) -> str:
+    """Writes the scores as words: "H200: 0.98, 2.0 points from DeepGEMM, 0.4 points better since 2026-11-20"."""
+    return "; ".join(
+        f"{score.gpu_name}: {score.ratio:.2f}, {write_distance(score)}, {write_direction(score)}" for score in scores
+    )
+
+
+def _card(score: GpuScore) -> str:
+    simulated = " (simulated)" if score.is_simulated else ""
+    share = f"{score.ahead} of {count_text(score.series, 'operator')} at or over 1.00"
+    return (
+        f'<section class="card" aria-label="{escape(describe([score]))}"><h2>{escape(score.gpu_name)}{simulated}</h2>'
+        f'<p class="number"><b>{score.ratio:.2f}</b>'
+        f'<span class="distance">{escape(write_distance(score))}, {escape(write_direction(score))}</span></p>'
+        f'<p class="share">{share}; geometric mean of DeepGEMM\'s time / ours</p>{_line(score.line)}</section>'
+    )
+
+
+def _line(line: Sequence[LinePoint]) -> str:
+    """The history as SVG, 1.00 with it; empty where there is one place."""
+    if len(line) < 2:
+        return ""
+    low, high = _range([place.ratio for place in line])
+    first, last = line[0].at, max(place.at for place in line)
+    span_s = max((last - first).total_seconds(), 1.0)
+
+    def x(at: dt.datetime) -> float:
+        return LEFT + (at - first).total_seconds() / span_s * (WIDTH - LEFT - RIGHT)
+
+    def y(ratio: float) -> float:
+        return TOP + (high - ratio) / (high - low) * (HEIGHT - TOP - BOTTOM)
+
+    corners = " ".join(f"{x(place.at):.1f},{y(place.ratio):.1f}" for place in line)
+    marks = "".join(
+        f'<circle cx="{x(place.at):.1f}" cy="{y(place.ratio):.1f}" r="4" fill="{colours.KERNEL}">'
+        f"<title>{escape(_hint(place))}</title></circle>"
+        for place in line
+    )
+    levels = "".join(_level(level, y(level)) for level in sorted({low + 0.1 * (high - low), 1.0}))
+    return (
+        f'<svg class="history" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" font-size="12" '
+        'fill="currentColor" '
+        f'role="img" aria-label="{escape(_describe_line(line))}">{levels}'
+        f'<polyline fill="none" stroke="{colours.KERNEL}" stroke-width="2.5" points="{corners}"/>{marks}'
+        f"{_dates(line, x)}</svg>"
+    )
+
+
+def _range(ratios: Sequence[float]) -> tuple[float, float]:
+    low, high = min(*ratios, 1.0), max(*ratios, 1.0)
+    room = max(LEAST_ROOM, 0.1 * (high - low))
+    return low - room, high + room
+
+
+def _level(ratio: float, y: float) -> str:
+    dash = "" if ratio == 1.0 else ' stroke-dasharray="2 4"'
+    return (
+        f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="{colours.LINE}"{dash}/>'
+        f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{ratio:.2f}</text>'
+    )
+
+
+def _dates(line: Sequence[LinePoint], x: Callable[[dt.datetime], float]) -> str:
+    written, taken = [], -DATES_PX
+    for place in line:
+        if x(place.at) - taken >= DATES_PX and (not written or day(place.at) != written[-1][1]):
+            taken = x(place.at)
+            written.append((taken, day(place.at)))
+    last = x(line[-1].at)
+    return "".join(
+        f'<text x="{min(at, WIDTH - RIGHT - 34):.1f}" y="{HEIGHT - 6}" text-anchor="middle">{words}</text>'
+        for at, words in written
+        if at >= LEFT - 1 and at <= last
+    )
+
+
+def _hint(place: LinePoint) -> str:
+    return (
+        f"{place.ratio:.3f} over {count_text(place.series, 'operator')}\n"
+        f"{day(place.at)} {short_sha(place.sha)} {place.subject}"
+    )
+
+
+def _describe_line(line: Sequence[LinePoint]) -> str:
+    first, last = line[0], line[-1]
+    return f"From {first.ratio:.2f} on {day(first.at)} to {last.ratio:.2f} on {day(last.at)}"

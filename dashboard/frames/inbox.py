@@ -1,0 +1,181 @@
+"""Lists what needs a person, over all repositories: open regressions, improvements to accept, alarms, and verdicts that
+stay undecided until somebody measures again. Pure.
+
+Planted examples stand apart and are in no count, and so does what came with a recording: people were notified of it
+where it was measured.
+"""
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from tilewatch.dashboard.frames.plan import waits_for_nights
+from tilewatch.dashboard.text import day, moment
+from tilewatch.db.lifecycle.regressions import OPEN
+from tilewatch.db.repository_names import is_example
+from tilewatch.text import count_text, short_sha, write_change
+
+REGRESSION, IMPROVEMENT, ALARM, UNDECIDED = "regression", "improvement", "alarm", "undecided"
+KINDS = (REGRESSION, ALARM, UNDECIDED, IMPROVEMENT)
+"""The kinds, the most urgent first."""
+WHOSE = {
+    "code": "our code",
+    "search_space": "our search space",
+    "toolchain": "the toolchain",
+    "node": "the node",
+    "baseline": "the baseline",
+    "unknown": "not known",
+}
+"""Whose change a regression is, by its category."""
+ALARMS = {
+    "nightly_late": ("The nightly is late", "Look at the queue and at the workers."),
+    "nightly_missing": ("The nightly is missing", "Look at the clock that submits it, and submit it by hand."),
+    "nightly_failed": ("The nightly failed", "Read why its jobs failed, and retry them."),
+    "gpu_quarantined": ("A GPU is in quarantine", "Look at its canaries; it returns once they are good again."),
+    "stopped_compiling": ("Configs stopped compiling", "Read the compiler's messages on the series' sweep."),
+    "became_wrong": ("Results became wrong", "Compare the outputs on the series' sweep."),
+    "tie_lost": ("Another config wins", "Check that the config which ships is still among the best."),
+    "regret": ("The config that ships falls behind", "Ship the winner of the newest sweep."),
+    "baseline_changed": ("A baseline changed", "Read the ratio against its new version."),
+    "fetch_failed": ("A repository cannot be fetched", "Check its address and the network."),
+    "new_toolchain": ("There is a newer tile compiler", "Compare it with the installed one."),
+    "line_lost": ("Less of the optimisation guide is kept", "Read the checklist of the series' newest run."),
+    "history_rewritten": ("The history of a branch was rewritten", "Check that the branch is the right one."),
+}
+"""What each kind of alarm is, and what to do next."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """One thing that needs a person. `facts` are lines below its title; `page` with its `parameters` has the rest."""
+
+    kind: str
+    title: str
+    facts: tuple[str, ...]
+    at: dt.datetime
+    page: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    label: str = "Open"
+    diff: str = ""
+    regression_id: int | None = None
+    can_acknowledge: bool = False
+    runs: tuple[tuple[str, str, str, str, str], ...] = ()
+    """What to measure again: repository, kernel, problem, GPU model and commit of each series."""
+
+
+@dataclass(frozen=True)
+class Inbox:
+    items: tuple[Item, ...]
+    recorded: tuple[Item, ...]
+    examples: tuple[Item, ...]
+
+    def count(self, kind: str) -> int:
+        return sum(item.kind == kind for item in self.items)
+
+
+def make_inbox(regressions: pd.DataFrame, alarms: pd.DataFrame, undecided: pd.DataFrame) -> Inbox:
+    """The frames have the rows of RegressionRow, AlarmRow and UndecidedRow."""
+    here: list[Item] = [*map(_alarm, alarms.to_dict("records")), *_list_undecided(undecided)]
+    recorded, examples = list[Item](), list[Item]()
+    for row in regressions.to_dict("records"):
+        if needs_person(row):
+            place = examples if is_example(row["repository"]) else recorded if row["recorded"] else here
+            place.append(_change(row))
+    return Inbox(*(tuple(sorted(items, key=_urgency)) for items in (here, recorded, examples)))
+
+
+def needs_person(row: Mapping[Any, Any]) -> bool:
+    """Whether a regression is open, or an improvement was not accepted yet."""
+    return row["state"] in OPEN if row["direction"] == REGRESSION else row["state"] == "new"
+
+
+def write_sentence(inbox: Inbox) -> str:
+    """Says how many things need a person, of which kinds, e.g. "3 things need a person: 1 regression, 2 alarms"."""
+    count = len(inbox.items)
+    if not count:
+        return "Nothing needs a person"
+    parts = [_count_kind(kind, inbox.count(kind)) for kind in KINDS if inbox.count(kind)]
+    return f"{count_text(count, 'thing')} {'needs' if count == 1 else 'need'} a person: {', '.join(parts)}"
+
+
+def _count_kind(kind: str, count: int) -> str:
+    words = {
+        REGRESSION: "regression",
+        ALARM: "alarm",
+        UNDECIDED: "undecided group",
+        IMPROVEMENT: "improvement",
+    }
+    return count_text(count, words[kind]) + (" to accept" if kind == IMPROVEMENT else "")
+
+
+def _urgency(item: Item) -> tuple[int, float]:
+    return KINDS.index(item.kind), -item.at.timestamp()
+
+
+def _change(row: Mapping[Any, Any]) -> Item:
+    size = f"{write_change(row['size'])} ({100 * row['low']:+.1f} to {100 * row['high']:+.1f} %)"
+    series = count_text(row["series"], "series")
+    one = row["commits_in_range"] <= 1
+    since = f"{short_sha(row['bad_sha'])} {row['bad_subject']}"
+    return Item(
+        kind=row["direction"],
+        title=f"{row['kernel']} on {', '.join(row['gpu_models'])}: {size}",
+        facts=(
+            f"since {since}, in {series}" if one else f"in {row['commits_in_range']} commits up to {since}; {series}",
+            f"whose change: {WHOSE[row['category']]}: {row['cause']}",
+            f"{row['repository']}{' (simulated)' if row['simulated'] else ''}, {row['state']}, "
+            f"{row['owner'] or 'without an owner'}, opened {day(row['opened_at'])}",
+        ),
+        at=row["opened_at"],
+        page="views/regressions.py",
+        parameters={"regression": str(row["id"])},
+        label="Open: diff, replay, history",
+        diff=f"git show {row['bad_sha']}" if one else f"git log --patch {row['good_sha']}..{row['bad_sha']}",
+        regression_id=int(row["id"]),
+        can_acknowledge=row["direction"] == REGRESSION and row["state"] != "acknowledged",
+    )
+
+
+def _alarm(row: Mapping[Any, Any]) -> Item:
+    title, action = ALARMS.get(row["kind"], (str(row["kind"]).replace("_", " ").capitalize(), "Look at the queue."))
+    toolchains = row["kind"] == "new_toolchain"
+    return Item(
+        kind=ALARM,
+        title=f"{title}: {row['subject']}",
+        facts=(row["detail"], f"{action} Since {moment(row['opened_at'])}."),
+        at=row["opened_at"],
+        page="views/toolchains.py" if toolchains else "views/jobs.py",
+        label="Open the toolchains" if toolchains else "Open jobs and workers",
+    )
+
+
+def _list_undecided(rows: pd.DataFrame) -> Sequence[Item]:
+    """One item for each repository and GPU model with series that no coming night decides."""
+    stuck = [row for row in rows.to_dict("records") if not waits_for_nights(row["reason"])]
+    groups: dict[tuple[str, str], list[Mapping[Any, Any]]] = {}
+    for row in stuck:
+        groups.setdefault((row["repository"], row["gpu_model"]), []).append(row)
+    return [_undecided(group) for group in groups.values()]
+
+
+def _undecided(rows: Sequence[Mapping[Any, Any]]) -> Item:
+    first = rows[0]
+    named = ", ".join(f"{row['kernel']} {row['problem']}" for row in rows[:3])
+    more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
+    return Item(
+        kind=UNDECIDED,
+        title=f"{count_text(len(rows), 'series')} on {first['gpu_name']} {'is' if len(rows) == 1 else 'are'} undecided",
+        facts=(
+            f"{named}{more}, at {short_sha(first['sha'])} {first['subject']}",
+            f"{first['reason']}. A replay with more launches decides: measure again.",
+            str(first["repository"]),
+        ),
+        at=max(row["measured_at"] for row in rows),
+        page="views/evidence.py",
+        parameters={"run": str(first["run_id"])},
+        label="Open the first of them",
+        runs=tuple((row["repository"], row["kernel"], row["problem"], row["gpu_model"], row["sha"]) for row in rows),
+    )

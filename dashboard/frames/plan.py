@@ -1,0 +1,22 @@
+"""Says what would decide an undecided verdict, from its reason. Pure."""
+
+import re
+
+_NIGHTS = re.compile(r"(\d+) of the (\d+) earlier nights needed")
+"""The words of worker/detection/series_verdict.py."""
+
+
+def waits_for_nights(reason: str) -> bool:
+    """Whether nights that come by themselves decide it, so that nobody has to act."""
+    return _NIGHTS.search(reason) is not None
+
+
+def write_plan(reason: str, *, is_recorded: bool) -> str:
+    """Returns what decides it, to stand behind the word "undecided"."""
+    if is_recorded:
+        return "a recording brings no further nights; a later recording or a run here decides"
+    found = _NIGHTS.search(reason)
+    if found is None:
+        return "a replay with more launches decides; measure it again"
+    missing = int(found[2]) - int(found[1])
+    return f"{missing} more {'night' if missing == 1 else 'nights'} on this machine decide, or a replay"

@@ -1,0 +1,156 @@
+"""Says how far the kernels of a repository are from DeepGEMM on each GPU model, as one number and its history. Pure.
+
+The number is the geometric mean of the newest ratios of all operators that do what DeepGEMM does. An earlier value is
+today's number times the geometric mean of what the same operators' ratios were then over what they are now: an operator
+that is new or was not measured changes no earlier value, so the line moves only where a kernel or DeepGEMM did.
+"""
+
+import datetime as dt
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+DEEPGEMM = "deepgemm"
+OTHER_ARITHMETIC = ("gemm_fp8", "gemm_fp8_hinted", "gemm_nt_fp8")
+"""Kernels of this library that DeepGEMM is timed beside although it scales its inputs by block and these do not."""
+LEAST_SHARE = 0.5
+"""A place of the line has at least this share of the operators: the mean of a few says nothing of the others."""
+SAMPLES = ("gemm_tutorial", "gemm_tiled")
+"""Kernels of this library that show a step of a tutorial, and that nobody would use."""
+LIKE_DEEPGEMM, LIBRARIES, MEMORY, TUTORIAL = (
+    "Against DeepGEMM",
+    "Against other libraries, and DeepGEMM with other arithmetic",
+    "Against the memory's speed",
+    "Steps of the tutorial",
+)
+GROUPS = (LIKE_DEEPGEMM, LIBRARIES, MEMORY, TUTORIAL)
+RANK = {"measured": 2, "recorded": 1, "simulated": 0}
+WEEK = dt.timedelta(days=7)
+Ratios = Mapping[int, float]
+"""The ratio of one series by the age of its commit, 0 for the newest."""
+
+
+@dataclass(frozen=True)
+class LinePoint:
+    """The mean ratio at one commit."""
+
+    at: dt.datetime
+    sha: str
+    subject: str
+    ratio: float
+    series: int
+
+
+@dataclass(frozen=True)
+class GpuScore:
+    """How one GPU model stands: `line` has its history, the oldest first, and ends with today's `ratio`."""
+
+    gpu_model: str
+    gpu_name: str
+    ratio: float
+    series: int
+    ahead: int
+    line: tuple[LinePoint, ...]
+    is_simulated: bool
+
+    @property
+    def points(self) -> float:
+        """The distance from DeepGEMM in points of the ratio; negative is slower than DeepGEMM."""
+        return 100 * (self.ratio - 1)
+
+    @property
+    def week_before(self) -> LinePoint | None:
+        """The newest place that is at least a week before the last, else the oldest; None where there is one place."""
+        if len(self.line) < 2:
+            return None
+        due = self.line[-1].at - WEEK
+        return next((place for place in reversed(self.line[:-1]) if place.at <= due), self.line[0])
+
+
+def compares_like_with_like(kernel: str, baseline: str | None) -> bool:
+    return baseline == DEEPGEMM and kernel not in OTHER_ARITHMETIC
+
+
+def find_group(kernel: str, baseline: str) -> str:
+    """Returns the group in which a series stands on the Overview, one of GROUPS."""
+    if kernel in SAMPLES:
+        return TUTORIAL
+    if compares_like_with_like(kernel, baseline):
+        return LIKE_DEEPGEMM
+    return MEMORY if baseline == "copy" else LIBRARIES
+
+
+def list_scores(recent: pd.DataFrame, commits: pd.DataFrame, gpu_names: Mapping[str, str]) -> list[GpuScore]:
+    """Lists the GPU models with their scores. `recent` has the rows of RecentRatiosRow, `commits` those of CommitRow,
+    the newest first; GPU models without an operator to compare are left out."""
+    of_models: dict[str, dict[tuple[str, str], tuple[str, Ratios]]] = {}
+    for row in recent.to_dict("records"):
+        ratios = _read_ratios(row)
+        series = of_models.setdefault(row["gpu_model"], {})
+        known = series.get((row["kernel"], row["problem"]))
+        if ratios and (known is None or RANK[row["origin"]] > RANK[known[0]]):
+            series[row["kernel"], row["problem"]] = (row["origin"], ratios)
+    scores = (
+        _score(model, gpu_names.get(model, model), list(series.values()), commits)
+        for model, series in of_models.items()
+        if series
+    )
+    return sorted(scores, key=lambda score: (-score.series, score.gpu_name))
+
+
+def write_distance(score: GpuScore) -> str:
+    points = abs(round(score.points, 1))
+    if points == 0:
+        return "level with DeepGEMM"
+    return f"{points:.1f} points {'faster than' if score.points > 0 else 'from'} DeepGEMM"
+
+
+def write_direction(score: GpuScore) -> str:
+    """Says how far the number came since a week before, or since the first commit there is; with that commit's day."""
+    before = score.week_before
+    if before is None:
+        return "nothing earlier to compare with"
+    points = round(100 * (score.ratio - before.ratio), 1)
+    moved = "unchanged" if points == 0 else f"{abs(points):.1f} points {'better' if points > 0 else 'worse'}"
+    return f"{moved} since {before.at:%Y-%m-%d}"
+
+
+def _read_ratios(row: Mapping[Any, Any]) -> Ratios:
+    """The newest ratio at each commit, where it is of like with like."""
+    measured = zip(row["ages"], row["ratios"], row["baselines"], strict=True)
+    return {age: ratio for age, ratio, baseline in measured if compares_like_with_like(row["kernel"], baseline)}
+
+
+def _score(model: str, name: str, series: Sequence[tuple[str, Ratios]], commits: pd.DataFrame) -> GpuScore:
+    ratios = [each for _, each in series]
+    newest = [each[min(each)] for each in ratios]
+    now = _mean(newest)
+    measured = sorted({age for each in ratios for age in each}, reverse=True)
+    return GpuScore(
+        gpu_model=model,
+        gpu_name=name.removeprefix("NVIDIA "),
+        ratio=now,
+        series=len(newest),
+        ahead=sum(ratio >= 1 for ratio in newest),
+        line=tuple(
+            place
+            for age in measured
+            if age < len(commits) and (place := _place(age, ratios, now, commits)).series >= LEAST_SHARE * len(series)
+        ),
+        is_simulated=any(origin == "simulated" for origin, _ in series),
+    )
+
+
+def _place(age: int, series: Sequence[Ratios], now: float, commits: pd.DataFrame) -> LinePoint:
+    """The mean as of a commit: each series by its newest ratio up to there."""
+    then = [(each[min(known)], each[min(each)]) for each in series if (known := [at for at in each if at >= age])]
+    commit = commits.iloc[age]
+    moved = _mean([earlier / latest for earlier, latest in then])
+    return LinePoint(commit["committed_at"], str(commit["sha"]), str(commit["subject"]), now * moved, len(then))
+
+
+def _mean(ratios: Sequence[float]) -> float:
+    return math.exp(sum(map(math.log, ratios)) / len(ratios))

@@ -1,0 +1,97 @@
+"""Shows what needs a person, of all repositories, as cards with the next action; examples and recordings apart."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import streamlit as st
+from sqlalchemy.orm import Session
+
+from tilewatch.dashboard.frames import inbox, reads
+from tilewatch.dashboard.frames.inbox import Item
+from tilewatch.dashboard.panels import judge_score, run_action
+from tilewatch.dashboard.widgets import badges, page_head
+from tilewatch.db.lifecycle import actions, regressions
+from tilewatch.text import count_text, plain
+
+COLOURS = {
+    inbox.REGRESSION: badges.BADLY,
+    inbox.ALARM: badges.UNSURE,
+    inbox.UNDECIDED: badges.UNSURE,
+    inbox.IMPROVEMENT: badges.WELL,
+}
+MOST_CARDS = 50
+"""More cards than anybody reads, and each is a dozen elements of the page."""
+
+ABOUT = (
+    "Everything that needs a person, of all repositories: regressions that a replay confirmed, improvements to accept, "
+    "alarms, and verdicts that no coming night decides."
+)
+
+
+def page(url: str) -> None:
+    page_head.show("Inbox", ABOUT)
+    run_action.show_outcome()
+    found = reads.inbox(url)
+    st.markdown(f"#### {inbox.write_sentence(found)}")
+    if found.items:
+        who = run_action.find_actor()
+        for item in found.items[:MOST_CARDS]:
+            _card(url, item, who)
+        if len(found.items) > MOST_CARDS:
+            st.caption(f"The first {MOST_CARDS} are shown; the others follow when these are done.")
+    with st.container(horizontal=True):
+        st.page_link("views/regressions.py", label="All confirmed changes, also those that ended")
+    _apart("planted example", "Somebody planted these to show what a regression looks like.", found.examples)
+    _apart("recorded change", "These came with recordings: people were notified where they ran.", found.recorded)
+    judge_score.show(url)
+
+
+def _card(url: str, item: Item, who: str | None) -> None:
+    with st.container(border=True):
+        st.markdown(f":{COLOURS[item.kind]}-badge[{item.kind}] **{plain(item.title)}**")
+        st.text("\n".join(item.facts))
+        if item.diff:
+            st.code(item.diff, language="bash", wrap_lines=True)
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.page_link(item.page, label=item.label, query_params=dict(item.parameters))
+            if who is not None:
+                _buttons(url, item, who)
+
+
+def _buttons(url: str, item: Item, who: str) -> None:
+    key = f"{item.kind}-{item.regression_id or item.title}"
+    if item.can_acknowledge:
+        _button(url, "Acknowledge", f"ack-{key}", partial(_act, item, who, regressions.acknowledge))
+    if item.kind == inbox.IMPROVEMENT:
+        _button(url, "Accept", f"accept-{key}", partial(_act, item, who, regressions.expect))
+    if item.runs:
+        _button(url, "Measure again", f"again-{key}", partial(_measure_again, item, who))
+
+
+def _button(url: str, label: str, key: str, act: Callable[[Session], object]) -> None:
+    if st.button(label, key=key):
+        run_action.run(url, act, f"{label}: done")
+
+
+def _act(item: Item, who: str, change: Callable[..., object], opened: Session) -> None:
+    change(opened, item.regression_id, who, None)
+
+
+def _measure_again(item: Item, who: str, opened: Session) -> str:
+    for repository, kernel, problem, gpu_model, sha in item.runs:
+        actions.ask_sweep(opened, who, kernel, problem, repository=repository, commit=sha, gpus=[gpu_model])
+    return f"asked for {count_text(len(item.runs), 'sweep')}; a worker queues them within a minute"
+
+
+def _apart(noun: str, why: str, items: Sequence[Item]) -> None:
+    if not items:
+        return
+    st.markdown(f"##### {count_text(len(items), noun)}, not counted")
+    st.caption(why)
+    for item in items:
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.markdown(f":{COLOURS[item.kind]}-badge[{item.kind}] {plain(item.title)}", width="content")
+            st.page_link(item.page, label=item.label, query_params=dict(item.parameters))
+
+
+page(reads.database_url())

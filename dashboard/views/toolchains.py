@@ -1,0 +1,13 @@
+"""Compares two toolchains: is a newer tile compiler safe to take?"""
+
+from tilewatch.dashboard.frames import reads
+from tilewatch.dashboard.panels import toolchains
+from tilewatch.dashboard.widgets import page_head
+
+ABOUT = (
+    "Two toolchains that compiled and timed the same kernels: whether the newer one is safe to take, which kernels it "
+    "makes slower, and by how much."
+)
+
+page_head.show("Toolchains", ABOUT)
+toolchains.show(reads.database_url())

@@ -1,0 +1,125 @@
+"""What needs a person, from made rows: nothing is lost, nothing is counted twice, and examples stand apart."""
+
+import datetime as dt
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from tilewatch.dashboard.frames import inbox
+from tilewatch.db.models import Alarm
+from tilewatch.db.repository_names import EXAMPLES
+
+NOON = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
+NONE = pd.DataFrame()
+
+
+def regression(number: int, **other: Any) -> dict[str, Any]:
+    return {
+        "id": number,
+        "direction": "regression",
+        "repository": "mine",
+        "kernel": "gemm",
+        "category": "code",
+        "cause": "its loads lost TMA",
+        "good_sha": "a" * 40,
+        "bad_sha": "b" * 40,
+        "bad_subject": "Let two blocks share an SM",
+        "commits_in_range": 1,
+        "size": 0.093,
+        "low": 0.089,
+        "high": 0.097,
+        "state": "new",
+        "owner": None,
+        "series": 2,
+        "gpu_models": ["h200"],
+        "recorded": False,
+        "simulated": False,
+        "opened_at": NOON,
+        **other,
+    }
+
+
+def undecided(problem: str, reason: str, **other: Any) -> dict[str, Any]:
+    about = {"repository": "mine", "kernel": "gemm", "gpu_model": "h200", "gpu_name": "NVIDIA H200", "run_id": 7}
+    return {
+        **about,
+        "problem": problem,
+        "sha": "c" * 40,
+        "subject": "Tile",
+        "measured_at": NOON,
+        "reason": reason,
+        **other,
+    }
+
+
+def made(*regressions: dict[str, Any], alarms: Any = (), waiting: Any = ()) -> inbox.Inbox:
+    return inbox.make_inbox(pd.DataFrame(list(regressions)), pd.DataFrame(list(alarms)), pd.DataFrame(list(waiting)))
+
+
+@pytest.mark.parametrize(
+    ("row", "place"),
+    [
+        (regression(1), "items"),
+        (regression(1, state="acknowledged"), "items"),
+        (regression(1, state="resolved"), None),
+        (regression(1, state="expected"), None),
+        (regression(1, direction="improvement"), "items"),
+        (regression(1, direction="improvement", state="expected"), None),
+        (regression(1, recorded=True), "recorded"),
+        (regression(1, recorded=True, repository=EXAMPLES[0]), "examples"),
+        (regression(1, repository=EXAMPLES[0]), "examples"),
+    ],
+)
+def test_a_change_stands_in_one_place(row: dict[str, Any], place: str | None) -> None:
+    found = made(row)
+    counts = {name: len(getattr(found, name)) for name in ("items", "recorded", "examples")}
+    assert counts == {"items": 0, "recorded": 0, "examples": 0, **({place: 1} if place else {})}
+
+
+def test_a_card_says_what_how_much_since_when_whose_and_what_to_do_next() -> None:
+    (card,) = made(regression(4)).items
+    assert card.title == "gemm on h200: +9.3 % time, slower (+8.9 to +9.7 %)"
+    assert card.facts[0] == "since bbbbbbbbbb Let two blocks share an SM, in 2 series"
+    assert card.facts[1] == "whose change: our code: its loads lost TMA"
+    assert (card.page, dict(card.parameters)) == ("views/regressions.py", {"regression": "4"})
+    assert card.diff == f"git show {'b' * 40}"
+    assert card.can_acknowledge
+    (several,) = made(regression(4, commits_in_range=3, direction="improvement", size=-0.03)).items
+    assert several.diff == f"git log --patch {'a' * 40}..{'b' * 40}"
+    assert "-3.0 % time, faster" in several.title
+    assert not several.can_acknowledge
+
+
+def test_the_most_urgent_comes_first_and_the_newest_of_a_kind() -> None:
+    alarm = {"kind": "nightly_late", "subject": "NVIDIA B200", "detail": "it compiles", "opened_at": NOON}
+    later = regression(2, opened_at=NOON + dt.timedelta(hours=1))
+    found = made(regression(3, direction="improvement"), regression(1), later, alarms=[alarm])
+    assert [(item.kind, item.regression_id) for item in found.items] == [
+        ("regression", 2),
+        ("regression", 1),
+        ("alarm", None),
+        ("improvement", 3),
+    ]
+    assert inbox.write_sentence(found) == "4 things need a person: 2 regressions, 1 alarm, 1 improvement to accept"
+
+
+def test_only_what_no_coming_night_decides_asks_for_a_person_once_per_gpu_model() -> None:
+    rows = [
+        undecided("1", "0 of the 5 earlier nights needed on this machine and toolchain"),
+        undecided("2", "not sure enough: 8 launches differ by 0.5%"),
+        undecided("3", "not sure enough: 4 launches differ by 0.7%"),
+        undecided("4", "not sure enough: 4 launches", gpu_model="b200", gpu_name="NVIDIA B200"),
+    ]
+    found = made(waiting=rows)
+    assert [item.title for item in found.items] == [
+        "2 series on NVIDIA H200 are undecided",
+        "1 series on NVIDIA B200 is undecided",
+    ]
+    assert found.items[0].runs == tuple(("mine", "gemm", problem, "h200", "c" * 40) for problem in ("2", "3"))
+
+
+def test_every_kind_of_alarm_says_what_to_do_next() -> None:
+    (kinds,) = (each for each in Alarm.__table__.constraints if "kind" in str(getattr(each, "sqltext", "")))
+    named = set(str(kinds.sqltext).split("'")[1::2])
+    assert named <= set(inbox.ALARMS)

@@ -1,0 +1,114 @@
+"""How far from DeepGEMM, from made ratios: like with like, and a line that moves only where something changed."""
+
+import datetime as dt
+import math
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from tilewatch.dashboard.charts.scoreboard import describe, draw_scores
+from tilewatch.dashboard.frames import scoreboard
+
+NOON = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
+NAMES = {"h200": "NVIDIA H200"}
+
+
+def series(problem: str, ratios: list[float], ages: list[int], **other: Any) -> dict[str, Any]:
+    about = {"kernel": "gemm", "gpu_model": "h200", "origin": "measured", "baselines": ["deepgemm"] * len(ages)}
+    return {**about, "problem": problem, "ratios": ratios, "ages": ages, **other}
+
+
+def commits(count: int, days: float = 4.0) -> pd.DataFrame:
+    """The newest first."""
+    return pd.DataFrame(
+        [
+            {"committed_at": NOON - age * dt.timedelta(days=days), "sha": f"{age}" * 40, "subject": f"Change <{age}>"}
+            for age in range(count)
+        ]
+    )
+
+
+def score(*rows: dict[str, Any], count: int = 3) -> scoreboard.GpuScore:
+    (found,) = scoreboard.list_scores(pd.DataFrame(list(rows)), commits(count), NAMES)
+    return found
+
+
+def test_the_number_is_the_geometric_mean_of_the_newest_ratios() -> None:
+    found = score(series("a", [0.5, 0.8], [1, 0]), series("b", [1.25], [1]))
+    assert found.ratio == pytest.approx(math.sqrt(0.8 * 1.25))
+    assert (found.series, found.ahead, found.gpu_name) == (2, 1, "H200")
+
+
+def test_only_operators_that_do_what_deepgemm_does_count() -> None:
+    rows = [
+        series("a", [0.9], [0]),
+        series("b", [3.0], [0], kernel=scoreboard.OTHER_ARITHMETIC[0]),
+        series("c", [3.0], [0], baselines=["torch_softmax"]),
+        series("d", [3.0], [0], baselines=["deepgemm 0.2.5"]),
+    ]
+    assert score(*rows).ratio == pytest.approx(0.9)
+    assert scoreboard.list_scores(pd.DataFrame(rows[1:]), commits(1), NAMES) == []
+
+
+def test_a_new_operator_moves_no_earlier_place_of_the_line() -> None:
+    """Its ratio of 0.5 would else look like a fall of what the others do."""
+    old = [series("a", [0.8, 0.9], [2, 0]), series("b", [0.8, 0.9], [2, 0])]
+    alone = score(*old)
+    with_new = score(*old, series("c", [0.5], [0]))
+    assert [place.ratio / found.ratio for found in (alone, with_new) for place in found.line] == pytest.approx(
+        [0.8 / 0.9, 1.0] * 2
+    )
+
+
+def test_an_operator_that_was_not_measured_keeps_its_last_ratio() -> None:
+    found = score(series("a", [0.8, 0.8, 0.8], [2, 1, 0]), series("b", [0.8, 1.0], [2, 0]))
+    assert [place.ratio for place in found.line] == pytest.approx([0.8, 0.8, math.sqrt(0.8)])
+
+
+def test_the_week_before_is_a_week_before_or_the_oldest() -> None:
+    four_days_apart = score(series("a", [0.7, 0.8, 0.9], [2, 1, 0]))
+    assert scoreboard.write_direction(four_days_apart) == "20.0 points better since 2026-11-12"
+    young = score(series("a", [0.95, 0.9], [1, 0]))
+    assert scoreboard.write_direction(young) == "5.0 points worse since 2026-11-16"
+    assert scoreboard.write_direction(score(series("a", [0.9], [0]))) == "nothing earlier to compare with"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "words"),
+    [(0.98, "2.0 points from DeepGEMM"), (1.034, "3.4 points faster than DeepGEMM"), (1.0, "level with DeepGEMM")],
+)
+def test_the_distance_is_in_points(ratio: float, words: str) -> None:
+    assert scoreboard.write_distance(score(series("a", [ratio], [0]))) == words
+
+
+def test_what_a_gpu_measured_stands_before_what_was_recorded_or_simulated() -> None:
+    rows = [series("a", [ratio], [0], origin=origin) for ratio, origin in ((0.5, "recorded"), (0.9, "measured"))]
+    for order in (rows, rows[::-1]):
+        assert score(*order).ratio == pytest.approx(0.9)
+
+
+def test_a_card_has_its_number_its_sentence_and_its_line_with_words_escaped() -> None:
+    found = score(series("a", [0.8, 0.9], [1, 0]))
+    html = draw_scores([found])
+    assert "<b>0.90</b>" in html
+    assert "10.0 points from DeepGEMM, 10.0 points better since 2026-11-16" in html
+    assert "0 of 1 operator at or over 1.00" in html
+    assert "Change &lt;1&gt;" in html
+    assert describe([found]).startswith("H200: 0.90, 10.0 points from DeepGEMM")
+    assert "<svg" not in draw_scores([score(series("a", [0.9], [0]))]), "one place is no line"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "baseline", "group"),
+    [
+        ("gemm", "deepgemm", scoreboard.LIKE_DEEPGEMM),
+        (scoreboard.OTHER_ARITHMETIC[0], "deepgemm", scoreboard.LIBRARIES),
+        ("softmax", "torch_softmax", scoreboard.LIBRARIES),
+        ("moe", "deepgemm_moe_gate_up", scoreboard.LIBRARIES),
+        ("softmax", "copy", scoreboard.MEMORY),
+        (scoreboard.SAMPLES[0], "cublas", scoreboard.TUTORIAL),
+    ],
+)
+def test_each_series_stands_among_those_with_its_kind_of_baseline(kernel: str, baseline: str, group: str) -> None:
+    assert scoreboard.find_group(kernel, baseline) == group
