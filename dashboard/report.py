@@ -1,6 +1,6 @@
 """Writes the weekly report: the dashboard's charts of one week as a single page that can be mailed and opened anywhere.
 
-    python -m tilewatch.dashboard.report --week --html FILE [--until DATE] [--repository NAME]
+    python -m tilewatch.dashboard.report --week [--html FILE] [--png FILE] [--until DATE] [--repository NAME]
 
 `tilewatch report` starts it as a process of its own: workers neither import the dashboard nor need pandas and Plotly.
 The page loads nothing from outside: Plotly's script is in it, once.
@@ -20,10 +20,11 @@ from plotly.offline import get_plotlyjs
 from sqlalchemy.exc import DBAPIError
 
 from tilewatch.dashboard import weekly
-from tilewatch.dashboard.charts import grid, marks, sorted_changes
+from tilewatch.dashboard.charts import grid, marks, scoreboard, sorted_changes
 from tilewatch.dashboard.charts import trend as charts
 from tilewatch.dashboard.frames import changes
 from tilewatch.dashboard.frames.metrics import METRICS, Metric
+from tilewatch.dashboard.score_picture import draw_picture
 from tilewatch.dashboard.text import day, moment
 from tilewatch.dashboard.weekly import Trend, Week
 from tilewatch.db.session import DatabaseUnreachable, address, session
@@ -49,6 +50,7 @@ def page(week: Week) -> str:
     parts = [
         f"<h1>Tilewatch, {day(week.since)} to {day(week.until)}</h1>",
         f"<p>{escape(headline(week))}</p>",
+        f'<div class="scoreboard">{scoreboard.draw_scores(week.scores)}</div>',
         *_regressions("Confirmed this week", week.opened),
         *_regressions("Open at its end", week.waiting),
         *_ratios(week),
@@ -57,7 +59,7 @@ def page(week: Week) -> str:
         *_nights(week),
         f'<p class="small">Written {moment(week.until)}. Times are medians; intervals are of 95 %.</p>',
     ]
-    head = f"<title>Tilewatch, week to {day(week.until)}</title><style>{STYLE}{grid.STYLE}</style>"
+    head = f"<title>Tilewatch, week to {day(week.until)}</title><style>{STYLE}{grid.STYLE}{scoreboard.STYLE}</style>"
     script = f"<script>{get_plotlyjs()}</script>"
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8">{head}{script}</head>'
@@ -172,7 +174,8 @@ def _read_day(text: str) -> dt.date:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tilewatch report", description="Write the weekly report as one page.")
     parser.add_argument("--week", action="store_true", required=True, help="the seven days up to --until")
-    parser.add_argument("--html", type=Path, required=True, metavar="FILE", help="where to write the page")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="where to write the page")
+    parser.add_argument("--png", type=Path, metavar="FILE", help="where to write the scoreboard as a picture")
     parser.add_argument("--until", type=_read_day, metavar="DATE", help="through this day; else until now")
     parser.add_argument("--repository", metavar="NAME", help="of several, this one; else the one watched here")
     options = parser.parse_args(arguments)
@@ -181,16 +184,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     until = now if options.until is None else dt.datetime.combine(options.until, dt.time.max, dt.UTC)
     try:
         with session(url) as opened:
-            written = page(weekly.read_week(opened, until, options.repository))
+            week = weekly.read_week(opened, until, options.repository)
     except DatabaseUnreachable as error:
         return _refused(str(error))
     except DBAPIError:
         return _refused(f"the database at {address(url)} does not answer; is Tilewatch running?")
-    try:
-        options.html.write_text(written, encoding="utf-8")
-    except OSError as error:
-        return _refused(f"{options.html} cannot be written: {error.strerror}")
-    print(f"wrote {options.html}, {len(written.encode()) / 1e6:.1f} MB")
+    if options.png is not None and not week.scores:
+        return _refused("no operator is timed beside DeepGEMM: there is no scoreboard to draw")
+    wanted = ((options.html, lambda: page(week).encode()), (options.png, lambda: draw_picture(week.scores)))
+    for file, draw in wanted:
+        if file is None:
+            continue
+        written = draw()
+        try:
+            file.write_bytes(written)
+        except OSError as error:
+            return _refused(f"{file} cannot be written: {error.strerror}")
+        print(f"wrote {file}, {len(written) / 1e6:.1f} MB")
     return 0
 
 

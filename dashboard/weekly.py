@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import pandas as pd
 from sqlalchemy.orm import Session
 
-from tilewatch.dashboard.frames import changes, differences
+from tilewatch.dashboard.frames import changes, differences, scoreboard
 from tilewatch.dashboard.frames.row_frames import to_frame
+from tilewatch.dashboard.frames.scoreboard import GpuScore
 from tilewatch.db.lifecycle.regressions import OPEN
 from tilewatch.db.page_reads import regressions as regression_queries
 from tilewatch.db.page_reads import series as series_queries
@@ -40,6 +41,7 @@ class Week:
     pairs: pd.DataFrame
     nights: pd.DataFrame
     trends: tuple[Trend, ...]
+    scores: tuple[GpuScore, ...]
 
 
 def read_week(session: Session, until: dt.datetime, repository: str | None = None) -> Week:
@@ -64,7 +66,18 @@ def read_week(session: Session, until: dt.datetime, repository: str | None = Non
         pairs=differences.add_findings(changes.pair_snapshots(before, after), verdicts),
         nights=_nights(session, since, until),
         trends=tuple(_trend(session, repository, *series) for series in _worst(session, opened, judged)),
+        scores=tuple(_scores(session, repository)),
     )
+
+
+def _scores(session: Session, repository: str) -> Sequence[GpuScore]:
+    """How far each GPU model is from DeepGEMM now; a report of an older week has that of today too."""
+    names = {row.gpu_model: row.gpu_name for row in series_queries.list_series(session)}
+    recent = to_frame(
+        snapshots.RecentRatiosRow, snapshots.list_recent_ratios(session, repository, scoreboard.RECENT_COMMITS)
+    )
+    commits = to_frame(snapshots.CommitRow, snapshots.list_commits(session, repository))
+    return scoreboard.list_scores(recent, commits, names)
 
 
 def _nights(session: Session, since: dt.datetime, until: dt.datetime) -> pd.DataFrame:

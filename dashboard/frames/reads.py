@@ -41,9 +41,6 @@ LIVE_EVERY_S = 5
 """How often a live part of a page asks again."""
 
 Read = TypeVar("Read", bound=Callable[..., Any])
-RECENT_COMMITS = 30
-"""30 take 148 ms of Postgres in a year of 488 series (p95; the bound of a query is 100 ms), and time grows with them
-(2 cores, 2026-11-22)."""
 CACHED_RESULTS = 32
 """Results kept per read; the trials of a 500-config sweep take about 1 MB."""
 
@@ -173,7 +170,7 @@ def scores(url: str, repository: str) -> list[scoreboard.GpuScore]:
     """How far each GPU model is from DeepGEMM. Computed once for several viewers."""
     names = series(url)
     return scoreboard.list_scores(
-        recent_ratios(url, repository, RECENT_COMMITS),
+        recent_ratios(url, repository, scoreboard.RECENT_COMMITS),
         commits(url, repository),
         dict(zip(names["gpu_model"], names["gpu_name"], strict=True)),
     )

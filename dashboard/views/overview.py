@@ -81,7 +81,7 @@ def _series(url: str, name: str, now: dt.datetime) -> None:
     st.caption(
         "The main baseline's time / ours: over 1.00 is faster than the baseline. "
         f"▲ ▼: faster or slower since {words}, △ ▽: not judged yet, undecided or not confirmed. "
-        f"Lines: the ratio at the last {reads.RECENT_COMMITS} commits. Operators that became slower come first, then "
+        f"Lines: the ratio at the last {scores.RECENT_COMMITS} commits. Operators that became slower come first, then "
         "the lowest ratio." + (f" {others:,} series have no baseline: see below." if others else "")
     )
     if pairs.empty:
@@ -129,7 +129,7 @@ def _draw_groups(url: str, name: str, since: dt.datetime, now: dt.datetime, *, o
 
 
 def _sparks(url: str, name: str) -> grid.Sparks:
-    rows = reads.recent_ratios(url, name, reads.RECENT_COMMITS)
+    rows = reads.recent_ratios(url, name, scores.RECENT_COMMITS)
     keys = zip(rows["kernel"], rows["problem"], rows["gpu_model"], rows["origin"], strict=True)
     return dict(zip(keys, rows["ratios"], strict=True))
 

@@ -7,10 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from sqlalchemy.orm import Session
 
+from tests.conftest import NewDatabase
 from tests.dashboard.fixtures.small_database import FIRST_DAY
-from tilewatch.dashboard import report, weekly
+from tests.db.fixtures import worlds
+from tilewatch.dashboard import report, score_picture, weekly
+from tilewatch.db import session
 
 UNTIL = FIRST_DAY + dt.timedelta(days=6)
 ROOT = Path(__file__).parents[2]
@@ -80,3 +84,28 @@ def test_a_day_without_a_week_before_it_is_one_sentence(day: str, capsys: pytest
     with pytest.raises(SystemExit):
         report.main(["--week", "--html", "/nowhere/week.html", "--until", day])
     assert f"'{day}' is no day since 2000; expected YYYY-MM-DD" in capsys.readouterr().err
+
+
+def test_the_scoreboard_is_a_picture_by_the_same_command(
+    new_database: NewDatabase, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with new_database() as url:
+        with session.session(url) as opened:
+            worlds.fill(opened, 1, ratio=0.9)
+        monkeypatch.setenv("TILEWATCH_DATABASE_URL", url)
+        target = tmp_path / "score.png"
+        assert report.main(["--week", "--png", str(target)]) == 0
+    with Image.open(target) as picture:
+        assert picture.size == (score_picture.WIDTH, score_picture.HEIGHT)
+        drawn = {colour for _, colour in picture.convert("RGB").getcolors(1 << 20) or ()}
+    assert (0xFF, 0xFF, 0xFF) in drawn
+    assert len(drawn) > 2, "words and not paper alone"
+    assert "wrote" in capsys.readouterr().out
+
+
+def test_without_deepgemm_there_is_no_picture_and_a_sentence(
+    empty_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TILEWATCH_DATABASE_URL", empty_url)
+    assert report.main(["--week", "--png", str(tmp_path / "score.png")]) == report.EXPECTED_ERROR
+    assert "there is no scoreboard to draw" in capsys.readouterr().err

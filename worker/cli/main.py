@@ -179,7 +179,11 @@ def demo(
 
 @cli.command()
 def report(
-    html: Annotated[Path, typer.Option(metavar="FILE", help="The file to write.")],
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Where to write the page.")] = None,
+    png: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Where to write the scoreboard as a picture, for mails and slides."),
+    ] = None,
     week: Annotated[
         bool, typer.Option("--week", help="A report of seven days; required, since there is no other period yet.")
     ] = False,
@@ -190,7 +194,7 @@ def report(
         str | None, typer.Option(metavar="NAME", help="The repository, where the database has several.")
     ] = None,
 ) -> None:
-    """Write the weekly report: one HTML page with the dashboard's charts of seven days, to send by mail."""
+    """Write the weekly report: an HTML page with the charts of seven days, or the scoreboard as a picture."""
     import subprocess
 
     from tilewatch.db.page_reads.series import list_repositories
@@ -199,6 +203,8 @@ def report(
 
     if not week:
         raise typer.BadParameter("add --week: there is no report of another period")
+    if html is None and png is None:
+        raise typer.BadParameter("name a file to write: --html FILE, --png FILE or both")
 
     database_url = options.ready_database()
     if repository is not None:
@@ -208,7 +214,9 @@ def report(
             those = ", ".join(names) or "none"
             raise errors.ExpectedError(f"no repository '{repository}' has results; those that have: {those}")
     # A process of its own, as `up` starts the dashboard: what workers run neither imports it nor needs its packages.
-    line = [sys.executable, "-m", "tilewatch.dashboard.report", "--week", "--html", str(html.absolute())]
+    line = [sys.executable, "-m", "tilewatch.dashboard.report", "--week"]
+    for option, file in (("--html", html), ("--png", png)):
+        line += [] if file is None else [option, str(file.absolute())]
     if until is not None:
         line += ["--until", str(options.day(until))]
     if repository is not None:
