@@ -12,7 +12,7 @@ from sqlalchemy import and_, func, or_, select, true, tuple_
 from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db import commit_order
-from tilewatch.db.models import TOTAL, Commit, Config, Measurement, Run, Sweep, Trial
+from tilewatch.db.models import TOTAL, Commit, Config, Measurement, Run, Sweep, Trial, Verdict
 from tilewatch.db.query_parts import Query, is_of_series, measured_runs, read_rows, series_keys
 
 HISTORY = dt.timedelta(days=60)
@@ -31,7 +31,7 @@ class RunPair:
     `old_table_regret` is the tile table's in the run before; None without one.
     `old_winner_loss` is how much slower than the winner the last winner is now, in the sweep's own few samples; None
     when it still wins, or is tied, or has no time. `checklist` are the lines of the winner's checklist, each with its
-    item, answer and evidence; None where the run has none.
+    item, answer and evidence; None where the run has none. `verdict` is the newest run's; None before it is judged.
     """
 
     repository: str
@@ -52,6 +52,7 @@ class RunPair:
     old_toolchain: Mapping[str, str] | None
     checklist: list[dict[str, str]] | None = None
     old_checklist: list[dict[str, str]] | None = None
+    verdict: str | None = None
 
 
 def list_newest_run_pairs(session: Session, since: dt.datetime) -> list[RunPair]:
@@ -93,10 +94,12 @@ def list_newest_run_pairs(session: Session, since: dt.datetime) -> list[RunPair]
             then.c.toolchain.label("old_toolchain"),
             now.c.checklist,
             then.c.checklist.label("old_checklist"),
+            Verdict.verdict,
         )
         .select_from(keys)
         .join(now, true())
         .outerjoin(then, true())
+        .outerjoin(Verdict, Verdict.run_id == now.c.run_id)
         .join(won, won.id == now.c.config_id)
         .outerjoin(had_won, had_won.id == then.c.config_id)
         .outerjoin(shipped, and_(shipped.run_id == now.c.run_id, shipped.implementation == SHIPPED))

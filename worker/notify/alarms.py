@@ -28,6 +28,8 @@ EVENT_STAYS_OPEN = dt.timedelta(days=7)
 FAILURE_STAYS_OPEN = dt.timedelta(days=30)
 """A failure that nobody fixed for so long counts as the normal state."""
 
+CONFIRMED = ("regression", "improvement")
+"""The verdicts on a change that replays confirmed."""
 LOSS_THAT_MATTERS = 0.02
 """A smaller loss counts as a tie: sweeps take few samples of each config."""
 
@@ -170,9 +172,28 @@ def sweep_of_key(key: str) -> tuple[str, str, int] | None:
     return rest[0], rest[1], int(rest[2])
 
 
+def lost_its_tie(run: RunPair) -> bool:
+    """Returns whether the config that won before is slower now by what matters."""
+    return run.old_winner_loss is not None and run.old_winner_loss >= LOSS_THAT_MATTERS
+
+
+def list_explained_ties(runs: Sequence[RunPair]) -> set[str]:
+    """Returns the keys of the alarms about lost ties that a confirmed change explains by now."""
+    groups = _grouped([run for run in runs if lost_its_tie(run)])
+    return {
+        f"tie_lost/{kernel}/{gpu}/{submission}"
+        for (kernel, gpu, submission), group in groups.items()
+        if all(run.verdict in CONFIRMED for run in group)
+    }
+
+
 def find_lost_ties(runs: Sequence[RunPair]) -> list[OpenAlarm]:
-    """Finds configs that won or were tied before and are slower now: one alarm per kernel, GPU model and submission."""
-    lost = [run for run in runs if run.old_winner_loss is not None and run.old_winner_loss >= LOSS_THAT_MATTERS]
+    """Finds configs that won or were tied before and are slower now: one alarm per kernel, GPU model and submission.
+
+    A run whose change was confirmed is left out: the message about that change has its commit, and a revert, which
+    brings the first winner back, would be blamed for it.
+    """
+    lost = [run for run in runs if lost_its_tie(run) and run.verdict not in CONFIRMED]
     alarms: list[OpenAlarm] = []
     for (kernel, gpu, submission), group in _grouped(lost).items():
         lines = [

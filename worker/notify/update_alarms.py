@@ -63,6 +63,8 @@ def _list_alarms(
     runs = [run for run in newest if not is_branch(run.repository)]
     recent = [run for run in runs if run.made_at >= now - RECENT]
     pairs = [pair for pair in fallen_configs.list_newest_pairs(opened, now - RECENT) if not is_branch(pair.repository)]
+    explained = alarms.list_explained_ties(runs)
+    unexplained = [alarm for alarm in stored if alarm.key not in explained]
     nights = submissions.list_last_nights(opened)
     failed = alarms.keep_failed_nightlies(stored, watched)
     late = [
@@ -80,7 +82,7 @@ def _list_alarms(
         *alarms.find_lost_ties(recent),
         *alarms.find_changed_baselines(recent),
         *alarms.find_lost_lines(recent),
-        *alarms.keep_open(stored, EVENTS, now - alarms.EVENT_STAYS_OPEN),
+        *alarms.keep_open(unexplained, EVENTS, now - alarms.EVENT_STAYS_OPEN),
         *alarms.find_regret(runs, regret_limit, stored),
     ]
 

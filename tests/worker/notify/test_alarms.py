@@ -144,6 +144,18 @@ def test_a_winner_that_is_still_tied_or_narrowly_beaten_is_no_news() -> None:
     assert "4x5x6" in news.detail
 
 
+def test_a_winner_that_a_confirmed_change_dethroned_is_told_of_once_by_that_change() -> None:
+    """The commit that reverted a mistake was blamed 64 s after "recovered", for seven days (2026-11-27)."""
+    lost = replace(RUN, old_winner_loss=0.5)
+    (open_alarm,) = alarms.find_lost_ties([lost])
+    for verdict in ("regression", "improvement"):
+        judged = replace(lost, verdict=verdict)
+        assert alarms.find_lost_ties([judged]) == []
+        assert alarms.list_explained_ties([judged, RUN]) == {open_alarm.key}
+        assert alarms.list_explained_ties([judged, replace(lost, problem="4x5x6")]) == set()
+    assert len(alarms.find_lost_ties([replace(lost, verdict="undecided")])) == 1
+
+
 def test_regret_above_the_limit_stands_until_it_is_below_and_is_one_alarm_all_the_time() -> None:
     behind = replace(RUN, regret=0.2)
     assert alarms.find_regret([RUN, replace(RUN, regret=None)], 0.1, []) == []
