@@ -97,16 +97,33 @@ def find_change(found: Evidence) -> tuple[Mechanism, ...] | None:
     if change is None or abs(change) < LEAST_CHANGE or found.winner is None or found.winner_before is None:
         return None
     assert found.before is not None
-    counters = read_counters(found)
+    base, counters = _find_base(found), read_counters(found)
+    if base is None:
+        return None
+    is_winner = base is found.winner_before
     return find_mechanisms(
-        _build(found.winner_before, counters.before, found.before, found.sampled_before),
-        _build(found.winner, counters.now, found.run, found.sampled),
-        _list_moved(found.diff_to_before),
+        _build(base, counters.before if is_winner else {}, found.before, found.sampled_before),
+        _build(found.winner, counters.now if is_winner else {}, found.run, found.sampled),
+        _list_moved(found.diff_to_before if is_winner else None),
         is_slower=change > 0,
         problem=found.run.problem,
         arch=found.run.arch,
         ratio=max(1 + change, 1 / (1 + change)),
     )
+
+
+def _find_base(found: Evidence) -> CubinRow | None:
+    """Returns the cubin before that shows what the commit changed: the last winner's, or where another config wins now,
+    that of the same config. None where its code is the same: the commit changed nothing of it, and what differs between
+    two configs explains no commit."""
+    assert found.winner is not None
+    assert found.winner_before is not None
+    if found.winner.params == found.winner_before.params:
+        return found.winner_before
+    same = found.same_config_before
+    if same is None or same.code_sha256 is None:
+        return found.winner_before
+    return None if same.code_sha256 == found.winner.code_sha256 else same
 
 
 def find_advantage(found: Evidence) -> tuple[Mechanism, ...] | None:

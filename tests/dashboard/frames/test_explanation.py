@@ -49,3 +49,16 @@ def test_why_a_pair_has_no_counters_is_said_once(filled: Session, filled_url: st
     found = evidence_with(filled, filled_url, {"missing": "ncu is away"})
     found = replace(found, sampled=tuple(replace(each, detail={}) for each in found.sampled), replays=found.replays * 2)
     assert explanation.write_counters_source(found) == "No counters: ncu is away."
+
+
+def test_what_another_config_brings_is_not_what_the_commit_changed(filled: Session, filled_url: str) -> None:
+    """A commit that took a swizzle away was explained by the tiles of the config that won instead (2026-11-27)."""
+    found = evidence_with(filled, filled_url, COUNTED)
+    assert found.winner is not None
+    other = replace(found.winner, params={"tile_m": 7}, code_sha256="other", registers=255)
+    same = replace(found.winner, code_sha256="older", stack_bytes=0)
+    spills = replace(found.winner, stack_bytes=512)
+    moved = replace(found, winner=spills, winner_before=other, same_config_before=same)
+    assert {each.kind for each in explanation.find_change(moved) or ()} >= {"spills"}
+    unchanged = replace(moved, same_config_before=replace(same, code_sha256=spills.code_sha256))
+    assert explanation.find_change(unchanged) is None
