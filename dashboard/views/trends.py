@@ -1,4 +1,4 @@
-"""Shows one series over the commits with its baselines, or a few series in one chart."""
+"""Shows one series over the commits with its baselines, or a few series in one chart: the page Series, at /trends."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -11,6 +11,7 @@ from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.frames.metrics import METRICS, Metric, values_of_samples
 from tilewatch.dashboard.text import config_text, moment, rival_text, source_text
 from tilewatch.dashboard.widgets import address, filters, page_head, plots, repository, tables
+from tilewatch.db.models import TOTAL
 from tilewatch.db.repository_names import describe_branch, split_branch
 from tilewatch.text import count_text, short_sha
 
@@ -31,47 +32,72 @@ ABOUT = (
 
 
 def page(url: str) -> None:
-    page_head.show("Trends", ABOUT)
+    """Shows the chart below one line of choices; the others stand below it, where a phone has them too."""
+    page_head.show("Series", ABOUT)
     everything = reads.series(url)
     if everything.empty:
         _say_unmeasured("No series is measured yet.")
         return
-    name = repository.pick_repository(url)
+    several = repository.has_several(url)
+    columns = iter(st.columns([3, 2, 2, 1, 2] if several else 4, gap="small"))
+    with next(columns) if several else st.container():
+        name = repository.pick_repository(url)
     everything = everything[everything["repository"] == name]
     if everything.empty:
         _say_unmeasured(f"No series of {name} is measured yet.")
         return
     series = everything
-    columns = st.columns(4)
-    with columns[0]:
+    with next(columns):
         series = filters.pick_value(series, "Kernel", "kernel", "kernel")
-    with columns[1]:
+    with next(columns):
         series = filters.pick_value(series, "Problem", "problem", "problem")
-    with columns[2]:
+    with next(columns):
         names = dict(zip(series["gpu_model"], series["gpu_name"], strict=True))
         gpu_model = filters.pick("GPU", filters.main_first(names), "gpu", help=", ".join(names.values()))
-    with columns[3]:
+    with next(columns):
         metric = filters.pick_metric()
     own = series[series["gpu_model"] == gpu_model].iloc[0]
     points = reads.points(url, *_key(own), static_facts=metric.static)
+    chart = st.container()
     left, middle, right = st.columns([2, 2, 1], vertical_alignment="bottom", gap="medium")
     with left:
         others = _pick_others(everything, own)
     with right:
         along: trend_lines.Along = "dates" if filters.pick("Along", [COMMITS, DATES], "along") == DATES else "commits"
     if others:
-        _few(url, {_name(*_key(own)): _key(own), **others}, metric, along)
+        with chart:
+            _few(url, {_name(*_key(own)): _key(own), **others}, metric, along)
         return
     with middle:
         span = filters.pick_span(list(dict.fromkeys(points["sha"])), "commits")
     key = _key(own)
     drawing = _draw(url, key, span, metric.key, along)
+    with chart:
+        _show(drawing)
+        _lead_on(url, own, points)
+    _behind(drawing.measurements, lambda: _list_behind(*_in_view(url, key, span, metric), own["kernel"]))
+
+
+def _show(drawing: trend.Drawing) -> None:
     if drawing.figure is None:
         st.info(drawing.words)
-    else:
-        _open(plots.show_clickable(drawing.figure, "trend", drawing.words))
-        st.caption(drawing.caption)
-    _behind(drawing.measurements, lambda: _list_behind(*_in_view(url, key, span, metric), own["kernel"]))
+        return
+    _open(plots.show_clickable(drawing.figure, "trend", drawing.words))
+    st.caption(drawing.caption)
+
+
+def _lead_on(url: str, own: pd.Series, points: pd.DataFrame) -> None:
+    """Links the newest run of the series and its sweep."""
+    kernel = points[points["role"] == "kernel"]
+    if kernel.empty:
+        return
+    newest = kernel.iloc[-1]
+    of_commit = {**repository.series_parameters(url, dict(own)), "commit": short_sha(newest["sha"])}
+    with st.container(horizontal=True):
+        run = {"run": str(newest["run_id"])}
+        st.page_link("views/evidence.py", label="Open the newest run's evidence", query_params=run)
+        if own["kernel"] != TOTAL:
+            st.page_link("views/sweeps.py", label="Open its sweep", query_params=of_commit)
 
 
 @st.cache_data(ttl=reads.HISTORY_TTL_S, max_entries=reads.CACHED_RESULTS, show_spinner=False)
