@@ -1,6 +1,7 @@
 """Puts every figure on a page, with its words for screen readers and its saved picture. Draws no figure."""
 
 import re
+import zlib
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -96,8 +97,7 @@ def show_clickable(
 def show_grid(html: str, key: str) -> None:
     """Shows a table of charts/grid.py; a click on a cell opens the trend that its link names, within the session."""
     _note_drawn()
-    drawings = _send("series-grid", key, html)
-    shown = _GRID(key=key, data={"of": key, "drawings": drawings, **_saved_as(key)}, on_opened_change=_do_nothing)
+    shown = _GRID(key=key, data={**_send("series-grid", key, html), **_saved_as(key)}, on_opened_change=_do_nothing)
     if shown.opened:
         address.open_page("views/trends.py", shown.opened)
 
@@ -105,16 +105,15 @@ def show_grid(html: str, key: str) -> None:
 def show_scoreboard(html: str, key: str) -> None:
     """Shows the cards of charts/scoreboard.py."""
     _note_drawn()
-    drawings = _send("scoreboard", key, html)
-    _SCOREBOARD(key=key, data={"of": key, "drawings": drawings, **_saved_as(key)})
+    _SCOREBOARD(key=key, data={**_send("scoreboard", key, html), **_saved_as(key)})
 
 
-def _send(kind: str, key: str, html: str) -> list[str]:
-    """Sends HTML and returns its drawings, which the component's script puts into their places (picture.js): Streamlit
-    removes SVG from HTML."""
-    drawings = _SVG.findall(html)
+def _send(kind: str, key: str, html: str) -> dict[str, Any]:
+    """Sends HTML and returns what the component's script needs: the id of its element, and the drawings, which it puts
+    into their places (picture.js), since Streamlit removes SVG from HTML. The version has the script run again where
+    only the HTML differs: the browser has a new table then."""
     st.html(f'<div class="{kind}" id="{key}">{_SVG.sub(_keep_place, html)}</div>')
-    return drawings
+    return {"of": key, "drawings": _SVG.findall(html), "version": zlib.crc32(html.encode())}
 
 
 def _keep_place(drawing: re.Match[str]) -> str:
