@@ -10,7 +10,7 @@ import argparse
 import datetime as dt
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from pathlib import Path
 
@@ -191,8 +191,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refused(f"the database at {address(url)} does not answer; is Tilewatch running?")
     if options.png is not None and not week.scores:
         return _refused("no operator is timed beside DeepGEMM: there is no scoreboard to draw")
-    wanted = ((options.html, lambda: page(week).encode()), (options.png, lambda: draw_picture(week.scores)))
-    for file, draw in wanted:
+    drawings: dict[Path | None, Callable[[], bytes]] = {
+        options.html: lambda: page(week).encode(),
+        options.png: lambda: draw_picture(week.scores),
+    }
+    for file, draw in drawings.items():
         if file is None:
             continue
         written = draw()

@@ -93,7 +93,8 @@ def _level(ratio: float, y: float) -> str:
 
 
 def _dates(line: Sequence[LinePoint], x: Callable[[dt.datetime], float]) -> str:
-    written, taken = [], -DATES_PX
+    written: list[tuple[float, str]] = []
+    taken = -float(DATES_PX)
     for place in line:
         if x(place.at) - taken >= DATES_PX and (not written or day(place.at) != written[-1][1]):
             taken = x(place.at)

@@ -31,7 +31,7 @@ from tilewatch.worker.local.children import Children
 from tilewatch.worker.local.demo_messages import Mailbox, open_mailbox
 from tilewatch.worker.local.demo_repository import BASELINE_AT, BODIES, LIBRARY, PROBLEMS, DemoCommit
 from tilewatch.worker.notify.outbox import Outbox, write_and_send
-from tilewatch.worker.notify.update_alarms import check_alarms
+from tilewatch.worker.notify.update_alarms import update_alarms
 from tilewatch.worker.settings import CHECKOUT, Settings
 from tilewatch.worker.submitting.submit import submit_nightly
 
@@ -40,7 +40,7 @@ ARCH = "sm_90"
 SIZES = {demo_repository.SLOWER: (0.15, 0.45), demo_repository.FASTER: (-0.35, -0.12)}
 """How much the change of each kernel moves the time of each problem, relatively."""
 MOST_SEEDS = 2_000_000
-MOVED_BASELINE = {"baseline_us": 96.0, "baseline_version": "0.2.0"}
+MOVED_BASELINE_US, MOVED_BASELINE_VERSION = 96.0, "0.2.0"
 DASHBOARD_LIMIT_S = 120
 NOTIFY = """[channels.page]
 webhook = '{url}'
@@ -162,7 +162,8 @@ def _await_dashboard(dashboard_port: int, children: Children) -> None:
 def _do_night(settings: Settings, context: Context, number: int, commit: DemoCommit) -> None:
     """Submits a commit's night and does all its jobs in this process, as workers would."""
     if number >= BASELINE_AT:
-        context = replace(context, simulation=replace(context.simulation, **MOVED_BASELINE))
+        moved = replace(context.simulation, baseline_us=MOVED_BASELINE_US, baseline_version=MOVED_BASELINE_VERSION)
+        context = replace(context, simulation=moved)
     submit_nightly(settings, commit=commit.sha, gpus=(GPU,), night=commit.day)
     while queued := _list_queued(context):
         for job_id in queued:
@@ -177,5 +178,5 @@ def _list_queued(context: Context) -> list[int]:
 def _notify(settings: Settings) -> None:
     """Opens alarms and sends what is due."""
     outbox, now = Outbox.of(settings), dt.datetime.now(dt.UTC)
-    check_alarms(outbox, (), NightlyTimes(), settings.regret_limit, now)
+    update_alarms(outbox, (), NightlyTimes(), settings.regret_limit, now)
     write_and_send(outbox, now)
