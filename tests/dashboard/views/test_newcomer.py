@@ -9,6 +9,7 @@ import pytest
 
 from tests.conftest import NewDatabase
 from tests.dashboard.fixtures import newcomer, servers
+from tilewatch.dashboard.serving import index_page
 from tilewatch.db.server.free_ports import find_free_port
 
 DASHBOARD = Path(__file__).parents[3] / "dashboard"
@@ -22,14 +23,20 @@ def address(new_filled_database: NewDatabase, tmp_path_factory: pytest.TempPathF
             yield served
 
 
+def unfold(page: Any) -> None:
+    """Unfolds every table of the Overview."""
+    page.locator("table.series[data-alive]").first.wait_for()
+    for button in page.get_by_role("button", name="Unfold all").all():
+        button.click()
+
+
 @pytest.mark.browser
 @pytest.mark.parametrize("repository", newcomer.MEASURED)
 def test_a_cell_opens_the_trend_of_its_own_series(page: Any, repository: str) -> None:
     page.goto(f"/?{urlencode({'repository': repository})}")
     cells = page.locator("table.series tbody td a")
     cells.last.wait_for(state="attached")
-    if (fold := page.get_by_role("button", name="Unfold all")).count():
-        fold.click()
+    unfold(page)
     for cell in (cells.first, cells.last):
         wanted = parse_qs(urlsplit(cell.get_attribute("href")).query)
         assert wanted["repository"] == [repository]
@@ -41,8 +48,7 @@ def test_a_cell_opens_the_trend_of_its_own_series(page: Any, repository: str) ->
         assert shown.input_value() == wanted["problem"][0]
         page.go_back()
         cells.last.wait_for(state="attached")
-        if (fold := page.get_by_role("button", name="Unfold all")).count():
-            fold.click()
+        unfold(page)
 
 
 @pytest.mark.browser
@@ -55,6 +61,33 @@ def test_a_link_to_another_page_keeps_the_repository_that_is_picked_here(page: A
     page.wait_for_url("**/trends?*")
     assert parse_qs(urlsplit(page.url).query)["repository"] == [newcomer.EXAMPLES]
     assert page.get_by_role("combobox", name="Repository").input_value() == newcomer.EXAMPLES
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("repository", [*newcomer.MEASURED, newcomer.EMPTY])
+def test_every_link_of_every_page_leads_to_a_page(page: Any, repository: str) -> None:
+    """Nothing that is clicked ends in a box of an exception, whatever repository is picked; each label once."""
+    followed = set()
+    for name in index_page.PAGES:
+        address = f"/{name}?{urlencode({'repository': repository})}"
+        page.goto(address)
+        await_drawn(page)
+        links = page.get_by_test_id("stPageLink-NavLink")
+        for label in dict.fromkeys(link.inner_text() for link in links.all()):
+            if (name, label) in followed:
+                continue
+            followed.add((name, label))
+            links.filter(has_text=label).first.click()
+            await_drawn(page)
+            assert page.get_by_test_id("stException").count() == 0, (address, label)
+            page.goto(address)
+            await_drawn(page)
+    assert ("", "Open the inbox") in followed
+
+
+def await_drawn(page: Any) -> None:
+    page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for()
+    page.get_by_test_id("stMainBlockContainer").locator("h1").first.wait_for()
 
 
 def test_one_function_opens_pages_and_no_choice_is_bound_by_streamlit() -> None:
