@@ -18,7 +18,7 @@ CHANGE_OF_TIME = "change of time"
 FASTER, SLOWER = "faster", "slower"
 HIGHER, LOWER = "higher ratio", "lower ratio"
 """Findings between two GPU models: a kernel may take less time on the one where its baseline gains more."""
-SAME_CODE, NOT_APART = "identical code", "not apart"
+SAME_CODE, NOT_APART = "identical code", "within noise"
 NOT_JUDGED, UNDECIDED, NOT_CONFIRMED = "not judged yet", "undecided", "not confirmed"
 NOTHING_TO_COMPARE = ""
 CLAIMS = (FASTER, SLOWER, HIGHER, LOWER)

@@ -168,7 +168,7 @@ METRICS = (
     Metric("gbps", "GB/s", "GB/s (bytes that must move / median time)", lambda value: f"{value:,.0f} GB/s", _gbps),
     Metric(
         "own",
-        "Own rate",
+        "Work per second",
         "work per second (median time)",
         lambda value: f"{value:,.0f} per s",
         _own_rate,

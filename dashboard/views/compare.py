@@ -58,7 +58,7 @@ def _compare_series(url: str, kind: str) -> None:
         st.caption(
             "Faster and slower are what the judge confirmed between A and B. Undecided: the judge had too few nights "
             "or replays. Not confirmed: the judge found no change. Identical code: the machine code is the same, or "
-            "the source and the compiler, so a difference is the GPU's, the driver's or noise. Not apart: noise "
+            "the source and the compiler, so a difference is the GPU's, the driver's or noise. Within noise: noise "
             "explains it."
         )
     if kind == COMMITS and compared["gpu_model"].nunique() > 1:
@@ -70,10 +70,10 @@ def _compare_series(url: str, kind: str) -> None:
         f"Up to {sorted_changes.AT_EACH_END} at each end, the slowest first. The bars combine the 95 % intervals of "
         "both medians and how much runs of a series differ without any change. "
         + (
-            "Only what is faster or slower is filled; an open circle is not apart, a square identical code, a diamond "
-            "any other."
+            "Only what is faster or slower is filled; an open circle is within noise, a square identical code, a "
+            "diamond any other."
             if kind == COMMITS
-            else "What is not apart is an open circle."
+            else "What is within noise is an open circle."
         )
     )
     _shapes(compared, label, "what is confirmed of it" if kind == COMMITS else "what noise does not explain of it")

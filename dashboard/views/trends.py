@@ -63,7 +63,7 @@ def page(url: str) -> None:
     with left:
         others = _pick_others(everything, own)
     with right:
-        along: trend_lines.Along = "dates" if filters.pick("Along", [COMMITS, DATES], "along") == DATES else "commits"
+        along: trend_lines.Along = "dates" if filters.pick("Order", [COMMITS, DATES], "along") == DATES else "commits"
     if others:
         with chart:
             _few(url, {_name(*_key(own)): _key(own), **others}, metric, along)

@@ -17,7 +17,7 @@ def pair(gpu_model: str, change: float, problem: str = "128x256x512", **other: A
         "gpu_name": f"NVIDIA {gpu_model.upper()}",
         "arch": ARCHS[gpu_model],
         "change": change,
-        "finding": ("faster" if change < 0 else "slower") if abs(change) > 0.01 else "not apart",
+        "finding": ("faster" if change < 0 else "slower") if abs(change) > 0.01 else "within noise",
         **other,
     }
 

@@ -164,7 +164,7 @@ def test_a_map_of_changes_is_around_no_change() -> None:
         ("not judged yet", "0.80 ▽+25.0%", "+25.0 % not judged yet"),
         ("not confirmed", "0.80 ▽+25.0%", "+25.0 % not confirmed"),
         ("identical code", "0.80", "≈ +25.0 %"),
-        ("not apart", "0.80", "≈ +25.0 %"),
+        ("within noise", "0.80", "≈ +25.0 %"),
     ],
 )
 def test_only_what_is_claimed_is_coloured_as_a_change(finding: str, ratio: str, change: str) -> None:

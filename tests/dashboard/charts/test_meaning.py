@@ -76,7 +76,7 @@ def test_words_of_states_and_changes_are_coloured_by_what_they_mean() -> None:
     assert is_orange_red(style_colour(badges.word_colour("failed")))
     assert is_orange_red(style_colour(badges.change_colour("slower")))
     assert is_teal(style_colour(badges.change_colour("faster")))
-    for finding in ("not judged yet", "not confirmed", "identical code", "not apart", ""):
+    for finding in ("not judged yet", "not confirmed", "identical code", "within noise", ""):
         assert badges.change_colour(finding) == ""
 
 

@@ -97,7 +97,7 @@ def test_unknown_code_is_not_the_same_as_unknown_code() -> None:
 
 
 def test_what_noise_explains_is_not_apart_and_one_run_has_nothing_to_compare() -> None:
-    assert finding(series_row(5, 1.005), judged_at(5)) == "not apart"
+    assert finding(series_row(5, 1.005), judged_at(5)) == "within noise"
     assert finding(series_row(3, 1.0)) == ""
 
 
@@ -105,7 +105,7 @@ def test_between_gpu_models_the_intervals_alone_decide_and_code_may_be_the_same(
     before = [series_row(1, 1.0, code_sha256="same"), series_row(2, 1.0, problem="1x1x1")]
     after = [series_row(3, 0.8, code_sha256="same", gpu_model="b200"), series_row(4, 1.0, problem="1x1x1")]
     pairs = changes.pair_snapshots(pd.DataFrame(before), pd.DataFrame(after), ("kernel", "problem"))
-    assert differences.add_findings_between_gpus(pairs)["finding"].tolist() == ["lower ratio", "not apart"]
+    assert differences.add_findings_between_gpus(pairs)["finding"].tolist() == ["lower ratio", "within noise"]
 
 
 def test_of_two_gpu_models_only_what_takes_more_time_is_slower() -> None:
