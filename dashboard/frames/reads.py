@@ -43,6 +43,8 @@ LIVE_EVERY_S = 5
 Read = TypeVar("Read", bound=Callable[..., Any])
 CACHED_RESULTS = 32
 """Results kept per read; the trials of a 500-config sweep take about 1 MB."""
+UNDECIDED_FOR = dt.timedelta(days=14)
+"""An undecided verdict that is older than this asks nobody any more."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,7 @@ def compared(url: str, repository: str, at: dt.datetime, until: dt.datetime) -> 
 
 def inbox(url: str) -> inbox_frames.Inbox:
     """What needs a person, over all repositories."""
-    return inbox_frames.make_inbox(regressions(url), alarms(url), undecided(url))
+    return inbox_frames.make_inbox(regressions(url), alarms(url), undecided(url, this_hour() - UNDECIDED_FOR))
 
 
 @_cached(HISTORY_TTL_S)

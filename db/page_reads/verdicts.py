@@ -3,11 +3,11 @@
 import datetime as dt
 from dataclasses import dataclass
 
-from sqlalchemy import select, true
+from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db.models import Commit, GpuModel, Run, Sweep, Verdict
-from tilewatch.db.query_parts import is_of_series, judged_runs, read_rows, series_keys
+from tilewatch.db.query_parts import SERIES, is_of_series, judged_runs, read_rows
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,10 @@ class DetectableChange:
     policy: str
 
 
+WAITS_FOR_NIGHTS = "%earlier nights needed%"
+"""The reason of an undecided verdict that coming nights decide (worker/detection/series_verdict.py)."""
+
+
 @dataclass(frozen=True)
 class UndecidedRow:
     """A series whose newest run of this Tilewatch is undecided, with that run's commit and the reason."""
@@ -72,35 +76,45 @@ class UndecidedRow:
     reason: str
 
 
-def list_undecided(session: Session) -> list[UndecidedRow]:
-    """Lists them for all repositories; what came with a recording is judged no further and is left out."""
-    keys = series_keys()
-    newest = (
-        select(Run.id.label("run_id"), Run.finished_at, Sweep.commit_id)
-        .join(Sweep, Sweep.id == Run.sweep_id)
-        .join(Commit, Commit.id == Sweep.commit_id)
-        .where(*is_of_series(keys), Run.origin != "recorded")
-        .order_by(Commit.position.desc(), Commit.committed_at.desc(), Run.finished_at.desc(), Run.id.desc())
-        .limit(1)
-        .lateral()
+def list_undecided(session: Session, since: dt.datetime) -> list[UndecidedRow]:
+    """Lists them for all repositories, of runs that were judged since then.
+
+    What came with a recording is judged no further, and what waits for nights needs nobody: both are left out.
+    """
+    later_sweep, later_run, later_commit = aliased(Sweep), aliased(Run), aliased(Commit)
+    is_superseded = (
+        select(later_run.id)
+        .join(later_sweep, later_sweep.id == later_run.sweep_id)
+        .join(later_commit, later_commit.id == later_sweep.commit_id)
+        .where(
+            *(getattr(later_sweep, name) == getattr(Sweep, name) for name in SERIES),
+            later_run.origin != "recorded",
+            tuple_(later_commit.position, later_run.id) > tuple_(Commit.position, Run.id),
+        )
+        .exists()
     )
     query = (
-        select(
-            newest.c.run_id,
-            *keys.c,
-            GpuModel.name.label("gpu_name"),
-            Commit.sha,
-            Commit.subject,
-            Commit.committed_at,
-            newest.c.finished_at.label("measured_at"),
-            Verdict.reason,
+        judged_runs(
+            select(
+                Verdict.run_id,
+                *(getattr(Sweep, name) for name in SERIES),
+                GpuModel.name.label("gpu_name"),
+                Commit.sha,
+                Commit.subject,
+                Commit.committed_at,
+                Run.finished_at.label("measured_at"),
+                Verdict.reason,
+            )
         )
-        .select_from(keys)
-        .join(newest, true())
-        .join(Verdict, (Verdict.run_id == newest.c.run_id) & (Verdict.verdict == "undecided"))
-        .join(Commit, Commit.id == newest.c.commit_id)
-        .join(GpuModel, GpuModel.slug == keys.c.gpu_model)
-        .order_by(*keys.c)
+        .join(GpuModel, GpuModel.slug == Sweep.gpu_model)
+        .where(
+            Verdict.verdict == "undecided",
+            Verdict.reason.not_like(WAITS_FOR_NIGHTS),
+            Verdict.judged_at >= since,
+            Run.origin != "recorded",
+            ~is_superseded,
+        )
+        .order_by(*(getattr(Sweep, name) for name in SERIES))
     )
     return read_rows(session, query, UndecidedRow)
 

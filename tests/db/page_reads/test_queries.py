@@ -19,8 +19,8 @@ from tests.dashboard.fixtures.small_database import (
 )
 from tests.db.fixtures import one_commit
 from tilewatch.db.lifecycle import jobs
-from tilewatch.db.models import Measurement, Run
-from tilewatch.db.page_reads import evidence, queue, series, snapshots, static_facts, submissions, sweeps
+from tilewatch.db.models import Measurement, Run, Verdict
+from tilewatch.db.page_reads import evidence, queue, series, snapshots, static_facts, submissions, sweeps, verdicts
 
 
 def test_status_turns_into_json_and_counts_every_state(filled: Session) -> None:
@@ -211,3 +211,20 @@ def test_series_are_those_with_runs(filled: Session) -> None:
 def test_search_spaces_are_those_that_were_submitted(filled: Session) -> None:
     found = [(row.arch, row.problem) for row in static_facts.list_spaces(filled)]
     assert found == [("sm_100", PROBLEM), ("sm_100", OTHER_PROBLEM), ("sm_90", PROBLEM), ("sm_90", OTHER_PROBLEM)]
+
+
+def test_undecided_series_are_those_whose_newest_run_asks_for_somebody(filled: Session) -> None:
+    """Not those that coming nights decide, that were recorded elsewhere, or that a later run decided."""
+    ever = FIRST_DAY - dt.timedelta(days=1)
+    assert verdicts.list_undecided(filled, ever) == [], "the newest run is a regression"
+    run = evidence.list_newest_runs(filled)[0]
+    verdict = filled.get_one(Verdict, run.run_id)
+    verdict.verdict, verdict.reason = "undecided", "not sure enough: 8 launches"
+    filled.flush()
+    (found,) = verdicts.list_undecided(filled, ever)
+    assert (found.run_id, found.sha, found.reason) == (run.run_id, SHAS[2], "not sure enough: 8 launches")
+    assert verdicts.list_undecided(filled, dt.datetime.now(dt.UTC) + dt.timedelta(days=1)) == []
+    verdict.reason = "3 of the 5 earlier nights needed on this machine and toolchain"
+    filled.flush()
+    assert verdicts.list_undecided(filled, ever) == []
+    filled.rollback()
