@@ -11,7 +11,7 @@ from tilewatch.dashboard.charts import sizes, step_by_step
 from tilewatch.dashboard.charts.step_by_step import B200_DEEPGEMM_US, B200_SIZE, B200_US, RIVALS, STEPS, Bar
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.text import rival_text, time_text
-from tilewatch.dashboard.widgets import plots, tables
+from tilewatch.dashboard.widgets import address, plots, tables
 from tilewatch.text import plain, short_sha
 
 THIS_SWEEP = "This sweep"
@@ -105,7 +105,7 @@ def _list_bars(url: str, spaces: pd.DataFrame) -> Iterator[Bar]:
 
 
 def _pick(bars: Sequence[Bar], point: Mapping[str, object]) -> None:
-    """Picks the sweep of a bar on this page. A page cannot go to itself: its address belongs to what is picked."""
+    """Picks the sweep of a bar on this page."""
     sweep = bars[int(str(point["customdata"]))].sweep
     about = {"kernel": sweep["kernel"], "problem": sweep["problem"], "gpu": sweep["gpu_model"]}
-    st.session_state.update({**about, "commit": short_sha(sweep["sha"]), "view": THIS_SWEEP})
+    address.pick({**about, "commit": short_sha(sweep["sha"]), "view": THIS_SWEEP})

@@ -46,6 +46,12 @@ def write(key: str) -> None:
         st.query_params[key] = [str(each) for each in chosen]
 
 
+def pick(choices: Mapping[str, str]) -> None:
+    """Picks several values on this page, in place of whoever clicked something that names them."""
+    st.session_state[BY_HAND] = True
+    st.query_params.update(choices)
+
+
 def was_picked_by_hand() -> bool:
     """Says whether somebody picked something in this session: what the address has for another choice may then belong
     to what was picked before."""
