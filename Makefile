@@ -21,12 +21,14 @@ install: ## Install the product into .venv (with the GPU packages where there is
 
 dev: ## Install the product and the development tools into .venv
 	@$(PYTHON) requirements/install.py dev
+	@$(BIN)/python tools/check_commits.py --install
 
-lint: dev ## Check style, types and the import rules between the rooms
+lint: dev ## Check style, types, the import rules between the rooms and the messages of new commits
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python tools/check_commits.py
 
 # One process more than cores, because tests also wait for programs to start. Each has servers of its own. With two more
 # the suite took 11 min 51 s instead of 10 min 6 s on two cores (2026-11-23). More than four gain little: the longest

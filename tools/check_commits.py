@@ -1,0 +1,117 @@
+"""Refuses commit messages against the rules of CONTRIBUTING.md: one change in a short subject, the reason in the body.
+
+    python tools/check_commits.py               # every commit that was written after this file was added
+    python tools/check_commits.py MESSAGE_FILE  # one message, as Git hands it to the hook commit-msg
+    python tools/check_commits.py --install     # makes Git run it before each commit of this clone; `make dev` does
+
+It imports the standard library only, so that the hook works before anything is installed.
+"""
+
+from __future__ import annotations  # the hook runs under whatever python3 a machine has
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+MOST_LETTERS = 60
+ABOUT_THE_AUTHOR = ("say", "tell", "let", "give", "ask", "call", "hold", "keep")
+"""Verbs that describe who wrote the change and not the change: 459 of the first 1,194 subjects began with one."""
+
+NO_VERBS = ("the", "a", "an", "of", "as", "in", "by", "from", "with", "under", "no", "none", "also", "both", "again")
+IMPERATIVES = ("pass", "process", "address", "focus", "embed", "feed", "need", "seed", "speed", "bring", "compress")
+"""Verbs that end like a participle or a third person."""
+
+VERSION = re.compile(r"\b(Python|CUDA|Postgres|Redis|PyTorch|torch|cuda-tile) \d[\d.]*")
+UNIT = r"(%|(us|ms|s|min|h|KB|MB|GB|TB|W|x|times|bytes|lines|seconds|minutes|hours|GB/s|TFLOP/s|MHz)\b)"
+FIGURE = re.compile(rf"(?<![\w.])(\d[\d.,]*[ -]?{UNIT}|\d+\.\d+(?![\w.]))")
+"""A number with a unit, or a decimal. Names such as sm_90, H100, 13.5.37 or 1daa4d3 are none."""
+
+UNFINISHED = ("fixup!", "squash!", "amend!")
+"""Subjects that `git rebase --autosquash` removes again; the hook lets them through."""
+
+HOOK = """#!/bin/sh
+# Written by tools/check_commits.py of Tilewatch.
+check=tools/check_commits.py
+[ -f "$check" ] || exit 0
+exec python3 "$check" "$1"
+"""
+
+
+def find_faults(message: str) -> list[str]:
+    """Returns what is wrong with a commit message, a phrase each."""
+    subject, _, rest = message.partition("\n")
+    change = re.sub(r"^[\w./-]+: ", "", subject)
+    first = change.partition(" ")[0].lower()
+    is_inflected = re.search(r"(ed|ing|[^s]s)$", first) and first not in IMPERATIVES
+    faults = {
+        f"has {len(subject)} letters, more than {MOST_LETTERS}": len(subject) > MOST_LETTERS,
+        f"begins with '{first}', which is no imperative": first in NO_VERBS or is_inflected,
+        f"begins with '{first}', which describes the author": first in ABOUT_THE_AUTHOR,
+        "has a figure, which belongs into the body": FIGURE.search(VERSION.sub("", change)),
+        "has a comma, ';' or 'and': make two commits of it": re.search(r"[,;]|\band\b", change),
+        "is unfinished work": re.match(r"([\w./-]+: )?wip\b", subject, re.I) or subject.startswith(UNFINISHED),
+        "has no body that gives the reason": not rest.strip(),
+        "has no empty line before the body": rest.strip() and not rest.startswith("\n"),
+    }
+    return [fault for fault, is_there in faults.items() if is_there]
+
+
+def check_message(text: str) -> list[str]:
+    """Checks a message as the editor leaves it: with comments, and below a scissors line with the change."""
+    lines = text.partition("# ------------------------ >8")[0].splitlines()
+    message = "\n".join(line for line in lines if not line.startswith("#")).strip()
+    return [] if message.startswith((*UNFINISHED, "Merge ", "Revert ")) else find_faults(message)
+
+
+def check_commits(root: Path = ROOT) -> list[str]:
+    """Checks the commits that were written after the one that added this file; none where there is no history."""
+    added = _git(root, "log", "--diff-filter=A", "--format=%H %at", "--", "tools/check_commits.py").split()
+    if not added:
+        return []
+    commit, written_at = added[-2:]
+    log = _git(root, "log", "--no-merges", "--format=%at%n%h%n%B%x00", f"{commit}..HEAD")
+    commits = (each.strip().split("\n", 2) for each in log.split("\0") if each.strip())
+    # A branch that began before is rebased onto this file: its commits are older by the date of their author.
+    return [
+        f"{name} {message.splitlines()[0]}: {fault}"
+        for at, name, message in commits
+        if int(at) > int(written_at) and not message.startswith("Revert ")
+        for fault in find_faults(message.strip())
+    ]
+
+
+def install_hook(root: Path = ROOT) -> str | None:
+    """Writes the hook commit-msg. Returns a sentence where the clone has another hook or another folder of hooks."""
+    folder = _git(root, "rev-parse", "--path-format=absolute", "--git-path", "hooks")
+    if not folder:
+        return None
+    hook = Path(folder) / "commit-msg"
+    if _git(root, "config", "core.hooksPath") or (hook.exists() and "tools/check_commits.py" not in hook.read_text()):
+        return f"commit messages are not checked before a commit: {hook} is yours; let it run tools/check_commits.py"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(HOOK)
+    hook.chmod(0o755)
+    return None
+
+
+def _git(root: Path, *arguments: str) -> str:
+    """Returns what Git prints; nothing where it fails, as in a folder that is no clone."""
+    done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def main(arguments: list[str]) -> int:
+    if arguments == ["--install"]:
+        if sentence := install_hook():
+            print(sentence)
+        return 0
+    faults = check_message(Path(arguments[0]).read_text(encoding="utf-8")) if arguments else check_commits()
+    for fault in faults:
+        print(f"the subject {fault}" if arguments else fault, file=sys.stderr)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
