@@ -2,10 +2,11 @@
 
     python -m tools.changed_tests [PATH...]     # without a path, what differs from main, committed or not
 
-A changed test file is run itself. A module of the product has, by the first of these rules that finds any: the test
-file that lies where it lies; the test files of its room that import it; those of its folder at the top that import it;
-tests of its room whose name has the module's; all tests of its room. Other files have none: `make test` runs what is
-left.
+A changed test file is run itself. A module has the test file that lies where it lies, and every test file that imports
+it, in a function too, or that imports a module of tests/ that does. What a test gets from a fixture of a conftest.py is
+not counted: the servers of tests/conftest.py would make every test one of every module of db/. A module that no test
+imports, such as a page, has the tests of its room whose name has the module's, else all of its room. Other files have
+none: `make test` runs what is left.
 """
 
 import ast
@@ -16,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("kernels", "db", "worker", "dashboard", "tools")
+ROOMS = ("kernels", "db", "worker", "dashboard", "tools", "benchmarks", "src", "tests")
 
 
 def main() -> None:
@@ -36,21 +37,57 @@ def list_tests(changed: Iterable[Path]) -> list[str]:
 
 
 def _tests_of(path: Path) -> Iterable[str]:
-    if path.name.startswith("test_") and path.parts[0] == "tests":
-        return [str(path)] if (ROOT / path).exists() else []
     if path.parts[0] not in ROOMS:
         return []
-    own = ROOT / "tests" / path.parent / f"test_{path.name}"
-    if own.exists():
-        return [str(own.relative_to(ROOT))]
-    room = ROOT / "tests" / path.parent
+    if path.parts[0] == "tests" and path.name.startswith("test_"):
+        return [str(path)] if (ROOT / path).exists() else []
+    module, room = _module(path), _room_of(path)
+    own = room / f"test_{path.name}"
+    files = [own] if own.exists() else []
+    files += [test for test in _list_test_files() if module in _reached(test) and test != own]
+    named = [str(file.relative_to(ROOT)) for file in files]
+    return named or list(_tests_named_after(path.stem, room)) or [str(room.relative_to(ROOT))]
+
+
+def _module(path: Path) -> str:
+    dotted = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+    if path.parts[0] in ("tools", "benchmarks", "tests"):
+        return dotted
+    return dotted.removeprefix("src.") if path.parts[0] == "src" else f"tilewatch.{dotted}"
+
+
+def _room_of(path: Path) -> Path:
+    """Returns the folder of tests that lies where a file lies, or the nearest above it. Files of tests/ lie in theirs:
+    what a folder fixtures/ holds is for the tests beside that folder."""
+    folder = path.parent
+    parts = [part for part in folder.parts if part not in ("tests", "fixtures")]
+    room = ROOT.joinpath("tests", *parts[2:] if parts[:2] == ["src", "tilewatch"] else parts)
     while not room.is_dir():
         room = room.parent
-    for folder in (room, ROOT / "tests" / path.parts[0]):
-        importing = [test for test in sorted(folder.rglob("test_*.py")) if _module(path) in _imports(test)]
-        if importing:
-            return [str(test.relative_to(ROOT)) for test in importing]
-    return list(_tests_named_after(path.stem, room)) or [str(room.relative_to(ROOT))]
+    return room
+
+
+@functools.cache
+def _list_test_files() -> tuple[Path, ...]:
+    return tuple(sorted((ROOT / "tests").rglob("test_*.py")))
+
+
+@functools.cache
+def _reached(file: Path) -> frozenset[str]:
+    """Returns the modules that a file imports, itself or through modules of tests/."""
+    reached: set[str] = set()
+    waiting = [file]
+    while waiting:
+        new = _imports(waiting.pop()) - reached
+        reached |= new
+        waiting += [found for name in new if name.startswith("tests.") and (found := _find_file(name)) is not None]
+    return frozenset(reached)
+
+
+def _find_file(module: str) -> Path | None:
+    path = ROOT.joinpath(*module.split("."))
+    found = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return found if found.exists() else None
 
 
 def _tests_named_after(stem: str, room: Path) -> Iterator[str]:
@@ -62,26 +99,21 @@ def _tests_named_after(stem: str, room: Path) -> Iterator[str]:
 
 @functools.cache
 def _list_names(file: Path) -> list[str]:
-    """The names of a file's tests."""
+    """Returns the names of a file's tests."""
     body = ast.parse(file.read_text(encoding="utf-8")).body
     return [node.name for node in body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
 
 
-def _module(path: Path) -> str:
-    dotted = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
-    return dotted if path.parts[0] == "tools" else f"tilewatch.{dotted}"
-
-
 @functools.cache
-def _imports(file: Path) -> set[str]:
-    """The modules that a file imports, by either form of import. A name that is no module does no harm."""
+def _imports(file: Path) -> frozenset[str]:
+    """Returns the modules that a file imports, by each form of import. A name that is not a module does no harm."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return names
+    return frozenset(names)
 
 
 def _git(*arguments: str) -> list[str]:

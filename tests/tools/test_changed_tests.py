@@ -7,16 +7,28 @@ import pytest
 from tools.changed_tests import ROOT, list_tests
 
 
-def test_a_module_has_the_file_that_lies_where_it_lies() -> None:
-    assert list_tests([Path("worker/run_job.py")]) == ["tests/worker/test_run_job.py"]
+def test_a_module_has_the_file_that_lies_where_it_lies_and_every_other_that_imports_it() -> None:
+    own, *others = list_tests([Path("worker/run_job.py")])
+    assert own == "tests/worker/test_run_job.py"
+    assert "tests/worker/process/test_http_endpoint.py" in others, "another room"
+    assert "tests/dashboard/views/test_recordings.py" in others, "another folder at the top"
+    assert own not in others
 
 
-def test_a_module_without_one_has_the_files_of_its_room_that_import_it_before_others() -> None:
-    hovers = list_tests([Path("dashboard/charts/hover.py")])
-    assert hovers == ["tests/dashboard/charts/test_meaning.py", "tests/dashboard/charts/test_trend.py"]
-    tests = list_tests([Path("worker/context.py")])
-    assert "tests/worker/test_run_job.py" in tests
-    assert all(test.startswith("tests/worker/") for test in tests)
+def test_an_import_by_a_module_of_tests_counts_for_the_tests_that_import_that_module() -> None:
+    test = "tests/worker/judging/test_bisection.py"
+    assert "run_job" not in (ROOT / test).read_text()
+    assert test in list_tests([Path("worker/run_job.py")])
+    assert test in list_tests([Path("tests/worker/fixtures/nights.py")])
+
+
+def test_modules_of_the_product_that_lie_in_src_or_are_benchmarks_have_their_tests() -> None:
+    assert list_tests([Path("src/tilewatch/text.py")])[0] == "tests/test_text.py"
+    assert list_tests([Path("benchmarks/bounds.py")])[0] == "tests/benchmarks/test_bounds.py"
+
+
+def test_the_fixtures_that_a_folder_shares_have_all_tests_of_the_folder() -> None:
+    assert list_tests([Path("tests/worker/api/conftest.py")]) == ["tests/worker/api"]
 
 
 def test_a_page_has_the_tests_that_name_it() -> None:
