@@ -32,7 +32,8 @@ def main(command: Sequence[str]) -> int:
     redis_server = shutil.which("redis-server")
     if not (POSTGRES / "postgres").exists() or redis_server is None:
         print(
-            "the tests against Debian's Postgres 15 and Redis 7 are left out: apt-get install postgresql redis-server"
+            "NOT TESTED against Debian's Postgres 15 and Redis 7: apt-get install postgresql redis-server",
+            file=sys.stderr,
         )
         return 1 if os.environ.get("CI") else 0
     with tempfile.TemporaryDirectory(prefix="tilewatch-debian-") as folder, contextlib.ExitStack() as stack:
