@@ -2,8 +2,11 @@
 
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from tests.dashboard.fixtures.servers import REPOSITORY, START_LIMIT_S
@@ -21,6 +24,30 @@ def test_a_setting_that_makes_no_sense_ends_it_in_a_sentence(tmp_path: Path) -> 
     assert done.returncode == 1
     assert "tilewatch: TILEWATCH_NIGHTLY_LIMIT_H=inf: input should be less than" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_server_of_tests_ends_with_the_process_of_the_tests(tmp_path: Path) -> None:
+    """A suite that was ended by a signal left its dashboard running."""
+    port = find_free_port()
+    suite = f"""
+import os, signal, sys
+from pathlib import Path
+from tests.dashboard.fixtures import servers
+command = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", "{port}"]
+with servers.process(command, Path({str(tmp_path)!r}), os.environ, "http://127.0.0.1:{port}"):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-c", suite], cwd=REPOSITORY, check=False)
+    assert done.returncode == -signal.SIGKILL, "the server answered"
+    deadline = time.monotonic() + START_LIMIT_S
+    while is_answered(port):
+        assert time.monotonic() < deadline, "it goes on without the suite"
+        time.sleep(0.05)
+
+
+def is_answered(port: int) -> bool:
+    with socket.socket() as caller:
+        return caller.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_the_html_names_the_script_of_the_overviews_first_table_once_and_of_no_other_page() -> None:

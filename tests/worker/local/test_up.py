@@ -20,6 +20,7 @@ import pytest
 from sqlalchemy import update
 
 from tests.worker.fixtures import tiny_repository
+from tilewatch import processes
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Job
 from tilewatch.db.page_reads.submissions import SubmissionRow
@@ -87,9 +88,8 @@ class Running:
     def __init__(self, command: Sequence[str], environment: dict[str, str], output: Path) -> None:
         self.environment, self.output = environment, output
         with output.open("wb") as out:
-            self.process = subprocess.Popen(
-                [*command, "up"], env=environment, cwd="/", stdout=out, stderr=subprocess.STDOUT
-            )
+            up_command = [*command, "up"]
+            self.process = processes.start(up_command, environment=environment, log=out, folder=Path("/"))
 
     def printed(self) -> str:
         return self.output.read_text(encoding="utf-8")
