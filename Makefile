@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help up install dev test test-changed test-debian lint bench bench-api bench-checks bench-code-diff bench-compare bench-dashboard bench-gpu bench-jobs bench-judge bench-mechanisms bench-night bench-restore bench-scale bench-tell bench-toolchains bench-tuned bench-watch chaos test-gpu test-release mutants smoke-compose lock clean
+.PHONY: help up install dev test test-quick test-changed test-debian lint bench bench-api bench-checks bench-code-diff bench-compare bench-dashboard bench-gpu bench-jobs bench-judge bench-mechanisms bench-night bench-restore bench-scale bench-tell bench-toolchains bench-tuned bench-watch chaos test-gpu test-release mutants smoke-compose lock clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -38,6 +38,9 @@ PARALLEL = -n $(shell expr $$(nproc) + 1) --maxprocesses 4 --dist worksteal
 test: dev ## Check everything that needs no GPU, against a real Postgres and a real Valkey
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint test-debian
 	@$(BIN)/pytest $(PARALLEL) --durations=10
+
+test-quick: dev ## Check what starts no worker, browser, dashboard or compiler (at most 3 minutes on two cores)
+	@$(BIN)/pytest -q $(PARALLEL) -m "not slow"
 
 # test_embedded.py starts servers of its own, so it says nothing of Debian's.
 test-debian: dev ## Run the tests of db/ against the oldest servers that are supported: Debian's Postgres 15 and Redis 7

@@ -23,6 +23,7 @@ from sqlalchemy import make_url
 from sqlalchemy.orm import Session
 
 from tests.dashboard.fixtures.small_database import fill
+from tests.slow_tests import is_slow
 from tilewatch.db import migrate, session
 from tilewatch.db.server.embedded import Embedded, Servers
 
@@ -58,8 +59,10 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what only a release needs. The longest tests come first: one of them at the end would leave all other
-    processes without work."""
+    """Marks the slow tests, and leaves out what only a release needs. The longest tests come first: one of them at the
+    end would leave all other processes without work."""
+    for item in filter(is_slow, items):
+        item.add_marker("slow")
     if "release" not in config.getoption("markexpr"):
         left_out = [item for item in items if item.get_closest_marker("release") is not None]
         config.hook.pytest_deselected(items=left_out)
