@@ -18,17 +18,14 @@ from tilewatch.kernels.comparing.outcome import Outcome
 from tilewatch.kernels.comparing.targets import Target
 from tilewatch.kernels.comparing.verdict import Design
 from tilewatch.kernels.device import gpu_model
-from tilewatch.kernels.measuring.measure import GpuMissing, MeasureFailed
-from tilewatch.kernels.measuring.other_processes import GpuBusy
+from tilewatch.kernels.measuring.measure import MeasureFailed
 from tilewatch.kernels.measuring.replay import ReplayFailed, ReplaySide
 from tilewatch.kernels.results import Cubin
 from tilewatch.worker.context import Context
 from tilewatch.worker.git import watched
-from tilewatch.worker.gpu import quarantine
-from tilewatch.worker.gpu.backend import Bench, backend_for
-from tilewatch.worker.gpu.visible_gpu import WrongWorker
+from tilewatch.worker.gpu.backend import Bench
+from tilewatch.worker.gpu.healthy_gpu import use_gpu
 from tilewatch.worker.queue.lease import Lease
-from tilewatch.worker.queue.outage import NotNow
 
 BUDGET_S = 240.0
 """After this long a job starts no further launch; together with CHECKS_TURN_S of db/lifecycle/jobs.py under 10 minutes.
@@ -43,12 +40,8 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         asked = checks.find_open_operator(opened, operator_id)
     if asked is None:
         return []
-    backend = backend_for({asked.gpu_model}, context)
-    try:
-        gpu = backend.own_gpu()
-        with session(context.database_url) as opened:
-            quarantine.refuse_if_ill(opened, gpu.uuid)
-        bench = backend.open_bench(gpu)
+    with use_gpu(context, asked.gpu_model) as own:
+        bench = own.backend.open_bench(own.gpu)
         try:
             columns = _outcome(asked, _time(asked, job, context, bench, lease))
         except (ReplayFailed, MeasureFailed, NoCupti) as error:
@@ -56,11 +49,8 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
             columns = _failure(asked, reason)
         finally:
             bench.close()
-    except (GpuBusy, GpuMissing, WrongWorker) as error:
-        raise NotNow(str(error)) from error
-    where = {"host": backend.host, "gpu_uuid": gpu.uuid, "gpu_s": bench.gpu_s}
+    where = {"host": own.backend.host, "gpu_uuid": own.gpu.uuid, "gpu_s": bench.gpu_s}
     with session(context.database_url) as opened:
-        quarantine.refuse_if_ill(opened, gpu.uuid)  # a GPU that fell ill meanwhile has measured nothing
         checks.write_outcome(opened, asked.check_id, operator_id, {**columns, **where})
     return []
 

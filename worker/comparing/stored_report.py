@@ -27,16 +27,20 @@ class StoredReport:
     def __init__(self, context: Context, job: ClaimedJob, lease: Lease) -> None:
         self._url, self._lease, self._saved_at = context.database_url, lease, time.monotonic()
         self.id: int = job.payload["report_id"]
+        self._payload = job.payload
         with session(self._url) as opened:
-            contents = toolchain_reports.read_contents(opened, self.id)
-        wanted = job.payload
-        self.report = read_rows(contents) if contents else begin_report(wanted["a"], wanted["b"])
-        self.report.fail_over = wanted["fail_over"]
+            self._contents = toolchain_reports.read_contents(opened, self.id)
+        self.report = self._read()
 
     def save_soon(self) -> None:
         self._lease.progress()
         if time.monotonic() - self._saved_at >= SAVE_EVERY_S:
             self.save()
+
+    def discard_changes(self) -> None:
+        """Stores the report again as it was when the job began: what was measured since is worth nothing."""
+        self.report = self._read()
+        self.save()
 
     def save(self) -> None:
         self._lease.progress()
@@ -45,6 +49,12 @@ class StoredReport:
         with session(self._url) as opened:
             toolchain_reports.write_progress(opened, self.id, list_rows(self.report), answer, markdown)
         self._saved_at = time.monotonic()
+
+    def _read(self) -> ToolchainReport:
+        wanted = self._payload
+        report = read_rows(self._contents) if self._contents else begin_report(wanted["a"], wanted["b"])
+        report.fail_over = wanted["fail_over"]
+        return report
 
 
 def find_place(context: Context, job: ClaimedJob, *, report: ToolchainReport | None = None) -> Workplace:

@@ -13,18 +13,14 @@ from tilewatch.kernels.comparing.toolchains.comparison import find_installed_sid
 from tilewatch.kernels.comparing.toolchains.retuning import RecordedTimes
 from tilewatch.kernels.comparing.toolchains.time_both import GpuWanted, time_on_gpu
 from tilewatch.kernels.device import GpuSpec, gpu_model
-from tilewatch.kernels.measuring.measure import GpuMissing, MeasureFailed
-from tilewatch.kernels.measuring.other_processes import GpuBusy
+from tilewatch.kernels.measuring.measure import MeasureFailed
 from tilewatch.kernels.results import config_key
 from tilewatch.worker.comparing.check import NO_CUPTI
 from tilewatch.worker.comparing.compile_toolchains import queue_gpu_half
 from tilewatch.worker.comparing.stored_report import StoredReport, find_place
 from tilewatch.worker.context import Context
-from tilewatch.worker.gpu import quarantine
-from tilewatch.worker.gpu.backend import backend_for
-from tilewatch.worker.gpu.visible_gpu import WrongWorker
+from tilewatch.worker.gpu.healthy_gpu import FellIll, use_gpu
 from tilewatch.worker.queue.lease import Lease
-from tilewatch.worker.queue.outage import NotNow
 
 log = structlog.get_logger()
 
@@ -39,20 +35,18 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     model = gpu_model(wanted["gpus"][0])
     used = stored.report.gpus.get(model.slug)
     left = wanted["minutes"] - (0.0 if used is None else used.wall_s / 60)
-    backend = backend_for({model.slug}, context)
+    retunes = wanted["retunes"] and find_installed_side(wanted["b"], context.toolchains) is not None
+    times = partial(_read_times, context, wanted["stored_as"], model)
     try:
-        gpu = backend.own_gpu()
-        with session(context.database_url) as opened:
-            quarantine.refuse_if_ill(opened, gpu.uuid)
-        retunes = wanted["retunes"] and find_installed_side(wanted["b"], context.toolchains) is not None
-        turn = GpuWanted(gpu, model, min(TURN_MINUTES, left), retunes, context.compile_limit_s)
-        times = partial(_read_times, context, wanted["stored_as"], model)
-        with backend.open_toolchain_bench(gpu, place.library) as bench:
-            was_spent = time_on_gpu(place, stored.report, stored, turn, bench, times, log.info)
+        with use_gpu(context, model.slug) as own:
+            asked = GpuWanted(own.gpu, model, min(TURN_MINUTES, left), retunes, context.compile_limit_s)
+            with own.backend.open_toolchain_bench(own.gpu, place.library) as bench:
+                was_spent = time_on_gpu(place, stored.report, stored, asked, bench, times, log.info)
     except NoCupti as error:
         raise MeasureFailed(NO_CUPTI) from error
-    except (GpuBusy, GpuMissing, WrongWorker) as error:
-        raise NotNow(str(error)) from error
+    except FellIll:
+        stored.discard_changes()
+        raise
     if was_spent and left > TURN_MINUTES:
         return queue_gpu_half(context, job, stored.id, wanted["gpus"], turn=wanted["turn"] + 1)
     return queue_gpu_half(context, job, stored.id, wanted["gpus"][1:])

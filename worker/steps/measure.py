@@ -5,7 +5,6 @@ crash. The result is spooled to this machine's disk first: a Postgres that is aw
 time.
 """
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -18,19 +17,14 @@ from tilewatch.db.worker_reads.steps import CompiledConfig, SweepFacts
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.measuring.known_counters import read_counted
-from tilewatch.kernels.measuring.measure import GpuMissing, MeasureFailed
-from tilewatch.kernels.measuring.other_processes import GpuBusy
 from tilewatch.kernels.results import TrialResult
 from tilewatch.kernels.toolchains.versions import read_compilers
 from tilewatch.worker import metrics
 from tilewatch.worker.context import Context
-from tilewatch.worker.gpu import quarantine
-from tilewatch.worker.gpu.backend import backend_for
+from tilewatch.worker.gpu.healthy_gpu import use_gpu
 from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
-from tilewatch.worker.gpu.visible_gpu import WrongWorker
 from tilewatch.worker.queue.follow_up import judge_run
 from tilewatch.worker.queue.lease import Lease
-from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.steps.spool import Spooled
 from tilewatch.worker.steps.write_run import TrialWriter, deliver, not_compiled
 
@@ -59,31 +53,20 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         trials.add(trial)
         lease.progress(trials.ended)
 
-    backend = backend_for({facts.gpu_model}, context)
-    try:
-        gpu = backend.own_gpu()
-        with session(context.database_url) as opened:
-            times_ill = quarantine.refuse_if_ill(opened, gpu.uuid)
-        library, baselines = job.payload["library"], tuple(job.payload["baselines"])
-        ships = job.payload.get("ships")
-        counted = {launch: each for detail in details for launch, each in read_counted(*detail).items()}
-        sweep = SweepToMeasure(job.key, facts, configs, library, baselines, ships, times_ill, counted, together)
-        result = backend.measure(sweep, gpu, on_trial=trial_ended)
+    library, baselines = job.payload["library"], tuple(job.payload["baselines"])
+    ships = job.payload.get("ships")
+    counted = {launch: each for detail in details for launch, each in read_counted(*detail).items()}
+    with use_gpu(context, facts.gpu_model) as own:
+        sweep = SweepToMeasure(job.key, facts, configs, library, baselines, ships, own.times_ill, counted, together)
+        result = own.backend.measure(sweep, own.gpu, on_trial=trial_ended)
         trials.write()
-    except (GpuBusy, GpuMissing, WrongWorker) as error:
-        # In use, or fallen off the bus: that is this GPU's trouble, and the job may be another worker's.
-        raise NotNow(str(error)) from error
-    except MeasureFailed:
-        time.sleep(quarantine.NOTICED_S)  # what broke the sweep may have been the GPU, as its watch will have seen
-        with session(context.database_url) as opened:
-            quarantine.refuse_if_ill(opened, gpu.uuid)
-        raise
-    if "toolchain" in job.payload:  # not what is installed here compiled it
-        with session(context.database_url) as opened:
-            compiled_by = read_compilers(steps.list_compilers(opened, job.sweep_id))
-        result = replace(result, toolchain={**result.toolchain, **compiled_by})
-    metrics.SWEEP_SECONDS.labels(facts.gpu_model).observe((result.finished_at - result.started_at).total_seconds())
-    return deliver(Spooled(job.id, job.key, result), context.spool, context.database_url)
+        if "toolchain" in job.payload:  # not what is installed here compiled it
+            with session(context.database_url) as opened:
+                compiled_by = read_compilers(steps.list_compilers(opened, job.sweep_id))
+            result = replace(result, toolchain={**result.toolchain, **compiled_by})
+        metrics.SWEEP_SECONDS.labels(facts.gpu_model).observe((result.finished_at - result.started_at).total_seconds())
+        # Inside: a run that shows the illness itself is the evidence of the quarantine.
+        return deliver(Spooled(job.id, job.key, result), context.spool, context.database_url)
 
 
 def _with_cubins(

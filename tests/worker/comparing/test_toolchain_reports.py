@@ -1,5 +1,7 @@
 """A comparison of two toolchains from its submission to its report, on the simulated GPU, with the real compiler."""
 
+from collections.abc import Iterator, Sequence
+
 import pytest
 import typer
 from sqlalchemy import func, select
@@ -7,15 +9,17 @@ from sqlalchemy import func, select
 from tests.kernels.fixtures.second_toolchain import count_compiles, make_toolchain
 from tests.worker.fixtures import tiny_repository
 from tests.worker.fixtures.worker_context import Drain
-from tilewatch.db.lifecycle import actions, jobs
+from tilewatch.db.lifecycle import actions, jobs, quarantine
 from tilewatch.db.models import Job, Measurement, Run, Submission, Verdict
 from tilewatch.db.page_reads.toolchain_reports import ReportRow, ReportStory, find_report, list_reports
 from tilewatch.db.session import session
 from tilewatch.kernels.children import sandbox
+from tilewatch.kernels.comparing.toolchains.bench import LaunchResult, PairWork
 from tilewatch.worker import run_job
 from tilewatch.worker.cli.toolchains.submit import wait_and_print
 from tilewatch.worker.context import Context
 from tilewatch.worker.git import watched
+from tilewatch.worker.gpu.simulated import SimulatedGpu, SimulatedPairs
 from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.submitting import submit_requests
@@ -76,6 +80,28 @@ def test_other_code_is_timed_and_re_tuned_and_touches_no_night(
     with session(context.database_url) as opened:
         for table in (Submission, Run, Measurement, Verdict):
             assert opened.scalar(select(func.count()).select_from(table)) == 0, table
+
+
+def test_launches_of_a_gpu_that_fell_ill_meanwhile_leave_the_report(
+    settings: Settings, context: Context, drain: Drain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch_each = SimulatedPairs.launch_each
+
+    def fall_ill_meanwhile(pairs: SimulatedPairs, works: Sequence[PairWork]) -> Iterator[tuple[PairWork, LaunchResult]]:
+        yield from launch_each(pairs, works)
+        gpu = SimulatedGpu(context.simulation).own_gpu()
+        ill = {"gpu_model": "sim", "host": "n", "kind": "xid", "reason": "Xid 79", "evidence": {}}
+        with session(context.database_url) as opened:
+            quarantine.begin(opened, gpu_uuid=gpu.uuid, **ill)
+
+    monkeypatch.setattr(SimulatedPairs, "launch_each", fall_ill_meanwhile)
+    make_toolchain(settings.toolchains, "next", script=UNOPTIMISED)
+    submitted = submit_toolchains(settings, ToolchainsAsked("installed", "next", gpus=("sim",), minutes=0.05))
+    with pytest.raises(NotNow, match="Xid 79"):
+        drain()
+    story = read(context, submitted.report_id)
+    assert {each.static for each in story.operators} == {"changed"}, "the compilers' half stays"
+    assert {each.frozen for each in story.operators} == {None}
 
 
 def test_equal_toolchains_are_safe_and_take_no_gpu(

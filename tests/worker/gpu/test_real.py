@@ -19,7 +19,7 @@ from tilewatch.kernels.results import Cubin, TrialResult
 from tilewatch.worker.comparing import check as check_step
 from tilewatch.worker.context import Context, Simulation
 from tilewatch.worker.detection.policy import Policy
-from tilewatch.worker.gpu import real
+from tilewatch.worker.gpu import healthy_gpu, real
 from tilewatch.worker.gpu.backend import backend_for
 from tilewatch.worker.gpu.real import RealGpu, RealProbe
 from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
@@ -122,7 +122,7 @@ def test_a_check_launches_both_sides_until_the_verdict_is_sure(
     backend: RealGpu, rig: Rig, sha: str, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The fake GPU has no noise, so 12 launches are enough to be sure of 10 %."""
-    monkeypatch.setattr(check_step, "backend_for", lambda *_: backend)
+    monkeypatch.setattr(healthy_gpu, "backend_for", lambda *_: backend)
     base, head = rig.cubin(1, 100.0), rig.cubin(2, 110.0)
     with session(database_url) as opened:
         fact_writes.add_gpu_model(opened, **gpu_model("h200").stored)

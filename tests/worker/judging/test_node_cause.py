@@ -242,7 +242,7 @@ def test_a_worker_leaves_a_replay_for_another_gpu(watched: Settings, tmp_path: P
     submit_night(watched, sha, 0)
     do_all_jobs(first)
     submit_night(watched, sha, 1)
-    with pytest.raises(NotNow, match="this replay is for GPU SIM-n1, and this worker has SIM-n2"):
+    with pytest.raises(NotNow, match="this job is for GPU SIM-n1, and this worker has SIM-n2"):
         do_all_jobs(second)  # it is handed what is for n1 too, by mistake
     with session(Context.of(watched).database_url) as opened:
         left = opened.execute(select(Job.state).where(Job.queue == "gpu.sim@SIM-n1")).all()

@@ -17,11 +17,11 @@ from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.device import gpus
 from tilewatch.worker import run_job
 from tilewatch.worker.context import Context
+from tilewatch.worker.gpu import healthy_gpu
 from tilewatch.worker.gpu.simulated import SimulatedGpu
 from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
 from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps import measure as module
 from tilewatch.worker.submitting.submit import submit_nightly, submit_sweep
 
 
@@ -83,7 +83,7 @@ def test_a_sweep_is_measured_with_the_counters_that_its_series_has(
         raise NotNow("enough was seen")
 
     monkeypatch.setattr(SimulatedGpu, "measure", measure)
-    monkeypatch.setattr(module, "backend_for", lambda *_: SimulatedGpu(context.simulation))
+    monkeypatch.setattr(healthy_gpu, "backend_for", lambda *_: SimulatedGpu(context.simulation))
     add_gpu_worker(context)
     for problem in ("1024", "2048"):
         submit_sweep(settings, tiny_repository.KERNEL, problem, gpus=("h200",))

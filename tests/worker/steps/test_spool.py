@@ -26,8 +26,9 @@ from tilewatch.kernels.device import Gpu
 from tilewatch.kernels.results import RunResult, TrialResult
 from tilewatch.worker import run_job
 from tilewatch.worker.context import Context
+from tilewatch.worker.gpu import healthy_gpu
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps import measure, spool, write_run
+from tilewatch.worker.steps import spool, write_run
 from tilewatch.worker.steps.spool import Spooled
 from tilewatch.worker.submitting.submit import submit_sweep
 
@@ -68,7 +69,7 @@ class GpuThat:
 
 
 def a_gpu_that(monkeypatch: pytest.MonkeyPatch, measures: Callable[..., RunResult]) -> None:
-    monkeypatch.setattr(measure, "backend_for", lambda *_: GpuThat(measures))
+    monkeypatch.setattr(healthy_gpu, "backend_for", lambda *_: GpuThat(measures))
 
 
 def test_a_run_comes_back_from_the_disk_as_it_was(tmp_path: Path) -> None:

@@ -1,0 +1,69 @@
+"""Gives a step this worker's GPU for a while, and looks before and after whether the GPU is well."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tilewatch.db.session import session
+from tilewatch.kernels.device import Gpu
+from tilewatch.kernels.measuring.measure import GpuMissing, MeasureFailed
+from tilewatch.kernels.measuring.other_processes import GpuBusy
+from tilewatch.kernels.measuring.replay import ReplayFailed
+from tilewatch.worker.context import Context
+from tilewatch.worker.gpu import quarantine
+from tilewatch.worker.gpu.backend import GpuBackend, backend_for
+from tilewatch.worker.gpu.visible_gpu import WrongWorker
+from tilewatch.worker.queue.outage import NotNow
+
+
+class FellIll(NotNow):
+    """The GPU went into quarantine while a step used it: what was measured meanwhile is worth nothing."""
+
+
+@dataclass(frozen=True)
+class HealthyGpu:
+    """The GPU of a step, in quarantine neither before nor after. `times_ill` counts its quarantines before."""
+
+    backend: GpuBackend
+    gpu: Gpu
+    times_ill: int
+
+
+@contextmanager
+def use_gpu(context: Context, gpu_model: str, gpu_uuid: str | None = None) -> Iterator[HealthyGpu]:
+    """Gives this worker's GPU, which must be of this model, and the one of this UUID if there is one.
+
+    Raises NotNow where the GPU is in use, is gone, is another one or is ill: the job may be another worker's. Raises
+    FellIll at the end if the GPU fell ill meanwhile, also if it is well again by then.
+    """
+    backend = backend_for({gpu_model}, context)
+    try:
+        gpu = backend.own_gpu()
+        if gpu_uuid not in (None, gpu.uuid):
+            raise WrongWorker(f"this job is for GPU {gpu_uuid}, and this worker has {gpu.uuid}")
+        own = HealthyGpu(backend, gpu, _count_quarantines(context, gpu))
+        try:
+            yield own
+        except (MeasureFailed, ReplayFailed) as error:
+            if isinstance(error, MeasureFailed):  # what broke it may have been the GPU, as its watch will have seen
+                time.sleep(quarantine.NOTICED_S)
+            _require_well(context, own)
+            raise
+    except (GpuBusy, GpuMissing, WrongWorker) as error:
+        raise NotNow(str(error)) from error
+    _require_well(context, own)
+
+
+def _count_quarantines(context: Context, gpu: Gpu) -> int:
+    with session(context.database_url) as opened:
+        return quarantine.refuse_if_ill(opened, gpu.uuid)
+
+
+def _require_well(context: Context, own: HealthyGpu) -> None:
+    try:
+        times_ill = _count_quarantines(context, own.gpu)
+    except NotNow as error:
+        raise FellIll(str(error)) from error
+    if times_ill > own.times_ill:
+        raise FellIll(f"GPU {own.gpu.uuid} was in quarantine meanwhile")
