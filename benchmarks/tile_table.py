@@ -16,8 +16,9 @@ from typing import Any
 
 from benchmarks import bounds
 from benchmarks.bounds import Figure
+from tilewatch.configs import config_key, config_text
 from tilewatch.kernels.recording import recording_file
-from tilewatch.kernels.results import Params, config_key
+from tilewatch.kernels.results import Params
 
 ROOT = Path(__file__).resolve().parent.parent
 SHOWN = 3
@@ -103,7 +104,7 @@ def _choice(key: str, sweeps: Sequence[Swept]) -> Choice:
 
 
 def _settings(config: Params) -> str:
-    return " ".join(f"{name}={value}" for name, value in sorted(config.items()))
+    return config_text(dict(sorted(config.items())))
 
 
 if __name__ == "__main__":

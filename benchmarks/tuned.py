@@ -24,8 +24,9 @@ import numpy as np
 from benchmarks import bounds
 from benchmarks.bounds import Figure
 from tilewatch import tuned
+from tilewatch.configs import config_key
 from tilewatch.kernels.recording import recording_file
-from tilewatch.kernels.results import Params, config_key
+from tilewatch.kernels.results import Params
 
 FOLDER = Path(__file__).resolve().parent.parent / "recordings"
 RECORDINGS = sorted((*FOLDER.glob("*.jsonl.gz"), *FOLDER.glob("tuned/*.jsonl.gz")))

@@ -2,8 +2,6 @@
 
 import datetime as dt
 import re
-from collections.abc import Mapping
-from typing import Any
 from urllib.parse import urlsplit
 
 from tilewatch.baselines import BY_NAME
@@ -81,10 +79,6 @@ def ago(seconds: float) -> str:
 def span_text(seconds: float) -> str:
     """How long, in the one unit that matters."""
     return ago(seconds).removesuffix(" ago")
-
-
-def config_text(params: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}={value}" for name, value in params.items()) or "the only config"
 
 
 def timer_text(timer: str) -> str:

@@ -7,7 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tilewatch.kernels.results import Compiled, Params, Plan, PlannedTrial, RunResult
+from tilewatch.configs import config_text
+from tilewatch.kernels.results import Compiled, Plan, PlannedTrial, RunResult
 from tilewatch.kernels.statistics import median_interval, ratio_interval
 
 SUITE_HEAD = ("kernel", "inputs", "problems", "configs", "baselines")
@@ -109,9 +110,5 @@ def _print_measurements(out: Console, plan: Plan, result: RunResult) -> None:
             f"{ratio.median:.3f}",
             f"{ratio.low:.3f} to {ratio.high:.3f}",
         )
-    table.title = f"Winner {_settings(result.winner)}, {len(ours.samples_us)} paired rounds"
+    table.title = f"Winner {config_text(result.winner or {})}, {len(ours.samples_us)} paired rounds"
     out.print(table)
-
-
-def _settings(config: Params | None) -> str:
-    return " ".join(f"{name}={value}" for name, value in (config or {}).items())

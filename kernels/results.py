@@ -5,17 +5,11 @@ Everything is frozen, made of plain Python values and turns into JSON with `data
 """
 
 import datetime as dt
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Params = Mapping[str, int]
-
-
-def config_key(config: Params) -> str:
-    """Names a config: equal for equal parameters, in whatever order they were written."""
-    return json.dumps(dict(config), sort_keys=True)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tilewatch.configs import config_key
 from tilewatch.kernels import device
 from tilewatch.kernels.checklist.of_winner import add_checklist
 from tilewatch.kernels.measuring.known_counters import Counted, read_counted
@@ -22,7 +23,7 @@ from tilewatch.kernels.measuring.replay import ProcessesAhead, ReplayRequest, Re
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.recording.git_commit import GitCommit
 from tilewatch.kernels.recording.recorded_run import ReplayedSide, list_rows, replay_row
-from tilewatch.kernels.results import Compiled, Cubin, Measured, Params, Plan, RunResult, config_key
+from tilewatch.kernels.results import Compiled, Cubin, Measured, Params, Plan, RunResult
 
 
 @dataclass

@@ -27,10 +27,10 @@ from benchmarks import bounds
 from benchmarks.bounds import Figure
 from benchmarks.library import compile_ahead
 from tilewatch import processes
+from tilewatch.configs import config_key
 from tilewatch.kernels import device
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.compiling import store
-from tilewatch.kernels.results import config_key
 from tilewatch.kernels.statistics import ratio_interval
 
 OLD, NEW, AGAIN = "old", "new", "again"

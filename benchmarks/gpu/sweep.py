@@ -25,6 +25,7 @@ from rich.console import Console
 
 from benchmarks import bounds
 from benchmarks.bounds import Figure
+from tilewatch.configs import config_key
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device, library
 from tilewatch.kernels.catalog import catalog
@@ -35,7 +36,7 @@ from tilewatch.kernels.compiling.compiler import LIMIT_S
 from tilewatch.kernels.measuring.baseline_process import BASELINES_DEADLINE_S, ROUNDS_DEADLINE_S
 from tilewatch.kernels.measuring.measure import GpuMissing
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, SweepResult, sweep
-from tilewatch.kernels.results import Cubin, Plan, config_key
+from tilewatch.kernels.results import Cubin, Plan
 from tilewatch.kernels.statistics import ratio_interval
 
 CORES = os.cpu_count() or 1

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tilewatch.configs import config_text
 from tilewatch.dashboard.frames import differences
 from tilewatch.dashboard.frames.metrics import Metric
-from tilewatch.dashboard.text import commit_text, config_text, moment, ratio_to, rival_text, source_text, time_text
+from tilewatch.dashboard.text import commit_text, moment, ratio_to, rival_text, source_text, time_text
 from tilewatch.text import change_text, count_text, short_sha, write_change
 
 RUN = 0

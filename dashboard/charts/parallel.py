@@ -11,10 +11,11 @@ from typing import Any
 
 import pandas as pd
 
+from tilewatch.configs import config_text
 from tilewatch.dashboard.charts import colours
 from tilewatch.dashboard.charts.axes import round_between
 from tilewatch.dashboard.charts.sweep import FACTS, Fact, axis_title, parameters
-from tilewatch.dashboard.text import config_text, time_text
+from tilewatch.dashboard.text import time_text
 
 HERE = Path(__file__).parent
 STYLE = (HERE / "parallel.css").read_text(encoding="utf-8")

@@ -11,10 +11,11 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
+from tilewatch.configs import config_text
 from tilewatch.dashboard.charts import colours
 from tilewatch.dashboard.charts.axes import log_numbers
 from tilewatch.dashboard.charts.sweep import config_of_trial, parameters
-from tilewatch.dashboard.text import config_text, first_line
+from tilewatch.dashboard.text import first_line
 from tilewatch.text import change_text, count_text
 
 FAILURES = ("timeout", "compile error", "wrong", "launch error", "crashed", "hung")

@@ -8,8 +8,9 @@ from html import escape
 import pandas as pd
 import plotly.graph_objects as go
 
+from tilewatch.configs import config_text
 from tilewatch.dashboard.charts import colours
-from tilewatch.dashboard.text import config_text, first_line
+from tilewatch.dashboard.text import first_line
 from tilewatch.text import short_sha
 
 COUNTS = (

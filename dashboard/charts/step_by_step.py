@@ -7,8 +7,9 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
+from tilewatch.configs import config_text
 from tilewatch.dashboard.charts import colours
-from tilewatch.dashboard.text import config_text, time_text
+from tilewatch.dashboard.text import time_text
 from tilewatch.text import change_text
 
 HAND_PICKED = {"tile_m": 128, "tile_n": 128, "tile_k": 128, "num_ctas": 1}

@@ -14,9 +14,9 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
+from tilewatch.configs import config_text
 from tilewatch.dashboard.charts import colours
 from tilewatch.dashboard.charts.axes import log_numbers
-from tilewatch.dashboard.text import config_text
 from tilewatch.text import count_text
 
 BAR_PX, NAMES_PX, NAMES_OF_A_ROW = 46, 22, 3

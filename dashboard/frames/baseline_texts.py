@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from tilewatch.dashboard.text import config_text
+from tilewatch.configs import config_text
 from tilewatch.text import has_version, name_version
 
 SETTING = re.compile(r"\b(\w+)=([\w.]+)")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from tilewatch.configs import config_option
 from tilewatch.dashboard.frames.reads import Evidence
 from tilewatch.dashboard.text import time_text, without_formula
 from tilewatch.db.page_reads.evidence import CubinRow
@@ -56,14 +57,10 @@ def replay_command(
     """The command that times two commits in turns, each a sha and its config; None lets the command choose it."""
     line = f"{shlex.join(['tilewatch', 'replay', kernel, problem])} --of {new[0]} --beside {old[0]}"
     if new[1] is not None:
-        line += f" --config {_config_text(new[1])}"
+        line += f" --config {shlex.quote(config_option(new[1]))}"
     if old[1] is not None and old[1] != new[1]:
-        line += f" --beside-config {_config_text(old[1])}"
+        line += f" --beside-config {shlex.quote(config_option(old[1]))}"
     return line
-
-
-def _config_text(params: Mapping[str, Any]) -> str:
-    return shlex.quote(",".join(f"{name}={value}" for name, value in sorted(params.items())))
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> pd.DataFrame:

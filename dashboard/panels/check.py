@@ -6,9 +6,10 @@ from statistics import median
 import pandas as pd
 import streamlit as st
 
+from tilewatch.configs import config_text
 from tilewatch.dashboard.charts import evidence as evidence_charts
 from tilewatch.dashboard.frames import evidence, reads
-from tilewatch.dashboard.text import config_text, moment, span_text, time_text
+from tilewatch.dashboard.text import moment, span_text, time_text
 from tilewatch.dashboard.widgets import badges, filters, plots, tables
 from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.db.page_reads.checks import CheckOperatorRow, CheckRow

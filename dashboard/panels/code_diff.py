@@ -3,9 +3,9 @@
 import pandas as pd
 import streamlit as st
 
+from tilewatch.configs import config_text
 from tilewatch.dashboard.frames import explanation
 from tilewatch.dashboard.frames.reads import Evidence
-from tilewatch.dashboard.text import config_text
 from tilewatch.dashboard.widgets import tables
 from tilewatch.db.page_reads.evidence import CodeDiffRow, CubinRow
 from tilewatch.mechanisms.find import write_mechanisms

@@ -4,11 +4,12 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
+from tilewatch.configs import config_text
 from tilewatch.dashboard.charts import evidence as evidence_charts
 from tilewatch.dashboard.charts import marks, trend
 from tilewatch.dashboard.frames import evidence, explanation, reads
 from tilewatch.dashboard.frames.metrics import METRICS
-from tilewatch.dashboard.text import commit_address, config_text
+from tilewatch.dashboard.text import commit_address
 from tilewatch.dashboard.widgets import plots, tables
 from tilewatch.text import count_text, plain, plain_code, short_sha
 

@@ -7,9 +7,10 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from tilewatch.configs import config_text
 from tilewatch.dashboard.charts import search_space
 from tilewatch.dashboard.frames import checklist
-from tilewatch.dashboard.text import config_text, ratio_to, time_text
+from tilewatch.dashboard.text import ratio_to, time_text
 from tilewatch.dashboard.widgets import tables
 from tilewatch.text import change_text, count_text, plain, plain_code
 

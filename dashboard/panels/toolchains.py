@@ -8,10 +8,11 @@ import pandas as pd
 import streamlit as st
 
 from tilewatch.compilers import CompilerChange
+from tilewatch.configs import config_text
 from tilewatch.dashboard.charts import evidence as evidence_charts
 from tilewatch.dashboard.charts import toolchains
 from tilewatch.dashboard.frames import reads
-from tilewatch.dashboard.text import config_text, day
+from tilewatch.dashboard.text import day
 from tilewatch.dashboard.widgets import badges, filters, plots, tables
 from tilewatch.db.page_reads.toolchain_reports import OperatorRow, ReportRow, ReportStory, TimeChange
 from tilewatch.text import change_text, plain, plain_code, without_links

@@ -6,11 +6,12 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
+from tilewatch.configs import config_text
 from tilewatch.dashboard.charts import evidence as evidence_charts
 from tilewatch.dashboard.frames import baseline_texts, evidence, explanation, reads
 from tilewatch.dashboard.frames.reads import Evidence
 from tilewatch.dashboard.panels import code_diff, counters, sweep_winner, total
-from tilewatch.dashboard.text import commit_text, config_text, moment, ratio_to, source_text, time_text, timer_text
+from tilewatch.dashboard.text import commit_text, moment, ratio_to, source_text, time_text, timer_text
 from tilewatch.dashboard.widgets import address, badges, page_head, plots, repository, tables
 from tilewatch.db.page_reads.evidence import SamplesRow
 from tilewatch.mechanisms.find import write_mechanisms

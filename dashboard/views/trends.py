@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 import pandas as pd
 import streamlit as st
 
+from tilewatch.configs import config_text
 from tilewatch.dashboard.charts import colours, hover, marks, trend, trend_lines
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.frames.metrics import METRICS, Metric, values_of_samples
-from tilewatch.dashboard.text import config_text, moment, rival_text, source_text
+from tilewatch.dashboard.text import moment, rival_text, source_text
 from tilewatch.dashboard.widgets import address, filters, page_head, plots, repository, tables
 from tilewatch.db.models import TOTAL
 from tilewatch.db.repository_names import describe_branch, split_branch

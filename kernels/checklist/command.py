@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tilewatch.configs import config_text
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.catalog.description import Description
 from tilewatch.kernels.checklist.checklist import Line, checklist
@@ -78,7 +79,7 @@ def _changed(config: Params, changes: str) -> Params:
 
 
 def _print(described: Description, compiled: Compiled, lines: tuple[Line, ...]) -> None:
-    settings = " ".join(f"{name}={value}" for name, value in described.config.items())
+    settings = config_text(described.config)
     table = Table("", "", "evidence", title=f"{described.kernel} {described.problem} for {described.arch}: {settings}")
     for line in lines:
         table.add_row(line.item, line.answer, line.evidence)

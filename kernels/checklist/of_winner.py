@@ -6,12 +6,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from tilewatch.configs import config_key
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.checklist.checklist import checklist
 from tilewatch.kernels.compiling.cubin import threads_per_block
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.measuring.measure import MeasureRequest
-from tilewatch.kernels.results import Compiled, Cubin, RunResult, StaticFacts, config_key
+from tilewatch.kernels.results import Compiled, Cubin, RunResult, StaticFacts
 
 log = logging.getLogger(__name__)
 

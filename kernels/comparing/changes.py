@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from tilewatch.configs import config_option
 from tilewatch.kernels.comparing.code_sentences import write_code_sentences
 from tilewatch.kernels.comparing.compiler_pool import CompilerPool
 from tilewatch.kernels.comparing.configs import Candidates, ConfigSource, RecordedWinner, choose_configs
-from tilewatch.kernels.comparing.outcome import Outcome, list_moves, write_config
+from tilewatch.kernels.comparing.outcome import Outcome, list_moves
 from tilewatch.kernels.comparing.targets import Library, Target
 from tilewatch.kernels.compiling.compiler import CodeIdentity, Compiler
 from tilewatch.kernels.compiling.store import CubinStore
@@ -53,9 +54,8 @@ class Changed:
     def outcome(self, **fields: object) -> Outcome:
         base, head = self.base[0], self.head[0]
         facts = [None if code.compiled is None else code.compiled.facts for code in (base, head)]
-        configs = (
-            [] if base.config == head.config else [f"config {write_config(base.config)} -> {write_config(head.config)}"]
-        )
+        old, new = config_option(base.config), config_option(head.config)
+        configs = [] if base.config == head.config else [f"config {old} -> {new}"]
         known = Outcome(
             self.target.kernel,
             self.target.problem,
@@ -225,7 +225,7 @@ def _failure(code: Code) -> str | None:
 def end_if_identical(comparison: Comparison, each: Changed, name: Callable[[Code], object]) -> bool:
     """Returns whether every config has the same code on both sides; the target has then ended. A config that compiles
     on neither side counts as equal. If each side has one config, only the codes are compared."""
-    named = [{write_config(code.config): name(code) for code in codes} for codes in (each.base, each.head)]
+    named = [{config_option(code.config): name(code) for code in codes} for codes in (each.base, each.head)]
     if len(each.base) == len(each.head) == 1:
         named = [dict.fromkeys([""], name(codes[0])) for codes in (each.base, each.head)]
     same = named[0] == named[1] and any(code is not None for code in named[0].values())

@@ -1,17 +1,16 @@
 """Chooses the configs to compare: what a recording says won, else what ships, else the whole space for a sweep."""
 
-import ast
 import enum
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tilewatch import tuned
-from tilewatch.errors import ExpectedError
+from tilewatch.configs import config_key
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.recording.recording_file import BadRecording
-from tilewatch.kernels.results import Params, Plan, config_key
+from tilewatch.kernels.results import Params, Plan
 from tilewatch.kernels.tile_table import default_config, table_config
 
 if TYPE_CHECKING:
@@ -19,10 +18,6 @@ if TYPE_CHECKING:
 
 MOST_TIES = 4
 """A recorded winner and its first ties. Ties are within 0.3 % of each other: more of them add little."""
-
-
-class BadConfigText(ExpectedError):
-    """A config that was typed and cannot be read; the message is a sentence."""
 
 
 class ConfigSource(enum.StrEnum):
@@ -55,27 +50,6 @@ class Candidates:
     source: ConfigSource
     base: tuple[Params, ...]
     head: tuple[Params, ...]
-
-
-def parse_config(text: str) -> dict[str, Any]:
-    """Reads num_ctas=1,out_dtype=float32,wide=True as the command of a comparison writes it; the empty text is the
-    config without parameters. Raises BadConfigText."""
-    config = {}
-    for part in text.split(",") if text else ():
-        name, _, value = part.partition("=")
-        if not (name and value):
-            raise BadConfigText(f"'{part}' is not a name and a value; expected a config such as num_ctas=1,tile_m=64")
-        config[name.strip()] = _parse_value(value.strip())
-    return config
-
-
-def _parse_value(text: str) -> Any:
-    """Reads a value: a number, True, False or None if it is written as one, else the text."""
-    try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
-    return value if value is None or isinstance(value, bool | int | float) else text
 
 
 def read_winners(files: Iterable[Path]) -> tuple[RecordedWinner, ...]:

@@ -120,11 +120,6 @@ def list_moves(base: StaticFacts | None, head: StaticFacts | None) -> tuple[str,
     return tuple(f"{name} {old} -> {new}" for name, old, new in pairs if old != new.removesuffix(" bytes"))
 
 
-def write_config(config: Params) -> str:
-    """Writes a config as options of a command take it: num_ctas=1,tile_m=64."""
-    return ",".join(f"{name}={value}" for name, value in sorted(config.items()))
-
-
 def write_verdict(verdict: Verdict) -> str:
     """Writes the verdict in words: slower +1.8 % (1.5 to 2.1) after 12 launches."""
     launches = f"after {verdict.launches} launches"

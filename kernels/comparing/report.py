@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from xml.etree import ElementTree
 
-from tilewatch.kernels.comparing.outcome import OVER, UNSURE, Outcome, exit_code, write_config
+from tilewatch.configs import config_option
+from tilewatch.kernels.comparing.outcome import OVER, UNSURE, Outcome, exit_code
 from tilewatch.service_limits import COMMENT_CHARACTERS, fit_lines
 from tilewatch.text import plain, plain_code
 
@@ -114,9 +115,9 @@ def _write_replay(outcome: Outcome, about: About) -> str:
     operator = shlex.join([outcome.kernel, outcome.problem])
     line = f"tilewatch replay {operator} --of {about.head} --beside {about.base}"
     if outcome.head_config is not None:
-        line += f" --config {shlex.quote(write_config(outcome.head_config))}"
+        line += f" --config {shlex.quote(config_option(outcome.head_config))}"
     if outcome.base_config is not None and outcome.base_config != outcome.head_config:
-        line += f" --beside-config {shlex.quote(write_config(outcome.base_config))}"
+        line += f" --beside-config {shlex.quote(config_option(outcome.base_config))}"
     return line
 
 

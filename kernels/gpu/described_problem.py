@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tilewatch.configs import config_key
 from tilewatch.kernels.catalog.parameters import Constant, Scalar, arguments
 from tilewatch.kernels.catalog.signature import dtype_bytes
 from tilewatch.kernels.contract import Array, Config, Kernel, Problem
 from tilewatch.kernels.library_errors import first_line
 from tilewatch.kernels.problems.given_values import encode_given
-from tilewatch.kernels.results import config_key
 
 
 @dataclass(frozen=True)

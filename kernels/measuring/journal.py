@@ -13,7 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tilewatch.kernels.results import PlannedTrial, TrialResult, config_key
+from tilewatch.configs import config_key
+from tilewatch.kernels.results import PlannedTrial, TrialResult
 
 
 def journal_path(folder: Path, trials: Iterable[PlannedTrial], conditions: Iterable[str]) -> Path:

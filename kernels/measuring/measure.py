@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewatch import processes
+from tilewatch.configs import config_key
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device, tile_table
 from tilewatch.kernels.baselines.names import SHIPPED
@@ -27,7 +28,7 @@ from tilewatch.kernels.measuring.profiler import Profiler
 from tilewatch.kernels.measuring.profiling import add_counts, start_profiler
 from tilewatch.kernels.measuring.racing import RacePolicy
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, SweepResult, sweep
-from tilewatch.kernels.results import Cubin, Measured, Params, RunResult, TrialResult, config_key
+from tilewatch.kernels.results import Cubin, Measured, Params, RunResult, TrialResult
 from tilewatch.kernels.roofline import find_floor_us
 from tilewatch.kernels.toolchains import versions
 from tilewatch.kernels.toolchains.toolchain import Toolchain

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from tilewatch.configs import config_key
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung
 from tilewatch.kernels.compiling.local_cubins import LocalCubins
@@ -20,7 +21,7 @@ from tilewatch.kernels.measuring.description_schema import BadDescription
 from tilewatch.kernels.measuring.gpu_processes import GpuProcesses
 from tilewatch.kernels.measuring.preparation import Preparation, draw_seed
 from tilewatch.kernels.measuring.racing import RacePolicy, count_affordable, ranking, still_in
-from tilewatch.kernels.results import Cubin, Params, TrialResult, config_key
+from tilewatch.kernels.results import Cubin, Params, TrialResult
 from tilewatch.kernels.statistics import median_interval
 
 TRIAL_DEADLINE_S = 20.0

@@ -5,11 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tilewatch.configs import config_key
 from tilewatch.kernels import tile_table
 from tilewatch.kernels.device import GpuSpec
 from tilewatch.kernels.measuring.replay import ReplayResult
 from tilewatch.kernels.recording.git_commit import GitCommit
-from tilewatch.kernels.results import Compiled, Params, Plan, PlannedTrial, RunResult, config_key
+from tilewatch.kernels.results import Compiled, Params, Plan, PlannedTrial, RunResult
 
 NOT_HELD = "not held: the machine code of both commits is the same"
 

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from benchmarks.tile_table import Swept, ranked, swept
+from tilewatch.configs import config_key
 from tilewatch.kernels import device
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.compiling.store import CubinStore, folder
 from tilewatch.kernels.measuring import measure as measure_module
 from tilewatch.kernels.measuring.measure import MeasureRequest, measure
 from tilewatch.kernels.recording import recording_file
-from tilewatch.kernels.results import Cubin, config_key
+from tilewatch.kernels.results import Cubin
 from tilewatch.kernels.tile_table import (
     BASELINE,
     TABLE,

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tilewatch.configs import parse_config
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.command_options import parse_share, require_files, require_place
-from tilewatch.kernels.comparing.configs import Candidates, ConfigSource, parse_config
+from tilewatch.kernels.comparing.configs import Candidates, ConfigSource
 from tilewatch.kernels.comparing.outcome import UNSURE, exit_code
 from tilewatch.kernels.comparing.verdict import MOST_LAUNCHES
 from tilewatch.text import without_controls

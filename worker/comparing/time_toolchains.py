@@ -5,6 +5,7 @@ from functools import partial
 
 import structlog
 
+from tilewatch.configs import config_key
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import winners
@@ -14,7 +15,6 @@ from tilewatch.kernels.comparing.toolchains.retuning import RecordedTimes
 from tilewatch.kernels.comparing.toolchains.time_both import GpuWanted, time_on_gpu
 from tilewatch.kernels.device import GpuSpec, gpu_model
 from tilewatch.kernels.measuring.measure import MeasureFailed
-from tilewatch.kernels.results import config_key
 from tilewatch.worker.comparing.check import NO_CUPTI
 from tilewatch.worker.comparing.compile_toolchains import queue_gpu_half
 from tilewatch.worker.comparing.stored_report import StoredReport, find_place

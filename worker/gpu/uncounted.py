@@ -18,6 +18,7 @@ from typing import Any
 import structlog
 from pydantic import TypeAdapter
 
+from tilewatch.configs import config_key
 from tilewatch.kernels.checklist.of_winner import list_lines
 from tilewatch.kernels.device import Gpu
 from tilewatch.kernels.gpu.host_code.described_run import read_described
@@ -25,7 +26,7 @@ from tilewatch.kernels.measuring.gpu_turn import find_turn
 from tilewatch.kernels.measuring.measure import MeasureRequest, UncountedRun
 from tilewatch.kernels.measuring.profiler import NoCounters, Profiler
 from tilewatch.kernels.measuring.profiling import add_counts, count_several, start_profiler
-from tilewatch.kernels.results import Cubin, Measured, Params, config_key
+from tilewatch.kernels.results import Cubin, Measured, Params
 
 log = structlog.get_logger()
 

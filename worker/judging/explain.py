@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tilewatch.configs import config_text
 from tilewatch.db.lifecycle.regression_causes import Category
 from tilewatch.db.worker_reads.winners import RunFacts
 from tilewatch.mechanisms.find import Mechanism, find_mechanisms, write_mechanisms
@@ -184,11 +185,11 @@ def _config_moves(good: RunFacts, bad: RunFacts) -> str:
     """Returns the parameters in which two configs differ, the new values first."""
     names = [name for name in {**bad.axes, **good.axes} if good.params.get(name) != bad.params.get(name)]
     sides = ({name: each.params[name] for name in names if name in each.params} for each in (bad, good))
-    new, old = (" ".join(f"{name}={value}" for name, value in side.items()) for side in sides)
+    new, old = map(config_text, sides)
     return f"{new} instead of {old}"
 
 
 def _config(params: Mapping[str, int], axes: Mapping[str, tuple[int, ...]]) -> str:
     """Writes a config in the order of the search space, which the database does not keep."""
     names = [*(name for name in axes if name in params), *(name for name in params if name not in axes)]
-    return " ".join(f"{name}={params[name]}" for name in names)
+    return config_text({name: params[name] for name in names})

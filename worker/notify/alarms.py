@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tilewatch.baselines import PACKAGES
+from tilewatch.configs import config_text
 from tilewatch.db.lifecycle.alarms import FAILED_NIGHTLY, digest
 from tilewatch.db.page_reads.alarms import AlarmRow
 from tilewatch.db.page_reads.gpu_health import QuarantineRow
@@ -197,8 +198,8 @@ def find_lost_ties(runs: Sequence[RunPair]) -> list[OpenAlarm]:
     alarms: list[OpenAlarm] = []
     for (kernel, gpu, submission), group in _grouped(lost).items():
         lines = [
-            f"{run.problem}: {_config(run.old_winner or {})} is {run.old_winner_loss:+.1%} now, best is "
-            f"{_config(run.winner)}"
+            f"{run.problem}: {config_text(run.old_winner or {})} is {run.old_winner_loss:+.1%} now, best is "
+            f"{config_text(run.winner)}"
             for run in group
         ]
         alarms.append(
@@ -258,8 +259,8 @@ def find_regret(runs: Sequence[RunPair], table_limit: float, stored: Sequence[Al
         behind, lambda run: (digest(run.repository), run.kernel, run.gpu_model)
     ).items():
         lines = [
-            f"{run.problem}: {'the tile table' if run.ships is None else _config(run.ships)} is {run.regret:+.1%}, "
-            f"best is {_config(run.winner)}"
+            f"{run.problem}: {'the tile table' if run.ships is None else config_text(run.ships)} is {run.regret:+.1%}, "
+            f"best is {config_text(run.winner)}"
             for run in group
         ]
         alarms.append(
@@ -317,7 +318,7 @@ def keep_open(stored: Iterable[AlarmRow], kinds: Sequence[str], since: dt.dateti
 def _config_alarm(key: tuple[str, str, str, int], group: Sequence[tuple[SweepPair, FallenConfig]]) -> OpenAlarm:
     kind, kernel, gpu, submission = key
     pair = group[0][0]
-    lines = [f"{each.problem} {_config(fell.params)}: {fell.failure or 'no reason'}" for each, fell in group]
+    lines = [f"{each.problem} {config_text(fell.params)}: {fell.failure or 'no reason'}" for each, fell in group]
     what = "does not compile any more" if kind == "stopped_compiling" else "gives wrong results now"
     several = what.replace("does not", "do not").replace("gives", "give")
     head = f"1 config {what}:" if len(group) == 1 else f"{len(group)} configs {several}:"
@@ -349,7 +350,3 @@ def _listing(head: str, lines: Sequence[str]) -> str:
 
 def _since(sha: str, at: dt.datetime) -> str:
     return f"{short_sha(sha)} ({at:%Y-%m-%d})"
-
-
-def _config(params: Mapping[str, object]) -> str:
-    return " ".join(f"{name}={value}" for name, value in params.items())

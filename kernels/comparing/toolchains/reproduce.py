@@ -15,10 +15,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tilewatch.configs import config_option
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.catalog.description import Description
-from tilewatch.kernels.comparing.outcome import write_config
 from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair
 from tilewatch.kernels.comparing.toolchains.report_file import ToolchainReport
 from tilewatch.kernels.comparing.toolchains.report_verdict import judge_report, judge_statically
@@ -208,7 +208,7 @@ def _write_readme(case: ReproducedCase, described: Description, commands: list[s
             *versions,
             "",
             f"The kernel is `{described.entry}` in `library/{described.file}`.",
-            f"Config: `{write_config(pair.a[0].config)}`.",
+            f"Config: `{config_option(pair.a[0].config)}`.",
             "",
             *_list_verdicts(case),
             "",

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
+from tilewatch.configs import config_key
 from tilewatch.kernels.comparing.compiler_pool import CompilerPool
 from tilewatch.kernels.comparing.toolchains.compile_both import Workplace, keep_cubin
 from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair, make_compiled_side
@@ -24,7 +25,7 @@ from tilewatch.kernels.compiling.compile_plan import spread
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.measuring.measure import MeasureFailed
 from tilewatch.kernels.recording import recording_file
-from tilewatch.kernels.results import Compiled, Cubin, Params, Plan, config_key
+from tilewatch.kernels.results import Compiled, Cubin, Params, Plan
 
 REACH = 1.3
 """A config that was slower than this times the fastest under A would have to gain as much on it under B."""

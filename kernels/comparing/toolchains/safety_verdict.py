@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tilewatch.kernels.comparing.outcome import FINE, OVER, UNSURE, write_config, write_verdict
+from tilewatch.configs import config_option
+from tilewatch.kernels.comparing.outcome import FINE, OVER, UNSURE, write_verdict
 from tilewatch.kernels.comparing.toolchains.pairs import ToolchainPair
 from tilewatch.kernels.comparing.verdict import MOST_LAUNCHES, Design, Verdict, judge
 from tilewatch.kernels.results import Params
@@ -157,7 +158,7 @@ def _judge_retuned(
         return "not safe", f"re-tuned: {retuning.failure or 'no config gives right results'}"
     if retuning.winner == pair.a[0].config:
         return "not safe", f"re-tuned: the same config wins of {retuning.compiled}"
-    moved = f"re-tuned to {write_config(retuning.winner)}"
+    moved = f"re-tuned to {config_option(retuning.winner)}"
     if retuned is not None and retuned.failure is not None:
         return "not safe", f"{moved}, which {retuned.failure}"
     if verdict is None:

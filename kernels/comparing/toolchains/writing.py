@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from tilewatch.kernels.comparing.outcome import write_config, write_verdict
+from tilewatch.configs import config_option
+from tilewatch.kernels.comparing.outcome import write_verdict
 from tilewatch.kernels.comparing.toolchains.pairs import add_compile_times
 from tilewatch.kernels.comparing.toolchains.report_file import ToolchainReport
 from tilewatch.kernels.comparing.toolchains.report_verdict import (
@@ -242,7 +243,7 @@ def _change(each: OperatorSafety) -> float:
 def _write_optimum(each: OperatorSafety) -> list[str]:
     if each.moved_to is None:
         return []
-    return [f"optimum {write_config(each.pair.a[0].config)} -> {write_config(each.moved_to)}"]
+    return [f"optimum {config_option(each.pair.a[0].config)} -> {config_option(each.moved_to)}"]
 
 
 def _finite(value: Any) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilewatch.kernels.results import config_key
+from tilewatch.configs import config_key
 
 ITEM_BYTES: Mapping[str, int] = {
     "bool": 1,

@@ -9,6 +9,7 @@ from typing import Any
 
 import cupy
 
+from tilewatch.configs import config_key
 from tilewatch.kernels.catalog.loading import LibraryOperator
 from tilewatch.kernels.gpu import shared_arrays
 from tilewatch.kernels.gpu.host_code import device_memory, operator_results
@@ -17,7 +18,6 @@ from tilewatch.kernels.gpu.host_code.input_sets import INPUT_BUDGET, count_sets
 from tilewatch.kernels.gpu.host_code.tracing import HostCode, NotReplayable, Run
 from tilewatch.kernels.gpu.rounds import CHECKED_SETS
 from tilewatch.kernels.library_errors import first_line
-from tilewatch.kernels.results import config_key
 from tilewatch.kernels.watching.configs import PlainConfig
 from tilewatch.kernels.watching.declare import Case
 from tilewatch.kernels.watching.project import activate, remember_globals

@@ -7,15 +7,7 @@ from pathlib import Path
 import pytest
 
 from tilewatch import tuned
-from tilewatch.kernels.comparing.configs import (
-    BadConfigText,
-    ConfigSource,
-    RecordedWinner,
-    choose_configs,
-    parse_config,
-    read_winners,
-)
-from tilewatch.kernels.comparing.outcome import write_config
+from tilewatch.kernels.comparing.configs import ConfigSource, RecordedWinner, choose_configs, read_winners
 from tilewatch.kernels.comparing.targets import Target
 from tilewatch.kernels.recording.recording_file import BadRecording
 from tilewatch.kernels.results import Params, Plan, PlannedTrial
@@ -122,21 +114,3 @@ def test_winners_are_read_from_a_tuned_table(tmp_path: Path) -> None:
         file.write_text(broken)
         with pytest.raises(BadRecording, match="is no tuned table"):
             read_winners([file])
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
-        {"num_ctas": 1, "tile_m": 64},
-        {},
-        {"LOAD_LATENCY": -1, "out_dtype": "float32", "share": 0.5, "wide": True, "2.tile": 8, "group": None},
-    ],
-)
-def test_a_config_is_typed_as_a_comparison_prints_it(config: Params) -> None:
-    assert parse_config(write_config(config)) == config
-
-
-def test_what_is_no_config_says_so() -> None:
-    for text in ("tile_m", "tile_m=", "=4", "tile_m=4,"):
-        with pytest.raises(BadConfigText, match="is not a name and a value"):
-            parse_config(text)

@@ -12,8 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tilewatch.configs import config_key
 from tilewatch.kernels.measuring.journal import Journal
-from tilewatch.kernels.results import TrialResult, config_key
+from tilewatch.kernels.results import TrialResult
 
 ROOT = Path(__file__).resolve().parents[3]
 CONFIGS = 120

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from tilewatch.configs import config_key
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung
 from tilewatch.kernels.measuring import sweep as module
 from tilewatch.kernels.measuring.preparation import Preparation
 from tilewatch.kernels.measuring.racing import RacePolicy
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, sweep
-from tilewatch.kernels.results import Cubin, TrialResult, config_key
+from tilewatch.kernels.results import Cubin, TrialResult
 
 POLICY = RacePolicy(first=3, rounds=(5,), finalists=4, fresh=10)
 
