@@ -86,11 +86,11 @@ class Source:
     fetch_failure: str | None
     library: str
 
-    @property
-    def has_whole_suite(self) -> bool:
-        """Returns True for a repository that was added: TILEWATCH_KERNELS is about the library of TILEWATCH_REPOSITORY
-        alone."""
-        return self.watched.clone is not None
+    def list_kernels(self, settings: Settings) -> tuple[str, ...] | None:
+        """Returns the kernels that TILEWATCH_KERNELS leaves of the suite; None for all. It is about the library of
+        TILEWATCH_REPOSITORY alone."""
+        is_whole = self.watched.clone is not None or settings.kernels == (EVERY_KERNEL,)
+        return None if is_whole else settings.kernels
 
     @property
     def words(self) -> str:
@@ -260,7 +260,7 @@ def _submit(
     models = models or tuple(device.gpu_model(slug) for slug in sorted(others - {SIMULATED.slug}))
     if not models:
         raise NothingToSubmit("no GPU model is watched and no GPU worker was ever here: name one with --gpu")
-    wanted = PlansWanted(request.kernel, request.problem, _list_kernels(settings, source, request))
+    wanted = PlansWanted(request.kernel, request.problem, None if request.kernel else source.list_kernels(settings))
     submodules = outside_files.list_submodules(source.watched.folder, commit.sha)
     read = _read(servers.database_url, library, {model.arch for model in models}, wanted, submodules)
     targets = [_Target(model, model.slug in measured, read.plans.get(model.arch)) for model in models]
@@ -303,12 +303,6 @@ def _resolve(
     if toolchain is not None:
         branch = name_under_toolchain(branch, toolchain)
     return commit if branch is None else replace(commit, repository=name_of_branch(commit.repository, branch))
-
-
-def _list_kernels(settings: Settings, source: Source, request: _Request) -> tuple[str, ...] | None:
-    """Returns the kernels that TILEWATCH_KERNELS leaves of a suite; None for all."""
-    is_whole = request.kernel is not None or source.has_whole_suite or settings.kernels == (EVERY_KERNEL,)
-    return None if is_whole else settings.kernels
 
 
 def _read(

@@ -20,7 +20,7 @@ from tilewatch.text import short_sha
 from tilewatch.worker.git import watched
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.queue.dispatch import COMPILE
-from tilewatch.worker.settings import EVERY_KERNEL, Settings
+from tilewatch.worker.settings import Settings
 from tilewatch.worker.submitting.submit import open_source
 
 
@@ -58,8 +58,7 @@ def submit_check(
     source = open_source(settings, repository)
     commits = [watched.resolve(source.watched, revision) for revision in (base, head)]
     models = _find_models(servers.database_url, gpus)
-    is_whole = source.has_whole_suite or settings.kernels in (None, (EVERY_KERNEL,))
-    kernels = None if is_whole else [*(settings.kernels or ())]
+    kernels = source.list_kernels(settings)
     payload = {"repository": source.watched.name, "library": settings.library, "kernels": kernels}
     check_ids, queued = [], []
     with session(servers.database_url) as opened:

@@ -18,7 +18,7 @@ from tilewatch.text import short_sha
 from tilewatch.worker.git import watched
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.queue.dispatch import COMPILE
-from tilewatch.worker.settings import EVERY_KERNEL, Settings
+from tilewatch.worker.settings import Settings
 from tilewatch.worker.submitting.submit import BadToolchainName, open_source
 
 
@@ -57,8 +57,7 @@ def submit_toolchains(settings: Settings, asked: ToolchainsAsked) -> SubmittedRe
     servers = settings.connection()
     source = open_source(settings, asked.repository)
     commit = watched.resolve(source.watched, asked.commit)
-    is_whole = source.has_whole_suite or settings.kernels in (None, (EVERY_KERNEL,))
-    kernels = [*asked.kernels] or (None if is_whole else [*(settings.kernels or ())])
+    kernels = asked.kernels or source.list_kernels(settings)
     now = dt.datetime.now(dt.UTC)
     with session(servers.database_url) as opened:
         here = [slug for slug in steps.list_gpu_models_measured_here(opened) if slug != SIMULATED.slug]
