@@ -37,9 +37,9 @@ def main(role: str, readable: Sequence[str], writable: Sequence[str]) -> None:
     if role == "compile":
         processes.give_way()
     if role in WITHOUT_GPU:
-        sandbox.confine_without_gpu(readable=readable, writable=writable)
+        sandbox.confine_without_gpu(readable=readable, writable=writable, ends_others=role == "compile")
     elif role == "library":
-        sandbox.confine_with_gpu(writable=writable)
+        sandbox.confine_with_gpu(readable=readable, writable=writable)
     elif role == "gpu":
         sandbox.confine_with_gpu(writable=None)
     answers = os.fdopen(os.dup(1), "wb")

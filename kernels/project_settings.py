@@ -6,8 +6,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tilewatch.errors import ExpectedError
+from tilewatch.given_files import BadFile, NoFile, read_given_text
 
 FILE = "pyproject.toml"
+MOST_BYTES = 1 << 20
 
 
 class BadProject(ExpectedError, ValueError):
@@ -32,11 +34,11 @@ def read(folder: Path) -> ProjectSettings | None:
     may not read it, as the folders above a library in the sandbox. Raises BadProject."""
     file = folder / FILE
     try:
-        return parse(file.read_text(encoding="utf-8"), str(file))
-    except (FileNotFoundError, PermissionError):
+        return parse(read_given_text(file, MOST_BYTES), str(file))
+    except NoFile:
         return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadProject(f"{file} cannot be read: {error}") from None
+    except BadFile as error:
+        raise BadProject(str(error)) from None
 
 
 def parse(text: str, where: str) -> ProjectSettings | None:
@@ -44,7 +46,7 @@ def parse(text: str, where: str) -> ProjectSettings | None:
     BadProject."""
     try:
         table = tomllib.loads(text).get("tool", {}).get("tilewatch")
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise BadProject(f"{where} cannot be read: {error}") from None
     if table is None:
         return None

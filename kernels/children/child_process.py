@@ -99,6 +99,7 @@ class ChildProcess:
         stderr_path: Path | None = None,
         library: str | Path | None = None,
         others: Sequence[Path] = (),
+        readable: Sequence[str] = (),
         writable: Sequence[str] = (),
         torch: bool = False,
     ) -> None:
@@ -107,9 +108,9 @@ class ChildProcess:
         imports what is installed. With `torch` PyTorch, which baselines need, is imported when the child starts, after
         CuPy.
 
-        A child without a GPU may read the checkout of `library`, and it writes into the folders `writable`, beside what
-        every child may. One with a GPU that runs `library`, and `others` too, has a home that only children of just
-        these have. Raises SandboxMissing where it must be confined and cannot be.
+        A child that runs `library`, and `others` too, may read their checkouts and `readable`, and it writes into the
+        folders `writable`, beside what every child may. With a GPU it has a home that only children of just these
+        have. Raises SandboxMissing where it must be confined and cannot be.
         """
         sandbox.require()
         passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
@@ -120,7 +121,7 @@ class ChildProcess:
         own = {"CUDA_TILE_CACHE_DIR": f"{folder}/cache", "CUDA_TILE_TEMP_DIR": folder}
         if role not in ON_GPU and sandbox.find_level() is sandbox.Level.FULL:
             own |= {"HOME": folder, "TMPDIR": folder}
-        elif role == "library" and sandbox.find_gpu_level() is sandbox.GpuLevel.PROCESSES:
+        elif role == "library" and sandbox.find_level() is sandbox.Level.FULL:
             self._home = compile_cache.open_home([library, *others]) if library else None
             home = str(self._home.folder) if self._home else folder
             # CuPy takes the home itself from what it saw when it was imported, in the process that forks.
@@ -136,7 +137,7 @@ class ChildProcess:
             role,
             imports_from,
             {**own, **(environment or {})},
-            readable=[str(sandbox.find_root(Path(library)))] if library else [],
+            readable=[*(str(sandbox.find_root(Path(each))) for each in (library, *others) if each), *readable],
             writable=[folder, *writable],
             torch=torch,
         )

@@ -8,6 +8,7 @@ it. docs/operate/security.md says what each level stops.
 import ctypes
 import os
 import platform
+import re
 import stat
 import struct
 import sys
@@ -16,24 +17,28 @@ from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 
-from tilewatch import processes
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import project_settings
+from tilewatch.kernels.children import call_filter
+from tilewatch.kernels.children.call_filter import CallPolicy
 
 REQUIRE, SWITCH = "TILEWATCH_REQUIRE_SANDBOX", "TILEWATCH_SANDBOX"
 REQUIRE_APART = "TILEWATCH_REQUIRE_APART"
 """Refuses host code that would have to be measured by the process that runs it: see Apart."""
 
-SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr", "/etc", "/opt", "/nix", "/proc", "/sys", "/dev")
-"""What programs and libraries read. Homes, /var, /tmp, /run and other disks are not among them."""
+SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr", "/etc", "/opt", "/nix", "/proc", "/sys")
+"""What programs and libraries read. Homes, /var, /tmp, /run, terminals and other disks are not among them."""
 
 PACKAGE = Path(__file__).parents[2]
 """Our own. In a checkout its folders are links, to be followed."""
 
-OF_THE_DRIVER = ("/dev", "/proc")
-
 SOCKETS_OF_THE_DRIVER = ("/run/nvidia-persistenced", "/var/run/nvidia-persistenced", "/tmp/nvidia-mps")  # noqa: S108
 """Where CUDA looks for NVIDIA's persistence daemon and for MPS, unless CUDA_MPS_PIPE_DIRECTORY names another folder."""
+
+READ_BY_THE_DRIVER = ("/run/nvidia", "/var/run/nvidia", "/var/lib/nvidia", *SOCKETS_OF_THE_DRIVER)
+
+WRITTEN_BY_THE_DRIVER = ("/proc/self", "/dev/shm")  # noqa: S108 - CUDA's own shared memory; names of its threads
+DEVICES_OF_THE_DRIVER = ("nvidia*", "nvhost*", "nvmap", "nvgpu", "nvsciipc", "dxg", "gdrdrv", "infiniband", "dri")
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 
@@ -43,22 +48,12 @@ READS = 0b1101  # execute, read a file, read a folder
 WRITES = 0b1_1111_1111_0010  # write, remove and make anything; what newer kernels add is in `_files_rights`
 OF_A_FILE = 0b1_0100_0000_0000_0111  # execute, write, read, truncate, connect to it: folders have the others too
 CONNECTS = 1 << 16  # to a socket that lies in a folder and that a process outside of this sandbox made
-OLDEST_WITH_SOCKETS = 9
-"""First version of Landlock (Linux 7.1) whose rules for paths also bind connect(2)."""
-CALLS = {"x86_64": (0xC000003E, 41, 53, 42, 157), "aarch64": (0xC00000B7, 198, 199, 203, 167)}
-"""Maps an architecture to its number for an audit, and to the numbers of socket(2), socketpair(2), connect(2) and
-prctl(2)."""
-OLDEST_WITHOUT_FILES = 4
-"""First version of Landlock that takes a ruleset without files."""
-IO_URING_SETUP = 425
-X32 = 0x40000000
-AF_UNIX, AF_NETLINK = 1, 16
-CONNECTED = (1, 5)
-"""SOCK_STREAM and SOCK_SEQPACKET: what is not connected cannot send. One that is may send a datagram to any address."""
+OLDEST_WITH_TRUNCATE, OLDEST_WITHOUT_FILES, OLDEST_WITH_SIGNALS, OLDEST_WITH_SOCKETS = 3, 4, 6, 9
+"""First versions of Landlock that count cutting a file as writing; that take a ruleset without files; that bind signals
+to other processes; and whose rules for paths also bind connect(2) (Linux 7.1)."""
 
-Instruction = tuple[int, int, int, int]
-"""An instruction of classic BPF: its code, how far to jump if it is true and if not, and the number that it works with.
-"""
+
+_SHA = re.compile("[0-9a-f]{40,64}")
 
 
 class Level(StrEnum):
@@ -94,7 +89,7 @@ def find_level() -> Level:
     """Says what a child without a GPU is kept from here. NONE where TILEWATCH_SANDBOX is `off` and nothing requires
     one."""
     refused = os.environ.get(SWITCH) == "off" and not is_required()
-    if refused or platform.machine() not in CALLS or not _has_seccomp():
+    if refused or platform.machine() not in call_filter.AUDIT or not _has_seccomp():
         return Level.NONE
     return Level.FULL if landlock_version() else Level.NETWORK
 
@@ -133,7 +128,8 @@ def landlock_version() -> int:
 
 def find_root(library: Path) -> Path:
     """Returns the folder that a library's files may import from: the checkout whose pyproject.toml has a table
-    [tool.tilewatch], else the library's own folder."""
+    [tool.tilewatch], else the library's own folder. Above the checkout of a commit, which is named by its sha, lies
+    what is not the commit's."""
     library = library.resolve()
     for folder in (library, *library.parents):
         try:
@@ -141,39 +137,70 @@ def find_root(library: Path) -> Path:
                 return folder
         except project_settings.BadProject:
             return folder
+        if _SHA.fullmatch(folder.name):
+            break
     return library
 
 
-def confine_without_gpu(*, readable: Iterable[str], writable: Iterable[str]) -> None:
-    """Confines this process to the system's programs, Python's packages, `readable`, and `writable`; no network."""
+def confine_without_gpu(*, readable: Iterable[str], writable: Iterable[str], ends_others: bool = False) -> None:
+    """Confines this process to the system's programs, Python's packages, `readable`, and `writable`; no network.
+
+    With `ends_others` it may end what it started, and before Linux 6.12 every process of its user: it runs no
+    library."""
     level = find_level()
     if level is Level.NONE:
         return
     _forbid_new_privileges()
     _drop_capabilities()
-    if level is Level.FULL:
+    version = landlock_version() if level is Level.FULL else 0
+    if version:
         _enter_landlock(_list_readable(readable), [*DEVICES, *writable])
-    _filter_calls()
+    _filter_calls(
+        CallPolicy(
+            bounds_signals=ends_others or version >= OLDEST_WITH_SIGNALS,
+            bounds_truncate=version >= OLDEST_WITH_TRUNCATE,
+        )
+    )
 
 
-def confine_with_gpu(*, writable: Iterable[str] | None) -> None:
+def confine_with_gpu(*, readable: Iterable[str] = (), writable: Iterable[str] | None) -> None:
     """Confines this process from the network, from other processes, from Unix sockets that are not the driver's (before
-    Linux 7.1 from all: CUDA goes on without its daemons), and from writing elsewhere than into `writable` and what the
-    driver needs; None leaves files as they are.
-
-    All files may be read: with the rule of a child without a GPU and every device of the driver, NVML worked and CUDA
-    did not begin, and with this one CUDA, CUPTI, NVML and PyTorch work (H200, Linux 6.18, 2026-11-22). Root keeps its
-    capabilities, which CUPTI may need."""
-    level = find_gpu_level()
-    if level is GpuLevel.NONE:
+    Linux 7.1 from all: CUDA goes on without its daemons), from reading elsewhere than a child without a GPU, `readable`
+    and what the driver needs, and from writing elsewhere than into `writable` and what the driver needs. None leaves
+    files as they are, and root its capabilities, which CUPTI may need for counters."""
+    level = find_level()
+    if level is Level.NONE:
         return
     _forbid_new_privileges()
-    if level is GpuLevel.PROCESSES:
+    if writable is not None:
+        _drop_capabilities()
+    version = landlock_version()
+    files = writable is not None and version > 0
+    if files or version >= OLDEST_WITHOUT_FILES:
         mps = os.environ.get("CUDA_MPS_PIPE_DIRECTORY")
         sockets = [*SOCKETS_OF_THE_DRIVER, *([mps] if mps else [])]
-        _enter_landlock(None, None if writable is None else [*OF_THE_DRIVER, *writable], sockets)
-    bounded = level is GpuLevel.PROCESSES and landlock_version() >= OLDEST_WITH_SOCKETS
-    _filter_calls((AF_NETLINK,), unix=True, connects=bounded)  # the driver's own
+        driver = [*WRITTEN_BY_THE_DRIVER, *_list_devices()]
+        _enter_landlock(
+            None if writable is None else [*_list_readable(readable), *READ_BY_THE_DRIVER, *sockets],
+            None if writable is None else [*DEVICES, *driver, *writable],
+            sockets,
+        )
+    else:
+        version = 0
+    _filter_calls(
+        CallPolicy(
+            families=(call_filter.AF_NETLINK,),  # the driver's own
+            unix=True,
+            bounds_connect=version >= OLDEST_WITH_SOCKETS,
+            bounds_signals=version >= OLDEST_WITH_SIGNALS,
+            bounds_truncate=version >= OLDEST_WITH_TRUNCATE or writable is None,
+            attributes=writable is None,
+        )
+    )
+
+
+def _list_devices() -> list[str]:
+    return [str(each) for pattern in DEVICES_OF_THE_DRIVER for each in Path("/dev").glob(pattern)]
 
 
 def _list_readable(also: Iterable[str]) -> list[str]:
@@ -188,15 +215,14 @@ def _list_readable(also: Iterable[str]) -> list[str]:
 def _enter_landlock(
     readable: Iterable[str] | None, writable: Iterable[str] | None, sockets: Iterable[str] = ()
 ) -> None:
-    """Confines this process to files by Landlock. `readable` None leaves reading as it is; `writable` None leaves all
-    access to files as it is. Of other processes' Unix sockets it may connect to those in `sockets`, and to no abstract
-    one (version 6)."""
+    """Confines this process to files by Landlock. `readable` and `writable` None leave all access to files as it is. Of
+    other processes' Unix sockets it may connect to those in `sockets`, and to no abstract one (version 6)."""
     version = landlock_version()
     rights = 0 if writable is None else _files_rights(version)
-    if readable is None:
-        rights &= ~READS
     connects = CONNECTS if version >= OLDEST_WITH_SOCKETS else 0
-    fields = [rights | connects, 0b11 if version >= 4 else None, 0b11 if version >= 6 else None]  # TCP; other processes
+    tcp = 0b11 if version >= 4 else None
+    others = 0b11 if version >= OLDEST_WITH_SIGNALS else None
+    fields = [rights | connects, tcp, others]
     values = [each for each in fields if each is not None]
     ruleset = _checked(_libc().syscall(CREATE_RULESET, struct.pack(f"={len(values)}Q", *values), 8 * len(values), 0))
     for path in readable or ():
@@ -238,41 +264,8 @@ def _drop_capabilities() -> None:
     _checked(_libc().capset(struct.pack("=Ii", 0x20080522, 0), bytes(24)))  # version 3, this process; all sets empty
 
 
-def _filter_calls(allowed: tuple[int, ...] = (), *, unix: bool = False, connects: bool = False) -> None:
-    """Refuses socket(2) but for these families and, with `unix`, Unix sockets; io_uring, which makes sockets without
-    it; and to hand orphans on to another process: a program that a library started and left would run on after it
-    (kernels/child.py). No call makes a Unix socket of datagrams, which would reach the sockets of others that have a
-    name. Unless Landlock bounds what it `connects` to, connect(2) is refused.
-
-    A program over struct seccomp_data: the number at 0, the architecture at 4, the arguments from 16 on.
-    """
-    load, equal, at_least, mask = 0x20, 0x15, 0x35, 0x54
-    accept, refuse = (0x06, 0, 0, 0x7FFF0000), (0x06, 0, 0, 0x00050000 | 13)  # SECCOMP_RET_ALLOW; _ERRNO with EACCES
-
-    def rules_of(number: int, *rules: Instruction) -> list[Instruction]:
-        """Rules of one call, which end with an answer; other calls jump over them."""
-        return [(equal, 0, len(rules), number), *rules]
-
-    def accept_any(values: Iterable[int]) -> list[Instruction]:
-        return [each for value in values for each in ((equal, 0, 1, value), accept)]
-
-    arch, socket, socketpair, connect, prctl = CALLS[platform.machine()]
-    connected = [(load, 0, 0, 24), (mask, 0, 0, 0xF), *accept_any(CONNECTED), refuse]
-    of_unix = [(equal, 0, len(connected), AF_UNIX), *connected] if unix else []
-    program = [
-        (load, 0, 0, 4),
-        (equal, 1, 0, arch),
-        refuse,
-        (load, 0, 0, 0),
-        (at_least, 0, 1, X32),
-        refuse,
-        *rules_of(IO_URING_SETUP, refuse),
-        *rules_of(socket, (load, 0, 0, 16), *accept_any(allowed), *of_unix, refuse),
-        *rules_of(socketpair, *connected),
-        *rules_of(connect, accept if connects else refuse),
-        *rules_of(prctl, (load, 0, 0, 16), (equal, 0, 1, processes.PR_SET_CHILD_SUBREAPER), refuse, accept),
-        accept,
-    ]
+def _filter_calls(policy: CallPolicy) -> None:
+    program = call_filter.build(platform.machine(), os.getpid(), policy)
     code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *each) for each in program))
     described = struct.pack("=HxxxxxxQ", len(program), ctypes.addressof(code))
     _checked(_libc().prctl(SET_SECCOMP, SECCOMP_FILTER, described, 0, 0))

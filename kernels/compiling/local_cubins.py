@@ -8,9 +8,7 @@ import contextlib
 import tempfile
 from pathlib import Path
 
-import fsspec
-
-from tilewatch.kernels.compiling.store import CubinStore, folder
+from tilewatch.kernels.compiling.store import CubinStore, find_folder, folder
 
 
 class LocalCubins:
@@ -33,10 +31,10 @@ class LocalCubins:
 
     def make_folder(self) -> str:
         """Returns the path of the folder for a child, which may write into it but not make it."""
-        _, path = fsspec.core.url_to_fs(self.url)
+        path = find_folder(self.url)
         with contextlib.suppress(OSError):  # the child says what is wrong with it
             Path(path).mkdir(parents=True, exist_ok=True)
-        return str(path)
+        return path
 
     def fetch(self, key: str) -> None:
         """Brings a cubin here. Raises StoreError when it cannot be read from the store."""

@@ -161,6 +161,11 @@ def folder(path: Path) -> str:
     return path.absolute().as_uri()
 
 
+def find_folder(url: str) -> str:
+    """Returns the path of a folder store."""
+    return str(fsspec.core.url_to_fs(url)[1])
+
+
 def _or_raise(read: bytes | Exception) -> bytes:
     if isinstance(read, Exception):
         raise read

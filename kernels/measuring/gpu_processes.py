@@ -13,6 +13,7 @@ from typing import Any
 
 from tilewatch.kernels.children import sandbox
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
+from tilewatch.kernels.compiling.store import find_folder
 from tilewatch.kernels.measuring.description_schema import BadDescription, validate_description
 from tilewatch.kernels.measuring.gpu_turn import find_turn
 from tilewatch.kernels.measuring.other_processes import UndisturbedGpu
@@ -91,10 +92,11 @@ class GpuProcesses:
         library.begin({"ask": "import", "library": str(folder)})
         return library
 
-    def _start_all(self) -> ChildProcess:
-        """Starts a process that may read all sides of a replay, and that measures."""
+    def _start_all(self, preparation: Preparation) -> ChildProcess:
+        """Starts a process that may read all sides of a replay and the cubin store, and that measures."""
         first, *others = self._libraries
-        return self._start("library", library=first, others=others, packages=self._packages)
+        store = [find_folder(preparation.store_url)]
+        return self._start("library", library=first, others=others, packages=self._packages, readable=store)
 
     def _close_libraries(self) -> None:
         for each in (self._library, *self._sides.values()):
@@ -140,6 +142,7 @@ class GpuProcesses:
             introduction = self._measuring.ask(asked, deadline_s=left_s(deadline))
             self._close_libraries()
             return {**introduction, "library_runs_apart": True, "is_operator": True}
+from tilewatch.kernels.compiling.store import find_folder
         if (refused := self._refuse(is_decided=bool(preparation.by_library))) is not None:
             raise BadDescription(f"{why}, and {refused}")
         if len(self._libraries) > 1 or self._packages is not None:  # one that may read all sides and imports packages
@@ -250,7 +253,7 @@ class GpuProcesses:
         self._confirmations += 1
         if self._confirmations == MOST_CONFIRMATIONS:
             self._unconfirmed = None
-        library = self._start_all()
+        library = self._start_all(preparation)
         try:
             introduction = library.ask({**preparation.request, "ask": "prepare"}, deadline_s=CONFIRM_DEADLINE_S)
             own = self._gpu.ask(library, request, deadline_s=CONFIRM_DEADLINE_S)

@@ -334,20 +334,22 @@ def test_a_kernel_that_bounds_connecting_is_asked_to_and_no_other(
 
 
 @full
-def test_a_child_that_runs_a_library_on_a_gpu_reads_all_files_and_writes_into_its_own_alone(tmp_path: Path) -> None:
-    own, other = tmp_path / "own", tmp_path / "other"
+def test_a_child_that_runs_a_library_on_a_gpu_reads_its_checkout_and_writes_into_its_own_alone(tmp_path: Path) -> None:
+    own, other, checkout = tmp_path / "own", tmp_path / "other", tmp_path / "checkout"
     own.mkdir()
+    checkout.write_text("kernels")
     other.write_text("theirs")
     program = f"""
 from pathlib import Path
 from tilewatch.kernels.children import sandbox
-sandbox.confine_with_gpu(writable=[{str(own)!r}])
+sandbox.confine_with_gpu(readable=[{str(checkout)!r}], writable=[{str(own)!r}])
 own, other = Path({str(own)!r}), Path({str(other)!r})
-assert other.read_text() == "theirs"
+assert Path({str(checkout)!r}).read_text() == "kernels"
 (own / "kernel").write_text("compiled")
 (own / "kernel").unlink()
 Path("/dev/null").write_text("")
-for act in (lambda: other.write_text("mine"), other.unlink, lambda: other.with_name("new").mkdir(),
+for act in (other.read_text, lambda: other.write_text("mine"), other.unlink, lambda: other.with_name("new").mkdir(),
+            lambda: Path({str(checkout)!r}).write_text("mine"),
             lambda: other.rename(other.with_name("moved")), lambda: (own / "link").hardlink_to(other)):
     try:
         act()
@@ -407,3 +409,17 @@ def test_a_library_may_read_its_checkout_and_no_more(tmp_path: Path) -> None:
     assert sandbox.find_root(watch) == watch
     (tmp_path / "commit" / "pyproject.toml").write_text("[tool.tilewatch]\npath = ['src']\n")
     assert sandbox.find_root(watch) == tmp_path / "commit"
+
+
+def test_what_lies_above_the_checkout_of_a_commit_is_not_the_commit_s(tmp_path: Path) -> None:
+    """A data folder may lie in a repository that is watched itself."""
+    (tmp_path / "pyproject.toml").write_text("[tool.tilewatch]\n")
+    library = tmp_path / "checkouts" / ("0" * 40) / "library"
+    library.mkdir(parents=True)
+    assert sandbox.find_root(library) == library
+    assert sandbox.find_root(tmp_path / "checkouts") == tmp_path
+
+
+def test_settings_without_an_end_are_not_read(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").symlink_to("/dev/zero")
+    assert sandbox.find_root(tmp_path) == tmp_path

@@ -1,0 +1,172 @@
+"""Builds the seccomp filter of a child process: which system calls it is refused, by call and by target.
+
+The filter sees numbers alone: a path is an address to it, and so is a structure. A call that takes a process is allowed
+for the caller's own; one that changes the mode, owner, times or attributes of a file is refused for all files, since
+the filter cannot tell whose they are. Pure: the sandbox gives the result to the kernel.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tilewatch import processes
+from tilewatch.kernels.children.system_calls import NUMBERS
+
+Instruction = tuple[int, int, int, int]
+"""One step of classic BPF: code, how far to jump where it is true and where not, and the number that it works with."""
+
+AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+"""Numbers of the architectures as the kernel gives them to a filter."""
+
+LOAD, EQUAL, AT_LEAST, MASK, RETURN = 0x20, 0x15, 0x35, 0x54, 0x06
+X32 = 0x40000000
+EPERM, EACCES, ENOSYS = 1, 13, 38
+
+ACCEPT: Instruction = (RETURN, 0, 0, 0x7FFF0000)
+REFUSE: Instruction = (RETURN, 0, 0, 0x00050000 | EPERM)
+REFUSE_SOCKET: Instruction = (RETURN, 0, 0, 0x00050000 | EACCES)
+UNKNOWN: Instruction = (RETURN, 0, 0, 0x00050000 | ENOSYS)
+"""Glibc then takes the older call, whose flags are a number."""
+
+AF_UNIX, AF_NETLINK = 1, 16
+CONNECTED = (1, 5)
+"""SOCK_STREAM and SOCK_SEQPACKET: what is not connected cannot send. One that is may send a datagram to any address."""
+
+OTHER_PROCESSES = (
+    *("ptrace", "process_madvise", "process_mrelease", "kcmp"),
+    *("pidfd_open", "pidfd_getfd", "pidfd_send_signal"),
+)
+"""Calls that see into other processes or act on them. Python does without a pidfd where it gets none."""
+
+TARGETS = {
+    **dict.fromkeys(("prlimit64", "process_vm_readv", "process_vm_writev", "get_robust_list"), 0),
+    **dict.fromkeys(("sched_setparam", "sched_setscheduler", "sched_setaffinity", "sched_setattr"), 0),
+    **dict.fromkeys(("move_pages", "migrate_pages"), 0),
+    "perf_event_open": 1,
+}
+"""Calls with a process among their arguments, and which argument it is."""
+
+PRIORITIES = {"setpriority": 0, "ioprio_set": 1}
+"""Calls whose first argument says what the second one is, and the value that means a process."""
+
+SIGNALS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
+
+REMAINS = (
+    *("shmget", "shmat", "shmctl", "semget", "semop", "semtimedop", "semctl", "msgget", "msgsnd", "msgrcv", "msgctl"),
+    *("mq_open", "mq_unlink", "keyctl", "add_key", "request_key"),
+)
+"""Calls whose objects belong to no process and no folder, so that they outlive both: System V's and POSIX's messages,
+semaphores and shared memory, and the kernel's keys."""
+
+ATTRIBUTES = (
+    *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat"),
+    *("utime", "utimes", "futimesat", "utimensat", "file_setattr"),
+    *("setxattr", "lsetxattr", "fsetxattr", "setxattrat"),
+    *("removexattr", "lremovexattr", "fremovexattr", "removexattrat"),
+)
+"""Calls that change a file's attributes, which Landlock does not govern (Linux 6.18)."""
+
+ADMINISTRATION = (
+    *("unshare", "setns", "chroot", "pivot_root", "mount", "umount2", "move_mount", "open_tree", "fsopen", "fsmount"),
+    *("mount_setattr", "open_by_handle_at", "fanotify_init", "quotactl", "acct", "reboot", "swapon", "swapoff"),
+    *("sethostname", "setdomainname", "vhangup", "settimeofday", "clock_settime", "clock_adjtime", "adjtimex"),
+    *("syslog", "bpf", "init_module", "finit_module", "delete_module", "kexec_load", "kexec_file_load"),
+    *("iopl", "ioperm", "io_uring_setup"),
+)
+"""Calls that change the machine, which root's child on a GPU could; and namespaces, in which everybody is root. A ring
+of io_uring makes sockets without socket(2)."""
+
+CLONE_FLAGS = 0x7E028000
+"""A process that is its parent's sibling (CLONE_PARENT), which no list of descendants holds; and new namespaces."""
+
+SET_OWNER, SET_OWNER_EX = 8, 15  # fcntl(2): whom the kernel signals when a file is ready, with a signal of choice
+IOCTLS = (
+    *(0x8901, 0x8902),  # FIOSETOWN and SIOCSPGRP, the same for sockets
+    *(0x5412, 0x541C, 0x540E),  # TIOCSTI, TIOCLINUX and TIOCSCTTY: words typed into a terminal, and taking it over
+    *(0x40086602, 0x401C5820),  # FS_IOC_SETFLAGS and FS_IOC_FSSETXATTR: attributes of a file
+)
+
+ACCESS, TRUNCATE = 0o3, 0o1000  # of open(2)
+
+FILE_KIND, DEVICES = 0xF000, (0x2000, 0x6000)  # of mknod(2): a device of characters or blocks, such as a disk
+
+PR_SCHED_CORE = 62
+
+
+@dataclass(frozen=True)
+class CallPolicy:
+    """What a filter leaves open: `families` of sockets; with `unix` Unix sockets that are connected; connect(2) where
+    something else `bounds_connect`; signals to others where something else `bounds_signals`; with `attributes` those of
+    files. Without `bounds_truncate` files are not cut by a path or by opening them for reading."""
+
+    families: tuple[int, ...] = ()
+    unix: bool = False
+    bounds_connect: bool = False
+    bounds_signals: bool = False
+    bounds_truncate: bool = False
+    attributes: bool = False
+
+
+def build(machine: str, process_id: int, policy: CallPolicy) -> list[Instruction]:
+    """Returns the filter of the process `process_id` and of what it starts.
+
+    It is a program over struct seccomp_data: the number at 0, the architecture at 4, the arguments from 16 on.
+    """
+    own = (0, process_id)
+    refused = (*OTHER_PROCESSES, *REMAINS, *ADMINISTRATION, *(() if policy.attributes else ATTRIBUTES))
+    connected = [_load(1), (MASK, 0, 0, 0xF), *_answer(CONNECTED, ACCEPT), REFUSE_SOCKET]
+    of_unix = [(EQUAL, 0, len(connected), AF_UNIX), *connected] if policy.unix else []
+    rules: dict[str, Sequence[Instruction]] = {
+        **{name: [REFUSE] for name in refused},
+        **{name: [_load(which), *_answer(own, ACCEPT), REFUSE] for name, which in TARGETS.items()},
+        **{name: _priority_rules(kind, own) for name, kind in PRIORITIES.items()},
+        "socket": [_load(0), *_answer(policy.families, ACCEPT), *of_unix, REFUSE_SOCKET],
+        "socketpair": connected,
+        "prctl": [_load(0), *_answer((processes.PR_SET_CHILD_SUBREAPER, PR_SCHED_CORE), REFUSE), ACCEPT],
+        "clone": [_load(0), (MASK, 0, 0, CLONE_FLAGS), *_answer((0,), ACCEPT), REFUSE],
+        "clone3": [UNKNOWN],
+        "mknod": _device_rules(1),
+        "mknodat": _device_rules(2),
+        "fcntl": [_load(1), *_answer((SET_OWNER, SET_OWNER_EX), REFUSE), ACCEPT],
+        "ioctl": [_load(1), *_answer(IOCTLS, REFUSE), ACCEPT],
+    }
+    if not policy.bounds_connect:
+        rules["connect"] = [REFUSE_SOCKET]
+    if not policy.bounds_signals:
+        rules |= {name: [_load(0), *_answer(own, ACCEPT), REFUSE] for name in SIGNALS}
+    if not policy.bounds_truncate:
+        rules |= {"truncate": [REFUSE], "openat2": [UNKNOWN], "open": _cut_rules(1), "openat": _cut_rules(2)}
+    numbers = NUMBERS[machine]
+    program: list[Instruction] = [
+        *((LOAD, 0, 0, 4), (EQUAL, 1, 0, AUDIT[machine]), REFUSE_SOCKET),
+        *((LOAD, 0, 0, 0), (AT_LEAST, 0, 1, X32), REFUSE_SOCKET),
+    ]
+    for name, answer in rules.items():
+        if name in numbers:
+            program += [(EQUAL, 0, len(answer), numbers[name]), *answer]
+    return [*program, ACCEPT]
+
+
+def _load(argument: int) -> Instruction:
+    """Loads the low half of an argument: all that are looked at have 32 bits."""
+    return (LOAD, 0, 0, 16 + 8 * argument)
+
+
+def _answer(values: Iterable[int], answer: Instruction) -> list[Instruction]:
+    """Gives the answer where what was loaded is one of the values."""
+    return [each for value in values for each in ((EQUAL, 0, 1, value), answer)]
+
+
+def _priority_rules(kind: int, own: Sequence[int]) -> list[Instruction]:
+    return [_load(0), (EQUAL, 1, 0, kind), REFUSE, _load(1), *_answer(own, ACCEPT), REFUSE]
+
+
+def _device_rules(mode: int) -> list[Instruction]:
+    """Refuses to make a device, which root's child on a GPU could."""
+    return [_load(mode), (MASK, 0, 0, FILE_KIND), *_answer(DEVICES, REFUSE), ACCEPT]
+
+
+def _cut_rules(flags: int) -> list[Instruction]:
+    """Refuses to cut a file that is not opened for writing, which Landlock does not see before its version 3."""
+    cut = (os.O_RDONLY | TRUNCATE, ACCESS | TRUNCATE)
+    return [_load(flags), (MASK, 0, 0, ACCESS | TRUNCATE), *_answer(cut, REFUSE), ACCEPT]

@@ -1,0 +1,165 @@
+"""What a commit's code must not do, attempted in each role, with Landlock and without, as root and as an ordinary user:
+nothing that is not its own answers, and what is its own does."""
+
+import contextlib
+import ctypes
+import json
+import os
+import pwd
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tilewatch.kernels.children import sandbox
+
+PROGRAM = Path(__file__).parents[1] / "fixtures" / "probes.py"
+NOBODY = pwd.getpwnam("nobody")
+USERS = ["root", "ordinary"]
+ROLES = ["without GPU", "library on a GPU", "measures"]
+LEFT_OPEN = {"measures": {"attributes", "files"}}
+"""Groups of probes that a role answers: the child that measures runs no library, and writes where its user may."""
+
+HELD_BY_LANDLOCK = {"files"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """What the probes reach for, of the user that makes them."""
+
+    given: Mapping[str, Any]
+    command: tuple[str, ...]
+
+
+@pytest.fixture(params=USERS)
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    """A process, files, sockets and System V objects of the user."""
+    is_root = os.geteuid() == 0
+    if request.param == "root" and not is_root:
+        pytest.skip("root alone can be root")
+    ordinary = is_root and request.param == "ordinary"
+    user = (
+        ("setpriv", f"--reuid={NOBODY.pw_uid}", f"--regid={NOBODY.pw_gid}", "--clear-groups", "--") if ordinary else ()
+    )
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tilewatch-probes-", dir="/var/tmp")))
+        folder.chmod(0o755)
+        for name in ("theirs", "scratch", "commit", "home"):
+            (folder / name).mkdir()
+        for name in ("theirs/secret", "theirs/spare", "theirs/moved", "commit/own"):
+            (folder / name).write_text("secret")
+        listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        for name, kind in (("stream", socket.SOCK_STREAM), ("datagrams", socket.SOCK_DGRAM)):
+            opened = stack.enter_context(socket.socket(socket.AF_UNIX, kind))
+            opened.bind(str(folder / name))
+            if kind == socket.SOCK_STREAM:
+                opened.listen()
+        abstract = stack.enter_context(socket.socket(socket.AF_UNIX))
+        abstract.bind(f"\0tilewatch-probes-{os.getpid()}")
+        abstract.listen()
+        if ordinary:
+            for each in (folder, *folder.rglob("*")):
+                os.chown(each, NOBODY.pw_uid, NOBODY.pw_gid)
+        target = stack.enter_context(
+            subprocess.Popen([*user, "sleep", "600"], stdin=subprocess.DEVNULL, start_new_session=True, cwd=folder)
+        )
+        stack.callback(target.kill)
+        given = {
+            "target": target.pid,
+            "objects": stack.enter_context(system_v_objects()),
+            "secret": str(folder / "theirs" / "secret"),
+            "theirs": str(folder / "theirs"),
+            "scratch": str(folder / "scratch"),
+            "own": str(folder / "commit" / "own"),
+            "home": str(folder / "home"),
+            "port": listening.getsockname()[1],
+            "stream": str(folder / "stream"),
+            "datagrams": str(folder / "datagrams"),
+            "abstract": f"tilewatch-probes-{os.getpid()}",
+        }
+        yield Place(given, user)
+
+
+@contextlib.contextmanager
+def system_v_objects() -> Iterator[list[int]]:
+    libc = ctypes.CDLL(None, use_errno=True)
+    shared, queue, semaphore = libc.shmget(0, 4096, 0o1666), libc.msgget(0, 0o1666), libc.semget(0, 1, 0o1666)
+    yield [shared, queue, semaphore]
+    libc.shmctl(shared, 0, None)
+    libc.msgctl(queue, 0, None)
+    libc.semctl(semaphore, 0, 0)
+
+
+def attempt(place: Place, role: str, *, landlock: bool = True) -> Mapping[str, Mapping[str, str]]:
+    asked = json.dumps({**place.given, "role": role, "landlock": landlock})
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TILEWATCH_")}
+    done = subprocess.run(
+        [*place.command, sys.executable, "-P", "-B", str(PROGRAM), asked],
+        capture_output=True,
+        text=True,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert done.returncode == 0, done.stderr
+    found: Mapping[str, Mapping[str, str]] = json.loads(done.stdout)
+    return found
+
+
+def find_answered(found: Mapping[str, Mapping[str, str]]) -> set[tuple[str, str]]:
+    return {
+        (group, name)
+        for group, probes in found.items()
+        if group != "allowed"
+        for name, outcome in probes.items()
+        if outcome.startswith("answered")
+    }
+
+
+@pytest.mark.parametrize("landlock", [True, False])
+@pytest.mark.parametrize("role", ROLES)
+def test_nothing_answers_that_is_not_its_own(place: Place, role: str, landlock: bool) -> None:
+    if landlock and not sandbox.landlock_version():
+        pytest.skip("this kernel has no Landlock")
+    found = attempt(place, role, landlock=landlock)
+    left_open = LEFT_OPEN.get(role, set()) | (set() if landlock else HELD_BY_LANDLOCK)
+    answered = {each for each in find_answered(found) if each[0] not in left_open}
+    assert answered == set()
+    held = {name for group, each in found.items() if group not in left_open | {"allowed"} for name in each}
+    assert len(held) >= (90 if left_open else 110)
+    refused = {name: each for name, each in found["allowed"].items() if not each.startswith("answered")}
+    assert refused == {}
+
+
+def test_without_a_sandbox_the_probes_are_answered(place: Place) -> None:
+    """Otherwise the test above would hold for probes that never work. Whether the machine's own calls answer depends on
+    the machine, and a product that root installed is not an ordinary user's to write."""
+    found = attempt(place, "unconfined")
+    answered = find_answered(found)
+    refused = {
+        (group, name)
+        for group, probes in found.items()
+        for name in probes
+        if group not in ("administration", "allowed") and (group, name) not in answered
+    }
+    needs_root = {("sockets", "ICMP"), ("sockets", "raw"), ("sockets", "packet"), ("files", "write into the product")}
+    assert refused - needs_root == set()
+    assert len(answered) >= 110
+
+
+def test_a_file_keeps_what_the_probes_would_change(place: Place) -> None:
+    own, before = Path(place.given["own"]), []
+    for role in ROLES[:2]:
+        before.append(own.stat())
+        attempt(place, role)
+    after = own.stat()
+    assert {(each.st_mode, each.st_mtime_ns, each.st_uid) for each in (*before, after)} == {
+        (after.st_mode, after.st_mtime_ns, after.st_uid)
+    }
+    assert os.listxattr(own) == []

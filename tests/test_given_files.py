@@ -1,0 +1,48 @@
+"""Files of others: links that have no end, pipes that nobody writes to, files that are too large."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tilewatch.given_files import BadFile, NoFile, read_given, read_given_text
+
+
+def test_what_is_in_a_file_or_behind_a_link_to_one_is_returned(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("ä")
+    (tmp_path / "link").symlink_to("file")
+    assert read_given_text(tmp_path / "link", 2) == "ä"
+    assert read_given(tmp_path / "file", 2) == "ä".encode()
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/ptmx", "/dev/null"])
+def test_a_link_to_a_device_is_no_file(tmp_path: Path, device: str) -> None:
+    (tmp_path / "link").symlink_to(device)
+    with pytest.raises(BadFile, match="link is no file"):
+        read_given(tmp_path / "link", 10)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(BadFile, match="pipe is no file"):
+        read_given(tmp_path / "pipe", 10)
+
+
+def test_a_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadFile, match="is a folder"):
+        read_given(tmp_path, 10)
+
+
+def test_a_file_of_more_than_it_may_have_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x" * 11)
+    assert len(read_given(tmp_path / "file", 11)) == 11
+    with pytest.raises(BadFile, match="has more than"):
+        read_given(tmp_path / "file", 10)
+
+
+def test_what_is_not_there_is_no_file_and_what_is_no_text_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NoFile, match="there is no file"):
+        read_given(tmp_path / "nothing", 10)
+    (tmp_path / "file").write_bytes(b"ab\xff")
+    with pytest.raises(BadFile, match="no text in UTF-8: invalid start byte at byte 2"):
+        read_given_text(tmp_path / "file", 10)
