@@ -4,7 +4,7 @@ Importing takes 0.4 to 0.7 s of CPU time, a fork 10 ms (2 cores, 2026-11-22), an
 children; PyTorch, for children that time baselines, takes more than a second. This process runs no library: a child is
 forked before it loads one, and confines itself like one that was started (kernels/child.py). Nor does it ask anything
 of CUDA, which would not work in a fork afterwards: importing CuPy, CUPTI, NVML and PyTorch asks nothing. What a child
-started and left ends with the child. It ends when FD, its socket, has no other end.
+started and left ends with the child. It ends when FD, its socket, has no other end, and ends all of them before.
 """
 
 import contextlib
@@ -50,7 +50,8 @@ def serve(control: socket.socket, import_role: Callable[[str], object]) -> Forke
     forked: set[int] = set()
     while True:
         message, files, _, _ = socket.recv_fds(control, MESSAGE_BYTES, STREAMS)
-        if not message:
+        if not message:  # whoever asked has ended, perhaps by SIGKILL
+            processes.kill_descendants(os.getpid())
             return None
         request = json.loads(message)
         if "ended" in request:

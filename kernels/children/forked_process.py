@@ -17,6 +17,9 @@ from typing import IO, Any
 
 from tilewatch.kernels.children.fork_server import FORK, MESSAGE_BYTES
 
+END_LIMIT_S = 5.0
+"""A server that was stopped, or that still imports, is ended after that."""
+
 _servers: dict[tuple[str, tuple[tuple[str, str], ...]], "_Server"] = {}
 _lock = threading.Lock()
 
@@ -126,10 +129,13 @@ class _Server:
             )
 
     def close(self) -> None:
-        """Ends it, and all that it forked."""
+        """Ends it, and all that it forked: where it is well it does that itself, and finds what left its parent."""
         self.control.close()
-        self._process.kill()
-        self._process.wait()
+        try:
+            self._process.wait(END_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
     def fork(self, request: Mapping[str, Any], log: IO[bytes]) -> ForkedProcess:
         """Asks the server for a new process and returns it. Raises ConnectionError if the server has ended."""

@@ -182,7 +182,10 @@ def test_a_process_that_is_forked_here_has_a_server_of_its_own(tmp_path: Path) -
 
 
 def test_nothing_is_left_of_a_parent_that_is_killed(tmp_path: Path) -> None:
-    (tmp_path / "slow.py").write_text("import time; time.sleep(600)")
+    """Nor of what its library started in a session of its own."""
+    (tmp_path / "slow.py").write_text(
+        "import subprocess, time\nsubprocess.run('setsid sleep 3600 &', shell=True)\ntime.sleep(600)"
+    )
     reads = """
 import pathlib, sys
 from tilewatch.kernels.catalog import catalog
@@ -190,7 +193,7 @@ catalog.read(pathlib.Path(sys.argv[1]), arch="sm_90")
 """
     parent = subprocess.Popen([sys.executable, "-c", reads, str(tmp_path)])
     below: list[psutil.Process] = []
-    while len(below) < 2:  # the server and its child
+    while "sleep" not in [each.name() for each in below]:  # below the server and its child
         time.sleep(0.05)
         below = psutil.Process(parent.pid).children(recursive=True)
     parent.kill()
