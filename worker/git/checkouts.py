@@ -15,9 +15,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tilewatch.kernels import project_settings
 from tilewatch.text import short_sha
-from tilewatch.worker.git.commits import RepositoryError, git, resolve
+from tilewatch.worker.git.commits import RepositoryError, git, read_settings, resolve
 
 KEPT_COMMITS = 100
 KEPT_BYTES = 10 << 30
@@ -41,7 +40,8 @@ class KeptCommit:
 def checkout_library(repository: Path, sha: str, usual: str, cache: Path) -> Path:
     """Returns the folder of a commit's checkout that its pyproject.toml names in `watch`, else the folder `usual`.
     Raises RepositoryError and BadProject."""
-    settings = project_settings.read(checkout_commit(repository, sha, cache))
+    checkout_commit(repository, sha, cache)  # whose sentence for a commit that is not here names what to do
+    settings = read_settings(repository, sha)
     return checkout(repository, sha, settings.watch if settings and settings.watch else usual, cache)
 
 
@@ -51,7 +51,10 @@ def checkout(repository: Path, sha: str, library: str, cache: Path) -> Path:
     checkout."""
     if Path(library).is_absolute() or ".." in Path(library).parts:
         raise RepositoryError(f"{library!r} is no folder of a commit")
-    folder = checkout_commit(repository, sha, cache) / library
+    top = checkout_commit(repository, sha, cache)
+    folder = top / library
+    if not folder.resolve().is_relative_to(top.resolve()):
+        raise RepositoryError(f"the folder {library!r} of commit {short_sha(sha)} is a link out of the commit")
     if not folder.is_dir():
         raise RepositoryError(f"commit {short_sha(sha)} of {repository} has no folder {library!r}")
     return folder

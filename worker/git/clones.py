@@ -21,10 +21,9 @@ from urllib.parse import urlsplit
 
 from tilewatch import processes
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels import project_settings
 from tilewatch.kernels.recording.git_commit import AS_STORED
 from tilewatch.text import short_sha, without_controls
-from tilewatch.worker.git.commits import UNSHALLOW, GitFailed, RepositoryError, git
+from tilewatch.worker.git.commits import UNSHALLOW, GitFailed, RepositoryError, git, read_settings
 
 FETCH_LIMIT_S = 900.0
 """A clone of all of PyTorch takes some minutes."""
@@ -179,12 +178,8 @@ def default_branch(clone: Clone) -> str:
 
 def read_branch_setting(clone: Clone) -> str | None:
     """Returns `branch` of [tool.tilewatch] in the pyproject.toml at HEAD; None where it does not say. Raises
-    BadProject."""
-    try:
-        text = git(clone.folder, "show", f"HEAD:{project_settings.FILE}")
-    except GitFailed:
-        return None
-    settings = project_settings.parse(text, f"{project_settings.FILE} of {clone.name}")
+    BadProject and RepositoryError."""
+    settings = read_settings(clone.folder, "HEAD")
     return None if settings is None else settings.branch
 
 

@@ -11,12 +11,17 @@ import subprocess
 from pathlib import Path
 
 from tilewatch.errors import ExpectedError
+from tilewatch.kernels import project_settings
+from tilewatch.kernels.project_settings import ProjectSettings
 from tilewatch.kernels.recording.git_commit import AS_STORED, GitCommit, NoHistory, commit_of
 
 LIMIT_S = 300.0
 """A repository on a disk that does not answer hinders no other for longer. A million commits are listed in 10 s."""
 
 SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
+LINK = "120000"
+"""The mode of a symbolic link in a tree of Git."""
 
 
 class RepositoryError(ExpectedError, RuntimeError):
@@ -147,6 +152,31 @@ def first_parents(repository: Path, sha: str, count: int) -> list[str]:
         return git(repository, "rev-list", "--first-parent", f"--max-count={count}", sha, "--").split()
     except RepositoryError:
         return []
+
+
+def read_file(repository: Path, revision: str, name: str, most_bytes: int) -> str | None:
+    """Returns the text of a commit's file as Git holds it, so that no link of the commit is followed; None where the
+    commit has none. Raises RepositoryError for a link, a folder, and a file of more than `most_bytes`."""
+    try:
+        entry = git(repository, "ls-tree", "--long", "--full-tree", revision, "--", name).split(None, 4)
+    except GitFailed:
+        return None
+    if not entry:
+        return None
+    mode, kind, blob, size, _ = entry
+    if kind != "blob" or mode == LINK:
+        raise RepositoryError(f"{name} of commit {revision[:40]} is a link or a folder, and no file")
+    if int(size) > most_bytes:
+        raise RepositoryError(f"{name} of commit {revision[:40]} has more than {most_bytes / 2**20:g} MiB")
+    return git(repository, "cat-file", "blob", blob)
+
+
+def read_settings(repository: Path, revision: str) -> ProjectSettings | None:
+    """Returns [tool.tilewatch] of a commit's pyproject.toml; None where it has none. Raises BadProject and
+    RepositoryError."""
+    text = read_file(repository, revision, project_settings.FILE, project_settings.MOST_BYTES)
+    where = f"{project_settings.FILE} of commit {revision[:10]} of {repository}"
+    return None if text is None else project_settings.parse(text, where)
 
 
 def require_history(repository: Path) -> None:

@@ -79,7 +79,7 @@ def write_case(case: ReproducedCase, out: Path) -> tuple[str, ...]:
     pair, config = case.pair, case.pair.a[0].config
     described = catalog.describe(case.library, arch=pair.arch, kernel=pair.kernel, problem=pair.problem, config=config)
     out.mkdir(parents=True)
-    shutil.copytree(case.library, out / "library", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(case.library, out / "library", symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     sides = (("a", pair.a[0]), ("b", pair.b[0]))
     for side, build in sides:
         if build.cubin is not None:

@@ -9,7 +9,15 @@ import pytest
 
 from tests.worker.fixtures import tiny_repository
 from tilewatch.worker.git import checkouts
-from tilewatch.worker.git.checkouts import IN_USE_S, KeptCommit, checkout, checkout_commit, choose_unused, remove_unused
+from tilewatch.worker.git.checkouts import (
+    IN_USE_S,
+    KeptCommit,
+    checkout,
+    checkout_commit,
+    checkout_library,
+    choose_unused,
+    remove_unused,
+)
 from tilewatch.worker.git.commits import RepositoryError, resolve
 
 
@@ -48,6 +56,47 @@ def test_a_cache_that_cannot_be_made_is_named_with_its_setting(repository: Path,
     (tmp_path / "home").write_text("a file")
     with pytest.raises(RepositoryError, match=r"home/commits cannot be made: .*; TILEWATCH_HOME names the data folder"):
         checkout(repository, resolve(repository, "HEAD").sha, "library", tmp_path / "home" / "commits")
+
+
+@pytest.mark.parametrize("named", ["/dev/zero", "/dev/ptmx", "other.toml"])
+def test_settings_that_are_a_link_are_refused_unread(repository: Path, tmp_path: Path, named: str) -> None:
+    (repository / "pyproject.toml").symlink_to(named)
+    tiny_repository.git(repository, "add", ".")
+    tiny_repository.commit(repository, "Link", factor=3)
+    with pytest.raises(RepositoryError, match=r"pyproject.toml of commit .* is a link or a folder, and no file"):
+        checkout_library(repository, resolve(repository, "HEAD").sha, "library", tmp_path / "cache")
+
+
+def test_settings_of_more_than_a_mebibyte_are_refused(repository: Path, tmp_path: Path) -> None:
+    (repository / "pyproject.toml").write_text("#" * ((1 << 20) + 1))
+    tiny_repository.git(repository, "add", ".")
+    tiny_repository.commit(repository, "Fill", factor=3)
+    with pytest.raises(RepositoryError, match=r"pyproject.toml of commit .* has more than 1 MiB"):
+        checkout_library(repository, resolve(repository, "HEAD").sha, "library", tmp_path / "cache")
+
+
+def test_settings_are_those_of_the_commit(repository: Path, tmp_path: Path) -> None:
+    sha = resolve(repository, "HEAD").sha
+    assert checkout_library(repository, sha, "library", tmp_path / "cache").name == "library"
+    (repository / "watch").mkdir()
+    (repository / "watch" / "file.py").write_text("")
+    (repository / "pyproject.toml").write_text("[tool.tilewatch]\nwatch = 'watch'\n")
+    tiny_repository.git(repository, "add", ".")
+    tiny_repository.commit(repository, "Watch", factor=3)
+    sha = resolve(repository, "HEAD").sha
+    assert checkout_library(repository, sha, "library", tmp_path / "cache").name == "watch"
+
+
+def test_a_library_that_is_a_link_out_of_the_commit_is_refused(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (repository / "watch").symlink_to(tmp_path / "elsewhere")
+    (repository / "inside").symlink_to("library")
+    tiny_repository.git(repository, "add", ".")
+    tiny_repository.commit(repository, "Link", factor=3)
+    sha = resolve(repository, "HEAD").sha
+    with pytest.raises(RepositoryError, match=r"'watch' of commit .* is a link out of the commit"):
+        checkout(repository, sha, "watch", tmp_path / "cache")
+    assert checkout(repository, sha, "inside", tmp_path / "cache").name == "inside"
 
 
 @pytest.mark.parametrize("absolute", [True, False])
