@@ -142,12 +142,10 @@ class GpuProcesses:
             introduction = self._measuring.ask(asked, deadline_s=left_s(deadline))
             self._close_libraries()
             return {**introduction, "library_runs_apart": True, "is_operator": True}
-from tilewatch.kernels.compiling.store import find_folder
         if (refused := self._refuse(is_decided=bool(preparation.by_library))) is not None:
             raise BadDescription(f"{why}, and {refused}")
-        if len(self._libraries) > 1 or self._packages is not None:  # one that may read all sides and imports packages
-            self._close_libraries()
-            library = self._library = self._start_all()
+        self._close_libraries()
+        library = self._library = self._start_all(preparation)
         library.begin({**preparation.request, "ask": "prepare"})
         if self._measuring is not None:
             self._measuring.close()

@@ -8,19 +8,32 @@ row's kind; its other fields are the columns of that table in db/models.py.
 import datetime as dt
 import gzip
 import json
+import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tilewatch import processes
 from tilewatch.errors import ExpectedError
+from tilewatch.given_files import BadFile, open_given
 from tilewatch.text import is_name
 
 VERSION = 1
 LINE_BYTES = 16 << 20
-FILE_BYTES = 2 << 30
+FILE_BYTES = 1 << 28
 """The most bytes of the uncompressed file. A night of 9,000 configs takes 12 MB."""
+
+MOST_ROWS = 200_000
+"""The largest recording has 27,000, of 800 bytes each (2026-11-28)."""
+
+MEMORY_BYTES = 1 << 30
+"""What the rows may take once they are read: 3 bytes of a line, "{},", are 72."""
+
+LOOK_EVERY_ROWS = 1_000
+
+TOO_MANY = f"more than {MOST_ROWS:,} rows, and `tilewatch import` reads no such file"
 
 KEYS: Mapping[str, tuple[str, ...]] = {
     "sweep": ("id",),
@@ -66,8 +79,11 @@ def write(path: Path, header: Header, rows: Iterable[Mapping[str, Any]]) -> int:
     with partial.open("wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as out:
         out.write(_line({"tilewatch_recording": VERSION, **asdict(header)}))
         for row in rows:
-            out.write(_line(row))
             count += 1
+            if count > MOST_ROWS:
+                partial.unlink()
+                raise BadRecording(f"{path} would have {TOO_MANY}: choose a kernel, a GPU model or later days")
+            out.write(_line(row))
         out.write(_line({"row": "end", "rows": count}))
     partial.replace(path)
     return count
@@ -105,6 +121,10 @@ def renumber(there: Sequence[Mapping[str, Any]], rows: Iterable[Mapping[str, Any
 
 def read(path: Path) -> RecordingContents:
     """Reads and checks the whole file. Raises BadRecording."""
+    for number, _ in enumerate(_lines(path)):
+        if number > MOST_ROWS + 1:  # the first and the last line are no rows
+            raise BadRecording(f"{path} has {TOO_MANY}")
+    before_bytes = _measure_memory()
     lines = enumerate(_lines(path), start=1)
     number, line = next(lines, (1, b"{}"))
     first = _parse(path, number, line)
@@ -140,6 +160,8 @@ def read(path: Path) -> RecordingContents:
             raise BadRecording(f"{path} line {number}: this {kind} is there twice ({identity[1]})")
         seen.add(identity)
         rows.append(row)
+        if number % LOOK_EVERY_ROWS == 0 and _measure_memory() - before_bytes > MEMORY_BYTES:
+            raise BadRecording(f"{path} takes more than {MEMORY_BYTES >> 30} GiB of memory by line {number}")
     raise BadRecording(f"{path} is truncated: its last line is missing after {len(rows)} rows")
 
 
@@ -149,19 +171,17 @@ def now() -> str:
 
 def _lines(path: Path) -> Iterator[bytes]:
     """Reads line by line: 10 MiB of compressed zeros are 10 GiB."""
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise BadRecording(f"{path} is no file")
     read_bytes = 0
     try:
-        with gzip.open(path) as file:
+        with open_given(path) as raw, gzip.open(raw) as file:
             while line := file.readline(LINE_BYTES + 1):
                 read_bytes += len(line)
                 if len(line) > LINE_BYTES or read_bytes > FILE_BYTES:
-                    most = f"a line may have {LINE_BYTES >> 20} MiB, the whole {FILE_BYTES >> 30} GiB"
+                    most = f"a line may have {LINE_BYTES >> 20} MiB, the whole {FILE_BYTES >> 20} MiB"
                     raise BadRecording(f"{path} is too large: {most}")
                 yield line
-    except FileNotFoundError:
-        raise BadRecording(f"there is no file {path}") from None
+    except BadFile as error:
+        raise BadRecording(str(error)) from None
     except EOFError:
         raise BadRecording(f"{path} is truncated: the compressed data stops in the middle") from None
     except gzip.BadGzipFile:
@@ -170,6 +190,10 @@ def _lines(path: Path) -> Iterator[bytes]:
         raise BadRecording(f"{path} is damaged: {error}") from None
     except OSError as error:
         raise BadRecording(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _measure_memory() -> int:
+    return processes.measure_usage(os.getpid()).resident_bytes
 
 
 def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from tilewatch.db.lifecycle.jobs import Priority
 from tilewatch.db.models import RECORDED_HOST_END
 from tilewatch.db.session import filling_session
 from tilewatch.db.worker_reads import export, judging
+from tilewatch.given_files import open_given
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.recording.recording_file import BadRecording
 from tilewatch.text import is_name, short_sha
@@ -48,7 +49,8 @@ def import_file(database_url: str, path: Path, *, named: str | None = None) -> I
     if named is not None and not is_name(named):
         raise BadRecording(f"{named!r:.60} cannot be the name of a repository")
     contents = recording_file.read(path)
-    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    with open_given(path) as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     try:
         with filling_session(database_url) as opened:
             return _import(

@@ -1,7 +1,6 @@
 """Imports the files that `tilewatch toolchain compare` keeps, judged, so that the dashboard shows them."""
 
 import datetime as dt
-import json
 from pathlib import Path
 
 from sqlalchemy.exc import DataError
@@ -9,7 +8,7 @@ from sqlalchemy.exc import DataError
 from tilewatch.db.lifecycle.toolchain_reports import JudgedReport, write_report
 from tilewatch.db.session import session
 from tilewatch.kernels.comparing.toolchains import writing
-from tilewatch.kernels.comparing.toolchains.report_file import MADE_AT, BadReport, read_report
+from tilewatch.kernels.comparing.toolchains.report_file import MADE_AT, BadReport, read_report_and_rows
 from tilewatch.text import is_name
 from tilewatch.worker.transfer.importing import Imported
 
@@ -19,7 +18,7 @@ END = ".json"
 
 def import_report(database_url: str, path: Path) -> Imported:
     """Stores a report, or what is new in it. Raises BadReport, and then nothing has changed."""
-    report = read_report(path)
+    report, rows = read_report_and_rows(path)
     for name in (report.a.name, report.b.name):
         if not is_name(name):
             raise BadReport(f"{path} cannot be imported: {name!r:.60} is not the name of a toolchain")
@@ -32,7 +31,7 @@ def import_report(database_url: str, path: Path) -> Imported:
         a=report.a.name,
         b=report.b.name,
         made_at=made_at,
-        contents=json.loads(path.read_text(encoding="utf-8")),
+        contents=rows,
         answer=writing.make_answer(report),
         markdown=writing.write_markdown(report),
     )

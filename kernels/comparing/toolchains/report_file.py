@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tilewatch.errors import ExpectedError
+from tilewatch.given_files import BadFile, read_given
 from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair, read_compiled_side
 from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning, Timing
 
 VERSION = 1
 SAVE_EVERY_S = 5.0
+MOST_BYTES = 16 << 20
+"""A report of the whole library on one GPU has 0.4 MB."""
 MADE_AT = "%Y-%m-%d %H:%M UTC"
 
 PairKey = tuple[str, str, str]
@@ -95,12 +98,19 @@ class ReportFile:
 
 def read_report(path: Path) -> ToolchainReport:
     """Reads a report from its file. Raises BadReport."""
+    return read_report_and_rows(path)[0]
+
+
+def read_report_and_rows(path: Path) -> tuple[ToolchainReport, dict[str, Any]]:
+    """Reads a report from its file, and returns its plain values too. Raises BadReport."""
     try:
-        return read_rows(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        raise BadReport(f"there is no file {path}") from None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise BadReport(f"{path} is no report of `tilewatch toolchain compare`: {error}") from None
+        rows = json.loads(read_given(path, MOST_BYTES))
+        return read_rows(rows), rows
+    except BadFile as error:
+        raise BadReport(str(error)) from None
+    except (AttributeError, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+        why = str(error) or type(error).__name__
+        raise BadReport(f"{path} is no report of `tilewatch toolchain compare`: {why}") from None
 
 
 def find_cubins(path: Path) -> Path:
@@ -118,9 +128,12 @@ def list_rows(report: ToolchainReport) -> dict[str, Any]:
 
 
 def read_rows(rows: Mapping[str, Any]) -> ToolchainReport:
-    """Reads a report from plain values. Raises ValueError, KeyError or TypeError if they are not a report."""
-    if rows.get("tilewatch_toolchain_report") != VERSION:
-        raise ValueError(f"expected version {VERSION}")
+    """Reads a report from plain values. Raises AttributeError, ValueError, KeyError or TypeError if they are not a
+    report."""
+    if not isinstance(rows, dict) or (version := rows.get("tilewatch_toolchain_report")) is None:
+        raise ValueError("it has no tilewatch_toolchain_report version")
+    if version != VERSION:
+        raise ValueError(f"it is one of version {version!r:.60}; this Tilewatch reads version {VERSION}")
     pairs = [
         ToolchainPair(
             **{**row, "a": tuple(map(read_compiled_side, row["a"])), "b": tuple(map(read_compiled_side, row["b"]))}

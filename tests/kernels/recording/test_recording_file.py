@@ -162,7 +162,11 @@ def test_a_value_that_a_job_or_page_cannot_read_is_refused(
 
 @pytest.mark.parametrize(
     ("lines", "sentence"),
-    [(b"[" * 200_000, "line 1 is not a JSON object"), (b"\n" * (1 << 20), "line 1 is not"), (b"x" * 2000, "too large")],
+    [
+        (b"[" * 200_000, "line 1 is not a JSON object"),
+        (b"\n" * (1 << 20), "has more than 200,000 rows"),
+        (b"x" * 2000, "too large"),
+    ],
 )
 def test_a_bomb_is_refused_before_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: bytes, sentence: str
@@ -186,5 +190,35 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         read(tmp_path / "text")
     with pytest.raises(BadRecording, match="there is no file"):
         read(tmp_path / "nothing")
-    with pytest.raises(BadRecording, match="cannot be read: Is a directory"):
+    with pytest.raises(BadRecording, match="is a folder"):
         read(tmp_path)
+
+
+def test_a_file_of_too_many_rows_is_refused_before_the_first_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{**SWEEP, "id": number} for number in (1, 2, 3)]
+    write(tmp_path / "three.gz", HEADER, rows)
+    monkeypatch.setattr(recording_file, "MOST_ROWS", 3)
+    assert len(read(tmp_path / "three.gz").rows) == 3
+    monkeypatch.setattr(recording_file, "MOST_ROWS", 2)
+    monkeypatch.setattr(recording_file, "_parse", None)
+    with pytest.raises(BadRecording, match="has more than 200,000 rows"):
+        read(tmp_path / "three.gz")
+
+
+def test_no_file_is_written_that_would_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording_file, "MOST_ROWS", 1)
+    with pytest.raises(BadRecording, match="choose a kernel"):
+        write(tmp_path / "two.gz", HEADER, ROWS)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_take_a_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second look finds what the rows since the first one took."""
+    write(tmp_path / "two.gz", HEADER, ROWS)
+    monkeypatch.setattr(recording_file, "LOOK_EVERY_ROWS", 1)
+    taken = iter([0, recording_file.MEMORY_BYTES, recording_file.MEMORY_BYTES + 1])
+    monkeypatch.setattr(recording_file, "_measure_memory", lambda: next(taken))
+    with pytest.raises(BadRecording, match="more than 1 GiB of memory by line 3"):
+        read(tmp_path / "two.gz")

@@ -1,6 +1,7 @@
 """Comparisons of toolchains that come as files from elsewhere."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from tests.conftest import NewDatabase
 from tilewatch.db.page_reads.toolchain_reports import list_reports
 from tilewatch.db.session import session
-from tilewatch.kernels.comparing.toolchains.report_file import BadReport, ToolchainName, ToolchainReport, list_rows
+from tilewatch.kernels.comparing.toolchains.report_file import BadReport, ToolchainName, ToolchainReport, list_rows, read_report
 from tilewatch.worker.transfer.toolchain_reports import import_report
 
 
@@ -30,3 +31,18 @@ def test_a_report_whose_text_cannot_be_stored_or_shown_is_refused_in_a_sentence(
         assert import_report(database_url, write(file, "installed", "A\\u0000")).created
         with session(database_url) as opened:
             assert [row.a for row in list_reports(opened)] == ["installed"]
+
+
+@pytest.mark.parametrize("content", ["[]", "7", "null", "{}", '{"tilewatch_toolchain_report": 2}', "[" * 100_000, "\0"])
+def test_a_file_of_others_is_no_report(tmp_path: Path, content: str) -> None:
+    (tmp_path / "a..b.json").write_text(content)
+    with pytest.raises(BadReport, match=r"a\.\.b\.json is no report of `tilewatch toolchain compare`: \w"):
+        read_report(tmp_path / "a..b.json")
+
+
+def test_what_has_no_end_is_no_report(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "zero.json").symlink_to("/dev/zero")
+    for name in ("pipe.json", "zero.json"):
+        with pytest.raises(BadReport, match=f"{name} is no file"):
+            read_report(tmp_path / name)
