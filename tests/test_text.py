@@ -4,7 +4,16 @@ import re
 
 import pytest
 
-from tilewatch.text import change_text, count_text, plain, plain_code, short_sha, without_links
+from tilewatch.text import (
+    LONGEST_FAILURE,
+    change_text,
+    count_text,
+    failure_text,
+    plain,
+    plain_code,
+    short_sha,
+    without_links,
+)
 
 
 @pytest.mark.parametrize(
@@ -44,3 +53,28 @@ def test_a_document_of_others_keeps_its_tables_and_loses_its_links() -> None:
     safe = without_links(document)
     assert safe.replace("\u2060", "") == document
     assert not any(markup in safe for markup in ("](", "][", "]:", "http://"))
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
+        "github_pat_11ABCDEFG0abcdefghij_klmnop",
+        "glpat-abcdefghijklmnopqrst",
+        "xoxb-123456789012-abcdefghijkl",
+        "AKIAIOSFODNN7EXAMPLE",
+        "hf_abcdefghijklmnopqrstuvwxyz",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.c2lnbmF0dXJl",
+        "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAA\n-----END OPENSSH PRIVATE KEY-----",
+        "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG",
+    ],
+)
+def test_what_a_library_read_and_raised_is_scrubbed(secret: str) -> None:
+    said = failure_text(f"ValueError: {secret} is odd")
+    assert "***" in said
+    assert not {each for each in re.split(r"\W+", secret) if len(each) > 15} & set(re.split(r"\W+", said))
+
+
+def test_a_failure_is_cut_and_one_of_usual_length_stays() -> None:
+    assert failure_text("tile_m=48 does not divide m=100") == "tile_m=48 does not divide m=100"
+    assert len(failure_text("x y" * LONGEST_FAILURE)) == LONGEST_FAILURE

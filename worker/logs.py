@@ -2,12 +2,13 @@
 
 import contextlib
 import logging
-import re
 import sys
 from collections import deque
 from collections.abc import Collection, Iterator
 
 import structlog
+
+from tilewatch.text import without_passwords
 
 KEPT_LINES = 60
 """Lines of a failed job's log that are stored with it: what came before its end, on one page of the dashboard."""
@@ -78,19 +79,3 @@ def _shared() -> list[structlog.types.Processor]:
 
 def _scrub(_: object, __: str, event: structlog.types.EventDict) -> structlog.types.EventDict:
     return {name: without_passwords(value) if isinstance(value, str) else value for name, value in event.items()}
-
-
-_IN_URL = re.compile(r"(?P<before>[a-zA-Z][a-zA-Z0-9+.-]*://[^\s:/@]*:)\S+@")
-"""Up to the last @: a password that was not escaped may have one, or a slash."""
-
-_NAMED = re.compile(
-    r"(?i)(?P<before>\b[\w-]*(?:password|passwd|secret|token|api_?key|access_?key)\b['\"]?\s*[=:]\s*)"
-    r"(?:'[^']*'|\"[^\"]*\"|[^\s,;&]+)"
-)
-_BEARER = re.compile(r"(?i)(?P<before>\bBearer\s+)[\w.~+/=-]{8,}")
-
-
-def without_passwords(text: str) -> str:
-    """Puts *** for passwords: in scheme://user:password@host, password=... and X_TOKEN=..., and after Bearer."""
-    without_urls = _IN_URL.sub(r"\g<before>***@", text)
-    return _NAMED.sub(r"\g<before>***", _BEARER.sub(r"\g<before>***", without_urls))

@@ -17,9 +17,9 @@ from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.session import session
 from tilewatch.kernels.library_errors import PackageMissing
+from tilewatch.text import without_passwords
 from tilewatch.worker import logs
 from tilewatch.worker.context import Context
-from tilewatch.worker.logs import without_passwords
 from tilewatch.worker.queue import follow_up, outage
 from tilewatch.worker.queue.dispatch import COMPILE, TRACE_QUEUE
 from tilewatch.worker.queue.lease import LEASE_S, Lease, LeaseLost

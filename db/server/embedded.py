@@ -53,6 +53,8 @@ POSTGRES_SETTINGS = {
     # said no more kept everybody out for 59 s (Postgres 18, 2026-11-22).
     "authentication_timeout": f"{LOGIN_LIMIT_S}s",
     "superuser_reserved_connections": "3",  # the owner's, whatever workers and dashboard hold
+    # In the data folder: a commit's code on a GPU may write into /dev/shm, since CUDA does.
+    "dynamic_shared_memory_type": "mmap",
     "timezone": "UTC",
     "log_timezone": "UTC",
     "log_checkpoints": "off",  # the log is for trouble

@@ -5,6 +5,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from tilewatch.text import failure_text
+
+FAILURES = frozenset({"failure", "refused", "stays", "sentence", "reason"})
+"""Fields of answers whose text the library may have made. It ends on pages."""
+
 _NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
 """Matches NUL in JSON, with an even number of backslashes before it: `\\\\u0000` is a backslash and letters."""
 
@@ -22,6 +27,20 @@ def read_line(line: bytes | bytearray) -> dict[str, Any] | None:
         # Few answers have one, and looking for the backslashes before it takes 25 ns for each letter (2026-11-25).
         stored = _NUL.sub(rb"\1\\ufffd", line) if b"\\u0000" in line else line
         answer = json.loads(stored.decode(errors="replace"))
+        return _clean(answer) if isinstance(answer, dict) else None
     except (ValueError, RecursionError):
         return None
-    return answer if isinstance(answer, dict) else None
+
+
+def _clean(value: Any) -> Any:
+    """Cuts and scrubs the failures of an answer."""
+    if isinstance(value, list):
+        return [_clean(each) if isinstance(each, dict | list) else each for each in value]
+    return {
+        name: failure_text(each)
+        if name in FAILURES and isinstance(each, str)
+        else _clean(each)
+        if isinstance(each, dict | list)
+        else each
+        for name, each in value.items()
+    }

@@ -25,6 +25,7 @@ from tilewatch import processes
 from tilewatch.kernels.children import child_answers, compile_cache, forked_process, sandbox
 from tilewatch.kernels.children.compile_cache import LibraryHome, is_filled
 from tilewatch.kernels.children.forked_process import ForkedProcess
+from tilewatch.text import failure_text
 
 PASSED_ON = (
     sandbox.SWITCH,
@@ -288,7 +289,7 @@ class ChildProcess:
             self._process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             return self._hung()
-        words = processes.last_words(self._process, self._errors)
+        words = failure_text(processes.last_words(self._process, self._errors))
         self.close()
         return ChildDied(words)
 

@@ -15,6 +15,23 @@ _MENTION = re.compile(r"<(?=\S)|(?<![\w.+-])@(?=\w)|\](?=[(\[])")
 LONGEST_NAME = 500
 """The longest name in characters: an index of Postgres takes about 2,700 bytes."""
 
+LONGEST_FAILURE = 4_000
+"""Letters of what a library says of its end: it may have read a file, and raises it."""
+
+_IN_URL = re.compile(r"(?P<before>[a-zA-Z][a-zA-Z0-9+.-]*://[^\s:/@]*:)\S+@")
+"""Up to the last @: a password that was not escaped may have one, or a slash."""
+
+_NAMED = re.compile(
+    r"(?i)(?P<before>\b[\w-]*(?:password|passwd|secret|token|api_?key|access_?key)\b['\"]?\s*[=:]\s*)"
+    r"(?:'[^']*'|\"[^\"]*\"|[^\s,;&]+)"
+)
+_BEARER = re.compile(r"(?i)(?P<before>\bBearer\s+)[\w.~+/=-]{8,}")
+_PRIVATE_KEY = re.compile(r"(?P<before>-----BEGIN [A-Z ]*PRIVATE KEY-----)(?:(?!-----END).)*", re.DOTALL)
+_TOKEN = re.compile(
+    r"\b(?P<before>gh[opsur]_|github_pat_|glpat-|xox[abprs]-|AKIA|sk-|hf_|eyJ(?=[\w-]+\.[\w-]+\.))[\w.-]{12,}"
+)
+"""Tokens of forges, chats and clouds, which begin by what they are."""
+
 SAME_IN_PLURAL = ("series",)
 
 
@@ -63,6 +80,20 @@ def has_version(baseline: str) -> bool:
 def without_controls(text: str) -> str:
     """Returns other people's text as a terminal may show it: each control character becomes a replacement character."""
     return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def without_passwords(text: str) -> str:
+    """Puts *** for passwords: in scheme://user:password@host, password=... and X_TOKEN=..., after Bearer, in a private
+    key, and in tokens that begin by what they are."""
+    for pattern, end in ((_IN_URL, "@"), (_BEARER, ""), (_PRIVATE_KEY, ""), (_NAMED, ""), (_TOKEN, "")):
+        text = pattern.sub(rf"\g<before>***{end}", text)
+    return text
+
+
+def failure_text(text: str) -> str:
+    """Text that a library gave as the reason of a failure: without passwords, and not too long."""
+    clean = without_passwords(text[: 2 * LONGEST_FAILURE])
+    return clean if len(clean) <= LONGEST_FAILURE else f"{clean[: LONGEST_FAILURE - 4]} ..."
 
 
 def plain(value: object) -> str:

@@ -12,9 +12,9 @@ from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle.jobs import UnsentJob
 from tilewatch.db.models import Job
 from tilewatch.db.session import session
+from tilewatch.text import without_passwords
 from tilewatch.worker import logs, run_job
 from tilewatch.worker.context import Context
-from tilewatch.worker.logs import without_passwords
 from tilewatch.worker.queue import lease
 from tilewatch.worker.queue.outage import NotNow
 

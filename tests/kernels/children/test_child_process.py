@@ -137,6 +137,23 @@ def test_text_of_an_answer_can_be_stored() -> None:
     assert child_answers.read_line(child_answers.make_line({"text": "\udc80\U0001f600\n"})) == {"text": "?\U0001f600\n"}
 
 
+def test_what_an_answer_gives_as_a_failure_is_scrubbed_and_nothing_else() -> None:
+    secret = "glpat-abcdefghijklmnopqrst"  # noqa: S105 - made up
+    line = child_answers.make_line(
+        {"failure": secret, "trials": [{"failure": secret, "code": secret}, 1], "text": secret}
+    )
+    assert child_answers.read_line(line) == {
+        "failure": "glpat-***",
+        "trials": [{"failure": "glpat-***", "code": secret}, 1],
+        "text": secret,
+    }
+
+
+def test_the_last_words_of_a_child_are_scrubbed() -> None:
+    with started() as child, pytest.raises(ChildDied, match=r"exit code 3: glpat-\*\*\*$"):
+        child.ask({"do": "die", "text": "glpat-abcdefghijklmnopqrst"}, deadline_s=60)
+
+
 def test_a_child_that_takes_too_much_memory_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child_process, "MEMORY_BYTES", 256 << 20)
     with started() as child:
