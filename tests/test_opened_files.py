@@ -12,10 +12,11 @@ ROOMS = ("kernels", "worker", "db", "")
 OPENING = {"open", "read_text", "read_bytes", "copytree", "copyfile", "copy2"}
 
 IN_SANDBOX = {
+    "kernels/compiling/compiler_input.py:Library.read",
     "kernels/compiling/compiler_input.py:compile_input",
     "kernels/compiling/compiler_input.py:make_input.stop",
     "kernels/compiling/cubin.py:static_facts",
-    "kernels/loading.py:_read",
+    "kernels/catalog/loading.py:_read",
     "kernels/problems/definitions.py:_read_definition",
     "kernels/problems/definitions.py:read_workloads",
     "kernels/problems/reading.py:_read_file",
@@ -32,31 +33,31 @@ OURS = {
     "db/server/embedded.py:_passwords",
     "db/server/embedded.py:_write_private",
     "db/server/programs.py:_copied",
-    "kernels/child_process.py:ChildProcess.__init__",
+    "kernels/children/child_process.py:ChildProcess.__init__",
     "kernels/compiling/compiler_guard.py:CompilerGuard._watch",
     "kernels/compiling/local_cubins.py:LocalCubins.send",
     "kernels/gpu/loaded_libraries.py:read_loaded_versions",
     "kernels/gpu/profiled_launches.py:_wait_for",
     "kernels/gpu/xid_watch.py:KernelLog.open",
     "kernels/gpu/xid_watch.py:Watch.__init__",
-    "kernels/library_homes.py:_lock",
-    "kernels/library_homes.py:_make",
-    "kernels/library_homes.py:_remove_unused",
+    "kernels/children/compile_cache.py:_lock",
+    "kernels/children/compile_cache.py:_make",
+    "kernels/children/compile_cache.py:_remove_unused",
     "kernels/measuring/journal.py:Journal.__enter__",
     "kernels/measuring/other_processes.py:_name",
     "kernels/recording/recording_file.py:write",
-    "kernels/sandbox.py:_allow",
+    "kernels/children/sandbox.py:_allow",
     "kernels/toolchains/install.py:_alone",
     "kernels/toolchains/toolchain.py:_read",
-    "kernels/upgrading/reproduce.py:_describe_sass",
-    "kernels/upgrading/reproduce.py:_write_sass",
-    "kernels/upgrading/time_pair.py:time_one_process",
-    "tilewatch/free_ports.py:_draw_port",
+    "kernels/comparing/toolchains/reproduce.py:_describe_sass",
+    "kernels/comparing/toolchains/reproduce.py:_write_sass",
+    "kernels/comparing/toolchains/time_pair.py:time_one_process",
+    "db/server/free_ports.py:_draw_port",
     "tilewatch/processes.py:last_words",
     "tilewatch/processes.py:list_children",
     "tilewatch/processes.py:measure_usage",
     "tilewatch/processes.py:open_log",
-    "worker/clones.py:_locked",
+    "worker/git/clones.py:_locked",
     "worker/local/secret_files.py:_find_short",
     "worker/local/up.py:write_connection_file",
     "worker/process/metrics_folder.py:_is_used",
@@ -69,13 +70,13 @@ OURS = {
 """Files that Tilewatch or the system wrote."""
 
 OF_THE_CALLER = {
-    "kernels/upgrading/reproduce.py:write_case",  # copies links as links
-    "tilewatch/tuned.py:load",
+    "kernels/comparing/toolchains/reproduce.py:write_case",  # copies links as links
+    "tilewatch/tuned.py:_choose_table",
     "tilewatch/tuned.py:read_tables",
     "worker/cli/toolchains/group.py:add",
     "worker/detection/policy.py:load",
     "worker/notify/routing.py:load",
-    "worker/working_tree.py:copy_working_tree",  # copies links as links
+    "worker/git/working_tree.py:copy_working_tree",  # copies links as links
 }
 """Files of the person who runs the command, or who set the node up."""
 

@@ -9,7 +9,13 @@ import pytest
 from tests.conftest import NewDatabase
 from tilewatch.db.page_reads.toolchain_reports import list_reports
 from tilewatch.db.session import session
-from tilewatch.kernels.comparing.toolchains.report_file import BadReport, ToolchainName, ToolchainReport, list_rows, read_report
+from tilewatch.kernels.comparing.toolchains.report_file import (
+    BadReport,
+    ToolchainName,
+    ToolchainReport,
+    list_rows,
+    read_report,
+)
 from tilewatch.worker.transfer.toolchain_reports import import_report
 
 
