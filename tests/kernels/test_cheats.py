@@ -40,8 +40,8 @@ NO_EFFECT = {
     "what is stored is something else": "from tilewatch.kernels.compiling.store import CubinStore\n"
     "CubinStore.put = lambda *_: None",
     "another tile compiler": "import os\n"
-    "tool = os.path.join(os.environ['TMPDIR'], 'tileiras')\nopen(tool, 'w').write('#!/bin/sh\\nexit 1')\n"
-    "os.chmod(tool, 0o755)\nos.environ['PATH'] = os.environ['TMPDIR']",
+    "tool = os.open(os.path.join(os.environ['TMPDIR'], 'tileiras'), os.O_WRONLY | os.O_CREAT, 0o755)\n"
+    "os.write(tool, b'#!/bin/sh\\nexit 1')\nos.close(tool)\nos.environ['PATH'] = os.environ['TMPDIR']",
     "it prints an answer": 'print(\'{"traced": {"failure": "forged"}}\', flush=True)',
     "the limits are lifted": "from tilewatch.kernels.compiling import compiler_guard\n"
     "compiler_guard.CompilerGuard._end = None\nimport time\ntime.perf_counter = lambda: 0.0",
