@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import URL, Engine, create_engine, make_url, text
+from sqlalchemy import URL, Engine, ExceptionContext, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.orm import Session
 
@@ -51,6 +51,7 @@ def session(url: str) -> Iterator[Session]:
 def reading_session(url: str) -> Iterator[Session]:
     """Opens one transaction in which Postgres refuses every change, also for a user who may make it elsewhere."""
     with session(url) as opened:
+        opened.connection(execution_options={READS: True})
         opened.execute(text("set transaction read only"))
         yield opened
 
@@ -77,6 +78,51 @@ def require_database(url: str) -> None:
         raise DatabaseUnreachable(f"Postgres cannot be used at {where}: {_reason(error)}") from None
 
 
+READS = "tilewatch_reads"
+"""Marks the connection of a session that shall change nothing."""
+
+READ_ONLY = "25006"
+"""What Postgres calls a change in a transaction that may only read (errcodes-appendix)."""
+
+_LOOK = """
+    select current_setting('transaction_read_only') = 'on' as is_read_only,
+        (select count(*) from pg_stat_activity where backend_type = 'client backend') as used,
+        current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int as most,
+        (select count(*) from pg_stat_activity where usename = current_user) as used_by_login,
+        (select rolconnlimit from pg_roles where rolname = current_user) as most_of_login
+"""
+
+_SPILL = "select count(*) from (select g from generate_series(1, 20000) g order by md5(g::text)) as sorted"
+"""Sorted in a file: it takes 20 ms, and Postgres refuses it where its disk is full. It leaves nothing behind."""
+
+
+def find_trouble(url: str) -> str | None:
+    """Says why Postgres would not take what is written, although it answers: it is read-only, its connections are used
+    up, or its disk is full. None where it would. Raises DatabaseUnreachable where it does not answer."""
+    try:
+        with engine(url).begin() as connection:
+            found = connection.execute(text(_LOOK)).one()
+            connection.execute(text("set local work_mem = '64kB'"))
+            connection.execute(text(_SPILL))
+    except DBAPIError as error:
+        raise DatabaseUnreachable(f"Postgres cannot be used at {address(url)}: {_reason(error)}") from None
+    if found.is_read_only:
+        return f"Postgres at {address(url)} takes no change: it is read-only"
+    if found.used >= found.most:
+        return f"all {found.most} connections of Postgres at {address(url)} are used"
+    if 0 <= found.most_of_login <= found.used_by_login:
+        return f"all {found.most_of_login} connections of this login to Postgres at {address(url)} are used"
+    return None
+
+
+def passing_trouble(error: BaseException) -> str | None:
+    """Says why Postgres did not do what it was asked for, where that passes: it is away, full or read-only. None for
+    every other error."""
+    if isinstance(error, OperationalError | InterfaceError):
+        return f"Postgres cannot be used: {_reason(error)}"
+    return None
+
+
 def address(url: str) -> str:
     """Returns host:port/database, the part of a URL that may be shown."""
     parts = _parse(url)
@@ -84,7 +130,7 @@ def address(url: str) -> str:
 
 
 def _make_engine(url: str) -> Engine:
-    return create_engine(
+    made = create_engine(
         _parse(url),
         pool_pre_ping=True,  # the server may have been restarted since the last use
         # A connection prepares a statement when it asks for the fifth time: planning the points of a series takes 14 ms
@@ -92,6 +138,16 @@ def _make_engine(url: str) -> Engine:
         pool_use_lifo=True,
         connect_args={"connect_timeout": CONNECT_LIMIT_S, "application_name": "tilewatch"},
     )
+    event.listen(made, "handle_error", _pass_read_only)
+    return made
+
+
+def _pass_read_only(context: ExceptionContext) -> None:
+    """A server that takes no change now, as one that was just demoted, is trouble that passes like one that is away;
+    SQLAlchemy calls it an InternalError."""
+    asked_for = context.connection is not None and context.connection.get_execution_options().get(READS)
+    if getattr(context.original_exception, "sqlstate", None) == READ_ONLY and not asked_for:
+        raise OperationalError(context.statement, None, context.original_exception) from context.original_exception
 
 
 def _parse(url: str) -> URL:

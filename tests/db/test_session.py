@@ -3,12 +3,13 @@
 import multiprocessing
 import socket
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from sqlalchemy import select, text
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import make_url, select, text
+from sqlalchemy.exc import IntegrityError, InternalError, OperationalError
 from sqlalchemy.orm import Session
 
 from tilewatch.db import fact_writes, migrate, session
@@ -109,3 +110,53 @@ def test_a_url_of_another_form_is_refused_without_its_password(url: str) -> None
     with pytest.raises(session.DatabaseUnreachable, match="expected postgresql://user:password@host:port") as caught:
         session.require_database(url)
     assert "hu" not in str(caught.value)
+
+
+@pytest.fixture
+def limited(database_url: str) -> Iterator[str]:
+    """The same database as a login that may hold two connections."""
+    with session.session(database_url) as opened:
+        opened.execute(text("create role limited login password 'l' connection limit 2 in role tilewatch_write"))
+    url = make_url(database_url).set(username="limited", password="l")  # noqa: S106
+    yield url.render_as_string(hide_password=False)
+    session.engine(url.render_as_string(hide_password=False)).dispose()
+    with session.session(database_url) as opened:
+        opened.execute(text("drop role limited"))
+
+
+def test_a_database_that_takes_changes_has_no_trouble(database_url: str) -> None:
+    assert session.find_trouble(database_url) is None
+
+
+def test_a_database_that_is_read_only_is_trouble_that_passes(database_url: str) -> None:
+    name = make_url(database_url).database
+    with session.session(database_url) as opened:
+        opened.execute(text(f'alter database "{name}" set default_transaction_read_only = on'))
+    session.engine(database_url).dispose()
+    assert "takes no change: it is read-only" in str(session.find_trouble(database_url))
+    with pytest.raises(OperationalError) as raised, session.session(database_url) as opened:
+        _add(opened, "kept")
+    assert "read-only transaction" in str(session.passing_trouble(raised.value))
+
+
+def test_a_change_in_a_session_that_reads_is_a_mistake_of_the_caller(database_url: str) -> None:
+    with pytest.raises(InternalError) as raised, session.reading_session(database_url) as opened:
+        _add(opened, "kept")
+    assert session.passing_trouble(raised.value) is None
+
+
+def test_connections_that_are_used_up_are_trouble(limited: str) -> None:
+    assert session.find_trouble(limited) is None
+    with session.session(limited) as opened:
+        opened.execute(text("select 1"))
+        assert "all 2 connections of this login to Postgres" in str(session.find_trouble(limited))
+
+
+def test_a_disk_that_is_full_is_trouble(database_url: str) -> None:
+    """A file that the server may not write stands for it: Postgres says 53400 here and 53100 there, both of the class
+    "insufficient resources"."""
+    with session.session(database_url) as opened:
+        opened.execute(text(f'alter database "{make_url(database_url).database}" set temp_file_limit = 0'))
+    session.engine(database_url).dispose()
+    with pytest.raises(session.DatabaseUnreachable, match=r"temporary file size exceeds .temp_file_limit"):
+        session.find_trouble(database_url)

@@ -134,7 +134,8 @@ def _endpoint(operation: Operation, settings: Settings) -> Callable[..., Respons
 
 def _health(database_url: str) -> Callable[[], Response]:
     def healthz() -> Response:
-        database.require_database(database_url)
+        if (trouble := database.find_trouble(database_url)) is not None:
+            raise DatabaseUnreachable(trouble)
         return Response("ok\n", media_type="text/plain")
 
     return healthz

@@ -86,11 +86,20 @@ def main() -> None:
     try:
         cli()
     except Exception as error:
-        sentence = errors.sentence(error)
+        sentence = errors.sentence(error) or _find_outage(error)
         if sentence is None:
             raise
         print(f"tilewatch: {without_controls(sentence)}", file=sys.stderr)
         sys.exit(EXPECTED_ERROR)
+
+
+def _find_outage(error: Exception) -> str | None:
+    """Says what is wrong with Postgres where that is why the command failed; no command imports it for this alone."""
+    if "sqlalchemy" not in sys.modules:
+        return None
+    from tilewatch.db.session import passing_trouble
+
+    return passing_trouble(error)
 
 
 @cli.command()

@@ -9,7 +9,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from tilewatch.db import migrate
 from tilewatch.db.lifecycle import quarantine
 from tilewatch.db.migrate import OtherRelease
-from tilewatch.db.session import DatabaseUnreachable, require_database, session
+from tilewatch.db.session import DatabaseUnreachable, find_trouble, session
 from tilewatch.kernels.compiling.store import CubinStore, StoreError
 from tilewatch.worker.context import Context
 from tilewatch.worker.process.http_endpoint import Troubles
@@ -50,11 +50,10 @@ def run(checks: Sequence[Callable[[], str | None]]) -> tuple[str, ...]:
 
 def database(url: str) -> str | None:
     try:
-        require_database(url)
         migrate.require_head(url)
+        return find_trouble(url)
     except (DatabaseUnreachable, OtherRelease) as error:
         return str(error)
-    return None
 
 
 def broker(url: str) -> str | None:

@@ -13,7 +13,7 @@ import structlog
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
-from tilewatch.db.session import address, session
+from tilewatch.db.session import address, passing_trouble, session
 from tilewatch.kernels.compiling.store import StoreError
 from tilewatch.worker.git.clones import FetchFailed
 
@@ -38,9 +38,8 @@ def passing(error: Exception) -> str | None:
     """Returns the trouble in a sentence; None for an error that does not pass by itself."""
     if isinstance(error, NotNow | StoreError | FetchFailed):
         return str(error)
-    if isinstance(error, OperationalError):
-        lines = str(error.orig).strip().splitlines()
-        return f"Postgres cannot be used: {lines[0] if lines else type(error.orig).__name__}"
+    if (trouble := passing_trouble(error)) is not None:
+        return trouble
     if isinstance(error, OSError) and error.errno in FULL:
         return f"no space is left for {error.filename or 'a file'}"
     return None
