@@ -31,6 +31,7 @@ from tilewatch.kernels.recording import git_commit, recording_file
 from tilewatch.kernels.recording.recorded_run import list_rows
 from tilewatch.kernels.results import Compiled, Cubin, Plan, PlannedTrial
 from tilewatch.kernels.toolchains.toolchain import list_toolchains
+from tilewatch.release import find_release
 from tilewatch.text import without_controls
 
 app = typer.Typer(
@@ -243,12 +244,7 @@ def _compile_summary(
 
 
 def _version() -> str:
-    import importlib.metadata
-
-    try:
-        return f"tilewatch {importlib.metadata.version('tilewatch')}"
-    except importlib.metadata.PackageNotFoundError:
-        return "tilewatch (from a checkout)"
+    return f"tilewatch {find_release()}"
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ that GPU alone.
     celery -A tilewatch.worker.app beat -s HOME/beat
 """
 
+import contextlib
 import datetime as dt
 import functools
 import os
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from celery import Celery, signals
 from celery.schedules import crontab
+from celery.worker import state
 from sqlalchemy.exc import OperationalError
 
 from tilewatch import errors, processes
@@ -236,7 +238,7 @@ def _set_up_worker(sender: str, instance: Any, **_: Any) -> None:
         if identity.gpu is not None:
             os.environ[OWN_ROOT] = str(os.getpid())
         _lifecycle = Lifecycle(
-            settings, identity, on_beat, Intake(identity.queues, functools.partial(_consume, instance))
+            settings, identity, on_beat, Intake(identity.queues, functools.partial(_consume, instance)), _list_busy
         )
     except Exception as error:
         raise SystemExit(f"tilewatch: {errors.sentence(error) or traceback.format_exc()}") from error
@@ -249,6 +251,13 @@ def _consume(controller: Any, queue: str, wanted: bool) -> None:
     """
     change = controller.consumer.add_task_queue if wanted else controller.consumer.cancel_task_queue
     controller.consumer.call_soon(change, queue)
+
+
+def _list_busy() -> dict[int, str]:
+    """The task of each process of the pool, as this parent knows it. Another thread may change the set meanwhile."""
+    while True:
+        with contextlib.suppress(RuntimeError):
+            return {each.worker_pid: each.name for each in state.active_requests.copy() if each.worker_pid}
 
 
 def _deliver_waiting(gpu: Gpu) -> None:

@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -42,6 +43,9 @@ NAME = "tilewatch"
 READY_LIMIT_S = 60  # a laptop that lost power replays its log first
 STOP_LIMIT_S = 30
 QUIT_LIMIT_S = 5
+LONGEST_PAUSE_S = 60.0
+STEADY_S = 600.0
+"""A server that ran this long is well: the next pause before it is started again is the shortest one."""
 LOGIN_LIMIT_S = 5  # a login takes milliseconds
 
 POSTGRES_SETTINGS = {
@@ -95,6 +99,10 @@ class Embedded:
         self._fsync = fsync
         self._lock: IO[str] | None = None
         self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._starts: dict[str, Callable[[], None]] = {}
+        self._started_at: dict[str, float] = {}
+        self._restart_at: dict[str, float] = {}
+        self._pauses_s: dict[str, float] = {}
 
     def __enter__(self) -> Servers:
         return self.start()
@@ -130,13 +138,34 @@ class Embedded:
             self._lock.close()
             self._lock = None
 
-    def ended(self) -> list[str]:
-        """Returns a sentence for each server that ended although nobody stopped it."""
-        return [
-            f"{name} ended unexpectedly: {processes.last_words(process, self._log(name))}"
-            for name, process in self._running.items()
-            if process.poll() is not None
-        ]
+    def restart_ended(self) -> list[str]:
+        """Starts servers again that ended although nobody stopped them, for ever, each after a pause; returns a
+        sentence for each that ended since the last call.
+
+        They keep their ports. The pause doubles with each end, up to LONGEST_PAUSE_S: a disk that is full ends Postgres
+        for as long as it is.
+        """
+        sentences = []
+        for name, process in list(self._running.items()):
+            if process.poll() is None:
+                continue
+            if name not in self._restart_at:
+                steady = time.monotonic() - self._started_at[name] >= STEADY_S
+                pause_s = 0.5 if steady else min(2 * self._pauses_s.get(name, 0.25), LONGEST_PAUSE_S)
+                self._pauses_s[name], self._restart_at[name] = pause_s, time.monotonic() + pause_s
+                last_words = processes.last_words(process, self._log(name))
+                sentences.append(f"{name} ended unexpectedly ({last_words}); it is started again in {pause_s:g} s")
+            elif time.monotonic() >= self._restart_at[name]:
+                self._restart_at[name] = time.monotonic() + LONGEST_PAUSE_S  # where it cannot even be started
+                with contextlib.suppress(OSError):
+                    self._starts[name]()
+                    del self._restart_at[name]
+        return sentences
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """The names of servers that ended and wait to be started again."""
+        return tuple(self._restart_at)
 
     def _start(self) -> Servers:
         self.home.mkdir(parents=True, exist_ok=True)
@@ -151,8 +180,15 @@ class Embedded:
         postgres_port = _check_port(self._postgres_port or drawn[0], "Postgres")
         broker_port = _check_port(self._broker_port or drawn[1], "Valkey")
 
-        self._start_postgres(programs, user, postgres_port, passwords["postgres"])
-        self._start_valkey(programs, user, broker_port, passwords["valkey"])
+        self._starts = {
+            "postgres": partial(self._start_postgres, programs, user, postgres_port, passwords["postgres"]),
+            "valkey": partial(self._start_valkey, programs, user, broker_port, passwords["valkey"]),
+        }
+        # Left by a crash (we hold the lock, so nobody uses it). By now another process may have the number in it, and
+        # Postgres would refuse to start. When it is started again it looks there for processes of its life before.
+        (self.home / "postgres" / "postmaster.pid").unlink(missing_ok=True)
+        for start in self._starts.values():
+            start()
         login = f"postgresql://{NAME}:{passwords['postgres']}@{HOST}:{postgres_port}"
         servers = Servers(f"{login}/{NAME}", f"redis://:{passwords['valkey']}@{HOST}:{broker_port}/0")
         self._wait("postgres", lambda: _make_database(f"{login}/postgres"))
@@ -164,9 +200,6 @@ class Embedded:
         if not data.exists():
             self._initdb(programs, user, data, password)
         user.own(data)
-        # Left by a crash (we hold the lock, so nobody uses it). By now another process may have the number in it, and
-        # Postgres would refuse to start.
-        (data / "postmaster.pid").unlink(missing_ok=True)
         settings = POSTGRES_SETTINGS | {"port": str(port)} | ({} if self._fsync else UNSAFE_POSTGRES_SETTINGS)
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         self._spawn("postgres", user, [programs.postgres, "-D", data, *options])
@@ -220,7 +253,7 @@ class Embedded:
                 death_signal=END,
                 inherited_files=[self._lock.fileno()],
             )
-        self._running[name] = process
+        self._running[name], self._started_at[name] = process, time.monotonic()
         assert process.stdin is not None
         with contextlib.suppress(BrokenPipeError), process.stdin as pipe:  # it ended already: `_wait` says why
             pipe.write(stdin.encode())

@@ -4,7 +4,6 @@ The client starts it and gives it the token, in TILEWATCH_API_TOKEN. Without one
 machine.
 """
 
-import importlib.metadata
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 
 from tilewatch import errors
+from tilewatch.release import find_release
 from tilewatch.worker.api.callers import Credentials
 from tilewatch.worker.api.operations import OPERATIONS, Operation, call
 from tilewatch.worker.settings import Settings
@@ -27,7 +27,7 @@ for few rows."""
 def make_server(settings: Settings) -> MCPServer[Any]:
     token = settings.api_token.get_secret_value() if settings.api_token else None
     credentials = Credentials(token, local=True)
-    server = MCPServer("tilewatch", instructions=ABOUT, version=importlib.metadata.version("tilewatch"))
+    server = MCPServer("tilewatch", instructions=ABOUT, version=find_release())
     for operation in OPERATIONS:
         server.add_tool(
             _tool(operation, settings, credentials),

@@ -5,7 +5,6 @@ each row of thousands first.
 """
 
 import contextlib
-import importlib.metadata
 import inspect
 import ipaddress
 from collections.abc import AsyncIterator, Callable
@@ -25,6 +24,7 @@ from tilewatch.db import session as database
 from tilewatch.db.lifecycle.tokens import BudgetSpent, TokenInUse
 from tilewatch.db.session import DatabaseUnreachable
 from tilewatch.errors import ExpectedError
+from tilewatch.release import find_release
 from tilewatch.worker.api import webhooks
 from tilewatch.worker.api.callers import Credentials
 from tilewatch.worker.api.deliveries import Unsigned
@@ -68,7 +68,7 @@ def make_app(settings: Settings) -> FastAPI:
     database_url = settings.connection().database_url
     app = FastAPI(
         title="Tilewatch",
-        version=importlib.metadata.version("tilewatch"),
+        version=find_release(),
         description=ABOUT,
         lifespan=_limit_threads,
         docs_url=None,  # both pages load their scripts from outside

@@ -4,7 +4,6 @@ Each command imports what it needs when it runs, so that `--help` is quick.
 """
 
 import contextlib
-import importlib.metadata
 import io
 import json
 import os
@@ -16,6 +15,7 @@ import typer
 
 from tilewatch import errors
 from tilewatch.kernels.validating.command import validate
+from tilewatch.release import find_release
 from tilewatch.text import short_sha, without_controls
 from tilewatch.worker.cli import compare, data, options, serve, work
 from tilewatch.worker.cli.notify import notify
@@ -69,7 +69,7 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         from tilewatch.db import migrate
 
-        print(f"tilewatch {importlib.metadata.version('tilewatch')}, database revision {migrate.head()}")
+        print(f"tilewatch {find_release()}, database revision {migrate.head()}")
         raise typer.Exit
 
 

@@ -2,11 +2,15 @@
 
 import os
 import socket
+import sys
+
+import typer
 
 from tilewatch import processes
 from tilewatch.errors import ExpectedError
 from tilewatch.text import without_controls
 from tilewatch.worker.cli import options
+from tilewatch.worker.local.children import CANNOT_START
 
 
 class AddressUnusable(ExpectedError):
@@ -18,10 +22,14 @@ def api() -> None:
 
     Example: tilewatch api, then: curl localhost:8502/v1/series
     """
-    import uvicorn
+    try:
+        import uvicorn
 
-    from tilewatch.gc_tuning import tune_memory
-    from tilewatch.worker.api.server import make_app
+        from tilewatch.gc_tuning import tune_memory
+        from tilewatch.worker.api.server import make_app
+    except ImportError as error:
+        print(f"tilewatch: the API cannot start: {error}", file=sys.stderr)
+        raise typer.Exit(CANNOT_START) from None
 
     processes.forbid_inspection()
     settings = options.settings()

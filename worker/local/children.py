@@ -3,6 +3,7 @@
 Knows nothing of what the children do. When the parent is killed, the kernel kills the children.
 """
 
+import contextlib
 import signal
 import subprocess
 import time
@@ -27,17 +28,23 @@ class Child:
     environment: Mapping[str, str] = field(repr=False)  # holds passwords
 
 
+CANNOT_START = 78
+"""The exit code of a child that ends each time until a person mends something (EX_CONFIG of sysexits.h)."""
+
+
 @dataclass(frozen=True)
 class Death:
-    """A child that ended by itself and is started again after a pause."""
+    """A child that ended by itself and is started again after a pause; never where `pause_s` is None."""
 
     name: str
     last_words: str
     log: Path
-    pause_s: float
+    pause_s: float | None
 
     @property
     def sentence(self) -> str:
+        if self.pause_s is None:
+            return f"{self.name} cannot start, and is not tried again ({self.last_words}); its log is {self.log}"
         then = f"it is started again in {self.pause_s:g} s; its log is {self.log}"
         return f"{self.name} ended unexpectedly ({self.last_words}); {then}"
 
@@ -71,12 +78,14 @@ class Children:
         """Starts children again that ended by themselves, for ever, each after a pause; returns the new deaths.
 
         The pause doubles with each death, up to LONGEST_PAUSE_S: what a child needs may come back after hours, as room
-        on a disk does.
+        on a disk does. One that ends with CANNOT_START is left.
         """
         for name, ended in list(self._ended.items()):
             if time.monotonic() >= ended.start_at:
-                del self._ended[name]
-                self.start(ended.child)
+                ended.start_at = time.monotonic() + LONGEST_PAUSE_S
+                with contextlib.suppress(OSError):  # its log takes room on a disk, too
+                    self.start(ended.child)
+                    del self._ended[name]
         deaths = []
         for name, (child, process) in list(self._running.items()):
             if process.poll() is None:
@@ -84,6 +93,9 @@ class Children:
             del self._running[name]
             processes.kill([process])  # and the processes that it started: they would disturb the next one
             last_words = processes.last_words(process, self._log(name))
+            if process.returncode == CANNOT_START:
+                deaths.append(Death(name, last_words, self._log(name), None))
+                continue
             steady = time.monotonic() - self._started_at[name] >= STEADY_S
             pause_s = 1.0 if steady else min(2 * self._pauses_s.get(name, 0.5), LONGEST_PAUSE_S)
             self._pauses_s[name] = pause_s

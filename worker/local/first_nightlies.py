@@ -1,18 +1,22 @@
 """Submits the first nightlies of `tilewatch up`, in a process of its own: what that starts reads libraries, and `up`
 itself has the secrets of people in its environment."""
 
+import contextlib
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tilewatch import errors, processes
 
+LOOK_EVERY_S = 0.2
 
-def submit_apart(environment: Mapping[str, str], log_file: Path) -> list[str]:
+
+def submit_apart(environment: Mapping[str, str], log_file: Path, meanwhile: Callable[[], None]) -> list[str]:
     """Returns a sentence for each watched repository, or one that says why nothing was submitted.
 
-    `environment` is that of the process. What goes wrong there is in its log.
+    `environment` is that of the process. What goes wrong there is in its log. `meanwhile` is called every LOOK_EVERY_S
+    until it ends: it fetches and reads repositories, which may take long.
     """
     with processes.open_log(log_file) as log:
         process = processes.start(
@@ -21,7 +25,11 @@ def submit_apart(environment: Mapping[str, str], log_file: Path) -> list[str]:
             log=log,
             stdout=subprocess.PIPE,
         )
-        printed, _ = process.communicate()
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                printed, _ = process.communicate(timeout=LOOK_EVERY_S)
+                break
+            meanwhile()
     if process.returncode:
         return [f"tilewatch: no nightly was submitted; the log is {log_file}"]
     return printed.decode().splitlines()

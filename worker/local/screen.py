@@ -1,14 +1,17 @@
 """Prints what a person at a terminal reads of `tilewatch up`."""
 
+import contextlib
 import os
 import sys
 import time
 from collections.abc import Sequence
 
+from sqlalchemy.exc import DBAPIError
+
 from tilewatch.db.models import FAILED_JOB, OPEN_JOB
 from tilewatch.db.page_reads import queue, submissions
 from tilewatch.db.server.embedded import Servers
-from tilewatch.db.session import session
+from tilewatch.db.session import passing_trouble, session
 from tilewatch.text import short_sha
 
 PRINT_EVERY_S = 15.0  # where the output is no terminal
@@ -40,17 +43,30 @@ class Screen:
         self._printed_at = time.monotonic()
 
     def _write(self, text: str) -> None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        with contextlib.suppress(OSError):  # it goes to a file on a disk that is full, or its reader is gone
+            sys.stdout.write(text)
+            sys.stdout.flush()
 
 
-def progress(servers: Servers, ended: Sequence[str] = ()) -> str:
-    """Returns one line with the submissions in progress, one for each GPU model; before it, which processes are ended.
-    Where there are none, the jobs that are open all the same (checks, comparisons, replays), or that failed."""
+def progress(servers: Servers, ended: Sequence[str] = (), trouble: str | None = None) -> str:
+    """Returns one line with the submissions in progress, one for each GPU model; before it, which processes are ended
+    and what is wrong with Postgres. Where there are none, the jobs that are open all the same (checks, comparisons,
+    replays), or that failed."""
+    states = [f"{name} ended and will be started again" for name in ended]
+    states += [trouble] if trouble else []
+    try:
+        return _describe_work(servers, states)
+    except DBAPIError as error:
+        reason = passing_trouble(error)
+        if reason is None:
+            raise
+        return " · ".join(states or [reason])
+
+
+def _describe_work(servers: Servers, states: list[str]) -> str:
     with session(servers.database_url) as opened:
         under_way = [row for row in submissions.list_submissions(opened) if row.state in submissions.IN_PROGRESS]
         counted = queue.count_jobs(opened) if not under_way else []
-    states = [f"{name} ended and will be started again" for name in ended]
     states += [describe(row) for row in reversed(under_way)]
     open_jobs, failed = (sum(each.jobs for each in counted if each.state in of) for of in (OPEN_JOB, FAILED_JOB))
     if open_jobs:

@@ -20,7 +20,7 @@ from tilewatch.db import migrate
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.page_reads import queue
 from tilewatch.db.server.embedded import Embedded, Servers
-from tilewatch.db.session import session
+from tilewatch.db.session import DatabaseUnreachable, find_trouble, session
 from tilewatch.kernels.device import OLDEST_DRIVER, Gpu, gpus
 from tilewatch.kernels.recording.git_commit import NoHistory, repository_name
 from tilewatch.worker.local import port, programs
@@ -35,6 +35,7 @@ from tilewatch.worker.settings import CHECKOUT, Settings
 DASHBOARD_LIMIT_S = 120  # Streamlit's first import on a cold disk takes long; a dead dashboard is noticed before
 GPU_WORKERS_LIMIT_S = 60
 LOOK_EVERY_S = 1.0
+LOOK_AT_POSTGRES_S = 15.0
 RECORDINGS = PACKAGE / "recordings"
 """Those of this checkout, or of the wheel."""
 WITHOUT_GPU = ("gemm_fp8",)
@@ -118,8 +119,15 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
     def watch() -> None:
         for death in children.restart_dead():
             screen.print_line(f"tilewatch: {death.sentence}")
-        for sentence in own.ended() if own else ():
-            raise CannotRun(sentence)
+        for sentence in own.restart_ended() if own else ():
+            screen.print_line(f"tilewatch: {sentence}")
+
+    look_for_trouble = DatabaseTrouble(servers.database_url)
+
+    def show() -> None:
+        watch()
+        ended = (*(own.waiting if own else ()), *children.waiting)
+        screen.progress(progress(servers, ended, look_for_trouble()))
 
     visitors = let_owner_act(environment)
     children.start(programs.dashboard(settings, {**visitors, "TILEWATCH_DATABASE_URL": dashboard_url}))
@@ -147,17 +155,32 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
         screen.print_line(
             f"nightlies here compile only {', '.join(WITHOUT_GPU)}; TILEWATCH_KERNELS=all compiles the whole suite"
         )
-    _import(settings, servers, screen)
+    _import(settings, servers, screen, watch)
     if gpus_here:  # a nightly is measured on the GPU models that have a worker
         reported = functools.partial(_all_reported, servers, len(gpus_here))
         _wait(reported, watch, GPU_WORKERS_LIMIT_S, "the GPU workers did not start; see their logs")
     no_secrets = withhold(environment, *SECRETS_OF_PEOPLE)
-    for line in submit_apart(no_secrets, settings.home / "log" / "first_nightlies.log"):
+    for line in submit_apart(no_secrets, settings.home / "log" / "first_nightlies.log", show):
         screen.print_line(line)
     while True:
-        watch()
-        screen.progress(progress(servers, children.waiting))
+        show()
         time.sleep(LOOK_EVERY_S)
+
+
+class DatabaseTrouble:
+    """Says what is wrong with Postgres, looking every LOOK_AT_POSTGRES_S; None where nothing is."""
+
+    def __init__(self, database_url: str) -> None:
+        self._database_url, self._look_at, self._found = database_url, 0.0, ""
+
+    def __call__(self) -> str | None:
+        if time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + LOOK_AT_POSTGRES_S
+            try:
+                self._found = find_trouble(self._database_url) or ""
+            except DatabaseUnreachable as error:
+                self._found = str(error)
+        return self._found or None
 
 
 def close_to_others(home: Path) -> None:
@@ -211,17 +234,17 @@ def find_usable(gpus_here: Iterable[Gpu], print_line: Callable[[str], None]) -> 
             yield gpu
 
 
-def _import(settings: Settings, servers: Servers, screen: Screen) -> None:
+def _import(settings: Settings, servers: Servers, screen: Screen, watch: Callable[[], None]) -> None:
     """Imports the recordings of this checkout: those of our own library under the name of this clone, those in folders
     under the name of their own repository; and the comparisons of toolchains."""
     from tilewatch.worker.transfer.importing import import_file
     from tilewatch.worker.transfer.toolchain_reports import import_report
 
     own = _name(CHECKOUT) if _watches_checkout(settings) else None
-    for recording in sorted(RECORDINGS.glob("*.jsonl.gz")):
-        screen.print_line(import_file(servers.database_url, recording, named=own).sentence)
-    for recording in sorted(RECORDINGS.glob("*/*.jsonl.gz")):
-        screen.print_line(import_file(servers.database_url, recording).sentence)
+    named = [(each, own) for each in sorted(RECORDINGS.glob("*.jsonl.gz"))]
+    for recording, name in (*named, *((each, None) for each in sorted(RECORDINGS.glob("*/*.jsonl.gz")))):
+        watch()
+        screen.print_line(import_file(servers.database_url, recording, named=name).sentence)
     for report in sorted(RECORDINGS.glob("toolchains/*.json")):
         screen.print_line(import_report(servers.database_url, report).sentence)
     with session(servers.database_url) as opened:

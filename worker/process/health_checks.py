@@ -28,13 +28,19 @@ FULL_BYTES = 256 << 20
 
 
 def list_health_checks(
-    kind: str, gpu_uuid: str | None, context: Context, home: Path, silent_s: Callable[[], float]
+    kind: str,
+    gpu_uuid: str | None,
+    context: Context,
+    home: Path,
+    silent_s: Callable[[], float],
+    progress: Callable[[], str | None],
 ) -> Troubles:
     """Returns what finds the troubles of a worker of this kind. Only a GPU can be in quarantine."""
     checks: list[Callable[[], str | None]] = [
         lambda: database(context.database_url),
         lambda: broker(context.broker_url),
         lambda: heartbeat(silent_s()),
+        progress,
         lambda: disk(home),
     ]
     if kind != "tell":
@@ -50,8 +56,9 @@ def run(checks: Sequence[Callable[[], str | None]]) -> tuple[str, ...]:
 
 def database(url: str) -> str | None:
     try:
+        trouble = find_trouble(url)
         migrate.require_head(url)
-        return find_trouble(url)
+        return trouble
     except (DatabaseUnreachable, OtherRelease) as error:
         return str(error)
 

@@ -4,6 +4,7 @@ It is made once the worker knows its name and queues, and before its pool forks.
 `metrics_folder.count_in()`: prometheus_client reads the folder when it is imported.
 """
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -14,10 +15,11 @@ from tilewatch.db.migrate import OtherRelease
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.worker.context import Context
 from tilewatch.worker.process import health_checks, prometheus
-from tilewatch.worker.process.heartbeat import Heartbeat
+from tilewatch.worker.process.heartbeat import HEARTBEAT_S, Heartbeat
 from tilewatch.worker.process.http_endpoint import Endpoint
 from tilewatch.worker.process.identity import Identity
 from tilewatch.worker.process.intake import Intake
+from tilewatch.worker.process.progress import Busy, Progress
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.settings import Settings
 
@@ -28,9 +30,12 @@ class Lifecycle:
     """The parts of a running worker. It closes `intake` while the database is of another release, and the queues of
     its GPU while that is ill."""
 
-    def __init__(self, settings: Settings, identity: Identity, on_beat: Callable[[], None], intake: Intake) -> None:
-        """Raises StoreError for a worker that can do nothing but put jobs off, because it cannot use the cubin store. A
-        judge asks the store too, but most of its jobs need none."""
+    def __init__(
+        self, settings: Settings, identity: Identity, on_beat: Callable[[], None], intake: Intake, busy: Busy
+    ) -> None:
+        """`busy` says what each process of the pool works on. Raises StoreError for a worker that can do nothing but
+        put jobs off, because it cannot use the cubin store. A judge asks the store too, but most of its jobs need
+        none."""
         context = Context.of(settings)
         if identity.kind in ("compile", "gpu"):
             CubinStore(context.store_url).require_access(writes=identity.kind == "compile")
@@ -38,7 +43,9 @@ class Lifecycle:
         self._intake, self._database_url = intake, context.database_url
         self._refusal: str | None = None
         self.heartbeat = Heartbeat(context.database_url, identity, on_beat, self._refuses)
-        self._endpoint = _endpoint(settings, context, identity, self.heartbeat)
+        self._progress = Progress(busy)
+        self._over = threading.Event()
+        self._endpoint = _endpoint(settings, context, identity, self.heartbeat, self._progress)
         self._watch = None
         if identity.gpu is not None:
             from tilewatch.worker.gpu.backend import backend_for
@@ -53,6 +60,7 @@ class Lifecycle:
 
     def start(self) -> None:
         self.heartbeat.start()
+        threading.Thread(target=self._keep_looking, name="progress", daemon=True).start()
         if self._watch is not None:
             self._watch.start()
         if self._endpoint is not None:
@@ -63,12 +71,18 @@ class Lifecycle:
             self._endpoint.stop()
         if self._watch is not None:
             self._watch.stop()
+        self._over.set()
         self.heartbeat.stop()
 
     def forked(self) -> None:
         """Closes what a process of the pool inherited and does not use."""
         if self._endpoint is not None:
             self._endpoint.forget()
+
+    def _keep_looking(self) -> None:
+        """Apart from the heartbeat, which waits for Postgres."""
+        while not self._over.wait(HEARTBEAT_S):
+            self._progress.look()
 
     def _refuses(self) -> str | None:
         """Looks whether the database is that of this code: no job is taken as long as it is not. An old worker could
@@ -109,12 +123,16 @@ def health_port(settings: Settings, identity: Identity) -> int:
     return settings.gpu_health_port + max(0, identity.gpu.index if identity.gpu else 0)
 
 
-def _endpoint(settings: Settings, context: Context, identity: Identity, heartbeat: Heartbeat) -> Endpoint | None:
+def _endpoint(
+    settings: Settings, context: Context, identity: Identity, heartbeat: Heartbeat, progress: Progress
+) -> Endpoint | None:
     port = health_port(settings, identity)
     if not port:
         return None
     gpu_uuid = identity.gpu.uuid if identity.gpu else None
-    wrong = health_checks.list_health_checks(identity.kind, gpu_uuid, context, settings.home, heartbeat.silent_s)
+    wrong = health_checks.list_health_checks(
+        identity.kind, gpu_uuid, context, settings.home, heartbeat.silent_s, progress.find_trouble
+    )
     sources: list[Any] = [prometheus.worker_metrics(identity.kind, wrong, context.spool)]
     if identity.kind == "judge":
         sources.append(prometheus.queue_metrics_of(context.database_url))

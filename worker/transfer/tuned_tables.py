@@ -1,6 +1,5 @@
 """Makes tuned tables, the JSON that tilewatch.tuned looks configs up in, from the newest winners of a database."""
 
-import importlib.metadata
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from tilewatch.db.session import session
 from tilewatch.db.worker_reads import tuned_rows
 from tilewatch.db.worker_reads.tuned_rows import NewestWinner
 from tilewatch.errors import ExpectedError
+from tilewatch.release import find_release
 
 Times = Mapping[tuple[int, int], float]
 """Median microseconds by sweep and config."""
@@ -40,7 +40,7 @@ def write_tables(
     tables = make_tables(winners, times, configs, link)
     content = {
         "format": tuned.FORMAT,
-        "made_by": f"tilewatch {importlib.metadata.version('tilewatch')}",
+        "made_by": f"tilewatch {find_release()}",
         "tables": tables,
     }
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import pwd
+import signal
 import socket
 import stat
 import struct
@@ -195,15 +196,46 @@ def test_a_number_reused_after_a_crash_does_not_stop_postgres(scratch: Path) -> 
         _remember(servers, "started")
 
 
-def test_a_server_that_ends_by_itself_is_noticed(scratch: Path) -> None:
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_servers_that_end_are_started_again_where_they_were(scratch: Path, end: signal.Signals) -> None:
     embedded = Embedded(scratch, fsync=False)
     try:
         servers = embedded.start()
-        assert embedded.ended() == []
-        with redis.Redis.from_url(servers.broker_url) as client:
-            client.shutdown(nosave=True)
-        _eventually(lambda: bool(embedded.ended()))
-        assert embedded.ended()[0].startswith("valkey ended unexpectedly: ")
+        _remember(servers, "before")
+        assert embedded.restart_ended() == []
+        for name in ("postgres", "valkey"):
+            embedded._running[name].send_signal(end)
+            embedded._running[name].wait()
+        (postgres, valkey) = embedded.restart_ended()
+        assert postgres.startswith("postgres ended unexpectedly (")
+        assert valkey.endswith("; it is started again in 0.5 s")
+        assert embedded.waiting == ("postgres", "valkey")
+        _eventually(lambda: embedded.restart_ended() == [] and embedded.waiting == ())
+        _eventually(lambda: _answers(servers))
+        assert _remembered(servers) == "before"
+    finally:
+        embedded.stop()
+
+
+def test_a_server_that_does_not_start_is_tried_again_with_growing_pauses(
+    scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedded = Embedded(scratch, fsync=False)
+    try:
+        embedded.start()
+        (scratch / "postgres" / "PG_VERSION").rename(scratch / "PG_VERSION")
+        now = time.monotonic()
+        monkeypatch.setattr("tilewatch.db.server.embedded.time.monotonic", lambda: now)
+        embedded._running["postgres"].kill()
+        pauses = []
+        for _ in range(9):
+            embedded._running["postgres"].wait()
+            (sentence,) = embedded.restart_ended()
+            pauses.append(embedded._pauses_s["postgres"])
+            now += pauses[-1]
+            assert embedded.restart_ended() == []
+        assert pauses == [0.5, 1, 2, 4, 8, 16, 32, 60, 60]
+        assert "is not a valid data directory" in sentence
     finally:
         embedded.stop()
 
@@ -288,6 +320,14 @@ def _remembered(servers: Servers) -> str:
         (line,) = connection.execute("select line from memory").fetchone() or ("nothing",)
         assert client.get("line") == line.encode()
         return str(line)
+
+
+def _answers(servers: Servers) -> bool:
+    try:
+        _remembered(servers)
+    except (psycopg.OperationalError, redis.RedisError):
+        return False
+    return True
 
 
 @contextlib.contextmanager

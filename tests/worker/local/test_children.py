@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewatch.worker.local.children import LONGEST_PAUSE_S, STEADY_S, Child, Children, Death
+from tilewatch.worker.local.children import CANNOT_START, LONGEST_PAUSE_S, STEADY_S, Child, Children, Death
 
 DEADLINE_S = 120
 SLEEPS = "import time; print('sleeping', flush=True); time.sleep(600)"
@@ -77,6 +77,26 @@ def test_a_child_that_keeps_dying_is_started_again_for_ever_with_growing_pauses(
         now[0] += LONGEST_PAUSE_S if deaths else 0
         time.sleep(0.01)
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+
+
+def test_a_child_that_cannot_start_says_why_once_and_is_left(children: Children) -> None:
+    children.start(_python(f"print('no package'); raise SystemExit({CANNOT_START})"))
+    _until(lambda: children._running["worker"][1].poll() is not None)
+    (death,) = children.restart_dead()
+    assert death.sentence.startswith("worker cannot start, and is not tried again (exit code 78: no package); its log")
+    assert (children.restart_dead(), children.waiting, children._running) == ([], (), {})
+
+
+def test_a_disk_without_room_for_a_log_is_waited_for(children: Children, tmp_path: Path) -> None:
+    children.start(_python("raise SystemExit(7)"))
+    _until(lambda: children._running["worker"][1].poll() is not None)
+    children.restart_dead()
+    children._ended["worker"].start_at = 0.0
+    children._logs = tmp_path / "nowhere"
+    assert (children.restart_dead(), children.waiting) == ([], ("worker",))
+    children._ended["worker"].start_at, children._logs = 0.0, tmp_path
+    children.restart_dead()
+    assert (children.waiting, "worker" in children._running) == ((), True)
 
 
 def test_a_child_that_ran_for_long_is_started_again_soon(children: Children, monkeypatch: pytest.MonkeyPatch) -> None:

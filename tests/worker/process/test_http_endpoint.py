@@ -64,13 +64,13 @@ def test_a_well_worker_says_ok_and_another_why_not() -> None:
 
 
 def test_what_keeps_a_worker_from_working_is_said_without_a_password(settings: Settings, context: Context) -> None:
-    well = health_checks.list_health_checks("judge", None, context, settings.home, lambda: 1.0)
+    well = health_checks.list_health_checks("judge", None, context, settings.home, lambda: 1.0, lambda: None)
     assert well() == ()
     assert health_checks.database("postgresql://me:hunter2@127.0.0.1:9/x").startswith(
         "Postgres cannot be used at 127.0.0.1:9/x"
     )
     assert health_checks.broker("redis://:hunter2@127.0.0.1:9/0").startswith("Redis cannot be used at 127.0.0.1:9")
-    silent = health_checks.list_health_checks("judge", None, context, settings.home, lambda: 200.0)
+    silent = health_checks.list_health_checks("judge", None, context, settings.home, lambda: 200.0, lambda: None)
     assert silent() == ("this worker has written no heartbeat for 200 s, at most 60 s were expected",)
 
 
@@ -97,7 +97,7 @@ def test_a_store_that_cannot_be_read_is_a_trouble_of_every_worker(
 ) -> None:
     settings.home.mkdir(parents=True, exist_ok=True)
     (settings.home / "cubins").write_text("a file where the folder should be")
-    (answer,) = health_checks.list_health_checks(kind, None, context, settings.home, lambda: 0.0)()
+    (answer,) = health_checks.list_health_checks(kind, None, context, settings.home, lambda: 0.0, lambda: None)()
     assert answer.startswith("the cubin store file://")
 
 
@@ -105,10 +105,10 @@ def test_a_quarantine_is_a_trouble_of_that_gpus_worker(settings: Settings, conte
     add_gpu_worker(context)
     with session(context.database_url) as opened:
         quarantine.begin(opened, gpu_uuid="GPU-1", gpu_model="h200", host="n", kind="xid", reason="Xid 79", evidence={})
-    (answer,) = health_checks.list_health_checks("gpu", "GPU-1", context, settings.home, lambda: 0.0)()
+    (answer,) = health_checks.list_health_checks("gpu", "GPU-1", context, settings.home, lambda: 0.0, lambda: None)()
     assert answer.startswith("GPU GPU-1 is in quarantine since ")
     assert answer.endswith(": Xid 79")
-    assert health_checks.list_health_checks("gpu", "GPU-2", context, settings.home, lambda: 0.0)() == ()
+    assert health_checks.list_health_checks("gpu", "GPU-2", context, settings.home, lambda: 0.0, lambda: None)() == ()
 
 
 def test_the_queues_vital_signs(settings: Settings, context: Context) -> None:

@@ -1,0 +1,90 @@
+"""Looks whether the processes of a worker's pool get on with their tasks, and ends one that does not.
+
+A process that waits for what never comes stays asleep, while its other threads renew its lease. So what counts is how
+often its main thread was given a processor, and the time of all that it started.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from tilewatch import processes
+
+log = structlog.get_logger()
+
+STILL_S = 60.0
+"""Asleep for so long, a worker is not healthy. A command of git gives a server up after as long."""
+
+END_S = 300.0
+"""Such a process is ended, and its job given to the next one when its lease is over."""
+
+Busy = Callable[[], Mapping[int, str]]
+"""The name of the task that each process of the pool works on, by the process."""
+
+
+@dataclass
+class _Seen:
+    task: str
+    moved: int
+    at: float
+
+
+class Progress:
+    """What `look` saw of each busy process. One thread looks; others ask."""
+
+    def __init__(
+        self, busy: Busy, count: Callable[[int], int | None] | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._busy, self._count, self._clock = busy, count or count_moves, clock
+        self._seen: dict[int, _Seen] = {}
+
+    def look(self) -> None:
+        """Looks at the processes that are busy now, and ends those that were still for END_S."""
+        busy = self._busy()
+        seen = {}
+        for process, task in busy.items():
+            moved = self._count(process)
+            before = self._seen.get(process)
+            if moved is None:
+                continue
+            if before is not None and (before.task, before.moved) == (task, moved):
+                seen[process] = before
+            else:
+                seen[process] = _Seen(task, moved, self._clock())
+        self._seen = seen
+        for process, each in list(seen.items()):
+            if self._clock() - each.at >= END_S:
+                log.error("ended a process that made no progress", task=each.task, process=process)
+                _end(process)
+
+    def find_trouble(self) -> str | None:
+        """Says which task makes no progress; None where all do."""
+        for process, each in list(self._seen.items()):
+            still_s = self._clock() - each.at
+            if still_s >= STILL_S:
+                return f"{each.task} makes no progress: process {process} has done nothing for {still_s:.0f} s"
+        return None
+
+
+def count_moves(process: int) -> int | None:
+    """Returns a number that grows while a process's main thread, or something that it started, gets on; None where the
+    process is gone."""
+    try:
+        status = Path(f"/proc/{process}/task/{process}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    switches = sum(int(line.split()[1]) for line in status.splitlines() if "ctxt_switches" in line)
+    started = sum(processes.measure_usage(each).cpu_s for each in processes.list_children(process))
+    return switches + round(started * processes.TICKS_PER_S)
+
+
+def _end(process: int) -> None:
+    processes.kill_descendants(process)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process, signal.SIGKILL)
