@@ -62,6 +62,7 @@ OURS = {
     "worker/local/up.py:write_connection_file",
     "worker/process/metrics_folder.py:_is_used",
     "worker/process/metrics_folder.py:count_in",
+    "worker/process/progress.py:count_moves",
     "worker/settings.py:Settings.connection",
     "worker/steps/spool.py:_sync",
     "worker/steps/spool.py:keep",
