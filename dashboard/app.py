@@ -5,7 +5,7 @@ import streamlit as st
 from tilewatch.dashboard import sign_in
 from tilewatch.dashboard.panels import search
 from tilewatch.dashboard.serving.index_page import LOGO
-from tilewatch.dashboard.widgets import address, plots
+from tilewatch.dashboard.widgets import address, not_confined, plots
 from tilewatch.dashboard.widgets.errors import show_errors
 
 # No icons: Material icons make the page fetch a font from outside, and emoji are empty boxes without an emoji font.
@@ -53,6 +53,7 @@ st.html(STYLE)
 with show_errors():
     if sign_in.admit():
         address.show_whole()
+        not_confined.mark_page()
         plots.forget_drawn()
         search.offer(PAGES)
         page.run()

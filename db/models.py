@@ -550,6 +550,7 @@ class Alarm(Base):
             "line_lost",
             "history_rewritten",
             "nightly_failed",
+            "not_confined",
         ),
         Index(None, "opened_at"),
     )

@@ -98,6 +98,13 @@ def list_stranded_jobs(session: Session) -> list[StrandedJob]:
     return [StrandedJob(*row) for row in session.execute(query)]
 
 
+def list_confinements(session: Session) -> list[tuple[str, str]]:
+    """Lists hosts and what commits' code is kept from by a live worker there, as it says itself."""
+    kept_from = Worker.toolchain["sandbox"].astext
+    query = select(Worker.host, kept_from).where(_lives(), kept_from.is_not(None)).distinct()
+    return [(host, level) for host, level in session.execute(query.order_by(Worker.host, kept_from))]
+
+
 def _lives() -> ColumnElement[bool]:
     return func.extract("epoch", func.now() - Worker.seen_at) <= WORKER_ALIVE_S
 

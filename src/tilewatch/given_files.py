@@ -3,8 +3,8 @@ one could wait without end, is refused before it is opened."""
 
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
-from typing import IO
 
 from tilewatch.errors import ExpectedError
 
@@ -17,7 +17,7 @@ class NoFile(BadFile):
     """A file that is not there, or that this process may not read."""
 
 
-def open_given(path: Path) -> IO[bytes]:
+def open_given(path: Path) -> BufferedReader:
     """Opens a regular file, or what a link to one names. Raises BadFile."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):

@@ -20,6 +20,7 @@ from tilewatch.db.page_reads.submissions import SubmissionRow
 from tilewatch.db.worker_reads.fallen_configs import FallenConfig, SweepPair
 from tilewatch.db.worker_reads.repositories import RepositoryRow, Rewrite
 from tilewatch.db.worker_reads.run_pairs import RunPair
+from tilewatch.kernels.children.sandbox import Level
 from tilewatch.nightlies import NightlyTimes, is_late, missing_night
 from tilewatch.text import count_text, short_sha
 
@@ -152,6 +153,21 @@ def find_quarantined_gpus(ill: Sequence[QuarantineRow]) -> list[OpenAlarm]:
         )
         for gpu in ill
         if gpu.ended_at is None
+    ]
+
+
+def find_not_confined(confinements: Iterable[tuple[str, str]]) -> list[OpenAlarm]:
+    """One alarm for each host on which a worker says that commits' code is kept from less than it can be."""
+    less = {host: level for host, level in confinements if level != Level.FULL}
+    return [
+        OpenAlarm(
+            "not_confined",
+            f"not_confined/{_digest(host)}",
+            host,
+            f"A commit's code is kept from {level} there; it should be kept from {Level.FULL}. That takes Linux 5.13 "
+            "with Landlock and seccomp, and TILEWATCH_SANDBOX not `off`; see docs/operate/security.md.",
+        )
+        for host, level in less.items()
     ]
 
 

@@ -16,7 +16,7 @@ from tilewatch.db.page_reads import gpu_health, submissions
 from tilewatch.db.page_reads.alarms import AlarmRow
 from tilewatch.db.repository_names import is_branch
 from tilewatch.db.session import session
-from tilewatch.db.worker_reads import fallen_configs, repositories, run_pairs, steps
+from tilewatch.db.worker_reads import fallen_configs, gpus, repositories, run_pairs, steps
 from tilewatch.nightlies import NightlyTimes
 from tilewatch.worker.notify import alarms, outbox
 from tilewatch.worker.notify.alarms import Changes, OpenAlarm
@@ -77,6 +77,7 @@ def _list_alarms(
         *alarms.find_failed_fetches(repositories.list_repositories(opened)),
         *alarms.find_rewrites(repositories.list_rewrites(opened, now - alarms.EVENT_STAYS_OPEN)),
         *alarms.find_quarantined_gpus(gpu_health.list_quarantines(opened)),
+        *alarms.find_not_confined(gpus.list_confinements(opened)),
         *alarms.find_broken_configs(pairs, fallen_configs.list_fallen_configs(opened, pairs)),
         *_still_broken(opened, stored, now),
         *alarms.find_lost_ties(recent),

@@ -110,6 +110,7 @@ ALARMS = {
     "fetch_failed": "a repository cannot be fetched",
     "history_rewritten": "a history was rewritten",
     "nightly_failed": "a nightly could not be submitted",
+    "not_confined": "commits' code is not confined",
 }
 """The words for each kind of alarm; its subject follows them."""
 

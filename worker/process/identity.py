@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tilewatch.kernels import HARNESS
+from tilewatch.kernels.children.sandbox import find_level
 from tilewatch.kernels.device import Gpu
 from tilewatch.kernels.toolchains.versions import compiler_version
 from tilewatch.worker.context import Context
@@ -33,7 +34,7 @@ def identify(name: str, queues: Iterable[str], context: Context, wanted_compiler
     """Returns what this worker is, from its name and queues. Raises WrongWorker for a GPU queue on a machine that does
     not show that GPU, and for a wrong toolchain."""
     taken = tuple(sorted(queues))
-    toolchain = {"harness": HARNESS, "python": platform.python_version()}
+    toolchain = {"harness": HARNESS, "python": platform.python_version(), "sandbox": find_level().value}
     gpu_models = {queue.removeprefix("gpu.").partition(OF_ONE_GPU)[0] for queue in taken if queue.startswith("gpu.")}
     if gpu_models:
         from tilewatch.worker.gpu.backend import backend_for

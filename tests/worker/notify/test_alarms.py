@@ -10,6 +10,7 @@ from tilewatch.db.page_reads.gpu_health import QuarantineRow
 from tilewatch.db.page_reads.submissions import SubmissionRow
 from tilewatch.db.worker_reads.fallen_configs import FallenConfig, SweepPair
 from tilewatch.db.worker_reads.run_pairs import RunPair
+from tilewatch.kernels.children.sandbox import Level
 from tilewatch.nightlies import NightlyTimes
 from tilewatch.worker.notify import alarms
 from tilewatch.worker.notify.alarms import OpenAlarm
@@ -215,3 +216,14 @@ def test_a_line_of_the_checklist_that_turned_from_yes_to_no_is_an_alarm() -> Non
     assert "latency" not in alarm.detail
     for checklist, old in ((before, before), (None, before), (before, None), (before, run.checklist)):
         assert alarms.find_lost_lines([replace(run, checklist=checklist, old_checklist=old)]) == []
+
+
+def test_a_host_is_named_once_where_a_commit_s_code_is_kept_from_less() -> None:
+    full = Level.FULL.value
+    said = [("n1", full), ("n2", "network"), ("n2", "nothing"), ("n3", full), ("n3", "nothing")]
+    found = alarms.find_not_confined(said)
+    assert [(each.kind, each.subject) for each in found] == [("not_confined", "n2"), ("not_confined", "n3")]
+    assert found[0].detail.startswith(
+        "A commit's code is kept from nothing there; it should be kept from files, network"
+    )
+    assert len({each.key for each in found}) == 2

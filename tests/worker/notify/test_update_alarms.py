@@ -11,6 +11,7 @@ from tilewatch.db.lifecycle import repositories
 from tilewatch.db.models import Alarm, Measurement, Message, Run, Submission, Trial
 from tilewatch.db.page_reads import alarms
 from tilewatch.db.session import session
+from tilewatch.kernels.children.sandbox import Level
 from tilewatch.nightlies import NightlyTimes
 from tilewatch.worker.notify.outbox import Outbox
 from tilewatch.worker.notify.routing import NotifySettings
@@ -204,3 +205,25 @@ def test_a_repository_that_cannot_be_fetched_is_an_alarm_until_it_can(out: Outbo
         repositories.write_fetched(opened, "kernels")
     look(out)
     assert open_(out) == []
+
+
+def test_a_worker_that_does_not_confine_commits_opens_an_alarm_until_it_does(out: Outbox) -> None:
+    def beat(sandbox: str) -> None:
+        with session(out.database_url) as opened:
+            fact_writes.write_heartbeat(
+                opened,
+                name="gpu0@n",
+                kind="judge",
+                host="n",
+                gpu_model=None,
+                gpu_uuid=None,
+                toolchain={"sandbox": sandbox},
+                queues=("judge",),
+                doing=None,
+            )
+
+    for said, opened_now in (("network", ["not_confined"]), (Level.FULL.value, [])):
+        beat(said)
+        look(out)
+        assert [kind for kind, _ in open_(out)] == opened_now
+    assert sent(out) == ["not_confined"]

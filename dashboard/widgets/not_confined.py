@@ -1,0 +1,17 @@
+"""Marks every page where commits' code runs unconfined: what it shows may be made up, and more is at stake."""
+
+import streamlit as st
+
+from tilewatch.dashboard.frames import reads
+from tilewatch.dashboard.widgets import badges
+from tilewatch.text import plain
+
+
+def mark_page() -> None:
+    alarms = reads.alarms(reads.database_url())
+    hosts = [] if alarms.empty else sorted(alarms.loc[alarms["kind"] == "not_confined", "subject"])
+    if hosts:
+        named = ", ".join(plain(host) for host in hosts)
+        st.markdown(
+            f":{badges.UNSURE}-badge[not confined] On {named} commits' code may do all that its worker's user may."
+        )
