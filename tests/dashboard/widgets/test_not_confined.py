@@ -25,5 +25,5 @@ def test_a_host_of_an_open_alarm_is_named_on_the_page(database_url: str, monkeyp
     app = AppTest.from_function(show, default_timeout=120).run()
     (line,) = [each.value for each in app.markdown]
     assert "-badge[not confined] On " in line
-    assert "](http" not in line
+    assert "\\[n2\\](http:\N{WORD JOINER}//e)" in line
     assert "other" not in line
