@@ -11,6 +11,7 @@ from tilewatch.text import (
     failure_text,
     plain,
     plain_code,
+    plain_html,
     short_sha,
     without_links,
 )
@@ -46,6 +47,26 @@ def test_text_of_others_is_one_line_without_markup() -> None:
         assert markup not in escaped, markup
     assert plain("gemm_fp8 320x32576x7168 at 3.5 %, a#1: 'b' (c)") == "gemm_fp8 320x32576x7168 at 3.5 %, a#1: 'b' (c)"
     assert plain_code("a` ![x](y)\nb") == "`a' ![x](y) b`"
+
+
+@pytest.mark.parametrize(
+    ("hostile", "seen"),
+    [
+        (":+1: :100: a:b:c", ":\u2060+1: :\u2060100: a\\:\u2060b\\:c"),
+        ("~~gone~~ _this_ gemm_fp8", r"\~\~gone\~\~ \_this\_ gemm_fp8"),
+        ("&lt; &#60;", r"\&lt; \&#60;"),
+        ("a -> b", "a -\u2060\\> b"),
+        ("a <- b -- c", "a \\<\u2060- b -\u2060- c"),
+        ("a >= b <= c", "a \\>\u2060= b \\<\u2060= c"),
+        ("\u202egnp.exe\u202c", "\ufffdgnp.exe\ufffd"),
+    ],
+)
+def test_text_of_others_makes_no_sign_and_no_picture(hostile: str, seen: str) -> None:
+    assert plain(hostile) == seen
+
+
+def test_text_of_others_in_a_chart_has_no_markup() -> None:
+    assert plain_html("<b>bold</b>\n&amp; \u202e") == "&lt;b&gt;bold&lt;/b&gt; &amp;amp; \ufffd"
 
 
 def test_a_document_of_others_keeps_its_tables_and_loses_its_links() -> None:

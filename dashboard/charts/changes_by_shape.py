@@ -15,6 +15,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tilewatch.dashboard.charts import colours
+from tilewatch.dashboard.charts.hover import to_html
 from tilewatch.dashboard.frames import differences
 from tilewatch.text import change_text
 
@@ -137,7 +138,7 @@ def _problem(name: str, group: Sequence[Row]) -> tuple[int, int, int, float, str
     ]
     claimed = median(row["change"] if row["finding"] in differences.CLAIMS else 0.0 for row in group)
     label = change_text(median(row["change"] for row in group))
-    return *shape, claimed, label, "<br>".join([f"<b>{name}</b>", *lines])
+    return *shape, claimed, label, to_html([name, *lines])
 
 
 def list_moved(pairs: pd.DataFrame) -> pd.DataFrame:

@@ -9,6 +9,7 @@ from tilewatch.dashboard.charts import colours
 from tilewatch.dashboard.charts.axes import LOG_NUMBERS
 from tilewatch.dashboard.frames.explanation import RooflinePoint
 from tilewatch.db.page_reads.evidence import SamplesRow
+from tilewatch.text import plain_html
 
 BEFORE_COLOUR = "#9aa5b4"
 CLOCK_COLOUR, POWER_COLOUR = colours.OTHERS[3], colours.OTHERS[2]
@@ -29,7 +30,7 @@ def samples(sampled: Sequence[SamplesRow]) -> go.Figure:
         figure.add_scatter(
             x=list(range(1, len(row.samples_us) + 1)),
             y=row.samples_us,
-            name=row.implementation,
+            name=plain_html(row.implementation),
             mode="markers+lines",
             marker={"size": 5, "color": colours.colour_of(row.implementation, row.role)},
             line={"width": 1, "color": colours.colour_of(row.implementation, row.role)},
@@ -40,7 +41,7 @@ def samples(sampled: Sequence[SamplesRow]) -> go.Figure:
             figure.add_scatter(
                 x=list(range(first, first + len(row.throttled_us))),
                 y=row.throttled_us,
-                name=f"{row.implementation}, throttled",
+                name=plain_html(f"{row.implementation}, throttled"),
                 mode="markers",
                 marker={"size": 5, "symbol": "x", "color": colours.UNCERTAIN},
                 hovertemplate="throttled, left out: %{y:,.2f} us",

@@ -16,7 +16,7 @@ from tilewatch.dashboard.charts import colours
 from tilewatch.dashboard.charts.axes import log_numbers
 from tilewatch.dashboard.charts.sweep import config_of_trial, parameters
 from tilewatch.dashboard.text import first_line
-from tilewatch.text import change_text, count_text
+from tilewatch.text import change_text, count_text, plain_html
 
 FAILURES = ("timeout", "compile error", "wrong", "launch error", "crashed", "hung")
 MOVED = 0.02
@@ -86,8 +86,8 @@ def shift_figure(both: pd.DataFrame, winners: Sequence[tuple[str, int]]) -> go.F
             name="config",
             marker={"size": 6, "color": colours.KERNEL, "opacity": 0.85},
             customdata=[
-                f"<b>{config_of_trial(row)}</b><br>{row['median_us_before']:,.1f} → {row['median_us_after']:,.1f} us, "
-                f"{change_text(row['change'])}"
+                f"<b>{plain_html(config_of_trial(row))}</b><br>"
+                f"{row['median_us_before']:,.1f} → {row['median_us_after']:,.1f} us, {change_text(row['change'])}"
                 for row in timed.to_dict("records")
             ],
             hovertemplate="%{customdata}<extra></extra>",

@@ -10,6 +10,7 @@ from tilewatch.dashboard.charts import colours
 from tilewatch.dashboard.frames.baseline_texts import name_lines
 from tilewatch.dashboard.frames.metrics import US_GB, US_TFLOP
 from tilewatch.dashboard.text import rate_unit, time_text
+from tilewatch.text import plain_html
 
 
 def rate_sizes(rows: pd.DataFrame) -> pd.DataFrame:
@@ -42,7 +43,7 @@ def sizes(rated: pd.DataFrame) -> go.Figure:
                 "thickness": 1.2,
                 "width": 3,
             },
-            name=f"{name}, {kind}" if rated["type"].nunique() > 1 else name,
+            name=plain_html(f"{name}, {kind}" if rated["type"].nunique() > 1 else name),
             mode="lines+markers",
             line={"color": colour, "width": 2.5 if role == "kernel" else 1.5},
             marker={"color": colour, "size": 10 if role == "kernel" else 7},

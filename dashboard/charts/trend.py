@@ -18,6 +18,7 @@ from tilewatch.dashboard.charts.trend_layout import lay_out
 from tilewatch.dashboard.charts.trend_lines import Along, Trace
 from tilewatch.dashboard.frames.baseline_texts import name_lines
 from tilewatch.dashboard.frames.metrics import Metric
+from tilewatch.text import plain_html
 
 _NONE: Mapping[str, pd.DataFrame] = MappingProxyType({})
 
@@ -58,7 +59,7 @@ def trend(
         # look alike, so one row of the legend is of them all: on a phone their rows took the room of the plot.
         several = machines[shown_as, origin]
         place = machine.partition(",")[0] if several == 1 else f"{several} machines"
-        name = shown_as if origin == "measured" else f"{shown_as}, {origin} on {place}"
+        name = plain_html(shown_as if origin == "measured" else f"{shown_as}, {origin} on {place}")
         colour = colours.colour_of(
             line["implementation"].iloc[-1], role
         )  # of the installed version, if it is the newest
@@ -70,7 +71,9 @@ def trend(
     if raw is not None and len(raw):
         traces += trend_lines.draw_samples(raw, along)
     chosen = _choose_colours(beside, colours.OTHERS)
-    traces += [trend_lines.draw_branch(line, metric, along, name, chosen[name]) for name, line in beside.items()]
+    traces += [
+        trend_lines.draw_branch(line, metric, along, plain_html(name), chosen[name]) for name, line in beside.items()
+    ]
     shown = [points, *(line for line in beside.values() if len(line))]
     in_order = pd.concat(shown).sort_values("position", kind="stable") if len(shown) > 1 else points
     return {"data": traces, "layout": lay_out(in_order, metric, along, marks)}
@@ -86,7 +89,7 @@ def trends(series: Mapping[str, pd.DataFrame], metric: Metric, *, along: Along =
         line = points[points["role"] == "kernel"]
         line = line.join(metric.values(line)).dropna(subset="value")
         for origin, part in line.groupby("origin", sort=False):
-            label = name if origin == "measured" else f"{name}, {origin}"
+            label = plain_html(name if origin == "measured" else f"{name}, {origin}")
             traces += trend_lines.draw_line(part, metric, along, label, chosen[name], main=True)
         shown.append(line)
     everything = pd.concat(shown).sort_values("position", kind="stable") if shown else pd.DataFrame()

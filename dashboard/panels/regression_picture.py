@@ -23,7 +23,7 @@ def show_step(url: str, found: pd.Series, row: pd.Series, measured: reads.Eviden
     points = reads.points(url, found["repository"], row["kernel"], row["problem"], row["gpu_model"], static_facts=False)
     points = around(points, found["bad_sha"])
     metric = next((each for each in METRICS if each.values(points)["value"].notna().any()), None)
-    st.subheader(f"{row['kernel']} {row['problem']} on {row['gpu_name']}", anchor=False)
+    st.subheader(plain(f"{row['kernel']} {row['problem']} on {row['gpu_name']}"), anchor=False)
     if metric is None:
         st.caption("No point of this series is in this database.")
     else:

@@ -1,11 +1,17 @@
 """Words for numbers and commits that every part of the product writes alike. Knows nothing else of the product."""
 
+import html
 import re
 
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""All but the tab and the new line: a terminal takes them for orders (its title, its cursor, its clipboard)."""
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""All but the tab and the new line: a terminal takes them for orders (its title, its cursor, its clipboard). Those of
+Unicode show what follows from right to left, so that a name reads as another."""
 
-_MARKDOWN = re.compile(r"([\\`*\[\]<>$|]|:(?=[A-Za-z]))")
+_MARKDOWN = re.compile(r"([\\`*\[\]<>$|~&]|(?<!\w)_|_(?!\w)|:(?=[A-Za-z]))")
+_SIGNS = re.compile(r"(?<=[-<])(\\?)(?=[->])|(?<=[<>~])(?==)|(?<=:)(?=[\w+-]+\\?:)")
+"""A place between the letters of an arrow, a dash or a comparison, or in a word like :+1:. Streamlit draws each as one
+sign, also where it is escaped."""
+
 _ADDRESS = re.compile(r":(?=//)|\bwww(?=\.)|@", re.IGNORECASE)
 WORD_JOINER = "\N{WORD JOINER}"
 """Nobody sees it, and no program takes what it parts for a link, a mention or a formula."""
@@ -99,21 +105,32 @@ def failure_text(text: str) -> str:
 def plain(value: object) -> str:
     """Returns other people's text for a place that draws Markdown: no link, no picture, no formula, no colour, one
     line. An address becomes a link by itself, escaped or not, unless something invisible stands in it."""
-    line = " ".join(str(value).split())
-    return _ADDRESS.sub(lambda found: found[0] + WORD_JOINER, _MARKDOWN.sub(r"\\\1", line))
+    escaped = _MARKDOWN.sub(r"\\\1", one_line(value))
+    return _ADDRESS.sub(lambda found: found[0] + WORD_JOINER, _SIGNS.sub(rf"{WORD_JOINER}\1", escaped))
 
 
 def plain_code(value: object) -> str:
     """Returns text of other people in one line, as code in Markdown."""
-    return "`" + " ".join(str(value).split()).replace("`", "'") + "`"
+    return "`" + one_line(value).replace("`", "'") + "`"
+
+
+def plain_html(value: object) -> str:
+    """Returns text of other people in one line, as HTML, as in the words of a chart."""
+    return html.escape(one_line(value), quote=False)
+
+
+def one_line(value: object) -> str:
+    """Returns text of other people without controls, in one line."""
+    return " ".join(without_controls(str(value)).split())
 
 
 def without_links(markdown: str) -> str:
     """Returns a document of others in Markdown: it keeps its headings and tables, and has no link and no picture."""
-    return _ADDRESS.sub(lambda found: found[0] + WORD_JOINER, re.sub(r"\](?=[(\[:])", "]" + WORD_JOINER, markdown))
+    shown = re.sub(r"\](?=[(\[:])", "]" + WORD_JOINER, without_controls(markdown))
+    return _ADDRESS.sub(lambda found: found[0] + WORD_JOINER, shown)
 
 
 def without_mentions(text: str) -> str:
     """Returns other people's text as a chat may show it: it calls nobody (<!channel>, @everyone), and none of its words
     hide a link. A mail address stays as it is."""
-    return _MENTION.sub(lambda found: found[0] + WORD_JOINER, text)
+    return _MENTION.sub(lambda found: found[0] + WORD_JOINER, without_controls(text))

@@ -15,8 +15,8 @@ from tilewatch.db.page_reads.judge_score import Score
 from tilewatch.db.page_reads.messages import MessageRow, RegressionStory
 from tilewatch.db.page_reads.regressions import RegressionRow
 from tilewatch.db.page_reads.tokens import TokenRow
-from tilewatch.text import change_text, short_sha, without_controls, write_change
-from tilewatch.worker.notify.wording import one_line, write_alarm
+from tilewatch.text import change_text, one_line, short_sha, without_controls, write_change
+from tilewatch.worker.notify.wording import write_alarm
 
 Found = TypeVar("Found", bound=Any)
 ROW_OF_A_FILE = 1_000
@@ -38,7 +38,7 @@ class Terminal(Console):
     """
 
     def __init__(self) -> None:
-        super().__init__(markup=False)
+        super().__init__(markup=False, emoji=False)
         if not self.is_terminal and "COLUMNS" not in os.environ:
             self.width = ROW_OF_A_FILE
 

@@ -9,11 +9,11 @@ from sqlalchemy.orm import Session
 from tilewatch.db.lifecycle import messages
 from tilewatch.db.page_reads.checks import CheckStory, find_check
 from tilewatch.db.session import DATABASE_IS_AWAY
-from tilewatch.text import short_sha
+from tilewatch.text import one_line, short_sha
 from tilewatch.worker.comparing import check_report
 from tilewatch.worker.notify import routing
 from tilewatch.worker.notify.routing import NotifySettings
-from tilewatch.worker.notify.wording import Text, one_line
+from tilewatch.worker.notify.wording import Text
 
 log = structlog.get_logger()
 

@@ -12,7 +12,7 @@ from tilewatch.db.page_reads.alarms import AlarmRow
 from tilewatch.db.page_reads.messages import MessageRow, RegressionStory
 from tilewatch.db.page_reads.regressions import RegressionRow
 from tilewatch.db.page_reads.submissions import SubmissionRow
-from tilewatch.text import change_text, count_text, short_sha, write_change
+from tilewatch.text import change_text, count_text, one_line, short_sha, write_change
 
 LISTED = 12
 """Lines of one kind in a digest; the dashboard has them all."""
@@ -153,12 +153,6 @@ def check_link(dashboard_url: str, check_id: int) -> str:
 
 def report_link(dashboard_url: str, report_id: int) -> str:
     return f"{dashboard_url}/toolchains?report=%23{report_id}"
-
-
-def one_line(text: str) -> str:
-    """Removes line ends from text that others wrote (a commit's subject, a compiler's message), so that it cannot look
-    like a line of ours."""
-    return " ".join(text.split())
 
 
 def _ending_lines(story: RegressionStory, kind: str, dashboard_url: str) -> list[str]:

@@ -2,9 +2,8 @@
 
 import pytest
 
-from tilewatch.text import WORD_JOINER, without_mentions
+from tilewatch.text import WORD_JOINER, one_line, without_mentions
 from tilewatch.worker.notify.senders import OutgoingMessage, Service, without_secrets
-from tilewatch.worker.notify.wording import one_line
 
 
 @pytest.mark.parametrize(
