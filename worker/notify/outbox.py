@@ -25,8 +25,8 @@ from tilewatch.worker.notify import routing, wording
 from tilewatch.worker.notify.alarms import OpenAlarm
 from tilewatch.worker.notify.forge import Forge
 from tilewatch.worker.notify.messages_of_checks import write_checks
-from tilewatch.worker.notify.routing import LOG, BadNotifySettings, Channel, NotifySettings
-from tilewatch.worker.notify.senders import Log, OutgoingMessage, Sender, SendResult, Service, Webhook
+from tilewatch.worker.notify.routing import LOG, Channel, NotifySettings
+from tilewatch.worker.notify.senders import Closed, Log, OutgoingMessage, Sender, SendResult, Service, Webhook
 from tilewatch.worker.settings import Settings
 
 log = structlog.get_logger()
@@ -49,7 +49,9 @@ class Outbox:
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Makes the outbox of these settings. Raises BadNotifySettings for a wrong file, or a forge without a token."""
+        """Makes the outbox of these settings. A channel without an address or a token sends nothing and says why.
+
+        Raises BadNotifySettings for a wrong file."""
         if settings.old_notify_name is not None:
             log.warning(settings.old_notify_name)
         notify = routing.load(settings.notify_file)
@@ -181,7 +183,8 @@ def _with_owner(opened: Session, outbox: Outbox, story: RegressionStory) -> Regr
 
 
 def _is_forge(outbox: Outbox, channel: str) -> bool:
-    return isinstance(outbox.senders.get(channel), Forge)
+    named = outbox.settings.channels.get(channel)
+    return isinstance(outbox.senders.get(channel), Forge) or (named is not None and named.forge is not None)
 
 
 def _send(outbox: Outbox, message: ClaimedMessage) -> SendResult:
@@ -247,11 +250,13 @@ def _day(opened: Session, now: dt.datetime) -> wording.Day:
 
 
 def _sender_of(name: str, channel: Channel, token: str | None) -> Sender:
-    if channel.apprise:
-        return Service(channel.apprise)
-    if channel.webhook:
-        return Webhook(channel.webhook)
-    assert channel.forge is not None
-    if token is None:
-        raise BadNotifySettings(f"channels.{name} is a forge and TILEWATCH_FORGE_TOKEN is not set")
-    return Forge(channel.forge, channel.api, token)
+    variable = channel.apprise_from or channel.webhook_from
+    if variable is not None:
+        return Closed(f"channels.{name} takes its address from {variable}, which is not set")
+    if channel.forge is not None:
+        if not token:
+            return Closed(f"channels.{name} is a forge and TILEWATCH_FORGE_TOKEN is not set")
+        return Forge(channel.forge, channel.api, token)
+    if not (channel.apprise or channel.webhook):
+        return Closed(f"channels.{name} has an empty address")
+    return Service(channel.apprise) if channel.apprise else Webhook(channel.webhook or "")

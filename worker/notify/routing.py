@@ -167,21 +167,20 @@ def _read(name: str, text: str, environment: Mapping[str, str]) -> NotifySetting
     except tomllib.TOMLDecodeError as error:
         raise BadNotifySettings(f"{name} is not TOML: {error}") from None
     channels = written.get("channels")
-    for channel, fields in channels.items() if isinstance(channels, dict) else ():
+    for fields in channels.values() if isinstance(channels, dict) else ():
         if isinstance(fields, dict):
-            _fill_in_address(f"{name}: channels.{channel}", fields, environment)
+            _fill_in_address(fields, environment)
     try:
         return NotifySettings.model_validate(written)
     except ValidationError as error:
         raise BadNotifySettings("; ".join(_sentences(name, error))) from None
 
 
-def _fill_in_address(where: str, fields: dict[str, Any], environment: Mapping[str, str]) -> None:
+def _fill_in_address(fields: dict[str, Any], environment: Mapping[str, str]) -> None:
+    """Where the variable is not set, its name stays."""
     for kind in ("apprise", "webhook"):
         variable = fields.get(f"{kind}_from")
-        if isinstance(variable, str) and kind not in fields:
-            if not environment.get(variable):
-                raise BadNotifySettings(f"{where} takes its address from {variable}, which is not set")
+        if isinstance(variable, str) and kind not in fields and environment.get(variable):
             fields[kind] = environment[variable]
             del fields[f"{kind}_from"]
 

@@ -78,6 +78,17 @@ class Sender(Protocol):
 
 
 @dataclass(frozen=True)
+class Closed:
+    """Sends nothing, and says why: its channel cannot be used until a person mends it. Others can."""
+
+    trouble: str
+    repeatable = True
+
+    def send(self, _: OutgoingMessage) -> SendResult:
+        return SendResult.later(self.trouble)
+
+
+@dataclass(frozen=True)
 class Log:
     """Writes messages to the log of this process; used where no channel is set up."""
 

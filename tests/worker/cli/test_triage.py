@@ -126,8 +126,22 @@ def test_channels_are_tried_and_what_is_wrong_with_one_is_said(
     assert "board: sent" in tilewatch("notify", "test")
     board.answer = lambda _: Answer(401)
     assert "board: the webhook answers 401 Unauthorized" in tilewatch("notify", "test", fails=True)
-    file.write_text("[channels.commits]\nforge = 'owner/name'\n")
-    assert "channels.commits is a forge and TILEWATCH_FORGE_TOKEN is not set" in tilewatch("notify", "test", fails=True)
+
+
+def test_a_channel_that_cannot_be_used_hinders_no_other(
+    tilewatch: Tilewatch, settings: Settings, board: Receiver
+) -> None:
+    settings.home.mkdir(parents=True, exist_ok=True)
+    (settings.home / "notify.toml").write_text(
+        f"[channels.board]\nwebhook = '{board.url}'\n[channels.mail]\napprise = ''\n[channels.web]\nwebhook = ''\n"
+        "[channels.chat]\nwebhook_from = 'NOWHERE'\n[channels.commits]\nforge = 'owner/name'\n"
+    )
+    said = tilewatch("notify", "test", fails=True)
+    assert "board: sent" in said
+    assert "mail: channels.mail has an empty address" in said
+    assert "web: channels.web has an empty address" in said
+    assert "chat: channels.chat takes its address from NOWHERE, which is not set" in said
+    assert "commits: channels.commits is a forge and TILEWATCH_FORGE_TOKEN is not set" in said
 
 
 def test_messages_that_were_given_up_are_listed_and_sent_again(tilewatch: Tilewatch, settings: Settings) -> None:

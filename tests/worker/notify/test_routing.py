@@ -120,7 +120,6 @@ def test_a_digest_is_due_from_its_hour_on_and_not_for_ever(
         (f"[channels.a]\napprise = '{HIDDEN}'\nwebhook = '{HIDDEN}'", "channels.a: name exactly one of"),
         (f"[channels.a]\nslak = '{HIDDEN}'", "channels.a.slak: extra inputs are not permitted"),
         (f"[channels.a]\nforge = '{HIDDEN}'", "channels.a.forge: string should match pattern"),
-        ("[channels.a]\nwebhook_from = 'NOWHERE'", "channels.a takes its address from NOWHERE, which is not set"),
         ("[[routes]]\nto = ['nobody']", "there is no channel 'nobody'; known: log"),
         ("[[routes]]\nto = []", "routes.0.to: tuple should have at least 1 item"),
         ("[quiet]\nfrom = '25:00'\nto = '08:00'", "quiet.from: "),
