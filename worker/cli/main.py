@@ -108,18 +108,27 @@ def judge(
 ) -> None:
     """Try the judge on nights of your own: reads nights and answers, prints alerts and questions. Needs no database.
 
+    Exit codes: 0 every line was read, 1 one was not.
+
     Example: tilewatch judge --stream < nights.jsonl
     """
     if not stream:
         raise typer.BadParameter(
             "add --stream; without it there is nothing to judge here, since the workers judge what is measured"
         )
-    from tilewatch.worker.detection.stream import answer_lines
+    from tilewatch.worker.detection.stream import NO_LINE, answer_lines
 
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")  # a byte that is no text spoils its own line only
-    for line in answer_lines(sys.stdin, complain=lambda text: print(text, file=sys.stderr, flush=True)):
+    unread = []
+
+    def complain(text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+        unread.extend([text] if text.endswith(NO_LINE) else [])
+
+    for line in answer_lines(sys.stdin, complain):
         print(line, flush=True)
+    raise typer.Exit(1 if unread else 0)
 
 
 @cli.command()

@@ -1,10 +1,12 @@
 """Runs the detector on JSON lines, without a database: `tilewatch judge --stream`.
 
 A `world` line names the series and gets no answer; every other line gets one line of alerts and wanted replays. What
-cannot be used in a line is left out and named to `complain`, because the other side waits for an answer.
+cannot be used in a line is left out, because the other side waits for an answer; it is named in that answer, as
+`left_out`, and to `complain`.
 """
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeGuard
 
@@ -14,6 +16,10 @@ from tilewatch.worker.detection.replay_evidence import ReplayAnswer
 from tilewatch.worker.detection.scope_state import NodeKernel
 
 NOTHING = Response((), ())
+
+NO_LINE = "this is not a world, night or rerun in JSON"
+
+KERNEL = "cand"
 
 MOST = 2**62
 """Numbers are below it: NumPy's have 64 bits, and some are added."""
@@ -30,7 +36,10 @@ def answer_lines(lines: Iterable[str], complain: Callable[[str], None]) -> Itera
         if not line.strip():
             continue
 
-        def complain_here(sentence: str, number: int = number) -> None:
+        left_out: list[str] = []
+
+        def complain_here(sentence: str, number: int = number, left_out: list[str] = left_out) -> None:
+            left_out.append(sentence)
             complain(f"line {number}: {sentence}")
 
         try:
@@ -41,13 +50,14 @@ def answer_lines(lines: Iterable[str], complain: Callable[[str], None]) -> Itera
         if kind == "world":
             detector = _start(fields, complain_here)
             continue
-        yield _write(_respond(detector, fields, kind, complain_here))
+        response = _respond(detector, fields, kind, complain_here)
+        yield _write(response, left_out)
 
 
 def _respond(detector: Detector | None, fields: dict[str, Any], kind: Any, complain: Callable[[str], None]) -> Response:
     try:
         if kind not in ("night", "rerun"):
-            raise NotTheProtocol("this is not a world, night or rerun in JSON")
+            raise NotTheProtocol(NO_LINE)
         if detector is None:
             raise NotTheProtocol(f"this {kind} comes before any world that can be used")
         return _add_night(detector, fields, complain) if kind == "night" else _add_answers(detector, fields, complain)
@@ -83,10 +93,12 @@ def _add_night(detector: Detector, fields: dict[str, Any], complain: Callable[[s
     readings: dict[int, Reading] = {}
     for point in _objects(fields, "points", complain):
         series = point.get("id")
-        if not isinstance(series, int) or series not in detector.series:
+        if not _is_small(series) or series not in detector.series:
             complain(f"the world has no series {series!r}")
             continue
-        kernel_us, baseline_us = _launches(point.get("cand")), _launches(point.get("base"))
+        if series in readings:
+            complain(f"series {series} is there twice; the last one counts")
+        kernel_us, baseline_us = (_launches(point, name, series, complain) for name in (KERNEL, "base"))
         code = point.get("code")
         if code is not None and not isinstance(code, str):
             complain(f"code is {code!r}, where a text is expected; it is taken for not known")
@@ -104,7 +116,10 @@ def _add_answers(detector: Detector, fields: dict[str, Any], complain: Callable[
             complain(f"a result needs whole numbers as id, a and b, and these are {numbers}")
             continue
         series, good, bad = (int(number) for number in numbers if number is not None)
-        answers.append(ReplayAnswer(series, good, bad, _launch(each.get("a_us")), _launch(each.get("b_us"))))
+        times_us = [_launch(each.get(name)) for name in ("a_us", "b_us")]
+        for name, launch in zip(("a_us", "b_us"), times_us, strict=True):
+            _complain_about(launch, f"series {series}: {name}", complain)
+        answers.append(ReplayAnswer(series, good, bad, *times_us))
     return detector.add_answers(answers)
 
 
@@ -120,8 +135,23 @@ def _objects(fields: dict[str, Any], name: str, complain: Callable[[str], None])
             complain(f"{each!r} in {name} is no object")
 
 
-def _launches(value: Any) -> tuple[tuple[float, ...], ...]:
-    return tuple(_launch(each) for each in value) if isinstance(value, list) else ()
+def _launches(
+    point: dict[str, Any], name: str, series: int, complain: Callable[[str], None]
+) -> tuple[tuple[float, ...], ...]:
+    value = point.get(name)
+    launches = tuple(_launch(each) for each in value) if isinstance(value, list) else ()
+    if not launches and (name == KERNEL or not isinstance(value, list)):  # an operator may have no baseline
+        complain(f"series {series} has no {name}")
+    for each in launches:
+        _complain_about(each, f"series {series}: {name}", complain)
+    return launches
+
+
+def _complain_about(launch: tuple[float, ...], where: str, complain: Callable[[str], None]) -> None:
+    if wrong := sum(not (math.isfinite(each) and each > 0) for each in launch):
+        complain(f"{where}: {wrong} of {len(launch)} values are no time in us above 0")
+    elif not launch:
+        complain(f"{where}: a launch has no values")
 
 
 def _launch(value: Any) -> tuple[float, ...]:
@@ -129,14 +159,14 @@ def _launch(value: Any) -> tuple[float, ...]:
     kept as NaN."""
     if not isinstance(value, list):
         return ()
-    return tuple(float(each) if isinstance(each, float) or _is_small(each) else float("nan") for each in value)
+    return tuple(float(each) if isinstance(each, float) or _is_small(each) else math.nan for each in value)
 
 
 def _is_small(value: Any) -> TypeGuard[int]:
-    return isinstance(value, int) and abs(value) < MOST
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < MOST
 
 
-def _write(response: Response) -> str:
+def _write(response: Response, left_out: list[str]) -> str:
     alerts = [
         {"id": change.series, "night": change.first_bad, "pct": round(100 * change.size, 4), "kind": "code"}
         for change in response.changes
@@ -144,4 +174,5 @@ def _write(response: Response) -> str:
     reruns = [
         {"id": each.series, "a": each.good, "b": each.bad, "launches": each.launches} for each in response.questions
     ]
-    return json.dumps({"alerts": alerts, "reruns": reruns})
+    named = {"left_out": left_out} if left_out else {}
+    return json.dumps({"alerts": alerts, "reruns": reruns, **named})

@@ -16,7 +16,7 @@ from tilewatch.worker.detection.stream import answer_lines
 
 QUIET = Kind("a few steps", "quiet", nuisances=False, changed=0.1, sizes=(0.05, 0.05))
 
-NOTHING = '{"alerts": [], "reruns": []}'
+NOTHING = {"alerts": [], "reruns": []}
 
 
 def iter_of(lines: list[str]) -> Iterator[str]:
@@ -55,14 +55,44 @@ def answer_and_complain(lines: list[str]) -> tuple[list[str], list[str]]:
 @pytest.mark.parametrize("line", ["[1]", "nothing", '{"type":"night","night":"x"}', '{"type":"dawn"}', "\x00", "1e999"])
 def test_a_line_that_is_not_of_the_protocol_is_named_and_answered_with_nothing(line: str) -> None:
     replies, complaints = answer_and_complain([world_lines(0)[0], line])
-    assert replies == [NOTHING]
     assert len(complaints) == 1
-    assert complaints[0].startswith("line 2: ")
+    assert [json.loads(each) for each in replies] == [NOTHING | {"left_out": [complaints[0].removeprefix("line 2: ")]}]
 
 
 def test_a_night_before_any_world_is_answered_with_nothing() -> None:
     replies, complaints = answer_and_complain(['{"type":"night","night":0,"points":[]}'])
-    assert (replies, complaints) == ([NOTHING], ["line 1: this night comes before any world that can be used"])
+    sentence = "this night comes before any world that can be used"
+    assert complaints == [f"line 1: {sentence}"]
+    assert [json.loads(each) for each in replies] == [NOTHING | {"left_out": [sentence]}]
+
+
+@pytest.mark.parametrize(
+    ("cand", "named"),
+    [
+        ([[1.0, 0.0]], "series 0: cand: 1 of 2 values are no time in us above 0"),
+        ([[-1.0], [2.0]], "series 0: cand: 1 of 1 values are no time in us above 0"),
+        ([[float("nan"), float("inf"), "7", None, True]], "series 0: cand: 5 of 5 values are no time in us above 0"),
+        ([[]], "series 0: cand: a launch has no values"),
+        ([], "series 0 has no cand"),
+        (None, "series 0 has no cand"),
+    ],
+)
+def test_a_value_that_is_no_time_is_named_in_the_answer(cand: Any, named: str) -> None:
+    world = {"type": "world", "launches": 1, "series": [{"id": 0}]}
+    point = {"id": 0, "cand": cand, "base": [[1.0]], "machine": "m", "env": "e"}
+    replies, _ = answer_and_complain([json.dumps(world), json.dumps({"type": "night", "night": 0, "points": [point]})])
+    assert json.loads(replies[0])["left_out"] == [named]
+
+
+def test_a_series_that_is_there_twice_or_a_boolean_is_named() -> None:
+    world = {"type": "world", "launches": 1, "series": [{"id": 0}, {"id": 1}]}
+    point = {"id": 0, "cand": [[1.0]], "base": [[1.0]]}
+    night = {"type": "night", "night": 0, "points": [point, point, point | {"id": True}]}
+    replies, _ = answer_and_complain([json.dumps(world), json.dumps(night)])
+    assert json.loads(replies[0])["left_out"] == [
+        "series 0 is there twice; the last one counts",
+        "the world has no series True",
+    ]
 
 
 def replayed(world: World, night: int, ask: dict[str, Any]) -> list[tuple[float, ...]]:
@@ -89,7 +119,7 @@ def test_no_number_ends_the_answers(field: str) -> None:
         later = night | {"night": 1, "points": night["points"][::-1]}
         replies, _ = answer_and_complain([json.dumps(each) for each in (*lines, later)])
         assert len(replies) == 2, hostile
-        assert all(set(json.loads(each)) == {"alerts", "reruns"} for each in replies)
+        assert all(set(json.loads(each)) - {"left_out"} == {"alerts", "reruns"} for each in replies)
 
 
 def spoiled(point: dict[str, Any], how: int) -> dict[str, Any]:
