@@ -136,3 +136,21 @@ def test_the_file_works_alone(file: Path) -> None:
         [sys.executable, "-S", "-c", program], cwd=file.parent, env={}, capture_output=True, text=True, check=True
     )
     assert done.stdout == "{'tile': 3}\n"
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+def test_a_size_that_is_no_number_is_refused(number: float) -> None:
+    table = tuned.Table([tuned.Row("4096x4096x4096", {"tile": 1}, 0.0)], {"tile": 2})
+    with pytest.raises(ValueError, match="a problem has sizes, and"):
+        table.find(number, 4096, 4096)
+
+
+@pytest.mark.parametrize(
+    "content", [None, "", "[]", "{", '{"format": 1}', '{"format": 1, "tables": [{}]}', "\0", "[" * 9999]
+)
+def test_a_file_that_is_missing_cut_or_of_others_is_a_wrong_table(tmp_path: Path, content: str | None) -> None:
+    file = tmp_path / "table.json"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(tuned.WrongTable, match=r"table\.json"):
+        tuned.load(file, kernel="k", gpu="h200", fallback={})

@@ -94,7 +94,8 @@ class Table:
     def find(self, *problem: Part) -> Choice:
         """Returns the choice for a problem, whose numbers and words are given in the order of its text.
 
-        `find(4096, 4096, 4096, "float16")` asks for 4096x4096x4096-float16. Words must be equal, numbers near.
+        `find(4096, 4096, 4096, "float16")` asks for 4096x4096x4096-float16. Words must be equal, numbers near. Raises
+        ValueError for a number that is none, as NaN.
         """
         found = self._answers.get(problem)
         if found is None:
@@ -104,6 +105,9 @@ class Table:
         return found
 
     def _find_nearest(self, problem: tuple[Part, ...]) -> Choice:
+        for part in problem:
+            if not isinstance(part, str) and not math.isfinite(part):
+                raise ValueError(f"a problem has sizes, and {part} is none")
         group = self._groups.get(_words(problem))
         if group is None:
             return self._fallback
@@ -127,9 +131,26 @@ def load(
     """Reads the table of one kernel for one GPU, by the driver's name ("NVIDIA H200") or the model's ("h200").
 
     With `source`, the file that holds the kernel, a table of another version of that file is refused.
-    Raises WrongTable, OSError or ValueError.
+    Raises WrongTable, also for a file that is not there, cut or of others.
     """
     tables = read_tables(path)
+    try:
+        return _choose_table(path, tables, kernel, gpu, fallback, source, most_doublings)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise WrongTable(f"{path} is no table of `tilewatch tuned export`: {type(error).__name__} {error}") from None
+    except OSError as error:
+        raise WrongTable(f"{source} cannot be read: {error.strerror}") from None
+
+
+def _choose_table(
+    path: str | Path,
+    tables: list[dict[str, Any]],
+    kernel: str,
+    gpu: str,
+    fallback: Mapping[str, Any],
+    source: str | Path | None,
+    most_doublings: float,
+) -> Table:
     of_kernel = [table for table in tables if table["kernel"] == kernel]
     if not of_kernel:
         listed = ", ".join(sorted({table["kernel"] for table in tables})) or "none"
@@ -149,12 +170,19 @@ def load(
 
 
 def read_tables(path: str | Path) -> list[dict[str, Any]]:
-    """Reads all tables of a file, as `tilewatch tuned export` wrote them. Raises WrongTable, OSError or ValueError."""
-    content = json.loads(Path(path).read_text(encoding="utf-8"))
+    """Reads all tables of a file, as `tilewatch tuned export` wrote them. Raises WrongTable."""
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise WrongTable(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise WrongTable(f"{path} is no table of `tilewatch tuned export`: {error}") from None
     version = content.get("format") if isinstance(content, dict) else None
     if version != FORMAT:
         raise WrongTable(f"{path} has format {version}, and this tuned.py reads format {FORMAT}")
-    tables: list[dict[str, Any]] = content["tables"]
+    tables = content.get("tables")
+    if not isinstance(tables, list):
+        raise WrongTable(f"{path} is no table of `tilewatch tuned export`: it has no list of tables")
     return tables
 
 
