@@ -11,6 +11,7 @@ from sqlalchemy.exc import InternalError
 
 from tests.dashboard.fixtures.small_database import KERNEL, OTHER_PROBLEM, PROBLEM, REPOSITORY, SHAS
 from tilewatch import frames
+from tilewatch.db.page_reads.series import UnknownName
 from tilewatch.db.session import reading_session, session
 from tilewatch.worker.settings import NotRunning
 
@@ -55,9 +56,18 @@ def test_a_filter_leaves_the_others_out(filled_url: str) -> None:
     assert set(db.series(problem=OTHER_PROBLEM)["problem"]) == {OTHER_PROBLEM}
     assert set(db.trials(gpu_model="h200")["gpu_model"]) == {"h200"}
     assert set(db.verdicts(kernel=KERNEL)["kernel"]) == {KERNEL}
-    for empty in (db.series("x"), db.trials("x"), db.verdicts("x"), db.series(repository="x")):
-        assert len(empty) == 0
-        assert {"repository", "kernel", "problem", "gpu_model"} <= set(empty.columns)
+    empty = db.series(gpu_model="h200", problem=OTHER_PROBLEM, kernel=KERNEL, repository=REPOSITORY).iloc[:0]
+    assert {"repository", "kernel", "problem", "gpu_model"} <= set(empty.columns)
+
+
+def test_a_name_that_no_sweep_has_is_refused_with_the_nearest(filled_url: str) -> None:
+    """A script that asks for a kernel that was renamed would find nothing wrong, for ever."""
+    db = frames.open(filled_url)
+    for ask in (db.series, db.trials, db.verdicts):
+        with pytest.raises(UnknownName, match=f"no sweep has the kernel '{KERNEL}x'; the nearest is '{KERNEL}'"):
+            ask(f"{KERNEL}x")
+        with pytest.raises(UnknownName, match="no sweep has the repository 'x'"):
+            ask(repository="x")
 
 
 def test_trials_are_of_the_newest_sweep_or_of_a_commit(filled_url: str) -> None:

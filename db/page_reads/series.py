@@ -1,6 +1,7 @@
 """Reads which series there are, and all points of one."""
 
 import datetime as dt
+import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -36,6 +37,7 @@ from tilewatch.db.query_parts import (
     series_keys,
 )
 from tilewatch.db.repository_names import BRANCH_START, name_of_branch
+from tilewatch.errors import ExpectedError
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,24 @@ class PointRow:
     shared_bytes: int | None
     code_bytes: int | None
     compile_s: float | None
+
+
+class UnknownName(ExpectedError):
+    """A repository, kernel, problem or GPU model that no sweep has; the message is a sentence with the nearest one."""
+
+
+def require_known(session: Session, **given: str | None) -> None:
+    """Raises UnknownName for a name that no sweep has: a question about a kernel that was renamed would be answered
+    with nothing, for ever. `given` are repository, kernel, problem and gpu_model; None asks for all."""
+    for what, name in given.items():
+        column = Commit.repository if what == "repository" else getattr(Sweep, what)
+        query = select(column).select_from(Sweep).join(Commit, Commit.id == Sweep.commit_id).distinct()
+        if name is None or session.scalar(query.where(column == name).limit(1)) is not None:
+            continue
+        known = list(session.scalars(query))
+        nearest = difflib.get_close_matches(name, known, 1) or known[:1]
+        hint = f"; the nearest is '{nearest[0]}'" if nearest else "; there is no sweep yet"
+        raise UnknownName(f"no sweep has the {what.replace('_', ' ').replace('gpu', 'GPU')} '{name}'{hint}")
 
 
 def list_repositories(session: Session) -> list[str]:

@@ -44,7 +44,8 @@ def open(url: str | None = None) -> "Database":
 
 @dataclass(frozen=True)
 class Database:
-    """A database to read. Every filter that is left out takes everything; an answer without rows has its columns."""
+    """A database to read. Every filter that is left out takes everything; a name that no sweep has raises
+    UnknownName, and an answer without rows has its columns."""
 
     url: str = field(repr=False)
 
@@ -61,6 +62,7 @@ class Database:
         """
         wanted = _wanted(kernel, problem, gpu_model, repository)
         with reading_session(self.url) as opened:
+            series_queries.require_known(opened, **wanted)
             found = []
             for row in series_queries.list_series(opened):
                 key = {name: getattr(row, name) for name in SERIES}
@@ -81,6 +83,7 @@ class Database:
         (the first digits of its hash), the fastest first: its time, static facts and parameters as `param.NAME`."""
         wanted = _wanted(kernel, problem, gpu_model, repository)
         with reading_session(self.url) as opened:
+            series_queries.require_known(opened, **wanted)
             found = []
             for space in static_facts.list_spaces(opened):
                 key = {name: getattr(space, name) for name in SERIES}
@@ -99,6 +102,7 @@ class Database:
     ) -> pd.DataFrame:
         """Returns the verdict of each run, the newest first. Changes are of the time: +0.05 is 5 % slower."""
         with reading_session(self.url) as opened:
+            series_queries.require_known(opened, **_wanted(kernel, problem, gpu_model, repository))
             names = series_queries.list_repositories(opened) if repository is None else [repository]
             rows = [
                 row

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from tilewatch.db.lifecycle.tokens import Right
+from tilewatch.db.page_reads.series import require_known
 from tilewatch.db.session import session
 from tilewatch.worker.api import acts, reads
 from tilewatch.worker.api.acts import Act
@@ -17,6 +18,7 @@ from tilewatch.worker.api.callers import Credentials, find_caller
 from tilewatch.worker.settings import Settings
 
 VERSION = "/v1"
+NAMES = ("repository", "kernel", "problem", "gpu_model")
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ def call(operation: Operation, settings: Settings, credentials: Credentials, arg
     with session(settings.connection().database_url) as opened:
         caller = find_caller(opened, credentials, operation.right)
         if operation.right == "read":
+            require_known(opened, **{name: each for name, each in arguments.items() if name in NAMES})
             return operation.function(opened, **arguments)
     assert caller.holder is not None
     return operation.function(Act(settings, caller.holder), **arguments)

@@ -7,7 +7,7 @@ each row of thousands first.
 import contextlib
 import inspect
 import ipaddress
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -22,6 +22,7 @@ from starlette.exceptions import HTTPException
 
 from tilewatch.db import session as database
 from tilewatch.db.lifecycle.tokens import BudgetSpent, TokenInUse
+from tilewatch.db.page_reads.series import UnknownName
 from tilewatch.db.session import DatabaseUnreachable
 from tilewatch.errors import ExpectedError
 from tilewatch.release import find_release
@@ -45,11 +46,21 @@ A call from another machine needs a token: `Authorization: Bearer TOKEN`."""
 FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 """Headers by which a proxy says that the caller is somebody else than who is connected."""
 
+
+class UnknownArgument(ExpectedError):
+    """An argument that an operation does not have; the message is a sentence with those that it has."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        has = f"it has {', '.join(known)}" if known else "this has none in its address"
+        super().__init__(f"there is no argument '{name[:100]}'; {has}")
+
+
 STATUS: dict[type, HTTPStatus] = {
     NobodyKnown: HTTPStatus.UNAUTHORIZED,
     Unsigned: HTTPStatus.UNAUTHORIZED,
     NotAllowed: HTTPStatus.FORBIDDEN,
     NotThere: HTTPStatus.NOT_FOUND,
+    UnknownName: HTTPStatus.NOT_FOUND,
     BudgetSpent: HTTPStatus.TOO_MANY_REQUESTS,
     TokenInUse: HTTPStatus.TOO_MANY_REQUESTS,
     ExpectedError: HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -116,7 +127,12 @@ def read_credentials(request: Request) -> Credentials:
 
 
 def _endpoint(operation: Operation, settings: Settings) -> Callable[..., Response]:
+    known = [name for name in operation.signature.parameters if f"{{{name}}}" not in operation.path]
+
     def answer(request: Request, **arguments: Any) -> Response:
+        for name in request.query_params:
+            if operation.method == "POST" or name not in known:
+                raise UnknownArgument(name, () if operation.method == "POST" else known)
         found = call(operation, settings, read_credentials(request), arguments)
         return Response(operation.answer.dump_json(found), operation.status, media_type="application/json")
 

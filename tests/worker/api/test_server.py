@@ -57,7 +57,7 @@ def test_verdicts_are_of_what_was_asked_for(server: str) -> None:
 def test_the_detectable_change_is_that_of_the_newest_verdict_that_knows_it(api_url: str, server: str) -> None:
     unknown = get(server, "/detectable-change", **{**SERIES, "problem": "1x1x1"})
     assert unknown.status_code == 404
-    assert unknown.json() == {"detail": f"no verdict of {KERNEL} 1x1x1 on h200 knows its noise yet"}
+    assert unknown.json() == {"detail": "no sweep has the problem '1x1x1'; the nearest is '4096x4096x4096'"}
     newest = get(server, "/verdicts", **SERIES).json()[0]["run_id"]
     with session(api_url) as opened:
         row = opened.get_one(Verdict, newest)
@@ -79,6 +79,14 @@ def test_the_detectable_change_is_that_of_the_newest_verdict_that_knows_it(api_u
             "run_id: Input should be less than or equal to 9223372036854775807",
         ),
         ("/verdicts", 422, "repository: Field required"),
+        ("/verdicts?repository=nope", 404, f"no sweep has the repository 'nope'; the nearest is '{REPOSITORY}'"),
+        ("/regressions?repository=nope", 422, "there is no argument 'repository'; it has limit"),
+        ("/series?limit=3", 422, "there is no argument 'limit'; this has none in its address"),
+        (
+            f"/verdicts?repository={REPOSITORY}&verdct=regression",
+            422,
+            "there is no argument 'verdct'; it has repository, kernel, problem, gpu_model, verdict, limit",
+        ),
         ("/verdicts?repository=%00", 422, "repository: String should match pattern '^[^\\x00]*$'"),
     ],
 )
