@@ -71,7 +71,7 @@ def choose(opened: Session, settings: Settings, name: str | None) -> WatchedRepo
         return watched[0]
     names = ", ".join(each.name for each in watched)
     if name is None:
-        raise RepositoryError(f"several repositories are watched: name one with --repository ({names})")
+        raise RepositoryError(f"several repositories are watched, so name the repository: {names}")
     for each in watched:
         if each.name == split_branch(name)[0]:
             return each

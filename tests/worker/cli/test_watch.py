@@ -26,7 +26,7 @@ def test_a_repository_is_added_listed_submitted_and_removed(
     rows = [line.split() for line in tilewatch("watch", "list").splitlines()[1:]]
     assert [row[:3] for row in rows] == [["mine", "main", str(repository)], ["other", "main", str(other)]]
     assert tilewatch("submit", "nightly", fails=True) == (
-        "several repositories are watched: name one with --repository (mine, other)"
+        "several repositories are watched, so name the repository: mine, other"
     )
     assert " of other on " in tilewatch("submit", "nightly", "--repository", "other")
     assert "a sweep of double on 1024" in tilewatch("submit", "sweep", "double", "1024", "--repository", "mine")

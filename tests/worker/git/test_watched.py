@@ -69,7 +69,7 @@ def test_the_repository_of_the_settings_is_watched_until_another_is_added_unless
 
 
 def test_without_a_name_several_repositories_are_listed(two: Settings) -> None:
-    with pytest.raises(RepositoryError, match=r"name one with --repository \(watched, other\)"):
+    with pytest.raises(RepositoryError, match="so name the repository: watched, other"):
         submit_nightly(two)
     with pytest.raises(RepositoryError, match="no repository 'third' is watched; those that are: watched, other"):
         submit_nightly(two, repository="third")
