@@ -10,13 +10,15 @@ ARCHITECTURE = re.compile(r"sm_(8|9|1[0-9])[0-9]")
 
 
 def parse_share(text: str) -> float:
-    """Reads `--fail-over`: 2% and 2 are both 0.02. Raises BadParameter."""
+    """Reads `--fail-over`: 2% is 0.02. A number without its sign is refused: the API's 0.02 is 2 %. Raises
+    BadParameter."""
+    number, sign, rest = text.partition("%")
     try:
-        share = float(text.replace("%", "").strip()) / 100
+        share = float(number) / 100 if sign and not rest.strip() else -1.0
     except ValueError:
         share = -1.0
     if not 0 <= share < 1:
-        sentence = f"'{text}' is not a percentage; expected one from 0% to under 100%, such as 2%"
+        sentence = f"'{text}' is not a percentage; expected one from 0% to under 100% with its sign, such as 2%"
         raise typer.BadParameter(sentence, param_hint="'--fail-over'")
     return share
 

@@ -111,7 +111,10 @@ def read_workloads(pattern: str, folder: Path, definitions: Mapping[str, Definit
     """Returns the problems of each definition by its name, from the lines of Workload files. Lines of definitions that
     are not asked for are passed over. Raises BadProblem with the file and its line."""
     found: dict[str, list[Problem]] = {name: [] for name in definitions}
-    for file in sorted(folder.glob(pattern)):
+    files = sorted(folder.glob(pattern))
+    if not files:
+        raise BadProblem(f"'{pattern}' matches no file in {folder.name}")
+    for file in files:
         for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
             place = f"{file.name}, line {number}"
             if not line.strip():

@@ -37,6 +37,11 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
         findings += [_finding(entry.file, _first_line(entry), sentence) for sentence in found]
         if planned is not None:
             plans.append({**planned, "file": entry.file, "line": _first_line(entry)})
+    named = {each["file"] for each in findings}
+    declared = {entry.file for entry in entries.values()}
+    for file in files or ([] if entries or findings else [str(library)]):
+        if file not in declared | named:
+            findings.append(_finding(file, None, f"{Path(file).name} declares no operator"))
     return {"findings": [each for each in findings if not files or each["file"] in files], "plans": plans}
 
 
@@ -56,6 +61,8 @@ def _validate(entry: Entry, arch: str) -> tuple[list[str], dict[str, Any] | None
             plans.append(plan_alone(entry, problem, arch))
             if isinstance(entry, LibraryOperator):
                 found += [f"{entry.kernel.name} on {problem.name}: {each}" for each in _wrong_results(entry, problem)]
+        if not plans:
+            found.append(f"{entry.kernel.name} has no problem")
     except LibraryError as error:
         found.append(str(error))
     if found or not plans or not plans[0]["trials"]:

@@ -87,3 +87,19 @@ def test_files_of_two_folders_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("")
     done = CliRunner().invoke(cli, ["validate", str(tmp_path / "a.py"), str(REPOSITORY / "watch" / "operators.py")])
     assert "several folders" in str(done.exception)
+
+
+def test_an_operator_without_problems_and_a_file_without_operators_are_findings(tmp_path: Path) -> None:
+    """Nothing found is not nothing wrong."""
+    (tmp_path / "empty.py").write_text("KERNELS = ()\n")
+    code, lines = validate(tmp_path / "empty.py")
+    assert (code, lines[0]) == (1, "empty.py: empty.py declares no operator")
+    assert lines[-1] == "0 operators compiled for sm_90, 1 finding"
+    (tmp_path / "empty.py").write_text(
+        tiny_repository.SOURCE.replace("FACTOR", "2.0").replace(
+            'problems=(parse("1024"), parse("2048")),', "problems=(),"
+        )
+    )
+    code, lines = validate(tmp_path / "empty.py")
+    assert code == 1
+    assert "double has no problem" in lines[0]
