@@ -4,9 +4,11 @@
     python -m benchmarks.jobs overhead [--jobs 20] [--report-only]
 
 Real servers, real Celery workers and the real compiler; only the GPU is simulated (worker/gpu/simulated.py). `chaos`
-kills one of four workers at random every few seconds, empties Redis once and restarts Redis and Postgres twice while a
-nightly of many sweeps with 50 trials each goes on, then counts what is lost, doubled or stuck, and what was really
-done to the fleet: a run without a kill, a restart or a flush proves nothing and misses its bounds. `overhead` submits
+kills one of four workers at random every few seconds, stops one for longer than a lease, empties Redis once and
+restarts Redis and Postgres twice while a nightly of many sweeps with 50 trials each goes on and alarms are opened. Then
+it counts what is lost, doubled or stuck, and what was really done to the fleet: a run without a kill, a stop, a restart
+or a flush proves nothing and misses its bounds. tests/end_to_end/test_chaos.py plants faults that it must notice
+(benchmarks/chaos_app.py). `overhead` submits
 one sweep after the other to calm workers and takes the time from submit to verdict, less that of the run itself.
 """
 
@@ -23,23 +25,26 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import redis
 from sqlalchemy import func, select, update
 from sqlalchemy.exc import OperationalError
 
-from benchmarks import bounds
+from benchmarks import bounds, chaos_app
 from benchmarks.bounds import Figure
 from tilewatch.db import migrate
-from tilewatch.db.models import Job, Run, Submission, Sweep, Trial, Verdict
+from tilewatch.db.lifecycle import repositories
+from tilewatch.db.models import Alarm, Job, Message, Run, Submission, Sweep, Trial, Verdict
 from tilewatch.db.server.embedded import Embedded, Servers
 from tilewatch.db.server.free_ports import find_free_ports
 from tilewatch.db.session import engine, session
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.queue.dispatch import BrokerUnreachable
+from tilewatch.worker.queue.lease import LEASE_S
 from tilewatch.worker.queue.reconcile import reconcile
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.submitting.submit import submit_nightly, submit_sweep
@@ -49,6 +54,10 @@ TICK_S = 5.0
 """Beat ticks every minute; here more often, so that the run is about crashes and not about waiting."""
 
 RESTARTS = 2
+LEASES_STOPPED, MOST_LEASES_STOPPED = 1.5, 20.0
+MESSAGES_LIMIT_S = 40.0
+LET_GO = ("lost to another worker", "done, but lost meanwhile")
+"""What worker/run_job.py logs."""
 MOST_OVERHEAD_MS = 150.0
 LIMIT_S = 1500.0
 OPEN = ("waiting", "queued", "running")
@@ -97,6 +106,8 @@ class Stage:
     servers: Servers
     settings: Settings
     logs: Path
+    variables: Mapping[str, str]
+    """Of the workers' environment."""
 
 
 @dataclass(frozen=True)
@@ -113,8 +124,26 @@ class Chaos:
     busy_kills: int | None = None
     """So many workers are killed, each while it has a job. None: whoever comes, until all is done."""
 
+    stops: int = 1
+    """So many workers are stopped (SIGSTOP) while they have a job, and go on when its lease is over."""
+
+    lease_s: float = LEASE_S
+    alarms: int = 3
+    fault: str | None = None
+    """One of chaos_app.FAULTS, which the workers then have, and whoever sends again."""
+
+    limit_s: float = LIMIT_S
     waits: bool = True
     """False: the lease of a killed worker has ended at once, and a message is taken for lost at once."""
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """A worker that was stopped, the job that it had, and when, by time.monotonic()."""
+
+    worker: str
+    job_id: int
+    at: float
 
 
 @dataclass
@@ -123,6 +152,7 @@ class Harm:
 
     kills: int = 0
     restarts: int = 0
+    stops: int = 0
     flushes: int = 0
     messages_lost: int = 0
 
@@ -147,27 +177,37 @@ def chaos(seed: int, wanted: Chaos) -> Iterator[Figure]:
     sweeps, trials = wanted.sweeps, wanted.trials
     chance = random.Random(seed)  # noqa: S311 - a seed that repeats the chaos
     harm = Harm()
-    with stage(sweeps, wanted.trial_s, trials) as here:
+    with stage(sweeps, wanted.trial_s, trials, _variables(wanted)) as here:
         submit_nightly(here.settings, gpus=("sim",))
         with workers(here, {"compile@chaos": ("compile", "2")}):
             until(here, lambda: not count(here, Job, Job.kind == "compile", Job.state.in_(OPEN)))
         began = time.monotonic()
-        _torment(here, chance, wanted, harm)
+        with workers(here, {"tell@chaos": ("tell", "1")}):
+            _break_fetches(here, wanted.alarms)
+            _torment(here, chance, wanted, harm)
+            told = _wait_for_messages(here, wanted.alarms)
+        let_go = _count_let_go(here)
         took_s = time.monotonic() - began
         states, per_sweep, attempts = _states(here), _runs_per_sweep(here), _attempts(here)
         ended = count(here, Trial, Trial.status.not_in(("waiting", "compiled")))
         verdicts = count(here, Verdict)
     yield Figure(f"seed {seed}, {sweeps} jobs of {trials} trials on {wanted.workers} workers", f"{took_s:.0f} s")
     yield bounds.at_least("workers that were alive and died of SIGKILL", harm.kills, wanted.busy_kills or 1)
+    yield bounds.at_least("workers that were stopped for longer than a lease", harm.stops, wanted.stops)
+    yield bounds.at_least("workers that let go of a job that was another's by then", let_go, harm.stops)
     yield bounds.at_least("times that both servers were stopped and started again", harm.restarts, RESTARTS)
     yield bounds.at_least("times that Redis was emptied", harm.flushes, 1)
     yield Figure("keys in it when it was emptied", str(harm.messages_lost))
-    yield Figure("jobs taken more than once", str(sum(number for attempt, number in attempts.items() if attempt > 1)))
+    again = sum((attempt - 1) * number for attempt, number in attempts.items() if attempt > 1)
+    # A server that is away for as long as a short lease costs each worker its job.
+    most = harm.kills + harm.stops + (wanted.workers * harm.restarts if wanted.lease_s < LEASE_S else 0)
+    yield bounds.at_most("times that a job was taken again, at most one for each harm", again, most)
     yield Figure("jobs by state", ", ".join(f"{number} {state}" for state, number in states.items()))
     yield bounds.exactly("jobs that are not done", states.total() - states["done"], 0)
     yield bounds.exactly("trials on record", ended, sweeps * trials)
     yield bounds.exactly("sweeps without exactly one run", sum(runs != 1 for runs in per_sweep), 0)
     yield bounds.exactly("verdicts", verdicts, sweeps)
+    yield bounds.exactly("alarms with exactly one message", told.count(1), wanted.alarms)
 
 
 def _torment(here: Stage, chance: random.Random, wanted: Chaos, harm: Harm) -> None:
@@ -177,14 +217,26 @@ def _torment(here: Stage, chance: random.Random, wanted: Chaos, harm: Harm) -> N
         running = {name: start(here, name, "gpu.sim,judge", "1") for name in names}
         stack.callback(lambda: [end(process) for process in running.values()])
         tick = kill = time.monotonic()
-        deadline = tick + LIMIT_S
+        deadline = tick + wanted.limit_s
+        stopped: Stopped | None = None
         while time.monotonic() < deadline:
             now = time.monotonic()
-            if now - kill >= wanted.kill_every_s and (victim := _choose(here, chance, names, wanted, harm)):
+            if stopped is not None and _may_go_on(here, stopped, wanted.lease_s):
+                harm.stops += _signal(running[stopped.worker], signal.SIGCONT)
+                stopped = None
+            elif stopped is None and harm.stops < wanted.stops and (busy := _list_busy(here)):
+                job_id, worker = chance.choice(busy)
+                stopped = Stopped(worker, job_id, now)
+                _signal(running[worker], signal.SIGSTOP)
+            if (
+                stopped is None
+                and now - kill >= wanted.kill_every_s
+                and (victim := _choose(here, chance, names, wanted, harm))
+            ):
                 harm.kills += end(running[victim])
                 running[victim] = start(here, victim, "gpu.sim,judge", "1")
                 kill = now
-                if not wanted.waits:
+                if not wanted.waits and wanted.lease_s == LEASE_S:
                     _end_leases(here, victim)
             measured = count(here, Run)  # its verdicts come when the whole night is in
             if harm.restarts < RESTARTS and measured >= wanted.sweeps * (harm.restarts + 1) // (RESTARTS + 2):
@@ -208,10 +260,71 @@ def _choose(here: Stage, chance: random.Random, names: list[str], wanted: Chaos,
         return chance.choice(names)
     if harm.kills == wanted.busy_kills:
         return None
+    busy = _list_busy(here)
+    return chance.choice(busy)[1] if busy else None
+
+
+def _list_busy(here: Stage) -> list[tuple[int, str]]:
+    """Jobs that are measured now, each with its worker."""
     with session(here.servers.database_url) as opened:
-        owners = opened.scalars(select(Job.owner).where(Job.kind == "measure", Job.state == "running")).all()
-    busy = sorted(owner.partition("#")[0] for owner in owners if owner)
-    return chance.choice(busy) if busy else None
+        held = opened.execute(select(Job.id, Job.owner).where(Job.kind == "measure", Job.state == "running")).all()
+    return sorted((job_id, owner.partition("#")[0]) for job_id, owner in held if owner)
+
+
+def _may_go_on(here: Stage, stopped: Stopped, lease_s: float) -> bool:
+    """Whether the lease of its job is long over, and another worker has the job; or none wants it."""
+    stopped_s = time.monotonic() - stopped.at
+    if stopped_s < LEASES_STOPPED * lease_s:
+        return False
+    with session(here.servers.database_url) as opened:
+        state, owner = opened.execute(select(Job.state, Job.owner).where(Job.id == stopped.job_id)).one()
+    is_taken = state == "running" and not (owner or "").startswith(f"{stopped.worker}#")
+    return is_taken or stopped_s > MOST_LEASES_STOPPED * lease_s
+
+
+def _signal(process: subprocess.Popen[bytes], kind: signal.Signals) -> bool:
+    """Returns False for one that had ended."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, kind)
+    return process.poll() is None
+
+
+def _count_let_go(here: Stage) -> int:
+    """Counts how often a worker said that its job had become another's."""
+    logs = "".join(each.read_text(errors="replace") for each in here.logs.glob("gpu*.log"))
+    return sum(logs.count(words) for words in LET_GO)
+
+
+def _variables(wanted: Chaos) -> dict[str, str]:
+    """What benchmarks/chaos_app.py reads; this process sends again, and has the fault too."""
+    if wanted.fault is not None:
+        chaos_app.FAULTS[wanted.fault]()
+    return {
+        **({chaos_app.LEASE: str(wanted.lease_s)} if wanted.lease_s != LEASE_S else {}),
+        **({chaos_app.FAULT: wanted.fault} if wanted.fault is not None else {}),
+    }
+
+
+def _break_fetches(here: Stage, number: int) -> None:
+    """Adds repositories that cannot be fetched: each is an alarm, and a message."""
+    with session(here.servers.database_url) as opened:
+        for each in range(number):
+            repositories.add(opened, f"broken{each}", f"https://example.org/broken{each}", "main")
+            repositories.write_fetch_failure(opened, f"broken{each}", "no answer")
+
+
+def _wait_for_messages(here: Stage, number: int) -> list[int]:
+    """Lets alarms be looked for as beat does, and returns the number of messages of each that is about a fetch."""
+    of_alarms = select(func.count(Message.id)).select_from(Alarm).outerjoin(Message, Message.alarm_id == Alarm.id)
+    query = of_alarms.where(Alarm.kind == "fetch_failed").group_by(Alarm.id)
+    found: list[int] = []
+    deadline = time.monotonic() + MESSAGES_LIMIT_S
+    while found.count(1) < number and time.monotonic() < deadline:
+        dispatch.sender(here.servers.broker_url).send_task("worker.watch", queue=dispatch.NOTIFY_QUEUE)
+        time.sleep(TICK_S)
+        with session(here.servers.database_url) as opened:
+            found = list(opened.scalars(query))
+    return found
 
 
 def _end_leases(here: Stage, worker: str) -> None:
@@ -285,7 +398,9 @@ def _outside_s(here: Stage) -> float:
 
 
 @contextlib.contextmanager
-def stage(problems: int, trial_s: float, trials: int = Chaos.trials) -> Iterator[Stage]:
+def stage(
+    problems: int, trial_s: float, trials: int = Chaos.trials, variables: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[Stage]:
     folder = Path(tempfile.mkdtemp(prefix="tilewatch-jobs-"))
     folder.chmod(0o755)  # started by root, the servers run as nobody
     postgres_port, broker_port = find_free_ports(2)
@@ -305,6 +420,7 @@ def stage(problems: int, trial_s: float, trials: int = Chaos.trials) -> Iterator
                     sim_trial_s=trial_s,
                 ),
                 folder,
+                variables,
             )
             engine(servers.database_url).dispose()
     finally:
@@ -339,9 +455,10 @@ def start(here: Stage, name: str, queues: str, processes: str) -> subprocess.Pop
         "TILEWATCH_REPOSITORY": str(here.settings.repository),
         "TILEWATCH_LIBRARY": here.settings.library,
         "TILEWATCH_SIM_TRIAL_S": str(here.settings.sim_trial_s),
+        **here.variables,
     }
     calm = ("--without-mingle", "--without-gossip", "--loglevel", "INFO")
-    command = (sys.executable, "-m", "celery", "-A", "tilewatch.worker.app", "worker", *calm)
+    command = (sys.executable, "-m", "celery", "-A", "benchmarks.chaos_app", "worker", *calm)
     with (here.logs / f"{name}.log").open("ab") as out:
         return subprocess.Popen(
             [*command, "-Q", queues, "-n", name, "-c", processes],

@@ -1,0 +1,62 @@
+"""The workers' application under chaos: `celery -A benchmarks.chaos_app worker`.
+
+TILEWATCH_CHAOS_LEASE_S makes leases that short, so that a job outlives one. TILEWATCH_CHAOS_FAULT names one of FAULTS,
+which are planted into this process: a chaos that does not notice one of them proves nothing.
+"""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from tilewatch.db.lifecycle import jobs, messages
+from tilewatch.db.models import Job
+from tilewatch.worker import run_job
+from tilewatch.worker.app import celery as celery
+from tilewatch.worker.queue import lease
+
+LEASE, FAULT = "TILEWATCH_CHAOS_LEASE_S", "TILEWATCH_CHAOS_FAULT"
+RENEWALS = 9
+"""Of a lease, as LEASE_S and RENEW_S have it."""
+
+
+def _change_as_anybody(session: Session, job_id: int, _: str, columns: dict[str, Any]) -> bool:
+    return bool(jobs._change(session, Job.id == job_id, columns))
+
+
+def _renew_nothing() -> None:
+    lease.Lease._keep_renewing = lambda _: None  # type: ignore[assignment, method-assign]
+
+
+def _ask_no_owner() -> None:
+    jobs._as_owner = _change_as_anybody  # type: ignore[assignment]
+
+
+def _swallow_messages() -> None:
+    messages.write = lambda *_, **__: True
+
+
+def _find_no_unsent_jobs() -> None:
+    jobs.list_unsent = lambda *_: []
+
+
+FAULTS: dict[str, Callable[[], None]] = {
+    "no renewal": _renew_nothing,
+    "no owner": _ask_no_owner,
+    "no messages": _swallow_messages,
+    "no unsent jobs": _find_no_unsent_jobs,
+}
+
+
+def set_lease(lease_s: float) -> None:
+    """Makes the leases of this process so long, and renews them as often as before."""
+    for module in (run_job, lease):
+        module.LEASE_S = lease_s  # type: ignore[attr-defined]
+    lease.RENEW_S = lease_s / RENEWALS  # type: ignore[assignment]
+
+
+if LEASE in os.environ:
+    set_lease(float(os.environ[LEASE]))
+if FAULT in os.environ:
+    FAULTS[os.environ[FAULT]]()

@@ -1,0 +1,27 @@
+"""Times that must hold a relation to another: each alone may change."""
+
+from tilewatch.db.query_parts import WORKER_ALIVE_S
+from tilewatch.worker.process.health_checks import SILENT_S, STUCK_S
+from tilewatch.worker.process.heartbeat import HEARTBEAT_S
+from tilewatch.worker.process.progress import END_S, STILL_S
+from tilewatch.worker.queue.dispatch import RESEND_AFTER_S
+from tilewatch.worker.queue.lease import LEASE_S, RENEW_S
+from tilewatch.worker.queue.outage import LONGEST_WAIT_S
+
+
+def test_a_lease_outlives_several_renewals_that_fail() -> None:
+    """Postgres may be restarted meanwhile, which takes up to half of it."""
+    assert 3 * RENEW_S < LEASE_S / 2
+    assert LONGEST_WAIT_S < LEASE_S
+
+
+def test_a_worker_that_misses_a_heartbeat_is_alive() -> None:
+    assert 3 * HEARTBEAT_S <= min(WORKER_ALIVE_S, SILENT_S) < STUCK_S
+
+
+def test_a_process_is_a_trouble_before_it_is_ended() -> None:
+    assert 3 * HEARTBEAT_S <= STILL_S < END_S
+
+
+def test_a_message_is_not_sent_again_while_its_job_is_held() -> None:
+    assert LEASE_S < RESEND_AFTER_S
