@@ -55,7 +55,10 @@ def list_targets(
     `needs_packages`, whatever lacks a package raises PackageMissing: another machine may have it."""
     sides = [(library, arch) for arch in selection.archs for library in (base, head)]
     with ThreadPoolExecutor(len(sides)) as pool:
-        read = list(pool.map(lambda side: _read(side[0], side[1], selection), sides))
+        read = list(pool.map(lambda side: _read(side[0], side[1], selection), sides[:2]))
+        if all(isinstance(each, UnknownKernel) for each in read):  # no architecture has it
+            raise read[0]  # type: ignore[misc]
+        read += pool.map(lambda side: _read(side[0], side[1], selection), sides[2:])
     errors = [each for each in read if isinstance(each, Exception)]
     if len(errors) == len(read):
         raise errors[0]

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from tilewatch import errors
+from tilewatch.kernels.command_options import require_place
 from tilewatch.kernels.validating.command import validate
 from tilewatch.release import find_release
 from tilewatch.text import short_sha, without_controls
@@ -197,10 +198,16 @@ def demo(
 
 @cli.command()
 def report(
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Where to write the page.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", callback=require_place, help="Where to write the page.")
+    ] = None,
     png: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Where to write the scoreboard as a picture, for mails and slides."),
+        typer.Option(
+            metavar="FILE",
+            callback=require_place,
+            help="Where to write the scoreboard as a picture, for mails and slides.",
+        ),
     ] = None,
     week: Annotated[
         bool, typer.Option("--week", help="A report of seven days; required, since there is no other period yet.")

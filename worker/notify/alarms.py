@@ -162,7 +162,7 @@ def find_not_confined(confinements: Iterable[tuple[str, str]]) -> list[OpenAlarm
     return [
         OpenAlarm(
             "not_confined",
-            f"not_confined/{_digest(host)}",
+            f"not_confined/{digest(host)}",
             host,
             f"A commit's code is kept from {level} there; it should be kept from {Level.FULL}. That takes Linux 5.13 "
             "with Landlock and seccomp, and TILEWATCH_SANDBOX not `off`; see docs/operate/security.md.",
