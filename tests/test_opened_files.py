@@ -30,6 +30,7 @@ GUARDED = {"tilewatch/given_files.py:open_given", "kernels/recording/recording_f
 
 OURS = {
     "db/server/embedded.py:_lock",
+    "db/server/embedded.py:find_holder",
     "db/server/embedded.py:_passwords",
     "db/server/embedded.py:_write_private",
     "db/server/programs.py:_copied",

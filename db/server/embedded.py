@@ -275,6 +275,16 @@ class Embedded:
         return self.home / "log" / f"{name}.log"
 
 
+def find_holder(home: Path) -> str | None:
+    """Returns the number of the process that runs the servers of a data folder; None where none does."""
+    try:
+        file = (home / "lock").open()
+    except OSError:
+        return None
+    with file:
+        return None if _locked(file) else file.read().strip()
+
+
 def _lock(home: Path) -> IO[str]:
     """Takes a data folder. The servers keep the lock with us: it is free once we *and* they are gone."""
     file = (home / "lock").open("a+")

@@ -19,7 +19,7 @@ from tilewatch import errors, processes
 from tilewatch.db import migrate
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.page_reads import queue
-from tilewatch.db.server.embedded import Embedded, Servers
+from tilewatch.db.server.embedded import Embedded, Servers, find_holder
 from tilewatch.db.session import DatabaseUnreachable, find_trouble, session
 from tilewatch.kernels.device import OLDEST_DRIVER, Gpu, gpus
 from tilewatch.kernels.recording.git_commit import NoHistory, repository_name
@@ -93,6 +93,8 @@ class CannotRun(Exception):
 def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> None:
     # Checked before the servers start, which takes up to a minute.
     if reason := port.taken(settings.port):
+        if (holder := find_holder(settings.home)) is not None:
+            raise CannotRun(f"Tilewatch runs on {settings.home} already (process {holder})")
         raise CannotRun(
             f"port {settings.port} cannot be used for the dashboard ({reason}); set TILEWATCH_PORT to another"
         )

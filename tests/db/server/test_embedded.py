@@ -21,7 +21,7 @@ import pytest
 import redis
 
 from tilewatch.db.server import programs, user
-from tilewatch.db.server.embedded import Embedded, EmbeddedError, Servers
+from tilewatch.db.server.embedded import Embedded, EmbeddedError, Servers, find_holder
 
 REPOSITORY = Path(__file__).parents[3]
 ROOT = os.geteuid() == 0
@@ -135,6 +135,13 @@ def test_a_start_right_after_a_kill_waits_for_the_old_servers(scratch: Path) -> 
         starter.wait()
         with Embedded(scratch, fsync=False, postgres_port=postgres_port, broker_port=broker_port) as again:
             assert _remembered(again) == "before the kill"
+
+
+def test_whoever_runs_on_a_data_folder_is_found(scratch: Path) -> None:
+    assert find_holder(scratch) is None
+    with Embedded(scratch, fsync=False):
+        assert find_holder(scratch) == str(os.getpid())
+    assert find_holder(scratch) is None
 
 
 def test_a_second_start_on_the_same_data_is_refused(scratch: Path) -> None:
