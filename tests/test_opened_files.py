@@ -12,7 +12,7 @@ ROOMS = ("kernels", "worker", "db", "")
 OPENING = {"open", "read_text", "read_bytes", "copytree", "copyfile", "copy2"}
 
 IN_SANDBOX = {
-    "kernels/compiling/compiler_input.py:Library.read",
+    "kernels/compiling/compiler_input.py:LinkedLibrary.read",
     "kernels/compiling/compiler_input.py:compile_input",
     "kernels/compiling/compiler_input.py:make_input.stop",
     "kernels/compiling/cubin.py:static_facts",
@@ -39,11 +39,12 @@ OURS = {
     "kernels/compiling/local_cubins.py:LocalCubins.send",
     "kernels/gpu/loaded_libraries.py:read_loaded_versions",
     "kernels/gpu/profiled_launches.py:_wait_for",
-    "kernels/gpu/xid_watch.py:KernelLog.open",
-    "kernels/gpu/xid_watch.py:Watch.__init__",
+    "kernels/gpu/health/xid_watch.py:KernelLog.open",
+    "kernels/gpu/health/xid_watch.py:Watch.__init__",
     "kernels/children/compile_cache.py:_lock",
     "kernels/children/compile_cache.py:_make",
     "kernels/children/compile_cache.py:_remove_unused",
+    "kernels/measuring/gpu_turn.py:GpuTurn.take",
     "kernels/measuring/journal.py:Journal.__enter__",
     "kernels/measuring/other_processes.py:_name",
     "kernels/recording/recording_file.py:write",
@@ -59,6 +60,9 @@ OURS = {
     "tilewatch/processes.py:measure_usage",
     "tilewatch/processes.py:open_log",
     "worker/git/clones.py:_locked",
+    "worker/gpu/baseline_kernels.py:_read",
+    "worker/gpu/baseline_kernels.py:prepare",
+    "worker/gpu/uncounted.py:_read",
     "worker/local/secret_files.py:_find_short",
     "worker/local/up.py:write_connection_file",
     "worker/process/metrics_folder.py:_is_used",

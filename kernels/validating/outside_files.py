@@ -4,8 +4,12 @@ import ast
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tilewatch.given_files import BadFile, read_given_text
 from tilewatch.kernels import outside_files
 from tilewatch.kernels.validating.mistake import Mistake
+
+MOST_BYTES = 1 << 24
+"""The most bytes of a file of Python that is read."""
 
 
 def find_outside_files(library: Path, files: Sequence[str]) -> Iterator[Mistake]:
@@ -20,8 +24,8 @@ def find_outside_files(library: Path, files: Sequence[str]) -> Iterator[Mistake]
 
 def _find_imports(path: Path, submodules: Sequence[str]) -> Iterator[Mistake]:
     try:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, SyntaxError, ValueError):  # a finding of its own
+        tree = ast.parse(read_given_text(path, MOST_BYTES))
+    except (BadFile, SyntaxError, ValueError):  # a finding of its own
         return
     for node in ast.walk(tree):
         names = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
