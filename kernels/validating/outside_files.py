@@ -27,9 +27,9 @@ def _find_imports(path: Path, submodules: Sequence[str]) -> Iterator[Mistake]:
         tree = ast.parse(read_given_text(path, MOST_BYTES))
     except (BadFile, SyntaxError, ValueError):  # a finding of its own
         return
-    for node in ast.walk(tree):
-        names = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
-        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        for name in names:
+    imports = (node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
+    for node in imports:
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+        for name in names if isinstance(node, ast.Import) or not node.level else ():
             if (submodule := outside_files.find_submodule(name, submodules)) is not None:
                 yield Mistake(path.name, node.lineno, outside_files.describe_submodule(name, submodule))
