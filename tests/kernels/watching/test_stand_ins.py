@@ -1,4 +1,4 @@
-"""What stands in for functions of cuda-tile takes all that they take: a keyword is recorded, or refused by its name."""
+"""What stands in for functions of cuda-tile takes all that they take: a keyword is traced, or refused by its name."""
 
 import ast
 import inspect
