@@ -1,4 +1,4 @@
-"""What `tilewatch validate` finds."""
+"""Names a mistake that `tilewatch validate` finds."""
 
 from dataclasses import dataclass
 

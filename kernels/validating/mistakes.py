@@ -9,8 +9,8 @@ from tilewatch.kernels.catalog.catalog import DEADLINE_S
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.library_errors import LibraryError
+from tilewatch.kernels.validating.missing_files import find_outside_files
 from tilewatch.kernels.validating.mistake import Mistake
-from tilewatch.kernels.validating.outside_files import find_outside_files
 
 
 @dataclass(frozen=True)

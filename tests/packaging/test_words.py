@@ -27,10 +27,11 @@ NOT_FIRST = (
 """Beginnings that say nothing of what comes out, or that need the sentence before."""
 
 LAYERS = {
-    *("db/lifecycle", "db/page_reads", "db/worker_reads", "worker/submitting", "worker/transfer", "worker/notify"),
-    *("worker/cli", "worker/api", "dashboard/frames", "dashboard/charts", "dashboard/panels", "dashboard/views"),
+    *("src/tilewatch", "db/lifecycle", "db/page_reads", "db/worker_reads", "worker/submitting", "worker/transfer"),
+    *("worker/notify", "worker/cli", "worker/cli/toolchains", "worker/api"),
+    *("dashboard/frames", "dashboard/charts", "dashboard/panels", "dashboard/views"),
 }
-"""Folders in which modules of one name are layers of one subject: its rows, its commands, its page."""
+"""Folders in which modules of one name are layers of one subject: its values, its rows, its commands, its page."""
 
 
 @dataclass(frozen=True)
