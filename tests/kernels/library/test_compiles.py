@@ -15,7 +15,7 @@ from tilewatch.kernels.library import FOLDER as LIBRARY
 from tilewatch.kernels.tile_table import default_config
 
 ARCHS = ("sm_90", "sm_100", "sm_120")
-MORE_ARCHS = ("sm_80", "sm_103", "sm_110", "sm_121")
+MORE_ARCHS = ("sm_103", "sm_110", "sm_121")
 CORES = 2
 
 Asked = tuple[str, str, str, dict[str, int]]
