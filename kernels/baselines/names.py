@@ -32,12 +32,10 @@ def find_versioned_name(baseline: str, packages: Mapping[str, str]) -> str | Non
     """Returns the name under which an environment with these packages, versions by name, has its times stored, such as
     "deepgemm 0.2.5" or "cublas torch 2.11.0, nvidia-cublas 13.10.0.20"; None where it lacks the baseline's library."""
     known = BY_NAME.get(baseline)
-    if known is None or known.package not in packages:
+    if known is None or known.package is None or known.package not in packages:
         return None
-    name = name_version(baseline, packages[known.package])
-    if known.library == known.package or known.library not in packages:
-        return name
-    return f"{name}, {known.library} {packages[known.library]}"
+    name, library = name_version(baseline, packages[known.package]), find_library(baseline)
+    return f"{name}, {library} {packages[library]}" if library in packages else name
 
 
 def find_library(baseline: str) -> str:

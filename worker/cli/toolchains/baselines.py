@@ -41,9 +41,9 @@ def add(
     root = options.settings().baseline_environments
     install.require_new_name(root, name)
     versions = read_versions(packages)
-    packages = dict.fromkeys(each.package for each in BASELINES if each.package is not None)
-    if not versions.keys() & packages.keys():
-        raise typer.BadParameter(f"no baseline is of {', '.join(versions)}; expected {' or '.join(packages)}")
+    known = dict.fromkeys(each.package for each in BASELINES if each.package is not None)
+    if not versions.keys() & known.keys():
+        raise typer.BadParameter(f"no baseline is of {', '.join(versions)}; expected {' or '.join(known)}")
     chosen = install.find_hashes(versions, wheels)
     print(f"fetching {', '.join(f'{each.package} {each.version}' for each in chosen)}", file=sys.stderr)
     made = install.install(root, name, chosen, wheels, lambda _: None)
