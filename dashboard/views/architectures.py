@@ -24,7 +24,11 @@ def page(url: str) -> None:
         st.info("No sweep was submitted yet. The compiler alone is enough for this page, for any architecture:")
         st.code("tilewatch submit nightly --gpu b200")
         return
-    spaces = spaces[spaces["repository"] == repository.pick_repository(url)]
+    name = repository.pick_repository(url)
+    spaces = spaces[spaces["repository"] == name]
+    if spaces.empty:
+        st.info(f"No sweep of {name} was submitted yet.")
+        return
     first, second, third = st.columns(3)
     named = spaces.assign(gpu=spaces["arch"] + " " + spaces["gpu_name"])
     with first:

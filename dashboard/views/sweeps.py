@@ -26,7 +26,11 @@ def page(url: str) -> None:
         st.info("No sweep was submitted yet. Submit a nightly, or one sweep of one kernel on one problem.")
         st.code("tilewatch submit nightly\ntilewatch submit sweep gemm_fp8 320x32576x7168")
         return
-    spaces = spaces[spaces["repository"] == repository.pick_repository(url)]
+    name = repository.pick_repository(url)
+    spaces = spaces[spaces["repository"] == name]
+    if spaces.empty:
+        st.info(f"No sweep of {name} was submitted yet.")
+        return
     for column, (label, name, key) in zip(
         st.columns(3),
         (("Kernel", "kernel", "kernel"), ("Problem", "problem", "problem"), ("GPU", "gpu_model", "gpu")),

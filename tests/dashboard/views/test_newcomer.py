@@ -86,8 +86,8 @@ def test_every_link_of_every_page_leads_to_a_page(page: Any, repository: str) ->
 
 
 def await_drawn(page: Any) -> None:
+    page.get_by_test_id("stMainBlockContainer").locator("h1").first.wait_for()  # the run has begun
     page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for()
-    page.get_by_test_id("stMainBlockContainer").locator("h1").first.wait_for()
 
 
 def test_one_function_opens_pages_and_no_choice_is_bound_by_streamlit() -> None:
