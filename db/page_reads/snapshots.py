@@ -180,9 +180,9 @@ def list_judged_changes(session: Session, repository: str, since: dt.datetime) -
 
 def list_recent_ratios(session: Session, repository: str, commits: int) -> list[RecentRatiosRow]:
     """Lists the ratios of each series at the newest measured commits of a repository, the oldest first."""
-    newest = _select_newest(repository, commits, Commit.id, Commit.position, Commit.committed_at).subquery()
-    newest_first = (newest.c.position.desc(), newest.c.committed_at.desc())
-    recent = select(newest.c.id, (func.row_number().over(order_by=newest_first) - 1).label("age")).subquery()
+    newest = _select_newest(repository, commits, Commit.id, Commit.position, Commit.left_branch_at).subquery()
+    in_order = func.row_number().over(order_by=commit_order.newest_first(newest))
+    recent = select(newest.c.id, (in_order - 1).label("age")).subquery()
     about = (Sweep.kernel, Sweep.problem, Sweep.gpu_model, Run.origin)
 
     def listed(column: ColumnElement[Any] | InstrumentedAttribute[Any], name: str) -> ColumnElement[Any]:

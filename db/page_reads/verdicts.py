@@ -3,9 +3,10 @@
 import datetime as dt
 from dataclasses import dataclass
 
-from sqlalchemy import select, tuple_
+from sqlalchemy import and_, or_, select
 from sqlalchemy.orm import Session, aliased
 
+from tilewatch.db import commit_order
 from tilewatch.db.models import Commit, GpuModel, Run, Sweep, Verdict
 from tilewatch.db.query_parts import SERIES, is_of_series, judged_runs, read_rows
 
@@ -89,7 +90,10 @@ def list_undecided(session: Session, since: dt.datetime) -> list[UndecidedRow]:
         .where(
             *(getattr(later_sweep, name) == getattr(Sweep, name) for name in SERIES),
             later_run.origin != "recorded",
-            tuple_(later_commit.position, later_run.id) > tuple_(Commit.position, Run.id),
+            or_(
+                commit_order.place_of(later_commit) > commit_order.place_of(),
+                and_(later_commit.id == Commit.id, later_run.id > Run.id),
+            ),
         )
         .exists()
     )
