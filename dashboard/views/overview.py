@@ -42,7 +42,11 @@ def page(url: str) -> None:
     name = repository.pick_repository(url)
     if not name:
         st.info("Nothing was submitted yet. Submit a commit; its sweeps appear here as they run.")
-        st.code("make up  # starts everything and submits the first nightly\ntilewatch submit nightly", wrap_lines=True)
+        st.code(
+            "make up  # starts everything and submits the first nightly\ntilewatch submit nightly\n"
+            "tilewatch demo  # the whole road without a GPU: twenty commits, one of them slower",
+            wrap_lines=True,
+        )
         return
     now = reads.this_hour()
     if reads.snapshot(url, name, now + AN_HOUR).empty:
