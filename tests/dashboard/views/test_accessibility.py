@@ -7,18 +7,13 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
+from tests.dashboard.fixtures.drawn import await_drawn
 from tilewatch.dashboard.serving import index_page
 
 pytestmark = pytest.mark.browser
 
 ONE_OF_MANY = ("regressions?regression=1", "evidence?run=5", "checks?check=1")
 HINDERS = ("serious", "critical")
-DRAWN = """() => {
-    const app = document.querySelector('[data-testid="stApp"]');
-    return app && app.dataset.testScriptState === 'notRunning' && document.querySelector('h1')
-        && !document.querySelector('[data-testid="stSkeleton"], [data-testid="stSpinner"], [data-stale="true"]');
-}"""
-"""Streamlit has run the page."""
 SHOWS = "title => document.title === title"
 """Set by the run of a page, which begins with that."""
 DARK = "() => getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor === 'rgb(18, 22, 28)'"
@@ -66,7 +61,7 @@ def test_no_page_hinders_who_needs_a_screen_reader_or_contrast(page: Any) -> Non
     again, and only contrast differs by it."""
     findings, first, second = [], "light", "dark"
     for _ in show_pages(page):
-        page.wait_for_function(DRAWN)
+        await_drawn(page)
         page.wait_for_function(DRAWN_IN[first])
         findings += list_findings(page, {})
         page.emulate_media(color_scheme=second)

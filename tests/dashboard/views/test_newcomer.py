@@ -9,6 +9,7 @@ import pytest
 
 from tests.conftest import NewDatabase
 from tests.dashboard.fixtures import newcomer, servers
+from tests.dashboard.fixtures.drawn import await_drawn
 from tilewatch.dashboard.serving import index_page
 from tilewatch.db.server.free_ports import find_free_port
 
@@ -72,6 +73,8 @@ def test_every_link_of_every_page_leads_to_a_page(page: Any, repository: str) ->
         address = f"/{name}?{urlencode({'repository': repository})}"
         page.goto(address)
         await_drawn(page)
+        if not name:
+            page.get_by_role("link", name="Open the inbox").wait_for()
         links = page.get_by_test_id("stPageLink-NavLink")
         for label in dict.fromkeys(link.inner_text() for link in links.all()):
             if (name, label) in followed:
@@ -83,11 +86,6 @@ def test_every_link_of_every_page_leads_to_a_page(page: Any, repository: str) ->
             page.goto(address)
             await_drawn(page)
     assert ("", "Open the inbox") in followed
-
-
-def await_drawn(page: Any) -> None:
-    page.get_by_test_id("stMainBlockContainer").locator("h1").first.wait_for()  # the run has begun
-    page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for()
 
 
 def test_one_function_opens_pages_and_no_choice_is_bound_by_streamlit() -> None:
