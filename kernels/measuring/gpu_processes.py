@@ -6,7 +6,8 @@ watched operator's launches alone do not do what its host code does, one process
 """
 
 import time
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,8 @@ class GpuProcesses:
         self._start = partial(ChildProcess, environment=environment)
         self._start_measuring = partial(self._start, "gpu", packages=packages, torch=torch)
         self._packages, self._libraries = packages, (library, *others)
-        self._turn, self._has_turn = find_turn(environment.get("CUDA_VISIBLE_DEVICES", "")), False
+        self._turn = find_turn(environment.get("CUDA_VISIBLE_DEVICES", ""))
+        self._release_turn: Callable[[], object] | None = None
         self._measuring: ChildProcess | None = self._start_measuring()
         self._has_timer = False
         self._library: ChildProcess | None = self._start_library()
@@ -274,22 +276,24 @@ class GpuProcesses:
     def close(self) -> None:
         """Ends the processes. Where all of them wait for requests, the next series has the GPU meanwhile."""
         if all(each.is_idle for each in self._started):
-            self._release_turn()
+            self._end_turn()
         for each in self._started:
             each.close()
-        self._release_turn()
+        self._end_turn()
 
     def _take_turn(self) -> float:
         """Returns the seconds for which another series had the GPU."""
-        if self._has_turn:
+        if self._release_turn is not None:
             return 0.0
-        self._has_turn = True
-        return self._turn.take()
+        waited_s = self._turn.take()
+        # Also where nobody closes them: the next series would wait for ever.
+        self._release_turn = weakref.finalize(self, self._turn.release)
+        return waited_s
 
-    def _release_turn(self) -> None:
-        if self._has_turn:
-            self._turn.release()
-            self._has_turn = False
+    def _end_turn(self) -> None:
+        if self._release_turn is not None:
+            self._release_turn()
+            self._release_turn = None
 
     @property
     def _started(self) -> list[ChildProcess]:

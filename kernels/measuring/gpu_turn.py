@@ -59,8 +59,9 @@ class GpuTurn:
 
 @functools.cache
 def find_turn(gpu_uuid: str) -> GpuTurn:
-    """Returns this process's turn on a GPU."""
-    return GpuTurn(Path(tempfile.gettempdir()) / f"tilewatch-{os.getuid()}-{gpu_uuid or 'gpu'}.turn")
+    """Returns this process's turn on a GPU. The processes of one worker share it; another worker's are strangers, which
+    a measurement finds on the GPU."""
+    return GpuTurn(Path(tempfile.gettempdir()) / f"tilewatch-{os.getuid()}-{find_root()}-{gpu_uuid or 'gpu'}.turn")
 
 
 def find_root() -> int:

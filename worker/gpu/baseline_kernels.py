@@ -20,14 +20,21 @@ from tilewatch.kernels.toolchains.versions import versions
 log = structlog.get_logger()
 
 
-def prepare(folder: Path, series: Sequence[SeriesToPrepare], gpu: Gpu, store_url: str) -> None:
-    """Prepares the series that this machine has not met with these versions of the baselines. Waits while another
-    process of this machine does it."""
+def prepare(
+    folder: Path, series: Sequence[SeriesToPrepare], gpu: Gpu, store_url: str, *, is_needed: bool = True
+) -> None:
+    """Prepares the series that this machine has not met with these versions of the baselines. While another process of
+    this machine does it, waits for it if it `is_needed` for the series that comes next."""
     series = [each for each in series if any(name in baseline_cache.COMPILING for name in each.baselines)]
+    if not series:
+        return
     folder.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | (0 if is_needed else fcntl.LOCK_NB))
+        except BlockingIOError:
+            return
         met_file = folder / "met.json"
         met = _read(met_file)
         missing = {name: each for each in series if (name := _name(each, gpu)) not in met}

@@ -53,11 +53,10 @@ class RealGpu:
         They are not read from the database: another GPU's times would be of no use here.
         """
         library = watched.library_at(self.context, sweep.facts.repository, sweep.facts.sha, sweep.library)
-        if any(name in baseline_cache.COMPILING for name in sweep.baselines):
-            series = [
-                SeriesToPrepare(library, kernel, problem, tuple(names)) for kernel, problem, names in sweep.together
-            ]
-            baseline_kernels.prepare(self.context.baselines, series, gpu, self.context.store_url)
+        together = sweep.together
+        series = [SeriesToPrepare(library, kernel, problem, tuple(names)) for kernel, problem, names in together]
+        is_needed = any(name in baseline_cache.COMPILING for name in sweep.baselines)
+        baseline_kernels.prepare(self.context.baselines, series, gpu, self.context.store_url, is_needed=is_needed)
         planned = [PlannedTrial(each.params, each.content_key) for each in sweep.configs]
         identity = (sweep.job_key, gpu.uuid, gpu.driver, HARNESS)
         with Journal(journal_path(self.context.journals, planned, identity)) as journal:

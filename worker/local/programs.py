@@ -78,6 +78,7 @@ def cuda_home() -> dict[str, str]:
     return {"CUDA_HOME": str(PACKAGED_CUDA)} if nvcc() == PACKAGED_CUDA / "bin" / "nvcc" else {}
 
 
-def count_compilers(cores: int, memory_bytes: int) -> int:
-    """Returns how many compilers run at once: one on each core where the memory allows it."""
-    return max(1, min(cores, memory_bytes // MEMORY_PER_COMPILER_BYTES))
+def count_compilers(cores: int, memory_bytes: int, gpus: int) -> int:
+    """Returns how many compilers run at once: one on each core that no process of a GPU needs, where the memory allows
+    it."""
+    return max(1, min(cores - LANES * gpus, memory_bytes // MEMORY_PER_COMPILER_BYTES))

@@ -148,7 +148,7 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
         children.start(Child("api", (sys.executable, "-m", "tilewatch.worker.cli.main", "api"), serves))
         screen.print_line(f"programs are answered at http://localhost:{settings.api_port} (docs/reference/api.md)")
 
-    compilers = programs.count_compilers(len(os.sched_getaffinity(0)), _memory_bytes())
+    compilers = programs.count_compilers(len(os.sched_getaffinity(0)), _memory_bytes(), len(gpus_here))
     for child in programs.workers(settings, environment, gpus_here, compilers):
         children.start(child)
     named = ", ".join(f"GPU {gpu.index} ({gpu.name})" for gpu in gpus_here) or "no NVIDIA GPU to measure on"
@@ -157,13 +157,14 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
         screen.print_line(
             f"nightlies here compile only {', '.join(WITHOUT_GPU)}; TILEWATCH_KERNELS=all compiles the whole suite"
         )
-    _import(settings, servers, screen, watch)
     if gpus_here:  # a nightly is measured on the GPU models that have a worker
         reported = functools.partial(_all_reported, servers, len(gpus_here))
         _wait(reported, watch, GPU_WORKERS_LIMIT_S, "the GPU workers did not start; see their logs")
     no_secrets = withhold(environment, *SECRETS_OF_PEOPLE)
     for line in submit_apart(no_secrets, settings.home / "log" / "first_nightlies.log", show):
         screen.print_line(line)
+    # After the nightly, which it would keep waiting for half a minute (64 cores, 2026-11-28).
+    _import(settings, servers, screen, watch)
     while True:
         show()
         time.sleep(LOOK_EVERY_S)

@@ -1,7 +1,11 @@
 """The real backend on a fake GPU, in real child processes: a commit's library is checked out, swept and replayed."""
 
+import fcntl
 import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,11 +19,13 @@ from tilewatch.db.session import session
 from tilewatch.db.worker_reads.steps import CompiledConfig, SweepFacts
 from tilewatch.kernels.device import gpu_model
 from tilewatch.kernels.gpu.health.watcher import NoAnswer
+from tilewatch.kernels.measuring import baseline_cache
+from tilewatch.kernels.measuring.baseline_cache import SeriesToPrepare
 from tilewatch.kernels.results import Cubin, TrialResult
 from tilewatch.worker.comparing import check as check_step
 from tilewatch.worker.context import Context, Simulation
 from tilewatch.worker.detection.policy import Policy
-from tilewatch.worker.gpu import healthy_gpu, real
+from tilewatch.worker.gpu import baseline_kernels, healthy_gpu, real, uncounted
 from tilewatch.worker.gpu.backend import backend_for
 from tilewatch.worker.gpu.real import RealGpu, RealProbe
 from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
@@ -59,8 +65,11 @@ def backend(tmp_path: Path, rig: Rig, database_url: str, monkeypatch: pytest.Mon
         clones=tmp_path / "clones",
         spool=tmp_path / "spool",
         journals=tmp_path / "journals",
+        uncounted=tmp_path / "uncounted",
+        baselines=tmp_path / "baselines",
         store_url=rig.store_url,
         compile_limit_s=15.0,
+        compile_threads=1,
         simulation=Simulation(1, 0.0),
         library="library",
         policy=Policy(),
@@ -85,9 +94,69 @@ def test_a_sweep_is_measured_with_the_library_of_its_commit(backend: RealGpu, ri
     ]
     assert {trial.status for trial in trials} == {"timed", "wrong"}
     assert list(backend.context.journals.iterdir()) == [], "a sweep that ended leaves no journal"
-    lines = {line["item"]: line["answer"] for line in result.measurements[0].detail["checklist"]}
-    assert (lines["K aligned"], lines["rows start on 16 bytes"]) == ("does not apply", "yes")
-    assert "checklist" not in result.measurements[1].detail
+    assert result.measurements[0].detail["no_counters"] == uncounted.LATER
+
+
+def test_counters_that_wait_are_read_for_several_runs_and_come_with_the_checklist(
+    backend: RealGpu, rig: Rig, sha: str
+) -> None:
+    cubin = rig.cubin(1)
+    configs = [CompiledConfig(1, dict(cubin.config), cubin.content_key, cubin.symbol)]
+    facts = SweepFacts(1, "watched", sha, rig.kernel, PROBLEM, "h200", "sm_90")
+    gpu, folder = backend.own_gpu(), backend.context.uncounted
+    for number in (1, 2):
+        sweep = SweepToMeasure(f"measure:{number}", facts, configs, "library", ("copy",))
+        backend.measure(sweep, gpu, on_trial=lambda _: None)
+    assert len(uncounted.list_waiting(folder, gpu)) == 2
+    written: dict[str, Mapping[str, Any]] = {}
+    assert uncounted.read_counters(folder, gpu, rig.store_url, lambda *_: False) == 2
+    assert len(uncounted.list_waiting(folder, gpu)) == 2, "a run that is not on record yet is read again"
+    assert uncounted.read_counters(folder, gpu, rig.store_url, lambda key, found: not written.update({key: found})) == 2
+    assert uncounted.list_waiting(folder, gpu) == []
+    assert len(written) == 2
+    for detail in written.values():
+        lines = {line["item"]: line["answer"] for line in detail["checklist"]}
+        assert (lines["K aligned"], lines["rows start on 16 bytes"]) == ("does not apply", "yes")
+        assert "is not installed" in detail["no_counters"]
+
+
+def test_a_file_that_is_no_run_is_removed(backend: RealGpu) -> None:
+    gpu, folder = backend.own_gpu(), backend.context.uncounted
+    (folder / gpu.uuid).mkdir(parents=True)
+    (folder / gpu.uuid / "1.json").write_text("half a")
+    assert uncounted.read_counters(folder, gpu, backend.context.store_url, lambda *_: True) == 0
+    assert uncounted.list_waiting(folder, gpu) == []
+
+
+def test_baselines_compile_once_for_all_series_of_a_submission(
+    backend: RealGpu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[list[str]] = []
+
+    def fill(series: Sequence[SeriesToPrepare], *_: Any) -> list[str]:
+        asked.append([each.problem for each in series])
+        return []
+
+    monkeypatch.setattr(baseline_cache, "fill", fill)
+    series = [SeriesToPrepare(tmp_path, "k", problem, ("deepgemm",)) for problem in ("a", "b")]
+    plain = SeriesToPrepare(tmp_path, "k", "c", ("copy",))
+    gpu = backend.own_gpu()
+    for _ in range(2):
+        baseline_kernels.prepare(tmp_path / "met", [*series, plain], gpu, "file:///nowhere")
+    later = replace(series[0], problem="d")
+    baseline_kernels.prepare(tmp_path / "met", [*series, later], gpu, "file:///nowhere")
+    assert asked == [["a", "b"], ["d"]]
+
+
+def test_a_series_without_such_baselines_does_not_wait_for_them(
+    backend: RealGpu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(baseline_cache, "fill", lambda *_: pytest.fail("another process prepares them"))
+    (tmp_path / "met").mkdir()
+    series = [SeriesToPrepare(tmp_path, "k", "a", ("deepgemm",))]
+    with (tmp_path / "met" / "lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        baseline_kernels.prepare(tmp_path / "met", series, backend.own_gpu(), "file:///nowhere", is_needed=False)
 
 
 def test_the_two_sides_of_a_question_are_replayed_in_turn(backend: RealGpu, rig: Rig, sha: str) -> None:

@@ -279,11 +279,24 @@ def test_a_folder_without_git_history_still_gets_a_dashboard(
 
 
 @pytest.mark.parametrize(
-    ("cores", "memory_gb", "processes"),
-    [(2, 24, 2), (8, 4, 4), (128, 1024, 128), (1, 0, 1)],
+    ("cores", "memory_gb", "gpus", "compilers"),
+    [(2, 24, 0, 2), (8, 4, 0, 4), (128, 1024, 0, 128), (1, 0, 0, 1), (64, 512, 4, 56), (2, 24, 1, 1)],
 )
-def test_as_many_compilers_as_the_machine_has_cores_and_memory_for(cores: int, memory_gb: int, processes: int) -> None:
-    assert programs.count_compilers(cores, memory_gb << 30) == processes
+def test_as_many_compilers_as_the_machine_has_cores_and_memory_for(
+    cores: int, memory_gb: int, gpus: int, compilers: int
+) -> None:
+    assert programs.count_compilers(cores, memory_gb << 30, gpus) == compilers
+
+
+@pytest.mark.parametrize(("compilers", "processes", "threads"), [(2, 2, 1), (16, 16, 1), (56, 14, 4), (20, 10, 2)])
+def test_compilers_share_few_processes_with_database_connections(
+    tmp_path: Path, compilers: int, processes: int, threads: int
+) -> None:
+    settings = Settings(home=tmp_path)
+    child = next(each for each in programs.workers(settings, {}, (), compilers) if each.name == "compile")
+    assert child.command[-2:] == ("-c", str(processes))
+    assert child.environment["TILEWATCH_COMPILE_THREADS"] == str(threads)
+    assert processes <= programs.MOST_COMPILE_PROCESSES
 
 
 def test_each_usable_gpu_gets_a_worker_that_sees_only_it_and_for_the_others_the_reason_is_printed(

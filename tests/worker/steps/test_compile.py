@@ -1,6 +1,7 @@
 """The compile step with the real tile compiler: what it leaves, what it does not repeat, when it lets a sweep go."""
 
 import datetime as dt
+import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,10 +14,12 @@ from tests.worker.fixtures.worker_context import Drain
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Compilation, Job, Trial
 from tilewatch.db.session import session
+from tilewatch.db.worker_reads.steps import UnmeasuredCode
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.worker import run_job
 from tilewatch.worker.context import Context
 from tilewatch.worker.settings import Settings
+from tilewatch.worker.steps import compiler
 from tilewatch.worker.steps.compile import BATCH, split
 from tilewatch.worker.submitting.submit import submit_nightly
 
@@ -204,9 +207,35 @@ def test_of_two_compile_jobs_that_end_at_once_one_releases_the_measure_jobs(
     assert sorted(job.queue for found in released for job in found) == ["gpu.h200", "gpu.h200"]
 
 
+def codes(problem: str, count: int) -> list[UnmeasuredCode]:
+    return [UnmeasuredCode(f"{problem} {number}", problem, {"tile": number}) for number in range(count)]
+
+
 def test_batches_spread_slow_neighbours() -> None:
-    batches = split(list(range(25)))
+    batches = split(codes("large", 25))
     assert [len(batch) for batch in batches] == [9, 8, 8]
-    assert batches[0][:3] == [0, 3, 6]
-    assert max(map(len, split(list(range(500))))) == BATCH
+    assert [each.params["tile"] for each in batches[0][:3]] == [0, 3, 6]
+    assert max(map(len, split(codes("large", 500)))) == BATCH
     assert split([]) == []
+
+
+def test_one_problem_is_compiled_before_the_next_and_small_ones_share_a_batch() -> None:
+    batches = split([*codes("first", 25), *codes("second", 3), *codes("third", 4), *codes("fourth", 11)])
+    assert [{each.problem for each in batch} for batch in batches] == [
+        {"first"}, {"first"}, {"first"}, {"second", "third"}, {"fourth"}, {"fourth"},
+    ]  # fmt: skip
+    assert sum(map(len, batches)) == 43
+    assert max(map(len, batches)) <= BATCH
+
+
+def test_threads_compile_at_once_and_their_compilers_are_closed() -> None:
+    both = threading.Barrier(2, timeout=20)
+
+    def compile_one(item: int) -> int:
+        both.wait()  # breaks where one thread compiles everything
+        return 10 * item
+
+    try:
+        assert sorted(compiler.compile_each(compile_one, [1, 2, 3, 4], 2)) == [(1, 10), (2, 20), (3, 30), (4, 40)]
+    finally:
+        compiler.close()
