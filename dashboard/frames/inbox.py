@@ -41,7 +41,7 @@ ALARMS = {
     "regret": ("The config that ships falls behind", "Ship the winner of the newest sweep."),
     "baseline_changed": ("A baseline changed", "Read the ratio against its new version."),
     "fetch_failed": ("A repository cannot be fetched", "Check its address and the network."),
-    "new_toolchain": ("There is a newer tile compiler", "Compare it with the installed one."),
+    "not_confined": ("Commits are not confined", "Give the node a kernel with Landlock (docs/operate/security.md)."),
     "line_lost": ("Less of the optimisation guide is kept", "Read the checklist of the series' newest run."),
     "history_rewritten": ("The history of a branch was rewritten", "Check that the branch is the right one."),
 }
