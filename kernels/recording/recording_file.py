@@ -193,7 +193,8 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _measure_memory() -> int:
-    return processes.measure_usage(os.getpid()).resident_bytes
+    """Measures this process alone: `tilewatch up` starts workers while it reads, whose memory is none of the file's."""
+    return processes.measure_resident(os.getpid())
 
 
 def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:

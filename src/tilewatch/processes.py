@@ -175,12 +175,18 @@ def list_descendants(process_id: int) -> list[int]:
     return [each for child in list_children(process_id) for each in (child, *list_descendants(child))]
 
 
+def measure_resident(process_id: int) -> int:
+    """Returns the bytes of memory of a process without its descendants. Raises FileNotFoundError or ProcessLookupError
+    for a process that is gone."""
+    return int(Path(f"/proc/{process_id}/statm").read_text().split()[1]) * PAGE_BYTES
+
+
 def measure_usage(process_id: int) -> Usage:
     """Adds up a process and its descendants. Returns zeros for a process that is gone."""
     resident_bytes, ticks = 0, 0
     for each in (process_id, *list_descendants(process_id)):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            resident_bytes += int(Path(f"/proc/{each}/statm").read_text().split()[1]) * PAGE_BYTES
+            resident_bytes += measure_resident(each)
             # The name, field 2, is in brackets and may hold spaces. Fields 14 to 17 are the ticks of the process and of
             # its children that ended, each in user and in system mode (proc_pid_stat(5)).
             ticks += sum(

@@ -5,10 +5,14 @@ import gzip
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tilewatch import processes
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.recording.recording_file import BadRecording, Header, append, read, write
 
@@ -222,3 +226,34 @@ def test_rows_take_a_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(recording_file, "_measure_memory", lambda: next(taken))
     with pytest.raises(BadRecording, match="more than 1 GiB of memory by line 3"):
         read(tmp_path / "two.gz")
+
+
+TAKES_MEMORY = "taken = bytearray(b'x') * (64 << 20); print('taken', flush=True); input()"
+
+
+def test_memory_of_child_processes_is_not_that_of_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`tilewatch up` starts workers while it reads. Here a child takes 64 MiB between two looks, and 32 are allowed."""
+    write(tmp_path / "two.gz", HEADER, ROWS)
+    monkeypatch.setattr(recording_file, "LOOK_EVERY_ROWS", 1)
+    monkeypatch.setattr(recording_file, "MEMORY_BYTES", 32 << 20)
+    check = recording_file._check
+    children: list[subprocess.Popen[bytes]] = []
+
+    def start_child_and_check(*arguments: Any) -> None:
+        check(*arguments)
+        if not children:
+            child = subprocess.Popen(
+                [sys.executable, "-c", TAKES_MEMORY], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
+            children.append(child)
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"taken\n"
+
+    monkeypatch.setattr(recording_file, "_check", start_child_and_check)
+    try:
+        assert len(read(tmp_path / "two.gz").rows) == len(ROWS)
+        (child,) = children
+        assert processes.measure_resident(child.pid) > 64 << 20
+    finally:
+        for each in children:
+            each.communicate(b"\n")
