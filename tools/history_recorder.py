@@ -19,7 +19,7 @@ from tilewatch.kernels.measuring.known_counters import Counted, read_counted
 from tilewatch.kernels.measuring.measure import MeasureRequest, UncountedRun, count_run, measure_uncounted
 from tilewatch.kernels.measuring.profiler import Profiler
 from tilewatch.kernels.measuring.profiling import count_several, start_profiler
-from tilewatch.kernels.measuring.replay import ProcessesAhead, ReplayRequest, ReplayResult, ReplaySide, replay
+from tilewatch.kernels.measuring.replay import ReplayRequest, ReplayResult, ReplaySide, replay
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.recording.git_commit import GitCommit
 from tilewatch.kernels.recording.recorded_run import ReplayedSide, list_rows, replay_row
@@ -81,7 +81,7 @@ class _Uncounted:
 @dataclass
 class Recorder:
     """One GPU and the file that its runs go into. `launches` are those of a replay. At the end of its `with` block it
-    reads the counters that are still to be read, ends its processes and writes the file."""
+    reads the counters that are still to be read and writes the file."""
 
     gpu: device.Gpu
     model: device.GpuSpec
@@ -91,8 +91,6 @@ class Recorder:
     _rows: list[Mapping[str, Any]] = field(default_factory=list)
     _header: recording_file.Header | None = None
     _written_at: float = float("-inf")
-    _ahead: ProcessesAhead | None = None
-    _libraries: Sequence[Path] = ()
     _counted: dict[str, Counted] = field(default_factory=dict)
     _uncounted: list[_Uncounted] = field(default_factory=list)
     _profiler: Profiler | None = None
@@ -107,34 +105,18 @@ class Recorder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._start_ahead(())
         self._count()
         self._writer.shutdown()
         self._write()
         for each in self._written:
             each.result()
 
-    def find_processes(self, libraries: Sequence[Path]) -> ProcessesAhead:
-        """Returns processes of these libraries, the first of which is measured. Those of the series before are kept:
-        they imported while it was measured."""
-        if self._ahead is None or list(libraries) != list(self._libraries):
-            self._start_ahead(libraries)
-        assert self._ahead is not None
-        return self._ahead
-
-    def _start_ahead(self, libraries: Sequence[Path]) -> None:
-        if self._ahead is not None:
-            self._ahead.close()
-        first, *others = libraries or [None]
-        self._ahead = first and ProcessesAhead(first, self.gpu, others=others, torch=True)
-        self._libraries = libraries
-
     @property
     def host(self) -> str:
         """Names the physical GPU: borrowed machines share their names, and two GPUs must not share a series' host."""
         return f"{self.model.slug}-{self.gpu.uuid.removeprefix('GPU-')[:8]}"
 
-    def measure(self, version: Version, processes: ProcessesAhead) -> Params | None:
+    def measure(self, version: Version) -> Params | None:
         """Measures a series at a commit and returns the config that won; None where none was right."""
         plan = version.plan
         request = MeasureRequest(
@@ -143,7 +125,7 @@ class Recorder:
         )  # fmt: skip
         began = time.monotonic()
         self._profiler = self._profiler or start_profiler(self.gpu.uuid)
-        run = measure_uncounted(request, spawn=processes.take)
+        run = measure_uncounted(request)
         self._uncounted.append(_Uncounted(version, request, run))
         ours = _find_own(run.result)
         median_us = sorted(ours.samples_us)[len(ours.samples_us) // 2] if ours else None
@@ -225,7 +207,6 @@ def measure_series(recorder: Recorder, versions: Sequence[Version], stop_at: flo
     Starts nothing after `stop_at`, in seconds of time.monotonic().
     """
     won: Params | None = None
-    libraries = list(dict.fromkeys(each.library for each in versions))
     for number, version in enumerate(versions):
         before = versions[number - 1] if number else None
         if before is not None and before.code == version.code and version is not versions[-1]:
@@ -235,7 +216,7 @@ def measure_series(recorder: Recorder, versions: Sequence[Version], stop_at: flo
         if time.monotonic() > stop_at:
             print(f"{version.commit.sha[:8]} {version.name}: no time is left", flush=True)
             return
-        now = recorder.measure(version, recorder.find_processes(libraries))
+        now = recorder.measure(version)
         if before is not None and won is not None and now is not None:
             recorder.replay(before, version, won, now)
         won = now

@@ -14,6 +14,7 @@ import pytest
 from tests.kernels.fixtures.fake_gpu import LIBRARY, PROBLEM, UUID, Rig, install_for_children
 from tests.kernels.fixtures.ncu import CUT_OUTPUT, FORBIDDEN, NCU_OUTPUT, make_ncu
 from tilewatch.kernels import device
+from tilewatch.kernels.measuring import baseline_cache
 from tilewatch.kernels.measuring.sweep import GpuSetup, SweepFailed
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.recording.git_commit import GitCommit
@@ -149,9 +150,9 @@ def test_baselines_that_had_no_memory_beside_others_are_prepared_once_more(
         plan = Plan("gemm", problem, "sm_90", "", 1, (), 1, 1, baselines, ())
         return record_history.Version(GitCommit("clone", "sha", 1, "2026-11-27", "", ""), LIBRARY, plan)
 
-    monkeypatch.setattr(record_history, "GpuChild", FullGpu)
+    monkeypatch.setattr(baseline_cache, "GpuChild", FullGpu)
     versions = [version(name, "deepgemm", "copy") for name in ("small", "large", "huge")] + [version("other", "copy")]
     gpu = device.Gpu(0, UUID, "NVIDIA H100", "580.159", None)
-    record_history.prepare_baselines({each.name: [each] for each in versions}, gpu, "file:///store", 12)
+    record_history.prepare_baselines({each.name: [each] for each in versions}, gpu, "file:///store")
     assert sorted(asked) == ["huge", "huge", "large", "large", "small"]
     assert capsys.readouterr().out == "the baselines of gemm huge could not be prepared: out of memory\n"
