@@ -28,14 +28,14 @@ KNOWN = 400
 """Commits on record: a year of nights."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--commits", type=int, default=100_000)
     bounds.add_options(parser)
     asked = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as scratch:
         figures = measure(Path(scratch), asked.commits)
-        return bounds.report(figures, report_only=asked.report_only, write=asked.write)
+        sys.exit(bounds.report(figures, report_only=asked.report_only, write=asked.write))
 
 
 def measure(scratch: Path, commits: int) -> Iterator[Figure]:
@@ -94,4 +94,4 @@ def _time(work: Callable[[], object]) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
