@@ -18,6 +18,7 @@ from tilewatch.kernels import device
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.compiling import store
 from tilewatch.kernels.compiling.compile_plan import compile_plan
+from tilewatch.kernels.gpu.rounds import CHECK_EVERY
 from tilewatch.kernels.measuring import sweep as sweeping
 from tilewatch.kernels.measuring.careful_timing import BLOCK_ROUNDS, MOST_ROUNDS
 from tilewatch.kernels.measuring.known_counters import read_counted
@@ -200,11 +201,22 @@ def test_a_config_that_writes_outside_of_its_arrays_is_wrong_and_the_next_one_is
     assert traced["slow"]["answer"]["status"] == "timed"
 
 
-def test_guards_are_compared_after_the_last_round_and_in_no_other(traced: dict[str, dict[str, Any]]) -> None:
-    ran = [each.get("kernel") for each in traced["seed 1"]["ran"]]
-    first = ran.index("restore_guards")
-    assert ran.count("restore_guards") == 2, "two configs"
-    assert sum(each in (KERNEL, "copy_16_bytes") for each in ran[:first]) > 3 * 29
+def test_guards_are_compared_after_drawn_launches_and_after_the_last_round(traced: dict[str, dict[str, Any]]) -> None:
+    """Each config has one launch compared in each CHECK_EVERY rounds, right after it; the baseline has none."""
+    timed: list[dict[str, Any]] = []
+    compared_after: list[int] = []
+    for each in traced["seed 1"]["ran"]:
+        if each.get("kernel") in (KERNEL, "copy_16_bytes"):
+            timed.append(each)
+        elif each.get("kernel") == "restore_guards":
+            compared_after.append(len(timed))
+    *drawn, last = compared_after
+    assert last == len(timed) == 3 * 30
+    part = 3 * CHECK_EVERY
+    assert sorted(((count - 1) // part, timed[count - 1]["grid"]) for count in drawn) == [
+        (number, grid) for number in range(30 // CHECK_EVERY) for grid in (ROWS // 16, ROWS // 4)
+    ]
+    assert {timed[count - 1]["kernel"] for count in drawn} == {KERNEL}
 
 
 PLACES = """
