@@ -91,9 +91,8 @@ def measure(
     on_trial: OnTrial,
     on_step: OnStep,
     policy: RacePolicy | None = None,
-    spawn: Callable[[], GpuProcesses] | None = None,
 ) -> RunResult:
-    """Sweeps and times carefully, in processes that `spawn` gives, else in its own; then reads counters.
+    """Sweeps and times carefully in processes of its own; then reads counters.
 
     Raises GpuMissing, GpuBusy or MeasureFailed; a failing config is a trial.
     """
@@ -106,7 +105,7 @@ def measure(
         # It takes some 2 s until it waits for launches, and touches no GPU meanwhile. Where counters are known it is
         # most likely not needed.
         ahead = None if request.counted else start()
-        run = _measure(request, gpu, on_trial, on_step, policy, spawn)
+        run = _measure(request, gpu, on_trial, on_step, policy)
         if run.configs:
             on_step("counters", 0, len(run.configs))
         result = count_run(run, request.store_url, gpu, request.counted, lambda: ahead or start())
@@ -126,16 +125,11 @@ def count_run(
     return replace(run.result, measurements=measurements)
 
 
-def measure_uncounted(
-    request: MeasureRequest,
-    *,
-    on_trial: OnTrial = lambda _: None,
-    spawn: Callable[[], GpuProcesses] | None = None,
-) -> UncountedRun:
+def measure_uncounted(request: MeasureRequest, *, on_trial: OnTrial = lambda _: None) -> UncountedRun:
     """Does what `measure` does but for the counters: a caller that measures many problems reads those of several with
     one start of Nsight Compute (profiling.count_several)."""
     gpu = usable_gpu(request.gpu_index, request.arch)
-    return _measure(request, gpu, on_trial, lambda *_: None, None, spawn)
+    return _measure(request, gpu, on_trial, lambda *_: None, None)
 
 
 def _measure(
@@ -144,7 +138,6 @@ def _measure(
     on_trial: OnTrial,
     on_step: OnStep,
     policy: RacePolicy | None,
-    spawn: Callable[[], GpuProcesses] | None,
 ) -> UncountedRun:
     this_gpu = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
     setup = GpuSetup(request.library, request.kernel, request.problem, request.store_url, this_gpu, request.seed)
@@ -158,7 +151,7 @@ def _measure(
         on_step("sweep", done, 0)
 
     try:
-        child = GpuChild(setup, spawn or partial(GpuProcesses, setup.library, environment=this_gpu, torch=True))
+        child = GpuChild(setup, partial(GpuProcesses, setup.library, environment=this_gpu, torch=True))
     except SweepFailed as error:
         raise MeasureFailed(str(error)) from None
     processes: list[BaselineProcess] = []

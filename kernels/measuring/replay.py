@@ -165,12 +165,12 @@ def is_different(base_us: Sequence[float], head_us: Sequence[float]) -> bool:
 
 class ProcessesAhead:
     """Starts the processes of the next launches while one measures. They import CuPy and the library, which takes a
-    watched operator 3 to 4 s of a core because it brings PyTorch, and touch no GPU. With `torch` they import PyTorch
-    for baselines too. `others` are other sides of a replay."""
+    watched operator 3 to 4 s of a core because it brings PyTorch, and touch no GPU. `others` are other
+    sides of a replay."""
 
-    def __init__(self, library: Path, gpu: device.Gpu, *, others: Sequence[Path] = (), torch: bool = False) -> None:
+    def __init__(self, library: Path, gpu: device.Gpu, *, others: Sequence[Path] = ()) -> None:
         self._environment = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
-        self._library, self._others, self._torch = library, others, torch
+        self._library, self._others = library, others
         self._waiting: list[GpuProcesses] = []
         self._with_sides = False
 
@@ -201,7 +201,7 @@ class ProcessesAhead:
         self.close()
 
     def _start(self) -> GpuProcesses:
-        started = GpuProcesses(self._library, environment=self._environment, others=self._others, torch=self._torch)
+        started = GpuProcesses(self._library, environment=self._environment, others=self._others)
         if self._with_sides:
             started.start_sides()
         return started
