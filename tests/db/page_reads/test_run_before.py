@@ -1,5 +1,6 @@
 """One series, and one run before: what a page calls the first of its series has no predecessor on any other page."""
 
+import datetime as dt
 from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
@@ -13,12 +14,13 @@ WORLDS = 80
 
 
 def find_before(points: Sequence[PointRow], this: PointRow) -> int | None:
-    """Finds the run before slowly, among the points that Trends draws."""
+    """Finds the run before slowly, among the points that Trends draws, whose commits are in the order of the branch."""
+    order = list(dict.fromkeys(point.sha for point in points))
 
-    def place(point: PointRow) -> tuple[object, ...]:
-        return point.position, point.committed_at, point.machine == this.machine, point.measured_at, point.run_id
+    def place(point: PointRow) -> tuple[int, bool, dt.datetime, int]:
+        return order.index(point.sha), point.machine == this.machine, point.measured_at, point.run_id
 
-    earlier = [each for each in points if place(each)[:2] < place(this)[:2]]
+    earlier = [each for each in points if place(each)[0] < place(this)[0]]
     return max(earlier, key=place).run_id if earlier else None
 
 
