@@ -250,7 +250,9 @@ def test_of_three_repositories_the_middle_one_hinders_no_other(
     assert last.startswith("submitted the nightly of "), last
     assert find_alarms(settings) == ["middle"], "one alarm that names it"
     schedule.submit(settings)
-    schedule.catch_up(settings, dt.datetime.now(dt.UTC) + dt.timedelta(days=1))
+    first, *_, last = schedule.catch_up(settings, find_noon(days=1))
+    assert first.startswith("submitted the nightly of "), first
+    assert last.startswith("submitted the nightly of "), last
     assert find_alarms(settings, days=1) == ["middle"], "the second night opens no second one"
 
 
@@ -278,12 +280,17 @@ def test_a_bug_in_one_repository_hinders_no_other_and_ends_its_alarm_with_the_ne
     assert find_alarms(settings) == []
 
 
+def find_noon(*, days: int) -> dt.datetime:
+    """Returns a moment at which that day's nightly is due, whatever the hour of the test."""
+    return dt.datetime.combine(dt.datetime.now(dt.UTC).date(), dt.time(12), dt.UTC) + dt.timedelta(days=days)
+
+
 def find_alarms(settings: Settings, *, days: int = 0) -> list[str]:
     """The subjects of the open alarms after a look at everything."""
     database_url = settings.connection().database_url
     out = Outbox(database_url, NotifySettings(), {"log": Log()}, "http://here")
     names = watched.list_names(database_url, settings)
-    now = dt.datetime.now(dt.UTC) + dt.timedelta(days=days, hours=1)
+    now = find_noon(days=days)
     with session(database_url) as opened:  # a night that is still being measured is late, and another test's business
         opened.execute(update(Submission).values(requested_at=now))
     update_alarms(out, names, NightlyTimes(), 0.1, now)
