@@ -57,6 +57,7 @@ OURS = {
     "db/server/free_ports.py:_draw_port",
     "tilewatch/processes.py:last_words",
     "tilewatch/processes.py:list_children",
+    "tilewatch/processes.py:measure_resident",
     "tilewatch/processes.py:measure_usage",
     "tilewatch/processes.py:open_log",
     "worker/git/clones.py:_locked",
