@@ -29,8 +29,6 @@ SOURCE_SUFFIXES = {".py", ".js", ".css", ".svg", ".png", ".md"}
 PAGE = re.compile(r"\bdocs/[\w./*-]+\.(?:md|toml|yml)\b")
 SETTING = re.compile(r"TILEWATCH_[A-Z_]+[A-Z]")
 COMMAND = re.compile(r"(?:^|[^\w./=: -] ?|\n\s*|; )tilewatch ([a-z]+)(?: ([a-z][a-z-]*))?")
-PLANNED = {("demo", "")}
-"""A command that docs/develop/dashboard-design.md describes before it is there."""
 PLACEHOLDER = re.compile(r"\b[A-Z]{2,}\b")
 """`dashboard/views/NAME.py` and what is in TILEWATCH_HOME are files of the reader."""
 
@@ -112,7 +110,7 @@ def test_a_sentence_is_short(document: Path) -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: str(file.relative_to(ROOT)))
 def test_the_commands_of_a_document_exist(document: Path) -> None:
     named = {words for snippet in _snippets(document.read_text()) for words in COMMAND.findall(snippet)}
-    assert {words for words in named - PLANNED if not _is_command(*words)} == set()
+    assert {words for words in named if not _is_command(*words)} == set()
 
 
 def test_the_pages_that_programs_name_exist(files: list[str]) -> None:
