@@ -196,7 +196,7 @@ def test_what_a_judge_opened_is_sent_as_soon_as_its_job_has_ended_and_the_clock_
         wait_for(lambda: board.taken, log)
         assert f"tilewatch regressions acknowledge {number}" in board.taken[0].json["body"]
         dispatch.sender(context.broker_url).send_task("worker.watch", queue="tell")
-        wait_for(lambda: "checked alarms" in log.read_text(), log)
+        wait_for(lambda: "updated alarms" in log.read_text(), log)
         assert jobs_in(context, "queued") == 0
         dispatch.sender(context.broker_url).send_task("worker.nightly", queue="judge")
         wait_for(lambda: jobs_in(context, "queued"), settings.home / "judge@test.log")
