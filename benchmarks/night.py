@@ -28,7 +28,6 @@ from benchmarks import bounds
 from benchmarks.bounds import Figure
 from tilewatch.db.models import Compilation, Job, Measurement, Run, Submission, Sweep, Trial, Verdict
 from tilewatch.db.session import session
-from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device
 from tilewatch.worker.settings import Settings
 
@@ -55,7 +54,6 @@ class Night:
     judged_s: float
     counted_s: float | None
     phases_s: Mapping[str, float]
-    waiting_for_queue_s: float
     launches_s: float
     measuring_span_s: float
     gpus: int
@@ -245,7 +243,6 @@ def read_night(database_url: str, started: float, gpus: int) -> Night:
         judged_s=(judged.timestamp() if judged else now) - started,
         counted_s=None if uncounted else now - started,
         phases_s=phases,
-        waiting_for_queue_s=0.0,
         launches_s=float(samples_us or 0.0) / 1e6,
         measuring_span_s=(last - first).total_seconds(),
         gpus=gpus,
@@ -317,12 +314,8 @@ def write_details(file: Path | None, database_url: str) -> None:
 
 
 def export(folder: Path | None, environment: Mapping[str, str]) -> None:
-    if folder is None:
-        return
-    try:
+    if folder is not None:
         subprocess.run([*COMMAND, "export", str(folder / "night.jsonl.gz")], env=dict(environment), check=False)
-    except ExpectedError as error:
-        print(error)
 
 
 if __name__ == "__main__":
