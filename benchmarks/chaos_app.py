@@ -1,11 +1,11 @@
 """The workers' application under chaos: `celery -A benchmarks.chaos_app worker`.
 
-TILEWATCH_CHAOS_LEASE_S makes leases that short, so that a job outlives one. TILEWATCH_CHAOS_FAULT names one of FAULTS,
-which are planted into this process: a chaos that does not notice one of them proves nothing.
+TILEWATCH_CHAOS_LEASE_S makes leases that short, so that a job outlives one. TILEWATCH_CHAOS_FAULT names some of FAULTS,
+with commas: they are planted into this process. A chaos that does not notice one of them proves nothing.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -49,6 +49,12 @@ FAULTS: dict[str, Callable[[], None]] = {
 }
 
 
+def plant(faults: Iterable[str]) -> None:
+    """Plants the faults of these names into this process."""
+    for fault in faults:
+        FAULTS[fault]()
+
+
 def set_lease(lease_s: float) -> None:
     """Makes the leases of this process so long, and renews them as often as before."""
     for module in (run_job, lease):
@@ -59,4 +65,4 @@ def set_lease(lease_s: float) -> None:
 if LEASE in os.environ:
     set_lease(float(os.environ[LEASE]))
 if FAULT in os.environ:
-    FAULTS[os.environ[FAULT]]()
+    plant(os.environ[FAULT].split(","))
