@@ -49,7 +49,7 @@ from tilewatch.db.page_reads import (
 from tilewatch.db.page_reads import series as series_queries
 from tilewatch.db.server.free_ports import find_free_port
 from tilewatch.db.session import engine, session
-from tilewatch.gc_tuning import tune_memory
+from tilewatch.processes import tune_memory
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {

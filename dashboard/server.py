@@ -12,8 +12,8 @@ from starlette.middleware import Middleware
 
 from tilewatch.dashboard.serving.index_page import Guard, list_routes
 from tilewatch.dashboard.serving.socket_options import send_at_once
-from tilewatch.gc_tuning import tune_memory
 from tilewatch.nightlies import BadSettings, NightlyTimes
+from tilewatch.processes import tune_memory
 
 NEEDED = ("pandas", "plotly.graph_objects", "plotly.io", "sqlalchemy.orm", "psycopg", "tilewatch.db.page_reads.series")
 

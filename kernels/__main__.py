@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from tilewatch import find_release
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import HARNESS, device
 from tilewatch.kernels.catalog import catalog
@@ -31,7 +32,6 @@ from tilewatch.kernels.recording import git_commit, recording_file
 from tilewatch.kernels.recording.recorded_run import list_rows
 from tilewatch.kernels.results import Compiled, Cubin, Plan, PlannedTrial
 from tilewatch.kernels.toolchains.toolchain import list_toolchains
-from tilewatch.release import find_release
 from tilewatch.text import without_controls
 
 app = typer.Typer(

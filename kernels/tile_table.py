@@ -10,9 +10,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from tilewatch.kernels.device import gpu_model
+from tilewatch.kernels.device import find_rate, gpu_model
 from tilewatch.kernels.results import Params, Plan
-from tilewatch.kernels.roofline import find_rate
 
 BASELINE = "tile_table"
 """The name of the baseline that is the table's config."""

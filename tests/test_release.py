@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tilewatch.release import find_release
+from tilewatch import find_release
 from tilewatch.worker.local.children import CANNOT_START
 
 

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import contract
+from tilewatch.kernels.catalog.forbidden_imports import ALLOWED, ForbiddenImport, refuse_imports
 from tilewatch.kernels.contract import Kernel, Problem
-from tilewatch.kernels.imports import ALLOWED, ForbiddenImport, refuse_imports
 from tilewatch.kernels.library_errors import LibraryError, PackageMissing
 from tilewatch.kernels.project_settings import BadProject
 from tilewatch.kernels.watching.configs import PlainConfig

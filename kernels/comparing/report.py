@@ -11,8 +11,7 @@ from xml.etree import ElementTree
 
 from tilewatch.configs import config_option
 from tilewatch.kernels.comparing.outcome import OVER, UNSURE, Outcome, exit_code
-from tilewatch.service_limits import COMMENT_CHARACTERS, fit_lines
-from tilewatch.text import plain, plain_code
+from tilewatch.text import COMMENT_CHARACTERS, fit_lines, plain, plain_code
 
 PROBLEMS_LISTED = 3
 

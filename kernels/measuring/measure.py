@@ -16,6 +16,7 @@ from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device, tile_table
 from tilewatch.kernels.baselines.names import SHIPPED
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung
+from tilewatch.kernels.device import find_floor_us
 from tilewatch.kernels.gpu.host_code.described_run import Described
 from tilewatch.kernels.measuring.baseline_process import BaselineProcess, start_environment, start_watch_file
 from tilewatch.kernels.measuring.careful_timing import OnStep, time_carefully
@@ -29,7 +30,6 @@ from tilewatch.kernels.measuring.profiling import add_counts, start_profiler
 from tilewatch.kernels.measuring.racing import RacePolicy
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, SweepResult, sweep
 from tilewatch.kernels.results import Cubin, Measured, Params, RunResult, TrialResult
-from tilewatch.kernels.roofline import find_floor_us
 from tilewatch.kernels.toolchains import versions
 from tilewatch.kernels.toolchains.toolchain import Toolchain
 

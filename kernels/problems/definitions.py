@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from tilewatch.kernels.contract import BadProblem, Problem
-from tilewatch.kernels.outside_files import POINTER, POINTER_ADVICE
 from tilewatch.kernels.problems.constraints import derive, list_derived
 from tilewatch.kernels.problems.names import make_named_problem
+from tilewatch.kernels.problems.outside_files import POINTER, POINTER_ADVICE
 
 TYPES = (
     "float32",

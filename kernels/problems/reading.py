@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilewatch.kernels.contract import BadProblem, Problem
-from tilewatch.kernels.outside_files import POINTER, POINTER_ADVICE
 from tilewatch.kernels.problems.names import Names, make_named_problem, read_names
+from tilewatch.kernels.problems.outside_files import POINTER, POINTER_ADVICE
 from tilewatch.kernels.problems.patterns import read_pattern
 
 FILE_ENDING = ".jsonl"

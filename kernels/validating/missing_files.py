@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tilewatch.given_files import BadFile, read_given_text
-from tilewatch.kernels import outside_files
+from tilewatch.kernels.problems import outside_files
 from tilewatch.kernels.validating.mistake import Mistake
 
 MOST_BYTES = 1 << 24

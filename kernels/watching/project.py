@@ -25,10 +25,10 @@ from typing import Any
 import cuda.tile as ct
 
 from tilewatch.kernels import project_settings
-from tilewatch.kernels.imports import INSTALLED
 from tilewatch.kernels.project_settings import BadProject
 
 CANONICAL = "watched_checkout"
+INSTALLED = ("site-packages", "dist-packages")
 CONTAINERS = (dict, list, set, collections.OrderedDict, collections.defaultdict)
 """Where host code remembers what it found: emptied before each run."""
 

@@ -12,6 +12,17 @@ if TYPE_CHECKING:
     from tilewatch.kernels.watching.definitions import watch_definitions as watch_definitions
 
 
+def find_release() -> str:
+    """Returns the installed version of Tilewatch; "unknown" where its folders are on the path and it is not
+    installed."""
+    import importlib.metadata  # not for children, which start often
+
+    try:
+        return importlib.metadata.version("tilewatch")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
 def __getattr__(name: str) -> Any:
     """Imports what watch files use when it is asked for: everything else needs none of it."""
     if name in ("case", "watch"):

@@ -2,8 +2,22 @@
 
 import pytest
 
-from tilewatch.kernels.device import MULTIPROCESSORS, UnknownGpu, gpu_model, model_named, model_of, name_unknown
-from tilewatch.kernels.roofline import find_rate
+from tilewatch.kernels.device import (
+    CLOCK_MARGIN,
+    GPU_MODELS,
+    HALF_SUMS,
+    LARGEST_L2_BYTES,
+    MULTIPROCESSORS,
+    GpuSpec,
+    Rate,
+    UnknownGpu,
+    find_floor_us,
+    find_rate,
+    gpu_model,
+    model_named,
+    model_of,
+    name_unknown,
+)
 
 
 @pytest.mark.parametrize(
@@ -67,3 +81,45 @@ def test_one_model_is_meant_by_each_architecture_while_no_gpu_is_there() -> None
     assert meant == ["a100", "h200", "b200", "b300", "rtx5090"]
     assert set(meant) == set(MULTIPROCESSORS), "no two of one architecture"
     assert model_of("sm_89") is None
+
+
+H200 = gpu_model("h200")
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "rate"),
+    [
+        (("float8_e4m3fn", "float32"), Rate("float8", 1979.0)),
+        (("bfloat16", "int32"), Rate("float16", 989.4)),
+        (("float16",), Rate("float16", 989.4)),
+        (("float32",), Rate("tf32", 494.7)),
+        (("float8_e8m0fnu", "bfloat16"), Rate("float16", 989.4)),
+        (("int32",), None),
+        ((), None),
+    ],
+)
+def test_the_rate_is_of_the_narrowest_operand(dtypes: tuple[str, ...], rate: Rate | None) -> None:
+    assert find_rate(H200, dtypes) == rate
+
+
+def test_a_type_without_a_published_rate_has_none_instead_of_a_wider_one_s() -> None:
+    assert find_rate(gpu_model("a100"), ("float8_e4m3fn", "float16")) is None
+
+
+def test_wider_types_are_slower_on_every_model() -> None:
+    for model in GPU_MODELS:
+        rates = [each for each in (model.fp8_tflops, model.half_tflops, model.tf32_tflops) if each is not None]
+        assert rates == sorted(rates, reverse=True), model
+
+
+def test_the_floor_is_the_longer_of_computing_at_the_highest_clock_and_of_what_cannot_stay_in_l2() -> None:
+    gpu = GpuSpec("made", "made", "sm_90", half_tflops=1000.0, bandwidth_gbps=1000.0)
+    assert find_floor_us(gpu, ["float16"], CLOCK_MARGIN * 1e11, 0) == pytest.approx(100.0)
+    assert find_floor_us(gpu, ["float16"], 0, LARGEST_L2_BYTES + 10**8) == pytest.approx(100.0)
+    assert find_floor_us(gpu, ["float16"], 0, LARGEST_L2_BYTES) == 0
+    assert find_floor_us(GpuSpec("made", "made", "sm_90"), ["float16"], 1e15, 1e15) == 0
+
+
+def test_a_geforce_may_be_twice_as_fast_with_sums_in_float16() -> None:
+    gpu = GpuSpec("made", "NVIDIA GeForce made", "sm_120", half_tflops=1000.0)
+    assert find_floor_us(gpu, ["float16"], HALF_SUMS * CLOCK_MARGIN * 1e11, 0) == pytest.approx(100.0)

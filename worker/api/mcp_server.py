@@ -11,8 +11,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 
-from tilewatch import errors
-from tilewatch.release import find_release
+from tilewatch import errors, find_release
 from tilewatch.worker.api.callers import Credentials
 from tilewatch.worker.api.operations import OPERATIONS, Operation, call
 from tilewatch.worker.settings import Settings

@@ -20,12 +20,12 @@ from fastapi.security import HTTPBearer
 from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 
+from tilewatch import find_release
 from tilewatch.db import session as database
 from tilewatch.db.lifecycle.tokens import BudgetSpent, TokenInUse
 from tilewatch.db.page_reads.series import UnknownName
 from tilewatch.db.session import DatabaseUnreachable
 from tilewatch.errors import ExpectedError
-from tilewatch.release import find_release
 from tilewatch.worker.api import webhooks
 from tilewatch.worker.api.callers import Credentials
 from tilewatch.worker.api.deliveries import Unsigned

@@ -13,10 +13,9 @@ from typing import Annotated
 
 import typer
 
-from tilewatch import errors
+from tilewatch import errors, find_release
 from tilewatch.kernels.command_options import require_place
 from tilewatch.kernels.validating.command import validate
-from tilewatch.release import find_release
 from tilewatch.text import short_sha, without_controls
 from tilewatch.worker.cli import compare, data, options, serve, work
 from tilewatch.worker.cli.notify import notify

@@ -25,7 +25,7 @@ def api() -> None:
     try:
         import uvicorn
 
-        from tilewatch.gc_tuning import tune_memory
+        from tilewatch.processes import tune_memory
         from tilewatch.worker.api.server import make_app
     except ImportError as error:
         print(f"tilewatch: the API cannot start: {error}", file=sys.stderr)

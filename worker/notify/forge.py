@@ -11,8 +11,7 @@ from typing import Any
 
 import requests
 
-from tilewatch.service_limits import COMMENT_CHARACTERS, STATUS_CHARACTERS, fit_lines, shorten
-from tilewatch.text import plain
+from tilewatch.text import COMMENT_CHARACTERS, STATUS_CHARACTERS, fit_lines, plain, shorten
 from tilewatch.worker.notify.senders import (
     ANSWER_LIMIT_S,
     CONNECT_LIMIT_S,

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import requests
 import structlog
 
-from tilewatch.service_limits import fit_lines
+from tilewatch.text import fit_lines
 
 log = structlog.get_logger()
 

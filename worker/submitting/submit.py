@@ -20,10 +20,11 @@ from tilewatch.db.repository_names import is_branch, name_of_branch, name_under_
 from tilewatch.db.session import require_database, session
 from tilewatch.db.worker_reads import steps
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels import device, outside_files
+from tilewatch.kernels import device
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.device import SIMULATED, GpuSpec
 from tilewatch.kernels.library_errors import PackageMissing
+from tilewatch.kernels.problems import outside_files
 from tilewatch.kernels.recording.git_commit import GitCommit
 from tilewatch.kernels.results import Plan
 from tilewatch.kernels.toolchains.toolchain import is_name, list_toolchains

@@ -5,13 +5,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tilewatch import tuned
+from tilewatch import find_release, tuned
 from tilewatch.db.repository_names import is_branch
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import tuned_rows
 from tilewatch.db.worker_reads.tuned_rows import NewestWinner
 from tilewatch.errors import ExpectedError
-from tilewatch.release import find_release
 
 Times = Mapping[tuple[int, int], float]
 """Median microseconds by sweep and config."""

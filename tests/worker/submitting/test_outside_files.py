@@ -7,7 +7,7 @@ import pytest
 from tests.worker.fixtures import odd_histories
 from tests.worker.fixtures.tiny_repository import git
 from tilewatch.kernels.library_errors import PackageMissing
-from tilewatch.kernels.outside_files import find_submodule, list_pointers, list_submodules
+from tilewatch.kernels.problems.outside_files import find_submodule, list_pointers, list_submodules
 from tilewatch.kernels.problems.reading import BadProblem
 from tilewatch.kernels.validating.mistakes import validate_library
 from tilewatch.worker.settings import Settings

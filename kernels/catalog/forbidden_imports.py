@@ -10,6 +10,8 @@ import importlib.util
 import sysconfig
 from pathlib import Path
 
+from tilewatch.kernels.watching.project import INSTALLED
+
 ALLOWED = (
     "a library file may import cuda.tile, tilewatch.kernels.contract, the standard library and installed packages, but "
     "nothing of its own repository"
@@ -17,7 +19,6 @@ ALLOWED = (
 OURS = ("tilewatch", "kernels")
 """The contract and its name until 2026-11. A repository's own package `kernels` is never on a child's path."""
 
-INSTALLED = ("site-packages", "dist-packages")
 STANDARD = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib"))
 
 
