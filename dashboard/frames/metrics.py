@@ -175,6 +175,7 @@ METRICS = (
         "The watch file states no work of this problem",
     ),
     Metric(
+        "roofline",
         "% of roofline",
         "% of the datasheet roofline (rate of the type, memory bandwidth)",
         lambda value: f"{value:.1f} %",
