@@ -1,3 +1,2 @@
-"""Works on one GPU: arrays, launches, timing, telemetry, canaries. All but health.py and illness.py run in
-a child process; nothing here decides what to try next.
-"""
+"""Works on one GPU: arrays, launches, timing, telemetry, health. All modules but health/illness.py and
+health/watcher.py run in a child process. Nothing here decides which config is tried next."""

@@ -1,6 +1,6 @@
-"""Fills, encodes and decodes device arrays of types CuPy has no name for (FP8, bfloat16).
+"""Fills, encodes and decodes device arrays, also of types that CuPy has no name for (FP8, bfloat16).
 
-Runs inside the GPU child. FP8 and its scales are held as uint8, bfloat16 as uint16.
+Runs inside the GPU child. FP8 values and FP8 scales are held as uint8, bfloat16 as uint16.
 """
 
 import contextlib
@@ -27,18 +27,18 @@ RAW = {
 }
 CHUNK = 1 << 24
 ROW = 1 << 12
-"""Elements that one block of a reduction takes. Comparing 2^28 of them takes 2.5 ms (H100, 2026-11-26)."""
+"""Elements that one block of a reduction compares: comparing 2^28 then takes 2.5 ms (H100, 2026-11-26)."""
 
 BLACKWELL = 100
-"""Its compute capability, as CuPy writes it: 10.0."""
+"""Compute capability of the first Blackwell GPU, 10.0, as CuPy writes it."""
 
 SCALE_SPREAD = 0.25
-"""Scales are 2 to the power of a normal value of this deviation: unlike each other, and none so large that the products
-of other blocks could be lost next to its own without anybody noticing."""
+"""Standard deviation of the exponents of random scales, which are powers of two. Scales then differ from each other,
+but none is so large that errors in the products of other blocks would disappear beside its own products."""
 
 
 class UnknownType(Exception):
-    """A library file asks for a type this module cannot make."""
+    """A library file asks for an array type that this module cannot make."""
 
 
 def raw_dtype(array: Array) -> Any:
@@ -56,8 +56,8 @@ Make = Callable[[Array], Any]
 
 
 def random(array: Array, generator: Any, make: Make = make_empty) -> Any:
-    """Makes random values rounded to the array's type: every bit pattern of a real activation or scale, no zeros. Bytes
-    are any but 0."""
+    """Makes random values of the array's type that look like activations or scales and are never 0. An array of uint8
+    gets any byte but 0."""
     made = make(array)
     out = made.reshape(-1)
     for at in range(0, out.size, CHUNK):
@@ -72,8 +72,8 @@ def random(array: Array, generator: Any, make: Make = make_empty) -> Any:
 
 
 def _make_exponents(values: Any, dtype: str) -> Any:
-    """Returns exponents of scales. Those of float32 are whole numbers from B200 on: DeepGEMM reads powers of two there,
-    and loses the rest of others."""
+    """Returns the exponents of random scales. On Blackwell those of float32 are whole numbers, because DeepGEMM reads
+    only the exponent of a scale there."""
     if dtype == "float8_e8m0fnu":
         return values
     if dtype == "float32" and int(cupy.cuda.Device().compute_capability) >= BLACKWELL:
@@ -84,7 +84,7 @@ def _make_exponents(values: Any, dtype: str) -> Any:
 def make_input_sets(
     specs: Sequence[Array], given: Mapping[str, Any], seed: int, sets: int, make: Make = make_empty
 ) -> list[dict[str, Any]]:
-    """Makes sets of inputs by name. A set is the same however many follow it. Raises BadValues."""
+    """Makes sets of inputs by array name. Set i has the same values however many sets are made. Raises BadValues."""
     generator = cupy.random.default_rng(seed)
     fitted = {spec.name: fit(spec, given[spec.name]) for spec in specs if spec.fill == "given"}
     return [
@@ -97,14 +97,14 @@ def make_input_sets(
 
 
 def fit(spec: Array, values: np.ndarray) -> np.ndarray:
-    """Returns given values in the raw type of their array. Raises BadValues where they have another shape, or are not
-    all whole numbers that the type holds."""
+    """Returns given values in the raw type of their array. Raises BadValues if their shape is wrong, or if the array
+    holds whole numbers and a value does not fit."""
     if values.shape != spec.shape:
         raise BadValues(f"the values of array {spec.name} have the shape {values.shape}, expected {spec.shape}")
     with np.errstate(invalid="ignore"):
         fitted = values.astype(raw_dtype(spec), copy=False)
     if fitted.dtype.kind in "iu" and not np.array_equal(fitted, values):
-        raise BadValues(f"array {spec.name} holds {fitted.dtype}, and one of its values is no such number")
+        raise BadValues(f"array {spec.name} holds {fitted.dtype}, and one of its values does not fit into it")
     return fitted
 
 
@@ -121,8 +121,8 @@ def make_poisoned(array: Array, make: Make = make_empty) -> Any:
 
 
 def list_launch_values(arguments: Iterable[Array | Scalar], find: Callable[[Array], Any]) -> tuple[Any, ...]:
-    """cuTile's calling convention 1: per array its pointer, its shape and its strides, all int32; per scalar its value;
-    no constants. `find` returns an array on the device."""
+    """Returns the values that a launch passes to a kernel by cuTile's calling convention 1: for an array its pointer,
+    shape and strides (int32), for a scalar its value, for a constant nothing. `find` returns an array on the device."""
     values: list[Any] = []
     for each in arguments:
         if isinstance(each, Scalar):
@@ -138,20 +138,20 @@ def poison(out: Any) -> None:
 
 
 def differ(values: Any, others: Any) -> bool:
-    """Returns whether two arrays of one raw type differ in a bit."""
+    """Returns whether two arrays of one raw type differ in any bit."""
     bits = f"uint{8 * values.itemsize}"
     return bool(_find_largest(_difference(bits), values.view(bits), others.view(bits)))
 
 
 def differ_from(values: Any, number: int) -> bool:
-    """Returns whether an array of whole numbers holds another one than `number`, by its bits."""
+    """Returns whether any element of an array of whole numbers differs from `number` in its bits."""
     bits = np.dtype(f"uint{8 * values.itemsize}").type
     difference = _difference(bits.__name__)
     return bool(_find_largest(lambda rows, axis: difference(rows, bits(number), axis=axis), values.view(bits)))
 
 
 def encode(values: Any, dtype: str) -> Any:
-    """Rounds float32 to the nearest value of the raw type."""
+    """Rounds float32 values to the nearest value of a type, and returns them as its raw type."""
     if dtype == "float8_e4m3fn":
         codes, middles = _e4m3()
         return codes[cupy.searchsorted(middles, values)]
@@ -164,7 +164,7 @@ def encode(values: Any, dtype: str) -> Any:
 
 
 def decode(raw: Any, dtype: str) -> Any:
-    """Converts the raw type to float32, exactly; integers stay what they are."""
+    """Converts raw values to float32, exactly. Values of int32 are returned unchanged."""
     if dtype == "int32":
         return raw
     if dtype == "float8_e4m3fn":
@@ -182,8 +182,8 @@ def _find_largest(kernel: Any, *arrays: Any) -> float:
 
 
 def list_rows(*arrays: Any) -> Iterator[list[Any]]:
-    """Lists arrays of one shape as rows, and what is left as one more. CuPy gives one block to each result: a single
-    one took 25 ms for 4096 x 7168 (H200, 2026-11). Rows of one length need one kernel."""
+    """Yields arrays of one shape as rows of ROW elements, then the rest as one shorter row. CuPy reduces each row in
+    one block: a single row of 4096 x 7168 elements took 25 ms (H200, 2026-11). All full rows share one kernel."""
     flat = [each.reshape(-1) for each in arrays]
     whole = flat[0].size - flat[0].size % ROW
     if whole:
@@ -193,7 +193,7 @@ def list_rows(*arrays: Any) -> Iterator[list[Any]]:
 
 
 def e4m3_values() -> Any:
-    """Returns float32[256], the value of each FP8 e4m3fn code (OCP 8-bit floating point, 1.0, section 5)."""
+    """Returns the values of the 256 FP8 e4m3fn codes as float32 (OCP 8-bit floating point, 1.0, section 5)."""
     code = np.arange(256)
     sign = np.where(code & 0x80, -1.0, 1.0)
     exponent, fraction = (code >> 3) & 0xF, code & 7
@@ -203,7 +203,8 @@ def e4m3_values() -> Any:
 
 @functools.cache
 def _e4m3() -> tuple[Any, Any]:
-    """Returns codes in order of value, and the middles between them. Zero is left out: it hides unread elements."""
+    """Returns the FP8 codes in order of value, and the midpoints between their values. Zero is left out, because it
+    would hide elements that a kernel never reads."""
     values = e4m3_values()
     codes = np.argsort(values, kind="stable")
     codes = codes[np.isfinite(values[codes]) & (values[codes] != 0)].astype(np.uint8)
@@ -213,8 +214,8 @@ def _e4m3() -> tuple[Any, Any]:
 
 @contextlib.contextmanager
 def without_cub() -> Iterator[None]:
-    """Lets CuPy compile reductions of its own, which take 0.2 s each. CUB's take 4 s (H100, 2026-11-26), anew for each
-    type and each power of two that a row is long: a problem on a new machine waited for up to 13 s."""
+    """Makes CuPy compile its own reductions, at 0.2 s each, instead of CUB's, at 4 s each (H100, 2026-11-26). CUB
+    compiles one per type and power of two of the row length: a problem on a new machine waited for up to 13 s."""
     before = cupy._core.get_reduction_accelerators()
     cupy._core.set_reduction_accelerators([])
     try:

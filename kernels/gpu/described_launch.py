@@ -1,6 +1,6 @@
-"""Describes one launch of a stored cubin with all that it is given, for a process that may not read library files.
+"""Describes one launch of a stored cubin as data, for a process that may not read library files.
 
-A profiler's process cannot be confined (kernels/gpu/profiled_launches.py), so it must know nothing of other people's
+The process under a profiler cannot be confined (kernels/gpu/profiled_launches.py), so it must not run other people's
 code.
 """
 
@@ -12,15 +12,15 @@ from tilewatch.kernels.catalog.parameters import Scalar
 from tilewatch.kernels.contract import Array
 
 TIMES = 3
-"""How often each is launched under the profiler. Its counters are the medians: what blocks share in L2 follows their
-order, so that bytes differed by 2 to 7 % between single launches (H200, 2026-11-22). Five took 1.3 s for each config,
-three take 0.9 s (an H100, 2026-11-25)."""
+"""Times that each kernel is launched under the profiler; its counters are the medians. Bytes differ by 2 to 7 % between
+single launches, because the order of blocks decides what they share in L2 (H200, 2026-11-22). Five launches took 1.3 s
+per config, three take 0.9 s (H100, 2026-11-25)."""
 
 
 @dataclass(frozen=True)
 class DescribedLaunch:
-    """A launch as data that another process can repeat. `given` are the values of the arrays that are not random, by
-    the arrays' names, as kernels/problems/given_values.py writes them."""
+    """Describes a launch so that another process can repeat it. `given` maps the name of each array that is not random
+    to its values, as kernels/problems/given_values.py encodes them."""
 
     content_key: str
     symbol: str

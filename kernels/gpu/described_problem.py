@@ -1,7 +1,7 @@
-"""Describes one problem of a library file's kernel with all that measuring needs of it, as values.
+"""Describes one problem of a library file's kernel as values: all that measuring it needs.
 
-The process that runs a library makes a description, and the one that measures runs none (kernels/gpu/library_child.py).
-Between them it is checked: kernels/measuring/description_schema.py.
+The process that runs the library writes the description, and the measuring process, which runs no library, reads it.
+kernels/measuring/description_schema.py validates it in between.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,8 +18,8 @@ from tilewatch.kernels.problems.given_values import encode_given
 
 @dataclass(frozen=True)
 class ConfigLaunch:
-    """What one launch of a config is given. `arguments` are in the kernel's order, an array by its name; constants are
-    part of the code."""
+    """Describes one launch of a config. `arguments` are in the kernel's order; an array is given by its name. Constants
+    are part of the machine code and left out."""
 
     grid: tuple[int, int, int]
     arguments: tuple[str | Scalar, ...]
@@ -27,9 +27,9 @@ class ConfigLaunch:
 
 @dataclass(frozen=True)
 class DescribedProblem:
-    """A problem with its launches as data that another process can repeat. `given` are the values of the inputs that
-    are not random, as `encode_given` writes them; `launches` are by config key, and a sentence stands for a config that
-    the library cannot launch. The other fields are those of contract.Kernel."""
+    """Describes a problem and its launches so that another process can repeat them. `given` maps inputs that are not
+    random to their values, as `encode_given` writes them. `launches` maps a config key to its launch, or to a sentence
+    if the library cannot launch that config. The other fields are those of contract.Kernel."""
 
     kernel: str
     sizes: Mapping[str, int]
@@ -46,7 +46,7 @@ class DescribedProblem:
 
     @property
     def element_bytes(self) -> int:
-        """Returns the size of an element of the first input: what a tile of one shape costs in memory."""
+        """Returns the bytes per element of the first input, by which the memory of a tile is estimated."""
         return dtype_bytes(self.inputs[0].dtype)
 
     @property
@@ -54,18 +54,19 @@ class DescribedProblem:
         return sorted({each.dtype for each in self.inputs})
 
     def find_launch(self, config: Config) -> ConfigLaunch | str:
-        """Returns a sentence for a config that cannot be launched."""
+        """Returns the launch of a config, or a sentence that says why it cannot be launched."""
         known = self.launches.get(config_key(config))
         return known or f"kernel {self.kernel} has no config {config_key(config)} in its search space"
 
     def list_arguments(self, launch: ConfigLaunch) -> tuple[Array | Scalar, ...]:
-        """Returns what a launch is given, with the arrays in the place of their names."""
+        """Returns the arguments of a launch, with each array's description in place of its name."""
         arrays = {each.name: each for each in self.arrays}
         return tuple(arrays[each] if isinstance(each, str) else each for each in launch.arguments)
 
 
 def describe_problem(kernel: Kernel, problem: Problem, configs: Iterable[Config], sm_count: int) -> dict[str, Any]:
-    """Returns a description as JSON can hold it. Raises LibraryError where its given values cannot be written."""
+    """Returns the description of a problem as JSON can hold it. Raises LibraryError if its given values cannot be
+    written."""
     return {
         "kernel": kernel.name,
         "sizes": dict(problem.sizes),
@@ -88,7 +89,7 @@ def _describe_launch(kernel: Kernel, problem: Problem, config: Config, sm_count:
 
 
 def read_problem(description: Mapping[str, Any]) -> DescribedProblem:
-    """Reads what `describe_problem` made."""
+    """Reads the description that `describe_problem` returned."""
     arrays = tuple(Array(**{**each, "shape": tuple(each["shape"])}) for each in description["arrays"])
     launches = {key: _read_launch(each) for key, each in description["launches"].items()}
     return DescribedProblem(**{**description, "arrays": arrays, "launches": launches})

@@ -1,6 +1,6 @@
-"""Child role `gpu`: owns one GPU's context; prepares a problem, checks and times configs, runs paired rounds.
+"""Child role `gpu`: owns one GPU's CUDA context; prepares a problem, checks and times configs, runs paired rounds.
 
-The parent (kernels/measuring/sweep.py) decides what to try next and survives what happens here.
+The parent (kernels/measuring/sweep.py) decides which config is tried next, and survives a crash of this process.
 """
 
 import math
@@ -28,29 +28,29 @@ from tilewatch.kernels.gpu.rounds import Checks, Entry, WrongWhenTimed, time_rou
 from tilewatch.kernels.library_errors import LibraryError
 
 HOPELESS = 5.0
-"""A checked launch this many times slower than the best known gets no further samples: the unluckiest sample seen on an
-H200 was 3 times its median (2026-11), and launches this slow would take most of the sweep's GPU time."""
+"""A config this many times slower than the best one so far gets no further samples. The largest single sample seen on
+an H200 was 3 times its median (2026-11), and launches this slow would take most of the sweep's GPU time."""
 
 
 MOST_TOLERANCE = 0.25
-"""The largest error that a file may call right, as a share of the reference's largest magnitude: our own have 0.04 at
-most (2026-11), and with 1 an output of zeros would pass."""
+"""The largest tolerance that a library file may state, as a share of the reference's largest magnitude. Our own files
+state 0.04 at most (2026-11); with 1 an output of zeros would pass."""
 
 
 BASELINE_SLACK = 2.0
-"""A baseline may be off by so many times the tolerance: it rounds as it likes."""
+"""Factor on the tolerance when a baseline is checked, because a baseline chooses its own rounding."""
 
 UUID_BYTES = 16
 _prepared: Prepared | None = None
 _timer: timing.Timer | None = None
-"""CUPTI takes one timer per process."""
+"""Kept for all problems, because CUPTI allows one timer per process."""
 
 _draws = random.SystemRandom()
-"""Draws what is compared, so that no commit can know it."""
+"""Draws which launches are compared. It is not seeded, so no commit can predict them."""
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    if request["ask"] == "start timer":  # and with it the CUDA context, while the library is still imported elsewhere
+    if request["ask"] == "start timer":  # creates the CUDA context too, while the library is still imported elsewhere
         _start_timer(None)
         return {}
     if request["ask"] == "take reference":
@@ -71,9 +71,9 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def begin(make: Callable[[str, timing.Timer], Prepared], wanted_timer: str | None) -> Mapping[str, Any]:
-    """Takes what `make` prepares in the place of the problem before, and introduces it."""
+    """Replaces the prepared problem by the one that `make` prepares, and returns facts about it and the GPU."""
     global _prepared
-    _prepared = None  # its arrays would lie beside the new ones
+    _prepared = None  # frees its arrays before those of the new problem are made
     _prepared = make(_uuid(), _start_timer(wanted_timer))
     _require_tolerance(_prepared.tolerance)
     return _introduction(_prepared)
@@ -105,7 +105,7 @@ def _introduction(prepared: Prepared) -> Mapping[str, Any]:
 
 
 def _expect(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Takes the references over, which ends the preparation."""
+    """Takes over the references, which completes the preparation."""
     assert isinstance(prepared, PreparedProblem)
     if "place" in request:
         prepared.expect(references.use(request["place"]))
@@ -115,8 +115,8 @@ def _expect(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]
 
 
 def _trial(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Loads, checks against the reference of one set of inputs, then times, and compares a timed launch on another set:
-    a wrong config is never timed. `is_final` says that another process would not find it right with better cause."""
+    """Loads a config, checks it on one set of inputs, then times it and compares a timed launch on another set. A wrong
+    config is never timed. `is_final`: the library's own process need not be asked to confirm this failure."""
     misfit = prepared.find_misfit(request)
     if misfit is not None:
         return {"status": "wrong", "error": None, "failure": misfit}
@@ -144,7 +144,7 @@ def _trial(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
     if request["best_us"] is not None and checked_us > HOPELESS * request["best_us"]:
         return {"status": "timed", "error": error.largest, "samples_us": [checked_us]}
     try:
-        # No rests here: hundreds of configs would wait, and racing.py knows that a first sample may meet the power cap.
+        # No rests here: they would delay hundreds of configs, and racing.py allows for a first sample at the power cap.
         others = [each for each in prepared.checked_sets if each != turn]
         samples = _sample(prepared, [request["id"]], request["samples"], sets=others, rest=False)[0]
     except WrongWhenTimed as wrong:
@@ -155,13 +155,13 @@ def _trial(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _load(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Loads a config that was checked before this process was started."""
+    """Loads a config that was checked before this process started."""
     prepared.keep(request["id"], prepared.load(request))
     return {}
 
 
 def _time(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Takes more samples of configs already checked, in rounds of random order."""
+    """Takes more samples of checked configs, in rounds of random order."""
     return {"samples_us": _sample(prepared, request["ids"], request["samples"])}
 
 
@@ -196,12 +196,12 @@ def _baselines(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, A
 
 
 def _verify_baseline(prepared: Prepared, name: str, baseline: BaselineLaunch) -> ResultError:
-    """Verifies a baseline on each set of inputs that has a reference, and returns its error. It holds on to the first
-    set, so that another one is built for each of the others."""
+    """Verifies a baseline on each set of inputs that has a reference, and returns its error. A baseline is bound to one
+    set, so it is built again for every further set."""
     error = prepared.verify_baseline(baseline, 0, BASELINE_SLACK)
     for turn in prepared.checked_sets[1:]:
         if error.failure is None:
-            with StdoutCapture():  # it says again what it chose
+            with StdoutCapture():  # it prints its choice once more
                 error = prepared.verify_baseline(prepared.build_baseline(name, turn), turn, BASELINE_SLACK)
     return error
 
@@ -231,7 +231,7 @@ def _canary(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]
 
 
 def _look(_: Prepared, __: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Says who uses the GPU before anything is timed."""
+    """Returns no facts of its own: `answer` adds who uses the GPU before anything is timed."""
     return {}
 
 
@@ -249,20 +249,20 @@ ANSWERS: Mapping[str, Callable[[Prepared, Mapping[str, Any]], Mapping[str, Any]]
 }
 
 WITH_LOOK = ("look", "trial", "time", "rounds", "parts", "canary")
-"""Requests whose answers say who else used the GPU, because times beside others are worth nothing
-(kernels/measuring/other_processes.py)."""
+"""Requests whose answers list the other processes that used the GPU meanwhile. Times taken beside such a process are
+discarded (kernels/measuring/other_processes.py)."""
 
 
 def _sample(
     prepared: Prepared, ids: list[int], rounds: int, *, sets: Sequence[int] = (), rest: bool = True
 ) -> list[list[float]]:
-    """`sets` are those of which one is compared; empty for all that have a reference. Raises WrongWhenTimed also where
-    a launch after the check changed an input."""
+    """Returns the samples of kept configs. `sets` are the input sets on which launches may be compared; if it is empty,
+    all sets with a reference. Raises WrongWhenTimed, also if a launch after the check changed an input."""
     entries = [prepared.entry(identity) for identity in ids]
     try:
         samples = _time_entries(prepared, entries, rounds, seed=len(prepared.loaded), sets=sets, rest=rest)
     except WrongWhenTimed:
-        prepared.restore_inputs()  # they are those of the configs that come
+        prepared.restore_inputs()  # later configs read the same inputs
         raise
     if (changed := prepared.restore_inputs()) is not None:
         raise WrongWhenTimed(f"when it was timed, it wrote into '{changed}', which is an input")
@@ -295,13 +295,13 @@ def _time_entries(
 
 
 def _launch_baseline(baseline: BaselineLaunch, _: int) -> None:
-    baseline.launch()  # baselines hold on to the first input set; L2 is flushed before every launch all the same
+    baseline.launch()  # a baseline keeps its first input set; L2 is flushed before every launch all the same
 
 
 def _failure_of_launch(prepared: Prepared, failure: Exception) -> dict[str, Any]:
     if _context_is_dead():
         return _failure("crashed", failure)
-    prepared.restore_inputs()  # what it wrote before it failed is no other config's fault
+    prepared.restore_inputs()  # the next config is not to blame for what this one wrote
     prepared.restore_guards()
     return _failure("launch_error", failure)
 
@@ -311,7 +311,7 @@ def _failure(status: str, failure: Exception) -> dict[str, Any]:
 
 
 def _context_is_dead() -> bool:
-    """Returns whether a fault has made every later CUDA call fail; the parent then replaces this process."""
+    """Returns whether a fault makes every later CUDA call fail. The parent then replaces this process."""
     try:
         cupy.cuda.runtime.deviceSynchronize()
         cupy.zeros(1).sum().get()
@@ -321,8 +321,8 @@ def _context_is_dead() -> bool:
 
 
 def _uuid() -> str:
-    """Returns the GPU's UUID. CuPy 14.2 gives its bytes up to the first zero, which one GPU of 17 has (H200,
-    2026-11-23); the rest is read from CUDA_VISIBLE_DEVICES, where the parent names the GPU."""
+    """Returns the GPU's UUID. CuPy 14.2 cuts it off at its first zero byte, which one GPU of 17 has (H200, 2026-11-23).
+    It is then read from CUDA_VISIBLE_DEVICES, in which the parent names the GPU."""
     raw = bytes(cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["uuid"])[:UUID_BYTES]
     named = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     if len(raw) < UUID_BYTES and named.removeprefix("GPU-").replace("-", "").startswith(f"{raw.hex()}00"):

@@ -1,7 +1,7 @@
-"""Puts arrays that launches are given between guards, regions of random bytes, and finds what was written into these.
+"""Places the arrays of launches between guards, regions of random bytes, and finds what launches wrote into them.
 
-A kernel that writes outside of its arrays (`ct.scatter` with `check_bounds=False`) changes them, unless it jumps over
-them or writes the bytes that it has read there. Runs inside the GPU child.
+A kernel that writes outside of its arrays (`ct.scatter` with `check_bounds=False`) changes a guard, unless it skips the
+guard or writes the same bytes there. Runs inside the GPU child.
 """
 
 import functools
@@ -15,17 +15,18 @@ import numpy as np
 
 ALIGNMENT, LARGE_ALIGNMENT = 512, 2 << 20
 LARGE_BYTES = 1 << 20
-"""CuPy's pool gives addresses that are multiples of 512, and CUDA's large pages have 2 MiB. Times of memory-bound
-kernels depend on where arrays lie: with guards at multiples of 512 too, and those over 1 MiB at multiples of a page."""
+"""Arrays start at multiples of ALIGNMENT, those over LARGE_BYTES at multiples of LARGE_ALIGNMENT: CuPy's pool aligns to
+512 bytes, and CUDA's large pages have 2 MiB. Guards must not change this, because times of memory-bound kernels depend
+on where arrays lie."""
 
 LEAST_GUARD, MOST_GUARD = 512, 64 << 10
 GUARD_SHARE = 8
-"""A guard has an eighth of its array's bytes within these bounds: a row of most matrices, so that a tile that lies one
-row too far down is in it, whatever its column."""
+"""A guard has an eighth of its array's bytes, within these bounds. That is at least a row of most matrices, so a tile
+that lies one row too low hits the guard, whatever its column."""
 
 WRITES_OUTSIDE = "it writes outside of its arrays"
 WROTE_OUTSIDE = "when it was timed, it wrote outside of its arrays"
-"""Begin a sentence that goes on, after a colon, with what `restore` returns."""
+"""Beginnings of a sentence that continues, after a colon, with the result of `restore`."""
 
 THREADS = 256
 SOURCE = r"""
@@ -54,14 +55,13 @@ extern "C" __global__ void restore_guards(const unsigned long long* places, unsi
     if (threadIdx.x == 0) { counts[blockIdx.x] = count; firsts[blockIdx.x] = first; }
 }
 """
-"""One block of threads for each guard, which ends at a multiple of 8 bytes. The random bytes are made from a number of
-this run and their address, so that they need no memory of their own."""
+"""One block of threads checks one guard, which ends at a multiple of 8 bytes. The random bytes are computed from a seed
+of this run and their address, so they take no memory."""
 
 
 @dataclass(frozen=True)
 class _Guard:
-    """Bytes in front of an array or behind it that no kernel may change. `address` and `nbytes` of a guard, and the
-    name of the array that it lies in front of or behind."""
+    """A region before or behind an array that no kernel may change. `array` is the array's name."""
 
     address: int
     nbytes: int
@@ -69,7 +69,7 @@ class _Guard:
     is_behind: bool
 
     def describe(self, count: int, first: int) -> str:
-        """Says how many bytes were changed and where. `first` is the first of them, counted from the guard's start."""
+        """Describes how many bytes were changed, and where. `first` is the first one's offset in the guard."""
         bytes_ = f"{count:,} byte{'s' if count > 1 else ''}"
         if self.is_behind:
             return f"{bytes_} behind {self.array}, the first one {first:,} after its end"
@@ -77,7 +77,7 @@ class _Guard:
 
 
 class Guards:
-    """The guards of one problem. It keeps the memory of all arrays that it made."""
+    """Holds the guards of one problem, and the memory of all arrays that it made."""
 
     def __init__(self) -> None:
         self._seed = int.from_bytes(os.urandom(8), "little")
@@ -86,8 +86,8 @@ class Guards:
         self._places = self._counts = self._firsts = cupy.empty(0, dtype=cupy.uint32)
 
     def make_empty(self, name: str, shape: tuple[int, ...], dtype: Any) -> Any:
-        """Returns an array as cupy.empty does, between two guards. Sentences call it `name`. `restore` has to follow
-        before the first launch."""
+        """Returns an array like cupy.empty, between two new guards. Messages call it `name`. Call `restore` before the
+        first launch."""
         nbytes = math.prod(shape) * np.dtype(dtype).itemsize
         guard_bytes = min(MOST_GUARD, max(LEAST_GUARD, -(-nbytes // GUARD_SHARE // ALIGNMENT) * ALIGNMENT))
         alignment = LARGE_ALIGNMENT if nbytes > LARGE_BYTES else ALIGNMENT
@@ -103,8 +103,8 @@ class Guards:
         return block[start:end].view(dtype).reshape(shape)
 
     def restore(self) -> str | None:
-        """Writes the random bytes into every guard again, and says where most of them were others; None where none
-        was."""
+        """Writes the random bytes into every guard again. Returns where most of them had been changed, None if none
+        had."""
         if not self._guards:
             return None
         if self._counts.size != len(self._guards):
@@ -113,8 +113,8 @@ class Guards:
             self._counts, self._firsts = (cupy.empty(len(places), dtype=cupy.uint32) for _ in range(2))
         seed = cupy.uint64(self._seed)
         _restore()((len(self._guards),), (THREADS,), (self._places, seed, self._counts, self._firsts))
-        # Looked through here: a reduction there, by CUB, is compiled for 4 s anew for each power of two that the number
-        # of guards passes, and small arrays have thousands (H100, 2026-11-27).
+        # Searched on the host: CUB compiles a reduction for 4 s, again for each power of two that the number of guards
+        # passes, and small arrays have thousands of guards (H100, 2026-11-27).
         counts = self._counts.get()
         if not counts.any():
             return None

@@ -1,8 +1,8 @@
 """Child role `library`: runs a library on the GPU, beside the process that measures (kernels/gpu/gpu_child.py).
 
-It describes a problem of a library file's kernel or what a watched operator's host code launches, and computes the
-references; it ends before the first timed launch. An operator whose launches alone do not do what its host code does is
-measured by this process.
+It describes a problem of a library file's kernel, or the launches of a watched operator's host code, and computes the
+references. It ends before the first timed launch, except for an operator whose launches alone do not do what its host
+code does: this process then measures it.
 """
 
 import json
@@ -23,8 +23,7 @@ from tilewatch.kernels.gpu.rounds import CHECKED_SETS
 from tilewatch.kernels.library_errors import LibraryError, first_line
 
 MOST_DESCRIBED = 32 << 20
-"""Bytes of the description of a watched operator: an answer may have twice as many
-(kernels/children/child_process.py)."""
+"""Most bytes of an operator's description. An answer may have twice as many (kernels/children/child_process.py)."""
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -48,14 +47,14 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _import(library: Path) -> Mapping[str, Any]:
-    """Imports what a process needs before it is given its job: with host code PyTorch, which watch files import."""
+    """Imports what the process needs before its first job; for host code also PyTorch, which watch files import."""
     load(library)
     return {}
 
 
 def _describe(found: LibraryKernel | LibraryOperator, request: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Describes the problem; None for a watched operator. The configs are the request's, else those of the search
-    space."""
+    """Describes the problem with the request's configs, or the whole search space if it names none. Returns None for a
+    watched operator."""
     if isinstance(found, LibraryOperator):
         return None
     kernel = found.kernel
@@ -68,11 +67,11 @@ def _describe(found: LibraryKernel | LibraryOperator, request: Mapping[str, Any]
 
 
 _described: OperatorDescription | None = None
-"""The operator whose launches were described last, until it is handed over."""
+"""The operator that was described last, until its memory is handed over."""
 
 
 def _describe_operator(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Describes a watched operator, or says why this process has to measure it."""
+    """Describes a watched operator, or returns why this process has to measure it."""
 
     found = _find_operator(request)
 
@@ -85,8 +84,8 @@ def _describe_operator(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _hand_over(seed: int) -> Mapping[str, Any]:
-    """Returns the inputs and references of a seed for the operator described last, or says why this process has to
-    measure it."""
+    """Returns handles of inputs and references for the operator described last, or why this process has to measure
+    it."""
     global _described
     assert _described is not None, "describe operator comes first"
     described, _described = _described, None
@@ -101,7 +100,7 @@ def _answer_with_operator(make: Callable[[], dict[str, Any]]) -> Mapping[str, An
         why = f"the description of its launches has more than {MOST_DESCRIBED >> 20} MiB"
     except NotReplayable as error:
         why = f"its host code {error}"
-    except Exception as error:  # noqa: BLE001 - host code may raise anything, and where it matters does so again
+    except Exception as error:  # noqa: BLE001 - host code may raise anything; if it matters it is raised again
         why = f"its host code could not be traced: {first_line(error)}"
     shared_arrays.free()
     cupy.get_default_memory_pool().free_all_blocks()
@@ -109,8 +108,8 @@ def _answer_with_operator(make: Callable[[], dict[str, Any]]) -> Mapping[str, An
 
 
 def _compute_references(request: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Computes the reference on the first sets of the inputs that the measuring process makes of the same seed. The
-    memory of the problem before is freed: the process that measures holds its inputs at the same time."""
+    """Computes the references on the first sets of inputs, which the measuring process makes from the same seed. The
+    memory of the problem before is freed first, because the measuring process holds its inputs meanwhile."""
     shared_arrays.free()
     cupy.get_default_memory_pool().free_all_blocks()
     found = _find(request)
@@ -145,7 +144,7 @@ def _prepare_operator(request: Mapping[str, Any]) -> Mapping[str, Any]:
 def _find_operator(request: Mapping[str, Any]) -> LibraryOperator:
     found = _find(request)
     if not isinstance(found, LibraryOperator):
-        raise LibraryError(f"{request['kernel']} is no watched operator")
+        raise LibraryError(f"{request['kernel']} is not a watched operator")
     return found
 
 

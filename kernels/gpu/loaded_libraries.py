@@ -1,6 +1,6 @@
-"""Says which version of a library of NVIDIA's this process has loaded. Runs inside the GPU child.
+"""Finds which version of an NVIDIA library this process has loaded. Runs inside the GPU child.
 
-PyTorch calls the copy that the process loaded first, which need not be the one that its environment names: CuPy loads
+PyTorch calls the copy that the process loaded first. It may differ from the one in its environment, because CuPy loads
 its own.
 """
 
@@ -12,22 +12,22 @@ VERSION_OF: Mapping[str, tuple[str, str]] = {
     "nvidia-cublas": ("libcublasLt.so", "cublasLtGetVersion"),
     "nvidia-cudnn-cu13": ("libcudnn.so", "cudnnGetVersion"),
 }
-"""Maps a package to how its library's file name begins, and to the function that returns its version as a number."""
+"""Maps a package to the beginning of its library's file name, and to the function that returns its version."""
 
 MAPS = Path("/proc/self/maps")
 
 
 def read_loaded_versions(package: str) -> tuple[str, ...]:
-    """Returns the versions of each copy that is loaded, such as "13.1.0"; none for a package that is not in VERSION_OF,
-    and for one of which no copy is loaded."""
+    """Returns the versions of the loaded copies of a package, such as "13.1.0". Empty if no copy is loaded or the
+    package is not in VERSION_OF."""
     if package not in VERSION_OF:
         return ()
     return list_versions(package, MAPS.read_text(), _call)
 
 
 def list_versions(package: str, maps: str, call: Callable[[str, str], int]) -> tuple[str, ...]:
-    """Returns the versions, each once, of the copies in `maps`, the text of /proc/self/maps. `call` calls a function of
-    a file."""
+    """Returns the distinct versions of the copies that `maps`, the text of /proc/self/maps, lists. `call` calls a
+    function of a library file."""
     start, function = VERSION_OF[package]
     lines = (line.split(maxsplit=5) for line in maps.splitlines())
     files = dict.fromkeys(line[5] for line in lines if len(line) == 6 and Path(line[5]).name.startswith(start))
@@ -35,7 +35,7 @@ def list_versions(package: str, maps: str, call: Callable[[str, str], int]) -> t
 
 
 def name_version(number: int) -> str:
-    """Writes a version that cublasLt.h or cudnn_version.h has as a number: 130100 is "13.1.0"."""
+    """Formats a version number of cublasLt.h or cudnn_version.h: 130100 becomes "13.1.0"."""
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
 

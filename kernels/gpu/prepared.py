@@ -1,4 +1,4 @@
-"""Says what the GPU child asks of one problem on its GPU, whatever prepared it."""
+"""Declares what the GPU child needs of a prepared problem."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -13,8 +13,8 @@ from tilewatch.kernels.gpu.telemetry import Telemetry
 
 
 class Prepared(Protocol):
-    """One problem on this GPU: of a library file's kernel (PreparedProblem), of a watched operator as it is described
-    (PreparedLaunches), or of one that this process runs (PreparedOperator)."""
+    """One problem on this GPU: of a library file's kernel (PreparedProblem), of a described watched operator
+    (PreparedLaunches), or of a watched operator that this process runs (PreparedOperator)."""
 
     timer: timing.Timer
     telemetry: Telemetry
@@ -24,13 +24,14 @@ class Prepared(Protocol):
 
     @property
     def tolerance(self) -> float | None:
-        """The accepted error that the library states; None where each result has that of its type."""
+        """The tolerance that the library states. None if each result has the tolerance of its type."""
 
     @property
     def element_bytes(self) -> int: ...
     @property
     def work(self) -> Mapping[str, Any]:
-        """Returns the problem's operations, the bytes that must move, and its inputs' types: flops, bytes, dtypes."""
+        """Returns the problem's operations, the bytes that must move, and the types of its inputs: flops, bytes,
+        dtypes."""
 
     @property
     def input_sets(self) -> int: ...
@@ -39,7 +40,7 @@ class Prepared(Protocol):
         """The numbers of the input sets that have a reference."""
 
     def find_misfit(self, request: Mapping[str, Any]) -> str | None:
-        """Says why a side of a replay is not comparable with the prepared library; None when it is."""
+        """Returns why a side of a replay cannot be compared with the prepared library, None if it can."""
 
     def load(self, request: Mapping[str, Any]) -> Any:
         """Loads the machine code of a config."""
@@ -53,27 +54,24 @@ class Prepared(Protocol):
     def entry(self, identity: int) -> Entry: ...
 
     def describe(self, request: Mapping[str, Any]) -> DescribedLaunch | DescribedRun | str:
-        """Describes the launches of a config for a profiler's process, or says why there are no counters."""
+        """Describes the launches of a config for the process under a profiler, or returns why there are no counters."""
 
     def reset_outputs(self, turn: int) -> None:
-        """Makes the outputs as they are before each launch on an input set."""
+        """Gives the outputs their content from before a launch on an input set."""
 
     def restore_inputs(self) -> str | None:
-        """Makes the inputs as they were, and returns the name of one that a launch changed; None where it changed
-        none."""
+        """Restores the inputs, and returns the name of one that a launch changed. None if none was changed."""
 
     def restore_guards(self) -> str | None:
-        """Restores what lies around the memory that launches are given, and says what they wrote there, as Guards does;
-        None where nothing, and where the memory has no guards."""
+        """Restores the guards around the memory of launches, and describes where launches wrote into them, as Guards
+        does. None if they did not, or if there are no guards."""
 
     def time_parts(self, identity: int, rounds: int) -> dict[str, float]:
-        """Returns the median microseconds of each launch of a config, by its place and its kernel's name.
-
-        Empty where a config is one launch.
-        """
+        """Returns the median microseconds of each launch of a config, by its place and its kernel's name. Empty if a
+        config is one launch."""
 
     def build_baseline(self, name: str, turn: int = 0) -> BaselineLaunch:
         """Returns the launch of a baseline. Raises BaselineMissing."""
 
     def verify_baseline(self, baseline: BaselineLaunch, turn: int, slack: float) -> ResultError:
-        """Launches a baseline of an input set, and returns its error; `slack` multiplies the tolerance."""
+        """Launches a baseline on an input set, and returns its error; `slack` multiplies the tolerance."""

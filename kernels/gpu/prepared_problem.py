@@ -1,5 +1,5 @@
 """Prepares one problem on the GPU, and launches and checks its configs. Runs inside the GPU child, and runs no library:
-that describes the problem and computes the reference in a process of its own (kernels/gpu/library_child.py)."""
+another process describes the problem and computes the reference (kernels/gpu/library_child.py)."""
 
 import random
 import tempfile
@@ -35,17 +35,17 @@ class LoadedConfig:
     launch: ConfigLaunch
     function: Any
     arguments: tuple[Array | Scalar, ...]
-    """What each launch is given, in the kernel's order: constants are part of the code."""
+    """Arguments of a launch in the kernel's order. Constants are part of the code and left out."""
 
 
 @dataclass
 class PreparedProblem:
-    """One problem with its inputs, its expected output, and the configs and baselines loaded so far.
+    """One problem with its inputs, its references, and the configs and baselines loaded so far.
 
-    `sides` are the problem as each library of a replay describes it, by the library's folder; None stands for one that
-    has no such kernel. `described` is that of the library under test. `guards` lie around `inputs` and `outputs`.
-    `expected` are the references of the first sets, by output, and `untouched` copies of these sets. `written_bytes`
-    are those of the elements that are compared; `modules` is the folder that cubins are loaded from.
+    `described` is the problem as the library under test describes it. `sides` maps each library folder of a replay to
+    its description, None if it has no such kernel. `guards` lie around `inputs` and `outputs`. `expected` are the
+    references of the first input sets by output name, and `untouched` copies of these sets. `written_bytes` counts the
+    bytes of compared elements. `modules` is the folder from which cubins are loaded.
     """
 
     described: DescribedProblem
@@ -67,16 +67,16 @@ class PreparedProblem:
     )
 
     def expect(self, references: Sequence[Mapping[str, Reference]]) -> None:
-        """Ends the preparation with what `take_references` returned for this problem."""
+        """Completes the preparation with the references that `take_references` returned."""
         self.expected = tuple(references)
         self.written_bytes = sum(
             self.outputs[each].itemsize * value.numbers for each, value in self.expected[0].items()
         )
         self.reset_outputs(0)
-        self.error(0)  # the comparing kernels are compiled now, outside the time of any trial
+        self.error(0)  # compiles the comparing kernels, so that no trial's time includes it
 
     def launch(self, config: LoadedConfig, turn: int) -> None:
-        """Launches a config on one set of inputs. `turn` is the number of the input set."""
+        """Launches a config on the input set of number `turn`."""
         find = partial(self._find_array, turn)
         config.function(config.launch.grid, (1,), arrays.list_launch_values(config.arguments, find))
 
@@ -84,7 +84,8 @@ class PreparedProblem:
         return self.outputs[array.name] if array.written else self.inputs[turn][array.name]
 
     def reset_outputs(self, turn: int) -> None:
-        """Poisons what is only written, and gives what is changed in place the values of that input set again."""
+        """Poisons outputs that are only written, and gives those that are changed in place their values of that input
+        set."""
         for name, output in self.outputs.items():
             if name in self.inputs[turn]:
                 output[...] = self.inputs[turn][name]
@@ -100,8 +101,8 @@ class PreparedProblem:
         )
 
     def restore_inputs(self) -> str | None:
-        """Gives the input sets that have a reference their values again, and returns the name of one that a launch
-        changed; None where it changed none."""
+        """Restores the input sets that have a reference, and returns the name of an input that a launch changed. None
+        if none was changed."""
         changed = None
         for inputs, untouched in zip(self.inputs, self.untouched, strict=False):
             for name, values in untouched.items():
@@ -135,8 +136,8 @@ class PreparedProblem:
         return range(len(self.untouched))
 
     def find_misfit(self, request: Mapping[str, Any]) -> str | None:
-        """Says why a config cannot be launched on the prepared arrays; None where it can. A side of a replay comes with
-        its library: its grid is from there."""
+        """Returns why a config cannot be launched on the prepared arrays, None if it can. In a replay the request names
+        the library whose launch is used."""
         side = self._side_of(request)
         if side is None:
             return f"the library of that commit has no kernel {self.described.kernel}"
@@ -201,8 +202,8 @@ class PreparedProblem:
         return makers.build(name, call)
 
     def verify_baseline(self, baseline: BaselineLaunch, turn: int, slack: float) -> ResultError:
-        """Resets the outputs, launches the baseline, and returns its error. Raises BaselineMissing where it writes
-        outside of its arrays."""
+        """Resets the outputs, launches the baseline, and returns its error. Raises BaselineMissing if it writes outside
+        of its arrays."""
         self.reset_outputs(turn)
         baseline.launch()
         if baseline.settle is not None:
@@ -221,16 +222,16 @@ class PreparedProblem:
 
     @property
     def kernel_names(self) -> tuple[str, ...]:
-        """Returns the kernels that one launch of a config runs, as the timer names them."""
+        """Returns the kernels that one launch of a config runs, by the names that the timer reports."""
         return (self.described.kernel,) if self.timer.name == "cupti" else ("launch",)
 
 
 def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> PreparedProblem:
-    """Makes the inputs and outputs of a described problem; the references come later."""
+    """Makes the inputs and outputs of a described problem. Its references are added later."""
     sides = {library: each and read_problem(each) for library, each in request["problems"].items()}
     described = sides[request["library"]]
     assert described is not None
-    # First what is launched with, always in one order: times of memory-bound kernels depend on where arrays lie.
+    # Arrays are made first and in a fixed order: times of memory-bound kernels depend on where arrays lie.
     guards = Guards()
 
     def make(spec: Array) -> Any:
@@ -241,7 +242,7 @@ def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> P
         for each in described.inputs
         if each.fill == "given"
     }
-    # Which of them hold the sets with a reference is drawn, so that no address tells a kernel whether it is compared.
+    # The slots of sets with a reference are drawn, so that no address tells a kernel whether it is compared.
     slots = [[make(spec) for spec in described.inputs] for _ in range(count_sets(described.inputs))]
     random.SystemRandom().shuffle(slots)
     empty = iter([array for slot in slots for array in slot])
@@ -265,8 +266,8 @@ def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> P
 
 
 def take_references(described: DescribedProblem, shared: Sequence[Mapping[str, Any]]) -> list[dict[str, Reference]]:
-    """Copies the references out of the library's process, and returns them by output for each set of inputs that needs
-    one. Raises LibraryError where there are other outputs than the kernel's, others in shape, or no number."""
+    """Copies the references out of the library's process, and returns them by output name for each checked set of
+    inputs. Raises LibraryError if an output is missing, has another shape, or has only NaN."""
     wanted = min(CHECKED_SETS, count_sets(described.inputs))
     if len(shared) != wanted:
         raise LibraryError(
@@ -289,13 +290,13 @@ def _take_reference(described: DescribedProblem, shared: Mapping[str, Any]) -> d
         raise LibraryError(f"kernel {name}: {error}") from None
     references = {each: Reference.of(value) for each, value in taken.items()}
     for each, value in references.items():
-        if value.numbers == 0:  # where it is NaN, any value is right
+        if value.numbers == 0:  # any value passes for NaN
             raise LibraryError(f"kernel {name}: its reference gives no number for '{each}'")
     return references
 
 
 def count_sets(inputs: Sequence[Array]) -> int:
-    """Returns how many sets of these inputs rounds rotate over on this GPU."""
+    """Returns how many sets of these inputs the rounds rotate over on this GPU."""
     device = cupy.cuda.Device()
     return count_input_sets(
         sum(map(_bytes, inputs)),

@@ -1,8 +1,8 @@
 """Launches stored cubins for Nsight Compute: `python -m tilewatch.kernels.gpu.profiled_launches FILE`.
 
-It waits for FILE, which names a store and describes launches and runs. Only what runs between the profiler's start and
-stop is counted, so that making the inputs is not. Nothing is timed or checked: that was done before, in other
-processes. This process is not confined, because Nsight Compute talks to it through a socket; so it reads no library
+It waits for FILE, which names a store and describes launches and runs. Counters cover only what runs between the
+profiler's start and stop, so making the inputs is not counted. Nothing is timed or checked here: other processes did
+that before. This process is not confined, because Nsight Compute talks to it through a socket; so it reads no library
 file.
 """
 
@@ -31,7 +31,7 @@ from tilewatch.kernels.problems.given_values import decode_values
 
 WAIT_S = 0.01
 SEED = 1
-"""Counts hardly depend on the values of the inputs; equal ones make them comparable."""
+"""Seed of random inputs. Counters hardly depend on their values; equal inputs make them comparable."""
 
 
 def launch_each(described: Described, store: CubinStore) -> None:
@@ -53,8 +53,8 @@ def _load(cubin: bytes, symbol: str, place: Path) -> Any:
 
 
 def _run(described: DescribedRun, cubins: Mapping[str, bytes], place: Path) -> None:
-    """Launches all of a run TIMES times. Its memory is as at first each time: lengths and indices may be among what a
-    launch writes."""
+    """Launches all kernels of a run TIMES times. Its memory is restored each time, because launches may write lengths
+    and indices that later launches read."""
     memory = [_make_memory(each) for each in described.memory]
     before = [each.copy() for each in memory]
     launches = [
@@ -77,7 +77,7 @@ def _run(described: DescribedRun, cubins: Mapping[str, bytes], place: Path) -> N
 
 
 def _make_memory(content: FirstContent) -> Any:
-    """Returns an array of bytes."""
+    """Returns an allocation with its first content, as an array of bytes."""
     if content.values is not None:
         return cupy.asarray(np.frombuffer(base64.b64decode(content.values), dtype=np.uint8))
     if content.dtype is None:
@@ -108,11 +108,11 @@ def _make(array: Array, described: DescribedLaunch) -> Any:
 
 
 def _wait_for(file: Path) -> Any:
-    """Returns the file's content. Ends this process when the profiler that started it is gone."""
+    """Waits for a file and returns its content. Ends this process if the profiler that started it has ended."""
     profiler = os.getppid()
     while not file.exists():
         if os.getppid() != profiler:
-            raise SystemExit("nobody wants anything to be launched any more")
+            raise SystemExit("the profiler that started this process has ended")
         time.sleep(WAIT_S)
     return json.loads(file.read_text())
 

@@ -1,18 +1,16 @@
-"""Measures how far a result is from its reference, and says whether that is accepted: by its type, and part by part.
+"""Measures how far a result is from its reference, and decides whether that is accepted.
 
-Library files, watched operators and baselines are all judged here. Floating-point results are judged by two measures
-together, whole numbers and booleans exactly and in their own type. Runs inside the GPU child.
+Results of library files, watched operators and baselines are all judged here. Floating-point results must pass two
+measures; whole numbers and booleans are compared exactly, in their own type. Runs inside the GPU child.
 
-The first measure is the largest |result - reference|, as a share of the reference's largest finite magnitude. One large
-element hides all others from it. So the second one is bounded element by element: the mean of
-
-    min(1, |result - reference| / (|reference| + typical))
-
-over each stretch of 4,096 neighbours, of which the worst counts. `typical` is the median magnitude of the elements that
-are not 0. It is the test of numpy.isclose, |e| <= rtol |r| + atol with atol = rtol x typical, solved for rtol; the
-median is its scale because half of all elements have to change before it does (Huber and Ronchetti, "Robust
-Statistics", 2009, section 1.4). An element weighs at most 1 / 4096 of its stretch, however large it is, so that none
-hides another; an element near 0 is compared with the typical one, so that what cancels to almost nothing may be noise.
+The first measure is the largest |result - reference| as a share of the reference's largest finite magnitude. One large
+element hides errors of all others from it. The second measure is therefore bounded per element: the mean of min(1,
+|result - reference| / (|reference| + typical)) over each stretch of 4,096 neighbours, of which the worst counts.
+`typical` is the median magnitude of the elements that are not 0. This is the test of numpy.isclose, |e| <= rtol |r| +
+atol with atol = rtol x typical, solved for rtol. The median is its scale because half of all elements must change
+before it does (Huber and Ronchetti, "Robust Statistics", 2009, section 1.4). An element counts at most 1 / 4096 of its
+stretch, however large it is, so none hides another. An element near 0 is compared with the typical one, so what cancels
+to almost nothing may be noise.
 """
 
 import functools
@@ -31,34 +29,35 @@ WHOLE = frozenset({"bool", "uint8", "int8", "int16", "int32", "int64"})
 
 TOLERANCES: Mapping[str, float] = {"float64": 1e-3, "float32": 1e-3, "float16": 5e-3, "bfloat16": 2e-2}
 LEAST_EXACT = 1e-1
-"""Accepted largest errors by the type of the result; LEAST_EXACT for FP8. A bfloat16 step is 2**-7 of a value at most,
-and a float16 one 2**-10: 2.5 and 5 of them. Of float32 it is a step of TF32 (2**-10), in which Tensor Cores multiply
-it. A step of e4m3 is 2**-3, of which correct rounding leaves half: 0.0625."""
+"""Tolerances of the first measure by the type of the result; LEAST_EXACT is that of FP8. A bfloat16 step is at most
+2**-7 of a value and a float16 step 2**-10, so these are 2.5 and 5 steps. For float32 it is one step of TF32 (2**-10),
+in which Tensor Cores multiply. A step of e4m3 is 2**-3, of which correct rounding leaves half: 0.0625."""
 
 MEAN_FACTOR = 5.0
-"""The accepted mean error is this many times the accepted largest one. Where every element of a normal result is off
-by the accepted e x L (L: the largest of 2**24 normal values, 5.5 deviations; typical: 0.67 of one), its mean error is
-5.5 e x E[1 / (|x| + 0.67)] = 5.5 e x 0.79 = 4.4 e. So nothing normal that the first measure accepts is refused by the
-second: that one judges what is large beside few elements alone."""
+"""The mean tolerance is this many times the tolerance. If every element of a normal result is off by the accepted e x L
+(L: the largest of 2**24 normal values, 5.5 deviations; typical: 0.67 of one), its mean error is 5.5 e x E[1 / (|x| +
+0.67)] = 5.5 e x 0.79 = 4.4 e. So the second measure refuses no normal result that the first accepts; it judges results
+with a few large elements."""
 
 MOST_MEAN = 1 / 8
-"""The accepted mean error is never more. A result of zeros has 0.47 where its reference is normal, a copy of other rows
-0.65, and one that is a step of e4m3 off everywhere 0.06."""
+"""Upper limit of the mean tolerance. If the reference is normal, a result of zeros has a mean error of 0.47, a copy of
+other rows 0.65, and a result that is a step of e4m3 off everywhere 0.06."""
 
 LEAST_COUNTED = 32
-"""A stretch of fewer numbers is judged as if it had so many: the mean of a few is no mean."""
+"""Least divisor of a mean: a shorter stretch of numbers is judged as if it had this many, because a mean of a few is
+unstable."""
 
 SAMPLE = 1 << 16
-"""Elements that `typical` is taken from: its own error is then 0.5 %."""
+"""Elements in the sample from which `typical` is computed: its own error is then 0.5 %."""
 
 FLT_MAX, DBL_MAX = "3.402823466e+38f", "1.7976931348623157e308"
 
 
 @dataclass(frozen=True)
 class Reference:
-    """What a result must be: `values` on the GPU, in float32, float64 or int64, NaN where any value is right. `scale`
-    is the largest finite magnitude, `typical` the median one of the elements that are not 0; both are 0 where all are.
-    `counts` are the numbers in each stretch."""
+    """What a result must be. `values` are on the GPU, in float32, float64 or int64; any value is right in place of NaN.
+    `scale` is the largest finite magnitude and `typical` the median magnitude of the elements that are not 0; both are
+    0 if all elements are. `counts` are the elements other than NaN in each stretch."""
 
     values: Any
     scale: float
@@ -81,8 +80,8 @@ class Reference:
 
 @dataclass(frozen=True)
 class Result:
-    """One result of a launch on the GPU, in the raw type of `dtype`. Sentences call it `name`. `tolerance` is the
-    accepted largest error; whole numbers have none."""
+    """One result of a launch on the GPU, in the raw type of `dtype`. Messages call it `name`. `tolerance` is the
+    accepted largest error; it is unused for whole numbers."""
 
     name: str
     values: Any
@@ -93,8 +92,8 @@ class Result:
 
 @dataclass(frozen=True)
 class ResultError:
-    """The two measures of the worst result: infinite and 1 where a whole number differs. `failure` is a sentence, None
-    where the error is accepted."""
+    """The two measures of the worst result; infinity and 1 if a whole number differs. `failure` is a sentence, None if
+    the error is accepted."""
 
     largest: float
     mean: float
@@ -105,12 +104,12 @@ NO_ERROR = ResultError(0.0, 0.0)
 
 
 def find_tolerance(dtype: str) -> float:
-    """Returns the accepted largest error of a result by its type."""
+    """Returns the tolerance of a result by its type."""
     return TOLERANCES.get(dtype, LEAST_EXACT)
 
 
 def judge(results: Iterable[Result]) -> ResultError:
-    """Returns the error of the first result that is refused, else the largest of those that are accepted."""
+    """Returns the error of the first refused result, or the largest errors if all results are accepted."""
     worst = NO_ERROR
     for each in results:
         error = _judge_whole(each) if each.dtype in WHOLE else _judge_floats(each)
@@ -130,7 +129,7 @@ def _judge_floats(result: Result) -> ResultError:
         reference = Reference.of(reference.values.astype(np.float64))
     shaped = cupy.ascontiguousarray(result.values).reshape(reference.values.shape)
     kind = "float32" if reference.values.dtype == np.float32 and result.dtype != "float64" else "float64"
-    # What is added in bfloat16 is converted in the kernel; other types have a copy.
+    # The kernel itself converts bfloat16 when it adds; other types are converted to a copy.
     raw = "bfloat16" if (kind, result.dtype) == ("float32", "bfloat16") else kind
     values = shaped if raw == "bfloat16" else _decode(shaped, result.dtype).astype(kind, copy=False)
     wanted = reference.values.astype(kind, copy=False)
@@ -168,7 +167,7 @@ def _describe_floats(result: Result, error: ResultError, start: int, at: int, fo
 
 def _judge_whole(result: Result) -> ResultError:
     reference = result.reference
-    # A boolean is compared as its byte: 255, which memory holds before, is no true.
+    # A boolean is compared as its byte: the fill 255 does not count as true.
     shaped = cupy.ascontiguousarray(result.values).reshape(reference.values.shape)
     kind = "int64" if reference.values.dtype.kind == "i" else "float64"
     values, wanted = (each.astype(kind, copy=False) for each in (shaped, reference.values))
@@ -198,7 +197,7 @@ def _decode(values: Any, dtype: str) -> Any:
 
 
 def _decode_on_host(values: Any, dtype: str) -> Any:
-    """Converts what lies in raw types to numbers, as arrays.decode does on the GPU."""
+    """Converts raw values to numbers on the host, like arrays.decode does on the GPU."""
     if dtype == "float8_e4m3fn":
         return arrays.e4m3_values()[values]
     if dtype == "float8_e8m0fnu":
@@ -209,7 +208,7 @@ def _decode_on_host(values: Any, dtype: str) -> Any:
 
 
 def _find_typical(values: Any) -> float:
-    """Returns the median magnitude of the finite elements that are not 0, of a sample; 0 where it has none."""
+    """Returns the median magnitude of the finite elements of a sample that are not 0; 0 if it has none."""
     flat = values.reshape(-1)
     if flat.size > SAMPLE:
         flat = flat[cupy.asarray(np.random.default_rng(0).integers(flat.size, size=SAMPLE))]
@@ -219,20 +218,21 @@ def _find_typical(values: Any) -> float:
 
 
 def _reduce(kernel: Any, *compared: Any) -> Any:
-    """Returns what the kernel makes of each stretch, in this process's memory."""
+    """Returns the kernel's result for each stretch, in host memory."""
     with arrays.without_cub():
         return np.concatenate([kernel(*rows, axis=-1).get() for rows in arrays.list_rows(*compared)] or [np.zeros(0)])
 
 
 @functools.cache
 def _largest(raw: str) -> Any:
-    """The largest difference. Equal infinities are equal; NaN and other infinities are infinitely far off."""
+    """Returns the kernel of the largest difference. Equal infinities do not differ; NaN and other infinities differ
+    infinitely."""
     return _make_kernel(raw, "(isnan(y) ? 0 : X == y ? 0 : ABS(X - y) <= MAX ? ABS(X - y) : INF)", "max(a, b)")
 
 
 @functools.cache
 def _relative(raw: str) -> Any:
-    """The sum of differences as shares, each of 1 at most."""
+    """Returns the kernel of the sum of relative differences, each at most 1."""
     share = "ABS(X - y) < ABS(y) + t ? ABS(X - y) / (ABS(y) + t) : 1"
     return _make_kernel(raw, f"(isnan(y) ? 0 : X == y ? 0 : {share})", "a + b", ", KIND t")
 
@@ -256,7 +256,7 @@ def _magnitude(kind: str) -> Any:
 
 
 def _make_kernel(raw: str, expression: str, reduce: str, more: str = "") -> Any:
-    """`raw` is the type of x; bfloat16 is held as its bits and compared in float32."""
+    """Compiles a comparing kernel. `raw` is the type of x; bfloat16 is passed as its bits and compared in float32."""
     kind = "float32" if raw == "bfloat16" else raw
     x = "__uint_as_float((unsigned int)x << 16)" if raw == "bfloat16" else "x"
     inputs = f"{'uint16' if raw == 'bfloat16' else raw} x, {kind} y{more.replace('KIND', kind)}"

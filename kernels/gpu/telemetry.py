@@ -1,5 +1,5 @@
-"""Reads clocks, power, temperature, throttle reasons, ECC errors and who uses the GPU through NVML. Runs inside the GPU
-child."""
+"""Reads one GPU's clocks, power, temperature, throttle reasons, ECC errors and processes through NVML. Runs inside the
+GPU child."""
 
 import os
 import time
@@ -17,10 +17,10 @@ THROTTLE_REASONS = {
     0x0000000000000040: "hw thermal",
     0x0000000000000080: "hw power brake",
 }
-"""NVML's clocksEventReasons that make a kernel slower than the same kernel on a quiet GPU."""
+"""Clock event reasons of NVML that make a kernel slower than on a quiet GPU."""
 
 SAMPLING_S = 0.2
-"""The driver notes some seven times a second which process is active (72 samples in 10 s)."""
+"""Seconds between two samples in which the driver notes active processes, rounded up (72 samples in 10 s)."""
 
 
 class Telemetry:
@@ -65,11 +65,11 @@ class Telemetry:
         return [text for bit, text in THROTTLE_REASONS.items() if reasons & bit]
 
     def list_processes(self, since_unix_s: float) -> dict[str, Any]:
-        """Lists the other compute processes of this moment, and those that were active since then, with those that have
-        ended. `unknown` says why NVML cannot tell who they are; None where it can.
+        """Lists the other compute processes that run now, and those that were active since a time, even if they have
+        ended. `unknown` says why NVML cannot list them; it is None if NVML can.
 
-        Neither takes root. Of another container's processes NVML lists those that were active alone, by the number that
-        the machine gives them, and from driver 570 on.
+        This needs no root. Processes of another container appear only if they were active, by the machine's process
+        ids, and from driver 570 on.
         """
         if self._handle is None:
             return {"running": [], "active": [], "unknown": self.missing}
@@ -77,20 +77,20 @@ class Telemetry:
             running = {each.pid for each in pynvml.nvmlDeviceGetComputeRunningProcesses(self._handle)}
         except pynvml.NVMLError as error:
             return {"running": [], "active": [], "unknown": str(error)}
-        if os.getpid() not in running:  # numbers are another container's, or hidden
+        if os.getpid() not in running:  # the process ids are another container's, or hidden
             return {"running": [], "active": [], "unknown": "NVML does not list the process that asks it"}
         others = {"running": running - {os.getpid()}, "active": self._find_active(since_unix_s + SAMPLING_S)}
         return {**{name: sorted(each) for name, each in others.items()}, "unknown": None}
 
     def _find_active(self, since_unix_s: float) -> set[int]:
         """Returns the process ids that used the GPU since a time, without this process and those that draw a desktop.
-        Empty if NVML does not list this process: then its ids are those of another container."""
-        if time.time() <= since_unix_s:  # nothing starts, launches and ends in so short a time
+        Empty if NVML does not list this process, because its ids are then another container's."""
+        if time.time() <= since_unix_s:  # no process starts, launches and ends within one sampling period
             return set()
         try:
             samples = pynvml.nvmlDeviceGetProcessUtilization(self._handle, int(since_unix_s * 1e6))
             drawing = {each.pid for each in pynvml.nvmlDeviceGetGraphicsRunningProcesses(self._handle)}
-        except pynvml.NVMLError:  # no sample was taken, or MIG
+        except pynvml.NVMLError:  # no samples yet, or the GPU is in MIG mode
             return set()
         active = {each.pid for each in samples if each.smUtil > 0} - drawing
         return active - {os.getpid()} if os.getpid() in active else set()

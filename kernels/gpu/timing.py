@@ -1,8 +1,8 @@
 """Times the kernels of launches on the null stream, by CUPTI activity records or, without CUPTI, by events.
 
-CUPTI gives each kernel's own start and end on the GPU; events add 2 to 3 us and the host's launch cost (H200, 2026-11:
-a 16 us kernel reads 15.9 by CUPTI and 18.0 by events), so which one was used is recorded with every run.
-Runs inside the GPU child; knows nothing of sweeps.
+CUPTI reports each kernel's own start and end on the GPU. Events add 2 to 3 us and the host's launch cost: a 16 us
+kernel reads 15.9 by CUPTI and 18.0 by events (H200, 2026-11). Every run therefore stores which one was used. Runs
+inside the GPU child.
 """
 
 import contextlib
@@ -14,18 +14,18 @@ import cupy
 
 
 class TimingError(Exception):
-    """The records do not add up to the launches, so no time can be given."""
+    """The records do not match the launches, so no time can be given."""
 
 
 def do_nothing() -> None:
-    """Is called ahead of launches that need nothing."""
+    """The default of `before`: nothing is done ahead of a launch."""
 
 
 class Timer(Protocol):
     name: Literal["cupti", "events"]
 
     def names(self, launch: Callable[[], None]) -> tuple[str, ...]:
-        """Returns the kernels one launch runs, in order. Launches once."""
+        """Launches once, and returns the names of the kernels that ran, in order."""
 
     def time(
         self,
@@ -33,15 +33,16 @@ class Timer(Protocol):
         names: Sequence[tuple[str, ...]],
         before: Callable[[], None] = do_nothing,
     ) -> list[float]:
-        """Microseconds of each launch, in order; `names[i]` are the kernels of launch i. Launches each once.
+        """Launches each once, and returns the microseconds of each, in order. `names[i]` are the kernels of launch i.
 
-        `before` is called ahead of each launch and of the flush of L2. Other kernels may run in between, but none of
+        `before` is called before each launch and its flush of L2. Other kernels may run in between, but no kernel of
         these names may have run untimed since the last call.
         """
 
 
 def timer(wanted: str | None = None) -> Timer:
-    """Returns the best timer this machine has, or events if those are wanted (a profiler needs CUPTI for itself)."""
+    """Returns the best timer of this machine, or the event timer if it is wanted (a profiler needs CUPTI for
+    itself)."""
     if wanted == "events":
         return EventTimer()
     try:
@@ -54,17 +55,17 @@ PERSISTING_L2_SIZE = 0x06  # cudaLimitPersistingL2CacheSize
 
 
 def forbid_persisting_l2() -> None:
-    """Makes lines that persist in L2 ordinary ones, and lets none persist from now on: no flush removes them (a card of
-    864 GB/s read 3,530 so: github.com/NVIDIA/nvbench/issues/458). Does nothing where a GPU has no such lines, before
-    sm_80, or where the driver is older than them."""
+    """Resets persisting L2 lines to normal ones and forbids new ones, because no flush removes them (a card of 864 GB/s
+    seemed to read 3,530: github.com/NVIDIA/nvbench/issues/458). Does nothing if the GPU (before sm_80) or the driver
+    does not know them."""
     with contextlib.suppress(OSError, AttributeError, cupy.cuda.runtime.CUDARuntimeError):
         cupy.cuda.runtime.deviceSetLimit(PERSISTING_L2_SIZE, 0)
-        # CuPy 14.2 has no name for it; the context is the current one, as CUDA's runtime has made it.
+        # CuPy 14.2 does not wrap this function; it acts on the current context.
         ctypes.CDLL("libcuda.so.1").cuCtxResetPersistingL2Cache()
 
 
 class Flush:
-    """Empties L2 by writing twice its size. A memset, not a kernel, so it leaves no kernel record."""
+    """Empties L2 by writing twice its size. It is a memset, not a kernel, so it leaves no kernel record."""
 
     def __init__(self) -> None:
         forbid_persisting_l2()
@@ -116,7 +117,7 @@ class CuptiTimer:
         return times
 
     def _collect(self) -> list[tuple[int, int, str]]:
-        """Returns everything that ran since the last call, in order of start (nanoseconds)."""
+        """Returns the kernels that ran since the last call as (start, end, name), in order of start, in nanoseconds."""
         cupy.cuda.get_current_stream().synchronize()
         self._cupti.activity_flush_all(1)
         records, self._records = sorted(self._records), []
@@ -128,17 +129,16 @@ class CuptiTimer:
                 self._records.append((activity.start, activity.end, activity.name))
 
     def _probe(self) -> None:
-        """Raises TimingError when CUPTI loads but records nothing (no permission): better now than in the middle of a
-        sweep.
-        """
+        """Raises TimingError if CUPTI loads but records nothing (no permission), so that a sweep does not fail
+        halfway."""
         x = cupy.zeros(16, dtype=cupy.float32)
         if not self.names(lambda: cupy.add(x, x, out=x)):
             raise TimingError("CUPTI recorded no kernel")
 
 
 def _busy_us(records: Sequence[tuple[int, int]]) -> float:
-    """Returns how long at least one of these kernels ran: the sum of their times, where what two of them share counts
-    once. In a programmatic dependent launch one begins, and waits, while the kernel ahead of it runs."""
+    """Returns the microseconds in which at least one of these kernels ran: overlaps count once. In a programmatic
+    dependent launch a kernel begins, and waits, while the kernel ahead of it still runs."""
     busy, ended = 0, 0
     for start, end in records:
         busy += max(0, end - max(start, ended))

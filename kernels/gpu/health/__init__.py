@@ -1,1 +1,1 @@
-"""Finds out whether a GPU is ill: its signs, the canary that looks for them, and the process that watches for Xids."""
+"""Finds out whether a GPU is ill: the rules, the canary, and the process that watches for Xid errors."""

@@ -1,7 +1,7 @@
-"""Decides whether a GPU is ill. Readings in, an illness or None out; no NVML, no clock, no database.
+"""Decides from readings whether a GPU is ill. It needs no NVML, no clock and no database.
 
-Three signs: an Xid error that programs do not cause, a memory error that ECC could not correct, and a canary that runs
-slower than it did. A run that shows one says nothing of a kernel.
+Three signs count: an Xid error that programs do not cause, a memory error that ECC could not correct, and a canary that
+is slower than before. A run that shows one is not evidence about a kernel.
 """
 
 import statistics
@@ -12,16 +12,17 @@ from typing import Any
 Reading = Mapping[str, Any]
 
 HARMLESS_XIDS = frozenset({13, 31, 43, 45, 68, 69, 109})
-"""Xid errors that a program causes: exceptions, page faults, and the cleaning up after them (NVIDIA's Xid catalog). A
-kernel under watch may crash, and its trial says so. Everything else comes from the GPU, the bus or the driver."""
+"""Xid errors that a program causes: exceptions, page faults, and the cleanup after them (NVIDIA's Xid catalog). A
+measured kernel may crash, and its trial then says so. All other Xid errors come from the GPU, the bus or the driver."""
 
 CANARIES = {"canary_compute_us": "arithmetic", "canary_memory_us": "memory"}
 
 DRIFT = 0.05
-"""A canary this much slower than its history is an illness. 24 canaries of an H200 lay within 1.3 % (2026-11)."""
+"""Share by which a canary must be slower than its history to count as an illness. 24 canaries of an H200 lay within 1.3
+% (2026-11)."""
 
 ENOUGH = 5
-"""The fewest canaries of a history; with fewer no canary counts as ill."""
+"""Fewest canaries in a history. With fewer no canary counts as ill."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,9 @@ class Illness:
 
 
 def find_in_readings(readings: Iterable[Reading]) -> Illness | None:
-    """Finds an illness in the readings of one session or one watch, in their order; None when there is none.
+    """Returns the illness that the readings of one session or watch show, in time order. None if they show none.
 
-    A count of memory errors means something only as it grows: the driver counts since it was loaded.
+    Memory errors count only if their number grows, because the driver has counted since it was loaded.
     """
     first: int | None = None
     for reading in readings:
@@ -52,10 +53,10 @@ def find_in_readings(readings: Iterable[Reading]) -> Illness | None:
 
 
 def find_in_canaries(history: Sequence[Reading], readings: Sequence[Reading]) -> Illness | None:
-    """Compares the fastest of the session's canaries with the history; None when it is not slower, or the
-    history is too short.
+    """Returns an illness if the fastest canary of the session is much slower than the history. None if it is not, or if
+    the history is too short.
 
-    The fastest, because a single canary may have met a power cap.
+    The fastest one counts, because a single canary may have met a power cap.
     """
     for name, what in CANARIES.items():
         before = [reading[name] for reading in history if reading.get(name)]

@@ -1,6 +1,6 @@
-"""Asks a GPU about its health: by a watcher that stays, or by one canary, each in a child process with a deadline.
+"""Reads a GPU's health through child processes with deadlines: a watcher that keeps running, or one canary.
 
-A GPU that fell off the bus can hang the process that asks it. illness.py decides what the readings mean.
+A GPU that fell off the bus can hang the process that reads it. illness.py decides what the readings mean.
 """
 
 from typing import Any
@@ -10,22 +10,22 @@ from tilewatch.kernels.gpu.health.illness import Reading
 
 LOOK_LIMIT_S = 20.0
 CANARY_LIMIT_S = 120.0
-"""A first canary compiles its two kernels and makes a CUDA context."""
+"""Covers compiling the two kernels of a first canary and creating a CUDA context."""
 
 
 class NoAnswer(Exception):
-    """The GPU could not be asked; the message is a sentence."""
+    """The GPU's health could not be read; the message is a sentence."""
 
 
 class Watcher:
-    """Looks at one GPU again and again. Its child is started at the first look, and again after one that failed."""
+    """Watches one GPU. Its child process starts at the first look, and again at a look after a failed one."""
 
     def __init__(self, gpu_uuid: str) -> None:
         self._gpu_uuid = gpu_uuid
         self._child: ChildProcess | None = None
 
     def look(self) -> Reading:
-        """Reads what happened since the last look. Raises NoAnswer."""
+        """Returns what happened since the last look. Raises NoAnswer."""
         if self._child is None or not self._child.alive:
             self.close()
             self._child = ChildProcess("watch")
@@ -41,7 +41,7 @@ class Watcher:
 
 
 def canary(gpu_uuid: str) -> list[Reading]:
-    """Runs one canary on a GPU that nothing else of ours uses. Raises NoAnswer."""
+    """Runs one canary on a GPU that no other process of ours uses, and returns its readings. Raises NoAnswer."""
     child = ChildProcess("canary", environment={"CUDA_VISIBLE_DEVICES": gpu_uuid})
     try:
         readings: list[Any] = child.ask({"gpu_uuid": gpu_uuid}, deadline_s=CANARY_LIMIT_S)["readings"]

@@ -1,7 +1,7 @@
 """Child role `watch`: reads Xid errors and memory errors through NVML while nothing runs on the GPU.
 
-Makes no CUDA context: a watched GPU is still an idle GPU. Where NVML reports no events (some virtual
-machines), the kernel's log is read instead, if this user may.
+Makes no CUDA context, so a watched GPU stays idle. If NVML reports no events (some virtual machines), the kernel's log
+is read instead, if this user may.
 """
 
 import os
@@ -18,7 +18,7 @@ except ImportError:  # the gpu extra is not installed in full; the readings then
 
 _XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:]+)\): (\d+)")
 MOST_EVENTS = 1000
-"""Per look; a GPU in trouble reports faster than anybody needs to know."""
+"""Most events that one look reads. A GPU in trouble reports more than anybody needs."""
 
 _watch: "Watch | None" = None
 
@@ -62,14 +62,14 @@ class Watch:
 
 
 class KernelLog:
-    """The kernel's messages about one GPU, from the moment of opening on."""
+    """Reads the kernel's messages about one GPU, from the moment it is opened."""
 
     def __init__(self, handle: int, bus_id: str) -> None:
         self._handle, self._bus_id = handle, bus_id
 
     @classmethod
     def open(cls, bus_id: str, path: str = "/dev/kmsg") -> "KernelLog | None":
-        """Opens the log at its end. None where this user may not read it."""
+        """Opens the log at its end. Returns None if this user may not read it."""
         try:
             handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
             os.lseek(handle, 0, os.SEEK_END)
@@ -81,7 +81,7 @@ class KernelLog:
         for _ in range(MOST_EVENTS):
             try:
                 line = os.read(self._handle, 8192)  # /dev/kmsg gives one record per read
-            except OSError:  # nothing more, or records were overwritten before we came
+            except OSError:  # no more records, or old ones were overwritten before we read them
                 return
             if not line:
                 return

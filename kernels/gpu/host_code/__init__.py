@@ -1,3 +1,2 @@
-"""Measures a watched operator's host code from outside of its process: its launches are recorded as data by the process
-that runs it, and launched again by the process that measures.
-"""
+"""Measures a watched operator apart from its host code: the process that runs it describes its launches as data, and
+the measuring process repeats them."""

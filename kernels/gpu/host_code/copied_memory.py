@@ -1,7 +1,7 @@
-"""Holds what a library's process handed over, and the memory that launches work on, which is restored before each.
+"""Holds copies of the memory that a library's process handed over, and restores them before each launch.
 
-Configs share memory of one size and one first content, so that each finds its arrays at the same place. It lies between
-guards.
+Configs share memory of one size and one first content, so each config finds its arrays at the same address. Guards lie
+around this memory.
 """
 
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ from tilewatch.kernels.gpu.host_code import device_memory
 from tilewatch.kernels.gpu.host_code.described_operator import Memory
 
 _Key = tuple[int | None, int, int, int]
-"""The set of inputs (None: the same for all sets), the content's number or the fill, the size, and how many of these a
-config has before."""
+"""Identifies an allocation: the set of inputs (None if all sets share it), the content's number or the fill, the size,
+and how many equal allocations the config has before this one."""
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """An allocation of ours. `before` is a copy of what it holds at first; None where each byte is `fill`."""
+    """One allocation on this side. `before` is a copy of its first content; None if each byte is `fill`."""
 
     key: _Key
     own: Any
@@ -41,9 +41,8 @@ class Allocation:
 
 
 class CopiedMemory:
-    """Holds the memory of an operator, restored between launches. `_given` are the contents of each set of inputs,
-    never written. `_written` are the inputs that some config writes to, and `_dirty` what was written since it was
-    restored last. `guards` lie around all that launches are given."""
+    """Holds the memory of an operator's launches. `_given` are the contents of each set of inputs and never written.
+    `_written` are the inputs that some config writes to, and `_dirty` what may have changed since the last restore."""
 
     def __init__(self, given: Sequence[Sequence[Any]]) -> None:
         self.guards = Guards()
@@ -54,7 +53,7 @@ class CopiedMemory:
 
     @classmethod
     def take(cls, contents: Sequence[int], sets: Sequence[Sequence[str]]) -> Self:
-        """Copies contents of these sizes, by their handles. Raises LibraryError."""
+        """Copies contents of these sizes out of the library's process by their handles. Raises LibraryError."""
         given = []
         for handles in sets:
             given.append([cupy.empty(nbytes, dtype=cupy.uint8) for nbytes, _ in zip(contents, handles, strict=False)])
@@ -64,11 +63,12 @@ class CopiedMemory:
 
     @property
     def contents(self) -> dict[int, Any]:
-        """Returns the contents of the first set of inputs, arrays of bytes by their numbers."""
+        """Returns the contents of the first set of inputs, as arrays of bytes by number."""
         return dict(enumerate(self._given[0]))
 
     def place(self, memory: Sequence[Memory], turn: int) -> tuple[Allocation, ...] | None:
-        """Returns our memory for that of a config, on one set of inputs; None where the set has not all contents."""
+        """Returns the allocations that hold a config's memory on one set of inputs, and makes missing ones. None if the
+        set lacks one of its contents."""
         if any(each.content is not None and each.content >= len(self._given[turn]) for each in memory):
             return None
         found: list[Allocation] = []
@@ -85,7 +85,8 @@ class CopiedMemory:
         return tuple(found)
 
     def expect_writes(self, places: Sequence[Allocation]) -> None:
-        """Says that launches may write there: what is not an input, and inputs that were written to at a check."""
+        """Marks allocations that a launch may write: all that are not inputs, and the inputs that were written during a
+        check."""
         self._dirty.update({each.key: each for each in places if each.before is None or each.key in self._written})
 
     def restore_written(self) -> None:
@@ -100,14 +101,15 @@ class CopiedMemory:
             each.restore()
 
     def find_written(self, places: Sequence[Sequence[Allocation]], turn: int) -> None:
-        """Finds the inputs that launches on a set have just written to: on each set they are restored from now on."""
+        """Remembers the inputs that launches on a set have just written to, so that they are restored on every set from
+        now on."""
         for number, each in enumerate(places[turn]):
             if each.key not in self._written and each.is_changed:
                 self._written |= {of_set[number].key for of_set in places}
         self.expect_writes(places[turn])
 
     def restore_changed(self, turns: Sequence[int]) -> int | None:
-        """Restores inputs of some sets, and returns the number of one that was changed; None where none was."""
+        """Restores changed inputs of some sets, and returns the number of one of them. None if none was changed."""
         changed = None
         for each in self._places.values():
             if each.key[0] in turns and each.is_changed:

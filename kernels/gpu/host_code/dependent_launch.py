@@ -1,7 +1,7 @@
-"""Launches kernels that may begin before the kernel ahead of them has ended: CUDA's programmatic dependent launch.
+"""Launches kernels that may begin before the kernel ahead of them has ended (CUDA's programmatic dependent launch).
 
-CuPy's launches take no attributes, so these ask the driver, as `ct.launch` does (cuda-tile 1.7). All that a launch
-passes is made once: the host must be ahead of the GPU for two kernels to overlap.
+CuPy's launches take no attributes, so these call the driver, like `ct.launch` does (cuda-tile 1.7). Everything that a
+launch passes is packed once, because the host must stay ahead of the GPU for two kernels to overlap.
 """
 
 import ctypes
@@ -12,11 +12,11 @@ import cupy
 import numpy as np
 
 PROGRAMMATIC_STREAM_SERIALIZATION = 6
-"""CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION (cuda.h of CUDA 13)."""
+"""The value of CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION (cuda.h of CUDA 13)."""
 
 
 class LaunchAttribute(ctypes.Structure):
-    """CUlaunchAttribute: a number, padding to 8 bytes, and a union of 64 bytes, here of one int."""
+    """Mirrors CUlaunchAttribute: a number, padding to 8 bytes, and a union of 64 bytes that holds one int here."""
 
     _fields_ = (
         ("id", ctypes.c_uint),
@@ -27,7 +27,7 @@ class LaunchAttribute(ctypes.Structure):
 
 
 class LaunchConfig(ctypes.Structure):
-    """CUlaunchConfig."""
+    """Mirrors CUlaunchConfig."""
 
     _fields_ = (
         ("grid", ctypes.c_uint * 3),
@@ -40,10 +40,8 @@ class LaunchConfig(ctypes.Structure):
 
 
 def make_launch(function: Any, grid: Sequence[int], values: Sequence[Any]) -> Callable[[], None]:
-    """Returns a launch on the null stream. `function` is CuPy's RawKernel, `values` are arrays and NumPy's scalars.
-
-    The launch raises CUDADriverError like CuPy's own.
-    """
+    """Returns a function that launches on the null stream. `function` is a CuPy RawKernel; `values` are arrays and
+    NumPy scalars. A launch raises CUDADriverError like CuPy's own."""
     packed = [ctypes.create_string_buffer(each, len(each)) for each in map(_pack, values)]
     pointers = (ctypes.c_void_p * len(packed))(*map(ctypes.addressof, packed))
     attribute = LaunchAttribute(PROGRAMMATIC_STREAM_SERIALIZATION, b"", 1)
@@ -55,7 +53,7 @@ def make_launch(function: Any, grid: Sequence[int], values: Sequence[Any]) -> Ca
         status = driver.cuLaunchKernelEx(ctypes.byref(config), code, pointers, None)
         if status:
             raise cupy.cuda.driver.CUDADriverError(status)
-        _ = values, packed  # what the launch points to lives as long as it
+        _ = values, packed  # the launch points into these, so they must live as long
 
     return launch
 
@@ -65,7 +63,7 @@ def _load_driver() -> Any:
 
 
 def _pack(value: Any) -> bytes:
-    """Returns what a kernel is passed: an array by its address."""
+    """Returns the bytes that a kernel is passed for a value; an array is passed as its address."""
     if hasattr(value, "data") and hasattr(value.data, "ptr"):
         return np.uint64(value.data.ptr).tobytes()
     packed: bytes = value.tobytes()

@@ -1,8 +1,8 @@
-"""Describes what host code launches with each config, as values: which memory, at which place, of which shape.
+"""Describes what host code launches with each config, as values: which memory, at which offset, in which shape.
 
-The process that runs the host code makes a description (kernels/gpu/host_code/tracing.py), and the one that measures
-launches by it (kernels/gpu/host_code/prepared_launches.py). Between them it is checked:
-kernels/measuring/operator_schema.py.
+The process that runs the host code writes the description (kernels/gpu/host_code/tracing.py), and the measuring process
+launches by it (kernels/gpu/host_code/prepared_launches.py). kernels/measuring/operator_schema.py validates it in
+between.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ ITEM_BYTES: Mapping[str, int] = {
     "float32": 4,
     "float64": 8,
 }
-"""The types of arrays that a launch may be given, by PyTorch's names."""
+"""Bytes per element of the array types that a launch may be given, by PyTorch's names."""
 
 NUMBER_TYPES = (
     "bool_",
@@ -34,23 +34,23 @@ NUMBER_TYPES = (
     "float32",
     "float64",
 )
-"""The types of scalars that a launch may be given, by cuTile's names."""
+"""Scalar types that a launch may be given, by cuTile's names."""
 
 MOST_LAUNCHES = 1000
 MOST_MEMORY = 1000
-"""Launches of a config, and allocations: host code of more is measured by its own process."""
+"""Most launches and most allocations of a config. Host code that needs more is measured by its own process."""
 
 COMPARED = frozenset(ITEM_BYTES) - {"float8_e5m2"}
-"""Types of results that the process that measures can compare."""
+"""Types of results that the measuring process can compare."""
 
 ALL_BITS = 0xFF
-"""What memory without values is filled with: NaN in each floating-point type, so that what is not written differs."""
+"""Fill of memory without values. It reads as NaN in each floating-point type, so an unwritten result is noticed."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """One allocation that launches are given. Before the first of them it holds one of the contents that were handed
-    over, by its number, or in each byte `fill`; the other one is None."""
+    """One allocation that launches are given. Before the first launch it holds either one of the handed-over contents,
+    by number, or `fill` in each byte; the other field is None."""
 
     nbytes: int
     content: int | None
@@ -59,8 +59,8 @@ class Memory:
 
 @dataclass(frozen=True)
 class View:
-    """An array: elements of an allocation, by its number. `offset` and `strides` are in elements; `wide` says that its
-    kernel takes shape and strides as int64."""
+    """An array in an allocation, which `memory` numbers. `offset` and `strides` are in elements. `wide`: the kernel
+    takes shape and strides as int64."""
 
     memory: int
     offset: int
@@ -72,7 +72,7 @@ class View:
 
 @dataclass(frozen=True)
 class Number:
-    """A run-time scalar, of a type as cuTile names it."""
+    """A scalar argument, with its type by cuTile's name."""
 
     value: int | float
     dtype: str
@@ -80,8 +80,8 @@ class Number:
 
 @dataclass(frozen=True)
 class OneLaunch:
-    """A launch of a config: its kernel, grid and arguments. `key` names its cubin among those of the config. Constants
-    are part of the code, so that they are not arguments."""
+    """One launch of a config. `key` selects its cubin among those of the config. Constants are part of the code, so
+    they are not arguments."""
 
     key: str
     symbol: str
@@ -92,7 +92,7 @@ class OneLaunch:
 
 @dataclass(frozen=True)
 class ConfigLaunches:
-    """What host code launches with one config, in order, and where its results lie then: None for one that is not
+    """The launches of one config, in order, and where its results lie after them. A result is None if it is not
     compared."""
 
     memory: tuple[Memory, ...]
@@ -102,13 +102,13 @@ class ConfigLaunches:
 
 @dataclass(frozen=True)
 class DescribedOperator:
-    """An operator with its configs as data that another process can launch. `contents` are the sizes of what memory may
-    hold at first, and `sets` its values for each set of inputs: handles by their numbers. A later set has none of those
-    that its config alone uses. `reference` are the right results for each of the first sets, None for one that is not
-    compared. `tolerance` is None where each result has that of its type. `configs` are by config key, and a sentence
-    stands for one whose host code fails.
+    """Describes an operator and its configs so that another process can launch them.
 
-    `bytes` are those that the case states, else 0; `bytes_moved` count every array once where it states none.
+    `contents` are the sizes of the first contents of memory, and `sets` the handles of these contents for each set of
+    inputs; later sets lack those that one config alone uses. `reference` are the right results of the first sets; None
+    if one is not compared. `tolerance` is None if each result has the tolerance of its type. `configs` maps a config
+    key to launches, or to a sentence if its host code fails. `bytes` is 0 if the case does not state it; `bytes_moved`
+    then counts every array once.
     """
 
     kernel: str
@@ -124,13 +124,13 @@ class DescribedOperator:
     configs: Mapping[str, ConfigLaunches | str]
 
     def find_config(self, config: Mapping[str, Any]) -> ConfigLaunches | str:
-        """Returns a sentence for a config that cannot be launched."""
+        """Returns the launches of a config, or a sentence that says why it cannot be launched."""
         known = self.configs.get(config_key(config))
         return known or f"the host code of {self.kernel} has no config {config_key(config)} on this GPU"
 
 
 def read_operator(description: Mapping[str, Any]) -> DescribedOperator:
-    """Reads what `describe_operator` of tracing.py made."""
+    """Reads the description that OperatorDescription writes (kernels/gpu/host_code/describing.py)."""
     lists = {name: tuple(description[name]) for name in ("dtypes", "contents")}
     lists |= {name: tuple(tuple(each) for each in description[name]) for name in ("sets", "reference")}
     configs = {key: _read_config(each) for key, each in description["configs"].items()}

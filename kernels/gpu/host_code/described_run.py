@@ -1,7 +1,8 @@
-"""Describes what a watched operator launches with one config, for a profiler's process: it may run no host code.
+"""Describes what a watched operator launches with one config, for the process under a profiler, which may not run host
+code.
 
-Large inputs are described by their type alone, as for a library file's kernels: counts hardly depend on the values of
-numbers. What may be an index or a length is given.
+Inputs of floating-point numbers are described by their type alone and made at random: counters hardly depend on their
+values. Inputs that may hold indices or lengths are described with their values.
 """
 
 import base64
@@ -13,20 +14,19 @@ from tilewatch.kernels.gpu.described_launch import DescribedLaunch, read_launch
 from tilewatch.kernels.gpu.host_code.described_operator import ConfigLaunches, OneLaunch, View, read_one_launch
 
 RANDOM = frozenset({"float8_e4m3fn", "float8_e8m0fnu", "bfloat16", "float16", "float32", "uint8"})
-"""Types whose values may be any: kernels/gpu/arrays.py makes them."""
+"""Types whose inputs may be random: kernels/gpu/arrays.py makes them."""
 
 MOST_GIVEN_BYTES = 4 << 20
-"""The most bytes of all given values together: they go through two pipes as text."""
+"""Most bytes of all described values together, because they pass through two pipes as text."""
 
 MOST_LAUNCHES = 20
-"""The most launches of an operator. A profiler takes about 0.1 s for each of TIMES repetitions of each, and the GPU
-waits for it."""
+"""Most launches of an operator. A profiler takes about 0.1 s for each of its TIMES repetitions, while the GPU waits."""
 
 
 @dataclass(frozen=True)
 class FirstContent:
-    """What an allocation holds before the first launch: `fill` in each byte, or `values` as base64, or random numbers
-    of a type. The other two are None."""
+    """What an allocation holds before the first launch: `fill` in each byte, `values` in base64, or random numbers of a
+    type. The two fields that do not apply are None."""
 
     nbytes: int
     fill: int | None
@@ -36,7 +36,7 @@ class FirstContent:
 
 @dataclass(frozen=True)
 class DescribedRun:
-    """All launches of a config, in order, with the memory that they are given by its number."""
+    """All launches of one config, in order, and the memory that they are given."""
 
     content_key: str
     memory: tuple[FirstContent, ...]
@@ -48,15 +48,15 @@ class DescribedRun:
 
 
 Described = Sequence[DescribedLaunch | DescribedRun]
-"""Kernels of library files, each one launch, or watched operators."""
+"""Launches of library files' kernels and runs of watched operators."""
 
 
 class NotDescribable(Exception):
-    """Launches that a profiler's process cannot repeat; the message goes on from "no counters: "."""
+    """Launches that the process under a profiler cannot repeat; the message continues the sentence "no counters: "."""
 
 
 def describe_run(config: ConfigLaunches, content_key: str, contents: Mapping[int, Any]) -> DescribedRun:
-    """Describes a config. `contents` are arrays of bytes by their numbers. Raises NotDescribable."""
+    """Describes the launches of a config. `contents` are arrays of bytes by number. Raises NotDescribable."""
     if len(config.launches) > MOST_LAUNCHES:
         raise NotDescribable(
             f"it launches {len(config.launches):,} kernels, and counters are read of {MOST_LAUNCHES} at most"

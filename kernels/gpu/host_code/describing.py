@@ -1,6 +1,5 @@
-"""Describes a watched operator for the process that measures it, and hands over what its memory holds and its
-reference. Runs inside the library's child, on PyTorch.
-"""
+"""Describes a watched operator for the process that measures it, and hands over its memory contents and reference. Runs
+inside the library's child, on PyTorch."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -34,13 +33,13 @@ from tilewatch.kernels.watching.tracer import list_arrays
 
 @dataclass
 class _Contents:
-    """What memory holds before its first launch, each different value once. `known` are copies."""
+    """The different contents that memory holds before its first launch. `known` are copies."""
 
     budget_bytes: float
     known: list[Any] = field(default_factory=list)
 
     def find_or_add(self, values: Any) -> int:
-        """Returns the number of a content. Raises NotReplayable where there are too many."""
+        """Returns the number of a content. Raises NotReplayable if the contents get too large."""
         for number, each in enumerate(self.known):
             if device_memory.is_equal(each, values):
                 return number
@@ -51,12 +50,13 @@ class _Contents:
 
 
 class OperatorDescription:
-    """A watched operator's launches, described on inputs that this process draws itself: what is launched is said
-    before anybody names the inputs that count. `hand_over` then gives values and references of those."""
+    """Describes a watched operator's launches on inputs that this process draws itself, so that the description is
+    fixed before the seed of the measured inputs is known. `hand_over` then gives contents and references for that
+    seed."""
 
     def __init__(self, loaded: LibraryOperator, request: Mapping[str, Any], seed: int | None = None) -> None:
-        """Describes the request's configs, else all. Raises NotReplayable, and LibraryError where the operator cannot
-        be measured at all."""
+        """Describes the request's configs, or all configs if it names none. Raises NotReplayable, or LibraryError if
+        the operator cannot be measured at all."""
         self._loaded, self._request = loaded, request
         self._seed = secrets.randbelow(2**31) if seed is None else seed
         operator = loaded.kernel
@@ -69,11 +69,11 @@ class OperatorDescription:
         traced = run_config(case, loaded.project, operator, self._given, find_first_config(case, self._given))
         configs = request["configs"] or (list_configs(traced) if self._given is None else self._given.configs)
         self._facts = _describe_facts(case, list_arrays(traced.launches))
-        del case, traced  # their memory
+        del case, traced  # frees their memory
         self._expected = operator_results.expected_values(self._make_case(self._seed).reference())
         self._contents = _Contents(INPUT_BUDGET * device.mem_info[1])
         self._described: dict[str, ConfigLaunches | str] = {}
-        self._needed: list[tuple[PlainConfig, ConfigLaunches]] = []  # configs that use all contents between them
+        self._needed: list[tuple[PlainConfig, ConfigLaunches]] = []  # together they use all contents
         self._describe(configs)
         self._sizes = [each.size for each in self._contents.known]
 
@@ -90,13 +90,13 @@ class OperatorDescription:
         }
 
     def hand_over(self, seed: int) -> dict[str, Any]:
-        """Returns values and references of the inputs that a seed makes, by handles. Where what is launched depends on
-        the values, the description too is made again, of one set of these inputs. Raises NotReplayable."""
+        """Returns handles of the contents and references for the inputs of a seed. If what is launched depends on the
+        values of inputs, the operator is described again, on one set of these inputs. Raises NotReplayable."""
         first = self._take_set(seed)
         if first is None:
             again = OperatorDescription(self._loaded, self._request, seed)
             return {**again.as_json, **again._share([again._contents.known], [again._expected])}
-        self._contents.known.clear()  # their memory
+        self._contents.known.clear()  # frees their memory
         values, references = [first[0]], [first[1]]
         used = sum(each.nbytes for each in self._needed[0][1].memory if each.content is not None) if self._needed else 0
         for turn in range(1, count_sets(used, sum(self._sizes) - used) if self._needed else 1):
@@ -128,8 +128,8 @@ class OperatorDescription:
                 self._needed.append((config, found))
 
     def _take_set(self, seed: int, expected: tuple[Any, ...] | None = None) -> tuple[list[Any], tuple[Any, ...]] | None:
-        """Returns the values of a set of inputs by the numbers of the contents, and its reference unless that is
-        `expected`; None where host code does not launch what was described."""
+        """Returns the contents of a set of inputs, ordered by number, and its reference (`expected` if given). None if
+        the host code does not launch what was described."""
         try:
             if expected is None:
                 expected = operator_results.expected_values(self._make_case(seed).reference())
@@ -176,7 +176,7 @@ def _describe_facts(case: Case, arrays: Sequence[Any]) -> dict[str, Any]:
 
 
 def _list_memory(run: Run, contents: _Contents) -> tuple[Memory, ...]:
-    """Describes the memory of a run, whose values are handed over unless one byte says them all."""
+    """Describes the memory of a run. Memory that is not one repeated byte is added to `contents`."""
     found = []
     for each in run.seen.values():
         fill = device_memory.find_fill(each.before)
@@ -186,14 +186,15 @@ def _list_memory(run: Run, contents: _Contents) -> tuple[Memory, ...]:
 
 
 def _is_like(run: Run, known: ConfigLaunches) -> bool:
-    """Says whether a run launches what was described, on memory of the same sizes."""
+    """Returns whether a run launches what was described, on memory of the same sizes."""
     sizes = [each.before.size for each in run.seen.values()]
     launched = (tuple(run.launches), run.results, sizes)
     return launched == (known.launches, known.results, [each.nbytes for each in known.memory])
 
 
 def _find_values(run: Run, known: ConfigLaunches, values: dict[int, Any]) -> bool:
-    """Adds what memory holds in a run, by the numbers of the contents; returns whether it can be told so."""
+    """Adds the contents of a run's memory to `values`, by number. Returns False if the memory does not fit the
+    description."""
     for memory, seen in zip(known.memory, run.seen.values(), strict=True):
         if memory.content is None:
             if not device_memory.is_filled(seen.before, memory.fill or 0):

@@ -1,4 +1,4 @@
-"""Copies, fills and compares memory of the GPU as bytes, whatever it holds."""
+"""Copies, fills and compares GPU memory as bytes."""
 
 from typing import Any
 
@@ -8,14 +8,14 @@ from tilewatch.kernels.gpu import arrays
 
 
 def copy_from(address: int, nbytes: int) -> Any:
-    """Returns a copy of memory as an array of bytes, after all that was launched before has ended."""
+    """Returns a copy of memory as an array of bytes. Waits for all earlier launches."""
     own = cupy.empty(nbytes, dtype=cupy.uint8)
     copy(own.data.ptr, address, nbytes)
     return own
 
 
 def copy(target: int, source: int, nbytes: int) -> None:
-    """Copies between addresses after all that was launched before has ended, on whatever stream."""
+    """Copies between two addresses. Waits for all earlier launches, on every stream."""
     runtime = cupy.cuda.runtime
     runtime.deviceSynchronize()
     runtime.memcpy(target, source, nbytes, runtime.memcpyDeviceToDevice)
@@ -23,7 +23,7 @@ def copy(target: int, source: int, nbytes: int) -> None:
 
 
 def fill(address: int, byte: int, nbytes: int) -> None:
-    """Writes one value into each byte, after all that was launched before has ended."""
+    """Writes one value into each byte. Waits for all earlier launches."""
     runtime = cupy.cuda.runtime
     runtime.deviceSynchronize()
     runtime.memset(address, byte, nbytes)
@@ -31,7 +31,7 @@ def fill(address: int, byte: int, nbytes: int) -> None:
 
 
 def find_fill(values: Any) -> int | None:
-    """Returns the byte that an array of bytes consists of; None where there are different ones."""
+    """Returns the byte that fills an array of bytes. None if the bytes differ."""
     first = int(values[0])
     return first if is_filled(values, first) else None
 
@@ -42,13 +42,13 @@ def is_filled(values: Any, byte: int) -> bool:
 
 
 def is_equal(values: Any, others: Any) -> bool:
-    """Says whether two arrays of bytes are equal."""
+    """Returns whether two arrays of bytes are equal."""
     if values.size != others.size:
         return False
     return not any(arrays.differ(ours, theirs) for ours, theirs in zip(_words(values), _words(others), strict=True))
 
 
 def _words(values: Any) -> tuple[Any, Any]:
-    """Splits bytes into words of eight, which are compared faster, and the rest."""
+    """Splits bytes into words of eight bytes, which are compared faster, and the rest."""
     whole = values.size // 8 * 8
     return values[:whole].view(cupy.int64), values[whole:]

@@ -1,4 +1,4 @@
-"""Counts the sets of inputs that rounds take turns with, for an operator on PyTorch tensors."""
+"""Counts the sets of inputs that rounds rotate over, for an operator on PyTorch tensors."""
 
 import cupy
 
@@ -6,8 +6,8 @@ from tilewatch.kernels.gpu.rounds import count_input_sets
 
 MOST_INPUT_SETS = 4
 INPUT_BUDGET = 0.1
-"""Share of the GPU's memory that all inputs may take: each config has outputs of its own besides, and what is handed
-over lies in two processes."""
+"""Share of the GPU's memory that all inputs may take. It is small because each config has its own outputs, and two
+processes hold what is handed over."""
 
 
 def count_sets(set_bytes: int, other_bytes: int = 0) -> int:

@@ -1,4 +1,4 @@
-"""Makes what launches are given from the description of arrays on copied memory."""
+"""Makes the arguments of launches from described arrays, on copied memory."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,11 +17,11 @@ NUMBERS = {
     "int64": np.int64,
     "float64": np.float64,
 }
-"""Types beside arrays.RAW that CuPy computes with."""
+"""Raw types that CuPy computes with, besides those in arrays.RAW."""
 
 
 def view(memory: Any, described: View) -> Any:
-    """Returns the array on an allocation, which is an array of bytes."""
+    """Returns the described array in an allocation, which is an array of bytes."""
     item = ITEM_BYTES[described.dtype]
     raw = arrays.RAW.get(described.dtype) or NUMBERS.get(described.dtype) or BITS[item]
     start = described.offset * item
@@ -31,8 +31,8 @@ def view(memory: Any, described: View) -> Any:
 
 
 def list_values(arguments: Sequence[View | Number], memory: Sequence[Any]) -> tuple[Any, ...]:
-    """Returns what cuTile's calling conventions 1 and 2 pass: of an array its pointer, its shape and its strides, in
-    the type of the kernel's indices; of a scalar its value; no constants."""
+    """Returns the values that a launch passes to a kernel by cuTile's calling conventions 1 and 2: for an array its
+    pointer, shape and strides in the kernel's index type, for a scalar its value, for a constant nothing."""
     values: list[Any] = []
     for each in arguments:
         if isinstance(each, Number):

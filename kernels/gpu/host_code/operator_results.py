@@ -12,7 +12,7 @@ from tilewatch.kernels.library_errors import LibraryError
 
 
 def expected_values(result: Any) -> tuple[Any, ...]:
-    """Returns the reference's tensors, on memory of their own; None stands for one that is not compared."""
+    """Returns copies of the reference's tensors. None stands for a result that is not compared."""
     values = tuple(None if each is None else each.detach().clone() for each in flatten(result))
     if not any(each is not None for each in values):
         raise LibraryError("`reference` returns no tensor, so there is nothing to compare with")
@@ -20,8 +20,8 @@ def expected_values(result: Any) -> tuple[Any, ...]:
 
 
 def judge_result(result: Any, expected: Sequence[Any], tolerance: float | None, slack: float = 1.0) -> ResultError:
-    """Judges what host code returned by the reference's tensors, with the tolerance of each result's type where the
-    case states none. `slack` multiplies it. Raises LibraryError where the two do not have the same shapes."""
+    """Judges the results of host code by the reference's tensors. If `tolerance` is None, each result has the tolerance
+    of its type; `slack` multiplies it. Raises LibraryError if a shape differs."""
     values = flatten(result)
     require_shapes(values, expected)
     return judge(
@@ -44,14 +44,14 @@ def _name_type(tensor: Any) -> str:
 
 
 def _convert(tensor: Any, dtype: str) -> Any:
-    """Returns the values of a tensor in a type that CuPy has, which holds them exactly."""
+    """Converts a tensor to a type of CuPy that holds its values exactly."""
     import torch
 
     return cupy.asarray(tensor.detach().to(getattr(torch, dtype)).contiguous())
 
 
 def require_shapes(values: Sequence[Any], expected: Sequence[Any]) -> None:
-    """Raises LibraryError where the results are fewer than the reference's, or of other shapes."""
+    """Raises LibraryError if there are fewer results than the reference has, or if a shape differs."""
     if len(values) < len(expected):
         raise LibraryError(f"`run` returns {len(values)} tensors, `reference` {len(expected)}")
     for number, (value, wanted) in enumerate(zip(values, expected, strict=False), start=1):
@@ -64,13 +64,13 @@ def require_shapes(values: Sequence[Any], expected: Sequence[Any]) -> None:
 
 @contextmanager
 def poisoned_outputs() -> Iterator[None]:
-    """Fills what `torch.empty` and its like make with NaN, so that what is left unwritten cannot pass."""
+    """Fills the tensors that `torch.empty` and its like make with NaN, so that an unwritten element cannot pass."""
     import torch
     from torch.overrides import TorchFunctionMode
 
     empty = {torch.empty, torch.empty_like, torch.empty_strided, torch.Tensor.new_empty, torch.Tensor.new_empty_strided}
 
-    class Poison(TorchFunctionMode):  # type: ignore[misc] # PyTorch is no dependency, so its types are not known
+    class Poison(TorchFunctionMode):  # type: ignore[misc] # PyTorch is not a dependency, so its types are unknown
         def __torch_function__(self, function: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
             result = function(*args, **(kwargs or {}))
             if function in empty and result.is_cuda:
@@ -82,7 +82,7 @@ def poisoned_outputs() -> Iterator[None]:
 
 
 def flatten(result: Any) -> list[Any]:
-    """Returns the values in a result of mappings, lists and tuples, in order."""
+    """Lists the values in nested mappings, lists and tuples, in order."""
     if isinstance(result, Mapping):
         return [each for value in result.values() for each in flatten(value)]
     if isinstance(result, list | tuple):

@@ -1,6 +1,5 @@
-"""Prepares one problem of a watched operator by its description alone: launches what host code launches, on copies of
-its memory. Runs inside the GPU child, and runs no library.
-"""
+"""Prepares one problem of a watched operator by its description: repeats the launches of its host code on copies of its
+memory. Runs inside the GPU child, and runs no library."""
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -35,12 +34,12 @@ from tilewatch.kernels.library_errors import LibraryError
 
 
 class ComputedBefore(WrongWhenTimed):
-    """The result is there before the first launch; the message is a sentence."""
+    """The right result is in memory before the first launch; the message is a sentence."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """The operator as one library describes it, and the memory of its launches."""
+    """The operator as one library describes it, with the memory of its launches."""
 
     described: DescribedOperator
     memory: CopiedMemory
@@ -48,9 +47,10 @@ class Side:
 
 @dataclass
 class LoadedLaunches:
-    """A config with what it launches on each set of inputs: a function that takes nothing for each launch.
+    """A config with its launches on each set of inputs, as functions without arguments.
 
-    `places` are its memory and `results` its results on each set. `was_launched`: which inputs it writes to is known.
+    `places` are its memory on each set, and `results` where its results lie. `was_launched`: it is known which inputs
+    it writes to.
     """
 
     memory: CopiedMemory
@@ -63,11 +63,11 @@ class LoadedLaunches:
 
 @dataclass
 class PreparedLaunches:
-    """One problem with its reference, and the configs and baselines loaded so far. `sides` are by library folder, in a
-    replay of several commits; `library` is the one under test, whose reference counts.
+    """One problem with its references, and the configs and baselines loaded so far.
 
-    `expected` are the right results on each of the first sets of inputs; None for one that is not compared. `modules`
-    is the folder that cubins are loaded from.
+    `sides` maps the library folders of a replay to their sides; `library` is the folder under test, whose reference
+    counts. `expected` are the right results on each of the first sets of inputs; None if a result is not compared.
+    `modules` is the folder from which cubins are loaded.
     """
 
     sides: Mapping[str, Side]
@@ -109,13 +109,13 @@ class PreparedLaunches:
         return range(min(len(self.expected), self.input_sets))
 
     def find_misfit(self, request: Mapping[str, Any]) -> str | None:
-        """Says why a side of a replay is not comparable with the library under test; None when it is. A config that
-        cannot be launched says why when it is loaded."""
+        """Returns why a side of a replay cannot be compared with the library under test, None if it can. A config that
+        cannot be launched fails later, in `load`."""
         shapes = [[each and each["shape"] for each in side.described.reference[0]] for side in self._pair(request)]
         return None if shapes[0] == shapes[1] else "that commit has results of other shapes, so it is not the same work"
 
     def _pair(self, request: Mapping[str, Any]) -> tuple[Side, Side]:
-        """Returns the side under test and that of the request."""
+        """Returns the side under test and the side that the request names."""
         return self.sides[self.library], self.sides[request.get("library") or self.library]
 
     def load(self, request: Mapping[str, Any]) -> LoadedLaunches:
@@ -150,7 +150,7 @@ class PreparedLaunches:
         turns, places = [], []
         for turn in range(self.input_sets):
             found = memory.place(config.memory, turn)
-            if found is None:  # the later sets have no contents for what this config alone uses
+            if found is None:  # later sets lack the contents that this config alone uses
                 break
             places.append(found)
             memory_of_set = [each.own for each in found]
@@ -186,7 +186,7 @@ class PreparedLaunches:
         return checked_us, error
 
     def keep(self, identity: int, config: LoadedLaunches) -> None:
-        """Keeps a config for rounds that this process has checked, or another one before it."""
+        """Keeps a checked config for rounds. A config that another process checked is launched once here."""
         if not config.was_launched:
             self.verify(config, 0)
         self.loaded[identity] = config
@@ -196,7 +196,7 @@ class PreparedLaunches:
         return Entry(partial(self.launch, config), config.names, partial(self._verify_timed, config))
 
     def describe(self, request: Mapping[str, Any]) -> DescribedRun | str:
-        """Describes the launches of a config for a profiler's process, or says why it cannot repeat them."""
+        """Describes the launches of a config for the process under a profiler, or returns why it cannot repeat them."""
         _, side = self._pair(request)
         config = side.described.find_config(request["config"])
         if isinstance(config, str):
@@ -207,13 +207,13 @@ class PreparedLaunches:
             return str(reason)
 
     def reset_outputs(self, turn: int = 0) -> None:  # noqa: ARG002 - each set has memory of its own
-        """Restores what the launches before have written."""
+        """Restores the memory that earlier launches wrote."""
         for side in self.sides.values():
             side.memory.restore_written()
 
     def restore_inputs(self) -> str | None:
-        """Restores what was written, and returns the name of an input that was changed and was not when its config was
-        checked; None where none was."""
+        """Restores the memory that launches wrote. Returns the name of an input that changed although its config did
+        not change it when it was checked; None if there is no such input."""
         self.reset_outputs()
         changed = [each.memory.restore_changed(self.checked_sets) for each in self.sides.values()]
         return next((f"input {number + 1}" for number in changed if number is not None), None)
@@ -246,8 +246,7 @@ class PreparedLaunches:
         raise AssertionError(f"{baseline} solves nothing on set {turn}, with slack {slack}")
 
     def _error(self, config: LoadedLaunches, turn: int) -> ResultError:
-        """Judges the results on a set of inputs by its reference, each by its own type where the case states no
-        tolerance."""
+        """Judges a config's results on a set of inputs. Each has the tolerance of its type if the case states none."""
         pairs = zip(config.results[turn], self.expected[turn], strict=False)
         return judge(
             Result(str(number), values, dtype, wanted, find_tolerance(dtype) if stated is None else stated)
@@ -271,7 +270,8 @@ def _make_launch(function: Any, launch: OneLaunch, memory: Sequence[Any]) -> Cal
 
 
 def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> PreparedLaunches:
-    """Copies what the library's process hands over. Raises LibraryError where it is not as it must be."""
+    """Reads the descriptions and copies the memory that the library's process hands over. Raises LibraryError if they
+    do not fit together."""
     read = {library: read_operator(each) for library, each in request["operators"].items()}
     sides = {library: Side(each, CopiedMemory.take(each.contents, each.sets)) for library, each in read.items()}
     described = read[request["library"]]
@@ -291,10 +291,10 @@ def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> P
 
 
 def _take_reference(kernel: str, shared: Mapping[str, Any] | None, number: int) -> Reference | None:
-    """Raises LibraryError."""
+    """Copies one reference out of the library's process; None if it is not compared. Raises LibraryError."""
     if shared is None:
         return None
     reference = Reference.of(shared_arrays.take(shared, f"output {number}", tuple(shared["shape"])))
-    if reference.numbers == 0:  # where it is NaN, any value is right
+    if reference.numbers == 0:  # any value passes for NaN
         raise LibraryError(f"kernel {kernel}: its reference gives no number for output {number}")
     return reference

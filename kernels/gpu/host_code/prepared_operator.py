@@ -1,7 +1,7 @@
 """Prepares one problem of a watched operator on the GPU, and runs its host code on cubins from the store.
 
-cuTile's own `ct.launch` launches; where it would compile, it is given the cubin that was compiled for the same request.
-So arguments reach a kernel exactly as they do in the repository's own use. Runs inside the GPU child, beside PyTorch.
+Host code calls cuTile's own `ct.launch`, so arguments reach a kernel as in the repository's own use. Instead of
+compiling, `ct.launch` gets the stored cubin of the same request. Runs inside the GPU child, beside PyTorch.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,13 +49,12 @@ from tilewatch.kernels.watching.tracer import (
 
 
 class CodeMissing(timing.TimingError):
-    """Host code asks for code that the store lacks. `ct.launch` wants code that was not compiled for this config; the
-    message is a sentence."""
+    """`ct.launch` asks for code that was not compiled for this config; the message is a sentence."""
 
 
 @dataclass(frozen=True)
 class _Side:
-    """One commit's operator with its sets of inputs; those of a set are used by every config."""
+    """One commit's operator with its sets of inputs, which all configs share."""
 
     loaded: LibraryOperator
     given: GivenConfigs | None
@@ -64,10 +63,10 @@ class _Side:
 
 @dataclass(frozen=True)
 class LoadedOperator:
-    """A config with its cubins by launch key, and what it launches on each set of inputs.
+    """A config with its cubins by launch key, and its launches on each set of inputs.
 
-    `kernels` are cuTile kernels of this config's own, by the identity of those that the host code launches: a kernel
-    keeps the code that it was first given.
+    `kernels` maps the id of a kernel that the host code launches to that kernel and this config's own copy of it,
+    because a cuTile kernel keeps the code that it was first given.
     """
 
     config: PlainConfig
@@ -128,7 +127,7 @@ class PreparedOperator:
         return self._sides[self._library]
 
     def find_misfit(self, request: Mapping[str, Any]) -> str | None:
-        """Says why a side of a replay is not comparable with the prepared library; None when it is."""
+        """Returns why a side of a replay cannot be compared with the prepared library, None if it can."""
         if request.get("library") is None:
             return None
         library = Path(request["library"])
@@ -140,7 +139,7 @@ class PreparedOperator:
         return None
 
     def load(self, request: Mapping[str, Any]) -> LoadedOperator:
-        """Reads the cubins of a config, and runs the host code with it on every set of inputs, launching nothing."""
+        """Reads the cubins of a config, and traces its launches on every set of inputs without launching."""
         side = self._sides[Path(request.get("library") or self._library)]
         traces = [self._trace(side, turn, request["config"]) for turn in range(len(side.cases))]
         cubins = read_bundle(self.store.cubin(request["content_key"]))
@@ -151,9 +150,9 @@ class PreparedOperator:
             config.launch(launch)
 
     def verify(self, config: LoadedOperator, turn: int) -> tuple[float, ResultError]:
-        """Runs the host code on fresh inputs of each set that has a reference, with poisoned outputs, and returns the
-        microseconds and the error on a set, or of one that is wrong. No timed launch is compared: what host code does
-        after it would be missing."""
+        """Runs the host code on new inputs of each set that has a reference, with poisoned outputs. Returns the
+        microseconds and error of one set: a wrong set if there is one, else set `turn`. Timed launches are not
+        compared, because host code may still do work after them."""
         checked = {each: self._verify(config, each) for each in self.checked_sets}
         wrong = next((each for each in checked.values() if each[1].failure is not None), None)
         return wrong or checked[turn]
@@ -177,19 +176,19 @@ class PreparedOperator:
         return Entry(partial(self.launch, config), config.names)
 
     def reset_outputs(self, turn: int) -> None:
-        """Does nothing: which of the host code's tensors are outputs is not known."""
+        """Does nothing, because it is not known which of the host code's tensors are outputs."""
 
     def restore_inputs(self) -> str | None:
-        """Returns None: each check has fresh inputs."""
+        """Returns None, because each check has new inputs."""
         return None
 
     def restore_guards(self) -> str | None:
-        """Returns None: the memory is the host code's own."""
+        """Returns None, because the memory is the host code's own and has no guards."""
         return None
 
-    def describe(self, request: Mapping[str, Any]) -> str:  # noqa: ARG002 - so for every config
-        """Returns why there are no counters: a process that runs host code must be confined, and a profiler's process
-        cannot be."""
+    def describe(self, request: Mapping[str, Any]) -> str:  # noqa: ARG002 - the same for every config
+        """Returns why there are no counters: a process that runs host code must be confined, and the process under a
+        profiler cannot be."""
         return "its host code runs in a process of its own, which cannot run under a profiler"
 
     def time_parts(self, identity: int, rounds: int) -> dict[str, float]:
@@ -202,7 +201,7 @@ class PreparedOperator:
         return {f"{place}. {name}": time for place, (name, time) in enumerate(zip(config.names, times, strict=True), 1)}
 
     def build_baseline(self, name: str, turn: int = 0) -> BaselineLaunch:
-        """Raises BaselineMissing. A baseline works on inputs of its own."""
+        """Returns the launch of a baseline on its own inputs. Raises BaselineMissing."""
         case = self._fresh_case(self._own, turn)
         if name not in case.baselines:
             assert name in BUILT_IN
@@ -260,10 +259,8 @@ _compile = ct.kernel._compile
 
 
 def _serve(kernel: Any, signature: Any, *arguments: Any, **named: Any) -> Any:
-    """Takes the place of cuTile's compiler: returns the cubin that was compiled for this very request.
-
-    Outside `_serving` (a baseline that is a cuTile kernel) cuTile compiles.
-    """
+    """Returns the stored cubin of exactly this request, in place of cuTile's compiler. Outside `_serving` (for a
+    baseline that is a cuTile kernel) cuTile compiles."""
     if not _served:
         return _compile(kernel, signature, *arguments, **named)
     cubin = _served[-1].get(launch_key(kernel, signature))

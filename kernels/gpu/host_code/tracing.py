@@ -1,9 +1,9 @@
 """Traces what a watched operator's host code launches, as data that another process can launch again.
 
-Nothing is launched: at each launch the memory that it is given is filled with a byte instead, as if the kernel had
-written everywhere. Each config runs twice, with another byte. What differs then depends on what a kernel wrote, and
-memory that does not hold the byte any more was written by the host code after a launch: in both cases launching again
-would not do what the host code does, and NotReplayable says why. Runs inside the library's child, on PyTorch.
+Nothing is launched. At each launch the memory that it is given is filled with one byte instead, as if the kernel had
+written everywhere. Each config runs twice, with different bytes. If the two runs differ, the host code depends on what
+a kernel wrote. If memory no longer holds the byte, the host code wrote to it after a launch. Repeating the launches
+would then not do what the host code does, and NotReplayable says why. Runs inside the library's child, on PyTorch.
 """
 
 from collections.abc import Sequence
@@ -33,23 +33,23 @@ BYTES = (0x55, 0x2A)
 """Byte patterns that stand in for kernel output while tracing; not 0x00 or 0xFF, which host code uses itself."""
 
 CONVENTIONS = (1, 2)
-"""cuTile's calling conventions that pass an array as its pointer, its shape and its strides, and a tuple as what is in
-it (cuda-tile 1.7). Where they differ, in what is a constant of the code, they pass the same."""
+"""cuTile's calling conventions that pass an array as pointer, shape and strides, and a tuple as its items (cuda-tile
+1.7). They differ in what is a constant of the code, not in what is passed."""
 
 
 class NotReplayable(LibraryError):
-    """Host code whose launches alone do not do what it does; the message goes on from "its host code "."""
+    """Host code that does more than its launches; the message continues the sentence "its host code "."""
 
 
 @dataclass
 class _Seen:
-    """Memory of one run, by its number. `holder` is a tensor on it, so that nothing else gets it meanwhile."""
+    """Memory of one run. `holder` is a tensor on it, which keeps it from being freed and used again."""
 
     number: int
     address: int
     holder: Any
     before: Any
-    """A copy of what it held before its first launch."""
+    """A copy of its content before the first launch."""
 
     @property
     def end(self) -> int:
@@ -58,8 +58,8 @@ class _Seen:
 
 @dataclass
 class Run:
-    """One run of host code, in which kernels are played to write `byte`. `seen` is memory by its address. `refused`
-    says why it cannot be replayed, also where host code catches the error."""
+    """One run of host code, in which each kernel seems to write `byte`. `seen` maps an address to its memory. `refused`
+    says why the run cannot be replayed, even if host code catches the error."""
 
     byte: int
     seen: dict[int, _Seen] = field(default_factory=dict)
@@ -68,12 +68,12 @@ class Run:
     refused: str | None = None
 
     def is_like(self, other: "Run") -> bool:
-        """Says whether both launch the same, on memory of the same sizes."""
+        """Returns whether two runs launch the same, on memory of the same sizes."""
         sizes = [[each.before.size for each in run.seen.values()] for run in (self, other)]
         return (self.launches, self.results, sizes[0]) == (other.launches, other.results, sizes[1])
 
     def take(self, launch: TracedLaunch) -> None:
-        """Stands for a launch. Raises NotReplayable."""
+        """Notes a launch and fills its memory instead. Raises NotReplayable."""
         if self.refused is None:
             try:
                 self._take(launch)
@@ -100,7 +100,8 @@ class Run:
             device_memory.fill(each.address, self.byte, each.before.size)
 
     def _see(self, tensor: Any) -> _Seen:
-        """Copies memory that no launch was given before; other memory has to be as the launches left it."""
+        """Returns the memory of a tensor, copied if it is new. Raises NotReplayable if the host code wrote to it
+        between launches."""
         storage = tensor.untyped_storage()
         address, nbytes = storage.data_ptr(), storage.nbytes()
         if not tensor.is_cuda or not nbytes or address % 16:
@@ -120,7 +121,7 @@ class Run:
         return device_memory.is_filled(device_memory.copy_from(seen.address, seen.before.size), self.byte)
 
     def _describe(self, constraint: Any, value: Any) -> list[View | Number]:
-        """Describes what a parameter is given; nothing for a constant."""
+        """Describes the arguments that a parameter passes; none for a constant."""
         match type(constraint).__name__:
             case "ConstantConstraint":
                 return []
@@ -142,8 +143,7 @@ class Run:
         return View(number, int(tensor.storage_offset()), shape, strides, dtype, wide)
 
     def find_results(self, result: Any, expected: Sequence[Any]) -> tuple[View | None, ...]:
-        """Returns where the results lie. Raises NotReplayable, and LibraryError where they are not those of the
-        reference."""
+        """Returns where the results lie. Raises NotReplayable, or LibraryError if they do not fit the reference."""
         values = operator_results.flatten(result)
         operator_results.require_shapes(values, expected)
         return tuple(
@@ -163,14 +163,14 @@ class Run:
         return view
 
     def restore(self) -> None:
-        """Gives all memory the values that it had before its first launch."""
+        """Restores the content that all memory had before its first launch."""
         for each in self.seen.values():
             device_memory.copy(each.address, each.before.data.ptr, each.before.size)
 
 
 @dataclass(frozen=True)
 class HostCode:
-    """An operator on one set of inputs. `expected` are the reference's results on it."""
+    """An operator on one set of inputs. `expected` are the results of the reference on it."""
 
     loaded: LibraryOperator
     given: GivenConfigs | None
@@ -178,7 +178,7 @@ class HostCode:
     expected: tuple[Any, ...]
 
     def trace(self, config: PlainConfig) -> "Run":
-        """Traces a config. Raises NotReplayable, LibraryError, and what host code raises."""
+        """Traces a config with both bytes. Raises NotReplayable, LibraryError, and errors of the host code."""
         first, second = (self.trace_once(config, byte) for byte in BYTES)
         if not first.is_like(second) or not all(
             device_memory.is_equal(one.before, other.before)
@@ -200,7 +200,7 @@ class HostCode:
             run.results = run.find_results(trace.result, self.expected)
             return run
         except Exception:
-            if run.refused is not None:  # what host code makes of our error
+            if run.refused is not None:  # host code may raise another error when it catches ours
                 raise NotReplayable(run.refused) from None
             raise
         finally:

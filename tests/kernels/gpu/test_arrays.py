@@ -98,7 +98,7 @@ def test_an_array_larger_than_a_chunk_is_filled_whole(arrays: Any, monkeypatch: 
 def test_a_given_value_that_a_whole_number_does_not_hold_is_a_sentence(
     arrays: Any, dtype: str, values: np.ndarray
 ) -> None:
-    with pytest.raises(arrays.BadValues, match=r"array x holds u?int\d+, and one of its values is no such number"):
+    with pytest.raises(arrays.BadValues, match=r"array x holds u?int\d+, and one of its values does not fit into it"):
         arrays.fit(Array("x", (1,), dtype, fill="given"), values)
 
 
