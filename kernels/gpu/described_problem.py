@@ -65,7 +65,7 @@ class DescribedProblem:
 
 
 def describe_problem(kernel: Kernel, problem: Problem, configs: Iterable[Config], sm_count: int) -> dict[str, Any]:
-    """Returns the description of a problem as JSON can hold it. Raises LibraryError if its given values cannot be
+    """Returns the description of a problem as JSON can hold it. Raises LibraryError if given values cannot be
     written."""
     return {
         "kernel": kernel.name,

@@ -103,8 +103,8 @@ class Guards:
         return block[start:end].view(dtype).reshape(shape)
 
     def restore(self) -> str | None:
-        """Writes the random bytes into every guard again. Returns where most of them had been changed, None if none
-        had."""
+        """Writes the random bytes into every guard again. Returns where most of them had been changed, None if
+        nowhere."""
         if not self._guards:
             return None
         if self._counts.size != len(self._guards):

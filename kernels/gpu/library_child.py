@@ -84,8 +84,7 @@ def _describe_operator(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _hand_over(seed: int) -> Mapping[str, Any]:
-    """Returns handles of inputs and references for the operator described last, or why this process has to measure
-    it."""
+    """Returns handles of inputs and references for the operator described last, or why this process must measure it."""
     global _described
     assert _described is not None, "describe operator comes first"
     described, _described = _described, None

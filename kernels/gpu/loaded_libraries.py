@@ -1,7 +1,6 @@
 """Finds which version of an NVIDIA library this process has loaded. Runs inside the GPU child.
 
-PyTorch calls the copy that the process loaded first. It may differ from the one in its environment, because CuPy loads
-its own.
+PyTorch calls the copy that was loaded first. It may differ from that of its environment: CuPy loads its own.
 """
 
 import ctypes

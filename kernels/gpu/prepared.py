@@ -30,8 +30,7 @@ class Prepared(Protocol):
     def element_bytes(self) -> int: ...
     @property
     def work(self) -> Mapping[str, Any]:
-        """Returns the problem's operations, the bytes that must move, and the types of its inputs: flops, bytes,
-        dtypes."""
+        """Returns the problem's operations, the bytes that must move, and its input types: flops, bytes, dtypes."""
 
     @property
     def input_sets(self) -> int: ...

@@ -84,8 +84,7 @@ class PreparedProblem:
         return self.outputs[array.name] if array.written else self.inputs[turn][array.name]
 
     def reset_outputs(self, turn: int) -> None:
-        """Poisons outputs that are only written, and gives those that are changed in place their values of that input
-        set."""
+        """Poisons outputs that are only written; outputs changed in place get their values of that input set."""
         for name, output in self.outputs.items():
             if name in self.inputs[turn]:
                 output[...] = self.inputs[turn][name]

@@ -44,8 +44,7 @@ MOST_MEAN = 1 / 8
 other rows 0.65, and a result that is a step of e4m3 off everywhere 0.06."""
 
 LEAST_COUNTED = 32
-"""Least divisor of a mean: a shorter stretch of numbers is judged as if it had this many, because a mean of a few is
-unstable."""
+"""Least divisor of a mean: a shorter stretch is judged as if it had this many, because a mean of a few is unstable."""
 
 SAMPLE = 1 << 16
 """Elements in the sample from which `typical` is computed: its own error is then 0.5 %."""
@@ -225,8 +224,7 @@ def _reduce(kernel: Any, *compared: Any) -> Any:
 
 @functools.cache
 def _largest(raw: str) -> Any:
-    """Returns the kernel of the largest difference. Equal infinities do not differ; NaN and other infinities differ
-    infinitely."""
+    """Returns the kernel of the largest difference. Equal infinities do not differ; NaN differs infinitely."""
     return _make_kernel(raw, "(isnan(y) ? 0 : X == y ? 0 : ABS(X - y) <= MAX ? ABS(X - y) : INF)", "max(a, b)")
 
 

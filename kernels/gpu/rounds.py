@@ -18,8 +18,7 @@ of FP8 products: one cubin goes from 174 us to 199 us, DeepGEMM from 150 us to 1
 depend on how long the GPU had been busy. With rests the clock stays constant."""
 
 INPUT_L2S = 4
-"""Inputs rotate over at least this many times L2, in addition to the flush, so that no launch finds its own inputs
-there."""
+"""Inputs rotate over at least this many times L2, besides the flush, so that no launch finds its own inputs there."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +36,7 @@ class Entry:
 
 
 CHECK_EVERY = 10
-"""One round in this many is compared, per entry. A config that computes nothing in 20 consecutive launches is always
-found."""
+"""One round in this many is compared, per entry. A config that computes nothing in 20 launches in a row is found."""
 
 CHECKED_SETS = 2
 """Most input sets that have a reference. A result that is only right on one set is wrong on the other."""
@@ -49,8 +47,7 @@ class WrongWhenTimed(Exception):
 
 
 def count_input_sets(set_bytes: int, *, l2_bytes: int, budget_bytes: float) -> int:
-    """Returns how many sets of inputs the rounds rotate over: as many as INPUT_L2S needs and the budget allows, at
-    least one."""
+    """Returns how many sets of inputs rounds rotate over: what INPUT_L2S needs and the budget allows, at least one."""
     set_bytes = max(1, set_bytes)
     enough = -(-INPUT_L2S * l2_bytes // set_bytes)
     return max(1, min(enough, int(budget_bytes / set_bytes)))

@@ -12,8 +12,7 @@ import cupy
 from tilewatch.kernels.library_errors import LibraryError
 
 BLOCK_BYTES = 2 << 20
-"""Least size of a shared allocation. CUDA puts smaller ones together into one block, and a handle would cover them
-all."""
+"""Least size of a shared allocation. CUDA puts smaller ones into one block, and a handle would cover them all."""
 
 HANDLE_BYTES = 64  # sizeof(cudaIpcMemHandle_t)
 
@@ -25,8 +24,7 @@ SHARED_TYPES = ("float32", "float64", "int64")
 
 
 def share(array: Any, dtype: str) -> dict[str, Any]:
-    """Returns a description with a handle from which `take` copies the array, as JSON can hold it. `dtype` is one of
-    SHARED_TYPES."""
+    """Returns a description from which `take` copies the array, as JSON can hold it. `dtype` is one of SHARED_TYPES."""
     array = cupy.ascontiguousarray(array, dtype=dtype)
     return {"handle": share_bytes(array.data.ptr, array.nbytes), "shape": list(array.shape), "dtype": dtype}
 

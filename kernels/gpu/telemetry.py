@@ -1,5 +1,4 @@
-"""Reads one GPU's clocks, power, temperature, throttle reasons, ECC errors and processes through NVML. Runs inside the
-GPU child."""
+"""Reads one GPU's clocks, power, temperature, throttling, ECC errors and processes by NVML, inside the GPU child."""
 
 import os
 import time

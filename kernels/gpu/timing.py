@@ -41,8 +41,7 @@ class Timer(Protocol):
 
 
 def timer(wanted: str | None = None) -> Timer:
-    """Returns the best timer of this machine, or the event timer if it is wanted (a profiler needs CUPTI for
-    itself)."""
+    """Returns this machine's best timer, or the event timer if it is wanted (a profiler needs CUPTI for itself)."""
     if wanted == "events":
         return EventTimer()
     try:
@@ -129,8 +128,7 @@ class CuptiTimer:
                 self._records.append((activity.start, activity.end, activity.name))
 
     def _probe(self) -> None:
-        """Raises TimingError if CUPTI loads but records nothing (no permission), so that a sweep does not fail
-        halfway."""
+        """Raises TimingError if CUPTI records nothing (no permission), so that a sweep does not fail halfway."""
         x = cupy.zeros(16, dtype=cupy.float32)
         if not self.names(lambda: cupy.add(x, x, out=x)):
             raise TimingError("CUPTI recorded no kernel")

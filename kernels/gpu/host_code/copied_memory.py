@@ -85,7 +85,7 @@ class CopiedMemory:
         return tuple(found)
 
     def expect_writes(self, places: Sequence[Allocation]) -> None:
-        """Marks allocations that a launch may write: all that are not inputs, and the inputs that were written during a
+        """Marks allocations that a launch may write: all that are not inputs, and inputs that were written during a
         check."""
         self._dirty.update({each.key: each for each in places if each.before is None or each.key in self._written})
 
@@ -101,8 +101,7 @@ class CopiedMemory:
             each.restore()
 
     def find_written(self, places: Sequence[Sequence[Allocation]], turn: int) -> None:
-        """Remembers the inputs that launches on a set have just written to, so that they are restored on every set from
-        now on."""
+        """Remembers the inputs that launches on a set have just written, so that they are restored on every set."""
         for number, each in enumerate(places[turn]):
             if each.key not in self._written and each.is_changed:
                 self._written |= {of_set[number].key for of_set in places}

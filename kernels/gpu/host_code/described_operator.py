@@ -1,8 +1,7 @@
 """Describes what host code launches with each config, as values: which memory, at which offset, in which shape.
 
 The process that runs the host code writes the description (kernels/gpu/host_code/tracing.py), and the measuring process
-launches by it (kernels/gpu/host_code/prepared_launches.py). kernels/measuring/operator_schema.py validates it in
-between.
+launches by it (kernels/gpu/host_code/prepared_launches.py). kernels/measuring/operator_schema.py validates it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -92,8 +91,7 @@ class OneLaunch:
 
 @dataclass(frozen=True)
 class ConfigLaunches:
-    """The launches of one config, in order, and where its results lie after them. A result is None if it is not
-    compared."""
+    """The launches of one config, in order, and where its results lie after them; None if one is not compared."""
 
     memory: tuple[Memory, ...]
     launches: tuple[OneLaunch, ...]

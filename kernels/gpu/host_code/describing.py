@@ -51,8 +51,8 @@ class _Contents:
 
 class OperatorDescription:
     """Describes a watched operator's launches on inputs that this process draws itself, so that the description is
-    fixed before the seed of the measured inputs is known. `hand_over` then gives contents and references for that
-    seed."""
+    fixed before the seed of the measured inputs is known. `hand_over` then gives that seed's contents and
+    references."""
 
     def __init__(self, loaded: LibraryOperator, request: Mapping[str, Any], seed: int | None = None) -> None:
         """Describes the request's configs, or all configs if it names none. Raises NotReplayable, or LibraryError if

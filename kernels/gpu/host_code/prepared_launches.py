@@ -49,8 +49,7 @@ class Side:
 class LoadedLaunches:
     """A config with its launches on each set of inputs, as functions without arguments.
 
-    `places` are its memory on each set, and `results` where its results lie. `was_launched`: it is known which inputs
-    it writes to.
+    `places` are its memory on each set, `results` its results. `was_launched`: it is known which inputs it writes to.
     """
 
     memory: CopiedMemory
