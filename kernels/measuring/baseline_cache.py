@@ -1,5 +1,5 @@
-"""Lets baselines compile their kernels before they are timed. DeepGEMM calls nvcc for each kernel that it first needs,
-which takes some 10 s (H200, 2026-11), and keeps the result on this machine's disk."""
+"""Compiles the kernels of baselines before they are timed. DeepGEMM calls nvcc for each new kernel, which takes some 10
+s (H200, 2026-11), and keeps the result on this machine's disk."""
 
 import os
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ from tilewatch.kernels.measuring.gpu_turn import find_turn
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup
 
 COMPILING = tuple(each.name for each in BASELINES if each.package == DEEP_GEMM)
-"""The baselines that compile kernels of their own."""
+"""The baselines that compile their own kernels."""
 
 DEADLINE_S = 120.0
 AT_ONCE = max(2, min(16, (os.cpu_count() or 1) // 2))
 FEW = 2
-"""Those that fail are prepared once more, so many at a time: 12 with 8 GB each had no memory (H100, 2026-11-27)."""
+"""Failed series that are prepared again at the same time: 12 of 8 GB each ran out of memory (H100, 2026-11-27)."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class SeriesToPrepare:
 
 
 def fill(series: Sequence[SeriesToPrepare], gpu_uuid: str, store_url: str) -> list[str]:
-    """Launches the compiling baselines of each series once, several at a time, and returns what failed as sentences."""
+    """Launches the compiling baselines of each series once, several series at a time. Returns failures as sentences."""
     left = [each for each in series if any(name in COMPILING for name in each.baselines)]
     failures: list[str | None] = []
     with find_turn(gpu_uuid):

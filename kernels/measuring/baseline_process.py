@@ -1,8 +1,7 @@
-"""Times baselines that need a GPU process of their own: libraries of other versions than those installed, and the
-baselines that a watch file has itself.
+"""Times baselines that need their own GPU process: other versions of installed libraries, and a watch file's own.
 
-Its process prepares the same problem with the same seed, so it has the same inputs. One that fails costs its own
-baselines, never the run.
+The process prepares the same problem from the same seed, so it has the same inputs. If it fails, the run loses these
+baselines only.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -17,16 +16,16 @@ from tilewatch.kernels.toolchains.toolchain import Toolchain
 
 ROUNDS_DEADLINE_S = 120.0
 BASELINES_DEADLINE_S = 600.0
-"""DeepGEMM compiles its kernel with nvcc when it first meets a shape."""
+"""Long, because DeepGEMM compiles its kernel with nvcc when it first meets a shape."""
 
 
 class BaselineProcess:
-    """Some baselines. `details` has them by the name that they are stored under, and says why one is missing; `names`
-    are those that run."""
+    """Some baselines in one process. `details` maps the name under which each is stored to its detail, or to why it is
+    missing; `names` are those that run."""
 
     def __init__(self, setup: GpuSetup, stored: Mapping[str, str], about: Mapping[str, Any]) -> None:
-        """Prepares baselines, given with the names that they are stored under; no process is started for none. `about`
-        is added to the details of each."""
+        """Prepares the baselines that `stored` maps to the names under which they are stored; starts no process if it
+        is empty. `about` is added to each detail."""
         self._stored = stored
         self.details: dict[str, dict[str, Any]] = {}
         self._child: GpuChild | None = None
@@ -49,8 +48,8 @@ class BaselineProcess:
         return tuple(name for name, detail in self.details.items() if "missing" not in detail)
 
     def time_block(self, rounds: int, seed: int) -> tuple[dict[str, list[float]], list[Mapping[str, Any]]]:
-        """Returns the samples of each baseline by its name, and readings of the GPU. Both are empty where none runs, or
-        where the process ends; `details` then says how it ended."""
+        """Returns the samples of each baseline by its name, and readings of the GPU. Both are empty if none runs or if
+        the process ends; `details` then says how it ended."""
         running = [name for name, versioned in self._stored.items() if versioned in self.names]
         if self._child is None or not running:
             return {}, []
@@ -74,8 +73,8 @@ class BaselineProcess:
 
 
 def describe_other_library(baseline: str, detail: Mapping[str, Any], about: Mapping[str, Any]) -> Mapping[str, str]:
-    """Returns why a baseline of an environment is missing whose process loaded another version of the library that does
-    the work than the environment has; nothing where it did not, or where either is not known."""
+    """Returns a detail that says why a baseline is missing if its process loaded another version of its library than
+    the environment has. Empty if the versions agree or one is unknown."""
     package = find_library(baseline)
     named, loaded = about.get("packages", {}).get(package), detail.get("library")
     if named is None or loaded is None or named == loaded or named.startswith(f"{loaded}."):
@@ -86,8 +85,8 @@ def describe_other_library(baseline: str, detail: Mapping[str, Any], about: Mapp
 def start_environment(
     environment: Toolchain, setup: GpuSetup, baselines: Sequence[str], taken: Collection[str]
 ) -> BaselineProcess:
-    """Prepares those of `baselines` whose library an environment has. Names in `taken` are another environment's: what
-    both have in the same version is timed once."""
+    """Prepares the baselines whose library an environment has. Names in `taken` are left out: another environment has
+    the same version, and one version is timed once."""
     packages = {package: version for package, version, _ in environment.packages}
     stored = {name: find_versioned_name(name, packages) for name in baselines}
     found = {name: versioned for name, versioned in stored.items() if versioned is not None and versioned not in taken}
@@ -96,8 +95,8 @@ def start_environment(
 
 
 def start_watch_file(setup: GpuSetup, baselines: Sequence[str]) -> BaselineProcess:
-    """Prepares those of `baselines` that are callables of a watch file, in a process that runs its library. The process
-    that measures has the copy itself."""
+    """Prepares the baselines that a watch file defines, in a process that runs its library. The measuring process
+    itself prepares the copy baseline."""
     own = {name: name for name in baselines if name not in (tile_table.BASELINE, COPY)}
     return BaselineProcess(
         replace(setup, by_library="it times the watch file's own baselines"),

@@ -14,33 +14,33 @@ from tilewatch.kernels.results import Measured, TrialResult
 from tilewatch.kernels.statistics import ratio_interval
 
 BLOCK_ROUNDS = 20
-"""Rounds between two readings of the GPU's clocks and temperature, and between two processes."""
+"""Rounds between two readings of the GPU's clocks and temperature, and before another process takes its turn."""
 
 ENOUGH = 0.005
-"""Stop when the half width of the median ratio's interval is under this share."""
+"""Timing stops when the half width of the median ratio's interval is under this share."""
 
 MOST_ROUNDS = 200
-"""Stop here whatever the interval; the run records that it stopped at its budget."""
+"""Timing stops after this many rounds whatever the interval; the run then stores that it stopped at its budget."""
 
 MOST_US = 3e6
-"""Stop here too, after two blocks at least: time of all rounds together, with their rests and with those that warm. In
-these 3 s rounds of 2 ms are 200, those of 5 ms are 80, and those of 30 ms and more are 40."""
+"""Timing stops after this time too, but not before two blocks. It covers all rounds with their rests and the warm-up.
+In 3 s fit 200 rounds of 2 ms or 80 of 5 ms; rounds of 30 ms and more get 40."""
 
 WARMING_US, LEAST_WARMING = 20_000.0, 5
-"""The first block has as many rounds as take WARMING_US, at least LEAST_WARMING and at most those of another block.
-Rounds of 4 ms rest for 40 ms after each, and the sweep has just ended."""
+"""Length of the first block, which warms up: rounds of WARMING_US together, between LEAST_WARMING and BLOCK_ROUNDS of
+them. It is short because each round of 4 ms is followed by 40 ms of rest, and the sweep has just ended."""
 
 BOUNDARY = ("library_runs_apart", "not_apart", "stated")
-"""What an introduction says of who ran the commit's code."""
+"""Keys of an introduction that say which process ran the commit's code."""
 
 OnStep = Callable[[str, int, int], None]
 Column = int | str
-"""What is timed in a round: a trial by its number, or a baseline by the name that it is stored under."""
+"""Identifies what is timed in a round: a trial by its number, or a baseline by the name under which it is stored."""
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """Samples of paired rounds by column, those of throttled blocks apart; `stopped` is "interval" or "budget"."""
+    """Samples of paired rounds by column; those of throttled blocks are apart. `stopped` is "interval" or "budget"."""
 
     calm: Mapping[Column, list[float]]
     throttled: Mapping[Column, list[float]]
@@ -60,9 +60,7 @@ def time_carefully(
     on_step: OnStep,
 ) -> tuple[tuple[Measured, ...], list[Mapping[str, Any]]]:
     """Returns the measurements of the winner, of every baseline and of the trials of `named`, and readings of the GPU.
-
-    A trial of `named` that is the winner itself has the winner's samples.
-    """
+    If a trial of `named` is the winner, it has the winner's samples."""
     ids = list(dict.fromkeys((winner, *named.values())))
     for each in ids:
         child.load(each)
@@ -76,7 +74,7 @@ def time_carefully(
     main = find_main(name for name in baselines if name in running)
     rounds = _run_rounds(child, ids, names, processes, main, trials[winner].median_us or 0.0, on_step)
     calm, throttled = rounds.calm, rounds.throttled
-    # A GPU that throttles nearly all the time is measured as it is, and the run says so.
+    # A GPU that throttles nearly all the time is measured anyway, and the run says so.
     hot = len(calm[winner]) < 2 * BLOCK_ROUNDS
     kept = {each: throttled[each] + calm[each] for each in calm} if hot else calm
     apart = {} if hot else throttled
@@ -96,7 +94,7 @@ def time_carefully(
         return Measured(name, role, tuple(kept[trial]), trials[trial].config, {**detail, **_left_out(apart, trial)})
 
     def of_baseline(name: str, detail: Mapping[str, Any]) -> Measured:
-        if "missing" in detail:  # the first rounds of one that ended in the middle have no partners in the others
+        if "missing" in detail:  # rounds of a process that ended early have no partners in the other columns
             return Measured(name, "baseline", (), None, detail)
         return Measured(name, "baseline", tuple(kept[name]), None, {**detail, **_left_out(apart, name)})
 
@@ -116,10 +114,10 @@ def _run_rounds(
     ours_us: float,
     on_step: OnStep,
 ) -> Rounds:
-    """Runs rounds until the ratio of the first trial to the main baseline is narrow enough.
+    """Runs rounds until the ratio of the first trial to the main baseline is known well enough.
 
-    The first block warms clocks and caches and is not kept; `ours_us` is how long a launch took in the sweep. The
-    `processes` take turns with the child, block by block, so that all see the same clocks.
+    The first block warms clocks and caches and is discarded; `ours_us` is the time of a launch in the sweep. The child
+    and the `processes` take turns block by block, so that all see the same clocks.
     """
     columns: list[Column] = [*ids, *names, *(name for each in processes for name in each.names)]
     calm: dict[Column, list[float]] = {each: [] for each in columns}
@@ -157,7 +155,7 @@ def _count_warming(round_us: float) -> int:
 
 
 def _left_out(apart: Mapping[Column, list[float]], column: Column) -> dict[str, list[float]]:
-    """Returns the samples of throttled blocks as a detail of what was timed, which its median is without."""
+    """Returns a detail with the samples of throttled blocks, which the median leaves out."""
     return {"throttled_us": apart[column]} if apart.get(column) else {}
 
 

@@ -1,4 +1,4 @@
-"""Checks the description of a problem. A process that runs a library makes it, so that the library may make it up."""
+"""Validates the description of a problem, which the process of a library sends and the library may have forged."""
 
 from typing import Annotated, Any, Literal
 
@@ -29,7 +29,7 @@ class _Array(TypedDict):
 
 @with_config(ConfigDict(strict=True, extra="forbid"))
 class _Values(TypedDict):
-    """Who reads them finds whether the bytes are as many as type and shape say: kernels/problems/given_values.py."""
+    """Values of an array. kernels/problems/given_values.py checks that the number of bytes fits type and shape."""
 
     dtype: GivenType
     shape: Shape
@@ -70,11 +70,11 @@ _PROBLEM: TypeAdapter[_Problem] = TypeAdapter(_Problem)
 
 
 class BadDescription(LibraryError):
-    """Not what a process of ours writes; the message names the field."""
+    """The description does not fit the schema; the message names the field."""
 
 
 def validate_description(description: object, kernel: str) -> None:
-    """Raises BadDescription where it is not of that kernel, or not what `describe_problem` makes."""
+    """Raises BadDescription if the description is of another kernel, or not one that `describe_problem` can return."""
     try:
         found = _PROBLEM.validate_python(description)
     except ValidationError as error:

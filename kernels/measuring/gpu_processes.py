@@ -1,8 +1,9 @@
-"""Starts the two processes that measure a problem: one runs the library, the other one measures and runs none.
+"""Starts the two processes that measure a problem: the library process runs the library, the measuring process runs
+none.
 
-The library's process (kernels/gpu/library_child.py) describes the problem and computes the reference; then it ends,
-before anything is timed. The other side of a replay is described by a process that runs its library alone. Where a
-watched operator's launches alone do not do what its host code does, one process runs all sides and measures itself.
+The library process (kernels/gpu/library_child.py) describes the problem, computes the reference, and ends before
+anything is timed. In a replay another process describes the other side, whose library it alone runs. If a watched
+operator's launches alone do not do what its host code does, one process runs all sides and measures itself.
 """
 
 import time
@@ -28,11 +29,11 @@ from tilewatch.kernels.measuring.preparation import (
 )
 
 WATCHED: Mapping[str, Any] = {"is_watched": True}
-"""Stands for the description of a watched operator."""
+"""Stands in for the description of a watched operator."""
 
 CONFIRM_DEADLINE_S = 300.0
 MOST_CONFIRMATIONS = 3
-"""Wrong configs of a watched operator, before the first right one, about which its own process is asked too."""
+"""Most wrong configs of a watched operator, before its first right one, that its own process is asked to confirm."""
 
 
 class GpuProcesses:
@@ -47,9 +48,9 @@ class GpuProcesses:
         others: Sequence[Path] = (),
         torch: bool = False,
     ) -> None:
-        """One process runs `library`; `others` are other sides of a replay. Libraries are imported at once, and no
-        process touches the GPU before a problem is prepared. With `torch` the process that measures has PyTorch, for
-        baselines. It imports from `packages` first."""
+        """Starts the processes. `others` are the libraries of other sides of a replay. Libraries are imported at once;
+        no process touches the GPU before a problem is prepared. With `torch` the measuring process has PyTorch, for
+        baselines. It imports from the folder `packages` first."""
         self._start = partial(ChildProcess, environment=environment)
         self._start_measuring = partial(self._start, "gpu", packages=packages, torch=torch)
         self._packages, self._libraries = packages, (library, *others)
@@ -63,39 +64,39 @@ class GpuProcesses:
         self._next = 0
         self._ready: dict[int, Mapping[str, Any] | Exception] = {}
         self._stated = ""
-        """The reason of the operator's watch file for which its own process may measure it."""
+        """Why the watch file says that the operator's own process may have to measure it; empty if it does not."""
         self._unconfirmed: Preparation | None = None
-        """The preparation of a watched operator until one of its launches gives a right result; else None."""
+        """The preparation of a watched operator until one of its launches gives a right result, then None."""
         self._confirmations = 0
         self._gpu = UndisturbedGpu()
 
     def plan(self, preparations: Sequence[Preparation]) -> None:
-        """Says what will be prepared, in this order. One process of the library then describes the problems and
-        computes the references of as many as the GPU has room for, and ends before the first of them is launched: each
-        problem alone costs a process and a CUDA context."""
+        """Announces the problems that will be prepared, in this order. One library process then describes them and
+        computes their references ahead, as many as fit on the GPU, and ends before the first launch. A process and a
+        CUDA context per problem would cost more."""
         self._planned = preparations
 
     def start_sides(self) -> None:
-        """Starts a process for each other side of a replay, which runs its host code and no other."""
+        """Starts one process for each other side of a replay, which runs only that side's host code."""
         for folder in self._libraries[1:]:
             if folder not in self._sides:
                 self._sides[folder] = self._start_library(folder)
 
     def _start_timer(self) -> None:
-        """Makes the CUDA context of the process that measures while the library's process describes the problem."""
+        """Creates the CUDA context of the measuring process while the library process describes the problem."""
         if self._measuring is not None and not self._has_timer:
             self._measuring.begin({"ask": "start timer"})
             self._has_timer = True
 
     def _start_library(self, folder: Path | None = None) -> ChildProcess:
-        """Starts a process of the first library, or of another side's."""
+        """Starts a library process for the first library, or for that of another side."""
         folder = folder or self._libraries[0]
         library = self._start("library", library=folder)
         library.begin({"ask": "import", "library": str(folder)})
         return library
 
     def _start_all(self, preparation: Preparation) -> ChildProcess:
-        """Starts a process that may read all sides of a replay and the cubin store, and that measures."""
+        """Starts a process that measures, and may read the libraries of all sides and the cubin store."""
         first, *others = self._libraries
         store = [find_folder(preparation.store_url)]
         return self._start("library", library=first, others=others, packages=self._packages, readable=store)
@@ -107,12 +108,11 @@ class GpuProcesses:
         self._library, self._sides = None, {}
 
     def prepare(self, preparation: Preparation, *, deadline_s: float) -> dict[str, Any]:
-        """Prepares a problem, in the place of the last one, and returns its introduction. Takes the GPU's turn, which
-        `close` releases; `waited_s` says for how long another series had it. Raises ChildDied, ChildHung or
-        BadDescription.
+        """Prepares a problem in place of the last one, and returns its introduction. Takes the GPU's turn, which
+        `close` releases; `waited_s` is how long another series had it. Raises ChildDied, ChildHung or BadDescription.
 
-        The introduction's `library_runs_apart` is False where the process that runs a watched operator measures it;
-        `not_apart` then says why, and `stated` what its watch file says of it.
+        The introduction's `library_runs_apart` is False if the process that runs a watched operator also measures it.
+        `not_apart` then says why, and `stated` what the operator's watch file says about it.
         """
         if self._library is not None and not self._library.is_idle:
             self._library.finish(deadline_s=deadline_s)  # the import needs no GPU
@@ -156,8 +156,8 @@ class GpuProcesses:
         return {**introduction, "library_runs_apart": False, "not_apart": why, "stated": self._stated}
 
     def _refuse(self, *, is_decided: bool = False) -> str | None:
-        """Says why the process that runs host code may not measure it; None where it may. `is_decided`: it was found
-        before that it may, or it times the watch file's own baselines."""
+        """Returns why the process that runs host code may not measure it, None if it may. `is_decided`: it was already
+        found that it may, or it times the watch file's own baselines."""
         apart = sandbox.find_apart()
         if apart is sandbox.Apart.ALWAYS:
             return f"{sandbox.REQUIRE_APART} is set: no process measures the code that it runs"
@@ -169,8 +169,8 @@ class GpuProcesses:
         return None
 
     def _describe_operators(self, preparation: Preparation, deadline: float) -> tuple[Mapping[str, Any] | None, str]:
-        """Returns a watched operator as the library of each side describes it, by its folder; None, and why, where one
-        process must measure them all."""
+        """Returns the descriptions of a watched operator by each side's library, by folder. Returns None and a reason
+        if one process must measure all sides."""
         if preparation.by_library:
             return None, preparation.by_library
         assert self._library is not None
@@ -187,8 +187,8 @@ class GpuProcesses:
         return described, ""
 
     def _take_references(self, first: int, deadline_s: float) -> None:
-        """Makes planned problems ready, each within the deadline: its description, or why there is none. Stops at a
-        watched operator: its memory is handed over when it is prepared."""
+        """Stores the descriptions of planned problems whose references are taken over, or why they failed, each within
+        the deadline. Stops at a watched operator, whose memory is handed over only when it is prepared."""
         library = self._library = self._library or self._start_library()
         for place, preparation in enumerate(self._planned[first:], first):
             if not library.alive:
@@ -200,7 +200,7 @@ class GpuProcesses:
                     break
                 measuring = self._measuring = self._measuring or self._start_measuring()
                 library.begin({**preparation.request, "ask": "reference"})
-                measuring.begin({"ask": "start timer"})  # and with it the CUDA context, at the same time
+                measuring.begin({"ask": "start timer"})  # creates the CUDA context at the same time
                 outputs = library.finish(deadline_s=left_s(deadline))["outputs"]
                 reference = {"place": place, "problem": problems[str(preparation.library)], "outputs": outputs}
                 taken = measuring.ask({**reference, "ask": "take reference"}, deadline_s=left_s(deadline))
@@ -228,11 +228,11 @@ class GpuProcesses:
         return {**introduction, "library_runs_apart": True}
 
     def ask(self, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]:
-        """Asks the process that measures the problem prepared last. What it times was timed while no other process used
-        the GPU. Raises ChildDied, ChildHung or GpuBusy.
+        """Sends a request to the process that measures. Times are from when no other process used the GPU. Raises
+        ChildDied, ChildHung or GpuBusy.
 
-        Where the launches of a watched operator give no right result, and its own process finds that its host code
-        does, that process measures from then on: the answer has its introduction, which says so.
+        If a watched operator's launches give a wrong result but its own process finds its host code right, that process
+        measures from then on. The answer then contains its introduction, which says so.
         """
         measures = self._measuring or self._library
         assert measures is not None
@@ -246,7 +246,8 @@ class GpuProcesses:
         return answer
 
     def _confirm(self, preparation: Preparation, request: Mapping[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
-        """Returns the answer of the library's process where it differs and counts, else the answer that there is."""
+        """Asks the operator's own process to confirm a failure. Returns its answer if it times the config, else the
+        answer so far."""
         if self._refuse() is not None:
             why = f"launched by what its host code said ({sandbox.REQUIRE_APART}), {answer['failure']}"
             return {**answer, "failure": why}
@@ -274,7 +275,7 @@ class GpuProcesses:
         return all(each.alive for each in self._started)
 
     def close(self) -> None:
-        """Ends the processes. Where all of them wait for requests, the next series has the GPU meanwhile."""
+        """Ends the processes. If all of them are idle, the next series gets the GPU before they have ended."""
         if all(each.is_idle for each in self._started):
             self._end_turn()
         for each in self._started:
@@ -282,11 +283,11 @@ class GpuProcesses:
         self._end_turn()
 
     def _take_turn(self) -> float:
-        """Returns the seconds for which another series had the GPU."""
+        """Takes the GPU's turn, and returns the seconds for which another series had it."""
         if self._release_turn is not None:
             return 0.0
         waited_s = self._turn.take()
-        # Also where nobody closes them: the next series would wait for ever.
+        # A finalizer, because an owner that is never closed would block the next series for ever.
         self._release_turn = weakref.finalize(self, self._turn.release)
         return waited_s
 
@@ -303,12 +304,9 @@ class GpuProcesses:
 def describe_side(
     preparation: Preparation, environment: Mapping[str, str], *, deadline_s: float
 ) -> Mapping[str, Any] | None:
-    """Describes a problem in a process that runs its library and no other, so that one commit cannot change what
-    another one launches. None where it has no such kernel; WATCHED for a watched operator, whose memory is handed over
-    for each launch of a replay anew.
-
-    Raises ChildDied, ChildHung or BadDescription.
-    """
+    """Describes a problem in a process that runs only its library, so that one commit cannot change another's launches.
+    Returns None if the library has no such kernel, WATCHED for a watched operator, whose memory is handed over again
+    for each launch of a replay. Raises ChildDied, ChildHung or BadDescription."""
     library = ChildProcess("library", environment=environment, library=preparation.library)
     try:
         asked = {**make_question(preparation), "ask": "describe side"}

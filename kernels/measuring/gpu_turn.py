@@ -1,7 +1,7 @@
 """Gives one GPU to the processes of a worker in turns, so that one prepares a series while another one measures.
 
-What a series does without the GPU (starting processes, importing a library, writing rows) is more than half of its
-time: on a host with four H100 the driver alone makes contexts one after the other (0.25 s each, 2026-11-28).
+A series spends more than half of its time without the GPU: starting processes, importing a library, writing rows. On a
+host with four H100 the driver makes contexts one after the other, at 0.25 s each (2026-11-28).
 """
 
 import fcntl
@@ -15,14 +15,12 @@ from types import TracebackType
 from typing import Self
 
 OWN_ROOT = "TILEWATCH_OWN_ROOT"
-"""Names, in the environment, the process whose descendants take turns: the parent of a worker's pool."""
+"""Environment variable with the process whose descendants take turns: the parent of a worker's pool."""
 
 
 class GpuTurn:
-    """The right to use one GPU, held by one process of this machine at a time. Its holder may take it again.
-
-    The operating system releases it when its holder dies.
-    """
+    """The right to use one GPU, held by one process of this machine at a time. Its holder may take it more than once.
+    The operating system releases it when the holder dies."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -31,12 +29,12 @@ class GpuTurn:
         self._lock = threading.Lock()
 
     def take(self) -> float:
-        """Waits until no other process has the GPU, and returns for how many seconds that was."""
+        """Waits until no other process has the GPU, and returns the seconds of waiting."""
         asked_at = time.monotonic()
-        with self._lock:  # threads of the process that has the GPU share it
+        with self._lock:  # threads of one process share the turn
             self._depth += 1
             if self._depth == 1:
-                # Opened anew: a descriptor that a fork shares would be held by both processes.
+                # Opened each time, because a fork would share a descriptor and then both processes would hold the lock.
                 self._descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         return time.monotonic() - asked_at
@@ -59,11 +57,11 @@ class GpuTurn:
 
 @functools.cache
 def find_turn(gpu_uuid: str) -> GpuTurn:
-    """Returns this process's turn on a GPU. The processes of one worker share it; another worker's are strangers, which
-    a measurement finds on the GPU."""
+    """Returns this process's turn on a GPU. The processes of one worker share it. Those of other workers do not, and a
+    measurement treats them as disturbance."""
     return GpuTurn(Path(tempfile.gettempdir()) / f"tilewatch-{os.getuid()}-{find_root()}-{gpu_uuid or 'gpu'}.turn")
 
 
 def find_root() -> int:
-    """Returns the process whose descendants take turns on a GPU; this one where no worker's pool was named."""
+    """Returns the process whose descendants take turns on a GPU: a worker pool's parent, else this process."""
     return int(os.environ.get(OWN_ROOT) or os.getpid())

@@ -1,7 +1,7 @@
-"""Keeps the ended trials of a sweep on disk, so that a sweep that was killed goes on from there.
+"""Keeps the finished trials of a sweep on disk, so that a killed sweep can continue.
 
-One JSON line per ended trial, flushed to the disk before the next one starts; a line cut by a kill is a trial that did
-not end. The command line and the worker's measure step both use it.
+Each finished trial is one JSON line, flushed to the disk before the next trial starts. A line that a kill cut off is a
+trial that did not finish. The command line and the worker's measure step both use it.
 """
 
 import hashlib
@@ -18,8 +18,8 @@ from tilewatch.kernels.results import PlannedTrial, TrialResult
 
 
 def journal_path(folder: Path, trials: Iterable[PlannedTrial], conditions: Iterable[str]) -> Path:
-    """Returns the file of a search space's journal. It depends on code and conditions (GPU, driver, harness), because
-    another GPU's times are of no use here."""
+    """Returns the journal file of a search space. Its name depends on the code and the conditions (GPU, driver,
+    harness), because times under other conditions do not apply."""
     digest = hashlib.sha256("\n".join([*conditions, *(trial.code_key for trial in trials)]).encode())
     return folder / f"{digest.hexdigest()[:24]}.jsonl"
 
@@ -37,7 +37,7 @@ class Journal:
         if self._path.exists():
             for line in self._path.read_bytes().splitlines(keepends=True):
                 if not line.endswith(b"\n"):
-                    break  # the kill came in the middle of this line
+                    break  # the kill cut off this line
                 trial = _trial(line)
                 self.trials[config_key(trial.config)] = trial
                 whole += line
@@ -47,7 +47,7 @@ class Journal:
         return self
 
     def add(self, trial: TrialResult) -> None:
-        """Writes a trial into the journal. A config that is there already keeps its first result."""
+        """Writes a trial to the journal, unless its config is already there."""
         key = config_key(trial.config)
         if key in self.trials:
             return
@@ -57,7 +57,7 @@ class Journal:
         os.fsync(self._file.fileno())
 
     def delete(self) -> None:
-        """Deletes the file at the end of a sweep, so that the next one starts afresh."""
+        """Deletes the file after a complete sweep, so that the next one starts from the beginning."""
         self._path.unlink()
 
     def __exit__(

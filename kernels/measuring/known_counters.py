@@ -1,7 +1,7 @@
-"""Finds counters that were read before of the same launch, so that they need not be read again.
+"""Finds counters that an earlier run read of the same launch, so that they need not be read again.
 
-Reading them is half of a series' time on the GPU (3.9 of 7.6 s, an H200, 2026-11-23), and most code is as it was the
-night before.
+Reading them is half of a series' time on the GPU (3.9 of 7.6 s, H200, 2026-11-23), and most code does not change
+overnight.
 """
 
 import datetime as dt
@@ -15,13 +15,13 @@ from tilewatch.kernels.gpu.described_launch import DescribedLaunch
 from tilewatch.kernels.gpu.host_code.described_run import DescribedRun
 
 Counts = Mapping[str, float]
-"""Values by the names of tilewatch.mechanisms.counters; one that this GPU does not have is left out."""
+"""Values by the names of tilewatch.mechanisms.counters. A counter that this GPU lacks is left out."""
 
 VALUES = ("given", "memory")
-"""What a description holds of its inputs' values. They are drawn anew in each run, and counts hardly depend on them."""
+"""Fields of a description that hold values of inputs. They are drawn for each run and hardly change the counters."""
 
 NAME = "content_key"
-"""What a description calls its code: by what it was compiled from, so that equal machine code may have several."""
+"""Field of a description that names its code by what it was compiled from. Equal machine code may have several."""
 
 ORIGIN = ("launch", "counted")
 
@@ -37,24 +37,23 @@ class Counted:
 
     @property
     def origin(self) -> dict[str, str]:
-        """Returns what a measurement's detail says of them beside the counters."""
+        """Returns the fields that a measurement's detail stores beside the counters."""
         return {"launch": self.launch, **({"counted": self.when} if self.when else {})}
 
 
 def identify_launch(described: DescribedLaunch | DescribedRun, code_sha256: str, gpu_uuid: str, driver: str) -> str:
-    """Returns a SHA-256 that is equal where the machine code, the grid, the shapes, the GPU and its driver are.
+    """Returns a SHA-256 that is equal if the machine code, the grid, the shapes, the GPU and its driver are equal.
 
-    In a night of the library 13 of 189 winners and configs tied with them were the same launch as another one of their
-    run (08f5990 on an H200, 2026-11-24), and each costs the GPU 2 s.
+    In one night of the library 13 of 189 winners and configs tied with them were the same launch as another one of
+    their run (08f5990, H200, 2026-11-24). Each costs the GPU 2 s.
     """
     facts = {name: value for name, value in described.as_json.items() if name not in (*VALUES, NAME)}
     return hashlib.sha256(json.dumps([gpu_uuid, driver, code_sha256, facts], sort_keys=True).encode()).hexdigest()
 
 
 def read_counted(detail: Mapping[str, Any], finished_at: dt.datetime) -> dict[str, Counted]:
-    """Reads counters from the detail of a kernel's measurement, by the launches that they count; those of the configs
-    that tied too. Empty if none were read, or before 2026-11-24, when launches were not named. `finished_at` is of the
-    run."""
+    """Reads the counters in the detail of a kernel's measurement, by launch, including those of the configs that tied.
+    Empty if none were read, or if it is from before 2026-11-24, when launches had no names."""
     own = f"on {finished_at.astimezone(dt.UTC):%Y-%m-%d}, of the same launch on the same GPU"
     winner = {**detail.get("counters", {}), **{name: detail[name] for name in ORIGIN if name in detail}}
     read = (_read(each, own) for each in (winner, *detail.get("tied_counters", ())) if "launch" in each)

@@ -34,26 +34,26 @@ from tilewatch.kernels.toolchains import versions
 from tilewatch.kernels.toolchains.toolchain import Toolchain
 
 MOST_COUNTED = 4
-"""Configs of a sweep whose counters are read: the winner and three that tied with it."""
+"""Most configs of a sweep whose counters are read: the winner and three that tied with it."""
 
 
 class GpuMissing(ExpectedError):
-    """No such GPU here; the message is a sentence."""
+    """This machine has no such GPU; the message is a sentence."""
 
 
 class MeasureFailed(ExpectedError):
-    """The GPU process stopped, whatever the config; the message is a sentence."""
+    """The GPU process stopped for a reason that no config caused; the message is a sentence."""
 
 
 @dataclass(frozen=True)
 class MeasureRequest:
-    """Names what to measure and on which GPU of this machine. `cubins` may be a stream: the GPU starts on the first.
+    """Names what to measure and on which GPU of this machine. `cubins` may be a stream; the GPU starts with the first.
 
-    `earlier` are trials that an earlier, killed run ended, by config key: they are not repeated. `ships` is the config
-    that the library ships, if it is known: it is timed beside the winner. `seed` is of the random inputs: with
-    another one in each run, a config that is wrong or slow for some inputs alone is found in time. The run stores it.
-    `host` is this machine's name in the result. `environments` have other versions of the baselines' libraries.
-    `counted` are counters that were read before, by their launches: they are not read again.
+    `earlier` maps config keys to trials of an earlier, killed run, which are not repeated. `ships` is the config that
+    the library ships, if known; it is timed beside the winner. `seed` is that of the random inputs. Each run has
+    another one, which in time exposes a config that is wrong or slow for some inputs only. `host` is this machine's
+    name in the result. `environments` have other versions of the baselines' libraries. `counted` maps launches to
+    counters that were read before and are not read again.
     """
 
     library: Path
@@ -74,8 +74,8 @@ class MeasureRequest:
 
 @dataclass(frozen=True)
 class UncountedRun:
-    """A run whose counters are still to be read, of `configs`: the winner's first, then those that tied with it.
-    `described` holds how each of them launches, or why that cannot be described. Both are empty without a winner."""
+    """A run whose counters are not read yet. `configs` are those to count: the winner, then those that tied with it.
+    `described` are their launches, or why they cannot be described. Both are empty without a winner."""
 
     result: RunResult
     configs: tuple[Params, ...]
@@ -92,9 +92,9 @@ def measure(
     on_step: OnStep,
     policy: RacePolicy | None = None,
 ) -> RunResult:
-    """Sweeps and times carefully in processes of its own; then reads counters.
+    """Sweeps and times carefully in its own processes, then reads counters.
 
-    Raises GpuMissing, GpuBusy or MeasureFailed; a failing config is a trial.
+    Raises GpuMissing, GpuBusy or MeasureFailed. A config that fails is a trial, not an error.
     """
     gpu = usable_gpu(request.gpu_index, request.arch)
     with ExitStack() as opened:
@@ -102,8 +102,7 @@ def measure(
         def start() -> Profiler:
             return opened.enter_context(start_profiler(gpu.uuid))
 
-        # It takes some 2 s until it waits for launches, and touches no GPU meanwhile. Where counters are known it is
-        # most likely not needed.
+        # Starting takes some 2 s and no GPU, so it starts ahead. If counters are known, it is probably not needed.
         ahead = None if request.counted else start()
         run = _measure(request, gpu, on_trial, on_step, policy)
         if run.configs:
@@ -115,8 +114,8 @@ def measure(
 def count_run(
     run: UncountedRun, store_url: str, gpu: device.Gpu, known: Mapping[str, Counted], start: Callable[[], Profiler]
 ) -> RunResult:
-    """Returns the run with its counters, or why there are none; as it is without a winner. `start` starts a profiler
-    where they are not known."""
+    """Returns the run with its counters, or with the reason why there are none; unchanged without a winner. `start`
+    starts a profiler if a launch's counters are not known."""
     if not run.configs:
         return run.result
     measurements = add_counts(
@@ -126,8 +125,8 @@ def count_run(
 
 
 def measure_uncounted(request: MeasureRequest, *, on_trial: OnTrial = lambda _: None) -> UncountedRun:
-    """Does what `measure` does but for the counters: a caller that measures many problems reads those of several with
-    one start of Nsight Compute (profiling.count_several)."""
+    """Does what `measure` does, except reading counters. A caller that measures many problems reads the counters of
+    several with one start of Nsight Compute (profiling.count_several)."""
     gpu = usable_gpu(request.gpu_index, request.arch)
     return _measure(request, gpu, on_trial, lambda *_: None, None)
 
@@ -223,11 +222,11 @@ def _measure(
 
 
 PHASES = {"waiting": "waiting", "prepare": "prepare", "baselines": "baselines", "rounds": "rounds"}
-"""Phases of a run by what was asked; all else is the sweep."""
+"""Maps requests to phases of a run. All other requests belong to the sweep."""
 
 
 def _add_seconds(measurements: tuple[Measured, ...], spent_s: Mapping[str, float]) -> tuple[Measured, ...]:
-    """Returns the measurements with the seconds of each phase of the run in the kernel's detail."""
+    """Returns the measurements with the seconds of each phase in the kernel's detail."""
     seconds: defaultdict[str, float] = defaultdict(float)
     for asked, spent in spent_s.items():
         seconds[PHASES.get(asked, "sweep")] += spent
@@ -239,13 +238,13 @@ def _add_seconds(measurements: tuple[Measured, ...], spent_s: Mapping[str, float
 
 
 def _find_tied(result: SweepResult, winner: int) -> list[int]:
-    """Finds the numbers of the winner's trial and of the first few that tied with it."""
+    """Returns the numbers of the winner's trial and of the first few trials that tied with it."""
     keys = [config_key(trial.config) for trial in result.trials]
     return list(dict.fromkeys([winner, *(keys.index(config_key(each)) for each in result.tie)]))[:MOST_COUNTED]
 
 
 def _find_floor_us(gpu: device.Gpu, work: Mapping[str, Any]) -> float:
-    """Returns 0 where this GPU's rates are not known."""
+    """Returns the least possible microseconds of a launch, 0 if this GPU's peak rates are unknown."""
     if gpu.model is None:
         return 0.0
     return find_floor_us(gpu.model, work["dtypes"], work["flops"], work["bytes"])
@@ -257,7 +256,7 @@ def _canary(child: GpuChild, when: str) -> Mapping[str, Any]:
 
 
 def usable_gpu(gpu_index: int, arch: str) -> device.Gpu:
-    """Returns this machine's GPU of that index, fit for these cubins and free. Raises GpuMissing or GpuBusy."""
+    """Returns this machine's GPU of that index if it is free and can run these cubins. Raises GpuMissing or GpuBusy."""
     here = device.gpus()
     if not 0 <= gpu_index < len(here):
         raise GpuMissing(f"there is no GPU {gpu_index} on this machine: it has {len(here)} NVIDIA GPUs")
@@ -275,8 +274,8 @@ def usable_gpu(gpu_index: int, arch: str) -> device.Gpu:
 def _named_trials(
     gpu: device.Gpu, element_bytes: int, trials: Sequence[TrialResult], request: MeasureRequest
 ) -> dict[str, int]:
-    """Returns the trials that are timed beside the winner: of the shipped config and of the tile table's. Empty if both
-    are unknown or neither could be timed."""
+    """Returns the trials that are timed beside the winner, by baseline name: the shipped config's and the tile table's.
+    A trial that was not timed is left out."""
     named = {}
     places = {config_key(trial.config): place for place, trial in enumerate(trials) if trial.status == "timed"}
     if request.ships is not None and config_key(request.ships) in places:

@@ -1,5 +1,5 @@
-"""Checks the description of a watched operator's launches. The process that runs the host code makes it, so that the
-host code may make it up."""
+"""Validates the description of a watched operator's launches. It comes from the process that runs the host code, so the
+host code may have forged it."""
 
 from typing import Annotated, Any, Literal, NotRequired
 
@@ -18,11 +18,11 @@ from tilewatch.kernels.gpu.rounds import CHECKED_SETS
 from tilewatch.kernels.measuring.description_schema import Amount, BadDescription, Name, Size, Text
 
 MOST_BYTES = 1 << 40
-"""The most bytes of one config's allocations together: more than any GPU has."""
+"""Most bytes of one config's allocations together, more than any GPU has."""
 
 MOST_ARGUMENTS = 1000
 MOST_DIMENSIONS = 25
-"""CuPy makes no arrays of more."""
+"""Most dimensions of an array that CuPy makes."""
 
 MOST_CONTENTS = 10_000
 MOST_SETS = 16
@@ -115,7 +115,7 @@ _OPERATOR: TypeAdapter[_Operator] = TypeAdapter(_Operator)
 
 
 def validate_operator(description: object, kernel: str) -> None:
-    """Raises BadDescription where it is not of that operator, or not what `describe_operator` makes."""
+    """Raises BadDescription if the description is of another operator, or not one that a library process can send."""
     try:
         found: Any = _OPERATOR.validate_python(description)
     except ValidationError as error:
@@ -167,9 +167,9 @@ def _validate_argument(argument: Any, memory: list[Any], place: str) -> None:
     elif argument["dtype"] in WHOLE:
         low, high = WHOLE[argument["dtype"]]
         if isinstance(argument["value"], float) or not low <= argument["value"] <= high:
-            raise _bad(f"{place}: {argument['value']} is no {argument['dtype']}")
+            raise _bad(f"{place}: {argument['value']} does not fit into {argument['dtype']}")
     elif abs(argument["value"]) > 2**64 and isinstance(argument["value"], int):
-        raise _bad(f"{place}: {argument['value']} is no {argument['dtype']}")
+        raise _bad(f"{place}: {argument['value']} does not fit into {argument['dtype']}")
 
 
 def _validate_view(view: Any, memory: list[Any], place: str) -> None:
@@ -186,7 +186,7 @@ def _validate_view(view: Any, memory: list[Any], place: str) -> None:
         raise _bad(f"{place}: an array reaches out of memory {view['memory']}")
     largest = 2**63 - 1 if view["wide"] else 2**31 - 1
     if max((*view["shape"], *view["strides"]), default=0) > largest:
-        raise _bad(f"{place}: a size or a stride is no int{64 if view['wide'] else 32}")
+        raise _bad(f"{place}: a size or a stride does not fit into int{64 if view['wide'] else 32}")
 
 
 def _bad(what: str) -> BadDescription:

@@ -1,7 +1,7 @@
-"""Takes a time again that was taken while another process used the GPU.
+"""Repeats timings that were taken while another process used the GPU.
 
-The process that measures lists who was there, after its last launch (kernels/gpu/telemetry.py). Here is known which of
-them are our own: the worker and all that it started, whose processes take turns (gpu_turn.py).
+The measuring process lists the processes that used the GPU until its last launch (kernels/gpu/telemetry.py). This
+module knows which of them belong to the worker, whose processes take turns (gpu_turn.py).
 """
 
 import time
@@ -16,11 +16,11 @@ from tilewatch.kernels.measuring.gpu_turn import find_root
 
 WAIT_S = 1.0
 MOST_WAITS = 30
-"""A short test of somebody's has ended by then. A longer job keeps the GPU, and then nothing is measured on it."""
+"""Waits before GpuBusy is raised. Somebody's short test has ended by then; a longer job keeps the GPU."""
 
 
 class GpuBusy(ExpectedError):
-    """Somebody else's process is on the GPU; the message names it."""
+    """Another user's process keeps the GPU busy; the message names it."""
 
 
 class UndisturbedGpu:
@@ -29,12 +29,13 @@ class UndisturbedGpu:
 
     def __init__(self) -> None:
         self._running: set[int] | None = None
-        """Who was there at the last look: a process that ended just now was there when the next launches began. None
-        before the first look."""
+        """Processes that ran at the last look, None before the first one. One that ended just now still disturbed the
+        launches that began before."""
         self._met: set[str] = set()
 
     def ask(self, process: ChildProcess, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]:
-        """Asks a process that has prepared a problem. Raises ChildDied, ChildHung, or GpuBusy where others stay."""
+        """Sends a request to a process that has prepared a problem. Raises ChildDied, ChildHung, or GpuBusy if other
+        processes stay."""
         if self._running is None:
             self._find(process.ask({"ask": "look"}, deadline_s=deadline_s)["seen"])
         for _ in range(1 + MOST_WAITS):
@@ -70,8 +71,7 @@ class UndisturbedGpu:
 
 
 def _name(process_id: int) -> str:
-    """Returns the name of a process. A process of another container has the number that its machine gives it, and no
-    name here."""
+    """Returns the name of a process. A process of another container has its machine's number, and no name here."""
     try:
         name = Path(f"/proc/{process_id}/comm").read_text(errors="replace").strip()
     except OSError:

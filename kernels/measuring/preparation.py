@@ -1,4 +1,4 @@
-"""Names a problem to prepare, and asks one process for its description and another one to prepare it."""
+"""Names a problem to prepare, asks the library process for its description, and the measuring process to prepare it."""
 
 import secrets
 import time
@@ -12,20 +12,20 @@ from tilewatch.kernels.measuring.operator_schema import validate_operator
 from tilewatch.kernels.results import Params
 
 LONGEST_REASON = 500
-"""Letters of a sentence that a library's process gives."""
+"""Most characters of a reason that a library process gives."""
 
 
 SEEDS = 2**31
-"""Seeds of inputs are below this, so that every generator of random numbers takes them."""
+"""Limit of seeds, which every random generator in use accepts."""
 
 
 def draw_seed() -> int:
-    """Returns a seed of inputs that no library can guess: one that knew it could tell the sets that are compared."""
+    """Returns a random seed of inputs. A library that could guess it could tell which inputs are compared."""
     return secrets.randbelow(SEEDS)
 
 
 class Process(Protocol):
-    """What answers requests: a ChildProcess."""
+    """Answers requests, like a ChildProcess."""
 
     def begin(self, request: Mapping[str, Any]) -> None: ...
     def finish(self, *, deadline_s: float) -> dict[str, Any]: ...
@@ -34,11 +34,11 @@ class Process(Protocol):
 
 @dataclass(frozen=True)
 class Preparation:
-    """Names a problem to prepare. `sides` are the problem as other sides of a replay describe it, by library folder:
-    None for one that has no such kernel.
+    """Names a problem to prepare. `sides` maps the library folders of other sides of a replay to their descriptions,
+    None if a library has no such kernel.
 
-    `configs` are those that will be launched; None means those of the search space. `by_library` says why
-    the library's process has to measure a watched operator; empty where it need not.
+    `configs` are the configs that will be launched; None means the search space. `by_library` says why the library
+    process has to measure a watched operator; empty if it need not.
     """
 
     library: Path
@@ -62,7 +62,7 @@ class Preparation:
 
 
 def describe(library: Process, preparation: Preparation, deadline: float) -> Mapping[str, Any] | None:
-    """Returns the problem as each side's library describes it, by its folder; None for a watched operator."""
+    """Returns each side's description of the problem by library folder; None for a watched operator."""
     described = library.ask({**make_question(preparation), "ask": "describe problem"}, deadline_s=left_s(deadline))
     if described["problem"] is None:
         return None
@@ -72,8 +72,8 @@ def describe(library: Process, preparation: Preparation, deadline: float) -> Map
 
 @dataclass(frozen=True)
 class OperatorAnswer:
-    """A watched operator as its library describes it: `operator` is None, and `why` says why, where its process must
-    measure it. `stated` is the reason that its watch file gives for that; empty where it gives none."""
+    """A library's description of a watched operator. If its own process must measure it, `operator` is None and `why`
+    says why. `stated` is the reason that its watch file gives for that, or empty."""
 
     operator: Mapping[str, Any] | None
     why: str
@@ -81,7 +81,7 @@ class OperatorAnswer:
 
 
 def describe_operator(library: Process, preparation: Preparation, folder: Path, deadline: float) -> OperatorAnswer:
-    """Asks the library in a folder to describe a watched operator, and only then names the inputs that count."""
+    """Asks a library to describe a watched operator, and only then sends it the seed of the measured inputs."""
     operator: dict[str, Any] = {}
     stated = ""
     described = {**make_question(preparation), "library": str(folder), "ask": "describe operator"}
@@ -96,8 +96,8 @@ def describe_operator(library: Process, preparation: Preparation, folder: Path, 
 
 
 def make_question(preparation: Preparation) -> dict[str, Any]:
-    """Asks for a description. It does not name the seed: a library that knew the inputs before it says what it launches
-    could mark them in what it launches."""
+    """Returns a request for a description. It leaves out the seed: a library that knew the inputs before it describes
+    its launches could adapt them."""
     configs = None if preparation.configs is None else [dict(each) for each in preparation.configs]
     asked = {name: value for name, value in preparation.request.items() if name != "seed"}
     return {**asked, "configs": configs}
@@ -106,7 +106,7 @@ def make_question(preparation: Preparation) -> dict[str, Any]:
 def prepare(
     library: Process, measuring: Process, preparation: Preparation, problems: Mapping[str, Any], deadline: float
 ) -> dict[str, Any]:
-    """Prepares a described problem in the process that measures, and returns its introduction."""
+    """Prepares a described problem in the measuring process, and returns its introduction."""
     library.begin({**preparation.request, "ask": "reference"})
     measuring.begin(
         {**preparation.request, "ask": "prepare", "problems": problems}

@@ -1,7 +1,7 @@
-"""Runs Nsight Compute with a process of ours that launches stored cubins (kernels/gpu/profiled_launches.py).
+"""Runs Nsight Compute on a process of ours that launches stored cubins (kernels/gpu/profiled_launches.py).
 
-It can be started before there is anything to launch: the process imports CuPy and waits, without touching the GPU.
-That takes most of the time for which counters would otherwise hold the GPU.
+It can start before the launches are known: the process imports CuPy and waits, without touching the GPU. This takes
+most of the time for which reading counters would otherwise hold the GPU.
 """
 
 import json
@@ -26,14 +26,14 @@ from tilewatch.kernels.gpu.host_code.described_run import Described, DescribedRu
 
 LIMIT_S = 60.0
 LIMIT_EACH_S = 20.0
-"""The start of Nsight Compute and of our process, and of each launch its inputs and its passes."""
+"""Deadlines: for the start of Nsight Compute and of our process, and for the inputs and passes of each launch."""
 
 FORBIDDEN = "ERR_NVGPUCTRPERM"
 ERROR = re.compile(r"==ERROR== (.*)")
 
 
 class NoCounters(Exception):
-    """Counters cannot be read here; the message goes on from "no counters: "."""
+    """Counters cannot be read here; the message continues the sentence "no counters: "."""
 
 
 @dataclass(frozen=True)
@@ -44,19 +44,19 @@ class _Started:
 
     @property
     def file(self) -> Path:
-        """Returns where the process waits for what to launch."""
+        """Returns the file whose launches the process waits for."""
         return Path(self.folder.name) / "launches.json"
 
 
 class Profiler:
-    """Nsight Compute for one GPU, started. It profiles once."""
+    """A started Nsight Compute for one GPU. It profiles once."""
 
     def __init__(self, gpu_uuid: str, metrics: Sequence[str]) -> None:
         program = shutil.which("ncu")
         self._started = None if program is None else _start(program, gpu_uuid, metrics)
 
     def profile(self, described: Described, store_url: str) -> str:
-        """Returns what Nsight Compute printed. Raises NoCounters."""
+        """Profiles launches, and returns what Nsight Compute printed. Raises NoCounters."""
         if self._started is None:
             raise NoCounters("Nsight Compute (ncu) is not installed on this machine")
         cubins = LocalCubins(store_url)
@@ -94,7 +94,7 @@ def count_launches(described: DescribedLaunch | DescribedRun) -> int:
 
 
 def find_reason(output: str) -> str | None:
-    """Says why Nsight Compute profiled nothing; None where it does not say."""
+    """Returns why Nsight Compute profiled nothing, None if its output does not say."""
     if FORBIDDEN in output:
         return f"this user may not read the GPU's performance counters ({FORBIDDEN}): see docs/use/why.md"
     errors = ERROR.findall(output)
@@ -102,7 +102,7 @@ def find_reason(output: str) -> str | None:
 
 
 def _start(program: str, gpu_uuid: str, metrics: Sequence[str]) -> _Started:
-    # Without clock control: it would lock the clocks of a GPU that is timed a moment later.
+    # No clock control: it would lock the clocks of a GPU that is timed a moment later.
     profiler = [program, "--metrics", ",".join(metrics), "--profile-from-start", "off", "--clock-control", "none"]
     profiler += ["--csv", "--print-units", "base", "--target-processes", "all"]
     environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}

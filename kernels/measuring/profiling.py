@@ -1,6 +1,6 @@
 """Reads hardware counters of launches with Nsight Compute. No time of a profiled launch is ever kept.
 
-Nsight Compute runs each launch several times, with L2 emptied before each, as many counters as fit at a time.
+Nsight Compute repeats each launch until all counters are read, and empties L2 before each repetition.
 """
 
 import csv
@@ -42,7 +42,7 @@ METRICS: Mapping[str, tuple[str, ...]] = {
     "stalled_on_mma": (_STALL.format("gmma"),),
     "stalled_on_latency": (_STALL.format("wait"),),
 }
-"""The sum of these metrics of Nsight Compute is a counter: "Metrics Reference" of its profiling guide."""
+"""Metrics of Nsight Compute whose sum is a counter (see "Metrics Reference" in its profiling guide)."""
 
 CYCLES = "gpc__cycles_elapsed.max"
 WEIGHTS: Mapping[str, str] = {
@@ -51,12 +51,12 @@ WEIGHTS: Mapping[str, str] = {
     "l2_hit_pct": "lts__t_bytes.sum",
     **{name: "smsp__inst_executed.sum" for name in METRICS if name.startswith("stalled_")},
 }
-"""Counters that are shares, and what each is a share of: an operator's is the mean of its launches' with that weight.
-All others are sums."""
+"""Maps each counter that is a share to the metric that weights it in the mean over an operator's launches. All other
+counters are summed."""
 
 
 def start_profiler(gpu_uuid: str) -> Profiler:
-    """Starts Nsight Compute for all counters; it says when it is used that it is not there."""
+    """Starts Nsight Compute for all counters. If it is not installed, the first use raises NoCounters."""
     return Profiler(gpu_uuid, [CYCLES, *(metric for each in METRICS.values() for metric in each)])
 
 
@@ -87,10 +87,10 @@ def add_counts(
     known: Mapping[str, Counted],
     start: Callable[[], Profiler],
 ) -> tuple[Measured, ...]:
-    """Returns the measurements with the counters of the kernel's winner in its detail, or why there are none.
+    """Returns the measurements with counters in the kernel's detail, or with the reason why there are none.
 
-    `configs` are those that are described, the winner's first; the others tied with it. What is `known` of a launch
-    (known_counters.py) is not read again, and without anything to read no profiler is started.
+    `configs` are those that are described: the winner, then those that tied with it. Launches in `known`
+    (known_counters.py) are not read again; if all are known, no profiler is started.
     """
     try:
         winner, *tied = _find_counted(described, store_url, gpu, known, start)
@@ -125,8 +125,8 @@ def _find_counted(
 def count_several(
     runs: Sequence[Described | str], *, store_url: str, gpu: Gpu, known: Mapping[str, Counted], profiler: Profiler
 ) -> Mapping[str, Counted]:
-    """Reads the counters of several runs' launches, but for those that are known, with one start of Nsight Compute,
-    and returns them by their launches. Empty where one of them cannot be read: each run is then read alone.
+    """Returns the counters of several runs' unknown launches by launch, read with one start of Nsight Compute. Empty if
+    one launch cannot be read: the caller then reads each run alone.
 
     The start, the first launch and the end take 2 s of the 2.4 s that a run with one launch takes alone (H100,
     2026-11-26).
@@ -145,21 +145,20 @@ def _count_unknown(
     known: Mapping[str, Counted],
     start: Callable[[], Profiler],
 ) -> Mapping[str, Counted]:
-    """Returns the counters of the launches that are not known, by their names; starts nothing where all are. Raises
-    NoCounters."""
+    """Returns the counters of unknown launches, by launch; starts no profiler if all are known. Raises NoCounters."""
     unknown = {launch: each for launch, each in zip(launches, described, strict=True) if launch not in known}
     counted = count_with(start(), list(unknown.values()), store_url) if unknown else ()
     return {launch: Counted(launch, each) for launch, each in zip(unknown, counted, strict=True)}
 
 
 def _identify(described: Described, store_url: str, gpu: Gpu) -> list[str]:
-    """Returns the name of each launch (known_counters.py). Raises NoCounters."""
+    """Returns the identity of each launch (known_counters.py). Raises NoCounters."""
     codes = _find_codes([each.content_key for each in described], store_url)
     return [identify_launch(each, codes[each.content_key], gpu.uuid, gpu.driver) for each in described]
 
 
 def _find_codes(content_keys: Sequence[str], store_url: str) -> Mapping[str, str]:
-    """Returns the hash of each one's machine code; its own key where the store does not know it. Raises NoCounters."""
+    """Returns the hash of each content key's machine code; the key itself if it is not stored. Raises NoCounters."""
     try:
         outcomes = CubinStore(store_url).outcomes(content_keys)
     except StoreError as error:
@@ -168,7 +167,7 @@ def _find_codes(content_keys: Sequence[str], store_url: str) -> Mapping[str, str
 
 
 def count_pair(described: Described | str, *, store_url: str, gpu_uuid: str) -> Mapping[str, Any]:
-    """Returns the counters of both sides of a replay by "good" and "bad", or why there are none by "missing"."""
+    """Returns the counters of both sides of a replay under "good" and "bad", or why there are none under "missing"."""
     try:
         good, bad = count(described, store_url, gpu_uuid)
     except NoCounters as reason:
@@ -177,11 +176,9 @@ def count_pair(described: Described | str, *, store_url: str, gpu_uuid: str) -> 
 
 
 def read_counts(output: str, launches: Sequence[int]) -> tuple[Counts, ...]:
-    """Reads what `ncu --csv` printed: of each config, in order, the medians of its TIMES runs. `launches` are the
-    numbers of launches of each.
-
-    Empty where it profiled none, and without those that were not profiled to their end.
-    """
+    """Returns the counters of each config from the output of `ncu --csv`, in order: medians of its TIMES runs.
+    `launches` are the numbers of launches per run of each config. Empty if nothing was profiled; configs that were not
+    profiled to their end are left out."""
     lines = output.splitlines()
     start = next((number for number, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
     values: dict[int, dict[str, float]] = {}
@@ -189,7 +186,7 @@ def read_counts(output: str, launches: Sequence[int]) -> tuple[Counts, ...]:
         launch = values.setdefault(int(row["ID"]), {})
         try:
             launch[row["Metric Name"]] = float(row["Metric Value"].replace(",", ""))
-        except ValueError:  # "n/a": this GPU does not have it
+        except ValueError:  # "n/a": this GPU lacks the metric
             continue
     profiled = [values[number] for number in sorted(values)]
     counted = []
@@ -203,7 +200,7 @@ def read_counts(output: str, launches: Sequence[int]) -> tuple[Counts, ...]:
 
 
 def _join(launches: Sequence[Mapping[str, float]]) -> Counts:
-    """Makes one operator's counters of its launches' metrics. A counter that one of them lacks is left out."""
+    """Combines the metrics of an operator's launches into its counters. A counter that one launch lacks is left out."""
     named = [_name(each) for each in launches]
     if len(named) == 1:
         return named[0]

@@ -1,8 +1,8 @@
-"""Decides which configs stay in the race, and which finalist wins. Samples in, a decision out; no GPU, no clock.
+"""Decides which configs stay in the race, and which finalist wins. It needs no GPU and no clock.
 
-A config leaves only when its interval cannot reach the best any more. With few samples no distribution-free interval
-exists, so a config's own fastest sample, less a margin for luck, stands for the best it could be: kernel times have a
-hard floor and a long upper tail, so the fastest of a few is close to the median, and a slow outlier removes nobody.
+A config leaves only when its interval cannot reach the best one any more. A few samples allow no distribution-free
+interval, so the lower bound is then the config's fastest sample less a margin for luck. Kernel times have a hard floor
+and a long upper tail, so the fastest of a few samples is close to the median, and a slow outlier removes nobody.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,21 +13,19 @@ from tilewatch.kernels.statistics import median_interval
 
 @dataclass(frozen=True)
 class RacePolicy:
-    first: int = 3  # samples that every correct config gets
-    rounds: tuple[int, ...] = (5, 12, 30)  # further samples for those still in the race, round by round
-    luck: float = (
-        0.15  # how far under its fastest first sample a config may lie: an H200 at its power cap is 14 % slower
-    )
-    calm: float = 0.01  # the same for the samples of the race itself, which are taken in turns and with rests
-    finalists: int = 12  # at most this many are re-timed with fresh samples
+    first: int = 3  # samples of every correct config
+    rounds: tuple[int, ...] = (5, 12, 30)  # further samples of each config that is still in the race, round by round
+    luck: float = 0.15  # share by which a median may lie under the fastest first sample: 14 % at an H200's power cap
+    calm: float = 0.01  # the same margin for samples of the race itself, which are taken in turns and with rests
+    finalists: int = 12  # most configs that are timed again with fresh samples
     fresh: int = 60  # fresh samples of each finalist
-    most_s: float = 2.0  # a round of long launches has fewer samples, so that it takes no longer
-    least: int = 20  # but so many of each config
+    most_s: float = 2.0  # longest time of a round in seconds; rounds of long launches have fewer samples
+    least: int = 20  # least samples of each config in such a round
     tie: float = 0.003  # finalists within this of the fastest, or whose intervals overlap it, are tied
 
 
 def still_in(samples_us: Mapping[int, Sequence[float]], policy: RacePolicy) -> list[int]:
-    """Returns the ids still in the race, fastest first. The best is never dropped."""
+    """Returns the ids still in the race, fastest first. The best one is always among them."""
     bounds = {each: _bounds(samples, policy) for each, samples in samples_us.items() if samples}
     if not bounds:
         return []
@@ -37,7 +35,7 @@ def still_in(samples_us: Mapping[int, Sequence[float]], policy: RacePolicy) -> l
 
 
 def count_affordable(samples: int, medians_us: Sequence[float], policy: RacePolicy) -> int:
-    """Returns how many of `samples` each config gets in a round, by the medians of all of its configs."""
+    """Returns how many of `samples` each config gets in a round. `medians_us` are the medians of these configs."""
     takes_s = samples * sum(medians_us) * 1e-6
     if takes_s <= policy.most_s:
         return samples
@@ -45,7 +43,7 @@ def count_affordable(samples: int, medians_us: Sequence[float], policy: RacePoli
 
 
 def ranking(fresh_us: Mapping[int, Sequence[float]], policy: RacePolicy) -> tuple[int, tuple[int, ...]]:
-    """Returns the winner by fresh samples, and all that are tied with it (the winner first)."""
+    """Returns the winner by fresh samples, and all finalists that tie with it, the winner first."""
     intervals = {each: median_interval(samples) for each, samples in fresh_us.items()}
     ordered = sorted(intervals, key=lambda each: intervals[each].median)
     winner = ordered[0]

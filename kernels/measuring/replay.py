@@ -1,10 +1,10 @@
-"""Replays two stored cubins of one kernel on one GPU, launch after launch in fresh processes.
+"""Replays two stored cubins of one kernel on one GPU, launch after launch in new processes.
 
-A launch is a GPU child of its own: it checks both sides against the reference, then times them in interleaved rounds,
-and counts as one median of each. What differs between processes (addresses, clocks, a mode that a process falls into)
-differs between launches, so that the spread of the launches is the truth about the difference. Either side brings the
-library of its own commit: its grid may have changed with it. This module does not judge what a difference means; where
-there is one, both sides are profiled once, after the last time is taken.
+A launch is its own GPU child: it checks both sides against the reference, times them in interleaved rounds, and yields
+one median of each. What varies between processes (addresses, clocks, a mode that a process falls into) varies between
+launches, so the spread of launches shows how certain the difference is. Each side brings its own commit's library,
+because its grid may have changed too. This module does not judge the difference; if there is one, both sides are
+profiled once after the last timing.
 """
 
 import datetime as dt
@@ -38,24 +38,24 @@ from tilewatch.kernels.results import Cubin, Params
 from tilewatch.kernels.statistics import median_interval, ratio_interval
 
 MOST_AHEAD = max(1, min(4, (os.cpu_count() or 1) // 4))
-"""Processes that import at the same time, before they are needed. A launch holds the GPU for about a second, so that
-four that import for 2 to 4 s keep up with it."""
+"""Most processes that import ahead at the same time. A launch holds the GPU for about a second, so four processes that
+import for 2 to 4 s keep up with it."""
 
 ROUNDS = 60
-"""Timed rounds of a launch. Launches differ by more than a median of this many rounds is uncertain (H200, 2026-11)."""
+"""Timed rounds of a launch. Launches vary more than a median of this many rounds is uncertain (H200, 2026-11)."""
 
 WARM_UP_ROUNDS = 20
-"""Rounds that warm clocks and caches and are not kept, as in kernels/measuring/measure.py."""
+"""Rounds that warm clocks and caches and are discarded."""
 
 CHECK_SAMPLES = 2
 ROUNDS_DEADLINE_S = 120.0
 
 SPARE_LAUNCHES = 2
-"""Number of launches of a replay that may die and are repeated (a GPU process that crashed, a driver that
-failed once)."""
+"""Launches of a replay that may die and are repeated (a GPU process that crashed, a driver that failed once)."""
 
 LEAST_DIFFERENCE = 0.003
-"""A smaller difference of the sides confirms nothing, so that their counters are not read: they take 6 s of the GPU."""
+"""Least relative difference of the sides at which their counters are read. A smaller one confirms nothing, and reading
+takes 6 s of the GPU."""
 
 BASE, HEAD = 0, 1
 
@@ -66,7 +66,7 @@ class ReplayFailed(ExpectedError):
 
 @dataclass(frozen=True)
 class ReplaySide:
-    """A cubin in the store, and the library folder of the commit that it is from."""
+    """A cubin in the store, and the library folder of its commit."""
 
     library: Path
     cubin: Cubin
@@ -87,8 +87,8 @@ class ReplayRequest:
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """Element i of both times is the median of launch i, in microseconds. `counters` are those of the sides by "good"
-    and "bad", or by "missing" why there are none; None where the sides do not differ."""
+    """Times of both sides: element i is the median of launch i. `counters` are those of the sides under "good" and
+    "bad", or under "missing" why there are none; None if the sides do not differ."""
 
     host: str
     gpu_uuid: str
@@ -105,9 +105,9 @@ class ReplayResult:
 
 @dataclass(frozen=True)
 class Launch:
-    """The median of each side in one fresh process. `gpu_s` includes processes that died before this one. `described`
-    are both sides for a profiler, or why there are no counters of them; `not_apart` is what `describe_not_apart` says.
-    """
+    """The median of each side in one new process. `gpu_s` includes processes that died before it. `described` are the
+    launches of both sides for a profiler, or why they cannot be described. `not_apart` comes from
+    `describe_not_apart`."""
 
     base_us: float
     head_us: float
@@ -119,15 +119,15 @@ class Launch:
 
 
 def describe_not_apart(introduction: Mapping[str, Any]) -> str:
-    """Says why the process that runs host code measured it, in the words of its watch file where it has some; empty
-    where another one did."""
+    """Returns why the process that runs host code also measured it: the watch file's reason if it gives one. Empty if
+    another process measured."""
     if introduction.get("library_runs_apart", True):
         return ""
     return str(introduction.get("stated") or introduction.get("not_apart"))
 
 
 def replay(request: ReplayRequest, *, on_launch: Callable[[int], None]) -> ReplayResult:
-    """Times two cubins in turn, each launch in a fresh process, and returns the times of all launches.
+    """Times two cubins in turn, each launch in a new process, and returns the times of all launches.
 
     Raises GpuMissing, GpuBusy, MeasureFailed (this GPU cannot be worked with) or ReplayFailed.
     """
@@ -158,15 +158,15 @@ def replay(request: ReplayRequest, *, on_launch: Callable[[int], None]) -> Repla
 
 
 def is_different(base_us: Sequence[float], head_us: Sequence[float]) -> bool:
-    """Returns True where the interval of the launches' ratios is on one side of 1, and their median not next to it."""
+    """Returns whether the interval of the launches' ratios excludes 1 and their median differs by at least
+    LEAST_DIFFERENCE."""
     ratio = ratio_interval(base_us, head_us)
     return ratio is not None and not ratio.low <= 1.0 <= ratio.high and abs(ratio.median - 1.0) >= LEAST_DIFFERENCE
 
 
 class ProcessesAhead:
-    """Starts the processes of the next launches while one measures. They import CuPy and the library, which takes a
-    watched operator 3 to 4 s of a core because it brings PyTorch, and touch no GPU. `others` are other
-    sides of a replay."""
+    """Starts the processes of the next launches while one measures. They import CuPy and the library and touch no GPU;
+    a watched operator brings PyTorch, which takes 3 to 4 s of a core. `others` are the libraries of other sides."""
 
     def __init__(self, library: Path, gpu: device.Gpu, *, others: Sequence[Path] = ()) -> None:
         self._environment = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
@@ -208,10 +208,10 @@ class ProcessesAhead:
 
 
 def launches(request: ReplayRequest, gpu: device.Gpu, processes: ProcessesAhead) -> Iterator[Launch]:
-    """Holds one launch whenever the next one is asked for, without end. Raises MeasureFailed or ReplayFailed."""
+    """Yields one launch per step, without end. Raises MeasureFailed or ReplayFailed."""
     gpu_s, spare = 0.0, SPARE_LAUNCHES
     described: Described | str | None = None
-    processes.start()  # they import while the base side is described
+    processes.start()  # its processes import while the base side is described
     environment = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
     configs = (request.base.cubin.config, request.head.cubin.config)
     sides = {str(each): _describe_side(request, each, configs, environment) for each in find_others(request)}
@@ -220,7 +220,7 @@ def launches(request: ReplayRequest, gpu: device.Gpu, processes: ProcessesAhead)
     sides = {library: None if each is WATCHED else each for library, each in sides.items()}
     for number in itertools.count(1):
         while True:
-            # The inputs are those of another launch each time: a difference must not hang on one set of them.
+            # Each launch has other inputs, so that a difference does not depend on one set of them.
             setup = GpuSetup(
                 request.head.library,
                 request.kernel,
@@ -253,14 +253,15 @@ def launches(request: ReplayRequest, gpu: device.Gpu, processes: ProcessesAhead)
 
 
 def find_others(request: ReplayRequest) -> tuple[Path, ...]:
-    """Returns the library that is beside the head's; empty where both sides are of one, as of two toolchains."""
+    """Returns the base's library if it differs from the head's; empty if both sides have one, as with two
+    toolchains."""
     return () if request.base.library == request.head.library else (request.base.library,)
 
 
 def _describe_side(
     request: ReplayRequest, library: Path, configs: tuple[Params, ...], environment: Mapping[str, str]
 ) -> Mapping[str, Any] | None:
-    """Describes the problem once for all launches: it does not depend on their inputs."""
+    """Describes the problem once for all launches, because the description does not depend on their inputs."""
     wanted = Preparation(library, request.kernel, request.problem, request.store_url, configs=configs)
     try:
         return describe_side(wanted, environment, deadline_s=PREPARE_DEADLINE_S)
@@ -269,7 +270,7 @@ def _describe_side(
 
 
 def _launch(child: GpuChild, request: ReplayRequest, seed: int) -> tuple[list[list[float]], list[Mapping[str, Any]]]:
-    """Returns one launch's samples of both sides, and the GPU's readings around them."""
+    """Returns the samples of both sides in one launch, and readings of the GPU around them."""
     for identity, name, side in ((BASE, "base", request.base), (HEAD, "head", request.head)):
         answer = child.ask(_request_of(identity, side))
         if answer["status"] == "crashed":

@@ -1,7 +1,7 @@
-"""Sweeps a search space on one GPU: checks and times every config, races losers out, re-times finalists.
+"""Sweeps a search space on one GPU: checks and times every config, races losers out, times finalists again.
 
-Decides what the GPU child does next and survives its failures: a config that hangs or kills the child costs one trial,
-the child is replaced and the race goes on with the samples it has.
+Decides what the GPU child does next and survives its failures. A config that hangs or kills the child costs one trial;
+the child is replaced and the race continues with the samples so far.
 """
 
 import time
@@ -25,31 +25,31 @@ from tilewatch.kernels.results import Cubin, Params, TrialResult
 from tilewatch.kernels.statistics import median_interval
 
 TRIAL_DEADLINE_S = 20.0
-"""A correct config of the largest problem takes milliseconds; a hang must not take the night."""
+"""Seconds for one trial. A correct config of the largest problem takes milliseconds; a hang must not take the night."""
 
 PREPARE_DEADLINE_S = 300.0
 
 MOST_RACES = 3
-"""A finalist that is found wrong late may have sent right configs out of the race with times that it does not have, so
-that what is left races again."""
+"""Most races of one sweep. A finalist that turns out wrong may have beaten right configs with false times, so the
+others race again."""
 
 OnTrial = Callable[[TrialResult], None]
 
 
 class SweepFailed(ExpectedError):
-    """The GPU cannot be worked with, whatever the config; the message is a sentence."""
+    """The GPU cannot be worked with, for a reason that no config caused; the message is a sentence."""
 
 
 class WrongOutput(SweepFailed):
-    """A launch that was timed left another result than the reference; the message is a sentence."""
+    """The result of a timed launch differs from the reference; the message is a sentence."""
 
 
 @dataclass(frozen=True)
 class GpuSetup:
     """Names the problem that a GPU child prepares. `environment` may pick the GPU (CUDA_VISIBLE_DEVICES).
 
-    Packages in the folder `packages` are imported before installed ones. `configs` are those that are launched; None
-    means all of the search space. `sides` and `by_library` are explained in Preparation.
+    Packages in the folder `packages` are imported before installed ones. `configs` are the configs that will be
+    launched; None means the search space. Preparation explains `sides` and `by_library`.
     """
 
     library: Path
@@ -72,10 +72,10 @@ class SweepResult:
 
 
 class GpuChild:
-    """A prepared GPU child that is replaced when it dies. Counts the seconds in which it holds the GPU."""
+    """A prepared GPU child that is replaced when it dies. Counts the seconds for which it holds the GPU."""
 
     def __init__(self, setup: GpuSetup, spawn: Callable[[], GpuProcesses] | None = None) -> None:
-        """`spawn` gives the processes to work in; without it they are started."""
+        """Prepares the problem. `spawn` returns the processes to work in; without it new ones are started."""
         self._setup = setup
         self._spawn = spawn or partial(
             GpuProcesses, setup.library, environment=setup.environment, packages=setup.packages
@@ -86,15 +86,14 @@ class GpuChild:
         self._cubins = LocalCubins(setup.store_url)
         self.gpu_s = 0.0
         self.spent_s: defaultdict[str, float] = defaultdict(float)
-        """Seconds by what was asked."""
+        """Seconds per kind of request."""
         self.introduction: dict[str, Any] = {}
         self._start()
 
     def ask(self, request: dict[str, Any], deadline_s: float = TRIAL_DEADLINE_S) -> dict[str, Any]:
-        """Raises ChildDied or ChildHung; the next ask starts a new child with every checked config loaded again.
-
-        Raises StoreError when the cubin that the request names cannot be had, and WrongOutput.
-        """
+        """Sends a request, and returns the answer. Raises ChildDied or ChildHung; the next request then starts a new
+        child and loads every checked config again. Raises StoreError if the cubin of the request is not available, and
+        WrongOutput."""
         if self._child is None or not self._child.alive:
             self._restart()
         assert self._child is not None
@@ -108,13 +107,13 @@ class GpuChild:
             self.spent_s[request["ask"]] += time.monotonic() - started
         if "wrong" in answer:
             raise WrongOutput(answer["wrong"])
-        if "introduction" in answer:  # another process measures from now on, also when this one is replaced
+        if "introduction" in answer:  # another process measures from now on, also after a restart
             self.introduction = answer.pop("introduction")
             self._setup = replace(self._setup, by_library=self.introduction["not_apart"])
         return answer
 
     def trial(self, identity: int, cubin: Cubin, samples: int, best_us: float | None = None) -> TrialResult:
-        """Checks and times one config; one hopelessly slower than `best_us` gets a single sample."""
+        """Checks and times one config. A config that is hopelessly slower than `best_us` gets a single sample."""
         try:
             answer = self.ask(trial_request(identity, cubin, samples, best_us), TRIAL_DEADLINE_S)
         except ChildHung:
@@ -122,7 +121,7 @@ class GpuChild:
         except ChildDied as died:
             return TrialResult(cubin.config, "crashed", failure=f"the GPU process died: {died}")
         if answer["status"] == "crashed":
-            self.close()  # the context is gone with the fault
+            self.close()  # the fault destroyed its CUDA context
         if answer["status"] != "timed":
             return TrialResult(cubin.config, answer["status"], error=answer.get("error"), failure=answer["failure"])
         self.adopt(identity, cubin)
@@ -136,7 +135,7 @@ class GpuChild:
         self.close()
 
     def adopt(self, identity: int, cubin: Cubin) -> None:
-        """Marks a config as correct, by this sweep or an earlier, killed one: it may be timed."""
+        """Marks a config that this sweep or an earlier, killed one found correct, so that it may be timed."""
         self._checked[identity] = cubin
 
     def time(self, ids: Sequence[int], samples: int, deadline_s: float) -> dict[int, tuple[float, ...]]:
@@ -151,11 +150,12 @@ class GpuChild:
         return {each: tuple(times) for each, times in zip(ids, answer["samples_us"], strict=True)}
 
     def load(self, identity: int) -> None:
-        """Loads a checked config, so that a request of rounds may name it."""
+        """Loads a checked config, so that a request for rounds may name it."""
         self.time([identity], 1, TRIAL_DEADLINE_S)
 
     def describe(self, identities: Sequence[int]) -> Described | str:
-        """Describes what checked configs launch, or says why one cannot be described. Raises ChildDied or ChildHung."""
+        """Describes checked configs' launches, or returns why one cannot be described. Raises ChildDied or
+        ChildHung."""
         return describe(self, [_cubin_request(each, self._checked[each]) for each in identities])
 
     def close(self) -> None:
@@ -166,12 +166,12 @@ class GpuChild:
 
     @property
     def seed(self) -> int:
-        """Returns the seed of the inputs of the processes that there are."""
+        """Returns the seed of the current processes' inputs."""
         return self._setup.seed
 
     def _restart(self) -> None:
-        """Starts again with other inputs: the library's process that has ended knew the seed, and may have written it
-        down."""
+        """Starts new processes with other inputs: the library process that ended knew the seed and may have stored
+        it."""
         self._setup = replace(self._setup, seed=draw_seed())
         self._start()
 
@@ -203,7 +203,7 @@ class GpuChild:
 
 
 def describe(child: GpuChild, requests: Iterable[Mapping[str, Any]]) -> Described | str:
-    """Describes the launches of each config's cubin for a profiler, or says why one cannot be described. Raises
+    """Describes the launches of each config's cubin for a profiler, or returns why one cannot be described. Raises
     ChildDied or ChildHung."""
     found = []
     for each in requests:
@@ -215,7 +215,7 @@ def describe(child: GpuChild, requests: Iterable[Mapping[str, Any]]) -> Describe
 
 
 def trial_request(identity: int, cubin: Cubin, samples: int, best_us: float | None = None) -> dict[str, Any]:
-    """Asks a prepared GPU child to check and time one config; one hopelessly slower than `best_us` once."""
+    """Returns a request to check and time one config. One that is hopelessly slower than `best_us` is timed once."""
     return {**_cubin_request(identity, cubin), "ask": "trial", "samples": samples, "best_us": best_us}
 
 
@@ -232,11 +232,12 @@ def sweep(
     policy: RacePolicy | None = None,
     floor_us: float = 0.0,
 ) -> SweepResult:
-    """Gives every cubin a check and first samples as it arrives; then races; then takes fresh samples of the finalists.
+    """Checks every cubin and takes its first samples as it arrives, races the correct ones, and times the finalists
+    again.
 
-    `earlier` are trials that an earlier, killed sweep ended, by config key (kernels/measuring/journal.py): they are not
-    repeated. `on_trial` is called with each other trial as it ends, and once more at the end of those that got further
-    samples. A time under `floor_us` is impossible, so that config is wrong, whatever its output.
+    `earlier` maps config keys to trials that an earlier, killed sweep finished (kernels/measuring/journal.py); they are
+    not repeated. `on_trial` is called with each other trial when it ends, and again at the end for those that got more
+    samples. A median under `floor_us` is impossible, so that config counts as wrong, whatever its output.
     """
     policy, earlier = policy or RacePolicy(), earlier or {}
     trials: dict[int, TrialResult] = {}
@@ -300,9 +301,8 @@ def _samples(trials: dict[int, TrialResult]) -> dict[int, tuple[float, ...]]:
 def _time_more(
     gpu: GpuChild, trials: dict[int, TrialResult], ids: Sequence[int], samples: int
 ) -> dict[int, tuple[float, ...]]:
-    """Takes interleaved samples of several configs. When the child dies of one of them, or one is wrong, each is asked
-    alone, and the one that does it again is out: it ran before, so it is a trial that failed late.
-    """
+    """Takes interleaved samples of several configs. If the child dies or a result is wrong, each config is timed alone.
+    One that fails alone becomes a trial that failed late, because it ran before."""
     deadline = TRIAL_DEADLINE_S + samples * sum(trials[each].median_us or 0 for each in ids) * 1e-6 * 5
     try:
         return gpu.time(ids, samples, deadline)
