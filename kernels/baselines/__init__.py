@@ -1,1 +1,1 @@
-"""The libraries that kernels are compared with: their names, and their launches on the same bytes in the same run."""
+"""Names the libraries that kernels are compared with, and launches them on the same bytes in the same run."""

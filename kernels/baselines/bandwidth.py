@@ -1,5 +1,4 @@
-"""Copies as many bytes as the problem moves, by a kernel that does nothing else: the baseline of kernels that only move
-data."""
+"""Copies as many bytes as the problem moves and computes nothing: the baseline of kernels that only move data."""
 
 import cupy
 

@@ -1,4 +1,4 @@
-"""Defines the values that every baseline library's file takes and returns: the kernel's call and a launch."""
+"""Defines what every baseline takes and returns: the kernel's call and a launch."""
 
 import importlib.metadata
 from collections.abc import Callable, Mapping
@@ -14,11 +14,9 @@ class BaselineMissing(Exception):
 class Call:
     """The kernel's own call, which a baseline repeats on the same bytes.
 
-    inputs   raw CuPy arrays by name, as our kernel gets them
-    outputs  the raw CuPy arrays by name that both write; one that is changed in place is here and not in `inputs`
-    dtypes   cuTile type names by array
-    sizes    the problem's numbers, e.g. {"m": 320, ...}
-    bytes    fewest bytes the problem moves through device memory
+    `inputs` and `outputs` are our kernel's raw CuPy arrays by name; an array that is changed in place is an output
+    only. `dtypes` maps arrays to cuTile type names. `sizes` are the problem's numbers, such as {"m": 320}. `bytes` is
+    the least number that the problem moves through device memory.
     """
 
     kernel: str
@@ -31,12 +29,11 @@ class Call:
 
 @dataclass(frozen=True)
 class BaselineLaunch:
-    """Holds what launches a baseline, and how it was called in `detail`.
+    """Launches a baseline. `detail` says how it was called.
 
-    `settle` copies the result of a baseline that chooses where to write into the call's output; only the check uses it.
-    `solves` is False for a yardstick that computes something else (a copy), so there is nothing to check.
-    `kernels` is how many its launch runs where `detail` depends on it: one that lays out its inputs as well would be
-    timed with that.
+    `settle` copies the result into the call's output if the baseline chooses where to write; only the check uses it.
+    `solves` is False for a baseline that computes something else (a copy), whose result is not checked. `kernels` is
+    the number of kernels that its launch must run, if `detail` depends on it.
     """
 
     launch: Callable[[], None]
@@ -56,18 +53,17 @@ def torch_module() -> Any:
 
 
 HOPPER, BLACKWELL = 9, 10
-"""The first part of the compute capability of H100 and H200, and of B200 and B300."""
+"""Major compute capability of H100 and H200, and of B200 and B300."""
 
 
 def find_major() -> int:
-    """Returns the first part of the GPU's compute capability."""
+    """Returns the GPU's major compute capability."""
     major: int = torch_module().cuda.get_device_capability()[0]
     return major
 
 
 def tensor(call: Call, name: str) -> Any:
-    """Returns an array of the call as a torch tensor on the same memory. Raises BaselineMissing if the call has no such
-    array."""
+    """Returns an array of the call as a torch tensor on the same memory. Raises BaselineMissing if there is none."""
     arrays = {**call.inputs, **call.outputs}
     if name not in arrays:
         raise BaselineMissing(f"it needs an array called '{name}'; {call.kernel} has {', '.join(arrays)}")

@@ -1,9 +1,9 @@
 """Calls DeepGEMM, the main baseline: FP8 with its own block scales, bfloat16, and groups of rows.
 
-Its FP8 scales are one per row of A and 128 of K, and one per 128x128 block of B. Hopper's kernels read them as float32.
-Those of B200 and B300 read powers of two, four exponents in an int32 and one for each row of B too: given float32, they
-run kernels that lay the scales out in every call. A kernel that takes scales shares them with it; a plain FP8 kernel
-gives DeepGEMM scales of one.
+Its FP8 kernels take one scale per row of A and 128 of K, and one per 128x128 block of B. Hopper's kernels read them as
+float32. Kernels of B200 and B300 read powers of two, four exponents in an int32, with one scale per row of B too; if
+they get float32, extra kernels lay the scales out in every call. DeepGEMM gets the scales of our kernel if it has any,
+else scales of one.
 """
 
 import os
@@ -24,12 +24,12 @@ from tilewatch.kernels.baselines.baseline import (
 from tilewatch.kernels.baselines.groups import BLOCK, find_group_of_row
 
 BY_BLOCKS, BY_ROWS = (1, 128, 128), (1, 1, 128)
-"""DeepGEMM's recipes: rows of A, rows of B and elements of K that share a scale."""
+"""DeepGEMM's recipes: how many rows of A, rows of B and elements of K share a scale."""
 
 
 @dataclass(frozen=True)
 class Scales:
-    """Scales of A (.., M, K / 128) and of B as the recipe says, and in words what they hold."""
+    """Scales of A (.., M, K / 128) and of B by the recipe. `held` says in words what they hold."""
 
     a: Any
     b: Any
@@ -38,7 +38,7 @@ class Scales:
 
 
 def with_scales_laid_out(call: Call) -> BaselineLaunch:
-    """Lays the scales out beforehand as its kernel reads them, so that only the product is timed."""
+    """Lays the scales out beforehand as DeepGEMM's kernel reads them, so that only the product is timed."""
     deep_gemm = _module()
     if "logits" in call.outputs:
         return _mqa_logits(call)
@@ -50,13 +50,13 @@ def with_scales_laid_out(call: Call) -> BaselineLaunch:
 
 
 def with_scales_as_called(call: Call) -> BaselineLaunch:
-    """Gives row-major scales, as most callers have: DeepGEMM lays them out in every call, and that is timed too."""
+    """Passes row-major scales, as most callers have them. DeepGEMM lays them out in every call, which is timed too."""
     scales = _find_scales(call)
     return _fp8(call, scales.a.contiguous(), scales.b, f"{scales.held}, row-major")
 
 
 def by_ends(call: Call) -> BaselineLaunch:
-    """Tells DeepGEMM where groups end (its psum layout) and not each row's group; scales are laid out beforehand."""
+    """Passes DeepGEMM the ends of groups (its psum layout), not each row's group. Scales are laid out beforehand."""
     deep_gemm, scales = _module(), _find_scales(call)
     a, b, ends = (tensor(call, name) for name in ("a", "b", "end_of_group"))
     d = _rows_of_d(call)
@@ -70,11 +70,8 @@ def by_ends(call: Call) -> BaselineLaunch:
 
 
 def moe_gate_up(call: Call) -> BaselineLaunch:
-    """Copies the tokens' rows and scales, multiplies all experts in one launch, activates in two kernels of torch.
-
-    It is told of padding as we are: its tiles have 128 rows, and the warps of 64 that are padding alone multiply
-    nothing.
-    """
+    """Copies the tokens' rows and scales, multiplies all experts in one launch, and activates in two kernels of torch.
+    DeepGEMM knows the padding as our kernel does: its warps for 64 rows of padding multiply nothing."""
     deep_gemm, torch = _module(), torch_module()
     x, scale_x, gate_up, scale_w, y = (tensor(call, each) for each in ("x", "scale_x", "gate_up", "scale_w", "y"))
     tokens = tensor(call, "token_of_row")
@@ -85,7 +82,7 @@ def moe_gate_up(call: Call) -> BaselineLaunch:
         right = right[0], _pack(scale_w, right[0], BY_BLOCKS, is_of_a=False)
     bytes_of_x, scales = x.view(torch.uint8), scale_x.t().contiguous()
     rows = bytes_of_x.new_empty((len(tokens), x.shape[1]))
-    scale_rows = scales.new_empty((len(scales), len(tokens)))  # M innermost, as its kernel reads them
+    scale_rows = scales.new_empty((len(scales), len(tokens)))  # M is innermost, as DeepGEMM's kernel reads them
     both = y.new_empty((len(tokens), right[0].shape[1]))
     gate, up = both.chunk(2, -1)
 
@@ -138,18 +135,18 @@ def _fp8(call: Call, scale_a: Any, scale_b: Any, scales: str, *, kernels: int | 
 
 
 def _rows_of_d(call: Call) -> Any:
-    """Returns D as DeepGEMM has it, (.., M, N): a kernel may have its columns in several axes."""
+    """Returns D in DeepGEMM's shape (.., M, N). A kernel may store its columns in several axes."""
     return tensor(call, "d").view(*call.inputs["a"].shape[:-1], -1)
 
 
 def _find_scales(call: Call) -> Scales:
-    """Raises BaselineMissing where Hopper has no kernel for them."""
-    if call.dtypes.get("scale_b") == "float8_e8m0fnu":  # one for each row of B too
+    """Returns the scales of A and B for DeepGEMM. Raises BaselineMissing if Hopper has no kernel for them."""
+    if call.dtypes.get("scale_b") == "float8_e8m0fnu":  # one scale per row of B too
         if find_major() == HOPPER:
             raise BaselineMissing("DeepGEMM takes a scale for each row of B on B200 and B300, and none on Hopper")
         return Scales(tensor(call, "scale_a").float(), tensor(call, "scale_b").float(), BY_ROWS, "the kernel's own")
     if "scale_a" in call.inputs:
-        # Ours holds A's scales with M innermost, which is how DeepGEMM's kernel reads them too.
+        # Our kernel holds A's scales with M innermost, which is also how DeepGEMM's kernel reads them.
         scale_a, scale_b = tensor(call, "scale_a").transpose(-1, -2), tensor(call, "scale_b")
         return Scales(scale_a, scale_b, BY_BLOCKS, "the kernel's own")
     torch = torch_module()
@@ -164,7 +161,7 @@ def _find_scales(call: Call) -> Scales:
 
 
 def _lay_out(call: Call, scales: Scales) -> tuple[Any, Any]:
-    """Returns the scales of A and of B as the kernels of this GPU read them: a call then runs the product alone."""
+    """Returns the scales of A and B as this GPU's kernels read them, so that a call runs the product alone."""
     if find_major() == HOPPER:
         return _module().get_mn_major_tma_aligned_tensor(scales.a), scales.b
     return (
@@ -174,21 +171,20 @@ def _lay_out(call: Call, scales: Scales) -> tuple[Any, Any]:
 
 
 def _pack(scales: Any, matrix: Any, recipe: tuple[int, int, int], *, is_of_a: bool) -> Any:
-    """Returns the scales of a matrix (.., rows, K) as B200 reads them. It takes their exponents: powers of two lose
-    nothing."""
+    """Returns the scales of a matrix (.., rows, K) as B200 reads them: exponents, which is exact for powers of two."""
     groups = matrix.shape[0] if matrix.dim() == 3 else None
     rows, k = matrix.shape[-2:]
     return _module().transform_sf_into_required_layout(scales.contiguous(), rows, k, recipe, groups, is_of_a)
 
 
 def _module() -> Any:
-    """Raises BaselineMissing with the way to install it, and on GPUs for which it has no kernels."""
+    """Imports DeepGEMM. Raises BaselineMissing if it is not installed, or has no kernels for this GPU."""
     torch_module()
     if (major := find_major()) not in (HOPPER, BLACKWELL):
         raise BaselineMissing(
             f"DeepGEMM has kernels for compute capability 9 (H100, H200) and 10 (B200, B300), and none for {major}"
         )
-    os.environ.setdefault("DG_PRINT_CONFIGS", "1")  # it prints what it chose, once per shape; the run keeps the line
+    os.environ.setdefault("DG_PRINT_CONFIGS", "1")  # DeepGEMM prints its choice once per shape; the run keeps that line
     try:
         import deep_gemm
     except ImportError as error:

@@ -1,7 +1,7 @@
-"""Builds the baseline libraries' launches, timed in the same run on the same bytes. Runs inside the GPU child.
+"""Builds launches of baselines, which are timed in the same run on the same bytes. Runs inside the GPU child.
 
-A baseline that cannot run here says why, and the run goes on without it. A kernel's library file names its
-baselines; MAKERS says what each name means.
+A baseline that cannot run here says why, and the run continues without it. A library file names a kernel's baselines;
+MAKERS maps each name to the function that builds it.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,7 +37,7 @@ MAKERS: Mapping[str, Callable[[Call], BaselineLaunch]] = {
 
 
 def build(name: str, call: Call) -> BaselineLaunch:
-    """Prepares a baseline for a kernel's call. Raises BaselineMissing with the reason in a sentence."""
+    """Prepares a baseline for a kernel's call. Raises BaselineMissing with the reason as a sentence."""
     if name not in MAKERS:
         raise BaselineMissing(f"there is no baseline '{name}'; there are {', '.join(MAKERS)}")
     try:
@@ -49,6 +49,6 @@ def build(name: str, call: Call) -> BaselineLaunch:
 
 
 def _first_line(error: BaseException) -> str:
-    """Returns the first line of an error and of its cause: torch names a missing symbol of a library in the cause."""
+    """Returns the first line of an error and of its cause, in which torch names a missing symbol of a library."""
     first = next(iter(str(error).strip().splitlines()), "")
     return first if error.__cause__ is None else f"{first} ({_first_line(error.__cause__)})"

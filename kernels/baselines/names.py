@@ -1,4 +1,4 @@
-"""Lists the names of baselines that a library file may give, and chooses among those that were measured."""
+"""Lists the names of baselines that a library file may use, and chooses the main one among those that were measured."""
 
 from collections.abc import Iterable, Mapping
 
@@ -9,28 +9,28 @@ from tilewatch.text import has_version, name_version
 DEEPGEMM, COPY = "deepgemm", "copy"
 
 SHIPPED = "shipped"
-"""The watched library's own config, timed beside the winner: it is the kernel itself and not another library."""
+"""The config that the watched library ships, timed beside the winner. It is the kernel itself, not another library."""
 
 OURS = (tile_table.BASELINE, SHIPPED)
-"""Names of the kernel itself with another config. No ratio is to one of them."""
+"""Names under which the kernel itself runs with another config. No ratio compares with them."""
 
 NAMES = (*BY_NAME, tile_table.BASELINE)
 
 
 def find_main(measured: Iterable[str]) -> str | None:
-    """Returns the baseline of all ratios of a run; None where no baseline is among those that it measured.
+    """Returns the baseline of all ratios of a run, None if it measured no baseline.
 
-    DeepGEMM comes first, then the kernel's others in its order. A copy moves the bytes and computes nothing: it is a
-    limit, and the main baseline only of a kernel beside which nothing else was measured. A baseline of another version
-    comes and goes with its environment, so it is never the main one.
+    DeepGEMM comes first, then the kernel's other baselines in its order. A copy moves the bytes and computes nothing,
+    so it is the main baseline only if nothing else was measured. A baseline of another version is never the main one,
+    because it comes and goes with its environment.
     """
     baselines = [name for name in measured if name not in OURS and not has_version(name)]
     return min(baselines, key=lambda name: (name == COPY) - (name == DEEPGEMM), default=None)
 
 
 def find_versioned_name(baseline: str, packages: Mapping[str, str]) -> str | None:
-    """Returns the name under which an environment with these packages, versions by name, has its times stored, such as
-    "deepgemm 0.2.5" or "cublas torch 2.11.0, nvidia-cublas 13.10.0.20"; None where it lacks the baseline's library."""
+    """Returns the name under which an environment's times of a baseline are stored, such as "deepgemm 0.2.5" or "cublas
+    torch 2.11.0, nvidia-cublas 13.10.0.20". `packages` are its versions. None if it lacks the baseline's library."""
     known = BY_NAME.get(baseline)
     if known is None or known.package is None or known.package not in packages:
         return None
@@ -39,6 +39,6 @@ def find_versioned_name(baseline: str, packages: Mapping[str, str]) -> str | Non
 
 
 def find_library(baseline: str) -> str:
-    """Returns the package whose kernels run where another one is called; empty where there is none."""
+    """Returns the package whose kernels run when a baseline calls another package; empty if there is none."""
     known = BY_NAME.get(baseline)
     return "" if known is None or known.library in (None, known.package) else str(known.library)

@@ -6,11 +6,11 @@ import re
 import tempfile
 
 ADDRESS = re.compile(r"\bpointer: \d")
-"""DeepGEMM 0.2.5 prints four lines with addresses beside its settings (H200, 2026-11-23): they differ in each run."""
+"""Matches lines with addresses, which differ in each run. DeepGEMM 0.2.5 prints four of them (H200, 2026-11-23)."""
 
 
 class StdoutCapture:
-    """A context manager; afterwards `lines` holds the lines printed, without empty ones and those with an address."""
+    """Captures printed lines. At exit `lines` holds them, without empty lines and lines with an address."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

@@ -16,7 +16,7 @@ from tilewatch.kernels.baselines.baseline import (
 from tilewatch.kernels.baselines.groups import find_group_of_row
 
 GROUP_ROWS = 128
-"""Each group starts on a multiple of this."""
+"""Rows on multiples of which groups start."""
 
 NORM_EPSILON = 1e-6
 """Must equal the epsilon of library/norm.py."""
@@ -25,7 +25,7 @@ ROUTED_SCALING = 2.5
 """Scaling factor of routed experts; must equal the one in library/moe_routing.py."""
 
 NOPE = 128
-"""qk_nope_head_dim of DeepSeek-V3: mla_decode scales scores by the head size before its projections are absorbed."""
+"""qk_nope_head_dim of DeepSeek-V3: mla_decode scales scores by the head size before projections are absorbed."""
 
 
 def cublaslt(call: Call) -> BaselineLaunch:
@@ -53,7 +53,7 @@ def cublas(call: Call) -> BaselineLaunch:
 
 
 def cublas_per_group(call: Call) -> BaselineLaunch:
-    """Runs one cuBLAS product per group, one after the other: the way without a grouped kernel."""
+    """Runs one cuBLAS product per group, one after the other, as code without a grouped kernel does."""
     torch = torch_module()
     a, b, d = (tensor(call, name) for name in ("a", "b", "d"))
     weights = b.transpose(-1, -2) if call.sizes.get("b_transposed", 1) else b
@@ -82,8 +82,7 @@ def cublas_per_group(call: Call) -> BaselineLaunch:
 
 
 def grouped_mm(call: Call) -> BaselineLaunch:
-    """All groups in one product. Its rows lie close together, without the padding between groups: they are copied so
-    beforehand."""
+    """Multiplies all groups in one product, on rows that were copied without the padding between groups."""
     torch = torch_module()
     if (major := find_major()) not in (HOPPER, BLACKWELL):
         raise BaselineMissing(
@@ -110,7 +109,7 @@ def grouped_mm(call: Call) -> BaselineLaunch:
 
 
 def cublaslt_nvfp4(call: Call) -> BaselineLaunch:
-    """D = A @ B^T in FP4 with a scale in FP8 per 16 elements of K, laid out beforehand as cuBLASLt reads them."""
+    """Launches D = A @ B^T in FP4 with one FP8 scale per 16 elements of K, laid out beforehand for cuBLASLt."""
     torch = torch_module()
     if (major := find_major()) < BLACKWELL:
         raise BaselineMissing(f"cuBLASLt multiplies FP4 from compute capability 10 (B200) on, and this GPU has {major}")
@@ -128,7 +127,7 @@ def cublaslt_nvfp4(call: Call) -> BaselineLaunch:
 def _tile_scales(scales: Any) -> Any:
     """Returns scales (rows, K / 16) in tiles of 128 rows and 4 columns, padded with zeros.
 
-    In a tile, the four scales of a row lie beside those of the rows 32, 64 and 96 further down (cuBLAS 13, "1D block
+    In a tile, the four scales of a row lie beside those of the rows 32, 64 and 96 below it (cuBLAS 13, "1D block
     scaling factors layout").
     """
     torch = torch_module()
@@ -142,7 +141,7 @@ def cublaslt_per_group(call: Call) -> BaselineLaunch:
     """Runs one FP8 product per group along K, one after the other, with scales per row and 128 of K."""
     torch = torch_module()
     if (major := find_major()) != HOPPER:
-        raise BaselineMissing(f"cuBLASLt takes scales of 128 elements on Hopper alone, and this GPU has {major}.x")
+        raise BaselineMissing(f"cuBLASLt takes scales of 128 elements only on Hopper, and this GPU has {major}.x")
     a, b, scale_a, scale_b, d = (tensor(call, name) for name in ("a", "b", "scale_a", "scale_b", "d"))
     ends = [int(end) for end in tensor(call, "end_of_group").cpu()]
     parts = []
@@ -159,14 +158,14 @@ def cublaslt_per_group(call: Call) -> BaselineLaunch:
 
 
 def attention(backend: str) -> Callable[[Call], BaselineLaunch]:
-    """torch's scaled_dot_product_attention by one of its backends, e.g. "CUDNN_ATTENTION"."""
+    """Returns a maker of torch's scaled_dot_product_attention on one of its backends, e.g. "CUDNN_ATTENTION"."""
 
     def build(call: Call) -> BaselineLaunch:
         torch = torch_module()
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
         q, k, v = (tensor(call, name) for name in ("q", "k", "v"))
-        if call.sizes.get("new_tokens") == 1:  # ours has the query heads that share one of K and V as rows
+        if call.sizes.get("new_tokens") == 1:  # our kernel has the query heads that share one K and V as rows
             q = q.reshape(q.shape[0], -1, 1, q.shape[3])
         causal, shared = bool(call.sizes["causal"]), q.shape[1] != k.shape[1]
 
@@ -180,28 +179,28 @@ def attention(backend: str) -> Callable[[Call], BaselineLaunch]:
 
 
 def attention_flash_backward(call: Call) -> BaselineLaunch:
-    """FlashAttention's gradient as torch has it, of the call's own logarithms of sums."""
+    """Launches FlashAttention's gradient in torch, from the call's own log sums."""
     torch = torch_module()
     gradient = torch.ops.aten._scaled_dot_product_flash_attention_backward
-    unused = torch.zeros((), dtype=torch.uint64, device="cuda")  # where dropout begins to draw
+    unused = torch.zeros((), dtype=torch.uint64, device="cuda")  # the random state of dropout
     return _gradients(call, lambda given, logs, sizes: gradient(*given, logs, None, None, *sizes, unused, unused))
 
 
 def attention_cudnn_backward(call: Call) -> BaselineLaunch:
-    """cuDNN's gradient as torch has it, of the call's own logarithms of sums."""
+    """Launches cuDNN's gradient in torch, from the call's own log sums."""
     torch = torch_module()
     gradient = torch.ops.aten._scaled_dot_product_cudnn_attention_backward
-    unused = torch.zeros((), dtype=torch.int64, device="cuda")  # where dropout begins to draw
+    unused = torch.zeros((), dtype=torch.int64, device="cuda")  # the random state of dropout
     return _gradients(
         call, lambda given, logs, sizes: gradient(*given, logs[..., None], unused, unused, None, None, None, *sizes)
     )
 
 
 def _gradients(call: Call, compute: Callable[[tuple[Any, ...], Any, tuple[Any, ...]], Any]) -> BaselineLaunch:
-    """Makes a baseline of what computes dq, dk and dv of dout, Q, K, V and a result, of the logarithms of sums, and of
-    both lengths, no dropout, and whether it is causal.
+    """Makes a baseline of a function that computes dq, dk and dv. It gets (dout, Q, K, V, result), the log sums, and
+    (both lengths, no dropout, whether it is causal).
 
-    Baselines make delta, the sum of dout * result of each row, themselves: they are given a result that has the call's.
+    Baselines compute delta, each row's sum of dout * result, themselves. Their result yields the call's delta.
     """
     q, k, v, dout, delta, log_sum = (tensor(call, name) for name in ("q", "k", "v", "dout", "delta", "log_sum"))
     slope = dout.float()
@@ -242,7 +241,7 @@ def residual_add(call: Call) -> BaselineLaunch:
 
 
 def silu_and_multiply(call: Call) -> BaselineLaunch:
-    """Runs two kernels: torch has none that does both."""
+    """Runs two kernels, because torch has none that does both."""
     torch = torch_module()
     x, y = tensor(call, "x"), tensor(call, "y")
     gate, up = x.chunk(2, -1)
@@ -256,7 +255,7 @@ def softmax(call: Call) -> BaselineLaunch:
 
 
 def moe_route(call: Call) -> BaselineLaunch:
-    """Chooses each token's experts as models do in PyTorch: by softmax, or with a bias by groups."""
+    """Chooses each token's experts as models in PyTorch do: by softmax or, with a bias, by groups."""
     torch = torch_module()
     logits, top_k = tensor(call, "logits"), call.sizes["top_k"]
     computed: list[Any] = []
@@ -285,8 +284,8 @@ def moe_route(call: Call) -> BaselineLaunch:
 
 
 def moe_gate_up(call: Call) -> BaselineLaunch:
-    """Copies the tokens' rows, multiplies all experts in one launch, and activates in two kernels: nothing is fused.
-    It is told of padding as we are: halves of blocks that are padding alone are left out."""
+    """Copies the tokens' rows, multiplies all experts in one launch, and activates in two kernels; nothing is fused.
+    Halves of blocks that are all padding are left out, as in our kernel."""
     torch = torch_module()
     x, gate_up, experts = (tensor(call, name) for name in ("x", "gate_up", "expert_of_half"))
     real = (experts >= 0).repeat_interleave(GROUP_ROWS // 2)
@@ -306,7 +305,7 @@ def moe_gate_up(call: Call) -> BaselineLaunch:
 
 
 def mla_decode(call: Call) -> BaselineLaunch:
-    """Runs two products per sequence with a softmax between them: no installed fused kernel takes heads of 576."""
+    """Runs two products per sequence with a softmax between them. No installed fused kernel takes heads of 576."""
     torch = torch_module()
     q, kv, out = (tensor(call, name) for name in ("q", "kv", "out"))
     latent = out.shape[2]

@@ -174,10 +174,10 @@ PRODUCTS = {
     "torch_grouped_mm": "grouped_mm",
 }
 NONE_THERE = {
-    ("cublaslt_per_group", 8): "cuBLASLt takes scales of 128 elements on Hopper alone, and this GPU has 8.x",
-    ("cublaslt_per_group", 10): "cuBLASLt takes scales of 128 elements on Hopper alone, and this GPU has 10.x",
-    ("cublaslt_per_group", 11): "cuBLASLt takes scales of 128 elements on Hopper alone, and this GPU has 11.x",
-    ("cublaslt_per_group", 12): "cuBLASLt takes scales of 128 elements on Hopper alone, and this GPU has 12.x",
+    ("cublaslt_per_group", 8): "cuBLASLt takes scales of 128 elements only on Hopper, and this GPU has 8.x",
+    ("cublaslt_per_group", 10): "cuBLASLt takes scales of 128 elements only on Hopper, and this GPU has 10.x",
+    ("cublaslt_per_group", 11): "cuBLASLt takes scales of 128 elements only on Hopper, and this GPU has 11.x",
+    ("cublaslt_per_group", 12): "cuBLASLt takes scales of 128 elements only on Hopper, and this GPU has 12.x",
     **{
         ("torch_grouped_mm", major): "PyTorch multiplies groups in one kernel on compute capability 9 and 10 (H100, "
         f"H200, B200, B300); on {major} it calls cuBLAS for each, as cublas_per_group does"
