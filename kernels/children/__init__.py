@@ -1,1 +1,1 @@
-"""Runs other people's code in child processes: starts them, confines them, gives them folders for what they compile."""
+"""Runs other people's code in child processes: starts them, confines them, and keeps what they compile."""

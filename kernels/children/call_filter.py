@@ -1,8 +1,8 @@
-"""Builds the seccomp filter of a child process: which system calls it is refused, by call and by target.
+"""Builds the seccomp filter of a child process, which refuses system calls by their number and arguments.
 
-The filter sees numbers alone: a path is an address to it, and so is a structure. A call that takes a process is allowed
-for the caller's own; one that changes the mode, owner, times or attributes of a file is refused for all files, since
-the filter cannot tell whose they are. Pure: the sandbox gives the result to the kernel.
+The filter sees only numbers: a path or a structure is an address to it. A call that names a process is allowed for the
+caller's own process. A call that changes the mode, owner, times or attributes of a file is refused for all files,
+because the filter cannot tell whose they are. This module only computes; the sandbox installs the filter.
 """
 
 import os
@@ -13,10 +13,10 @@ from tilewatch import processes
 from tilewatch.kernels.children.system_calls import NUMBERS
 
 Instruction = tuple[int, int, int, int]
-"""One step of classic BPF: code, how far to jump where it is true and where not, and the number that it works with."""
+"""One step of classic BPF: code, how many steps to skip if it is true, and if it is false, and its operand."""
 
 AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-"""Numbers of the architectures as the kernel gives them to a filter."""
+"""Numbers of the architectures, as the kernel passes them to a filter."""
 
 LOAD, EQUAL, AT_LEAST, MASK, RETURN = 0x20, 0x15, 0x35, 0x54, 0x06
 X32 = 0x40000000
@@ -26,17 +26,17 @@ ACCEPT: Instruction = (RETURN, 0, 0, 0x7FFF0000)
 REFUSE: Instruction = (RETURN, 0, 0, 0x00050000 | EPERM)
 REFUSE_SOCKET: Instruction = (RETURN, 0, 0, 0x00050000 | EACCES)
 UNKNOWN: Instruction = (RETURN, 0, 0, 0x00050000 | ENOSYS)
-"""Glibc then takes the older call, whose flags are a number."""
+"""Makes glibc fall back to the older call, whose flags are a number."""
 
 AF_UNIX, AF_NETLINK = 1, 16
 CONNECTED = (1, 5)
-"""SOCK_STREAM and SOCK_SEQPACKET: what is not connected cannot send. One that is may send a datagram to any address."""
+"""SOCK_STREAM and SOCK_SEQPACKET, which send only when connected. A datagram socket could send to any address."""
 
 OTHER_PROCESSES = (
     *("ptrace", "process_madvise", "process_mrelease", "kcmp"),
     *("pidfd_open", "pidfd_getfd", "pidfd_send_signal"),
 )
-"""Calls that see into other processes or act on them. Python does without a pidfd where it gets none."""
+"""Calls that read or affect other processes. Python works without pidfds."""
 
 TARGETS = {
     **dict.fromkeys(("prlimit64", "process_vm_readv", "process_vm_writev", "get_robust_list"), 0),
@@ -44,10 +44,10 @@ TARGETS = {
     **dict.fromkeys(("move_pages", "migrate_pages"), 0),
     "perf_event_open": 1,
 }
-"""Calls with a process among their arguments, and which argument it is."""
+"""Calls that take a process, mapped to the position of that argument."""
 
 PRIORITIES = {"setpriority": 0, "ioprio_set": 1}
-"""Calls whose first argument says what the second one is, and the value that means a process."""
+"""Calls whose first argument says what the second one means, mapped to the value that means a process."""
 
 SIGNALS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
 
@@ -55,8 +55,7 @@ REMAINS = (
     *("shmget", "shmat", "shmctl", "semget", "semop", "semtimedop", "semctl", "msgget", "msgsnd", "msgrcv", "msgctl"),
     *("mq_open", "mq_unlink", "keyctl", "add_key", "request_key"),
 )
-"""Calls whose objects belong to no process and no folder, so that they outlive both: System V's and POSIX's messages,
-semaphores and shared memory, and the kernel's keys."""
+"""Calls whose objects outlive processes and folders: messages, semaphores and shared memory, and the kernel's keys."""
 
 ATTRIBUTES = (
     *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat"),
@@ -73,31 +72,31 @@ ADMINISTRATION = (
     *("syslog", "bpf", "init_module", "finit_module", "delete_module", "kexec_load", "kexec_file_load"),
     *("iopl", "ioperm", "io_uring_setup"),
 )
-"""Calls that change the machine, which root's child on a GPU could; and namespaces, in which everybody is root. A ring
-of io_uring makes sockets without socket(2)."""
+"""Calls that change the machine, which a child on a GPU could do as root, and namespaces, in which everybody is root.
+io_uring could make sockets without socket(2)."""
 
 CLONE_FLAGS = 0x7E028000
-"""A process that is its parent's sibling (CLONE_PARENT), which no list of descendants holds; and new namespaces."""
+"""Flags that make new namespaces, or a sibling of the parent (CLONE_PARENT), which no list of descendants contains."""
 
-SET_OWNER, SET_OWNER_EX = 8, 15  # fcntl(2): whom the kernel signals when a file is ready, with a signal of choice
+SET_OWNER, SET_OWNER_EX = 8, 15  # fcntl(2): the process that the kernel signals when a file is ready
 IOCTLS = (
-    *(0x8901, 0x8902),  # FIOSETOWN and SIOCSPGRP, the same for sockets
-    *(0x5412, 0x541C, 0x540E),  # TIOCSTI, TIOCLINUX and TIOCSCTTY: words typed into a terminal, and taking it over
+    *(0x8901, 0x8902),  # FIOSETOWN and SIOCSPGRP: the same for sockets
+    *(0x5412, 0x541C, 0x540E),  # TIOCSTI, TIOCLINUX and TIOCSCTTY: type into a terminal, and take it over
     *(0x40086602, 0x401C5820),  # FS_IOC_SETFLAGS and FS_IOC_FSSETXATTR: attributes of a file
 )
 
-ACCESS, TRUNCATE = 0o3, 0o1000  # of open(2)
+ACCESS, TRUNCATE = 0o3, 0o1000  # flags of open(2)
 
-FILE_KIND, DEVICES = 0xF000, (0x2000, 0x6000)  # of mknod(2): a device of characters or blocks, such as a disk
+FILE_KIND, DEVICES = 0xF000, (0x2000, 0x6000)  # modes of mknod(2): character and block devices, such as a disk
 
 PR_SCHED_CORE = 62
 
 
 @dataclass(frozen=True)
 class CallPolicy:
-    """What a filter leaves open: `families` of sockets; with `unix` Unix sockets that are connected; connect(2) where
-    something else `bounds_connect`; signals to others where something else `bounds_signals`; with `attributes` those of
-    files. Without `bounds_truncate` files are not cut by a path or by opening them for reading."""
+    """What a filter allows. `families`: sockets of these families. `unix`: connected Unix sockets. `bounds_connect`,
+    `bounds_signals`, `bounds_truncate`: Landlock already bounds connect(2), signals to other processes, or truncating
+    files, so the filter need not. `attributes`: changes of files' attributes."""
 
     families: tuple[int, ...] = ()
     unix: bool = False
@@ -108,7 +107,7 @@ class CallPolicy:
 
 
 def build(machine: str, process_id: int, policy: CallPolicy) -> list[Instruction]:
-    """Returns the filter of the process `process_id` and of what it starts.
+    """Returns the filter of the process `process_id` and its descendants.
 
     It is a program over struct seccomp_data: the number at 0, the architecture at 4, the arguments from 16 on.
     """
@@ -148,12 +147,12 @@ def build(machine: str, process_id: int, policy: CallPolicy) -> list[Instruction
 
 
 def _load(argument: int) -> Instruction:
-    """Loads the low half of an argument: all that are looked at have 32 bits."""
+    """Returns the step that loads the low half of an argument. All arguments that are examined have 32 bits."""
     return (LOAD, 0, 0, 16 + 8 * argument)
 
 
 def _answer(values: Iterable[int], answer: Instruction) -> list[Instruction]:
-    """Gives the answer where what was loaded is one of the values."""
+    """Returns steps that give the answer if the loaded number is one of the values."""
     return [each for value in values for each in ((EQUAL, 0, 1, value), answer)]
 
 
@@ -162,11 +161,11 @@ def _priority_rules(kind: int, own: Sequence[int]) -> list[Instruction]:
 
 
 def _device_rules(mode: int) -> list[Instruction]:
-    """Refuses to make a device, which root's child on a GPU could."""
+    """Refuses to make device files, which a child on a GPU could do as root."""
     return [_load(mode), (MASK, 0, 0, FILE_KIND), *_answer(DEVICES, REFUSE), ACCEPT]
 
 
 def _cut_rules(flags: int) -> list[Instruction]:
-    """Refuses to cut a file that is not opened for writing, which Landlock does not see before its version 3."""
+    """Refuses to truncate a file that is not opened for writing. Landlock does not see that before its version 3."""
     cut = (os.O_RDONLY | TRUNCATE, ACCESS | TRUNCATE)
     return [_load(flags), (MASK, 0, 0, ACCESS | TRUNCATE), *_answer(cut, REFUSE), ACCEPT]

@@ -1,7 +1,7 @@
-"""Starts child processes for dangerous or heavy work: one JSON line in, one JSON line out, a deadline on each.
+"""Starts child processes for dangerous or heavy work: one JSON line in, one JSON line out, each with a deadline.
 
-A child may hang, crash its CUDA context or leak; it is killed with its whole process group and replaced, which costs
-one trial and never the parent. Credentials never reach a child: it gets a short list of environment variables.
+A child may hang, crash its CUDA context or leak. It is killed with its whole process group and replaced, which costs
+one trial and never the parent. A child gets a short list of environment variables, so credentials never reach it.
 """
 
 import contextlib
@@ -39,41 +39,41 @@ PASSED_ON = (
     "CUDA_PATH",
     "CUDA_VISIBLE_DEVICES",
 )
-"""What a child needs of the environment. Everything else stays here: kernels under watch are other people's code."""
+"""Environment variables that a child gets. It gets no others, because it may run other people's code."""
 
 END_OF = {"compile": signal.SIGTERM}
-"""The signal that ends a child whose parent is gone. The compile child also ends the tile compiler that it started
-(child.py): one that works on a 512x512x512 tile would run for ever. The others started nothing and just end."""
+"""Signal that ends a child whose parent has ended. It lets the compile child also end its tile compiler (child.py),
+which would compile a 512x512x512 tile for ever. Other children start no processes and are killed."""
 
 ANSWER_BYTES = 64 << 20
-"""The longest answer. The plans of a library of 9,000 configs have some 3 MB."""
+"""Longest answer. The plans of a library of 9,000 configs have some 3 MB."""
 
 MEMORY_BYTES = 4 << 30
-"""What a child may hold, with all that it started: a compiler may take 1.25 GiB (compiler.py), PyTorch 1 GiB."""
+"""Most memory of a child and its descendants: a compiler may take 1.25 GiB (compiler.py), PyTorch 1 GiB."""
 
 GPU_MEMORY_BYTES = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-"""What a child that measures may hold, which has references and inputs of every size: half of the machine's memory."""
+"""Most memory of a child that measures: half of the machine's, for references and inputs of every size."""
 
 MOST_PROCESSES = 1024
-"""The most processes that a child may have started. PyTorch starts one for each core when it compiles."""
+"""Most processes of a child. PyTorch starts one per core when it compiles."""
 
 FOLDER_BYTES, FOLDER_FILES = 4 << 30, 100_000
-"""What a child may write into its own folder, which is all that one in the sandbox may write without a store."""
+"""Most that a child may write into its own folder. In the sandbox, a child without a store can write nowhere else."""
 
 WITHOUT_GPU = ("catalog", "validate", "trace", "compile")
-"""Roles of children that own no GPU."""
+"""Roles of children that use no GPU."""
 
 PROGRAM = ("-m", "tilewatch.kernels.child")
 
 IMPORT_FIRST = "TILEWATCH_IMPORT_FIRST"
-"""Names, in a child's environment, the module that it imports before all others."""
+"""Environment variable with the module that a child imports before all others."""
 
 ON_GPU = ("gpu", "library")
-"""The roles of children with a CUDA context."""
+"""Roles of children with a CUDA context."""
 
 LOOK_EVERY_S = 0.5
 BEGIN_LIMIT_S = 30.0
-"""A request that nobody waits for is written into the pipe at once, unless the child hangs."""
+"""Limit for writing a request whose answer nobody waits for yet. Only a hanging child needs longer."""
 
 ROOT = Path(tilewatch.__file__).resolve().parent.parent
 
@@ -87,7 +87,7 @@ class ChildHung(Exception):
 
 
 class ChildProcess:
-    """A process running `python -m tilewatch.kernels.child ROLE`, spoken to in JSON lines, by one caller at a time."""
+    """A process that runs `python -m tilewatch.kernels.child ROLE` and answers JSON lines, for one caller at a time."""
 
     program: ClassVar[tuple[str, ...]] = PROGRAM
 
@@ -104,18 +104,17 @@ class ChildProcess:
         writable: Sequence[str] = (),
         torch: bool = False,
     ) -> None:
-        """What lies in the folder `packages` is imported before what is installed, and PyTorch first of all: CuPy loads
-        the cuBLAS that is installed beside it, and a process has one cuBLASLt (13.1 for both, H200, 2026-11-23). None
-        imports what is installed. With `torch` PyTorch, which baselines need, is imported when the child starts, after
-        CuPy.
+        """Starts the child. It imports packages in the folder `packages` before installed ones, and then PyTorch first:
+        CuPy loads the cuBLAS that is installed beside it, and a process has one cuBLASLt (13.1 for both, H200,
+        2026-11-23). With `torch` it imports PyTorch at its start, after CuPy, for baselines.
 
-        A child that runs `library`, and `others` too, may read their checkouts and `readable`, and it writes into the
-        folders `writable`, beside what every child may. With a GPU it has a home that only children of just these
-        have. Raises SandboxMissing where it must be confined and cannot be.
+        A child may read the checkouts of `library` and `others` and the folders `readable`, and write into `writable`,
+        besides what every child may. On a GPU it gets a home that it shares only with children of exactly these
+        checkouts. Raises SandboxMissing if it must be confined and cannot be.
         """
         sandbox.require()
         passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-        # cuTile makes its folders when it is imported, and a killed child cannot remove them.
+        # cuTile makes these folders at import, and a killed child cannot remove them.
         self._folder = folder = tempfile.mkdtemp(prefix="tilewatch-child-")
         self._remove_folder = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         self._home: LibraryHome | None = None
@@ -125,7 +124,7 @@ class ChildProcess:
         elif role == "library" and sandbox.find_level() is sandbox.Level.FULL:
             self._home = compile_cache.open_home([library, *others]) if library else None
             home = str(self._home.folder) if self._home else folder
-            # CuPy takes the home itself from what it saw when it was imported, in the process that forks.
+            # CuPy chose its cache when the forking process imported it, so the home alone would not change it.
             own |= {"HOME": home, "TMPDIR": folder, "CUPY_CACHE_DIR": f"{home}/{compile_cache.CUPY_CACHE}"}
             writable = (home, *writable)
         first = ""
@@ -167,7 +166,8 @@ class ChildProcess:
             return forked_process.fork(
                 imports_from,
                 role,
-                # Those that measure need the real driver and PyTorch, and one of them the real `ct.launch` (child.py).
+                # Children that measure need the real driver and PyTorch, and one of them the real `ct.launch`
+                # (child.py).
                 server_name="without GPU" if role in WITHOUT_GPU else f"{role} with torch" if torch else role,
                 torch=torch,
                 readable=readable,
@@ -186,7 +186,7 @@ class ChildProcess:
         )
 
     def ask(self, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]:
-        """Sends one request and returns its answer. Raises ChildDied or ChildHung, and then the child is gone."""
+        """Sends one request and returns its answer. Raises ChildDied or ChildHung; the child has then ended."""
         if self._stdout.closed:
             raise ChildDied("it had ended before it was asked")
         deadline = time.monotonic() + deadline_s
@@ -200,14 +200,14 @@ class ChildProcess:
         return self._answer(deadline)
 
     def begin(self, request: Mapping[str, Any]) -> None:
-        """Sends one request and does not wait: `finish` returns its answer. The next `ask` drops it, and says so where
-        the child died."""
+        """Sends one request without waiting. `finish` returns its answer, `ask` discards it; both raise if the child
+        died."""
         with contextlib.suppress(BrokenPipeError):
             self._send(request, time.monotonic() + BEGIN_LIMIT_S)
             self._unread += 1
 
     def finish(self, *, deadline_s: float) -> dict[str, Any]:
-        """Returns the answer of the request that was begun last. Raises ChildDied or ChildHung."""
+        """Returns the answer to the request of the last `begin`. Raises ChildDied or ChildHung."""
         if self._stdout.closed:
             raise ChildDied("it had ended before it answered")
         deadline = time.monotonic() + deadline_s
@@ -216,13 +216,13 @@ class ChildProcess:
         return answers[-1]
 
     def close(self) -> None:
-        """Ends the child at once, with everything it started."""
+        """Ends the child at once, with everything that it started."""
         if not self._stdout.closed:
             self._selector.close()
             self.kill()
             processes.kill([self._process])
             for stream in (self._stdin, self._stdout):
-                with contextlib.suppress(BrokenPipeError):  # the request under way died with its reader
+                with contextlib.suppress(BrokenPipeError):  # a request was still being written
                     stream.close()
             self._errors.close()
             self._remove_folder()
@@ -230,15 +230,15 @@ class ChildProcess:
                 self._home.close()
 
     def kill(self) -> None:
-        """Ends the child from another thread than the one that asks it, which then gets ChildDied and closes it."""
+        """Ends the child from another thread. The thread that waits for an answer gets ChildDied and closes it."""
         if self._process.poll() is None:
             processes.signal_group(self._process, signal.SIGSTOP)
-            processes.kill_descendants(self._process.pid)  # some may have left its group
+            processes.kill_descendants(self._process.pid)  # a descendant may have left its group
             processes.signal_group(self._process, signal.SIGKILL)
 
     @property
     def is_idle(self) -> bool:
-        """False from `begin` until its answer is read."""
+        """Returns whether no answer is outstanding."""
         return not self._unread
 
     @property
@@ -246,7 +246,7 @@ class ChildProcess:
         return not self._stdout.closed and self._process.poll() is None
 
     def _send(self, request: Mapping[str, Any], deadline: float) -> None:
-        """Writes a request to the child. It may have stopped reading, and a pipe takes 64 KiB."""
+        """Writes a request to the child, in pieces: the child may have stopped reading, and a pipe takes 64 KiB."""
         writable = select.poll()
         writable.register(self._stdin, select.POLLOUT)
         line = memoryview(json.dumps(request).encode() + b"\n")
@@ -274,9 +274,9 @@ class ChildProcess:
             self._buffer += chunk
         line, self._buffer = self._buffer[:end], self._buffer[end + 1 :]
         answer = child_answers.read_line(line)
-        if answer is None:  # a library found the descriptor and wrote to it
+        if answer is None:  # a library may have written to the descriptor
             self.close()
-            raise ChildDied("its answer is no JSON object")
+            raise ChildDied("its answer is not a JSON object")
         return answer
 
     def _hung(self) -> ChildHung:
@@ -284,7 +284,7 @@ class ChildProcess:
         return ChildHung("no answer before its deadline")
 
     def _end(self, deadline: float) -> ChildDied | ChildHung:
-        """Says how the child ended. One that only closed its answers has until the deadline to end."""
+        """Returns how the child ended. A child that only closed its output has until the deadline to end."""
         try:
             self._process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -302,7 +302,7 @@ class ChildProcess:
             raise ChildDied(too_much)
 
     def _find_excess(self) -> str | None:
-        """Says what the child took too much of; None where it did not."""
+        """Returns which limit the child exceeds, None if it exceeds none."""
         if len(processes.list_descendants(self._process.pid)) > MOST_PROCESSES:
             return f"it started more than {MOST_PROCESSES:,} processes"
         if processes.measure_usage(self._process.pid).resident_bytes > self._memory_bytes:

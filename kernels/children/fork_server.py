@@ -1,10 +1,11 @@
-"""Forks child processes that have imported cuTile, CuPy and ours: `python -m tilewatch.kernels.child fork FD`.
+"""Forks child processes that have already imported cuTile, CuPy and Tilewatch: `python -m tilewatch.kernels.child fork
+FD`.
 
-Importing takes 0.4 to 0.7 s of CPU time, a fork 10 ms (2 cores, 2026-11-22), and a comparison of two commits has five
-children; PyTorch, for children that time baselines, takes more than a second. This process runs no library: a child is
-forked before it loads one, and confines itself like one that was started (kernels/child.py). Nor does it ask anything
-of CUDA, which would not work in a fork afterwards: importing CuPy, CUPTI, NVML and PyTorch asks nothing. What a child
-started and left ends with the child. It ends when FD, its socket, has no other end, and ends all of them before.
+Importing takes 0.4 to 0.7 s of CPU time, with PyTorch for baselines a second more; a fork takes 10 ms (2 cores,
+2026-11-22). Comparing two commits takes five children. The server runs no library: a child loads one after the fork,
+and confines itself like a started one (kernels/child.py). The server makes no CUDA call, after which a fork could not
+use CUDA; importing CuPy, CUPTI, NVML and PyTorch makes none. When a child ends, the server ends its descendants. When
+the other end of its socket FD closes, the server ends all children and then itself.
 """
 
 import contextlib
@@ -27,11 +28,11 @@ FORK = "fork"
 """The role of the server itself."""
 
 COMPILING = ("trace", "compile")
-"""The roles that make bytecode."""
+"""Roles that make bytecode."""
 
 MESSAGE_BYTES = 1 << 17
 STREAMS = 3
-"""A child's standard input, output and error come with its request."""
+"""Number of descriptors that come with a request: the child's standard input, output and error."""
 
 
 class Forked(NamedTuple):
@@ -43,14 +44,14 @@ class Forked(NamedTuple):
 
 
 def serve(control: socket.socket, import_role: Callable[[str], object]) -> Forked | None:
-    """Answers until nobody asks, and then returns None. Returns in each child too, for which `import_role` was called
-    in the server."""
+    """Answers requests until the socket closes, and then returns None. In each child it returns a Forked; the server
+    has called `import_role` for the child's role before."""
     server = os.getpid()
     processes.adopt_orphans()
     forked: set[int] = set()
     while True:
         message, files, _, _ = socket.recv_fds(control, MESSAGE_BYTES, STREAMS)
-        if not message:  # whoever asked has ended, perhaps by SIGKILL
+        if not message:  # the parent has ended, perhaps by SIGKILL
             processes.kill_descendants(os.getpid())
             return None
         request = json.loads(message)
@@ -60,28 +61,29 @@ def serve(control: socket.socket, import_role: Callable[[str], object]) -> Forke
             processes.end_orphans(forked)
             control.sendall(json.dumps({"code": os.waitstatus_to_exitcode(status)}).encode())
             continue
-        with contextlib.suppress(Exception):  # the child imports again, and its last words say what failed
+        with contextlib.suppress(Exception):  # the child imports again, and its last words then say what failed
             import_role(request["role"])
-            if request["torch"]:  # after CuPy, as in a child: which cuBLAS a process has depends on the order
+            if request["torch"]:  # after CuPy, because the order decides which cuBLAS a process has
                 importlib.import_module("torch")
             if request["role"] in COMPILING:
                 _ask_bytecode_version()
-        gc.freeze()  # collecting garbage in the child would copy what it shares with this process
+        gc.freeze()  # collecting garbage in the child would copy memory that it shares with the server
         has_group, group_made = os.pipe()
         process_id = os.fork()
         if process_id == 0:
             os.setsid()
             os.close(group_made)
             processes.end_with_parent(request["death_signal"])
-            if os.getppid() != server:  # which ended before this
+            if os.getppid() != server:  # the server ended first
                 os._exit(1)
-            Path("/proc/self/comm").write_text(f"tw-{request['role']}")  # for top; 15 characters at most
+            Path("/proc/self/comm").write_text(f"tw-{request['role']}")  # for top; at most 15 characters
             _become(request["environment"], files)
             return Forked(request["role"], request["readable"], request["writable"])
         forked.add(process_id)
         for file in (*files, group_made):
             os.close(file)
-        # Whoever ends a child signals its group: before there is one, the signal reaches nobody, and the child stays.
+        # A child is ended by a signal to its group. Before the group exists, the signal would reach nobody and the
+        # child stay.
         os.read(has_group, 1)
         os.close(has_group)
         handle = os.pidfd_open(process_id)
@@ -91,15 +93,15 @@ def serve(control: socket.socket, import_role: Callable[[str], object]) -> Forke
 
 @functools.cache
 def _ask_bytecode_version() -> None:
-    """Asks the compiler for the bytecode version that it reads, before children need it: cuTile asks in each process,
-    by two programs and 0.05 s of CPU time. The answer is true of all children that have the same compiler."""
+    """Asks the compiler once which bytecode version it reads. cuTile asks in each process, by two programs and 0.05 s
+    of CPU time. Children with the same compiler use this answer."""
     from cuda.tile import _compile
 
     ask = _compile._get_max_supported_bytecode_version
     with warnings.catch_warnings(), tempfile.TemporaryDirectory(prefix="tilewatch-bytecode-") as folder:
         warnings.simplefilter("error")  # cuTile warns when its compiler fails, which may be temporary
         version, compiler = ask(folder), _compile._find_compiler_bin().path
-    _compile._find_compiler_bin.cache_clear()  # a child looks for its own, by its own environment
+    _compile._find_compiler_bin.cache_clear()  # a child searches again, by its own environment
 
     def answer(temp_dir: str, allow_dev: bool = False) -> Any:
         same = not allow_dev and _compile._find_compiler_bin().path == compiler
@@ -109,7 +111,7 @@ def _ask_bytecode_version() -> None:
 
 
 def _become(environment: dict[str, str], files: list[int]) -> None:
-    """Leaves this process nothing of the server's but its memory."""
+    """Turns the forked server into the child: replaces its streams and environment and closes its other files."""
     for stream, file in enumerate(files):
         os.dup2(file, stream)
     os.closerange(STREAMS, os.sysconf("SC_OPEN_MAX"))
@@ -123,7 +125,7 @@ def _become(environment: dict[str, str], files: list[int]) -> None:
 
 
 def _read_cutile_settings() -> None:
-    """Reads cuTile's settings from this child's environment: cuTile read the server's when it was imported."""
+    """Reads cuTile's settings from the child's environment. At import, cuTile read them from the server's."""
     from cuda.tile import _context
     from cuda.tile._cext import default_tile_context
 
@@ -132,8 +134,8 @@ def _read_cutile_settings() -> None:
 
 
 def _read_cupy_settings() -> None:
-    """Sets the folder of CuPy's cache again. CuPy 14.2 chose it when it was imported: the server's user may write
-    there, and a child that runs a library may not."""
+    """Chooses the folder of CuPy's cache again. CuPy 14.2 chose it at import: the server's user may write there, but
+    not a child that runs a library."""
     import cupy
 
     compiler = cupy.cuda.compiler

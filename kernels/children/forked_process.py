@@ -1,5 +1,5 @@
-"""Starts child processes by a server that forks them (kernels/children/fork_server.py). There is one server of a name
-for each environment that children import from, for as long as this process lives."""
+"""Starts child processes through servers that fork them (kernels/children/fork_server.py). A server lives as long as
+this process. Each name and environment to import from has its own."""
 
 import atexit
 import contextlib
@@ -18,14 +18,14 @@ from typing import IO, Any
 from tilewatch.kernels.children.fork_server import FORK, MESSAGE_BYTES
 
 END_LIMIT_S = 5.0
-"""A server that was stopped, or that still imports, is ended after that."""
+"""Seconds after which a server that does not end by itself is killed, because it was stopped or still imports."""
 
 _servers: dict[tuple[str, tuple[tuple[str, str], ...]], "_Server"] = {}
 _lock = threading.Lock()
 
 
 def _forget() -> None:
-    """Forgets the servers in a process that was forked off here: two processes cannot share a socket."""
+    """Forgets the servers in a forked process, because two processes cannot share their sockets."""
     global _lock
     _lock = threading.Lock()
     for server in _servers.values():
@@ -43,8 +43,8 @@ atexit.register(_close_all)
 
 
 class ForkedProcess:
-    """Holds a process that a server forked, with the methods of subprocess.Popen that are used. It ends with the
-    server, and so with this process."""
+    """A process that a server forked, with the methods of subprocess.Popen that are used. It ends with the server, and
+    so with this process."""
 
     def __init__(self, server: "_Server", process_id: int, handle: int, stdin: IO[bytes], stdout: IO[bytes]) -> None:
         self.pid, self.stdin, self.stdout = process_id, stdin, stdout
@@ -53,7 +53,7 @@ class ForkedProcess:
         self._ending = threading.Lock()
 
     def poll(self) -> int | None:
-        """Returns the exit code, minus the signal's number if a signal ended the process; None while it runs."""
+        """Returns the exit code (minus a signal's number if one ended the process), None while it runs."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self.wait(0.0)
         return None
@@ -84,11 +84,8 @@ def fork(
     own_environment: Mapping[str, str],
     death_signal: signal.Signals,
 ) -> ForkedProcess:
-    """Starts a child in `role` (kernels/child.py). Its server has `environment`, and it `own_environment` too. What a
-    server imported for one role is there for all that it forks: `server_name` parts those that must not share.
-
-    Raises OSError where it cannot be started.
-    """
+    """Starts a child in `role` (kernels/child.py) with both environments; its server has `environment`. Children of one
+    `server_name` share what their server imported. Raises OSError if the child cannot be started."""
     request = {
         "role": role,
         "torch": torch,
@@ -99,7 +96,7 @@ def fork(
     }
     try:
         return _find_server(server_name, environment).fork(request, log)
-    except ConnectionError:  # somebody ended the server, and all of its children
+    except ConnectionError:  # the server was ended, with all of its children
         return _find_server(server_name, environment).fork(request, log)
 
 
@@ -113,7 +110,7 @@ def _find_server(name: str, environment: Mapping[str, str]) -> "_Server":
 
 
 class _Server:
-    """One request at a time."""
+    """A server process and the socket to it; it gets one request at a time."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._lock = threading.Lock()
@@ -121,7 +118,7 @@ class _Server:
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "tilewatch.kernels.child", FORK, str(theirs.fileno())],
-                # cuTile makes a folder where none is given, for files that children alone write.
+                # cuTile makes a temporary folder unless it is given one; only children write into it.
                 env={**environment, "CUDA_TILE_TEMP_DIR": tempfile.gettempdir()},
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
@@ -129,7 +126,8 @@ class _Server:
             )
 
     def close(self) -> None:
-        """Ends it, and all that it forked: where it is well it does that itself, and finds what left its parent."""
+        """Ends the server and its children. It does so itself when the socket closes, and also ends children's
+        descendants; if it is stuck, it is killed."""
         self.control.close()
         try:
             self._process.wait(END_LIMIT_S)
@@ -154,10 +152,10 @@ class _Server:
         return ForkedProcess(self, answer["process_id"], handles[0], stdin, stdout)
 
     def end(self, process_id: int) -> int:
-        """Returns the exit code of a process that has ended, whose number may then be another's."""
+        """Returns the exit code of a process that has ended, and lets the system use its process id again."""
         try:
             return int(self._ask({"ended": process_id}, [])[0]["code"])
-        except ConnectionError:  # the server's end ended it
+        except ConnectionError:  # the process ended with the server
             return -signal.SIGKILL
 
     def _ask(self, request: Mapping[str, Any], files: Sequence[int]) -> tuple[dict[str, Any], list[int]]:

@@ -1,7 +1,7 @@
-"""Keeps a child process from the network, from other processes and from files that are not its own, by the kernel's
-Landlock and seccomp. Neither needs root, a container's or a machine's administrator, and both hold for root too.
+"""Confines a child process by the kernel's Landlock and seccomp: no network, no other processes, only its own files.
+This needs no administrator of the machine or container, and holds for root too.
 
-A process confines itself before it loads other people's code; what it starts is confined as well, and nothing undoes
+A process confines itself before it loads other people's code. Its descendants are confined as well, and nothing undoes
 it. docs/operate/security.md says what each level stops.
 """
 
@@ -24,13 +24,13 @@ from tilewatch.kernels.children.call_filter import CallPolicy
 
 REQUIRE, SWITCH = "TILEWATCH_REQUIRE_SANDBOX", "TILEWATCH_SANDBOX"
 REQUIRE_APART = "TILEWATCH_REQUIRE_APART"
-"""Refuses host code that would have to be measured by the process that runs it: see Apart."""
+"""Environment variable that refuses host code which its own process would have to measure (see Apart)."""
 
 SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr", "/etc", "/opt", "/nix", "/proc", "/sys")
-"""What programs and libraries read. Homes, /var, /tmp, /run, terminals and other disks are not among them."""
+"""Folders that programs and libraries read. Homes, /var, /tmp, /run, terminals and other disks are not among them."""
 
 PACKAGE = Path(__file__).parents[2]
-"""Our own. In a checkout its folders are links, to be followed."""
+"""Tilewatch's own folder. In a checkout its subfolders are links, whose targets must be readable."""
 
 SOCKETS_OF_THE_DRIVER = ("/run/nvidia-persistenced", "/var/run/nvidia-persistenced", "/tmp/nvidia-mps")  # noqa: S108
 """Where CUDA looks for NVIDIA's persistence daemon and for MPS, unless CUDA_MPS_PIPE_DIRECTORY names another folder."""
@@ -43,21 +43,21 @@ DEVICES_OF_THE_DRIVER = ("nvidia*", "nvhost*", "nvmap", "nvgpu", "nvsciipc", "dx
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 
 NO_NEW_PRIVS, SET_SECCOMP, SECCOMP_FILTER = 38, 22, 2  # prctl(2)
-CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # landlock(7); the same numbers on x86-64 and arm64
+CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # landlock(7); these numbers hold on x86-64 and arm64
 READS = 0b1101  # execute, read a file, read a folder
-WRITES = 0b1_1111_1111_0010  # write, remove and make anything; what newer kernels add is in `_files_rights`
-OF_A_FILE = 0b1_0100_0000_0000_0111  # execute, write, read, truncate, connect to it: folders have the others too
-CONNECTS = 1 << 16  # to a socket that lies in a folder and that a process outside of this sandbox made
+WRITES = 0b1_1111_1111_0010  # write, remove and make anything; `_files_rights` adds the rights of newer kernels
+OF_A_FILE = 0b1_0100_0000_0000_0111  # execute, write, read, truncate, connect; folders have the others too
+CONNECTS = 1 << 16  # connect to a socket that a process outside of this sandbox made
 OLDEST_WITH_TRUNCATE, OLDEST_WITHOUT_FILES, OLDEST_WITH_SIGNALS, OLDEST_WITH_SOCKETS = 3, 4, 6, 9
-"""First versions of Landlock that count cutting a file as writing; that take a ruleset without files; that bind signals
-to other processes; and whose rules for paths also bind connect(2) (Linux 7.1)."""
+"""Landlock versions that first count truncating as writing, take a ruleset without files, block signals to outside
+processes, and bind connect(2) to path rules (Linux 7.1)."""
 
 
 _SHA = re.compile("[0-9a-f]{40,64}")
 
 
 class Level(StrEnum):
-    """What a child is kept from. NETWORK leaves it the files of its user, NONE everything."""
+    """What a child is kept from. NETWORK leaves it the user's files, NONE everything."""
 
     FULL = "files, network and other processes"
     NETWORK = "network"
@@ -73,8 +73,8 @@ class GpuLevel(StrEnum):
 
 
 class Apart(StrEnum):
-    """When host code has to be measured by a process that does not run it. STATED: always, but for an operator whose
-    watch file gives the reason, and for a watch file's own baselines."""
+    """When host code must be measured by a process that does not run it. STATED allows two exceptions: an operator
+    whose watch file gives a reason, and a watch file's own baselines."""
 
     ALWAYS = "always"
     STATED = "unless a watch file says why not"
@@ -82,12 +82,12 @@ class Apart(StrEnum):
 
 
 class SandboxMissing(ExpectedError):
-    """TILEWATCH_REQUIRE_SANDBOX is set and the kernel cannot do what it asks for; the message is a sentence."""
+    """TILEWATCH_REQUIRE_SANDBOX is set, but the kernel cannot provide the sandbox; the message is a sentence."""
 
 
 def find_level() -> Level:
-    """Says what a child without a GPU is kept from here. NONE where TILEWATCH_SANDBOX is `off` and nothing requires
-    one."""
+    """Returns what a child without a GPU is kept from here: NONE if TILEWATCH_SANDBOX is `off` and it is not
+    required."""
     refused = os.environ.get(SWITCH) == "off" and not is_required()
     if refused or platform.machine() not in call_filter.AUDIT or not _has_seccomp():
         return Level.NONE
@@ -95,14 +95,14 @@ def find_level() -> Level:
 
 
 def find_gpu_level() -> GpuLevel:
-    """Says what a child that measures is kept from here. NONE where `find_level` is."""
+    """Returns what a child that measures is kept from here. NONE if `find_level` returns NONE."""
     if find_level() is Level.NONE:
         return GpuLevel.NONE
     return GpuLevel.PROCESSES if landlock_version() >= OLDEST_WITHOUT_FILES else GpuLevel.NETWORK
 
 
 def require() -> None:
-    """Raises SandboxMissing where TILEWATCH_REQUIRE_SANDBOX is 1 and there is less than a full one."""
+    """Raises SandboxMissing if TILEWATCH_REQUIRE_SANDBOX is set and the sandbox would be less than full."""
     level = find_level()
     if is_required() and level is not Level.FULL:
         raise SandboxMissing(
@@ -116,20 +116,20 @@ def is_required() -> bool:
 
 
 def find_apart() -> Apart:
-    """Reads TILEWATCH_REQUIRE_APART: 1 refuses all such host code, 0 none; STATED unless it is set."""
+    """Reads TILEWATCH_REQUIRE_APART: STATED if it is not set, NEVER if it is 0, else ALWAYS."""
     asked = os.environ.get(REQUIRE_APART, "")
     return Apart.STATED if not asked else Apart.NEVER if asked == "0" else Apart.ALWAYS
 
 
 def landlock_version() -> int:
-    """Returns 0 where the kernel has no Landlock, or does not let this process use it."""
+    """Returns the kernel's version of Landlock, 0 if it has none or does not let this process use it."""
     return max(0, int(_libc().syscall(CREATE_RULESET, None, 0, 1)))
 
 
 def find_root(library: Path) -> Path:
-    """Returns the folder that a library's files may import from: the checkout whose pyproject.toml has a table
-    [tool.tilewatch], else the library's own folder. Above the checkout of a commit, which is named by its sha, lies
-    what is not the commit's."""
+    """Returns the folder from which a library's files may import: the checkout whose pyproject.toml has a table
+    [tool.tilewatch], else the library's own folder. The search ends at a commit's checkout, a folder named by its sha,
+    because the folders above are not the commit's."""
     library = library.resolve()
     for folder in (library, *library.parents):
         try:
@@ -143,10 +143,11 @@ def find_root(library: Path) -> Path:
 
 
 def confine_without_gpu(*, readable: Iterable[str], writable: Iterable[str], ends_others: bool = False) -> None:
-    """Confines this process to the system's programs, Python's packages, `readable`, and `writable`; no network.
+    """Confines this process to the system's programs, Python's packages, `readable` and `writable`, without network.
 
-    With `ends_others` it may end what it started, and before Linux 6.12 every process of its user: it runs no
-    library."""
+    With `ends_others` it may signal other processes, which a process without a library needs to end its own children;
+    before Linux 6.12 that includes every process of its user.
+    """
     level = find_level()
     if level is Level.NONE:
         return
@@ -164,10 +165,10 @@ def confine_without_gpu(*, readable: Iterable[str], writable: Iterable[str], end
 
 
 def confine_with_gpu(*, readable: Iterable[str] = (), writable: Iterable[str] | None) -> None:
-    """Confines this process from the network, from other processes, from Unix sockets that are not the driver's (before
-    Linux 7.1 from all: CUDA goes on without its daemons), from reading elsewhere than a child without a GPU, `readable`
-    and what the driver needs, and from writing elsewhere than into `writable` and what the driver needs. None leaves
-    files as they are, and root its capabilities, which CUPTI may need for counters."""
+    """Confines this process: no network, no other processes, only the driver's Unix sockets (none before Linux 7.1;
+    CUDA works without its daemons). It reads what a child without a GPU may, `readable` and the driver's files, and
+    writes `writable` and what the driver needs. If `writable` is None, access to files stays, and root keeps its
+    capabilities, which CUPTI may need for counters."""
     level = find_level()
     if level is Level.NONE:
         return
@@ -189,7 +190,7 @@ def confine_with_gpu(*, readable: Iterable[str] = (), writable: Iterable[str] | 
         version = 0
     _filter_calls(
         CallPolicy(
-            families=(call_filter.AF_NETLINK,),  # the driver's own
+            families=(call_filter.AF_NETLINK,),  # the driver uses it
             unix=True,
             bounds_connect=version >= OLDEST_WITH_SOCKETS,
             bounds_signals=version >= OLDEST_WITH_SIGNALS,
@@ -215,8 +216,8 @@ def _list_readable(also: Iterable[str]) -> list[str]:
 def _enter_landlock(
     readable: Iterable[str] | None, writable: Iterable[str] | None, sockets: Iterable[str] = ()
 ) -> None:
-    """Confines this process to files by Landlock. `readable` and `writable` None leave all access to files as it is. Of
-    other processes' Unix sockets it may connect to those in `sockets`, and to no abstract one (version 6)."""
+    """Confines this process to files by Landlock. If `readable` and `writable` are None, access to files stays. Of
+    other processes' Unix sockets it may connect only to those in `sockets`, and to no abstract one (version 6)."""
     version = landlock_version()
     rights = 0 if writable is None else _files_rights(version)
     connects = CONNECTS if version >= OLDEST_WITH_SOCKETS else 0
@@ -236,12 +237,12 @@ def _enter_landlock(
 
 
 def _files_rights(version: int) -> int:
-    """Returns the rights that a ruleset governs: moving between folders since version 2, truncating since 3."""
+    """Returns the rights that a ruleset governs, with moving between folders since version 2 and truncating since 3."""
     return READS | WRITES | (1 << 13 if version >= 2 else 0) | (1 << 14 if version >= 3 else 0)
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:
-    """Adds a rule for a path. A path that does not exist, or that this user may not enter, needs none."""
+    """Adds a rule for a path. Skips a path that does not exist or that this user may not enter."""
     try:
         file = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
@@ -259,8 +260,8 @@ def _forbid_new_privileges() -> None:
 
 
 def _drop_capabilities() -> None:
-    """Drops all capabilities: root keeps what it owns and nothing else. With CAP_PERFMON it would read the environment
-    of other processes, whatever Landlock says (Linux 6.18)."""
+    """Drops all capabilities, so that root can only use what it owns. With CAP_PERFMON it could read other processes'
+    environment in spite of Landlock (Linux 6.18)."""
     _checked(_libc().capset(struct.pack("=Ii", 0x20080522, 0), bytes(24)))  # version 3, this process; all sets empty
 
 

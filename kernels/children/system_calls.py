@@ -1,5 +1,5 @@
-"""Numbers of Linux's system calls on the two architectures that a child can be confined on, by name. The sandbox's
-filter of calls (call_filter.py) is written in these names."""
+"""Lists the numbers of Linux's system calls by name, on the two architectures with a sandbox. The sandbox's filter
+(call_filter.py) uses these names."""
 
 _COLUMNS = ("x86_64", "aarch64")
 

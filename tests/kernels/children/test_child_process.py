@@ -124,7 +124,7 @@ def test_a_child_that_writes_all_the_time_has_a_deadline_too(monkeypatch: pytest
 @pytest.mark.parametrize("text", ["forged", "[1]", "[" * 200_000, "NaN"])
 def test_an_answer_that_is_no_object_ends_the_child(text: str) -> None:
     with started() as child:
-        with pytest.raises(ChildDied, match="its answer is no JSON object"):
+        with pytest.raises(ChildDied, match="its answer is not a JSON object"):
             child.ask({"do": "write", "text": text}, deadline_s=60)
         assert not child.alive
 
