@@ -1,1 +1,1 @@
-"""Keeps several toolchains side by side: the tile compiler's packages under names, each in a folder of its own."""
+"""Keeps several toolchains: versions of the tile compiler's packages, each under a name in its own folder."""

@@ -1,19 +1,16 @@
-"""Compares the files of a package in two environments, by the hashes that its wheel lists."""
+"""Compares the files of a package in two environments by the hashes that its wheels list."""
 
 import importlib.metadata
 import sys
 from pathlib import Path
 
 IMPORTED = ("cuda", "cutile_cache", "nvidia")
-"""The folders that the packages of a toolchain fill. Other files that pip writes differ from one environment to the
-next."""
+"""Folders that the packages of a toolchain fill. Other files that pip writes vary between environments."""
 
 
 def find_other_file(package: str, version: str, here: Path | None, there: Path | None) -> str | None:
-    """Returns a file that differs; None where all are equal, or where `there` has no such version of the package.
-
-    None for a folder is Tilewatch's own environment.
-    """
+    """Returns a file of a package that differs in two environments, None if all are equal or `there` lacks this
+    version. A folder that is None is Tilewatch's own environment."""
     other = _list_files(package, version, there)
     if other is None:
         return None
@@ -22,7 +19,7 @@ def find_other_file(package: str, version: str, here: Path | None, there: Path |
 
 
 def _list_files(package: str, version: str, folder: Path | None) -> dict[str, str] | None:
-    """Returns the hash of each file; None where this version of the package is not there."""
+    """Returns the hash of each file, None if this version of the package is not there."""
     for found in importlib.metadata.distributions(name=package, path=sys.path if folder is None else [str(folder)]):
         if found.version == version:
             files = [file for file in found.files or () if file.parts[0] in IMPORTED and file.hash is not None]

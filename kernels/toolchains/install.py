@@ -1,4 +1,5 @@
-"""Installs and removes toolchains. One that is half made is never used: it is made beside, and renamed when whole."""
+"""Installs and removes toolchains. A toolchain is made in a temporary folder and renamed when it is complete, so a
+partial one is never used."""
 
 import contextlib
 import fcntl
@@ -27,7 +28,7 @@ PIP = (
     *(sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps"),
     *("--only-binary", ":all:", "--root-user-action", "ignore"),
 )
-"""pip, because it uses this machine's pip settings (a mirror, a proxy, a certificate)."""
+"""Runs pip, because it uses this machine's pip settings (a mirror, a proxy, a certificate)."""
 
 
 class NotInstalled(ExpectedError):
@@ -35,10 +36,8 @@ class NotInstalled(ExpectedError):
 
 
 def find_hashes(versions: Mapping[str, str], wheels: Path | None) -> tuple[Package, ...]:
-    """Asks pip which wheel of each package it would install here, and for its hash. Raises NotInstalled.
-
-    `wheels` is a folder of wheels; None for the package index of this machine's pip.
-    """
+    """Returns the packages with the hashes of the wheels that pip would install here. `wheels` is a folder of wheels;
+    None means the package index of this machine's pip. Raises NotInstalled."""
     named = [f"{name}=={version}" for name, version in versions.items()]
     report = json.loads(_pip(wheels, "--dry-run", "--ignore-installed", "--report", "-", *named))
     hashes = {
@@ -49,7 +48,7 @@ def find_hashes(versions: Mapping[str, str], wheels: Path | None) -> tuple[Packa
 
 
 def require_new_name(root: Path, name: str) -> None:
-    """Raises NotInstalled unless this is a valid name that no installed toolchain has."""
+    """Raises NotInstalled if the name is not valid, or if an installed toolchain has it."""
     if not is_name(name):
         raise NotInstalled(f"'{name}' cannot be the name of a toolchain; expected one like next-13.5")
     if (root / name).exists():
@@ -63,13 +62,11 @@ def install(
     wheels: Path | None,
     check: Callable[[Toolchain], None],
 ) -> Toolchain:
-    """Installs the packages by their hashes, and returns the toolchain once `check`, which may raise, returned.
-
-    Raises NotInstalled, and what `check` raises; then nothing is left.
-    """
+    """Installs packages by their hashes, runs `check` on the new toolchain, and returns it. If NotInstalled or an error
+    of `check` is raised, nothing is left."""
     require_new_name(root, name)
     with _alone(root):
-        require_new_name(root, name)  # another command may have been quicker
+        require_new_name(root, name)  # another command may have added it meanwhile
         part = root / f".{name}{PART}"
         try:
             (part / SITE).mkdir(parents=True)
@@ -85,7 +82,7 @@ def install(
 
 
 def remove(root: Path, name: str) -> None:
-    """Raises UnknownToolchain, and NotInstalled for the installed one."""
+    """Removes a toolchain. Raises UnknownToolchain, and NotInstalled for Tilewatch's own one."""
     with _alone(root):
         found = find_toolchain(root, name)
         if found.folder is None:
@@ -97,7 +94,7 @@ def remove(root: Path, name: str) -> None:
 
 @contextlib.contextmanager
 def _alone(root: Path) -> Iterator[None]:
-    """Holds the root's lock, and removes what a killed process left. Raises NotInstalled while another has the lock."""
+    """Holds the root's lock, and removes what a killed process left. Raises NotInstalled if another process has it."""
     root.mkdir(parents=True, exist_ok=True)
     with (root / ".lock").open("w") as lock:
         try:
@@ -110,7 +107,7 @@ def _alone(root: Path) -> Iterator[None]:
 
 
 def _pip(wheels: Path | None, *arguments: str) -> str:
-    """Returns what pip printed. Raises NotInstalled with its first error."""
+    """Runs pip and returns what it printed. Raises NotInstalled with its first error."""
     source = [] if wheels is None else ["--no-index", "-f", str(wheels)]
     done = subprocess.run([*PIP, *source, *arguments], capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -128,8 +125,8 @@ def _write_list(packages: Sequence[Package]) -> str:
 
 
 def _require_own_versions(made: Toolchain, others: Sequence[Toolchain]) -> None:
-    """Raises NotInstalled where a package has other files than elsewhere under the same version: machine code is kept
-    under versions, and one would answer for the other."""
+    """Raises NotInstalled if a package has the same version as in another toolchain but other files. Machine code is
+    stored under versions, so the two would be confused."""
     for other in (*others, Toolchain(INSTALLED, None)):
         for package, version, _ in made.packages:
             file = find_other_file(package, version, made.folder, other.folder)

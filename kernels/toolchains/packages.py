@@ -1,4 +1,4 @@
-"""Decides which packages a toolchain has, by what a person names and what is installed; no file, no pip."""
+"""Decides which packages a toolchain has, from what a person names and what is installed. Runs no pip."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,31 +8,31 @@ from tilewatch.errors import ExpectedError
 COMPILER = "nvidia-cuda-tileiras"
 
 OF_ONE_RELEASE = ("nvidia-cuda-tileiras", "nvidia-cuda-nvcc", "nvidia-nvvm")
-"""cuda-tile takes another tileiras of the machine where the first two numbers of their versions differ (1.7.0)."""
+"""Packages whose versions must agree in their first two numbers: cuda-tile else uses another tileiras (1.7.0)."""
 
 NEEDED = ("cuda-tile", *OF_ONE_RELEASE, "nvidia-nvjitlink")
-"""Packages that compiling needs. They require others that tileiras does not use: it compiles without nvidia-cuda-crt
-and nvidia-cuda-runtime, which are nvcc's headers (13.5.37, 2026-11)."""
+"""Packages that compiling needs. They depend on nvidia-cuda-crt and nvidia-cuda-runtime, nvcc's headers, but tileiras
+compiles without them (13.5.37, 2026-11)."""
 
 WANTED = re.compile(r"(?P<package>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[0-9][A-Za-z0-9.+!_-]*)")
 
 
 class BadPackages(ExpectedError):
-    """These packages make no toolchain; the message is a sentence."""
+    """These packages do not form a toolchain; the message is a sentence."""
 
 
 def read_wanted(texts: Sequence[str]) -> dict[str, str]:
-    """Reads PACKAGE==VERSION of a command line into versions by name. Raises BadPackages, also for a package that is
-    not part of a toolchain."""
+    """Returns the versions by package name of PACKAGE==VERSION arguments. Raises BadPackages, also for a package that
+    is not part of a toolchain."""
     wanted = read_versions(texts)
     for name in wanted:
         if name not in NEEDED:
-            raise BadPackages(f"{name} is no part of a toolchain; its packages are {', '.join(NEEDED)}")
+            raise BadPackages(f"{name} is not part of a toolchain; its packages are {', '.join(NEEDED)}")
     return wanted
 
 
 def read_versions(texts: Sequence[str]) -> dict[str, str]:
-    """Reads PACKAGE==VERSION of a command line into versions by name. Raises BadPackages."""
+    """Returns the versions by package name of PACKAGE==VERSION arguments. Raises BadPackages."""
     wanted: dict[str, str] = {}
     for text in texts:
         found = WANTED.fullmatch(text)
@@ -45,10 +45,10 @@ def read_versions(texts: Sequence[str]) -> dict[str, str]:
 
 
 def complete(wanted: Mapping[str, str], installed: Mapping[str, str]) -> dict[str, str]:
-    """Returns the version of every package of the toolchain, by name.
+    """Returns the version of every package of the toolchain by name.
 
-    Where tileiras is named, NVIDIA's other packages have its version unless they are named too. What is left has the
-    version that is installed. Raises BadPackages for versions that cuda-tile does not take together.
+    If tileiras is named, NVIDIA's other packages get its version unless they are named too. The rest gets the installed
+    version. Raises BadPackages for versions that do not work together.
     """
     if not wanted:
         raise BadPackages("name a package, such as nvidia-cuda-tileiras==13.5.37: the rest is added as it fits")

@@ -1,6 +1,6 @@
-"""Decides which toolchain a commit pins, and whether that changed, by lines of its files; no Git, no pip.
+"""Decides from lines of its files which toolchain a commit pins, and whether the pin changed. Uses no Git and no pip.
 
-A pin is PACKAGE==VERSION of cuda-tile or nvidia-cuda-tileiras in a pyproject.toml or a list of requirements.
+A pin is PACKAGE==VERSION of cuda-tile or nvidia-cuda-tileiras in a pyproject.toml or a requirements file.
 """
 
 import re
@@ -20,7 +20,7 @@ FILES = (
     ":(top,glob)**/requirements/*.in",
     ":(top,glob)**/*constraints*.txt",
 )
-"""The files that may have a pin, as Git's pathspecs."""
+"""Files that may contain a pin, as Git pathspecs."""
 
 PIN = re.compile(
     r"(?<![\w.-])(?P<package>cuda[-_.]tile|nvidia[-_.]cuda[-_.]tileiras)\s*(\[[^\]]*\])?\s*={2,3}\s*"
@@ -31,8 +31,8 @@ PIN = re.compile(
 
 @dataclass(frozen=True)
 class PinnedToolchain:
-    """A toolchain that a commit pins. `name` is that of a toolchain which has it here; else `add` is the command that
-    adds it under that name, and None where it is here."""
+    """A toolchain that a commit pins. `name` is the toolchain here that has the pinned versions. If there is none, it
+    is the name for a new one, which the command `add` adds; otherwise `add` is None."""
 
     name: str
     pins: Mapping[str, str]
@@ -40,7 +40,7 @@ class PinnedToolchain:
 
 
 def read_pins(lines: Iterable[str]) -> dict[str, str]:
-    """Returns the pinned version of each package of NAMED; none for one that lines pin to several versions."""
+    """Returns the pinned version of each package. A package that the lines pin to several versions is left out."""
     found: dict[str, set[str]] = {}
     for line in lines:
         for pin in PIN.finditer(line.partition("#")[0]):
@@ -50,16 +50,15 @@ def read_pins(lines: Iterable[str]) -> dict[str, str]:
 
 
 def find_change(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns the packages that both commits pin, to other versions. One that only one of them pins is not known to
-    have changed."""
+    """Returns the packages that both commits pin, to different versions. A package that only one pins is left out."""
     return tuple(name for name in NAMED if name in before and name in after and before[name] != after[name])
 
 
 def find_toolchain(
     pins: Mapping[str, str], changed: Sequence[str], toolchains: Iterable[Toolchain], installed: Mapping[str, str]
 ) -> PinnedToolchain:
-    """Finds the toolchain that has the pinned versions, and those of `installed` for the other packages. Raises
-    BadPackages for pins that do not compile together, or from which no toolchain can be named."""
+    """Finds the toolchain with the pinned versions, and the installed versions of the other packages. Raises
+    BadPackages if the pins do not compile together or give no valid name."""
     whole = complete(pins, installed)
     wanted = {package: whole[package] for package in COMPILING}
     if all(installed.get(package) == version for package, version in wanted.items()):

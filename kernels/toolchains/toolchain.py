@@ -1,7 +1,8 @@
-"""Finds toolchains: the tile compiler's packages, installed under names beside those of Tilewatch's own environment.
+"""Finds toolchains: versions of the tile compiler's packages, each under a name, beside those of Tilewatch's own
+environment.
 
-The toolchain NAME is the folder `NAME` below a root. Its `requirements.txt` names its packages with versions and
-hashes, and `site` holds them as Python imports them.
+The toolchain NAME is the folder `NAME` below a root. Its `requirements.txt` lists packages with versions and hashes;
+its folder `site` holds them for Python to import.
 """
 
 import hashlib
@@ -13,10 +14,10 @@ from typing import NamedTuple
 from tilewatch.errors import ExpectedError
 
 INSTALLED = "installed"
-"""The name of the toolchain in Tilewatch's own environment; no other has it."""
+"""Name reserved for the toolchain in Tilewatch's own environment."""
 
 PART = ".part"
-"""The end of the name of a folder that is being made or removed; no toolchain has such a name."""
+"""Suffix of a folder that is being made or removed. No toolchain's name ends with it."""
 
 LIST, SITE = "requirements.txt", "site"
 
@@ -28,12 +29,11 @@ REQUIREMENT = re.compile(
 
 
 class UnknownToolchain(ExpectedError):
-    """No toolchain has this name here; the message names those that are here."""
+    """No toolchain has this name here; the message lists those that exist."""
 
 
 class Package(NamedTuple):
-    """A package of a toolchain, in one version. `sha256` is the hash of the wheel, or None where nobody wrote
-    it down."""
+    """A package of a toolchain in one version. `sha256` is the hash of its wheel, None if it was not recorded."""
 
     package: str
     version: str
@@ -42,8 +42,8 @@ class Package(NamedTuple):
 
 @dataclass(frozen=True)
 class Toolchain:
-    """The packages that compile, in one version each, under a name. `folder` is where Python imports the packages from;
-    None for Tilewatch's own environment."""
+    """The packages that compile, in one version each, under a name. Python imports them from `folder`, which is None
+    for Tilewatch's own environment."""
 
     name: str
     folder: Path | None
@@ -56,13 +56,13 @@ def is_name(text: str) -> bool:
 
 
 def list_toolchains(root: Path) -> tuple[Toolchain, ...]:
-    """Returns the toolchains below a root by name, without the installed one. One that is half made is left out."""
+    """Returns the toolchains below a root, ordered by name, without the installed and incomplete ones."""
     lists = sorted(root.glob(f"*/{LIST}")) if root.is_dir() else []
     return tuple(_read(each.parent) for each in lists if is_name(each.parent.name))
 
 
 def find_toolchain(root: Path, name: str) -> Toolchain:
-    """Returns an installed toolchain by its name. Raises UnknownToolchain."""
+    """Returns the toolchain of a name. Raises UnknownToolchain."""
     if name == INSTALLED:
         return Toolchain(INSTALLED, None)
     here = list_toolchains(root)
@@ -78,17 +78,16 @@ def _read(folder: Path) -> Toolchain:
 
 
 def read_list(text: str) -> tuple[Package, ...]:
-    """Returns the packages that a list names; lines of another form are passed over."""
+    """Returns the packages in a list. Skips lines of another form."""
     return tuple(Package(each["package"], each["version"], each["sha256"]) for each in REQUIREMENT.finditer(text))
 
 
 def hash_list(toolchain: Toolchain) -> str:
-    """Returns the hash of a toolchain's list: equal lists are equal toolchains, under whatever name."""
+    """Returns the hash of a toolchain's package list, which is independent of its name."""
     return hashlib.sha256(repr(sorted(tuple(each) for each in toolchain.packages)).encode()).hexdigest()
 
 
 def measure_disk_bytes(toolchain: Toolchain) -> int:
-    """Returns what the toolchain's folder takes on the disk; 0 for the installed packages, which have no folder of
-    their own."""
+    """Returns the bytes of the toolchain's folder on disk, 0 for the installed one, which has no folder."""
     files = toolchain.folder.parent.rglob("*") if toolchain.folder is not None else ()
     return sum(each.lstat().st_blocks * 512 for each in files)

@@ -1,4 +1,4 @@
-"""Reads the versions of everything that is not the commit, by name, without importing the heavy packages."""
+"""Reads the versions of all packages that affect code or times, without importing the heavy ones."""
 
 import functools
 import importlib.metadata
@@ -17,20 +17,20 @@ def versions(names: tuple[str, ...]) -> dict[str, str]:
         try:
             installed[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            continue  # a package that is not installed is not listed
+            continue  # a package that is not installed is left out
     return installed
 
 
 @functools.cache
 def compiler_version() -> str:
-    """Names what compiles here in one line: a different line may give different machine code."""
+    """Returns the compiling packages and their versions in one line. Another line may mean other machine code."""
     installed = versions(COMPILING)
     return " ".join(f"{name.removeprefix('nvidia-')} {version}" for name, version in sorted(installed.items()))
 
 
 def read_compilers(lines: Collection[str]) -> dict[str, str]:
-    """Returns the versions by package name that lines of `compiler_version` name, whatever follows in them. Where lines
-    differ, a package has all its versions."""
+    """Returns the versions by package name in lines of `compiler_version`, ignoring words that follow. If lines differ,
+    a package gets all its versions."""
     found: dict[str, set[str]] = {}
     for line in lines:
         words = line.split()
@@ -42,7 +42,7 @@ def read_compilers(lines: Collection[str]) -> dict[str, str]:
 
 
 def measuring_versions(driver: str, cuda_driver: str, timer: str) -> dict[str, str]:
-    """Returns everything that may move a measured time while the commit stays the same."""
+    """Returns all versions that may change a measured time while the commit stays the same."""
     return {
         **versions(COMPILING),
         **versions(MEASURING),

@@ -35,7 +35,7 @@ def test_without_tileiras_the_rest_is_as_installed() -> None:
         (["cuda-tile"], INSTALLED, "'cuda-tile' names no version; expected PACKAGE==VERSION, such as cuda-tile==1.7.0"),
         (["cuda-tile>=1.7"], INSTALLED, "'cuda-tile>=1.7' names no version"),
         (["--target==1"], INSTALLED, "'--target==1' names no version"),
-        (["torch==2.9"], INSTALLED, "torch is no part of a toolchain; its packages are cuda-tile, "),
+        (["torch==2.9"], INSTALLED, "torch is not part of a toolchain; its packages are cuda-tile, "),
         (["cuda-tile==1.6.0", "cuda-tile==1.7.0"], INSTALLED, "cuda-tile is named twice, with 1.6.0 and 1.7.0"),
         (
             ["nvidia-cuda-nvcc==13.5.37"],
