@@ -1,4 +1,4 @@
-"""Reads from Git which commit a library folder is at. Uses no network and no database."""
+"""Reads from Git the commit of a library folder. Uses no network and no database."""
 
 import datetime as dt
 import os
@@ -12,11 +12,10 @@ from tilewatch.errors import ExpectedError
 from tilewatch.text import without_controls
 
 AS_STORED = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": os.devnull, "LC_ALL": "C"}
-"""Environment in which Git reads the commits that a sha names: `git replace` and grafts change them on one machine
-alone."""
+"""Environment in which Git reads commits as stored: `git replace` and grafts change them on one machine only."""
 
 LOG = ("log", "-1", "--no-show-signature", "--no-color", "--encoding=UTF-8")
-"""A person's settings add the answer of gpg to `git log`, or have it write Latin-1."""
+"""Options that undo a person's settings: `git log` could otherwise print gpg's output, or Latin-1."""
 
 
 class NoHistory(ExpectedError):
@@ -25,8 +24,8 @@ class NoHistory(ExpectedError):
 
 @dataclass(frozen=True)
 class GitCommit:
-    """`position` counts first parents from the root; `committed_at` is ISO 8601 in UTC. A date is decoration: whoever
-    commits may write any."""
+    """One commit. `position` counts first parents from the root; `committed_at` is ISO 8601 in UTC, and nothing relies
+    on it, because a committer may write any date."""
 
     repository: str
     sha: str
@@ -37,8 +36,8 @@ class GitCommit:
 
 
 def commit_of(folder: Path, revision: str = "HEAD") -> GitCommit:
-    """Returns the commit that a folder is at. Raises NoHistory if Git is missing, or the folder is in no repository or
-    has no such commit."""
+    """Returns the commit that a folder is at. Raises NoHistory if Git is missing, or if the folder is in no repository
+    or lacks the revision."""
     if not folder.is_dir():
         raise NoHistory(f"there is no folder {folder}")
     try:
@@ -61,14 +60,14 @@ def commit_of(folder: Path, revision: str = "HEAD") -> GitCommit:
 
 
 def read_moment(seconds: str, now: dt.datetime) -> dt.datetime:
-    """Returns the moment of seconds since 1970 as Git prints them, between 1970 and now. A commit without a readable
-    date is of 1970."""
+    """Returns the moment of Git's seconds since 1970, limited to between 1970 and now. An unreadable date becomes
+    1970."""
     since_1970 = int(seconds) if re.fullmatch(r"-?[0-9]{1,30}", seconds) else 0
     return dt.datetime.fromtimestamp(min(max(since_1970, 0), int(now.timestamp())), dt.UTC)
 
 
 def repository_name(folder: Path) -> str:
-    """Returns the address of the remote without credentials; without a remote, the folder's name."""
+    """Returns the remote's address without credentials, or the folder's name if there is no remote."""
     try:
         url = _git(folder, "config", "--get", "remote.origin.url")
     except NoHistory:

@@ -1,4 +1,4 @@
-"""Turns a local sweep, and a replay of two of them, into the rows of a recording. Values in, rows out."""
+"""Converts a local sweep, or a replay of two, into the rows of a recording."""
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ NOT_HELD = "not held: the machine code of both commits is the same"
 
 @dataclass(frozen=True)
 class ReplayedSide:
-    """One side of a replay: a commit, and the config that won there with its machine code."""
+    """One side of a replay: a commit, the config that won there, and its machine code."""
 
     commit: GitCommit
     config: Params
@@ -27,7 +27,7 @@ class ReplayedSide:
 def list_rows(
     plan: Plan, commit: GitCommit, model: GpuSpec, outcomes: Sequence[tuple[PlannedTrial, Compiled]], result: RunResult
 ) -> Iterator[dict[str, Any]]:
-    """Yields the sweep, its compilations and trials, the run and its measurements, for recording_file.write."""
+    """Yields the rows of a sweep, its compilations and trials, its run and measurements, for recording_file.write."""
     yield {
         "row": "sweep",
         "id": 1,
@@ -102,7 +102,7 @@ def _run(result: RunResult) -> Iterator[dict[str, Any]]:
         "started_at": result.started_at.isoformat(),
         "finished_at": result.finished_at.isoformat(),
     }
-    # As in the database, a baseline that could not run has no row, and the kernel's row says why.
+    # As in the database, a baseline that could not run has no row; the kernel's row says why.
     missing = {each.implementation: each.detail.get("missing") for each in result.measurements if not each.samples_us}
     for each in result.measurements:
         if not each.samples_us:
@@ -121,8 +121,7 @@ def _run(result: RunResult) -> Iterator[dict[str, Any]]:
 def replay_row(
     plan: Plan, model: GpuSpec, base: ReplayedSide, head: ReplayedSide, at: dt.datetime, result: ReplayResult | None
 ) -> dict[str, Any]:
-    """Returns the row of a replay of what won at two commits. Without a result both are the same machine code, which
-    needs none."""
+    """Returns the row of a replay of two commits' winners. `result` is None if both have the same machine code."""
     return {
         "row": "replay",
         "key": f"{plan.kernel}:{plan.problem}:{model.slug}:{base.commit.sha}:{head.commit.sha}:{at.isoformat()}",

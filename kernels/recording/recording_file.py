@@ -1,8 +1,8 @@
 """Writes and reads recordings: real runs as gzipped JSON lines, so that a GPU machine needs no network or database.
 
-The first line is a header, the last counts the rows between, so that a cut file is noticed. The field "row" names a
-row's kind; its other fields are the columns of that table in db/models.py.
-`python -m tilewatch.kernels sweep --record` and `tilewatch export` write recordings, `tilewatch import` reads them.
+The first line is a header. The last line counts the rows between, which exposes a truncated file. The field "row" names
+a row's kind; its other fields are the columns of that table in db/models.py. `python -m tilewatch.kernels sweep
+--record` and `tilewatch export` write recordings, `tilewatch import` reads them.
 """
 
 import datetime as dt
@@ -23,13 +23,13 @@ from tilewatch.text import is_name
 VERSION = 1
 LINE_BYTES = 16 << 20
 FILE_BYTES = 1 << 28
-"""The most bytes of the uncompressed file. A night of 9,000 configs takes 12 MB."""
+"""Most bytes of the uncompressed file. A night of 9,000 configs takes 12 MB."""
 
 MOST_ROWS = 200_000
-"""The largest recording has 27,000, of 800 bytes each (2026-11-28)."""
+"""Most rows of a file. The largest recording has 27,000, of 800 bytes each (2026-11-28)."""
 
 MEMORY_BYTES = 1 << 30
-"""What the rows may take once they are read: 3 bytes of a line, "{},", are 72."""
+"""Most memory that the rows may take once read: Python turns the 3 bytes "{}," into 72."""
 
 LOOK_EVERY_ROWS = 1_000
 
@@ -43,16 +43,16 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "measurement": ("run", "implementation"),
     "replay": ("key",),
 }
-"""What makes a row of each kind unique in a file."""
+"""The fields that identify a row of each kind in a file."""
 
 
 class BadRecording(ExpectedError):
-    """A file that cannot be imported; the message is a sentence naming file and line."""
+    """The file cannot be imported; the message is a sentence naming file and line."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """Where and when it was recorded. `tool` is the program's version."""
+    """Where and when the runs were recorded. `tool` is the program's version."""
 
     machine: str
     recorded_at: str
@@ -67,12 +67,12 @@ class RecordingContents:
 
 
 def rename_repository(contents: RecordingContents, repository: str) -> RecordingContents:
-    """Returns the same runs as runs of a repository of this name."""
+    """Returns the same runs under another repository's name."""
     return replace(contents, rows=tuple(_of_repository(row, repository) for row in contents.rows))
 
 
 def write(path: Path, header: Header, rows: Iterable[Mapping[str, Any]]) -> int:
-    """Writes the file whole or not at all, and returns the number of rows."""
+    """Writes the file completely or not at all, and returns the number of rows."""
     partial = path.with_name(path.name + ".part")
     count = 0
     # No time stamp in the gzip header: the same runs give the same bytes.
@@ -90,10 +90,10 @@ def write(path: Path, header: Header, rows: Iterable[Mapping[str, Any]]) -> int:
 
 
 def append(path: Path, header: Header, rows: Iterable[Mapping[str, Any]]) -> int:
-    """Writes the file again with these rows behind its own; returns the number of new rows.
+    """Adds rows to a file, which is created if it does not exist. Returns the number of rows added.
 
-    Their sweeps are numbered on, and compilations that are there already are left out. A file that does not exist is
-    written. Raises BadRecording where the file is of another machine or repository: one recording is of one GPU.
+    New sweeps continue the file's numbering, and compilations that the file already has are left out. Raises
+    BadRecording if the file is of another machine or repository, because one recording is of one GPU.
     """
     if not path.exists():
         return write(path, header, rows)
@@ -108,8 +108,8 @@ def append(path: Path, header: Header, rows: Iterable[Mapping[str, Any]]) -> int
 
 
 def renumber(there: Sequence[Mapping[str, Any]], rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Returns rows of another sweep as they follow the rows of a file: their sweeps numbered on, and without the
-    compilations that are there."""
+    """Returns rows of another sweep as they are appended to a file's rows: with sweeps numbered on, and without
+    compilations that are already there."""
     last = max((row["id"] for row in there if row["row"] == "sweep"), default=0)
     known = {(row["code_key"], row["compiler"]) for row in there if row["row"] == "compilation"}
     return [
@@ -120,9 +120,9 @@ def renumber(there: Sequence[Mapping[str, Any]], rows: Iterable[Mapping[str, Any
 
 
 def read(path: Path) -> RecordingContents:
-    """Reads and checks the whole file. Raises BadRecording."""
+    """Reads and validates the whole file. Raises BadRecording."""
     for number, _ in enumerate(_lines(path)):
-        if number > MOST_ROWS + 1:  # the first and the last line are no rows
+        if number > MOST_ROWS + 1:  # the first and the last line are not rows
             raise BadRecording(f"{path} has {TOO_MANY}")
     before_bytes = _measure_memory()
     lines = enumerate(_lines(path), start=1)
@@ -150,7 +150,7 @@ def read(path: Path) -> RecordingContents:
                 raise BadRecording(f"{path} line {number}: {row.get('rows')} rows were written, {len(rows)} are here")
             return RecordingContents(header, tuple(rows))
         if kind not in KEYS:
-            raise BadRecording(f"{path} line {number}: '{kind}' is no kind of row; known: {', '.join(KEYS)}")
+            raise BadRecording(f"{path} line {number}: '{kind}' is not a kind of row; known: {', '.join(KEYS)}")
         missing = [field for field in KEYS[kind] if field not in row]
         if missing:
             raise BadRecording(f"{path} line {number}: the {kind} has no {', '.join(missing)}")
@@ -170,7 +170,7 @@ def now() -> str:
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    """Reads line by line: 10 MiB of compressed zeros are 10 GiB."""
+    """Yields the lines. Reads one at a time, because 10 MiB of compressed zeros are 10 GiB."""
     read_bytes = 0
     try:
         with open_given(path) as raw, gzip.open(raw) as file:
@@ -193,7 +193,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _measure_memory() -> int:
-    """Measures this process alone: `tilewatch up` starts workers while it reads, whose memory is none of the file's."""
+    """Returns this process's memory. Workers that `tilewatch up` starts meanwhile do not count."""
     return processes.measure_resident(os.getpid())
 
 
@@ -208,8 +208,8 @@ def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:
 
 
 def _check(path: Path, number: int, kind: str, row: Mapping[str, Any]) -> None:
-    """Raises BadRecording for the first value that is not what rows.py describes."""
-    # Here, because pydantic takes longer than a help text of the command line.
+    """Raises BadRecording for the first value that rows.py does not allow."""
+    # Imported here, because pydantic takes longer than a help text of the command line.
     from pydantic import ValidationError
 
     from tilewatch.kernels.recording.rows import SCHEMAS
@@ -227,7 +227,7 @@ def _line(row: Mapping[str, Any]) -> bytes:
 
 
 def _of_repository(row: Mapping[str, Any], repository: str) -> dict[str, Any]:
-    """A sweep has one commit, a replay one on each side, other rows none."""
+    """Returns a row as one of another repository. A sweep has one commit, a replay one per side, other rows none."""
     changed = dict(row)
     if "commit" in row:
         changed["commit"] = {**row["commit"], "repository": repository}

@@ -1,7 +1,7 @@
-"""Describes the rows of a recording: which values a field may have. A file from elsewhere is checked by it before a row
-is stored, since jobs and pages that read a row later expect what is described here.
+"""Describes which values the fields of a recording's rows may have. Rows of a file are validated before they are
+stored, because jobs and pages rely on it.
 
-Fields that are not named here are passed on as they are.
+Fields that are not listed here are passed on unchanged.
 """
 
 import datetime as dt
@@ -16,7 +16,7 @@ from tilewatch.text import LONGEST_NAME
 _CHECK = ConfigDict(strict=True, allow_inf_nan=False)
 
 MOST_COMMITS = 10_000_000
-"""The largest position of a commit; Linux had 1.3 million commits in 2026."""
+"""Largest position of a commit. Linux had 1.3 million commits in 2026."""
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_NAME, pattern=r"^[^\p{C}\p{Zl}\p{Zp}]+$")]
 Text = Annotated[str, StringConstraints(max_length=100_000, pattern=r"^[^\x00]*$")]

@@ -105,7 +105,7 @@ def test_lines_cut_before_compression_are_refused(tmp_path: Path) -> None:
             r"header's machine is '\\x1b\[2J', which cannot be shown",
         ),
         (None, [SWEEP, SWEEP], "line 3: this sweep is there twice"),
-        (None, [{"row": "poem"}], "'poem' is no kind of row"),
+        (None, [{"row": "poem"}], "'poem' is not a kind of row"),
         (None, [{"row": "run"}], "the run has no key"),
         (None, [{"row": "end", "rows": 5}], "5 rows were written, 0 are here"),
     ],
