@@ -1,6 +1,6 @@
 """Finds the targets whose code differs between two library folders: source, then bytecode, then machine code.
 
-Every stage ends what it can, so that unchanged code costs no compiler and no GPU. Knows no Git and prints nothing.
+Each stage ends the targets that it can, so unchanged code costs no compiler and no GPU. Uses no Git, prints nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from tilewatch.kernels.results import Compiled, Cubin, Params
 
 @dataclass(frozen=True)
 class Code:
-    """One config of one side, named and compiled as far as the comparison went."""
+    """One config of one side, identified and compiled as far as the comparison went."""
 
     config: Params
     identity: CodeIdentity
@@ -36,20 +36,20 @@ class Code:
 
     @property
     def machine_code(self) -> tuple[str | None, str | None]:
-        """Returns what makes two codes the same on a GPU: the instructions, and how they are launched."""
+        """Returns what makes two codes equal on a GPU: the instructions, and how they are launched."""
         return (None if self.compiled is None else self.compiled.code_sha256, self.identity.launch_sha256)
 
 
 @dataclass(frozen=True)
 class Changed:
-    """A target whose code differs, and the codes of both sides, the first choice first."""
+    """A target whose code differs, with the codes of both sides, the preferred one first."""
 
     target: Target
     source: ConfigSource
     base: tuple[Code, ...]
     head: tuple[Code, ...]
     code_sentence: str = ""
-    """Which lines differ between the first choices, where they were compared line by line."""
+    """Which source lines differ between the preferred codes, if they were compared line by line."""
 
     def outcome(self, **fields: object) -> Outcome:
         base, head = self.base[0], self.head[0]
@@ -73,8 +73,8 @@ class Changed:
 
 @dataclass
 class Comparison:
-    """Holds the two sides, what to compare them on, and the outcomes so far by target. `gpu` is a GPU model; empty
-    without one. `may_race` is False if each side has one config: the one that ships, if no winner is known."""
+    """Holds the two sides, how to compare them, and the outcomes so far by target. `gpu` is a GPU model, empty without
+    one. `may_race` is False if each side has exactly one config, which is the shipped one if no winner is known."""
 
     base: Library
     head: Library
@@ -94,10 +94,8 @@ class Comparison:
 
 
 def find_changed(comparison: Comparison, targets: Sequence[Target]) -> list[Changed]:
-    """Ends every target of equal source, bytecode or machine code, and returns the others, compiled.
-
-    Raises BuildError where nothing can be compiled here.
-    """
+    """Ends every target of equal source, bytecode or machine code, and returns the others, compiled. Raises BuildError
+    if nothing can be compiled here."""
     compared = [each for each in targets if not _end_without_code(comparison, each)]
     if not compared:
         return []
@@ -128,7 +126,7 @@ def end_by_static_facts(comparison: Comparison, changed: Sequence[Changed]) -> N
 
 
 def _end_without_code(comparison: Comparison, target: Target) -> bool:
-    """Ends what one side lacks, and what has equal source on both."""
+    """Ends a target that failed to load, that one side lacks, or whose source is equal. Returns whether it did."""
     if target.failure is not None:
         comparison.fail(target, target.failure)
         return True
@@ -165,7 +163,7 @@ def _identify(comparison: Comparison, chosen: Sequence[tuple[Target, Candidates]
 
 
 def _compile(comparison: Comparison, differing: Sequence[Changed]) -> list[Changed]:
-    """Compiles every code once: problems share machine code where their signatures agree."""
+    """Compiles every code once, because problems with equal signatures share machine code."""
     wanted: dict[tuple[str | None, str], tuple[Changed, Library, Code]] = {}
     for each in differing:
         for library, codes in ((comparison.base, each.base), (comparison.head, each.head)):
@@ -200,13 +198,13 @@ def _explain(comparison: Comparison, changed: Sequence[Changed]) -> list[Changed
 
 
 def _key_pair(changed: Changed) -> tuple[str, str] | None:
-    """Returns the content keys of the cubins of both sides' first choices; None if one of them has no cubin."""
+    """Returns the content keys of both sides' preferred cubins, None if one of them has no cubin."""
     base, head = changed.base[0].cubin, changed.head[0].cubin
     return None if base is None or head is None else (base.content_key, head.content_key)
 
 
 def _end_if_broken(comparison: Comparison, each: Changed) -> bool:
-    """Ends a target of which a side has no cubin at all; with some, the others are left out by the race."""
+    """Ends a target if a side has no cubin at all. If it has some, the race leaves out its other configs."""
     failures = [{_failure(code) for code in codes} for codes in (each.base, each.head)]
     if failures[0] == failures[1] and None not in failures[0]:
         comparison.end(each.target, each.outcome(kind="neither", reason=_failure(each.head[0])))
@@ -223,8 +221,8 @@ def _failure(code: Code) -> str | None:
 
 
 def end_if_identical(comparison: Comparison, each: Changed, name: Callable[[Code], object]) -> bool:
-    """Returns whether every config has the same code on both sides; the target has then ended. A config that compiles
-    on neither side counts as equal. If each side has one config, only the codes are compared."""
+    """Ends a target if every config has the same code on both sides, and returns whether it did. A config that compiles
+    on neither side counts as equal. If each side has one config, the configs may differ."""
     named = [{config_option(code.config): name(code) for code in codes} for codes in (each.base, each.head)]
     if len(each.base) == len(each.head) == 1:
         named = [dict.fromkeys([""], name(codes[0])) for codes in (each.base, each.head)]

@@ -1,4 +1,4 @@
-"""Says of pairs of cubins which source lines differ and what that did to the instructions (kernels/code_diff)."""
+"""Describes which source lines differ between pairs of cubins, and how the instructions changed (kernels/code_diff)."""
 
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
@@ -12,21 +12,21 @@ from tilewatch.kernels.compiling.programs import ProgramMissing
 from tilewatch.kernels.compiling.store import CubinStore
 
 Pair = tuple[str, str]
-"""The content keys of the base's cubin and of the head's."""
+"""The content keys of the base's and the head's cubin."""
 
 
 @dataclass(frozen=True)
 class CubinDiff:
-    """Holds what differs between two cubins, for each launch and as a sentence, which is empty if nothing differs. If
-    the pair could not be read, `launches` is empty and the sentence says why."""
+    """The differences between two cubins, by launch and as a sentence, which is empty if there are none. If the pair
+    could not be read, `launches` is empty and the sentence says why."""
 
     sentence: str
     launches: tuple[CodeDiff, ...] = ()
 
 
 def write_code_sentences(store: CubinStore, pairs: Collection[Pair], *, jobs: int) -> dict[Pair, str]:
-    """Writes what differs between each pair of cubins. A pair that cannot be read gets a sentence that says why: no
-    comparison fails for it. Raises StoreError."""
+    """Returns a sentence about the differences of each pair of cubins. If a pair cannot be read, its sentence says why,
+    and no comparison fails. Raises StoreError."""
     with ThreadPoolExecutor(max(1, jobs)) as pool:
         return dict(pool.map(lambda pair: (pair, diff_cubins(store, *pair).sentence), dict.fromkeys(pairs)))
 
@@ -34,7 +34,7 @@ def write_code_sentences(store: CubinStore, pairs: Collection[Pair], *, jobs: in
 def diff_cubins(store: CubinStore, base_key: str, head_key: str) -> CubinDiff:
     """Compares all launches of two cubins. Raises StoreError."""
     try:
-        # A disassembler takes nearly all the time, on one core.
+        # A disassembler, which runs on one core, takes nearly all the time.
         with ThreadPoolExecutor(2) as pool:
             launches = _pair_launches(*pool.map(lambda key: read_code_texts(store, key), (base_key, head_key)))
         if launches is None:
@@ -48,7 +48,7 @@ def diff_cubins(store: CubinStore, base_key: str, head_key: str) -> CubinDiff:
 
 
 def _pair_launches(base: dict[str, CodeText], head: dict[str, CodeText]) -> list[tuple[CodeText, CodeText]] | None:
-    """Pairs launches of equal keys, then the others in order; None where one side has more."""
+    """Pairs launches of equal keys, then the others in order. None if the numbers of launches differ."""
     if len(base) != len(head):
         return None
     others = zip_longest(base.keys() - head.keys(), head.keys() - base.keys())

@@ -1,4 +1,4 @@
-"""Several compiler processes at once, for work of any kind; all of it ends at once when the caller is interrupted."""
+"""Runs work in several compiler processes at once. All work ends at once when the caller is interrupted."""
 
 import contextlib
 import queue
@@ -16,19 +16,19 @@ JOIN_S = 0.05
 
 
 class CompilerPool:
-    """Starts a process when there is work for it, and keeps it until the pool is closed."""
+    """Starts processes when there is work for them, and keeps them until the pool is closed."""
 
     def __init__(
         self, store_url: str, *, jobs: int, limit_s: float = LIMIT_S, toolchain: Toolchain | None = None
     ) -> None:
-        """`toolchain` compiles; None is the installed one."""
+        """`toolchain` compiles; None means the installed one."""
         self.store_url, self.jobs, self._limit_s, self._toolchain = store_url, jobs, limit_s, toolchain
         self._todo: queue.SimpleQueue[Callable[[Compiler], None] | None] = queue.SimpleQueue()
         self._compilers: list[Compiler] = []
         self._threads: list[threading.Thread] = []
 
     def run_all(self, works: Sequence[Callable[[Compiler], Result]]) -> list[Result]:
-        """Returns the results in order. Raises what the first failing work raised (BuildError, if nothing compiles)."""
+        """Returns the results in order. Raises the first error of a work (BuildError if nothing compiles)."""
         done: queue.SimpleQueue[tuple[int, Any, Exception | None]] = queue.SimpleQueue()
         for index, work in enumerate(works):
             self._todo.put(_reporting(index, work, done))
@@ -43,13 +43,13 @@ class CompilerPool:
         return results
 
     def close(self) -> None:
-        """Kills every process, also in the middle of a compile."""
+        """Kills every process, also during a compilation."""
         with contextlib.suppress(queue.Empty):
             while True:
                 self._todo.get_nowait()
         for _ in self._compilers:
             self._todo.put(None)
-        # A thread may be starting a process just now: kill again until every thread has ended.
+        # A thread may be starting a process, so processes are killed until every thread has ended.
         while any(thread.is_alive() for thread in self._threads):
             for compiler in self._compilers:
                 compiler.kill()
@@ -67,7 +67,7 @@ class CompilerPool:
     def _start_process(self) -> None:
         compiler = Compiler(self.store_url, limit_s=self._limit_s, toolchain=self._toolchain)
         self._compilers.append(compiler)
-        # The child belongs to its thread: Linux kills it when the thread that started it ends.
+        # Each thread starts its own child, because Linux kills a child when the thread that started it ends.
         self._threads.append(threading.Thread(target=self._work, args=(compiler,), daemon=True))
         self._threads[-1].start()
 

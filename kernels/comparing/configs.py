@@ -1,4 +1,4 @@
-"""Chooses the configs to compare: what a recording says won, else what ships, else the whole space for a sweep."""
+"""Chooses the configs to compare: a recorded winner, else the shipped config, else the whole space for a sweep."""
 
 import enum
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from tilewatch.kernels.comparing.targets import Target  # it imports cuTile, and every command imports this
 
 MOST_TIES = 4
-"""A recorded winner and its first ties. Ties are within 0.3 % of each other: more of them add little."""
+"""Most configs of a recorded winner: itself and its first ties. Ties differ by at most 0.3 %, so more add little."""
 
 
 class ConfigSource(enum.StrEnum):
-    """Where the configs come from. `auto` takes the first of the next three that has any; `given` is typed by hand."""
+    """The source of configs. `auto` takes the first of the next three that has any; `given` means typed by hand."""
 
     auto = "auto"
     recording = "recording"
@@ -32,8 +32,8 @@ class ConfigSource(enum.StrEnum):
 
 @dataclass(frozen=True)
 class RecordedWinner:
-    """A recorded sweep's winner, then the configs that could not be told from it. `finished_at` is empty for
-    one of a tuned table, so recordings go before it."""
+    """A recorded sweep's winner, followed by the configs that tied with it. `finished_at` is empty if it is from a
+    tuned table, so that recordings are preferred."""
 
     kernel: str
     problem: str
@@ -45,7 +45,7 @@ class RecordedWinner:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The configs of one target on each side, the first choice first."""
+    """The configs of one target on each side, the preferred one first."""
 
     source: ConfigSource
     base: tuple[Params, ...]
@@ -85,13 +85,13 @@ def _read_tuned(file: Path) -> Iterator[RecordedWinner]:
                 configs = (row["config"], *row["ties"][: MOST_TIES - 1])
                 yield RecordedWinner(table["kernel"], row["problem"], table["gpu_model"], table["arch"], configs, "")
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise BadRecording(f"{file} is no tuned table: {error}") from None
+        raise BadRecording(f"{file} is not a tuned table: {error}") from None
 
 
 def choose_configs(
     target: "Target", gpu: str, winners: Sequence[RecordedWinner], source: ConfigSource, *, may_sweep: bool
 ) -> Candidates | None:
-    """Returns None where `source` names a place that has nothing for this target. `gpu` is a GPU model or an
+    """Returns the configs to compare, None if `source` has none for this target. `gpu` is a model or an
     architecture."""
     assert target.base is not None
     assert target.head is not None
@@ -110,8 +110,8 @@ def choose_configs(
 
 
 def _find_recorded(target: "Target", gpu: str, winners: Sequence[RecordedWinner]) -> tuple[Params, ...]:
-    """Finds the configs of the newest recorded winner on this GPU model, else on another of its architecture; empty
-    without a recording."""
+    """Returns the configs of the newest recorded winner on this GPU model, else on another of its architecture. Empty
+    if none is recorded."""
     matching = [
         winner
         for winner in winners

@@ -1,4 +1,4 @@
-"""One of this machine's GPUs as a bench for comparisons: races by kernels/measuring/sweep.py, launches by replay.py."""
+"""Provides a GPU of this machine for comparisons: races by kernels/measuring/sweep.py, launches by replay.py."""
 
 from collections.abc import Iterator, Sequence
 
@@ -18,11 +18,11 @@ NO_CUPTI = (
 
 
 class NoCupti(ExpectedError):
-    """Kernel times cannot be trusted on this machine; the message says what to do."""
+    """Kernel times are not reliable on this machine; the message says what to do."""
 
 
 class RealBench:
-    """Kernels run in processes of their own, one at a time."""
+    """Races and launches on a GPU of this machine, in one process after the other."""
 
     def __init__(self, gpu_index: int, store_url: str, *, may_use_events: bool = False) -> None:
         self._index, self._store_url, self._may_use_events = gpu_index, store_url, may_use_events
@@ -81,20 +81,20 @@ class RealBench:
         return self._not_apart.get(target, "")
 
     def close(self) -> None:
-        """Ends the process that waits for the next launch."""
+        """Ends the processes that wait for the next launch."""
         if self._processes is not None:
             self._processes.close()
 
     def usable(self, arch: str) -> device.Gpu:
-        """Returns the GPU if nobody else uses it. It is looked at once: later, its processes are our own. Raises
-        GpuMissing or GpuBusy."""
+        """Returns the GPU if no other process uses it. Checked only the first time, because our own processes use it
+        later. Raises GpuMissing or GpuBusy."""
         if self._gpu is None:
             self._gpu = usable_gpu(self._index, arch)
         return self._gpu
 
 
 def find_gpu(gpu_index: int) -> device.Gpu:
-    """Finds this machine's GPU of that index. Raises GpuMissing, also for a model that cuTile has no code for."""
+    """Returns this machine's GPU of that index. Raises GpuMissing, also for a model that cuTile cannot compile for."""
     here = device.gpus()
     if not 0 <= gpu_index < len(here):
         raise GpuMissing(

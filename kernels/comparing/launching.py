@@ -1,6 +1,6 @@
 """Times two sides of changed targets on a GPU, launch by launch, until every verdict is final.
 
-The GPU is behind the protocol GpuBench: kernels/comparing/gpu_bench.py has the real one.
+The protocol GpuBench stands for the GPU; kernels/comparing/gpu_bench.py has the real one.
 """
 
 import time
@@ -20,7 +20,7 @@ NO_TIME = "the budget was spent before its first launch"
 
 @dataclass(frozen=True)
 class Budget:
-    """What may be spent. `deadline` is a time of time.monotonic(); None for no limit."""
+    """What a comparison may spend. `deadline` is a time of time.monotonic(), None without a limit."""
 
     most_launches: int = MOST_LAUNCHES
     deadline: float | None = None
@@ -31,26 +31,25 @@ class Budget:
 
 
 class LaunchBench(Protocol):
-    """A GPU that can launch two sides together."""
+    """A GPU that can launch both sides of a target."""
 
     def launch(self, target: Target, base: ReplaySide, head: ReplaySide) -> tuple[float, float]:
-        """Returns the median microseconds of base and head in one fresh process. Raises ReplayFailed."""
+        """Returns the median microseconds of base and head in one new process. Raises ReplayFailed."""
 
 
 class GpuBench(LaunchBench, Protocol):
     """A GPU that can also race the configs of one side."""
 
     def race(self, target: Target, library: Library, cubins: Sequence[Cubin]) -> tuple[Params, ...]:
-        """Checks and times the configs; the fastest first, then those that cannot be told from it. Empty when none
-        gives right results."""
+        """Checks and times configs. Returns the fastest, then those that tie with it; empty if no result is right."""
 
     def find_not_apart(self, target: Target) -> str:
-        """Says why the process that runs host code timed an operator that was launched; empty where another one did."""
+        """Returns why the process that runs an operator's host code also timed it. Empty if another one did."""
 
 
 @dataclass(frozen=True)
 class Timed:
-    """The launches of one target and the verdict on them. Element i of both is launch i, in microseconds."""
+    """The launches of one target and the verdict on them. Element i of both times is launch i, in microseconds."""
 
     base_us: tuple[float, ...]
     head_us: tuple[float, ...]
@@ -66,10 +65,8 @@ def time_operator(
     *,
     on_launch: Callable[[int], None],
 ) -> Timed:
-    """Times one target, base before head in `sides`, until its verdict is final or the budget is spent.
-
-    Raises ReplayFailed or MeasureFailed.
-    """
+    """Times one target until its verdict is final or the budget is spent. `sides` are base and head. Raises
+    ReplayFailed or MeasureFailed."""
     base_us: list[float] = []
     head_us: list[float] = []
     while True:
@@ -90,7 +87,7 @@ def end_by_launches(
     fail_over: float,
     on_progress: Callable[[str], None],
 ) -> None:
-    """Adds launches, look by look and target by target, until every verdict is final or the budget is spent."""
+    """Launches all targets in turns, one look each, until every verdict is final or the budget is spent."""
     open_targets = [picked for each in changed if (picked := _pick(comparison, each, gpu)) is not None]
     design = Design(max(1, len(open_targets)), budget.most_launches, fail_over)
     times: dict[Target, tuple[list[float], list[float]]] = {each.target: ([], []) for each in open_targets}
@@ -148,10 +145,8 @@ def _launch_until_look(
 
 
 def _pick(comparison: Comparison, each: Changed, gpu: GpuBench) -> Changed | None:
-    """Returns one code of each side: the fastest of it, and the base's config on both sides where that is as fast.
-
-    Returns None where the target has ended: no config is right, or both sides' fastest are one code.
-    """
+    """Returns the target with one code per side: the fastest, but the head takes the base's config if that is as fast.
+    None if the target has ended, because no config gives right results or both fastest have the same code."""
     sides = []
     for library, codes in ((comparison.base, each.base), (comparison.head, each.head)):
         if len(codes) == 1:

@@ -1,4 +1,4 @@
-"""Gives tilewatch.mechanisms.find what compiling two versions and comparing their code showed."""
+"""Converts the facts and differences of two compiled sides into the values of tilewatch.mechanisms.find."""
 
 from collections.abc import Iterable
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""The outcome of comparing one operator, and what moved in its code. Values and sentences; no I/O."""
+"""Holds the outcome of comparing one operator, and lists what moved in its code. Values and sentences; no I/O."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from tilewatch.kernels.results import Params, StaticFacts
 from tilewatch.mechanisms.find import find_mechanisms, write_mechanisms
 
 INSTRUCTION_BYTES = 16
-"""The size of a machine instruction of every GPU since Volta."""
+"""Size of a machine instruction on every GPU since Volta."""
 
 FINE, OVER, UNSURE = 0, 1, 2
-"""Exit codes: nothing is slower than allowed, something surely is, or it is not known."""
+"""Exit codes: nothing is slower than allowed, something surely is, or some target is undecided."""
 
 OutcomeKind = Literal[
     "identical",
@@ -28,14 +28,14 @@ OutcomeKind = Literal[
     "changed",
     "unchanged",
 ]
-"""`changed` and `unchanged` are outcomes without a GPU: other machine code, whose static facts did or did not move."""
+"""`changed` and `unchanged` are outcomes without a GPU: machine code differs, and its static facts do or do not."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of comparing one target. `reason` is a sentence where the kind is "failed" or "neither". Times are in
-    the order of the launches, in us. `not_apart` says why the process that ran a side's host code timed it too; empty
-    where another one did."""
+    """The outcome of comparing one target. `reason` is a sentence if the kind is "failed" or "neither". Times are in
+    us, in the order of launches. `not_apart` says why the process that ran a side's host code also timed it; empty if
+    another process timed it."""
 
     kernel: str
     problem: str
@@ -61,7 +61,7 @@ class Outcome:
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """Returns what moved in the code, and the mechanism where a GPU showed which side is slower."""
+        """Returns what moved in the code, and the mechanism if a GPU showed which side is slower."""
         kind = "" if self.verdict is None else self.verdict.kind
         if self.verdict is None or kind not in ("slower", "faster") or not self.base_facts or not self.head_facts:
             return self.moved
@@ -78,7 +78,7 @@ class Outcome:
 
     @property
     def sentence(self) -> str:
-        """Returns the verdict in words, without the operator's name: slower +1.8 % (1.5 to 2.1) after 12 launches."""
+        """Returns the outcome without the operator's name, such as: slower +1.8 % (1.5 to 2.1) after 12 launches."""
         if self.verdict is not None:
             return write_verdict(self.verdict) + (f" (not measured apart: {self.not_apart})" if self.not_apart else "")
         return {
@@ -93,8 +93,7 @@ class Outcome:
 
 
 def exit_code(outcomes: Iterable[Outcome]) -> int:
-    """Returns the exit code of all outcomes. OVER goes before UNSURE: a target that is surely slower fails, whatever is
-    not known of others."""
+    """Returns the exit code of all outcomes. One target that is surely slower gives OVER, whatever the others are."""
     listed = list(outcomes)
     if any(each.verdict is not None and each.verdict.is_over for each in listed):
         return OVER
@@ -102,7 +101,7 @@ def exit_code(outcomes: Iterable[Outcome]) -> int:
 
 
 def list_moves(base: StaticFacts | None, head: StaticFacts | None) -> tuple[str, ...]:
-    """Lists what differs in the static facts, each as "registers 128 -> 168"; empty where nothing does."""
+    """Lists the static facts that differ, such as "registers 128 -> 168". Empty if none does."""
     if base is None or head is None:
         return ()
     pairs = (
@@ -121,7 +120,7 @@ def list_moves(base: StaticFacts | None, head: StaticFacts | None) -> tuple[str,
 
 
 def write_verdict(verdict: Verdict) -> str:
-    """Writes the verdict in words: slower +1.8 % (1.5 to 2.1) after 12 launches."""
+    """Returns the verdict in words, such as: slower +1.8 % (1.5 to 2.1) after 12 launches."""
     launches = f"after {verdict.launches} launches"
     if verdict.kind == "undecided":
         return f"undecided {launches} ({_per_cent(verdict.low)} to {_per_cent(verdict.high)} %)"

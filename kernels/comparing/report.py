@@ -18,8 +18,8 @@ PROBLEMS_LISTED = 3
 
 @dataclass(frozen=True)
 class About:
-    """What was compared, and what it took. `gpu` is empty for static comparisons. `can_replay` is False where a side is
-    a working tree, which no command can name."""
+    """What was compared, and what it cost. `gpu` is empty for static comparisons. `can_replay` is False if a side is a
+    working tree, which no command can name."""
 
     base: str
     head: str
@@ -31,8 +31,8 @@ class About:
 
 
 def write_lines(outcomes: Sequence[Outcome], about: About) -> list[str]:
-    """Writes one line per operator and problem, those that need a look first. Outcomes without launches share a line
-    where they say the same of several problems or architectures."""
+    """Writes one line per operator and problem, the most urgent first. Outcomes without launches share a line if they
+    say the same of several problems or architectures."""
     timed = []
     for each in (each for each in _sort(outcomes) if each.verdict):
         timed.append(f"{each.kernel} {each.problem}: {_statement(each)}")
@@ -64,7 +64,7 @@ def write_json(outcomes: Sequence[Outcome], about: About) -> str:
         row: dict[str, Any] = {**asdict(outcome), "sentence": outcome.sentence}
         for side in ("base", "head"):
             if row[f"{side}_facts"] is not None:
-                del row[f"{side}_facts"]["remarks"]  # kilobytes that no program asked for
+                del row[f"{side}_facts"]["remarks"]  # kilobytes that no program needs
         if outcome.verdict is not None:
             row["verdict"] = {name: _finite(value) for name, value in row["verdict"].items()}
             row["repeat"] = _write_replay(outcome, about) if about.can_replay else None
@@ -73,7 +73,7 @@ def write_json(outcomes: Sequence[Outcome], about: About) -> str:
 
 
 def write_markdown(outcomes: Sequence[Outcome], about: About) -> str:
-    """Writes a comment for a forge: a table of what changed, and what is identical as one sentence."""
+    """Writes a comment for a forge: a table of what changed, and a sentence about what is identical."""
     title = {OVER: "slower", UNSURE: "could not tell"}.get(exit_code(outcomes), "fine")
     lines = [f"### Tilewatch: {title} ({about.base} .. {about.head})", ""]
     others = [outcome for outcome in outcomes if outcome.kind != "identical"]
@@ -88,7 +88,7 @@ def write_markdown(outcomes: Sequence[Outcome], about: About) -> str:
 
 
 def write_junit(outcomes: Sequence[Outcome], about: About) -> str:
-    """Writes a test per operator and problem: slower than allowed fails, not known is an error."""
+    """Writes a test per operator and problem. Slower than allowed is a failure, undecided an error."""
     suite = ElementTree.Element("testsuite", name="tilewatch compare", tests=str(len(outcomes)))
     failures = errors = 0
     for outcome in outcomes:
@@ -110,7 +110,7 @@ def write_junit(outcomes: Sequence[Outcome], about: About) -> str:
 
 
 def _write_replay(outcome: Outcome, about: About) -> str:
-    """Writes the command that times this operator again by hand."""
+    """Returns the command that times this operator again."""
     operator = shlex.join([outcome.kernel, outcome.problem])
     line = f"tilewatch replay {operator} --of {about.head} --beside {about.base}"
     if outcome.head_config is not None:
@@ -130,8 +130,7 @@ def _summary(outcomes: Sequence[Outcome], about: About) -> str:
 
 
 def _sort(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Sorts outcomes by urgency, and equally urgent ones by their change, the slowest first. The others stay in the
-    library's order."""
+    """Sorts outcomes by urgency, then by change, the slowest first. Others stay in the library's order."""
     order = (
         "failed",
         "slower",

@@ -1,17 +1,15 @@
-"""Intervals for a paired change that may be looked at early. Numbers in, numbers out.
+"""Computes intervals of a paired change that stay valid if looked at early. Numbers in, numbers out.
 
-The method is group-sequential. Launches are looked at only at counts that were fixed before the first one. At a look
-the interval is the one of the Wilcoxon signed-rank test (Hollander, Wolfe & Chicken, "Nonparametric Statistical
-Methods", 2014, sections 3.1 and 3.3). It is exact for any symmetric noise, so heavy tails and two modes cost launches
-and no errors: what differs between two sides of equal code is symmetric, because the sides could be swapped. The
-error of all looks together is at most the one asked for, whatever made somebody stop: each look may spend what a
-spending function (Lan & DeMets, Biometrika 70, 1983) has released by then and no earlier look has spent,
+The method is group-sequential: the launch counts at which one looks are fixed before the first launch. The interval at
+a look is that of the Wilcoxon signed-rank test (Hollander, Wolfe & Chicken, "Nonparametric Statistical Methods", 2014,
+sections 3.1 and 3.3). It is exact for any symmetric noise, so heavy tails and two modes cost launches but no errors.
+The difference of two sides of equal code is symmetric, because the sides could be swapped.
 
-    A(t) = error (1 - exp(-4 t)) / (1 - exp(-4)),  t = launches / most launches
-
-(Hwang, Shih & DeCani, Statistics in Medicine 9, 1990, gamma = 4: it releases early, where most comparisons end).
-Errors of looks are added up, which is right however the looks depend on each other. The intervals of all looks so far
-are intersected, which the same sum of errors allows.
+The error over all looks is at most the error asked for, whenever somebody stops. Each look may spend what a spending
+function (Lan & DeMets, Biometrika 70, 1983) has released by then and earlier looks have not spent: A(t) = error (1 -
+exp(-4 t)) / (1 - exp(-4)), t = launches / most launches (Hwang, Shih & DeCani, Statistics in Medicine 9, 1990, gamma =
+4: it releases early, where most comparisons end). The errors of looks are added up, which holds however the looks
+depend on each other, and which allows to intersect the intervals of all looks so far.
 """
 
 import functools
@@ -21,8 +19,8 @@ from dataclasses import dataclass
 from statistics import median
 
 FIRST_LOOKS = (9, 12, 16, 22, 30, 40)
-"""Numbers of launches after which a verdict is looked for. That 9 launches all fall on one side of a limit by chance is
-1 in 512, and 1 in 4096 for 12: fewer prove nothing at the errors that kernels/comparing/verdict.py states."""
+"""First launch counts at which one looks. The probability that 9 launches all fall on one side of a limit by chance is
+1 in 512, for 12 it is 1 in 4096. Fewer prove nothing at the errors that kernels/comparing/verdict.py states."""
 
 LOOK_RATIO = 4 / 3
 SPEND_GAMMA = 4.0
@@ -31,15 +29,14 @@ EVERYTHING = (-math.inf, math.inf)
 
 @dataclass(frozen=True)
 class Range:
-    """What a change may be. Both ends are infinite where there are too few launches for any interval."""
+    """The interval of a change. Both ends are infinite if there are too few launches for an interval."""
 
     low: float
     high: float
 
 
 def list_looks(most_launches: int) -> tuple[int, ...]:
-    """Lists the launch counts at which a comparison of at most `most_launches` launches is looked at; the last is
-    `most_launches`."""
+    """Returns the launch counts at which a comparison of at most `most_launches` is looked at; it is the last one."""
     looks = list(FIRST_LOOKS)
     while looks[-1] < most_launches:
         looks.append(math.ceil(looks[-1] * LOOK_RATIO))
@@ -47,8 +44,8 @@ def list_looks(most_launches: int) -> tuple[int, ...]:
 
 
 def read_range(changes: Sequence[float], looks: Sequence[int], error: float) -> Range:
-    """Returns the interval that misses the true change with at most this probability over all looks, two-sided.
-    `changes` holds one number per launch, in order; launches after the last look reached are not used."""
+    """Returns the two-sided interval that misses the true change with at most this probability over all looks.
+    `changes` holds one number per launch, in order; launches after the last look that was reached are ignored."""
     low, high = EVERYTHING
     for look, outside in zip(looks, list_critical_values(tuple(looks), error / 2), strict=True):
         if look > len(changes):
@@ -56,7 +53,7 @@ def read_range(changes: Sequence[float], looks: Sequence[int], error: float) -> 
         if outside >= 0:
             averages = _sorted_averages(tuple(changes[:look]))
             low, high = max(low, averages[outside]), min(high, averages[-1 - outside])
-    if low > high:  # the noise was not symmetric, or the unlikely happened: say what the launches lie around
+    if low > high:  # the noise was not symmetric, or a rare case: return the range around which the launches lie
         low, high = high, low
     return Range(low, high)
 
@@ -68,11 +65,8 @@ def estimate(changes: Sequence[float]) -> float:
 
 @functools.lru_cache(maxsize=256)
 def list_critical_values(looks: tuple[int, ...], error: float) -> tuple[int, ...]:
-    """Lists how many averages lie outside the interval on each side at each look, at this one-sided error over all
-    looks.
-
-    -1 where a look may not spend enough for any interval; what it leaves goes to later looks.
-    """
+    """Returns how many averages lie outside the interval on each side, for each look, at this one-sided error over all
+    looks. -1 if a look may not spend enough for any interval; later looks get what it leaves."""
     found, spent = [], 0.0
     for look in looks:
         released = error * math.expm1(-SPEND_GAMMA * look / looks[-1]) / math.expm1(-SPEND_GAMMA)
@@ -83,7 +77,7 @@ def list_critical_values(looks: tuple[int, ...], error: float) -> tuple[int, ...
 
 
 def _largest_rank_sum(launches: int, room: float) -> tuple[int, float]:
-    """Returns the largest rank sum whose lower tail fits into `room`, and that tail; (-1, 0) when none does."""
+    """Returns the largest rank sum whose lower tail fits into `room`, and that tail; (-1, 0) if none fits."""
     tail, outside, cost = 0.0, -1, 0.0
     for rank_sum, probability in enumerate(_rank_sum_distribution(launches)):
         tail += probability
@@ -95,7 +89,7 @@ def _largest_rank_sum(launches: int, room: float) -> tuple[int, float]:
 
 @functools.lru_cache(maxsize=64)
 def _rank_sum_distribution(launches: int) -> tuple[float, ...]:
-    """Returns the probability of each sum of positive ranks when every sign is a fair coin."""
+    """Returns the probability of each sum of positive ranks if every sign is a fair coin."""
     counts = [1]
     for rank in range(1, launches + 1):
         longer = [*counts, *[0] * rank]
@@ -107,5 +101,5 @@ def _rank_sum_distribution(launches: int) -> tuple[float, ...]:
 
 @functools.lru_cache(maxsize=64)
 def _sorted_averages(values: tuple[float, ...]) -> tuple[float, ...]:
-    """Returns the averages of all pairs of values, each value with itself too (Walsh averages), in order."""
+    """Returns the averages of all pairs of values in order, each value paired with itself too (Walsh averages)."""
     return tuple(sorted((value + other) / 2 for index, value in enumerate(values) for other in values[index:]))

@@ -1,4 +1,4 @@
-"""Pairs the kernels and problems of two library folders: what is on both sides, and whose source did not change."""
+"""Pairs the kernels and problems of two library folders."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from tilewatch.kernels.results import Plan
 
 @dataclass(frozen=True)
 class Library:
-    """A library folder and its name in sentences. `revision` is what a command calls it; None for a working tree."""
+    """A library folder and its name in sentences. `revision` is its name in commands, None for a working tree."""
 
     name: str
     folder: Path
@@ -22,7 +22,7 @@ class Library:
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A kernel on a problem for an architecture, with each side's plan; None on the side that lacks it."""
+    """A kernel on a problem for an architecture, with each side's plan. A plan is None if that side lacks it."""
 
     kernel: str
     problem: str
@@ -30,17 +30,17 @@ class Target:
     base: Plan | None
     head: Plan | None
     failure: str | None = None
-    """Why a side may lack it although it is there: files of that side that do not load."""
+    """Why a side may wrongly seem to lack the target: its files that do not load."""
 
     @property
     def has_same_source(self) -> bool:
-        """Returns whether both sides have it, in files of equal content."""
+        """Returns whether both sides have the target, in files of equal content."""
         return self.base is not None and self.head is not None and self.base.source_sha256 == self.head.source_sha256
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What is compared: the nightly suite, one kernel, or one problem of it, for some architectures."""
+    """What to compare: the nightly suite, one kernel, or one problem of it, for some architectures."""
 
     archs: tuple[str, ...]
     kernel: str | None = None
@@ -50,9 +50,9 @@ class Selection:
 def list_targets(
     base: Library, head: Library, selection: Selection, *, needs_packages: bool = False
 ) -> tuple[Target, ...]:
-    """Reads both sides. Raises NoConfigs, UnknownKernel or BadProblem where neither side has what was asked for, and
-    LibraryError where a file of the head does not load and nothing of the base shows which kernels it had. With
-    `needs_packages`, whatever lacks a package raises PackageMissing: another machine may have it."""
+    """Reads both sides and pairs their targets. Raises NoConfigs, UnknownKernel or BadProblem if neither side has what
+    the selection names, and LibraryError if a file of the head does not load and the base does not show which kernels
+    it had. With `needs_packages`, a missing package raises PackageMissing, because another machine may have it."""
     sides = [(library, arch) for arch in selection.archs for library in (base, head)]
     with ThreadPoolExecutor(len(sides)) as pool:
         read = list(pool.map(lambda side: _read(side[0], side[1], selection), sides[:2]))
@@ -75,8 +75,8 @@ def list_targets(
 
 
 def _read(library: Library, arch: str, selection: Selection) -> LibraryPlans | Exception:
-    """Reads the plans of a side. Returns the error if a named kernel or problem is not on this side, or not for this
-    architecture. Raises LibraryError, with the side's name, if the folder as a whole cannot be read."""
+    """Reads the plans of a side. Returns the error if this side lacks a named kernel or problem for this architecture.
+    Raises LibraryError, with the side's name, if the folder as a whole cannot be read."""
     try:
         try:
             return catalog.read_library(library.folder, arch=arch, kernel=selection.kernel, problem=selection.problem)
@@ -90,7 +90,7 @@ def _read(library: Library, arch: str, selection: Selection) -> LibraryPlans | E
 
 
 def _pair(arch: str, base: tuple[Library, LibraryPlans], head: tuple[Library, LibraryPlans]) -> list[Target]:
-    """Pairs the plans of both sides. Targets come in the head's order, followed by those that only the base has."""
+    """Pairs the plans of both sides, in the head's order, followed by targets that only the base has."""
     of_base, of_head = ({(plan.kernel, plan.problem): plan for plan in side[1].plans} for side in (base, head))
     targets = []
     for kernel, problem in dict.fromkeys([*of_head, *of_base]):

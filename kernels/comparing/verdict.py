@@ -1,13 +1,15 @@
-"""The verdict on one operator and problem: what its launches say so far, and whether more are needed. Pure.
+"""Judges one operator and problem by its launches so far, and whether more are needed. Has no side effects.
 
-Three statements have errors of their own, all of them over every look (kernels/comparing/sequential.py):
+Three statements have errors of their own, each over all looks (kernels/comparing/sequential.py):
 
-- "slower" and "faster": one wrong one in a whole comparison has a probability of FAMILY_ERROR at most. The family is
-  held by Bonferroni: each of k operators gets FAMILY_ERROR / k. It needs nothing about how the operators depend on each
-  other, and costs little here, because launches grow with the logarithm of k (12 launches for 1 operator, 16 for 20).
-  Benjamini-Hochberg would bound the share of wrong ones among those named; but a merge is stopped by a single one.
-- "not slower than x": NOT_SLOWER_ERROR / k, one-sided.
-- the interval that is printed: INTERVAL_ERROR, each on its own.
+"slower" and "faster": the probability of any wrong one in a whole comparison is at most FAMILY_ERROR. By Bonferroni,
+each of k operators gets FAMILY_ERROR / k, however they depend on each other. This costs little, because launches grow
+with the logarithm of k (12 launches for 1 operator, 16 for 20). Benjamini-Hochberg would bound the share of wrong ones
+among those named, but a single one stops a merge.
+
+"not slower than x": NOT_SLOWER_ERROR / k, one-sided.
+
+The printed interval: INTERVAL_ERROR for each operator.
 """
 
 import math
@@ -22,10 +24,10 @@ NOT_SLOWER_ERROR = 0.01
 INTERVAL_ERROR = 0.05
 
 MARGIN = 0.005
-"""Launches are added until a change is sure or surely under this: two nodes of one model differ by as much."""
+"""Launches are added until a change is sure, or surely smaller than this: two nodes of one model differ by as much."""
 
 ACCEPTABLE = 0.01
-"""At the end of the budget "not slower than x" is said up to this x, where no --fail-over was given."""
+"""Largest x of "not slower than x" at the end of the budget, if no --fail-over was given."""
 
 STEP = 0.001
 """The x of "not slower than x" is rounded up to a multiple of this."""
@@ -37,7 +39,8 @@ Kind = Literal["slower", "faster", "not slower", "undecided"]
 
 @dataclass(frozen=True)
 class Design:
-    """What was fixed before the first launch: how many operators, how many launches each, what slowdown must fail."""
+    """What is fixed before the first launch: the number of operators and of launches, and the slowdown that must
+    fail."""
 
     operators: int
     most_launches: int = MOST_LAUNCHES
@@ -50,12 +53,12 @@ class Design:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Changes are shares: 0.018 is 1.8 % slower. `low` and `high` are the ends of the 95 % interval, which is widened
-    to `change` where the change itself drifted, so that looks early and late disagree.
+    """The verdict on one operator. Changes are shares: 0.018 is 1.8 % slower. `low` and `high` are the ends of the 95 %
+    interval, widened to `change` if that drifted, so that early and late looks disagree.
 
-    `not_slower_than` is infinite until there are launches enough. `is_over` and `is_fine` say on which side of the
-    design's fail_over the operator surely is; both are False when that is open. `is_final` means that no further launch
-    is needed.
+    `not_slower_than` is infinite until there are enough launches. `is_over` and `is_fine` say on which side of the
+    design's fail_over the operator surely is; both are False while that is open. `is_final`: no further launch is
+    needed.
     """
 
     kind: Kind
@@ -91,7 +94,7 @@ def judge(base_us: Sequence[float], head_us: Sequence[float], design: Design) ->
         kind, enough = "faster", True
     else:
         kind = "not slower" if is_fine else "undecided"
-        # A change that may still be an improvement worth naming gets more launches too.
+        # A change that may be an improvement worth naming gets more launches too.
         enough = most <= min(MARGIN, design.fail_over or MARGIN) and outer.low >= -MARGIN
     return Verdict(
         kind=kind,
@@ -107,7 +110,7 @@ def judge(base_us: Sequence[float], head_us: Sequence[float], design: Design) ->
 
 
 def find_next_look(launches: int, design: Design) -> int:
-    """Finds the launch count up to which to go on without looking; `launches` itself when the budget is spent."""
+    """Returns the launch count of the next look, or `launches` itself if the budget is spent."""
     return next((look for look in design.looks if look > launches), launches)
 
 

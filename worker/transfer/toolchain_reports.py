@@ -25,7 +25,7 @@ def import_report(database_url: str, path: Path) -> Imported:
     try:
         made_at = dt.datetime.strptime(report.made_at, MADE_AT).replace(tzinfo=dt.UTC)
     except ValueError as error:
-        raise BadReport(f"{path} is no report of `tilewatch toolchain compare`: {error}") from None
+        raise BadReport(f"{path} is not a report of `tilewatch toolchain compare`: {error}") from None
     judged = JudgedReport(
         key=f"{report.made_at} {report.a.compiler} {report.b.compiler}",
         a=report.a.name,

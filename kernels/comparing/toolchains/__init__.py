@@ -1,1 +1,1 @@
-"""Answers whether a toolchain B may take the place of a toolchain A: compiles with both, times what differs, judges."""
+"""Answers whether a head toolchain may replace a base toolchain: compiles with both, times what differs, judges."""

@@ -1,9 +1,9 @@
-"""Times many pairs of cubins on one GPU, each pair once per fresh process.
+"""Times many pairs of cubins on one GPU, one new process per launch of a pair.
 
-A process times one pair after the other, so that its start and its CUDA context (about half of a launch, H200, 2026-11)
-are paid once for PAIRS_AT_ONCE pairs, and so are those of the library's process, which computes all references before
-the first pair is launched. For each pair it is still one fresh process per launch: it prepares the problem with new
-inputs, checks both sides against the reference and times them in turns, as kernels/measuring/replay.py does.
+A process times PAIRS_AT_ONCE pairs one after the other, which share its start and its CUDA context (about half of a
+launch, H200, 2026-11). They also share the library process, which computes all references before the first launch. Each
+pair is still launched once per process: it gets new inputs, both sides are checked against the reference, and both are
+timed in turns, as in kernels/measuring/replay.py.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,14 +28,14 @@ from tilewatch.kernels.results import Cubin
 from tilewatch.kernels.statistics import median_interval
 
 PAIRS_AT_ONCE = 16
-"""Pairs of one process. A process that dies costs the pair that killed it, and the start of another."""
+"""Most pairs of one process. If it dies, the pair that killed it has no time, and another process starts."""
 
 MOST_ROUNDS, LEAST_ROUNDS = 40, 12
 ROUNDS_US = 40_000.0
 WARM_UP_ROUNDS = 4
-"""Rounds of a launch: so many as fill ROUNDS_US. They are fewer than a replay's, since launches differ by more than a
-median of them is uncertain, and more launches say more than longer ones. A pass over the 82 problems takes 21 s of
-kernels and rests with these, and 69 s with a replay's (times of recordings/h200.jsonl.gz)."""
+"""Rounds of a launch: as many as fill ROUNDS_US within these limits. They are fewer than a replay's: launches vary more
+than a median of few rounds is uncertain, so more launches tell more than longer ones. A pass over the 82 problems takes
+21 s of kernels and rests with these, 69 s with a replay's (times of recordings/h200.jsonl.gz)."""
 
 ROUNDS_DEADLINE_S = 60.0
 
@@ -44,12 +44,12 @@ FATES = {
     "launch_error": "cannot be launched",
     "crashed": "faults on the GPU",
 }
-"""What became of a side that cannot be timed, by the status of its trial."""
+"""Describes a side that cannot be timed, by the status of its trial."""
 
 
 @dataclass(frozen=True)
 class PairWork:
-    """Two cubins to time beside each other. `launches` is how many there were before."""
+    """Two cubins to time beside each other. `launches` is the number of earlier launches."""
 
     kernel: str
     problem: str
@@ -66,8 +66,8 @@ class Launched:
 
 @dataclass(frozen=True)
 class LaunchFailed:
-    """A launch that gave no times. `failure` goes on from "with B it" where B's side failed (`is_of_b`), else it stands
-    alone. `is_final` is False where the process died, which may not happen again."""
+    """A launch without times. `failure` continues "with the head it" if the head failed (`is_of_head`), else it stands
+    alone. `is_final` is False if the process died, which may not happen again."""
 
     failure: str
     is_of_b: bool
@@ -78,18 +78,17 @@ LaunchResult = Launched | LaunchFailed
 
 
 class PairBench(Protocol):
-    """A GPU that times pairs."""
+    """Times pairs on a GPU."""
 
     def launch_each(self, works: Sequence[PairWork]) -> Iterator[tuple[PairWork, LaunchResult]]:
-        """Times each pair once, in one fresh process as long as that lives. Timing stops when the caller stops
-        iterating."""
+        """Times each pair once, in one new process as long as it lives. Stops when the caller stops iterating."""
 
 
 class GpuPairBench:
-    """This machine's GPU."""
+    """Times pairs on this machine's GPU."""
 
     def __init__(self, library: Path, gpu: device.Gpu, store_url: str, *, may_use_events: bool = False) -> None:
-        """`gpu` is free: later, its processes are our own."""
+        """`gpu` must be free. It is not checked later, when our own processes use it."""
         self._library, self._store_url, self._may_use_events = library, store_url, may_use_events
         self._processes = ProcessesAhead(library, gpu)
 
@@ -103,7 +102,7 @@ class GpuPairBench:
                     child.plan(preparations[place:])
                 result = self._launch(child, work, preparations[place])
                 if isinstance(result, LaunchFailed):
-                    child.close()  # a fault may have ended its context
+                    child.close()  # a fault may have destroyed its CUDA context
                 yield work, result
         finally:
             if child is not None:
@@ -138,7 +137,7 @@ class GpuPairBench:
                     failure = f"{'' if is_of_b else 'with A it '}{FATES[answer['status']]}: {answer['failure']}"
                     return LaunchFailed(failure, is_of_b, is_final=answer["status"] != "crashed")
                 round_us += min(answer["samples_us"])
-            is_of_b = False  # both run from here on
+            is_of_b = False  # both sides run from here on
             asked: dict[str, Any] = {"ask": "rounds", "ids": [BASE, HEAD], "names": [], "seed": work.launches}
             child.ask({**asked, "rounds": WARM_UP_ROUNDS}, deadline_s=ROUNDS_DEADLINE_S)
             rounds = max(LEAST_ROUNDS, min(MOST_ROUNDS, int(ROUNDS_US / round_us)))

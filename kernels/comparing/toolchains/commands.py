@@ -1,6 +1,6 @@
-"""Runs `toolchain compare` and `toolchain reproduce`: parse, call, print.
+"""Runs `toolchain compare` and `toolchain reproduce`: parses, calls, prints.
 
-`tilewatch` and `python -m tilewatch.kernels` both have them. Imports little, so that `--help` is quick.
+`tilewatch` and `python -m tilewatch.kernels` share these commands. Imports little, so that `--help` is quick.
 """
 
 import os
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 HOME = Path(
     os.environ.get("TILEWATCH_HOME") or ("/var/lib/tilewatch" if os.geteuid() == 0 else "~/.local/share/tilewatch")
 )
-"""The data folder, by the rule of worker/settings.py, which a machine without the database's packages cannot import."""
+"""The data folder, chosen as in worker/settings.py, which needs the database's packages and cannot be imported here."""
 
 ARCHS = ("sm_80", "sm_90", "sm_100", "sm_103", "sm_120")
 CORES = os.cpu_count() or 1

@@ -1,6 +1,6 @@
-"""Makes or goes on with a comparison of two toolchains: opens its report, compiles, times on the GPU.
+"""Makes or continues a comparison of two toolchains: opens its report, compiles, times on the GPU.
 
-Knows no options of a command and prints nothing but progress, through `on_progress`.
+Reads no command-line options, and prints only progress, through `on_progress`.
 """
 
 import datetime as dt
@@ -34,8 +34,8 @@ OnProgress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class ComparisonWanted:
-    """What to compare. `archs` is empty for all, or with a GPU for that GPU's; `gpu` is None for the compiler's half
-    alone; `minutes` None for no limit; `fail_over` is a share."""
+    """What to compare. Empty `archs` means all, or with a GPU that GPU's. `gpu` is None to compile only, `minutes` None
+    for no limit. `fail_over` is a share."""
 
     a: str
     b: str
@@ -58,7 +58,7 @@ class ComparisonWanted:
 
 @dataclass(frozen=True)
 class StaticWanted:
-    """What to compile. `winners` are those under A; `gpu_model` is empty where no GPU will be asked."""
+    """What to compile. `winners` are those of the base toolchain. `gpu_model` is empty if nothing will be timed."""
 
     selections: tuple[Selection, ...]
     winners: tuple[RecordedWinner, ...]
@@ -68,9 +68,9 @@ class StaticWanted:
 
 
 def compare_toolchains(wanted: ComparisonWanted, on_progress: OnProgress) -> ToolchainReport:
-    """Returns the report after this run; it is on disk within seconds, whatever ends the run. Raises ExpectedError."""
+    """Returns the report after this run, and saves it every few seconds on the way. Raises ExpectedError."""
     started = time.monotonic()
-    # A machine with the cubins of a report needs neither toolchain for the frozen answers.
+    # A machine with a report's cubins can time them without either toolchain.
     has_report = wanted.report.exists()
     place = Workplace(
         wanted.library,
@@ -107,10 +107,8 @@ def compare_toolchains(wanted: ComparisonWanted, on_progress: OnProgress) -> Too
 
 
 def find_side(name: str, root: Path, *, may_be_missing: bool) -> Toolchain:
-    """Finds the toolchain of a name, or that of a folder, which is a name with a slash in it.
-
-    Raises UnknownToolchain, unless it may be missing.
-    """
+    """Returns the toolchain of a name, or of a folder, which is a name with a slash. Raises UnknownToolchain, unless it
+    may be missing."""
     if "/" in name:
         folder = Path(name)
         root, name = folder.absolute().parent, folder.name
@@ -123,7 +121,7 @@ def find_side(name: str, root: Path, *, may_be_missing: bool) -> Toolchain:
 
 
 def find_installed_side(name: str, root: Path) -> Toolchain | None:
-    """Finds the toolchain of a name in a report; None where it is not here."""
+    """Returns the toolchain of a name in a report, None if it is not installed here."""
     try:
         return find_toolchain(root, name)
     except ExpectedError:
@@ -131,12 +129,12 @@ def find_installed_side(name: str, root: Path) -> Toolchain | None:
 
 
 def begin_report(a: str, b: str) -> ToolchainReport:
-    """Returns a report that has nothing yet, of the toolchains of these names."""
+    """Returns an empty report about the toolchains of these names."""
     return ToolchainReport(ToolchainName(a), ToolchainName(b), dt.datetime.now(dt.UTC).strftime(MADE_AT))
 
 
 def _open(path: Path, place: Workplace) -> ToolchainReport:
-    """Returns the report that is there, to go on with; else a new one."""
+    """Returns the report in a file, or a new one if there is no file."""
     if not path.exists():
         return begin_report(place.a.name, place.b.name)
     report = read_report(path)
@@ -148,7 +146,7 @@ def _open(path: Path, place: Workplace) -> ToolchainReport:
 def compile_missing(
     place: Workplace, report: ToolchainReport, file: ReportKeeper, wanted: StaticWanted, on_progress: OnProgress
 ) -> None:
-    """Adds the pairs that the report does not have yet. Raises BadReport where a toolchain is another than before."""
+    """Adds the pairs that the report lacks. Raises BadReport if a toolchain is not the one of the report."""
     started, before_s = time.monotonic(), report.static_wall_s
     chosen = choose(place.library, wanted.selections, wanted.winners, wanted.source, wanted.gpu_model)
     todo = [each for each in chosen if not _is_known(report, each.target)]
@@ -178,6 +176,6 @@ def compile_missing(
 
 
 def _is_known(report: ToolchainReport, target: Target) -> bool:
-    """Returns whether the report has what both sides compiled, and no machine was too busy for one."""
+    """Returns whether the report has final results of both sides for a target."""
     pair = report.pairs.get((target.kernel, target.problem, target.arch))
     return pair is not None and pair.kind != "not compiled"

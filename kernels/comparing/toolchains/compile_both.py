@@ -1,8 +1,7 @@
-"""Compiles the configs that win or ship under A, and their ties, with A and with B. Needs no GPU.
+"""Compiles the configs that win or ship under the base toolchain, and their ties, with both toolchains. Needs no GPU.
 
-Both toolchains compile at the same time and the same work in the same order, so that what else the machine does slows
-both alike. Each has a cubin store of its own: a changed compiler under an old version number must not be answered from
-the other's.
+Both compile the same work in the same order at the same time, so that other load slows both alike. Each has its own
+cubin store, because a changed compiler under an old version number must not get the other's results.
 """
 
 import hashlib
@@ -29,14 +28,14 @@ ELF = b"\x7fELF"
 """First bytes of a cubin. Any other stored object is a bundle of cubins."""
 
 AT_ONCE = 24
-"""Operators between two reports of progress. At the end of each some compilers wait for the slowest."""
+"""Operators per batch. At its end some compilers wait for the slowest."""
 
 
 @dataclass(frozen=True)
 class Workplace:
     """The library, both toolchains, and the folder of cubins of one comparison.
 
-    A fleet has one store for everything, `store_url`: its compilers' versions tell toolchains apart.
+    A fleet has one store for everything, `store_url`, in which compiler versions distinguish toolchains.
     """
 
     library: Path
@@ -48,18 +47,17 @@ class Workplace:
 
     @property
     def shared_store(self) -> str:
-        """Returns the store of what goes to the GPU and into cases to reproduce: first choices whose machine code
-        differs."""
+        """Returns the store of cubins to time or reproduce: preferred configs whose machine code differs."""
         return self.store_url or folder(self.cubins / "changed")
 
     def find_store(self, side: str) -> str:
-        """Finds the store of what toolchain "a" or "b" compiled."""
+        """Returns the store of what the "base" or "head" toolchain compiled."""
         return self.store_url or folder(self.cubins / side)
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """A target and the configs to compile, the first choice first."""
+    """A target and the configs to compile, the preferred one first."""
 
     target: Target
     source: ConfigSource
@@ -73,16 +71,14 @@ def choose(
     source: ConfigSource,
     gpu: str,
 ) -> tuple[Chosen, ...]:
-    """Chooses the configs of every target: recorded winners and their ties, else what ships.
-
-    `gpu` is a GPU model, or empty for the architecture's. Raises like list_targets.
-    """
+    """Chooses the configs of every target: recorded winners and their ties, else the shipped config. `gpu` is a GPU
+    model, or empty to use the architecture. Raises like list_targets."""
     side = Library("the library", library)
     chosen: dict[tuple[str, str, str], Chosen] = {}
     for selection in selections:
         for target in list_targets(side, side, selection):
             if target.base is None:
-                continue  # a file of the library that does not load: `tilewatch validate` says why
+                continue  # a library file that does not load: `tilewatch validate` says why
             found = choose_configs(target, gpu or target.arch, winners, source, may_sweep=False)
             if found is not None:
                 key = (target.kernel, target.problem, target.arch)
@@ -93,11 +89,8 @@ def choose(
 def compile_pairs(
     place: Workplace, chosen: Sequence[Chosen], limit_s: float, on_versions: Callable[[str, str], None]
 ) -> Iterator[ToolchainPair]:
-    """Yields each target's code under both toolchains as it comes. `on_versions` is called once with the versions of
-    both. Raises BuildError if a toolchain cannot compile.
-
-    `on_versions` is called once with what compiles on either side. Raises BuildError where a toolchain cannot compile.
-    """
+    """Yields each target's code under both toolchains as soon as it is compiled. `on_versions` is called once with the
+    versions of both. Raises BuildError if a toolchain cannot compile."""
     jobs = max(1, place.jobs // 2)
     pools = [
         CompilerPool(place.find_store(side), jobs=jobs, limit_s=limit_s, toolchain=toolchain)
@@ -116,7 +109,7 @@ def compile_pairs(
 
 
 def keep_cubin(place: Workplace, side: str, compiled: Compiled) -> str:
-    """Copies machine code from the store of side "a" or "b" into the shared store, and returns its name there."""
+    """Copies machine code from the store of the "base" or "head" side into the shared one. Returns its name there."""
     assert compiled.content_key is not None
     cubin = CubinStore(place.find_store(side)).cubin(compiled.content_key)
     name = hashlib.sha256(cubin).hexdigest()
@@ -125,12 +118,12 @@ def keep_cubin(place: Workplace, side: str, compiled: Compiled) -> str:
 
 
 def list_cubins(stored: bytes) -> Mapping[str, bytes]:
-    """Lists the cubins of what a store holds, a cubin or a bundle of them, by their names in the bundle."""
+    """Returns the cubins of a stored object by their name in the bundle; a single cubin has the name ""."""
     return {"": stored} if stored.startswith(ELF) else read_bundle(stored)
 
 
 def hash_code(cubins: Mapping[str, bytes]) -> str:
-    """Hashes the machine code of a config without the compiler's version, which differs between toolchains always."""
+    """Returns the hash of a config's machine code without the compiler's version, which always differs."""
     parts = sorted((key, code_sha256(each, with_version=False)) for key, each in cubins.items())
     return parts[0][1] if "" in cubins else hashlib.sha256(repr(parts).encode()).hexdigest()
 
@@ -168,5 +161,5 @@ def _make_known_side(place: Workplace, side: str, config: Params, compiled: Comp
 
 
 def _name_version(compiled: Compiled) -> str:
-    """Returns the packages that compile, without the limits."""
+    """Returns the versions of the compiling packages, without the limits."""
     return compiled.compiler.partition(" limit ")[0]

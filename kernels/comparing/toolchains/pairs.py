@@ -1,7 +1,7 @@
 """Defines what two toolchains make of one library, and finds what moved. Values in, values out; no I/O.
 
-A is the toolchain in use, B the one that may follow it. A pair is one operator with the config that wins or ships
-under A and its ties, compiled with both.
+The base toolchain is in use, the head may replace it. A pair is one operator with the config that wins or ships under
+the base, and its ties, compiled with both.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,23 +16,22 @@ Status = Literal["ok", "error", "timeout"]
 StaticKind = Literal[
     "identical", "changed", "stopped compiling", "compiles now", "compiles with neither", "not compiled"
 ]
-"""`not compiled`: a machine was too busy for an answer (kernels/compiling/store.py, is_final)."""
+"""`not compiled` means that a machine was too busy for a final result (kernels/compiling/store.py, is_final)."""
 
 
 SLOWER_COMPILE = 1.25
-"""A toolchain is called slower to compile from this ratio of its CPU seconds, over all configs that both compile: two
-runs of one toolchain differ by 4 % over a library on a busy machine (2 cores, 2026-11)."""
+"""Ratio of CPU seconds from which the head counts as slower to compile, over all configs that both compile. Two runs of
+one toolchain differ by 4 % over a library on a busy machine (2 cores, 2026-11)."""
 
 LEAST_COMPILED = 6
-"""Ratios of fewer configs say nothing about compile times: the median's 95 % interval needs six."""
+"""Least configs to judge compile times: a 95 % interval of the median needs six."""
 
 
 @dataclass(frozen=True)
 class CompiledSide:
-    """One config under one toolchain. `compile_s` is wall time, `cpu_s` CPU time; `cubin` names the machine code in the
-    report's folder of cubins, None where it is not kept or there is none. `is_final` is False where the compiler was
-    stopped because the machine was too busy. `waits` are of Hopper's code, None for other architectures and where they
-    were not counted."""
+    """One config under one toolchain. `compile_s` is wall time, `cpu_s` CPU time. `cubin` is the name of its machine
+    code in the report's cubins, None if it was not kept. `is_final` is False if the compiler was stopped because the
+    machine was too busy. `waits` are counted for Hopper only."""
 
     config: Params
     status: Status
@@ -53,7 +52,7 @@ class CompiledSide:
 
 @dataclass(frozen=True)
 class ToolchainPair:
-    """An operator's configs under A and under B, in the same order, the first choice first."""
+    """An operator's configs under both toolchains, in the same order, the preferred one first."""
 
     kernel: str
     problem: str
@@ -64,7 +63,7 @@ class ToolchainPair:
 
     @property
     def kind(self) -> StaticKind:
-        """Says what B makes of the first choice, beside A."""
+        """Returns how the preferred config compiles under the head, compared with the base."""
         a, b = self.a[0], self.b[0]
         if not (a.is_final and b.is_final):
             return "not compiled"
@@ -76,14 +75,14 @@ class ToolchainPair:
 
     @property
     def moved(self) -> tuple[str, ...]:
-        """Returns what differs in the first choice: a failure, or static facts such as "registers 128 -> 168"."""
+        """Returns what differs in the preferred config: a failure, or static facts such as "registers 128 -> 168"."""
         if self.kind == "stopped compiling":
             return (f"{_write_status(self.b[0])}: {self.b[0].failure}",)
         return (*list_moves(self.a[0].facts, self.b[0].facts), *self._list_moved_waits())
 
     @property
     def waits_for_each_mma(self) -> bool:
-        """Returns whether B's code of the first choice waits for each warp-group MMA, and A's does not."""
+        """Returns whether the preferred config waits for each warp-group MMA under the head, but not under the base."""
         a, b = self.a[0].waits, self.b[0].waits
         return a is not None and b is not None and a.groups < a.mmas and 0 < b.mmas <= b.groups
 
@@ -96,7 +95,7 @@ class ToolchainPair:
 
 @dataclass(frozen=True)
 class CompileTimes:
-    """CPU and wall seconds over all configs that both toolchains compile; ratios are B / A."""
+    """CPU and wall seconds over all configs that both toolchains compile. Ratios are head / base."""
 
     configs: int
     a_cpu_s: float
@@ -106,7 +105,7 @@ class CompileTimes:
 
     @property
     def ratio(self) -> float:
-        """Returns the larger of the two ratios: a compiler may also wait."""
+        """Returns the larger of the two ratios, because a compiler may also spend its time waiting."""
         return max(self.b_cpu_s / max(self.a_cpu_s, 1e-9), self.b_wall_s / max(self.a_wall_s, 1e-9))
 
     @property
@@ -115,7 +114,7 @@ class CompileTimes:
 
 
 def make_compiled_side(config: Params, compiled: Compiled, limit_s: float, cubin: str | None = None) -> CompiledSide:
-    """Leaves the compiler's remarks out: kilobytes for each config, which the counts of its facts sum up."""
+    """Returns a side without the compiler's remarks, which are kilobytes per config; its facts have their counts."""
     return CompiledSide(
         config=config,
         status=compiled.status,
@@ -142,7 +141,7 @@ def add_compile_times(pairs: Iterable[ToolchainPair]) -> CompileTimes:
 
 
 def list_static_changes(pairs: Sequence[ToolchainPair]) -> tuple[ToolchainPair, ...]:
-    """Lists the pairs whose machine code or success at compiling differs."""
+    """Lists the pairs whose machine code differs, or that only one toolchain compiles."""
     return tuple(pair for pair in pairs if pair.kind in ("changed", "stopped compiling", "compiles now"))
 
 

@@ -1,6 +1,6 @@
-"""Keeps a comparison of two toolchains as one JSON file, so that a later run of the command goes on from there.
+"""Keeps a comparison of two toolchains as one JSON file, so that a later run of the command can continue it.
 
-The file is written whole or not at all, and every few seconds: what was measured outlives a killed command.
+The file is written completely or not at all, every few seconds, so measurements survive a killed command.
 """
 
 import json
@@ -19,7 +19,7 @@ from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning, Timi
 VERSION = 1
 SAVE_EVERY_S = 5.0
 MOST_BYTES = 16 << 20
-"""A report of the whole library on one GPU has 0.4 MB."""
+"""Largest report that is read. One of the whole library on one GPU has 0.4 MB."""
 MADE_AT = "%Y-%m-%d %H:%M UTC"
 
 PairKey = tuple[str, str, str]
@@ -29,13 +29,12 @@ GpuKey = tuple[str, str, str]
 
 
 class BadReport(ExpectedError):
-    """A file that is not a report of two toolchains, or is one of other toolchains; the message names it."""
+    """The file is not a report of two toolchains, or is one of other toolchains; the message names it."""
 
 
 @dataclass(frozen=True)
 class ToolchainName:
-    """Names a toolchain of a report. `compiler` names the packages that compiled; empty until something was
-    compiled."""
+    """Names a toolchain of a report. `compiler` lists the compiling packages; empty until something is compiled."""
 
     name: str
     compiler: str = ""
@@ -43,7 +42,7 @@ class ToolchainName:
 
 @dataclass(frozen=True)
 class GpuUsed:
-    """A GPU that answered. `wall_s` are all seconds of the GPU's half on this model, compiling included."""
+    """A GPU that was used. `wall_s` are all seconds of timing on this model, including compilation."""
 
     model: str
     name: str
@@ -53,7 +52,7 @@ class GpuUsed:
 
 @dataclass
 class ToolchainReport:
-    """Everything that was found so far. `winners` are B's own winners, compiled, kept for the GPU."""
+    """All results so far. `winners` are the head's own winners, compiled, for the GPU."""
 
     a: ToolchainName
     b: ToolchainName
@@ -70,22 +69,22 @@ class ToolchainReport:
 
 
 class ReportKeeper(Protocol):
-    """Keeps a report that is being made, so that a later run goes on from it."""
+    """Keeps an unfinished report, so that a later run can continue it."""
 
     def save_soon(self) -> None:
-        """Keeps it where the last time is long enough ago."""
+        """Saves the report if the last save is long enough ago."""
 
     def save(self) -> None: ...
 
 
 class ReportFile:
-    """The file of a report that is being made."""
+    """The file of an unfinished report."""
 
     def __init__(self, path: Path, report: ToolchainReport) -> None:
         self._path, self._report, self._saved_at = path, report, 0.0
 
     def save_soon(self) -> None:
-        """Writes the file where the last time is long enough ago."""
+        """Writes the file if the last write is long enough ago."""
         if time.monotonic() - self._saved_at >= SAVE_EVERY_S:
             self.save()
 
@@ -110,16 +109,16 @@ def read_report_and_rows(path: Path) -> tuple[ToolchainReport, dict[str, Any]]:
         raise BadReport(str(error)) from None
     except (AttributeError, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
         why = str(error) or type(error).__name__
-        raise BadReport(f"{path} is no report of `tilewatch toolchain compare`: {why}") from None
+        raise BadReport(f"{path} is not a report of `tilewatch toolchain compare`: {why}") from None
 
 
 def find_cubins(path: Path) -> Path:
-    """Finds the folder of a report's cubins, beside it."""
+    """Returns the folder of a report's cubins, beside the report."""
     return path.with_suffix(".cubins")
 
 
 def list_rows(report: ToolchainReport) -> dict[str, Any]:
-    """Returns the report as plain values, which `read_rows` reads."""
+    """Returns the report as plain values for `read_rows`."""
     rows = asdict(report)
     for name in ("pairs", "gpus", "frozen", "retuned", "retunings"):
         rows[name] = list(rows[name].values())
@@ -128,8 +127,7 @@ def list_rows(report: ToolchainReport) -> dict[str, Any]:
 
 
 def read_rows(rows: Mapping[str, Any]) -> ToolchainReport:
-    """Reads a report from plain values. Raises AttributeError, ValueError, KeyError or TypeError if they are not a
-    report."""
+    """Reads a report from plain values. Raises AttributeError, ValueError, KeyError or TypeError for other values."""
     if not isinstance(rows, dict) or (version := rows.get("tilewatch_toolchain_report")) is None:
         raise ValueError("it has no tilewatch_toolchain_report version")
     if version != VERSION:

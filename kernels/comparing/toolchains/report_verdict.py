@@ -1,4 +1,4 @@
-"""Judges a whole report: every operator on a GPU model, or by the compiler's half alone. Pure."""
+"""Judges a whole report: every operator on a GPU model, or by static facts alone. Has no side effects."""
 
 from tilewatch.kernels.comparing.toolchains.pairs import ToolchainPair
 from tilewatch.kernels.comparing.toolchains.report_file import ToolchainReport
@@ -7,7 +7,7 @@ from tilewatch.kernels.device import gpu_model as find_model
 
 
 def list_differing(report: ToolchainReport, arch: str) -> list[ToolchainPair]:
-    """Lists the pairs of an architecture that A compiles and that B compiles otherwise or not at all."""
+    """Lists the pairs of an architecture that the base compiles, and the head differently or not at all."""
     pairs = (pair for pair in report.pairs.values() if pair.arch == arch)
     return [pair for pair in pairs if pair.kind in ("changed", "stopped compiling")]
 
@@ -37,7 +37,7 @@ def judge_report(report: ToolchainReport, gpu_model: str) -> tuple[OperatorSafet
 
 
 def judge_statically(report: ToolchainReport, arch: str) -> tuple[OperatorSafety, ...]:
-    """Returns what the compiler's half says about one architecture."""
+    """Returns the verdicts on one architecture by static facts alone."""
     family = make_family(report, arch)
     return tuple(judge_operator(pair, "", family) for pair in report.pairs.values() if pair.arch == arch)
 
@@ -47,14 +47,14 @@ def list_archs(report: ToolchainReport) -> tuple[str, ...]:
 
 
 def list_untimed_archs(report: ToolchainReport) -> tuple[str, ...]:
-    """Lists the architectures of which no GPU was asked."""
+    """Lists the architectures that were timed on no GPU."""
     timed = {find_model(slug).arch for slug in report.gpus}
     return tuple(arch for arch in list_archs(report) if arch not in timed)
 
 
 def judge_everything(report: ToolchainReport) -> tuple[OperatorSafety, ...]:
-    """Returns the verdicts that the answer rests on: of every GPU model that was asked, and on other architectures of
-    what stopped compiling. What was asked of no GPU at all is judged by the compiler's half."""
+    """Returns all verdicts: those on each timed GPU model, and on other architectures those of operators that stopped
+    compiling. If no GPU was used, all are by static facts alone."""
     on_gpus = [each for gpu_model in report.gpus for each in judge_report(report, gpu_model)]
     static = [each for arch in list_untimed_archs(report) for each in judge_statically(report, arch)]
     return (*on_gpus, *(each for each in static if not report.gpus or each.safety == "not safe"))

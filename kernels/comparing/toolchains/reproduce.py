@@ -1,6 +1,6 @@
 """Writes what somebody else needs to see one operator's change: a folder with code, commands, numbers and a script.
 
-The folder needs Tilewatch for nothing: `time_pair.py` in it runs with CuPy alone.
+The folder works without Tilewatch: its `time_pair.py` needs only CuPy and NumPy.
 """
 
 import base64
@@ -32,23 +32,23 @@ from tilewatch.kernels.toolchains.toolchain import Toolchain
 SCRIPT = Path(__file__).with_name("time_pair.py")
 
 ADDRESS = re.compile(r"/\*[0-9a-f]+\*/")
-"""Where an instruction lies, and its bits: what differs everywhere once one instruction was added."""
+"""Matches the address and the bits of an instruction, which change everywhere when one instruction is added."""
 
 INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)", re.M)
 
 MOST_INSTRUCTIONS = 12
-"""Kinds of instructions that are listed."""
+"""Most kinds of instructions that are listed."""
 
 NO_SASS = "There is no SASS here: the machine that wrote this had no nvdisasm that reads it."
 
 
 class NothingToReproduce(ExpectedError):
-    """The report has no such operator, or its machine code is equal; the message is a sentence."""
+    """The report lacks the operator, or its machine code is equal; the message is a sentence."""
 
 
 @dataclass(frozen=True)
 class ReproducedCase:
-    """One operator of a report. `toolchains` are A and B, None where a toolchain is not installed here."""
+    """One operator of a report. `toolchains` are base and head, None if one is not installed here."""
 
     report: ToolchainReport
     pair: ToolchainPair
@@ -58,8 +58,8 @@ class ReproducedCase:
 
 
 def find_pair(report: ToolchainReport, kernel: str, problem: str, arch: str | None) -> ToolchainPair:
-    """Returns the pair of a kernel and problem. If it was compared for several architectures, one whose code differs
-    goes first, then one that was timed on a GPU. Raises NothingToReproduce."""
+    """Returns the pair of a kernel and problem. Among several architectures it prefers one whose code differs, then one
+    that was timed on a GPU. Raises NothingToReproduce."""
     named = [
         pair
         for pair in report.pairs.values()
@@ -75,7 +75,7 @@ def find_pair(report: ToolchainReport, kernel: str, problem: str, arch: str | No
 
 
 def write_case(case: ReproducedCase, out: Path) -> tuple[str, ...]:
-    """Writes the folder, which must not exist, and returns the names of its files. Raises LibraryError, BuildError."""
+    """Writes the folder, which must not exist, and returns its files' names. Raises LibraryError or BuildError."""
     pair, config = case.pair, case.pair.a[0].config
     described = catalog.describe(case.library, arch=pair.arch, kernel=pair.kernel, problem=pair.problem, config=config)
     out.mkdir(parents=True)
@@ -98,8 +98,7 @@ def write_case(case: ReproducedCase, out: Path) -> tuple[str, ...]:
 
 
 def _write_input(case: ReproducedCase, side: str, toolchain: Toolchain | None, out: Path) -> str:
-    """Writes the bytecode that this side's cuda-tile makes. Returns the command that compiles it, or why it cannot be
-    written."""
+    """Writes the bytecode that this side's cuda-tile makes. Returns the command to compile it, or why it is missing."""
     if toolchain is None:
         return f"# the toolchain of {side.upper()} was not installed where this was written"
     pair, store = case.pair, folder(case.cubins / "recorded")
@@ -120,7 +119,7 @@ def _write_input(case: ReproducedCase, side: str, toolchain: Toolchain | None, o
 
 
 def _write_sass(out: Path) -> None:
-    """Writes a.sass, b.sass and their difference without addresses; nothing where nothing here reads machine code."""
+    """Writes base.sass, head.sass and their difference without addresses; nothing if no disassembler works here."""
     texts = {}
     for side in ("a", "b"):
         cubin = out / f"{side}.cubin"
@@ -138,7 +137,7 @@ def _write_sass(out: Path) -> None:
 
 
 def list_moved_instructions(a: str, b: str) -> list[str]:
-    """Lists the kinds of instructions in two SASS texts whose numbers moved most for their number, as "STL 0 -> 12"."""
+    """Lists the kinds of instructions of two SASS texts whose counts changed most, as a ratio: "STL 0 -> 12"."""
     before, after = (Counter(INSTRUCTION.findall(text)) for text in (a, b))
     moved = [name for name in before | after if before[name] != after[name]]
     moved.sort(key=lambda name: -abs(math.log((after[name] + 1) / (before[name] + 1))))
@@ -157,7 +156,7 @@ def _describe_sass(out: Path) -> str:
 
 
 def _describe_case(described: Description, pair: ToolchainPair) -> dict[str, Any]:
-    """Describes what time_pair.py reads."""
+    """Returns the description that time_pair.py reads."""
     arguments = described.launch["arguments"]
     return {
         **described.launch,
@@ -167,7 +166,7 @@ def _describe_case(described: Description, pair: ToolchainPair) -> dict[str, Any
 
 
 def _list_numbers(case: ReproducedCase) -> dict[str, Any]:
-    """Lists all times that the report has of this operator."""
+    """Returns everything that the report has about this operator."""
     pair = case.pair
     of = (pair.kernel, pair.problem)
     return {

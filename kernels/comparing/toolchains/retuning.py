@@ -1,10 +1,9 @@
-"""Sweeps with B what got worse under B, so that B's own winner can be timed beside A's.
+"""Sweeps operators that got worse with the head toolchain, so that its own winner can be timed beside the base's.
 
-Only operators whose frozen answer is surely worse are swept: for the others the answer is known already, and a whole
-library's sweep takes longer than both questions together (82 problems, 17,800 configs: 11 minutes of an H200 and 16
-cores). Of their spaces, the configs that were within REACH of the fastest under A are compiled and raced, the fastest
-first, and LEAST_CONFIGS at least. Among 88 recorded sweeps REACH has 21 configs in the median of 217
-(recordings/h200.jsonl.gz).
+Only operators whose frozen answer is surely worse are swept. A sweep of a whole library takes longer than both
+questions together (82 problems, 17,800 configs: 11 minutes of an H200 and 16 cores). Of a space, only configs within
+REACH of the fastest under the base are compiled and raced, the fastest first, and at least LEAST_CONFIGS. In 88
+recorded sweeps the median is 21 configs within REACH of 217 (recordings/h200.jsonl.gz).
 """
 
 import json
@@ -28,32 +27,32 @@ from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.results import Compiled, Cubin, Params, Plan
 
 REACH = 1.3
-"""A config that was slower than this times the fastest under A would have to gain as much on it under B."""
+"""Largest time of a config that is swept, relative to the fastest under the base. A slower one would have to gain this
+factor under the head."""
 
 LEAST_CONFIGS = 32
-"""Where the fastest config was far ahead of all others under A, REACH alone has two of them (grouped_fp8, H200)."""
+"""Least configs of a sweep. If one config was far ahead of all others, REACH alone has only two (grouped_fp8, H200)."""
 
 MOST_CONFIGS = 96
-"""The most configs of one sweep: 4 of 88 recorded sweeps have more within REACH."""
+"""Most configs of one sweep. 4 of 88 recorded sweeps have more within REACH."""
 
 RecordedTimes = Mapping[tuple[str, str, str], Mapping[str, float]]
 """Maps kernel, problem and architecture to the median microseconds of each config, by config key."""
 
 Race = Callable[[ToolchainPair, Sequence[Cubin]], tuple[Params, ...]]
-"""Checks and times configs; the fastest first, then those that cannot be told from it. Raises MeasureFailed."""
+"""Checks and times configs. Returns the fastest, then those that tie with it. Raises MeasureFailed."""
 
 
 @dataclass(frozen=True)
 class Retuned:
-    """Holds the result of a sweep and its compiled winner, whose cubin is kept; None without a winner."""
+    """The result of a sweep, and its compiled winner with a kept cubin; None without a winner."""
 
     retuning: Retuning
     winner: CompiledSide | None
 
 
 def read_recorded_times(files: Iterable[Path], gpu_model: str) -> RecordedTimes:
-    """Reads the newest recorded sweep of each problem, one on this GPU model before one on another. Raises
-    BadRecording."""
+    """Returns the times in each problem's newest recorded sweep, preferably on this model. Raises BadRecording."""
     times: dict[tuple[str, str, str], dict[str, float]] = {}
     ranks: dict[tuple[str, str, str], tuple[bool, str]] = {}
     for file in (each for each in files if each.suffix != ".json"):
@@ -73,7 +72,7 @@ def read_recorded_times(files: Iterable[Path], gpu_model: str) -> RecordedTimes:
 
 
 def choose_space(plan: Plan, times: RecordedTimes) -> tuple[Params, ...]:
-    """Chooses the configs to try with B, the most promising first; the whole space where nothing of it is recorded."""
+    """Returns the configs to sweep with the head, the most promising first. The whole space if none is recorded."""
     planned = {config_key(trial.config): trial.config for trial in plan.trials}
     of_plan = times.get((plan.kernel, plan.problem, plan.arch), {})
     recorded = {key: of_plan[key] for key in planned if key in of_plan}
@@ -93,10 +92,8 @@ def retune_each(
     limit_s: float,
     is_spent: Callable[[], bool],
 ) -> Iterator[Retuned]:
-    """Sweeps each pair's configs with B. The next pair's configs compile while the GPU races those before.
-
-    Raises BuildError where B cannot compile here.
-    """
+    """Sweeps each pair's configs with the head. While the GPU races one pair's configs, the next pair's compile. Raises
+    BuildError if the head cannot compile here."""
     done: queue.SimpleQueue[list[Compiled] | Exception | None] = queue.SimpleQueue()
 
     def compile_all(pool: CompilerPool) -> None:

@@ -1,9 +1,9 @@
-"""Judges whether B is safe: per operator, problem and GPU model, and over all. Launches in, verdicts out. Pure.
+"""Judges whether the head toolchain is safe: per operator, problem and GPU model, and overall. Has no side effects.
 
-Each operator is asked twice. *Frozen*: the config that wins or ships under A, its cubin of A beside its cubin of B.
-*Re-tuned*: the winner of A beside the winner of B's own sweep. Either is judged by kernels/comparing/verdict.py with
-the operators of this GPU model whose machine code differs as one family: a wrong "slower" or "faster" among all frozen
-answers has a probability of FAMILY_ERROR at most, and so has one among all re-tuned answers.
+Each operator gets two questions. *Frozen*: the config that wins or ships under the base, compiled by both. *Re-tuned*:
+the base's winner beside the winner of the head's own sweep. kernels/comparing/verdict.py judges both, with the
+operators of this GPU model whose machine code differs as one family: the probability of any wrong "slower" or "faster"
+is at most FAMILY_ERROR among all frozen answers, and among all re-tuned answers.
 """
 
 import math
@@ -21,7 +21,7 @@ Safety = Literal["safe", "safe if re-tuned", "not safe", "unknown"]
 Question = Literal["frozen", "re-tuned"]
 
 NOT_REACHED, TOO_FEW = "other machine code, not reached on the GPU", "too few launches to say anything"
-"""Why an answer is unknown for lack of time."""
+"""Reasons of answers that are unknown for lack of time."""
 NOT_TIMED = "other machine code, not timed"
 
 ORDER: tuple[Safety, ...] = ("not safe", "safe if re-tuned", "unknown", "safe")
@@ -30,9 +30,9 @@ ORDER: tuple[Safety, ...] = ("not safe", "safe if re-tuned", "unknown", "safe")
 
 @dataclass(frozen=True)
 class Timing:
-    """The launches that answer one question on one GPU model. Element i of both times is one fresh process, in us.
+    """The launches that answer one question on one GPU model. Element i of both times is one new process, in us.
 
-    `failure` is a sentence where B's side fails on the GPU (`is_of_b`), or where nothing can be compared.
+    `failure` is a sentence if the head fails on the GPU (`is_of_head`) or if nothing can be compared.
     """
 
     kernel: str
@@ -49,8 +49,8 @@ class Timing:
 
 @dataclass(frozen=True)
 class Retuning:
-    """The result of B's own sweep. `tried` configs were compiled with B, `compiled` of them did compile; `winner` is
-    None where none gives right results or `failure` says why there was no sweep."""
+    """The result of the head's own sweep. `tried` configs were compiled with the head, `compiled` of them succeeded.
+    `winner` is None if none gives right results, or if `failure` says why there was no sweep."""
 
     kernel: str
     problem: str
@@ -64,8 +64,8 @@ class Retuning:
 
 @dataclass(frozen=True)
 class OperatorSafety:
-    """The verdict on one operator on one GPU model, and what it rests on. `gpu_model` is empty for the compiler's
-    half alone. `reason` is a sentence."""
+    """The verdict on one operator on one GPU model, and its evidence. `gpu_model` is empty if it rests on static facts
+    alone. `reason` is a sentence."""
 
     pair: ToolchainPair
     gpu_model: str
@@ -74,12 +74,12 @@ class OperatorSafety:
     frozen: Verdict | None = None
     retuned: Verdict | None = None
     moved_to: Params | None = None
-    """B's winner, where it is another config than A's."""
+    """The head's winner, if its config differs from the base's."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """The limits of a judgement: `operators` is how many are asked on this GPU model."""
+    """The limits of a judgement. `operators` is the number of operators on this GPU model that are judged together."""
 
     operators: int
     fail_over: float = 0.0
@@ -91,13 +91,13 @@ class Family:
 
 
 def judge_timing(timing: Timing | None, family: Family) -> Verdict | None:
-    """Judges the launches of a pair; None if it was never launched."""
+    """Judges the launches of a pair. None if it was never launched."""
     return judge(timing.a_us, timing.b_us, family.design) if timing is not None and timing.a_us else None
 
 
 def is_answered(timing: Timing, family: Family) -> bool:
-    """Returns whether no further launch is needed to say if B is safe here: surely slower than `fail_over`, or surely
-    not. How much faster it is, and whether it is under a smaller limit too, is not asked."""
+    """Returns whether no further launch is needed to tell if the head is safe here: surely slower than `fail_over`, or
+    surely not. How much faster it is does not matter."""
     verdict = judge_timing(timing, family)
     return timing.failure is not None or (verdict is not None and (verdict.is_final or verdict.is_fine))
 
@@ -111,7 +111,7 @@ def judge_operator(
     retuned: Timing | None = None,
     retuning: Retuning | None = None,
 ) -> OperatorSafety:
-    """Returns the verdict on one operator. Frozen and re-tuned answers are None where the GPU was not asked."""
+    """Returns the verdict on one operator. `frozen` and `retuned` are None if it was not timed."""
     before, after = judge_timing(frozen, family), judge_timing(retuned, family)
     winner = None if retuning is None else retuning.winner
     moved_to = winner if winner is not None and winner != pair.a[0].config else None
@@ -125,7 +125,7 @@ def judge_operator(
 def _judge_frozen(
     pair: ToolchainPair, gpu_model: str, frozen: Timing | None, verdict: Verdict | None
 ) -> tuple[Safety, str]:
-    """Returns what B does to the config that A uses."""
+    """Judges the head's effect on the config that the base uses."""
     if pair.kind == "identical":
         return "safe", "identical machine code"
     if pair.kind in ("compiles now", "compiles with neither"):
@@ -151,7 +151,7 @@ def _judge_frozen(
 def _judge_retuned(
     pair: ToolchainPair, retuning: Retuning | None, retuned: Timing | None, verdict: Verdict | None
 ) -> tuple[Safety, str]:
-    """Returns what B's own best config is worth where A's config is surely worse under B."""
+    """Judges the head's own best config, for an operator whose frozen answer is surely worse."""
     if retuning is None:
         return "not safe", "not re-tuned"
     if retuning.winner is None:
@@ -167,12 +167,12 @@ def _judge_retuned(
 
 
 def judge_all(operators: Sequence[OperatorSafety]) -> Safety:
-    """Returns the most urgent verdict; "safe" where there is nothing to judge."""
+    """Returns the most urgent verdict, "safe" if there is none."""
     return min((each.safety for each in operators), key=ORDER.index, default="safe")
 
 
 def safety_exit_code(operators: Sequence[OperatorSafety]) -> int:
-    """Returns OVER where something is surely worse under B as it is, re-tuned or not; UNSURE where something is not
-    known."""
+    """Returns OVER if something is surely worse under the head, even if re-tuning helps; UNSURE if something is
+    unknown."""
     overall = judge_all(operators)
     return FINE if overall == "safe" else UNSURE if overall == "unknown" else OVER

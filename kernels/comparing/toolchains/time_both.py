@@ -1,4 +1,4 @@
-"""Answers the two questions on this machine's GPU: frozen for all that differs, re-tuned for what got worse."""
+"""Answers both questions on this machine's GPU: frozen for all that differs, re-tuned for what got worse."""
 
 import contextlib
 import itertools
@@ -22,7 +22,7 @@ from tilewatch.kernels.device import Gpu, GpuSpec
 from tilewatch.kernels.results import Cubin, Params
 
 FROZEN_SHARE = 0.7
-"""The share of the minutes after which re-tuning begins although frozen answers are open."""
+"""Share of the minutes after which re-tuning begins, even if frozen answers are still open."""
 
 
 SAY_EVERY = 100
@@ -31,7 +31,7 @@ SAY_EVERY = 100
 
 @dataclass(frozen=True)
 class GpuWanted:
-    """Names what to time on which GPU. `minutes` is None for no limit."""
+    """Says what to time on which GPU. `minutes` is None without a limit."""
 
     gpu: Gpu
     model: GpuSpec
@@ -42,7 +42,7 @@ class GpuWanted:
 
 @dataclass(frozen=True)
 class ToolchainBench:
-    """A GPU that answers both questions: times pairs, and races the configs of one side."""
+    """Answers both questions on a GPU: times pairs, and races the configs of one side."""
 
     pairs: PairBench
     race: Race
@@ -52,10 +52,10 @@ class ToolchainBench:
 def open_toolchain_bench(
     library: Path, gpu: Gpu, arch: str, pairs_store: str, race_store: str, *, may_use_events: bool = False
 ) -> Iterator[ToolchainBench]:
-    """Yields this machine's GPU, with the stores of the pairs' cubins and of those to race. Raises GpuMissing or
+    """Opens this machine's GPU. The stores have the cubins of pairs, and those to race. Raises GpuMissing or
     GpuBusy."""
     racer = RealBench(gpu.index, race_store, may_use_events=may_use_events)
-    racer.usable(arch)  # asked now: later, a process of ours that just ended may still be on the GPU
+    racer.usable(arch)  # checked now: later, a process of ours that just ended may still be on the GPU
 
     def race(pair: ToolchainPair, cubins: Sequence[Cubin]) -> tuple[Params, ...]:
         target = Target(pair.kernel, pair.problem, pair.arch, None, None)
@@ -74,7 +74,7 @@ def time_on_gpu(
     times: Callable[[], RecordedTimes],
     on_progress: Callable[[str], None],
 ) -> bool:
-    """Adds launches to the report until every answer is sure or the minutes are spent. Returns True where they are."""
+    """Adds launches to the report until every answer is sure or the minutes are spent. Returns whether they are."""
     started = time.monotonic()
     used = report.gpus.get(wanted.model.slug, GpuUsed(wanted.model.slug, wanted.gpu.name, wanted.gpu.driver))
 
@@ -95,7 +95,7 @@ def time_on_gpu(
 
 
 class ToolchainTimer:
-    """The steps of the GPU's half; what they find is in the report, and on disk within seconds."""
+    """Runs the steps of timing. Results are in the report, which is saved within seconds."""
 
     def __init__(
         self,
@@ -112,12 +112,12 @@ class ToolchainTimer:
         self._model = wanted.model.slug
 
     def time_frozen(self, is_spent: Callable[[], bool]) -> None:
-        """Times each pair whose machine code differs, B's cubin of A's config beside A's."""
+        """Times each pair whose machine code differs: the base's config, compiled by both."""
         works = [(pair, pair.b[0]) for pair in list_differing(self._report, self._wanted.model.arch) if pair.b[0].is_ok]
         self._time("frozen", self._report.frozen, works, is_spent)
 
     def retune(self, times: Callable[[], RecordedTimes], is_spent: Callable[[], bool]) -> None:
-        """Sweeps with B what is worse under B, and times B's winners beside A's."""
+        """Sweeps operators that are worse under the head with it, and times its winners beside the base's."""
         worse = [each.pair for each in judge_report(self._report, self._model) if each.safety == "not safe"]
         todo = [pair for pair in worse if self._key(pair) not in self._report.retunings]
         if todo and not is_spent():

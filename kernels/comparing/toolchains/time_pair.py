@@ -20,7 +20,7 @@ HERE = Path(__file__).resolve().parent
 PROCESSES = 12
 ROUNDS, WARM_UP_ROUNDS = 60, 20
 REST_EVERY_S, REST_S = 0.008, 0.04
-"""Without rests a GPU meets its power cap, and the ratio depends on how long it was busy."""
+"""Without rests a GPU meets its power cap, and the ratio then depends on how long it was busy."""
 
 
 def main() -> None:
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def time_one_process() -> tuple[float, float, float]:
-    """Returns the median microseconds of A and of B, and the largest difference of their outputs, as a share."""
+    """Returns the median microseconds of base and head, and the largest difference of their outputs as a share."""
     import cupy
 
     case = json.loads((HERE / "case.json").read_text(encoding="utf-8"))
@@ -105,7 +105,7 @@ RAW = {"float8_e4m3fn": "uint8", "float8_e8m0fnu": "uint8", "bfloat16": "uint16"
 
 
 def _list_values(argument: dict[str, Any], arrays: dict[str, Any]) -> list[Any]:
-    """cuTile's calling convention: an array's pointer, shape and strides, all int32; a scalar's value."""
+    """Returns an argument by cuTile's calling convention: an array's pointer, shape and strides; a scalar's value."""
     import cupy
 
     if "shape" not in argument:

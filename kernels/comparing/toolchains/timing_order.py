@@ -1,8 +1,8 @@
-"""Decides what the GPU times next, and times it until every answer is sure or the time is spent.
+"""Decides which pairs the GPU times next, and times them until every answer is sure or the time is spent.
 
-Every pair is launched once to see which look worst; then the worst come first, PAIRS_AT_ONCE at a time, up to the first
-look at which an answer can be sure; what is open after that gets more looks when all have had one. Choosing by early
-launches costs no error: the intervals of kernels/comparing/sequential.py hold however somebody decides to stop.
+Every pair is launched once to find the worst. These come first, PAIRS_AT_ONCE at a time, up to the first look at which
+an answer can be sure. Pairs that are still open get more looks when all have had one. Choosing by early launches adds
+no error: the intervals of kernels/comparing/sequential.py hold whenever somebody stops.
 """
 
 import math
@@ -16,14 +16,14 @@ from tilewatch.kernels.comparing.toolchains.safety_verdict import Family, Timing
 from tilewatch.kernels.comparing.verdict import FAMILY_ERROR, Design
 
 MOST_DEATHS = 3
-"""A pair whose processes die this often is given up."""
+"""Number of dead processes after which a pair is given up."""
 
 Key = tuple[str, str]
 """A kernel and a problem."""
 
 
 class TimingRun:
-    """Pairs that are timed to answer one question. `timings` holds what is known, from earlier runs too."""
+    """Times pairs to answer one question. `timings` holds all results, also of earlier runs."""
 
     def __init__(
         self,
@@ -38,12 +38,11 @@ class TimingRun:
         self._deaths: Counter[Key] = Counter()
 
     def list_open(self) -> list[Key]:
-        """Lists the pairs whose answer is not sure, the worst first; those that were never launched before
-        the others."""
+        """Lists the pairs whose answer is not sure: first those that were never launched, then the worst."""
         return sorted((key for key in self._works if not is_answered(self.timings[key], self._family)), key=self._rank)
 
     def run(self, bench: PairBench, is_spent: Callable[[], bool]) -> None:
-        """Times until every answer is sure or `is_spent`."""
+        """Times until every answer is sure or `is_spent` returns True."""
         self._launch_until(bench, 1, is_spent)
         for look in _list_useful_looks(self._family.design):
             self._launch_until(bench, look, is_spent)
@@ -84,6 +83,6 @@ class TimingRun:
 
 
 def _list_useful_looks(design: Design) -> Iterator[int]:
-    """Lists the looks at which a "slower" can be sure: with many operators the first ones cannot."""
+    """Yields the looks at which a "slower" can be sure. With many operators the first looks cannot."""
     critical = list_critical_values(design.looks, FAMILY_ERROR / design.operators / 2)
     return (look for look, outside in zip(design.looks, critical, strict=True) if outside >= 0)

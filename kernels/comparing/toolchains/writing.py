@@ -57,13 +57,13 @@ def write_answer(report: ToolchainReport) -> str:
 
 
 def find_worst(judged: Sequence[OperatorSafety]) -> OperatorSafety | None:
-    """Returns the operator that B makes slowest, among the most urgent; None if B makes none worse."""
+    """Returns the operator that the head slows down most, among the most urgent. None if it makes none worse."""
     worse = [each for each in judged if each.safety in ("not safe", "safe if re-tuned")]
     return min(worse, key=lambda each: (ORDER.index(each.safety), -_change(each)), default=None)
 
 
 def write_lines(report: ToolchainReport) -> list[str]:
-    """Writes the answer, what it rests on, then every operator that needs a look, the most urgent first."""
+    """Writes the answer, its evidence, then every operator that needs attention, the most urgent first."""
     lines = [write_answer(report), ""]
     for gpu in report.gpus.values():
         judged = judge_report(report, gpu.model)
@@ -78,7 +78,7 @@ def write_lines(report: ToolchainReport) -> list[str]:
 
 
 def write_markdown(report: ToolchainReport) -> str:
-    """Writes a report to keep or to put under a pull request."""
+    """Writes a report as Markdown, to keep or to attach to a pull request."""
     lines = [f"# {report.a.name} → {report.b.name}", "", f"**{write_answer(report)}**", ""]
     for gpu in report.gpus.values():
         lines += [
@@ -113,7 +113,7 @@ def write_json(report: ToolchainReport) -> str:
 
 
 def make_answer(report: ToolchainReport) -> dict[str, Any]:
-    """Makes the object that `--json` prints and the dashboard keeps: plain values, None for an infinite number."""
+    """Returns the object that `--json` prints and the dashboard stores: plain values, None for an infinite number."""
     judged = judge_everything(report)
     operators = []
     for each in judged:
@@ -140,7 +140,7 @@ def make_answer(report: ToolchainReport) -> dict[str, Any]:
 
 
 def _list_urgent(judged: Sequence[OperatorSafety]) -> Iterator[str]:
-    """Yields a line for each operator whose machine code differs; those that were never reached share one."""
+    """Yields a line for each operator whose machine code differs. Operators that were not timed share a line."""
     unreached = []
     for each in _sort(judged):
         if each.pair.kind in ("identical", "compiles with neither"):
@@ -157,7 +157,7 @@ def _list_urgent(judged: Sequence[OperatorSafety]) -> Iterator[str]:
 
 
 def _summarize(report: ToolchainReport, arch: str) -> str:
-    """Returns how many pairs of an architecture moved, and in what."""
+    """Returns how many pairs of an architecture moved, and in which facts."""
     pairs = [pair for pair in report.pairs.values() if pair.arch == arch]
     kinds = Counter(pair.kind for pair in pairs)
     parts = [f"{count} of {len(pairs)} {kind}" for kind, count in kinds.most_common()]
@@ -183,7 +183,7 @@ def _summarize(report: ToolchainReport, arch: str) -> str:
 
 
 def _list_moved(report: ToolchainReport, arch: str) -> Iterator[str]:
-    """Yields the operators in which more than the number of instructions moved; those that moved alike share a line."""
+    """Yields the operators in which more than the number of instructions moved. Equal moves share a line."""
     alike: dict[tuple[str, str], list[str]] = {}
     for pair in report.pairs.values():
         moved = [each for each in pair.moved if not each.startswith("instructions ")]

@@ -112,5 +112,5 @@ def test_winners_are_read_from_a_tuned_table(tmp_path: Path) -> None:
     assert winner.configs == (ROWS[1], ROWS[0], *ROWS[:2])
     for broken in ("{", "[]", json.dumps({"format": tuned.FORMAT, "tables": [{}]})):
         file.write_text(broken)
-        with pytest.raises(BadRecording, match="is no tuned table"):
+        with pytest.raises(BadRecording, match="is not a tuned table"):
             read_winners([file])

@@ -42,7 +42,7 @@ def test_a_report_whose_text_cannot_be_stored_or_shown_is_refused_in_a_sentence(
 @pytest.mark.parametrize("content", ["[]", "7", "null", "{}", '{"tilewatch_toolchain_report": 2}', "[" * 100_000, "\0"])
 def test_a_file_of_others_is_no_report(tmp_path: Path, content: str) -> None:
     (tmp_path / "a..b.json").write_text(content)
-    with pytest.raises(BadReport, match=r"a\.\.b\.json is no report of `tilewatch toolchain compare`: \w"):
+    with pytest.raises(BadReport, match=r"a\.\.b\.json is not a report of `tilewatch toolchain compare`: \w"):
         read_report(tmp_path / "a..b.json")
 
 

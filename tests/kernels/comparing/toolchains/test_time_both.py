@@ -167,5 +167,5 @@ def test_the_space_is_what_was_near_the_fastest_the_fastest_first(monkeypatch: p
 def test_a_file_that_is_no_report_is_named(tmp_path: Path) -> None:
     file = tmp_path / "r.json"
     file.write_text("{}")
-    with pytest.raises(BadReport, match=r"r.json is no report of `tilewatch toolchain compare`"):
+    with pytest.raises(BadReport, match=r"r.json is not a report of `tilewatch toolchain compare`"):
         read_report(file)
