@@ -1,3 +1,2 @@
-"""Reads what a library folder holds: kernels, parameters, problems, configs. Loads library files only in a child
-process and imports neither CuPy nor the tile compiler.
-"""
+"""Reads kernels, parameters, problems and configs of a library folder. Library files are loaded only in a child
+process; CuPy and the tile compiler are not imported."""

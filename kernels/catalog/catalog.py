@@ -1,8 +1,7 @@
-"""Reads what a library folder offers: its kernels, their problems, and every config a sweep would try.
+"""Reads a library folder: its kernels, their problems, and every config that a sweep would try.
 
-The folder's files are other people's code from any commit, so they are loaded in a child process; this side imports
-neither cuda-tile nor CuPy and works on a laptop.
-"""
+The files are other people's code of any commit, so they are loaded in a child process. This side imports neither
+cuda-tile nor CuPy and works on a laptop."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,18 +16,17 @@ from tilewatch.kernels.library_errors import LibraryError, NoConfigs, PackageMis
 from tilewatch.kernels.results import Params, Plan, PlannedTrial
 
 DEADLINE_S = 120.0
-"""Loading a library takes about a second; a file that does not load in this time never will."""
+"""Seconds that a library may take to load. It takes about one; after 120 it hangs."""
 
 
 class UnknownKernel(ExpectedError):
-    """No kernel of that name in the library; the message names the nearest."""
+    """The library has no kernel of that name; the message suggests similar names."""
 
 
 @dataclass(frozen=True)
 class LibraryPlans:
-    """Holds the plans of a library folder, and what was left out of it. `failures` are sentences: each says which file
-    or kernel was left out, and why. `package_missing` is the first of them that is for lack of a package, which another
-    machine may have."""
+    """Holds the plans of a library folder. `failures` are sentences that say which file or kernel was left out, and
+    why. `package_missing` is the first failure for lack of a package, which another machine may have."""
 
     plans: tuple[Plan, ...]
     failures: tuple[str, ...]
@@ -36,16 +34,15 @@ class LibraryPlans:
 
 
 def read(library: Path, *, arch: str, kernel: str | None = None, problem: str | None = None) -> tuple[Plan, ...]:
-    """Returns what `read_library` returns, without the failures."""
+    """Returns the plans of `read_library`, without its failures."""
     return read_library(library, arch=arch, kernel=kernel, problem=problem).plans
 
 
 def read_library(library: Path, *, arch: str, kernel: str | None = None, problem: str | None = None) -> LibraryPlans:
-    """Returns the nightly suite, one kernel's problems, or one problem, for one architecture ("sm_90").
+    """Returns plans for one architecture ("sm_90"): of the nightly suite, of one kernel, or of one problem.
 
-    A file or kernel that is wrong is left out; when nothing else is left, or it was asked for by name, it is an error.
-    Raises UnknownKernel, BadProblem, NoConfigs, PackageMissing or LibraryError; every message is a sentence.
-    """
+    A file or kernel with an error is left out. If it was asked for by name, or nothing is left, the error is raised:
+    UnknownKernel, BadProblem, NoConfigs, PackageMissing or LibraryError, each with a sentence as message."""
     answer = _ask(library, {"library": str(library), "arch": arch, "kernel": kernel, "problem": problem})
     bad_name = next(filter(None, map(find_bad_name, answer["plans"])), None)
     if bad_name is not None:

@@ -1,4 +1,4 @@
-"""Child role `catalog`: reads a library folder and lists what a sweep of it would try. Needs cuda-tile, no compiler."""
+"""Child role `catalog`: reads a library folder and plans its sweeps. Needs cuda-tile, but no compiler."""
 
 import difflib
 from collections.abc import Mapping
@@ -22,21 +22,21 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
         loaded, failures = load(library, arch), list(list_failures(library, arch))
         parts = list_parts(loaded, failures)
         if kernel is not None:
-            wanted = _runnable(_wanted(library, kernel, request["problem"], arch), kernel, arch)
-            if request.get("config") is not None:  # {} is the one config of host code that searches nothing
+            wanted = _keep_runnable(_find_wanted(library, kernel, request["problem"], arch), kernel, arch)
+            if request.get("config") is not None:  # {} is the only config of host code without a search
                 entry, problem = wanted[0]
-                return {"description": _description(entry, problem, request["config"], arch)}
-            return _answer([_plan(entry, problem, arch, parts) for entry, problem in wanted], failures)
+                return {"description": _describe_config(entry, problem, request["config"], arch)}
+            return _make_answer([_plan(entry, problem, arch, parts) for entry, problem in wanted], failures)
         plans = []
         for entry in loaded.values():
             try:
-                wanted = _runnable(list_problems(entry), None, arch) if entry.kernel.nightly else []
+                wanted = _keep_runnable(list_problems(entry), None, arch) if entry.kernel.nightly else []
                 plans += [_plan(entry, problem, arch, parts) for entry, problem in wanted]
             except LibraryError as error:
                 failures.append(error)
         if failures and not plans:
             raise join_failures(failures)
-        return _answer(plans, failures)
+        return _make_answer(plans, failures)
     except UnknownKernelName as error:
         return {"error": "UnknownKernel", "message": str(error)}
     except BadProblem as error:
@@ -49,7 +49,7 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"error": "LibraryError", "message": str(error)}
 
 
-def _answer(plans: list[dict[str, Any]], failures: list[LibraryError]) -> dict[str, Any]:
+def _make_answer(plans: list[dict[str, Any]], failures: list[LibraryError]) -> dict[str, Any]:
     missing = next((str(each) for each in failures if isinstance(each, PackageMissing)), None)
     return {"plans": plans, "failures": [str(each) for each in failures], "package_missing": missing}
 
@@ -58,7 +58,7 @@ class UnknownKernelName(Exception):
     pass
 
 
-def _wanted(library: Path, kernel: str, problem: str | None, arch: str) -> list[tuple[Entry, Problem]]:
+def _find_wanted(library: Path, kernel: str, problem: str | None, arch: str) -> list[tuple[Entry, Problem]]:
     loaded = load(library, arch)
     if kernel not in loaded:
         near = difflib.get_close_matches(kernel, loaded, n=3, cutoff=0.4) or sorted(loaded)
@@ -78,15 +78,15 @@ def _wanted(library: Path, kernel: str, problem: str | None, arch: str) -> list[
 
 
 def list_problems(entry: Entry) -> list[tuple[Entry, Problem]]:
-    """Returns the entry with each of its watched problems. Raises LibraryError where the kernel is wrong."""
+    """Returns the entry with each of its watched problems. Raises LibraryError if the kernel is wrong."""
     if isinstance(entry, LibraryOperator):
         return [(entry, each.problem) for each in entry.kernel.problems]
     validate_kernel(entry)
     return [(entry, each) for each in entry.kernel.problems]
 
 
-def _runnable(wanted: list[tuple[Entry, Problem]], asked: str | None, arch: str) -> list[tuple[Entry, Problem]]:
-    """Leaves out kernels without a config for the architecture; asking for one of them is an error."""
+def _keep_runnable(wanted: list[tuple[Entry, Problem]], asked: str | None, arch: str) -> list[tuple[Entry, Problem]]:
+    """Leaves out kernels without a config for the architecture. Raises NoConfigs if the kernel `asked` for is one."""
     runnable = [
         (entry, problem) for entry, problem in wanted if isinstance(entry, LibraryOperator) or list_configs(entry, arch)
     ]
@@ -95,7 +95,7 @@ def _runnable(wanted: list[tuple[Entry, Problem]], asked: str | None, arch: str)
     return runnable
 
 
-def _description(loaded: Entry, problem: Problem, config: Config, arch: str) -> dict[str, Any]:
+def _describe_config(loaded: Entry, problem: Problem, config: Config, arch: str) -> dict[str, Any]:
     if isinstance(loaded, LibraryOperator):
         return describe_operator(loaded, problem, config, arch)
     return describe(loaded, problem, config, arch)
@@ -107,7 +107,7 @@ def _plan(loaded: Entry, problem: Problem, arch: str, parts: Parts) -> dict[str,
 
 
 def plan_alone(loaded: Entry, problem: Problem, arch: str) -> dict[str, Any]:
-    """Returns the fields of Plan but the totals that the problem is part of. Raises LibraryError."""
+    """Returns the fields of Plan except `parts_of`, as JSON. Raises LibraryError."""
     if isinstance(loaded, LibraryOperator):
         plan = plan_operator(loaded, problem, arch)
     else:

@@ -1,7 +1,6 @@
 """Describes one config of one kernel by its library file: source, entry, arrays, constants.
 
-`describe` runs in the catalog's child, because it loads the file; the parent reads its JSON with `read_description`.
-"""
+`describe` runs in the catalog's child, because it loads the file; the parent reads its JSON with `read_description`."""
 
 import linecache
 import sys
@@ -18,7 +17,7 @@ from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.problems.given_values import encode_given
 
 ROW_ALIGNMENT_BYTES = 16
-"""TMA needs every row but the first to start on a multiple of this."""
+"""TMA needs the start of every row to be a multiple of this."""
 
 MANY = 1 << 20
 """More multiprocessors than any GPU has."""
@@ -30,16 +29,15 @@ class DescribedArray:
     shape: tuple[int, ...]
     dtype: str
     aligned_rows: bool
-    """Whether every row starts on ROW_ALIGNMENT_BYTES."""
+    """True if every row starts on a multiple of ROW_ALIGNMENT_BYTES."""
 
 
 @dataclass(frozen=True)
 class Description:
     """One config as its library file states it. `source` is the whole file, `entry` the kernel's function in it.
 
-    `launch` is its grid on a GPU of the architecture, and what each launch is given, in the kernel's order, as JSON;
-    empty for a watched operator, whose own host code launches it.
-    """
+    `launch` is, as JSON, the grid on a GPU of the architecture and the arguments in the kernel's order. It is empty for
+    a watched operator, whose own host code launches it."""
 
     kernel: str
     problem: str
@@ -53,15 +51,15 @@ class Description:
     constants: tuple[int | float, ...]
     element_bytes: int
     grid_follows_gpu: bool | None
-    """Whether a GPU of more multiprocessors gets more blocks: the grid of a persistent kernel. None where host code
+    """True for the grid of a persistent kernel: a GPU with more multiprocessors gets more blocks. None if host code
     chooses the grid."""
     launch: dict[str, Any] = field(default_factory=dict)
 
 
 def describe(loaded: LibraryKernel, problem: Problem, config: Config, arch: str) -> dict[str, Any]:
-    """Returns the fields of Description as JSON holds them."""
+    """Returns the fields of Description as JSON."""
     kernel = loaded.kernel
-    file, entry, source = _entry(kernel.entry)
+    file, entry, source = _find_entry(kernel.entry)
     return {
         "kernel": kernel.name,
         "problem": problem.name,
@@ -72,7 +70,7 @@ def describe(loaded: LibraryKernel, problem: Problem, config: Config, arch: str)
         "config": dict(config),
         "sizes": dict(problem.sizes),
         "arrays": [
-            (array.name, array.shape, array.dtype, _rows_aligned(array.shape, array.dtype))
+            (array.name, array.shape, array.dtype, _has_aligned_rows(array.shape, array.dtype))
             for array in kernel.arrays(problem)
         ],
         "constants": signature_of(kernel, problem, config).constants,
@@ -103,8 +101,8 @@ def _describe_launch(kernel: Kernel, problem: Problem, config: Config, arch: str
     return {"grid": list(kernel.grid(problem, config, multiprocessors)), "arguments": described}
 
 
-def _entry(entry: Any) -> tuple[str, str, str]:
-    """Returns where the kernel is bound to a name: file, name, source."""
+def _find_entry(entry: Any) -> tuple[str, str, str]:
+    """Returns the file, the variable name and the source of a kernel's entry."""
     for name, module in list(sys.modules.items()):
         if name.startswith(f"{PACKAGE}."):
             for bound, value in vars(module).items():
@@ -114,5 +112,5 @@ def _entry(entry: Any) -> tuple[str, str, str]:
     raise LibraryError("the kernel's entry is not bound to a name in its library file")
 
 
-def _rows_aligned(shape: tuple[int, ...], dtype: str) -> bool:
+def _has_aligned_rows(shape: tuple[int, ...], dtype: str) -> bool:
     return len(shape) < 2 or shape[-1] * dtype_bytes(dtype) % ROW_ALIGNMENT_BYTES == 0

@@ -1,10 +1,9 @@
 """Loads library files and watch files by path, inside a child process.
 
-The files may come from any commit and lie in any folder; the harness is always the installed one. A library file is
-loaded as `watched_library/<name>.py`, so that the same code gives the same bytecode wherever its checkout lies. Where
-the checkout's pyproject.toml has a table [tool.tilewatch], files may import the repository's own packages
-(kernels/watching): their modules, too, are loaded under names that do not say where the checkout lies.
-"""
+The files may come from any commit and any folder; the harness is always the installed one. A library file is loaded as
+`watched_library/<name>.py`, so that the same code gives the same bytecode in every checkout. If the checkout's
+pyproject.toml has a table [tool.tilewatch], files may import the repository's own packages (kernels/watching). Names of
+those modules do not contain the checkout's folder either."""
 
 import functools
 import hashlib
@@ -42,9 +41,9 @@ from tilewatch.kernels.watching.traced_operator import CompilableLaunch, TracedO
 
 PACKAGE = "watched_library"
 TOTAL = "total"
-"""The stored kernel of weighted totals (docs/reference/judging.md)."""
+"""Kernel name under which weighted totals are stored (docs/reference/judging.md)."""
 OLD_CONTRACT = "kernels.contract"
-"""The contract's name until 2026-11: library files of old commits say `from kernels.contract import ...`."""
+"""Name of the contract until 2026-11: library files of old commits say `from kernels.contract import ...`."""
 PATH_MISSING = (
     "a watch file may import the repository's own packages from the folders that `path` of [tool.tilewatch] names, and "
     "installed packages"
@@ -53,7 +52,8 @@ PATH_MISSING = (
 
 @dataclass(frozen=True, eq=False)
 class LibraryKernel:
-    """A kernel, the hash of the file that defines it, and that file's name. A file that is read again gives others."""
+    """A kernel, the hash of the file that defines it, and that file's name. Reading a file again gives an
+    unequal one."""
 
     kernel: Kernel
     source_sha256: str
@@ -62,7 +62,7 @@ class LibraryKernel:
 
 @dataclass(frozen=True)
 class LibraryOperator:
-    """A watched operator, the checkout that it imports from, and its file's name."""
+    """A watched operator, its checkout, and its file's name."""
 
     kernel: WatchedOperator
     project: Project
@@ -70,34 +70,34 @@ class LibraryOperator:
 
     @property
     def source_sha256(self) -> str:
-        """Hashes all that was imported from the checkout until now: recording may import more."""
+        """Hashes everything that was imported from the checkout so far; tracing may import more."""
         return hash_sources(self.project)
 
     def trace(self, problem: Problem) -> TracedOperator:
-        """Traces the operator, once per problem. Raises LibraryError where its host code fails."""
+        """Returns the traced operator, cached per problem. Raises LibraryError if its host code fails."""
         try:
             return _trace(self.kernel, self.project, problem.name)
         except Exception as error:
             raise self.describe_failure(f"on {problem.name} cannot be traced", error) from error
 
     def list_launches(self, traced: TracedOperator, config: PlainConfig) -> tuple[CompilableLaunch, ...]:
-        """Returns what the host code launches with a config. Raises LibraryError if it fails, or cuTile refuses what it
-        launches."""
+        """Returns the launches of the host code with a config. Raises LibraryError if it fails, or if cuTile refuses a
+        launch."""
         try:
             return traced.launches(config)
         except Exception as error:
             raise self.describe_failure(f"with {config} cannot be traced", error) from error
 
     def describe_failure(self, what: str, error: Exception) -> LibraryError:
-        """Returns a sentence with the operator's file and line, and the line of the checkout that failed; it is
-        PackageMissing where another machine may have what host code needs."""
+        """Returns an error that names the operator's file and line, and the line of the checkout that failed. It is
+        PackageMissing if another machine may have what the host code needs."""
         if isinstance(error, BadWatchFile):
             return LibraryError(f"watch file {error}")
         kind = "" if isinstance(error, ExpectedError) else f"{type(error).__name__}: "
         where = find_place(error)
         place = f" ({where})" if where else ""
         start = f"watch file {self.kernel.place}: {self.kernel.name} {what}"
-        return _kind_of(error)(f"{start} for {self.project.arch}: {kind}{error}{place}")
+        return _choose_error(error)(f"{start} for {self.project.arch}: {kind}{error}{place}")
 
 
 Entry = LibraryKernel | LibraryOperator
@@ -120,7 +120,8 @@ _libraries: dict[tuple[Path, str | None], _Library] = {}
 
 
 class _OldContract(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds the contract under its old name, after every other finder: a repository's own `kernels` comes first."""
+    """Finds the contract by its old name. Other finders come first, so a repository's own package `kernels` has
+    priority."""
 
     def find_spec(self, fullname: str, *_: object) -> importlib.machinery.ModuleSpec | None:
         if fullname not in (OLD_CONTRACT, OLD_CONTRACT.partition(".")[0]):
@@ -128,7 +129,7 @@ class _OldContract(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.util.spec_from_loader(fullname, self, is_package=fullname != OLD_CONTRACT)
 
     def exec_module(self, module: types.ModuleType) -> None:
-        """Gives the contract's own classes to the module; the package above it stays empty."""
+        """Copies the contract's names into the module; the package `kernels` stays empty."""
         if module.__name__ == OLD_CONTRACT:
             vars(module).update({name: value for name, value in vars(contract).items() if not name.startswith("__")})
 
@@ -137,17 +138,17 @@ sys.meta_path.append(_OldContract())
 
 
 def load(library: Path, arch: str | None = None) -> dict[str, Entry]:
-    """Returns all kernels of the folder, by name, in file and definition order. A folder is read once per process.
+    """Returns all kernels of a folder by name, in the order of files and definitions. A folder is read once per
+    process.
 
-    Watch files are loaded anew for each architecture: host code may look at the GPU while it is imported. None: as the
-    GPU that is here.
+    Watch files are loaded again for each architecture, because host code may look at the GPU while it is imported; with
+    None they see the GPU of this machine.
 
-    A file that does not load costs its own kernels (see `list_failures`); LibraryError is raised when none loads.
+    A file that does not load is left out (see `list_failures`). Raises LibraryError if no file loads.
 
-    cuTile asks inspect for a kernel's source when it compiles, by file name; since every commit's files have the same
-    canonical names, the sources that inspect finds are always those of the folder loaded last.
-    """
-    loaded = _loaded(library, arch)
+    When it compiles, cuTile asks inspect for a kernel's source by file name. Files of all commits have the same names,
+    so inspect is always given the sources of the folder that was loaded last."""
+    loaded = _load_once(library, arch)
     activate(loaded.project)
     if loaded.failures and not loaded.kernels:
         raise join_failures(loaded.failures)
@@ -157,8 +158,8 @@ def load(library: Path, arch: str | None = None) -> dict[str, Entry]:
 
 
 def find(library: Path, kernel: str, arch: str | None = None) -> Entry:
-    """Returns a kernel of the folder. Raises LibraryError if the folder has no kernel of that name, or its file is
-    wrong."""
+    """Returns a kernel of the folder. Raises LibraryError if the folder has no kernel of that name, or if its file does
+    not load."""
     kernels = load(library, arch)
     if kernel not in kernels:
         failures = list_failures(library, arch)
@@ -168,17 +169,17 @@ def find(library: Path, kernel: str, arch: str | None = None) -> Entry:
 
 def list_failures(library: Path, arch: str | None = None) -> tuple[LibraryError, ...]:
     """Returns an error for each file of the folder that does not load."""
-    return _loaded(library, arch).failures
+    return _load_once(library, arch).failures
 
 
 def join_failures(failures: Sequence[LibraryError]) -> LibraryError:
-    """Returns one error of several; it is PackageMissing where one of them is."""
+    """Returns several errors as one; it is PackageMissing if one of them is."""
     missing = any(isinstance(each, PackageMissing) for each in failures)
     return (PackageMissing if missing else LibraryError)("; ".join(map(str, failures)))
 
 
-def _loaded(library: Path, arch: str | None) -> _Library:
-    library = library.resolve()  # modules are known for the checkout's by where they lie
+def _load_once(library: Path, arch: str | None) -> _Library:
+    library = library.resolve()  # a module belongs to the checkout if its path does
     if (library, arch) not in _libraries:
         _libraries[library, arch] = _read(library, arch)
     return _libraries[library, arch]
@@ -200,7 +201,7 @@ def _read(library: Path, arch: str | None) -> _Library:
         content = path.read_bytes()
         name = f"{PACKAGE}/{path.name}" if project is None else canonical_name(project, str(path))
         try:
-            entries = _entries(path, name, content, project)
+            entries = _run_file(path, name, content, project)
         except LibraryError as error:
             sys.modules.pop(f"{PACKAGE}.{path.stem}", None)  # the file that failed is not part of what was loaded
             failures.append(error)
@@ -221,7 +222,7 @@ def _read(library: Path, arch: str | None) -> _Library:
     return _Library(found, project, sources, tuple(failures))
 
 
-def _entries(path: Path, name: str, content: bytes, project: Project | None) -> tuple[Entry, ...]:
+def _run_file(path: Path, name: str, content: bytes, project: Project | None) -> tuple[Entry, ...]:
     """Runs a file and returns the kernels or operators that it declares. Raises LibraryError."""
     module = types.ModuleType(f"{PACKAGE}.{path.stem}")
     module.__file__ = name if project is None else str(path)
@@ -240,8 +241,8 @@ def _entries(path: Path, name: str, content: bytes, project: Project | None) -> 
         raise LibraryError(f"library file {path.name}, line {error.line}: {error}") from error
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # a file that calls sys.exit() or pytest.skip() costs its own kernels too
-        raise _kind_of(error)(f"library file {path.name} does not load: {_described(error, name)}") from error
+    except BaseException as error:  # sys.exit() and pytest.skip() too
+        raise _choose_error(error)(f"library file {path.name} does not load: {_describe_error(error, name)}") from error
     operators = [
         each
         for value in vars(module).values()
@@ -266,13 +267,13 @@ def _entries(path: Path, name: str, content: bytes, project: Project | None) -> 
     return (*(LibraryKernel(kernel, digest, path.name) for kernel in kernels), *watched)
 
 
-def _kind_of(error: BaseException) -> type[LibraryError]:
+def _choose_error(error: BaseException) -> type[LibraryError]:
     return PackageMissing if isinstance(error, ModuleNotFoundError | NeedsTorch) else LibraryError
 
 
-def _described(error: BaseException, name: str) -> str:
-    """Returns the error in one line, with the last line of the file `name` that it came through, and after it the last
-    one of the checkout's host code."""
+def _describe_error(error: BaseException, name: str) -> str:
+    """Returns an error as one line. It names the last line in the file `name` and the last line of the checkout's host
+    code in the traceback."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == name]
     line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
     places = [] if line is None else [f"line {line}"]

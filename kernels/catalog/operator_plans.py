@@ -1,4 +1,4 @@
-"""Plans and describes watched operators, as kernels/catalog/catalog_child.py does kernels of a library file."""
+"""Plans and describes watched operators, as catalog_child.py does for kernels of a library file."""
 
 import inspect
 from typing import Any
@@ -9,10 +9,10 @@ from tilewatch.kernels.watching.tracer import list_dtypes
 
 
 def plan_operator(loaded: LibraryOperator, problem: Problem, arch: str) -> dict[str, Any]:
-    """Returns the fields of Plan as JSON holds them. Raises LibraryError."""
+    """Returns the fields of Plan as JSON. Raises LibraryError."""
     operator, traced = loaded.kernel, loaded.trace(problem)
     launched = [loaded.list_launches(traced, config) for config in traced.configs]
-    source_sha256 = loaded.source_sha256  # now: host code may import more while it runs
+    source_sha256 = loaded.source_sha256  # read after the launches: host code may import more while it runs
     trials = [
         {"config": config, "code_key": traced.code_key(source_sha256, launches)}
         for config, launches in zip(traced.configs, launched, strict=True)
@@ -35,7 +35,7 @@ def plan_operator(loaded: LibraryOperator, problem: Problem, arch: str) -> dict[
 
 
 def describe_operator(loaded: LibraryOperator, problem: Problem, config: Config, arch: str) -> dict[str, Any]:
-    """Returns the fields of Description as JSON holds them; the source is that of the first kernel launched."""
+    """Returns the fields of Description as JSON. The source is that of the first kernel launched."""
     traced = loaded.trace(problem)
     launches = traced.launches(dict(config))
     function = launches[0].kernel._pyfunc
@@ -50,7 +50,7 @@ def describe_operator(loaded: LibraryOperator, problem: Problem, config: Config,
         "config": dict(config),
         "sizes": dict(problem.sizes),
         "arrays": [
-            (f"array {number}", tuple(each.shape), str(each.dtype).removeprefix("torch."), _rows_aligned(each))
+            (f"array {number}", tuple(each.shape), str(each.dtype).removeprefix("torch."), _has_aligned_rows(each))
             for number, each in enumerate(traced.arrays)
         ],
         "constants": [each.value for each in launches[0].signature.parameters if hasattr(each, "value")],
@@ -59,5 +59,5 @@ def describe_operator(loaded: LibraryOperator, problem: Problem, config: Config,
     }
 
 
-def _rows_aligned(array: Any) -> bool:
+def _has_aligned_rows(array: Any) -> bool:
     return len(array.shape) < 2 or array.stride()[-2] * array.element_size() % 16 == 0

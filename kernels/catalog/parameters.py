@@ -1,8 +1,7 @@
-"""Matches a kernel's parameters, in its own order, with the arrays, run-time scalars and constants of its library file.
+"""Matches a kernel's parameters, in order, with the arrays, scalars and constants of its library file.
 
-`ct.launch` makes a parameter without annotation a run-time value and a `ct.Constant` part of the machine code. A
-library file must say the same: anything else would watch code that nobody ships.
-"""
+`ct.launch` makes a parameter without annotation a run-time value, and a `ct.Constant` part of the machine code. A
+library file must do the same: otherwise code would be measured that nobody ships."""
 
 import math
 from dataclasses import dataclass
@@ -14,12 +13,12 @@ INT32_MAX = 2**31 - 1
 
 
 class BadArguments(ValueError):
-    """What a library file gives does not fit the kernel's parameters; the message is a sentence that names one."""
+    """The values of a library file do not fit the kernel's parameters; the message names a parameter."""
 
 
 @dataclass(frozen=True)
 class Scalar:
-    """A number that is given to the kernel at each launch. `dtype` is a cuTile type name, as ct.launch chooses it."""
+    """A number that is given to the kernel at each launch. `dtype` is the cuTile type that ct.launch chooses for it."""
 
     name: str
     value: int | float
@@ -36,11 +35,10 @@ Argument = Array | Scalar | Constant
 
 
 def arguments(kernel: Kernel, problem: Problem, config: Config) -> tuple[Argument, ...]:
-    """Returns what each parameter is given, in the kernel's order. Raises BadArguments.
+    """Returns the value of each parameter, in the kernel's order. Raises BadArguments.
 
-    A parameter named in `scalars` is given that scalar, a ct.Constant the next of `constants`, any other the next of
-    `arrays`.
-    """
+    A parameter named in `scalars` gets that scalar, a ct.Constant the next of `constants`, any other the next of
+    `arrays`."""
     arrays, constants = list(kernel.arrays(problem)), list(kernel.constants(problem, config))
     scalars = dict(kernel.scalars(problem, config)) if kernel.scalars else {}
     given: list[Argument] = []
@@ -51,11 +49,11 @@ def arguments(kernel: Kernel, problem: Problem, config: Config) -> tuple[Argumen
         if name in scalars:
             if _is_constant(annotation):
                 raise BadArguments(f"parameter '{name}' is a ct.Constant: give it in `constants`, not in `scalars`")
-            given.append(_scalar(name, scalars.pop(name), annotation))
+            given.append(_make_scalar(name, scalars.pop(name), annotation))
         elif _is_constant(annotation):
             if not constants:
                 raise BadArguments(f"parameter '{name}' is a ct.Constant, but `constants` has no value for it")
-            given.append(_constant(name, constants.pop(0)))
+            given.append(_make_constant(name, constants.pop(0)))
         elif arrays:
             if getattr(annotation, "array", None) is not None or getattr(annotation, "list", None) is not None:
                 raise BadArguments(f"parameter '{name}' has an annotation of arrays or lists, which is not supported")
@@ -76,7 +74,7 @@ def arguments(kernel: Kernel, problem: Problem, config: Config) -> tuple[Argumen
     return tuple(given)
 
 
-def _constant(name: str, value: object) -> Constant:
+def _make_constant(name: str, value: object) -> Constant:
     if not isinstance(value, int | float):
         raise BadArguments(
             f"the constant of parameter '{name}' is {value!r}, a {type(value).__name__}; expected int, float or bool "
@@ -89,8 +87,8 @@ def _is_constant(annotation: Any) -> bool:
     return bool(getattr(annotation, "constant", False))
 
 
-def _scalar(name: str, value: object, annotation: Any) -> Scalar:
-    """Gives the scalar the type that ct.launch gives it: int32 (int64 where annotated so) or float32."""
+def _make_scalar(name: str, value: object, annotation: Any) -> Scalar:
+    """Returns a scalar with the type that ct.launch gives it: float32 or int32 (int64 if it is annotated so)."""
     wide = getattr(annotation, "scalar", None)
     dtype = "float32" if isinstance(value, float) else "int32" if wide is None else wide.dtype.name
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -1,4 +1,4 @@
-"""Lists what each watched problem is part of: the weighted totals of the models that use it."""
+"""Lists for each watched problem the weighted totals that it is part of, one per model that uses it."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -9,19 +9,17 @@ from tilewatch.kernels.contract import Problem
 from tilewatch.kernels.library_errors import LibraryError
 
 Parts = Mapping[tuple[str, str], Mapping[str, Mapping[str, float]]]
-"""Maps a kernel and a problem to its models of use, and each model to the problem's weight and to the number of
-problems that the model has. That number shows when a total lacks some of them, as where one kernel was swept alone."""
+"""Maps a kernel and a problem to the models that use it: for each model its `weight`, and `parts`, the number of
+problems in the model's total. A total that lacks some of them can then be recognised."""
 
 
 def list_parts(loaded: Mapping[str, Entry], failures: list[LibraryError]) -> Parts:
-    """Returns nothing where a file or a weight is wrong: a total without some of its problems would be wrong too.
-
-    Wrong weights are added to `failures`.
-    """
+    """Returns the parts of all problems. Returns nothing if a file or a weight is wrong, because the totals would lack
+    problems; a wrong weight is added to `failures`."""
     weights: dict[tuple[str, str], Mapping[str, float]] = {}
     for name, entry in loaded.items():
         try:
-            weights.update({(name, problem): each for problem, each in _weights(entry).items()})
+            weights.update({(name, problem): each for problem, each in _read_weights(entry).items()})
         except LibraryError as error:
             failures.append(error)
     if failures:
@@ -33,7 +31,7 @@ def list_parts(loaded: Mapping[str, Entry], failures: list[LibraryError]) -> Par
     }
 
 
-def _weights(entry: Entry) -> dict[str, Mapping[str, float]]:
+def _read_weights(entry: Entry) -> dict[str, Mapping[str, float]]:
     """Returns the weights by model of each problem, by the problem's name."""
     if isinstance(entry, LibraryOperator):
         return {each.problem.name: each.weights for each in entry.kernel.problems}

@@ -1,8 +1,7 @@
 """Finds names in a plan that no table, page or terminal can show.
 
-A library's process makes the plan, so that the library may make it up: it is looked at there, for a sentence with its
-file, and again where the plan is read.
-"""
+The plan comes from a process that runs a library, so its names are checked twice: there, for a sentence that names the
+file, and by the process that reads the plan, because the library may have changed it."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -13,7 +12,7 @@ SHOWN = 60
 
 
 def find_bad_name(plan: Mapping[str, Any]) -> str | None:
-    """Returns a sentence on the first bad one; None where every name can be shown."""
+    """Returns a sentence on the first bad name; None if all names can be shown."""
     for kind, name in _list_names(plan):
         if not is_name(name):
             rule = f"expected 1 to {LONGEST_NAME} letters, and no control characters"

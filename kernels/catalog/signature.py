@@ -1,4 +1,4 @@
-"""Derives how a config is compiled and launched from its library file; done here and nowhere else."""
+"""Derives from a library file how a config is compiled and launched."""
 
 import hashlib
 import json
@@ -15,12 +15,12 @@ DIVISOR = 16
 
 
 class BadConfig(ValueError):
-    """A config that cannot be compiled whatever the compiler; the message is a sentence."""
+    """A config that no compiler can compile; the message says why."""
 
 
 @dataclass(frozen=True)
 class ArraySignature:
-    """Facts that the compiler may assume of an array. Problems that agree on it share their cubins."""
+    """Facts that the compiler may assume about an array. Problems with the same facts share their cubins."""
 
     dtype: str
     ndim: int
@@ -31,8 +31,8 @@ class ArraySignature:
 
 @dataclass(frozen=True)
 class Signature:
-    """Holds the parameters that a kernel is compiled for. `parameters` are in the kernel's order; of a scalar the
-    compiler knows the type, of a constant the value."""
+    """Parameters and hints that a kernel is compiled for. `parameters` are in the kernel's order. The compiler knows
+    the type of a scalar and the value of a constant."""
 
     symbol: str
     parameters: tuple[ArraySignature | Scalar | Constant, ...]
@@ -53,7 +53,7 @@ def signature(kernel: Kernel, problem: Problem, config: Config) -> Signature:
         raise BadConfig(f"kernel {kernel.name}: {error}") from error
     return Signature(
         symbol=kernel.name,
-        parameters=tuple(_array_signature(each, kernel) if isinstance(each, Array) else each for each in given),
+        parameters=tuple(_make_array_signature(each, kernel) if isinstance(each, Array) else each for each in given),
         hints=tuple((name, config[name]) for name in HINTS if name in config),
     )
 
@@ -64,33 +64,33 @@ def input_dtypes(kernel: Kernel, problem: Problem) -> list[str]:
 
 
 def element_bytes(kernel: Kernel, problem: Problem) -> int:
-    """Returns the size of an element of the first input: what a tile of one shape costs in memory."""
+    """Returns the bytes of one element of the first input."""
     return dtype_bytes(next(array.dtype for array in kernel.arrays(problem) if not array.output))
 
 
 def dtype_bytes(dtype: str) -> int:
-    """Returns a type's bytes; its name holds its bits: "float8_e4m3fn" takes one byte, "int32" four."""
+    """Returns the bytes of a type, from the bits in its name: "float8_e4m3fn" takes one byte, "int32" four."""
     (bits, *_) = re.findall(r"\d+", dtype)
     return int(bits) // 8
 
 
 def code_key(source_sha256: str, arch: str, signature: Signature) -> str:
-    """Hashes everything that goes into compiling but the compiler; needs no compiling. Values of scalars are no part of
-    it: they are given to a launch."""
+    """Returns the hash of everything that a compilation depends on, except the compiler. Values of scalars are left
+    out: they are given to a launch."""
     parameters = [(each.name, each.dtype) if isinstance(each, Scalar) else vars(each) for each in signature.parameters]
     asked = [NAMING, source_sha256, arch, signature.symbol, parameters, signature.hints]
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
 def tile_signature(signature: Signature) -> Any:
-    """Returns the same as a `cuda.tile.compilation.KernelSignature`."""
+    """Returns the signature as a `cuda.tile.compilation.KernelSignature`."""
     from cuda.tile.compilation import CallingConvention, KernelSignature
 
-    parameters = [_constraint(each) for each in signature.parameters]
+    parameters = [_make_constraint(each) for each in signature.parameters]
     return KernelSignature(parameters, CallingConvention.cutile_python_v1(), symbol=signature.symbol)
 
 
-def _constraint(parameter: ArraySignature | Scalar | Constant) -> Any:
+def _make_constraint(parameter: ArraySignature | Scalar | Constant) -> Any:
     import cuda.tile as ct
     from cuda.tile.compilation import ArrayConstraint, ScalarConstraint
 
@@ -120,14 +120,16 @@ def strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(elements))
 
 
-def _array_signature(array: Array, kernel: Kernel) -> ArraySignature:
+def _make_array_signature(array: Array, kernel: Kernel) -> ArraySignature:
     def divisor(number: int, of: int) -> int:
         return of if array.aligned and number % of == 0 else 1
 
     steps = strides(array.shape)
-    # ct.launch counts the 16 of a stride in bytes, and takes every stride of 1 for a constant (cuda-tile 1.7).
+    # ct.launch tests whether a stride is divisible by 16 bytes, and makes every stride of 1 a constant (cuda-tile 1.7).
     of_stride = max(1, DIVISOR // dtype_bytes(array.dtype)) if kernel.as_launched else DIVISOR
-    constant = tuple(1 if step == 1 else None for step in steps) if kernel.as_launched else _last_stride(len(steps))
+    constant = (
+        tuple(1 if step == 1 else None for step in steps) if kernel.as_launched else _mark_last_constant(len(steps))
+    )
     return ArraySignature(
         dtype=array.dtype,
         ndim=len(array.shape),
@@ -139,5 +141,5 @@ def _array_signature(array: Array, kernel: Kernel) -> ArraySignature:
     )
 
 
-def _last_stride(ndim: int) -> tuple[int | None, ...]:
+def _mark_last_constant(ndim: int) -> tuple[int | None, ...]:
     return (None,) * (ndim - 1) + (1,)

@@ -1,7 +1,6 @@
-"""Validates what a library file says of a kernel, so that a mistake is a sentence before a compiler or a GPU is spent.
+"""Validates the kernels of a library file, so that a mistake is reported before a compiler or a GPU is used.
 
-Every sentence names the file, the kernel and what was expected.
-"""
+Every message names the file, the kernel and what was expected."""
 
 import ast
 import difflib
@@ -22,61 +21,67 @@ from tilewatch.text import is_name
 
 
 def validate_kernel(loaded: LibraryKernel) -> None:
-    """Validates what needs neither a problem nor an architecture. Raises LibraryError."""
+    """Checks the problems and baselines of a kernel. Raises LibraryError."""
     for problem in loaded.kernel.problems:
         if not isinstance(problem, Problem):
-            raise _wrong(
-                loaded, f"`problems` holds {problem!r}, a {_kind(problem)}; expected Problem, as `parse` returns it"
+            raise _make_error(
+                loaded,
+                f"`problems` holds {problem!r}, a {_name_type(problem)}; expected Problem, as `parse` returns it",
             )
     for name in loaded.kernel.baselines:
         if name not in NAMES:
             near = difflib.get_close_matches(str(name), NAMES, n=1, cutoff=0.5)
             hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(NAMES)}"
-            raise _wrong(loaded, f"there is no baseline '{name}'; {hint}")
+            raise _make_error(loaded, f"there is no baseline '{name}'; {hint}")
 
 
 def read_space(loaded: LibraryKernel, arch: str) -> Space:
-    """Returns the kernel's search space for an architecture. Raises LibraryError if it is not a Space, or is
+    """Returns the kernel's search space for an architecture. Raises LibraryError if it is not a Space or is
     too large."""
     space = call(loaded, "space", arch)
     if not isinstance(space, Space):
-        raise _wrong(loaded, f'`space` gives a {_kind(space)}; expected a Space, e.g. Space((("tile", (64, 128)),))')
+        raise _make_error(
+            loaded, f'`space` gives a {_name_type(space)}; expected a Space, e.g. Space((("tile", (64, 128)),))'
+        )
     for axis in space.axes:
         if not (isinstance(axis, tuple) and len(axis) == 2 and isinstance(axis[0], str) and isinstance(axis[1], tuple)):
-            raise _wrong(
+            raise _make_error(
                 loaded, f'`space` has the axis {axis!r}; expected a name and a tuple, e.g. ("tile", (64, 128))'
             )
         for value in axis[1]:
             if not isinstance(value, int):
-                raise _wrong(loaded, f"axis '{axis[0]}' has the value {value!r}, a {_kind(value)}; expected integers")
+                raise _make_error(
+                    loaded, f"axis '{axis[0]}' has the value {value!r}, a {_name_type(value)}; expected integers"
+                )
     if space.size > MOST_CONFIGS:
-        raise _wrong(loaded, f"`space` has {space.size:,} configs; expected {MOST_CONFIGS:,} at most")
+        raise _make_error(loaded, f"`space` has {space.size:,} configs; expected {MOST_CONFIGS:,} at most")
     return space
 
 
 def list_configs(loaded: LibraryKernel, arch: str) -> tuple[dict[str, int], ...]:
-    """Returns the configs of the kernel's search space, as dictionaries of the caller's own. Raises LibraryError."""
+    """Returns the configs of the kernel's search space, as copies that the caller may change. Raises LibraryError."""
     return tuple(map(dict, _list_configs_once(loaded, arch)))
 
 
 @functools.cache
 def _list_configs_once(loaded: LibraryKernel, arch: str) -> tuple[dict[str, int], ...]:
-    """Lists a space's configs. Cached: a space of 35 configs may be what `only` leaves of 18,432, and is read twice for
-    each problem."""
+    """Returns a space's configs. Cached: `only` may leave 35 configs of 18,432, and each problem reads the
+    space twice."""
     space = read_space(loaded, arch)
     try:
         return space.configs()
     except Exception as error:
-        raise _wrong(loaded, f"`only` of `space` fails: {type(error).__name__}: {error}{_line(error)}") from error
+        raise _make_error(
+            loaded, f"`only` of `space` fails: {type(error).__name__}: {error}{_find_line(error)}"
+        ) from error
 
 
 def read_weights(loaded: LibraryKernel, problem: Problem) -> Mapping[str, float]:
-    """Returns the problem's weight by model of use; empty for a kernel without weights. Raises LibraryError for a wrong
-    weight."""
+    """Returns the problem's weight in each model's total; empty for a kernel without weights. Raises LibraryError."""
     weights = {} if loaded.kernel.weights is None else call(loaded, "weights", problem)
     for model, weight in weights.items():
         if not is_name(model) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
-            raise _wrong(
+            raise _make_error(
                 loaded, f"`weights` of {problem.name} has {model!r}: {weight!r}; expected a model and a number over 0"
             )
     return weights
@@ -87,46 +92,50 @@ def validate_problem(loaded: LibraryKernel, problem: Problem) -> None:
     arrays = call(loaded, "arrays", problem)
     for array in arrays:
         if not isinstance(array, Array):
-            raise _wrong(loaded, f"`arrays` holds {array!r}, a {_kind(array)}; expected Array")
+            raise _make_error(loaded, f"`arrays` holds {array!r}, a {_name_type(array)}; expected Array")
         if not isinstance(getattr(ct, array.dtype, None), type(ct.float32)):
             types = [name for name, value in vars(ct).items() if isinstance(value, type(ct.float32))]
             near = difflib.get_close_matches(array.dtype, types, n=1, cutoff=0.4) or ["float32"]
-            raise _wrong(
+            raise _make_error(
                 loaded, f"array '{array.name}' has the type '{array.dtype}'; expected one of cuTile, e.g. {near[0]}"
             )
         if array.output and array.inout:
-            raise _wrong(loaded, f"array '{array.name}' is both `output` and `inout`; expected one of them")
+            raise _make_error(loaded, f"array '{array.name}' is both `output` and `inout`; expected one of them")
     names = [array.name for array in arrays]
     if len(set(names)) < len(names):
-        raise _wrong(loaded, f"two arrays have the same name: {', '.join(names)}")
+        raise _make_error(loaded, f"two arrays have the same name: {', '.join(names)}")
     written = {array.name for array in arrays if array.written}
     if not written:
-        raise _wrong(loaded, "no array is an `output` or `inout`, so there is nothing to check against the reference")
+        raise _make_error(
+            loaded, "no array is an `output` or `inout`, so there is nothing to check against the reference"
+        )
     if all(array.output for array in arrays):
-        raise _wrong(loaded, "every array is an `output`; expected at least one that is read")
+        raise _make_error(loaded, "every array is an `output`; expected at least one that is read")
     given = reference_outputs(loaded.kernel.reference)
     if given is not None and given != written:
-        raise _wrong(
+        raise _make_error(
             loaded, f"`reference` gives {', '.join(sorted(given))}, but the kernel writes {', '.join(sorted(written))}"
         )
 
 
 def call(loaded: LibraryKernel, field: str, *arguments: Any) -> Any:
-    """Calls a function of the library file. Raises LibraryError that says which one failed, and at which line."""
+    """Calls a function of the library file. Raises LibraryError that names the function and the line that failed."""
     try:
         return getattr(loaded.kernel, field)(*arguments)
     except KeyError as error:
         named = [each.sizes if isinstance(each, Problem) else each for each in arguments]
         names = [name for each in named if isinstance(each, Mapping) for name in each]
-        raise _wrong(
-            loaded, f"`{field}` asks for {error}{_line(error)}, which is none of its axes and sizes: {', '.join(names)}"
+        raise _make_error(
+            loaded,
+            f"`{field}` asks for {error}{_find_line(error)}, which is none of its axes and sizes: {', '.join(names)}",
         ) from error
     except Exception as error:
-        raise _wrong(loaded, f"`{field}` fails: {type(error).__name__}: {error}{_line(error)}") from error
+        raise _make_error(loaded, f"`{field}` fails: {type(error).__name__}: {error}{_find_line(error)}") from error
 
 
 def reference_outputs(reference: Callable[..., Any]) -> set[str] | None:
-    """Returns the names that a reference's dictionaries have, read from its source; None where that does not say."""
+    """Returns the keys of the dictionary that a reference returns, read from its source; None if the source does not
+    show them."""
     code = getattr(inspect.unwrap(reference), "__code__", None)
     if code is None:
         return None
@@ -158,21 +167,21 @@ def reference_outputs(reference: Callable[..., Any]) -> set[str] | None:
 
 @functools.cache
 def _list_functions(source: str) -> tuple[ast.Lambda | ast.FunctionDef, ...]:
-    """Lists the functions of a library file. Cached: a file with ten kernels is asked 30 times, at 30 ms each
+    """Lists the functions of a library file. Cached: a file with ten kernels needs the list 30 times, at 30 ms each
     (2026-11-26)."""
     return tuple(node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Lambda | ast.FunctionDef))
 
 
-def _wrong(loaded: LibraryKernel, sentence: str) -> LibraryError:
+def _make_error(loaded: LibraryKernel, sentence: str) -> LibraryError:
     return LibraryError(f"library file {loaded.file}: kernel {loaded.kernel.name}: {sentence}")
 
 
-def _kind(value: object) -> str:
+def _name_type(value: object) -> str:
     return "text" if isinstance(value, str) else type(value).__name__
 
 
-def _line(error: BaseException) -> str:
-    """Returns where in a library file the error was raised, as " (line 7)"; nothing where it was not raised in one."""
+def _find_line(error: BaseException) -> str:
+    """Returns the line of a library file where the error was raised, as " (line 7)"; "" if it was raised elsewhere."""
     trace, line = error.__traceback__, ""
     while trace is not None:
         if trace.tb_frame.f_code.co_filename.startswith("watched_library/"):
