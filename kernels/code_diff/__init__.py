@@ -1,1 +1,1 @@
-"""Compares the code of two cubins and names the source lines that differ. Texts in, values out; runs no program."""
+"""Compares the code of two cubins, given as text, and names the source lines that differ. Runs no program."""

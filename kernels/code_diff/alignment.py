@@ -1,8 +1,8 @@
-"""Pairs the operations of two TileIR texts that do the same, in spite of moved, added and removed ones around them.
+"""Pairs the operations of two TileIR texts that do the same, although others were moved, added or removed.
 
-In four passes, each within what the passes before left open: operations that compute the same from the same, then of
-one kind and type, then of one kind, then of one opcode. What is left and computes the same was only moved.
-"""
+Four passes pair operations in order, each in the gaps that the passes before left: operations that compute the same
+from the same inputs, then of the same kind and type, then of the same kind, then of the same opcode. Unpaired
+operations that compute the same from the same inputs are then paired wherever they stand: they were only moved."""
 
 import hashlib
 from collections import defaultdict
@@ -17,8 +17,9 @@ Key = Callable[[TileOperation], Hashable]
 
 @dataclass(frozen=True)
 class Alignment:
-    """Pairs the operations of two pieces of code. `head_of` has the index in the head of each paired operation of the
-    base. `base_sums` and `head_sums` are hashes: equal ones compute the same values from the same arguments."""
+    """Paired operations of two pieces of code. `head_of` maps the index of a base operation to that of its head
+    operation. `base_sums` and `head_sums` are hashes; operations with equal hashes compute the same values from the
+    same arguments."""
 
     base: tuple[TileOperation, ...]
     head: tuple[TileOperation, ...]
@@ -38,9 +39,9 @@ def align(base: tuple[TileOperation, ...], head: tuple[TileOperation, ...]) -> A
     base_sums, head_sums = _sum_up(base), _sum_up(head)
     passes: tuple[tuple[Key, Key], ...] = (
         (lambda each: (base_sums[each.index], each.loop_depth), lambda each: (head_sums[each.index], each.loop_depth)),
-        (_whole, _whole),
-        (_kind, _kind),
-        (_opcode, _opcode),
+        (_get_typed_kind, _get_typed_kind),
+        (_get_kind, _get_kind),
+        (_get_opcode, _get_opcode),
     )
     head_of: dict[int, int] = {}
     gaps = [(0, len(base), 0, len(head))]
@@ -58,7 +59,7 @@ def _match(
     head_key: Key,
     head_of: dict[int, int],
 ) -> list[tuple[int, int, int, int]]:
-    """Pairs what is equal in order, and returns the gaps that are left."""
+    """Pairs operations with equal keys in order, and returns the gaps that are left."""
     from_base, to_base, from_head, to_head = gap
     matcher = SequenceMatcher(
         None,
@@ -89,21 +90,21 @@ def _match_moved(base_sums: Sequence[str], head_sums: Sequence[str], head_of: di
             head_of[index] = open_heads[each].pop(0)
 
 
-def _whole(operation: TileOperation) -> Hashable:
+def _get_typed_kind(operation: TileOperation) -> Hashable:
     return (operation.opcode, operation.attributes, operation.types, operation.loop_depth)
 
 
-def _kind(operation: TileOperation) -> Hashable:
+def _get_kind(operation: TileOperation) -> Hashable:
     return (operation.opcode, operation.attributes, operation.loop_depth)
 
 
-def _opcode(operation: TileOperation) -> Hashable:
+def _get_opcode(operation: TileOperation) -> Hashable:
     return (operation.opcode, operation.loop_depth)
 
 
 def _sum_up(operations: Sequence[TileOperation]) -> tuple[str, ...]:
-    """Hashes each operation with all that it computes from. The arguments of a body are named by their place alone,
-    because what they hold comes from the body itself."""
+    """Returns for each operation a hash of it and of everything that it computes from. An argument of a body is hashed
+    by its position only, because its value comes from the body itself."""
     loops: dict[int, int] = {}
     sums: list[str] = []
     for each in operations:

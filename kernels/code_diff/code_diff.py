@@ -1,5 +1,5 @@
-"""Compares the code of one kernel launch on two sides: which source lines differ, what that did to the instructions,
-and one sentence that says both."""
+"""Compares the code of one kernel launch on two sides: which source lines differ, and how the instructions differ; with
+one sentence about it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ EDITS_NAMED = 2
 
 @dataclass(frozen=True)
 class CodeText:
-    """One kernel launch as text. `tile_ir` is None where the bytecode was not kept."""
+    """One kernel launch as text. `tile_ir` is None if the bytecode was not kept."""
 
     sass: str
     tile_ir: str | None
@@ -25,9 +25,9 @@ class CodeText:
 
 @dataclass(frozen=True)
 class CodeDiff:
-    """Holds what differs between the code of two cubins. `changes` are the source lines that do something else, causes
-    first; empty if only the compiler made other code of equal operations. `machine_lines` are the lines with other
-    instructions, the deepest loops first. `rows` are what differs line by line."""
+    """Differences between the code of two cubins. `changes` are the source lines whose operations differ, causes first;
+    empty if only the compiler made other code of the same operations. `machine_lines` are the lines with other
+    instructions, those in the deepest loops first. `rows` are the differing instructions."""
 
     changes: tuple[Change, ...]
     machine_lines: tuple[SourceLine, ...]
@@ -38,13 +38,13 @@ class CodeDiff:
 
     @property
     def lines(self) -> tuple[SourceLine, ...]:
-        """Returns the blamed lines, the first one first: those that do something else, or else those with
-        other code."""
+        """Returns the lines to blame, most important first: those whose operations differ, or else those with other
+        instructions."""
         return tuple(change.line for change in self.changes) or self.machine_lines
 
     @property
     def sentence(self) -> str:
-        """Returns what differs as a sentence; empty if nothing does."""
+        """Returns one sentence on the differences; "" if there are none."""
         return write_sentence(self)
 
 

@@ -1,4 +1,4 @@
-"""Reads the listing that `nvdisasm -g -c` prints: machine instructions with their source lines, classes and loops."""
+"""Reads the listing of `nvdisasm -g -c`: machine instructions with their source lines, classes and loops."""
 
 import re
 from collections import defaultdict
@@ -32,18 +32,18 @@ CLASSES = {
     "shuffles": "SHFL REDUX PRMT MOVM",
     "float arithmetic": "FADD FMUL FFMA FADD2 FMUL2 FFMA2 FMNMX FMNMX3 FSEL HADD2 HMUL2 HFMA2 FSETP",
 }
-"""Opcodes by what they cost: CUDA Binary Utilities, "Instruction Set Reference", Volta to Blackwell."""
+"""Opcodes by the resource they use: CUDA Binary Utilities, "Instruction Set Reference", Volta to Blackwell."""
 
 CLASS_OF = {opcode: name for name, opcodes in CLASSES.items() for opcode in opcodes.split()}
 OTHER = "other instructions"
 LARGEST_WAIT = 8
-"""Instructions of a loop that only waits for a barrier."""
+"""Most instructions of a loop that only waits for a barrier."""
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """An instruction of the machine code. `text` has no registers, labels, predicates or reuse flags; `block` is the
-    number of its basic block."""
+    """One machine instruction. `text` has no registers, labels, predicates or reuse flags; `block` is the number of its
+    basic block."""
 
     opcode: str
     text: str
@@ -53,7 +53,7 @@ class Instruction:
 
     @property
     def kind(self) -> str:
-        """Returns the name in CLASSES, or OTHER."""
+        """Returns the instruction's class: a name of CLASSES, or OTHER."""
         return CLASS_OF.get(self.opcode.partition(".")[0], OTHER)
 
 
@@ -65,7 +65,7 @@ class _Block:
 
 
 def read_sass(listing: str) -> tuple[Instruction, ...]:
-    """Returns the instructions in order; NOPs, which only fill, are left out."""
+    """Returns the instructions in order, without NOPs."""
     blocks, labels = _read_blocks(listing)
     follows = _link(blocks, labels)
     depths = [0] * len(blocks)
@@ -124,8 +124,8 @@ def _link(blocks: Sequence[_Block], labels: dict[str, int]) -> list[list[int]]:
 
 
 def _find_loops(follows: Sequence[Sequence[int]]) -> Iterator[frozenset[int]]:
-    """Finds the natural loops: an edge back to a block that is on every way to it (Aho, Lam, Sethi and Ullman,
-    "Compilers", 2006, section 9.6). Loops of one head are one."""
+    """Yields the blocks of each natural loop. A loop has an edge back to a block that dominates the edge's start (Aho,
+    Lam, Sethi and Ullman, "Compilers", 2006, section 9.6). Loops with the same head are merged."""
     before: dict[int, list[int]] = defaultdict(list)
     for number, targets in enumerate(follows):
         for target in targets:
@@ -146,7 +146,8 @@ def _find_loops(follows: Sequence[Sequence[int]]) -> Iterator[frozenset[int]]:
 
 
 def _find_dominators(follows: Sequence[Sequence[int]], before: dict[int, list[int]]) -> list[int]:
-    """Returns for each block the set of those on every way to it, as bits; blocks that nothing reaches have none."""
+    """Returns the dominators of each block (the blocks on every path to it) as bits; 0 for blocks that are never
+    reached."""
     everything = (1 << len(follows)) - 1
     dominators = [1, *[everything] * (len(follows) - 1)]
     reached = _find_reached(follows)

@@ -1,8 +1,7 @@
 """Counts which machine instructions differ between two listings, by source line and loop depth.
 
-The order within a line and the numbers of registers are scheduling, so they are left out: what is compared is how
-often an instruction stands at a line and a loop depth.
-"""
+Order within a line and register numbers are left out, because they come from scheduling: compared is how often an
+instruction occurs at a line and a loop depth."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -17,7 +16,7 @@ KINDS = (*CLASSES, OTHER)
 
 @dataclass(frozen=True)
 class Move:
-    """How many instructions of a kind (CLASSES) each side has."""
+    """Number of instructions of a kind (CLASSES) on each side."""
 
     kind: str
     base: int
@@ -26,7 +25,7 @@ class Move:
 
 @dataclass(frozen=True)
 class InstructionRow:
-    """An instruction that one side has more often. `line` is the head's; None where the compiler knows none."""
+    """An instruction that occurs more often on one side. `line` is the head's; None if the compiler knows none."""
 
     line: SourceLine | None
     loop_depth: int
@@ -37,7 +36,8 @@ class InstructionRow:
 
 
 def count_moves(base: Iterable[Instruction], head: Iterable[Instruction], *, in_loops: bool) -> tuple[Move, ...]:
-    """Counts what moved in all loops together, or outside them, in the order of CLASSES; without other instructions."""
+    """Counts the instructions per kind whose number differs, in all loops together or outside them, in the order of
+    CLASSES. Kind OTHER is left out."""
     before, after = (Counter(each.kind for each in side if (each.loop_depth > 0) == in_loops) for side in (base, head))
     return tuple(Move(kind, before[kind], after[kind]) for kind in CLASSES if before[kind] != after[kind])
 
@@ -45,8 +45,8 @@ def count_moves(base: Iterable[Instruction], head: Iterable[Instruction], *, in_
 def list_rows(
     base: Sequence[Instruction], head: Sequence[Instruction], head_line: Callable[[SourceLine], SourceLine] | None
 ) -> tuple[InstructionRow, ...]:
-    """Lists the differing instructions line by line: deepest loops first, then by kind. `head_line` maps a line of the
-    base to a line of the head; without it, lines are paired by their instructions."""
+    """Lists the differing instructions: deepest loops first, then by kind. `head_line` maps a line of the base to a
+    line of the head; without it, lines are paired by their instructions."""
     moved = head_line or pair_lines(base, head)
     counts: dict[tuple[SourceLine | None, int, str, str], list[int]] = defaultdict(lambda: [0, 0])
     for side, instructions in enumerate((base, head)):
@@ -54,16 +54,17 @@ def list_rows(
             line = moved(each.line) if side == 0 and each.line is not None else each.line
             counts[line, each.loop_depth, each.kind, each.text][side] += 1
     rows = [InstructionRow(*key, *sides) for key, sides in counts.items() if sides[0] != sides[1]]
-    return tuple(sorted(rows, key=_order))
+    return tuple(sorted(rows, key=_sort_key))
 
 
-def _order(row: InstructionRow) -> tuple[int, int, str, int, str]:
+def _sort_key(row: InstructionRow) -> tuple[int, int, str, int, str]:
     line = row.line
     return (-row.loop_depth, KINDS.index(row.kind), line.file if line else "", line.number if line else 0, row.text)
 
 
 def rank_lines(rows: Iterable[InstructionRow]) -> tuple[SourceLine, ...]:
-    """Ranks the lines whose instructions differ, by what differs in their deepest loop, the kinds of CLASSES first."""
+    """Returns the lines whose instructions differ: first those in the deepest loops, then with a kind of CLASSES, then
+    with most differences."""
     weights: dict[SourceLine, Counter[tuple[int, bool]]] = defaultdict(Counter)
     for row in rows:
         if row.line is not None:
@@ -77,7 +78,8 @@ def rank_lines(rows: Iterable[InstructionRow]) -> tuple[SourceLine, ...]:
 
 
 def pair_lines(base: Iterable[Instruction], head: Iterable[Instruction]) -> Callable[[SourceLine], SourceLine]:
-    """Pairs the lines of both sides, in order, by the opcodes that stand at them: a comment above moves them all."""
+    """Returns a function that maps a line of the base to a line of the head. Lines are paired in order by their
+    opcodes, since an added comment shifts all lines below it."""
     sides = [_sign_lines(base), _sign_lines(head)]
     lines = [sorted(side) for side in sides]
     matcher = SequenceMatcher(

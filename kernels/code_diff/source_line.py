@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, order=True)
 class SourceLine:
-    """A line of a library file. `file` is a path as the compiler was given it: watched_library/gemm.py."""
+    """A line of a library file. `file` is the path that the compiler was given: watched_library/gemm.py."""
 
     file: str
     number: int

@@ -1,7 +1,6 @@
-"""Reads the text that `tileirdisasm -g` prints: operations with what they use, and the source lines they come from.
+"""Reads the text of `tileirdisasm -g`: operations with their operands and source lines.
 
-Names of values are resolved to the operations that define them, so equal code reads equal whatever its numbering.
-"""
+Names of values are resolved to the operations that define them, so equal code is read alike whatever its numbering."""
 
 import re
 from collections.abc import Iterator
@@ -24,12 +23,12 @@ TERMINATORS = ("continue", "yield", "break", "return")
 
 
 class BadTileIR(ValueError):
-    """Not the text of TileIR as this module knows it; the message quotes the line."""
+    """The text is not TileIR as this module knows it; the message quotes the line."""
 
 
 @dataclass(frozen=True)
 class Value:
-    """A result of an operation, or an argument of its body; `operation` is its index."""
+    """A result of an operation, or an argument of its body; `operation` is the operation's index."""
 
     operation: int
     number: int
@@ -38,10 +37,9 @@ class Value:
 
 @dataclass(frozen=True)
 class TileOperation:
-    """An operation of TileIR. `attributes` is what stands before the types, each value as "%". `operands` leaves
-    out the tokens that order memory accesses. `line` is None where the compiler knows none; `callers` are the lines
-    of the calls around it, the innermost first. `parent` is the index of the operation whose body it stands in, -1
-    at the top."""
+    """An operation of TileIR. `attributes` is the text before the types, with each value as "%". `operands` leaves out
+    the tokens that order memory accesses. `line` is None if the compiler knows none; `callers` are the lines of the
+    calls around it, innermost first. `parent` is the index of the operation whose body contains it, -1 at the top."""
 
     index: int
     opcode: str
@@ -56,7 +54,7 @@ class TileOperation:
 
 @dataclass
 class _Open:
-    """An operation while its body is read."""
+    """An operation whose body is being read."""
 
     index: int
     names: dict[str, Value]
@@ -80,7 +78,7 @@ class _Reader:
             if text.endswith("{"):  # "} else {"
                 self._enter(closed.index, {})
             return
-        if text.startswith("("):  # the arguments of a body, for the operation above
+        if text.startswith("("):  # the arguments of a body, which belongs to the operation above
             index = len(self.found) - 1
             self._enter(index, _number_arguments(index, text))
             return
@@ -162,7 +160,7 @@ class _Reader:
 
 
 def read_tile_ir(text: str) -> tuple[TileOperation, ...]:
-    """Reads the operations of a TileIR text. Raises BadTileIR."""
+    """Returns the operations of a TileIR text. Raises BadTileIR."""
     reader = _Reader(_read_locations(text))
     for line in _join(text):
         reader.read(line)
@@ -177,7 +175,7 @@ def _join(text: str) -> Iterator[str]:
 
 
 def _read_locations(text: str) -> dict[str, tuple[SourceLine, ...]]:
-    """Returns by name the lines of a location, the innermost first; none for one that is unknown."""
+    """Returns the source lines of each location by its name, innermost call first; an unknown location has none."""
     positions: dict[str, tuple[SourceLine, ...]] = {}
     aliases: dict[str, tuple[str, ...]] = {}
     for line in text.splitlines():
@@ -210,7 +208,7 @@ def _number_loop(index: int, rest: str) -> dict[str, Value]:
 
 
 def _split_types(rest: str) -> tuple[str, str]:
-    """Parts attributes from types at the first colon outside brackets."""
+    """Splits attributes from types at the first colon outside brackets."""
     depth = 0
     for at, letter in enumerate(rest):
         if letter in "<([{":

@@ -1,4 +1,4 @@
-"""Finds the source lines whose operations differ between two TileIR texts, causes before their consequences."""
+"""Finds the source lines whose operations differ between two TileIR texts, causes before consequences."""
 
 import enum
 import re
@@ -21,8 +21,8 @@ WORD = re.compile(r"[\w.+-]+|\S")
 
 @dataclass(frozen=True)
 class Change:
-    """What differs at one line. `is_cause` is False where the change follows from one at another line. `edits` are
-    short texts: "constant 8 -> 16"."""
+    """The difference at one line. `is_cause` is False if it follows from a change at another line. `edits` are short
+    texts: "constant 8 -> 16"."""
 
     line: SourceLine
     is_cause: bool
@@ -31,7 +31,7 @@ class Change:
 
 
 class _Kind(enum.IntEnum):
-    """The greater one says more about its line."""
+    """Kind of a difference; one with a greater number tells more about its line."""
 
     other_type = 1
     other_value = 2
@@ -41,7 +41,7 @@ class _Kind(enum.IntEnum):
 
 @dataclass(frozen=True)
 class _Site:
-    """One operation that differs. `lines` are its line and those of the calls around it, as the head counts them."""
+    """One operation that differs. `lines` are its own line and the lines of the calls around it, in the head."""
 
     lines: tuple[SourceLine, ...]
     edit: str
@@ -52,9 +52,8 @@ class _Site:
 
 @dataclass(frozen=True)
 class TileIRDiff:
-    """Holds the source lines whose operations differ. `changes` are empty where both do the same: causes first; of them
-    what is edited for sure, then what is deepest in loops. `head_line` says which line of the head a line of the base
-    became."""
+    """Source lines whose operations differ; empty if both sides do the same. Causes come first, then the surest edits,
+    then the deepest loops. `head_line` maps a line of the base to a line of the head."""
 
     changes: tuple[Change, ...]
     head_line: Callable[[SourceLine], SourceLine]
@@ -73,7 +72,7 @@ def _fold_by_line(sites: Sequence[_Site], head: Sequence[TileOperation]) -> tupl
         changed[site.lines[0]].add(site.lines[1:])
     by_line: dict[SourceLine, list[_Site]] = defaultdict(list)
     for site in sites:
-        # A function may be called at several lines: where only some of its copies differ, the calls do.
+        # A function may be called at several lines: if only some of its copies differ, blame the calls.
         line, *callers = site.lines
         if callers and len(changed[line]) < copies.get(line, 1):
             by_line[callers[0]].append(site)
@@ -120,42 +119,43 @@ class _Diff:
         for index in sorted(self.added):
             operation = self.aligned.head[index]
             is_cause = index not in self.needed and _may_cause(operation)
-            yield from _site(operation, f"{operation.opcode} added", _Kind.added_or_removed, is_cause)
+            yield from _yield_site(operation, f"{operation.opcode} added", _Kind.added_or_removed, is_cause)
         for index in sorted(self.removed):
             operation = self.aligned.base[index]
             is_cause = index not in self.unneeded and _may_cause(operation)
-            for site in _site(operation, f"{operation.opcode} removed", _Kind.added_or_removed, is_cause):
+            for site in _yield_site(operation, f"{operation.opcode} removed", _Kind.added_or_removed, is_cause):
                 yield replace(site, lines=tuple(map(self.in_head, site.lines)))
 
     def _compare(self, base: TileOperation, head: TileOperation) -> Iterator[_Site]:
         if base.attributes != head.attributes and not _is_retyped(base, head):
-            yield from _site(head, _describe(base, head), _Kind.other_attributes, True)
+            yield from _yield_site(head, _describe(base, head), _Kind.other_attributes, True)
             return
         rewired = [
             pair for pair in zip(base.operands, head.operands, strict=False) if not self.aligned.is_same_value(*pair)
         ]
         if rewired or len(base.operands) != len(head.operands):
             for maker in filter(None, (self._find_exchange(*pair) for pair in rewired)):
-                yield from _site(maker, "its values are exchanged", _Kind.other_value, True)
+                yield from _yield_site(maker, "its values are exchanged", _Kind.other_value, True)
             causes = [self._is_cause(base, head, old, new) for old, new in rewired]
             is_cause = _may_cause(head) and (any(causes) or not rewired)
-            yield from _site(head, f"{head.opcode} of another value", _Kind.other_value, is_cause)
+            yield from _yield_site(head, f"{head.opcode} of another value", _Kind.other_value, is_cause)
         elif base.types != head.types:
-            yield from _site(head, _describe(base, head), _Kind.other_type, self._is_root_of_type(base, head))
+            yield from _yield_site(head, _describe(base, head), _Kind.other_type, self._is_root_of_type(base, head))
 
     def _is_cause(self, base: TileOperation, head: TileOperation, old: Value, new: Value) -> bool:
-        """Returns whether this operation was changed to use another value, and not what makes the value.
+        """Returns True if this operation was edited to use another value, and False if its value was changed elsewhere.
 
-        Where one value is made of the other by operations that were added or removed, those are the change. Where one
-        line made the old value and now makes the new one, that line is. Else another name was written here, and what
-        is no longer or newly needed follows from it.
-        """
+        It was changed elsewhere if operations that were added or removed make one value of the other, or if the same
+        line made the old value and now makes the new one. Otherwise the operand was edited here, and operations that
+        became needed or unneeded are consequences."""
         aligned = self.aligned
         was_removed = not old.is_argument and old.operation in self.removed
         is_added = not new.is_argument and new.operation in self.added
-        if is_added and any(aligned.is_same_value(old, each) for each in _made_of(new, aligned.head, self.added)):
+        if is_added and any(aligned.is_same_value(old, each) for each in _walk_inputs(new, aligned.head, self.added)):
             return False
-        if was_removed and any(aligned.is_same_value(each, new) for each in _made_of(old, aligned.base, self.removed)):
+        if was_removed and any(
+            aligned.is_same_value(each, new) for each in _walk_inputs(old, aligned.base, self.removed)
+        ):
             return False
         if was_removed and is_added:
             makers = (aligned.base[old.operation].line, aligned.head[new.operation].line)
@@ -164,10 +164,10 @@ class _Diff:
         if self._find_exchange(old, new) is not None:
             return False
         if was_removed:
-            chain = {each.operation for each in _made_of(old, aligned.base, self.removed) if not each.is_argument}
+            chain = {each.operation for each in _walk_inputs(old, aligned.base, self.removed) if not each.is_argument}
             self.unneeded |= {index for index in chain & self.removed if aligned.base[index].line != base.line}
         if is_added:
-            chain = {each.operation for each in _made_of(new, aligned.head, self.added) if not each.is_argument}
+            chain = {each.operation for each in _walk_inputs(new, aligned.head, self.added) if not each.is_argument}
             self.needed |= {index for index in chain & self.added if aligned.head[index].line != head.line}
         return True
 
@@ -182,7 +182,7 @@ class _Diff:
         return self.aligned.head[new.operation]
 
     def _is_root_of_type(self, base: TileOperation, head: TileOperation) -> bool:
-        """Returns whether the type changes here: what it is made of has the types that it had."""
+        """Returns True if the type changes at this operation: its operands have the same types as before."""
         if not _may_cause(head):
             return False
         for old, new in zip(base.operands, head.operands, strict=True):
@@ -193,17 +193,17 @@ class _Diff:
 
 
 def _may_cause(operation: TileOperation) -> bool:
-    """Ends of bodies and loops only pass values on."""
+    """Returns False for ends of bodies and for loops, which only pass values on."""
     return operation.opcode not in (*TERMINATORS, *LOOPS)
 
 
 def _is_retyped(base: TileOperation, head: TileOperation) -> bool:
-    """Returns whether a literal is written otherwise because it has another type: <f32: 0.1> and <f16: 9.999e-02>."""
+    """Returns True if a literal is written differently because its type changed: <f32: 0.1> and <f16: 9.999e-02>."""
     return base.opcode == head.opcode and base.opcode in LITERALS and base.types != head.types
 
 
 def _list_uses(aligned: Alignment) -> dict[Value, set[Value]]:
-    """Returns for each value of the base what the same operations use now."""
+    """Maps each value of the base to the values that the same operands have in the head."""
     uses: dict[Value, set[Value]] = defaultdict(set)
     for base_index, head_index in aligned.head_of.items():
         for old, new in zip(aligned.base[base_index].operands, aligned.head[head_index].operands, strict=False):
@@ -211,8 +211,8 @@ def _list_uses(aligned: Alignment) -> dict[Value, set[Value]]:
     return uses
 
 
-def _made_of(value: Value, operations: Sequence[TileOperation], among: Collection[int]) -> Iterator[Value]:
-    """Yields the value and what it is made of, through these operations alone."""
+def _walk_inputs(value: Value, operations: Sequence[TileOperation], among: Collection[int]) -> Iterator[Value]:
+    """Yields a value and the values that it is computed from, as far as through operations of `among`."""
     seen, todo = {value}, [value]
     while todo:
         each = todo.pop()
@@ -223,15 +223,15 @@ def _made_of(value: Value, operations: Sequence[TileOperation], among: Collectio
             todo += fresh
 
 
-def _site(operation: TileOperation, edit: str, kind: _Kind, is_cause: bool) -> Iterator[_Site]:
-    """Yields the place of an operation's edit in the source; nothing for an operation without a line."""
+def _yield_site(operation: TileOperation, edit: str, kind: _Kind, is_cause: bool) -> Iterator[_Site]:
+    """Yields the place of an operation's edit; nothing for an operation without a source line."""
     if operation.line is not None:
         yield _Site((operation.line, *operation.callers), edit, kind, is_cause, operation.loop_depth)
 
 
 def _map_lines(aligned: Alignment) -> Callable[[SourceLine], SourceLine]:
-    """Returns the function from a line of the base to a line of the head, by the operations on both. A line without
-    operations moves with the line before it."""
+    """Returns a function that maps a line of the base to a line of the head, by the paired operations on them. A line
+    without operations moves with the nearest line above it."""
     votes: dict[SourceLine, Counter[SourceLine]] = defaultdict(Counter)
     for base_index, head_index in aligned.head_of.items():
         old, new = aligned.base[base_index].line, aligned.head[head_index].line
@@ -252,7 +252,7 @@ def _map_lines(aligned: Alignment) -> Callable[[SourceLine], SourceLine]:
 
 
 def _describe(base: TileOperation, head: TileOperation) -> str:
-    """Describes the words that differ, with the opcode: constant <i32: 8> -> <i32: 16>."""
+    """Returns the words that differ, after the opcode: constant <i32: 8> -> <i32: 16>."""
     old, new = (
         f"{each.attributes} : {each.types}" if base.attributes == head.attributes else each.attributes
         for each in (base, head)
