@@ -1,1 +1,1 @@
-"""Finds mistakes in library files and watch files before a GPU is spent: `tilewatch validate`."""
+"""Finds mistakes in library files and watch files before a GPU is used: `tilewatch validate`."""

@@ -1,4 +1,4 @@
-"""`tilewatch validate`: finds the mistakes of library files and watch files before a GPU is spent."""
+"""Runs `tilewatch validate`, which finds mistakes in library files and watch files before a GPU is used."""
 
 from pathlib import Path
 from typing import Annotated
@@ -51,8 +51,8 @@ def validate(
 
 
 def _find_folder() -> Path:
-    """Finds the folder that the pyproject.toml of the current folder, or of one above it, names as the one
-    under watch."""
+    """Returns the watched folder: the one that the nearest pyproject.toml names, in the current folder or above it, or
+    else the default."""
     from tilewatch.kernels import project_settings
     from tilewatch.kernels.library import watched_folder
 

@@ -12,36 +12,35 @@ from tilewatch.kernels.contract import Problem
 from tilewatch.kernels.library_errors import LibraryError
 
 MOST_TRIES = 3
-"""Configs of an operator that are compiled before it counts as one that does not compile: the first one of a search
-space may be too large."""
+"""Configs of an operator that are compiled before it counts as not compiling: the first of a search space may be too
+large."""
 
 _LINE = re.compile(r"\bline (\d+)")
 _FILE = re.compile(r"[\w.-]+\.py\b")
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns `findings`, and `plans`: what is left to be compiled, a few configs of each operator.
+    """Returns `findings`, and `plans` of what must still be compiled: a few configs per operator.
 
-    `files` of the request are names in the folder; empty for all of them.
-    """
+    `files` of the request are names in the folder; empty means all files."""
     library, arch, files = Path(request["library"]), request["arch"], request["files"]
     try:
         failures = [str(each) for each in list_failures(library, arch)]
         entries = load(library, arch) if _some_file_loads(library, arch) else {}
     except LibraryError as error:
         return {"error": str(error)}
-    findings = [_finding(str(library), None, sentence) for sentence in failures]
+    findings = [_make_finding(str(library), None, sentence) for sentence in failures]
     plans = []
     for entry in entries.values():
         found, planned = _validate(entry, arch) if not files or entry.file in files else ([], None)
-        findings += [_finding(entry.file, _first_line(entry), sentence) for sentence in found]
+        findings += [_make_finding(entry.file, _find_first_line(entry), sentence) for sentence in found]
         if planned is not None:
-            plans.append({**planned, "file": entry.file, "line": _first_line(entry)})
+            plans.append({**planned, "file": entry.file, "line": _find_first_line(entry)})
     named = {each["file"] for each in findings}
     declared = {entry.file for entry in entries.values()}
     for file in files or ([] if entries or findings else [str(library)]):
         if file not in declared | named:
-            findings.append(_finding(file, None, f"{Path(file).name} declares no operator"))
+            findings.append(_make_finding(file, None, f"{Path(file).name} declares no operator"))
     return {"findings": [each for each in findings if not files or each["file"] in files], "plans": plans}
 
 
@@ -53,14 +52,16 @@ def _some_file_loads(library: Path, arch: str) -> bool:
 
 
 def _validate(entry: Entry, arch: str) -> tuple[list[str], dict[str, Any] | None]:
-    """Returns the sentences on an operator; where there are none, also the plan of its first problem."""
+    """Returns sentences on an operator's mistakes; if there are none, also the plan of its first problem."""
     found: list[str] = []
     plans = []
     try:
         for _, problem in list_problems(entry):
             plans.append(plan_alone(entry, problem, arch))
             if isinstance(entry, LibraryOperator):
-                found += [f"{entry.kernel.name} on {problem.name}: {each}" for each in _wrong_results(entry, problem)]
+                found += [
+                    f"{entry.kernel.name} on {problem.name}: {each}" for each in _list_wrong_results(entry, problem)
+                ]
         if not plans:
             found.append(f"{entry.kernel.name} has no problem")
     except LibraryError as error:
@@ -71,7 +72,7 @@ def _validate(entry: Entry, arch: str) -> tuple[list[str], dict[str, Any] | None
     return [], {"kernel": entry.kernel.name, "problem": plans[0]["problem"], "configs": trials}
 
 
-def _wrong_results(entry: LibraryOperator, problem: Problem) -> tuple[str, ...]:
+def _list_wrong_results(entry: LibraryOperator, problem: Problem) -> tuple[str, ...]:
     try:
         return entry.trace(problem).list_wrong_results()
     except LibraryError:
@@ -80,13 +81,13 @@ def _wrong_results(entry: LibraryOperator, problem: Problem) -> tuple[str, ...]:
         raise entry.describe_failure(f"on {problem.name} cannot be run", error) from error
 
 
-def _first_line(entry: Entry) -> int:
+def _find_first_line(entry: Entry) -> int:
     if isinstance(entry, LibraryOperator):
         return entry.kernel.line
     return int(inspect.unwrap(entry.kernel.entry._pyfunc).__code__.co_firstlineno)
 
 
-def _finding(file: str, line: int | None, sentence: str) -> dict[str, Any]:
-    """Takes file and line from the sentence where it names them."""
+def _make_finding(file: str, line: int | None, sentence: str) -> dict[str, Any]:
+    """Returns a finding. File and line are taken from the sentence if it names them."""
     named, at = _FILE.search(sentence), _LINE.search(sentence)
     return {"file": named[0] if named else file, "line": int(at[1]) if at else line, "sentence": sentence}

@@ -1,4 +1,4 @@
-"""Finds what files of a library folder need and no commit holds: packages in submodules, and pointers of Git LFS."""
+"""Finds files that a library folder needs but its commit lacks: packages in submodules, and Git LFS pointers."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -9,11 +9,11 @@ from tilewatch.kernels.problems import outside_files
 from tilewatch.kernels.validating.mistake import Mistake
 
 MOST_BYTES = 1 << 24
-"""The most bytes of a file of Python that is read."""
+"""Largest Python file that is read."""
 
 
 def find_outside_files(library: Path, files: Sequence[str]) -> Iterator[Mistake]:
-    """Yields a finding for each import of a package in a submodule, and for each pointer in the folder."""
+    """Yields a mistake for each import of a package in a submodule, and for each Git LFS pointer in the folder."""
     submodules = outside_files.list_submodules(library)
     for path in sorted(library.glob("*.py")) if submodules else ():
         if not files or path.name in files:
@@ -25,7 +25,7 @@ def find_outside_files(library: Path, files: Sequence[str]) -> Iterator[Mistake]
 def _find_imports(path: Path, submodules: Sequence[str]) -> Iterator[Mistake]:
     try:
         tree = ast.parse(read_given_text(path, MOST_BYTES))
-    except (BadFile, SyntaxError, ValueError):  # a finding of its own
+    except (BadFile, SyntaxError, ValueError):  # reported where the file is loaded
         return
     imports = (node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
     for node in imports:

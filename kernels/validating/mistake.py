@@ -1,11 +1,11 @@
-"""Names a mistake that `tilewatch validate` finds."""
+"""Defines a mistake that `tilewatch validate` finds."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """Names a mistake: what is wrong and what was expected. `line` is None where no line is to blame."""
+    """What is wrong and what was expected, as a sentence. `line` is None if no line is to blame."""
 
     file: str
     line: int | None

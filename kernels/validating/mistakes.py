@@ -1,4 +1,4 @@
-"""Validates a library folder before a GPU is spent: what its files say, what they launch, and one config compiled."""
+"""Validates a library folder before a GPU is used: loads its files, traces launches and compiles one config."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,14 +15,15 @@ from tilewatch.kernels.validating.mistake import Mistake
 
 @dataclass(frozen=True)
 class Validated:
-    """The mistakes of a library folder, and what compiled. `operators` counts those whose code was compiled."""
+    """Mistakes of a library folder, and the number of operators that compiled."""
 
     findings: tuple[Mistake, ...]
     operators: int
 
 
 def validate_library(library: Path, files: Sequence[str], arch: str, store_url: str) -> Validated:
-    """Finds the mistakes of the named files of a folder, or of all its files. Raises LibraryError if it has none."""
+    """Returns the mistakes of the named files of a folder, or of all its files. Raises LibraryError if it
+    has no files."""
     answer = _ask({"library": str(library), "files": list(files), "arch": arch})
     findings = [Mistake(each["file"], each["line"], each["sentence"]) for each in answer["findings"]]
     plans = answer["plans"]
@@ -32,7 +33,7 @@ def validate_library(library: Path, files: Sequence[str], arch: str, store_url: 
 
 
 def _compile(library: Path, plans: Sequence[dict[str, Any]], arch: str, store_url: str) -> Iterator[Mistake]:
-    """Compiles configs of each operator until one compiles, and yields a finding where none does."""
+    """Compiles configs of each operator until one compiles. Yields a mistake if none does."""
     with Compiler(store_url) as compiler:
         for plan in plans:
             for config in plan["configs"]:
