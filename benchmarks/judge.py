@@ -217,8 +217,8 @@ def _read(night: int, point: dict[str, Any]) -> Reading:
 
 
 def _replay(world: World, night: int, asked: ReplayQuestion) -> ReplayAnswer:
-    good_us, bad_us = world.replay(night, asked.series, (asked.good, asked.bad), asked.launches)
-    return ReplayAnswer(asked.series, asked.good, asked.bad, good_us, bad_us)
+    base_us, head_us = world.replay(night, asked.series, (asked.base, asked.head), asked.launches)
+    return ReplayAnswer(asked.series, asked.base, asked.head, base_us, head_us)
 
 
 def score_worlds(worlds: Sequence[PlayedWorld]) -> Score:

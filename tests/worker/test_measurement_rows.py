@@ -75,7 +75,7 @@ def test_another_main_baseline_begins_a_segment_and_is_no_change_of_the_kernel(m
     judge, asked = ScopeJudge(series, Policy(), 240), list[tuple[Series, int, int]]()
 
     def equal(question: SeriesQuestion) -> Launches:
-        asked.append((question.series, question.good, question.bad))
+        asked.append((question.series, question.base, question.head))
         return Launches((100.0,) * question.launches, (100.0,) * question.launches)
 
     for number in range(24):

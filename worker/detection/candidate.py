@@ -1,6 +1,5 @@
-"""Puts nights and replays of a candidate together: how likely a change is, at which build, and what launches are worth.
-
-For one series. confirmation.py decides what is asked next.
+"""Computes from the nights and replays of one series how likely a change is, at which build, and what replaying it is
+worth. confirmation.py decides which replay to ask for next.
 """
 
 import math
@@ -17,27 +16,26 @@ from tilewatch.worker.detection.replay_evidence import Estimate, ReplayAnswer, R
 State = Literal["open", "believed", "confirmed", "refuted", "undecided"]
 
 MOST_NIGHTLY_LOG_ODDS = 6.0
-"""Nights make a build at most this much (log) less likely than the likeliest one: it takes replays to rule it out."""
+"""Nights alone lower a build's log-odds at most this far below the likeliest build's: only replays can rule it out."""
 
 WILD_NIGHT_LOG_ODDS = 3.2
-"""Nights make the two neighbours of the likeliest build at most this much (log) less likely: one wild night is enough
-to make the wrong one of them likelier."""
+"""A smaller bound, for the two neighbours of the likeliest build: one wild night is enough to confuse the three."""
 
 USUAL_SIZE = 0.02
 """The standard deviation of the sizes of changes (2 %)."""
 
 TELLING_DEVIATIONS = 3.3
-"""A replay whose standard error is the size of a change over this tells a build before it from one after it."""
+"""A replay shows on which side of a change a build is, if its standard error is at most the change's size over this."""
 
 _ERFC = np.frompyfunc(math.erfc, 1, 1)
 
 
 @dataclass(frozen=True)
 class NightEvidence:
-    """The size that nights show of a change at each build, as size / variance (`weighed`) and 1 / variance.
+    """How large a change at each build is by the nights: size / variance (`weighed`), and 1 / variance (`precisions`).
 
-    Both are zero where nights show nothing, as the first night on a new machine does. `by_code` is what the code of the
-    series adds to the log-odds of each build: minus infinity for one that did not change it.
+    The two are zero where nights show nothing, such as in the first night on a new machine. `by_code` is what a build's
+    change of the code adds to its log-odds: minus infinity if the build left the code of the series as it was.
     """
 
     weighed: Floats
@@ -47,45 +45,45 @@ class NightEvidence:
 
 @dataclass
 class Candidate:
-    """Some build in (good, bad] may have changed the series by about `size`.
+    """A range of builds, one of which may have changed a series: those after `base` up to `head`.
 
-    `prior` are the log-odds before nights and replays. A candidate without a `size` is a probe: nights show nothing,
-    but a new machine or toolchain may have hidden a change.
+    `size` is about how large the change is. A candidate without a size is a probe: no night suggests a change there,
+    but there is another reason to look. `prior` holds the log-odds before nights and replays.
     """
 
     series: int
-    good: int
-    bad: int
+    base: int
+    head: int
     size: float | None
     nightly: NightEvidence
     launch_variance: float
     prior: float
     replays: ReplayEvidence = field(default_factory=ReplayEvidence)
-    fresh_since: int | None = None  # the first build that can still be reported soon; None: its age does not matter
+    fresh_since: int | None = None  # a change from this build on is reported soon; None: its age does not matter
     state: State = "open"
     launches: int = 0
-    unanswered: set[tuple[int, int]] = field(default_factory=set)  # pairs whose question got no launch
-    code_share: float | None = None  # the probability that its new code changed it, before nights and its own replays
+    unanswered: set[tuple[int, int]] = field(default_factory=set)  # pairs of builds whose question got no launch
+    code_share: float | None = None  # how probable it is, before nights and replays, that new code at `head` changed it
     stuck: bool = False  # no replay is left that could separate its builds
 
     @property
     def builds(self) -> NDArray[np.int64]:
-        return np.arange(self.good + 1, self.bad + 1)
+        return np.arange(self.base + 1, self.head + 1)
 
     @property
     def has_builds(self) -> bool:
-        """Returns whether any of its builds may have changed the code."""
+        """Returns whether any build of the range may have changed the code."""
         return bool(np.isfinite(self.nightly.by_code).any())
 
     @property
     def pair_deviation(self) -> float:
-        """Standard deviation of log(bad / good) of one launch of both builds."""
+        """Returns the standard deviation of log(head time / base time) in one launch of two builds."""
         return math.sqrt(self.replays.pair_variance(self.launch_variance))
 
     @property
     def estimate(self) -> Estimate | None:
-        """Returns the size of the change, from all replays across the likeliest first bad build; None if no replay was
-        across it."""
+        """Returns the size of the change, from all replays of a build before the likeliest first bad one against that
+        or a later one; None if there was no such replay."""
         weighed, precisions, launches = self.replayed
         best = int(np.argmax(posterior(self)))
         if precisions[best] == 0.0:
@@ -94,13 +92,14 @@ class Candidate:
 
     @property
     def replayed(self) -> tuple[Floats, Floats, Floats]:
-        """Sums the replays across each build: size / variance, 1 / variance, and launches."""
+        """Returns for each build the sums of size / variance, of 1 / variance and of launches, over the replays that
+        compare an earlier build with it or a later one."""
         return self.replays.across(self.builds, self.launch_variance)
 
     def expect_of_code(self, share: float) -> None:
-        """Updates how likely new code at this build changed the series, after replays of other series with new code
-        there."""
-        assert self.code_share is not None, "its newest build has new code"
+        """Updates how likely the new code at `head` changed this series, after replays of other series with new
+        code."""
+        assert self.code_share is not None, "the series has new code at `head`"
         self.prior += math.log(share / self.code_share)
         self.code_share = share
 
@@ -108,12 +107,12 @@ class Candidate:
         usable = self.replays.add(answer)
         self.launches += usable
         if not usable:
-            self.unanswered.add((answer.good, answer.bad))
+            self.unanswered.add((answer.base, answer.head))
 
 
 @dataclass(frozen=True)
 class Ramp:
-    """Builds after `last_good` up to `first_bad` made a change together."""
+    """A change that several builds made together, step by step: those after `last_good` up to `first_bad`."""
 
     last_good: int
     first_bad: int
@@ -121,48 +120,48 @@ class Ramp:
 
 
 def find_ramp(candidate: Candidate, policy: Policy) -> Ramp | None:
-    """Returns the builds over which a series changed step by step; None if it changed at one build, or while too few
-    launches were spent to say: looking for one first bad build must have taken twice the launches that halving the
-    builds takes for one step.
+    """Returns the builds over which a series changed step by step. Returns None if one build made the change, or if too
+    few launches were spent to tell: at least twice as many as a bisection needs to find one build.
 
-    A build half-way up a ramp is as far from before as from after, and no number of launches decides it. Where the ramp
-    begins and ends is read off the replays that differ from nothing, or from all of it, by two standard errors. Fewer
-    than three builds are not a ramp, nor are builds of which code tells some from others: there the range ended at
-    builds that had not changed the series' code (benchmarks/judge.py, seeds 2000 to 2002, 2026-11-23).
+    A build half-way up a ramp is as far from the level before as from the level after, however often it is replayed.
+    The ramp begins after the last build that differs from `base` by less than two standard errors. It ends at the first
+    build from which on no replay differs from the whole change by as much. A ramp has at least three builds, and all of
+    them may have changed the code: other ranges ended at builds that had not (benchmarks/judge.py, seeds 2000 to 2002,
+    2026-11-23).
     """
     by_code = candidate.nightly.by_code
     if len(candidate.builds) < 3 or by_code.max() > 0.0 or not np.isfinite(by_code).all():
         return None
     estimates = candidate.replays.estimates(candidate.launch_variance)
-    pairs = sorted((bad, each) for (good, bad), each in estimates.items() if good == candidate.good)
-    if len(pairs) < 2 or pairs[-1][0] != candidate.bad:
+    pairs = sorted((head, each) for (base, head), each in estimates.items() if base == candidate.base)
+    if len(pairs) < 2 or pairs[-1][0] != candidate.head:
         return None
     whole = pairs[-1][1]
     spent = sum(each.launches for _, each in pairs[:-1])
     half = (TELLING_DEVIATIONS * candidate.pair_deviation / max(abs(whole.size), policy.min_change)) ** 2
     if spent < max(2.0 * math.log2(len(candidate.builds)) * half, policy.most_launches / 2):
         return None
-    before, complete = candidate.good, candidate.bad
-    for bad, each in pairs:
+    before, complete = candidate.base, candidate.head
+    for head, each in pairs:
         if abs(each.deviations) >= 2.0:
             break
-        before = bad
-    for bad, each in reversed(pairs):
+        before = head
+    for head, each in reversed(pairs):
         if abs(each.size - whole.size) >= 2.0 * math.hypot(each.error, whole.error):
             break
-        complete = bad
+        complete = head
     return Ramp(before, complete, whole) if before < complete else None
 
 
 def log_odds(nightly: NightEvidence, weighed: Floats, precisions: Floats, policy: Policy) -> Floats:
-    """For a change against none, at each build; without the prior.
+    """Returns the log-odds that each build changed the series rather than not, without the prior.
 
-    The mixture sequential probability ratio (Robbins 1970): with x = sum of size / variance, p = sum of 1 / variance
-    and sizes of deviation t, log L(x, p) = t^2 x^2 / (2 (1 + t^2 p)) - log(1 + t^2 p) / 2. Nights may also have moved
-    for another reason, whether there is a change or not, which is exp(-`nightly_log_odds`) as likely.
+    This is the mixture sequential probability ratio (Robbins 1970): with x = sum of size / variance, p = sum of
+    1 / variance and sizes of deviation t, log L(x, p) = t^2 x^2 / (2 (1 + t^2 p)) - log(1 + t^2 p) / 2. The times of
+    nights may also have moved for a reason other than code, which is exp(-`nightly_log_odds`) as likely.
     """
     shown = nightly.weighed / np.where(nightly.precisions > 0.0, nightly.precisions, 1.0)
-    of_nights = np.where(np.abs(shown) >= policy.min_change, nightly.weighed, 0.0)  # less is a level that strays
+    of_nights = np.where(np.abs(shown) >= policy.min_change, nightly.weighed, 0.0)  # smaller moves are drift
     moved_otherwise = shown * of_nights / 2 - policy.nightly_log_odds
     of_both = _mixture(of_nights + weighed, nightly.precisions + precisions, policy)
     of_replays = _mixture(weighed, precisions, policy)
@@ -170,8 +169,8 @@ def log_odds(nightly: NightEvidence, weighed: Floats, precisions: Floats, policy
 
 
 def _mixture(weighed: Floats, precisions: Floats, policy: Policy) -> Floats:
-    """log L over sizes of `min_change` and more: L over all sizes, times how probable those are after what was
-    measured, over how probable they were before."""
+    """Returns log L (see `log_odds`) for changes of at least `min_change`: L over all sizes, times how probable such a
+    change is after the measurements, divided by how probable it was before them."""
     spread = 1.0 + USUAL_SIZE**2 * precisions
     size, error = USUAL_SIZE**2 * weighed / spread, USUAL_SIZE / np.sqrt(spread)
     of_all = USUAL_SIZE**2 * weighed**2 / (2.0 * spread) - np.log(spread) / 2.0
@@ -181,12 +180,12 @@ def _mixture(weighed: Floats, precisions: Floats, policy: Policy) -> Floats:
 
 
 def _upper_tail(deviations: Floats | float) -> Floats:
-    """Returns the probability that a normal variable is larger."""
+    """Returns the probability that a standard normal variable is larger than this."""
     return np.asarray(_ERFC(np.asarray(deviations) / math.sqrt(2.0)), dtype=np.float64) / 2.0
 
 
 def odds(candidate: Candidate, policy: Policy) -> float:
-    """Log-odds that some build of the range changed the series."""
+    """Returns the log-odds that some build of the range changed the series."""
     weighed, precisions, _ = candidate.replayed
     by_build = log_odds(candidate.nightly, weighed, precisions, policy) + candidate.nightly.by_code
     return candidate.prior + float(np.logaddexp.reduce(by_build))
@@ -196,7 +195,7 @@ def likeliest_build(candidate: Candidate) -> tuple[int, float]:
     """Returns the likeliest first bad build and its probability."""
     likely = posterior(candidate)
     best = int(np.argmax(likely))
-    return candidate.good + 1 + best, float(likely[best])
+    return candidate.base + 1 + best, float(likely[best])
 
 
 def posterior(candidate: Candidate) -> Floats:
@@ -207,10 +206,9 @@ def posterior(candidate: Candidate) -> Floats:
 
 
 def _location(candidate: Candidate) -> Floats:
-    """Log-likelihood of each build as the first bad one, each at the size that suits nights and replays best.
+    """Returns the log-likelihood of each build as the first bad one, at the size that fits nights and replays best.
 
-    That size is known from the replays, which costs log(1 + t^2 p) / 2 as in `log_odds`: replays that show nothing make
-    a build less likely, not only no likelier.
+    Fitting that size costs log(1 + t^2 p) / 2, as in `log_odds`, so replays without a change make a build less likely.
     """
     weighed, precisions, _ = candidate.replayed
     nightly = candidate.nightly
@@ -218,7 +216,7 @@ def _location(candidate: Candidate) -> Floats:
     size = (nightly.weighed + weighed) / np.where(total > 0.0, total, 1.0)
     shown = nightly.weighed / np.where(nightly.precisions > 0.0, nightly.precisions, 1.0)
     replayed = weighed / np.where(precisions > 0.0, precisions, 1.0)
-    # A night counts for a few deviations at most: replays that show more of the same do not contradict it.
+    # Nights show only a part of a large change: replays that show a larger one of the same sign do not contradict them.
     more = (shown * replayed > 0.0) & (np.abs(replayed) > np.abs(shown)) & (nightly.precisions > 0.0)
     size, of_nights = np.where(more, replayed, size), np.where(more, shown, size)
     nights = of_nights * nightly.weighed - of_nights**2 * nightly.precisions / 2
@@ -231,12 +229,13 @@ def _location(candidate: Candidate) -> Floats:
 
 
 def is_worth(candidate: Candidate, log_odds_: float, launches: int, policy: Policy) -> bool:
-    """Returns whether probability x worth of the change, in launches, is at least `launches`."""
+    """Returns whether the probability of a change, times the launches that reporting it is worth, reaches
+    `launches`."""
     return _worth(candidate, policy) * probability_of(log_odds_) >= launches
 
 
 def could_be_worth(log_odds_: float, policy: Policy) -> bool:
-    """Returns an upper bound of `is_worth` that is cheap to compute: it rules most possible changes out."""
+    """Returns False where `is_worth` surely would, without needing a candidate: most possible changes end here."""
     return policy.worth_launches * probability_of(log_odds_) >= policy.first_launches
 
 
@@ -245,8 +244,7 @@ def probability_of(log_odds_: float) -> float:
 
 
 def _worth(candidate: Candidate, policy: Policy) -> float:
-    """Returns what reporting this change is worth, in replay launches: a fresh one more, while its author
-    remembers it."""
+    """Returns how many replay launches a report of this change is worth: more if its author still remembers it."""
     if candidate.fresh_since is None:
         return policy.worth_launches
     fresh = float(posterior(candidate)[candidate.builds >= candidate.fresh_since].sum())

@@ -1,7 +1,6 @@
-"""Decides what to ask replays about a candidate: is the change real, which build made it, how large is it?
+"""Decides which replay to ask for next about a candidate: is the change real, which build made it, how large is it?
 
-A candidate goes from "open" to "believed" and "confirmed", or to "refuted" or "undecided". What replays cost in a night
-is known to replay_budget.py, who runs them to neither.
+A candidate goes from "open" to "believed" and "confirmed", or to "refuted" or "undecided".
 """
 
 import math
@@ -22,34 +21,32 @@ from tilewatch.worker.detection.replay_evidence import ReplayQuestion
 
 
 def next_question(candidate: Candidate, policy: Policy) -> ReplayQuestion | None:
-    """Returns the replay to ask for next, and sets the candidate's state. Returns None when the candidate came to its
-    end; its state says which."""
+    """Returns the replay to ask for next, and sets the candidate's state. Returns None when nothing is left to ask; the
+    state is then the result."""
     if candidate.state == "believed" and candidate.estimate is None:
-        candidate.state = (
-            "open"  # replays moved the likeliest build to one that earlier ones, of other builds, left out
-        )
+        candidate.state = "open"  # replays moved the likeliest build to one that no replay has tested
     if candidate.state == "open":
         launches = _launches_to_believe(candidate, policy)
         if launches:
-            return ReplayQuestion(candidate.series, candidate.good, candidate.bad, launches)
+            return ReplayQuestion(candidate.series, candidate.base, candidate.head, launches)
     if candidate.state == "believed":
         question = _locate(candidate, policy)
         if question is not None:
             return question
         launches = _launches_to_size(candidate, policy)
         if launches:
-            return ReplayQuestion(candidate.series, candidate.good, candidate.bad, launches)
+            return ReplayQuestion(candidate.series, candidate.base, candidate.head, launches)
         candidate.state = "confirmed"
         if not _has_odds(candidate, policy) and candidate.launches < policy.most_launches:
-            # It was believed for many builds together, and the one that is left has not earned it.
+            # The range as a whole was believed, and the one build that is left is not likely enough.
             candidate.state = "open"
             return next_question(candidate, policy)
     return None
 
 
 def is_believable(candidate: Candidate, policy: Policy) -> bool:
-    """Returns whether a located and sized change is still worth reporting: with more launches some shrink to
-    nothing."""
+    """Returns whether a change is located, large and likely enough to be reported. More launches may have shown it to
+    be smaller than it looked when it was believed."""
     estimate = candidate.estimate
     if estimate is None or candidate.state not in ("believed", "confirmed"):
         return False
@@ -60,11 +57,10 @@ def is_believable(candidate: Candidate, policy: Policy) -> bool:
 
 
 def next_launches(candidate: Candidate, policy: Policy) -> int:
-    """Returns how many launches to ask for next: few enough to end early, and enough to see a change of the suspected
-    size.
+    """Returns how many launches to ask for next: few enough to end early, enough to see a change of the suspected size.
 
-    With a deviation d of one pair of launches, n launches show the size at sqrt(n) size / d deviations; n is taken so
-    that this is sqrt(1.5).
+    If one launch of both builds has deviation d, n launches show the size at sqrt(n) size / d deviations. n is chosen
+    so that this is sqrt(1.5).
     """
     estimate = candidate.estimate
     if candidate.size is None and estimate is None:
@@ -80,7 +76,7 @@ def _has_odds(candidate: Candidate, policy: Policy) -> bool:
 
 
 def _launches_to_believe(candidate: Candidate, policy: Policy) -> int:
-    """Returns how many launches an open candidate needs; 0 when it left the state "open"."""
+    """Returns how many more launches an open candidate needs. Returns 0 if it is no longer open, and sets its state."""
     estimate = candidate.estimate
     if estimate is not None:
         is_sure = abs(estimate.deviations) >= policy.believed_deviations
@@ -88,7 +84,7 @@ def _launches_to_believe(candidate: Candidate, policy: Policy) -> int:
         if is_large and _has_odds(candidate, policy):
             candidate.state = "believed"
             return 0
-    if (candidate.good, candidate.bad) in candidate.unanswered:
+    if (candidate.base, candidate.head) in candidate.unanswered:
         candidate.state = "undecided"
         return 0
     launches = next_launches(candidate, policy)
@@ -105,29 +101,29 @@ def _launches_to_believe(candidate: Candidate, policy: Policy) -> int:
 def _launches_to_size(candidate: Candidate, policy: Policy) -> int:
     estimate = candidate.estimate
     assert estimate is not None, "a candidate is believed on replays"
-    if (candidate.good, candidate.bad) in candidate.unanswered:
+    if (candidate.base, candidate.head) in candidate.unanswered:
         return 0
     wanted = math.ceil(estimate.launches * (estimate.error / policy.size_error) ** 2)
     return max(0, min(policy.sizing_launches, max(wanted, policy.least_launches)) - estimate.launches)
 
 
 def _locate(candidate: Candidate, policy: Policy) -> ReplayQuestion | None:
-    """Replays the build that halves the probability; None when one build has nearly all, when several seem to have
-    made the change together, or when no replay is left."""
+    """Returns the replay that halves the range: half of the probability lies before its build. Returns None if one
+    build has nearly all of the probability, if several made the change together, or if no replay is left to try."""
     likely = posterior(candidate)
     estimate, differences = candidate.estimate, candidate.replays.differences
     assert estimate is not None, "a candidate is believed on replays"
     if likely.max() >= policy.located or find_ramp(candidate, policy) is not None:
         return None
-    # Replaying build number i of the range against the good one shows whether the first bad one is among the first i.
+    # A replay of `base` against build number i of the range shows whether the first bad build is among the first i.
     from_half = np.abs(np.cumsum(likely)[:-1] - 0.5)
-    pairs = [(candidate.good, int(bad)) for bad in candidate.builds[:-1]]
+    pairs = [(candidate.base, int(head)) for head in candidate.builds[:-1]]
     useless = [pair in candidate.unanswered or len(differences.get(pair, ())) >= policy.most_launches for pair in pairs]
     from_half[np.asarray(useless, dtype=bool)] = np.inf
     candidate.stuck = all(useless) or bool(candidate.unanswered)
     if all(useless) or from_half.min() > 0.5 - (1.0 - policy.located) / 4:
         return None
-    middle = candidate.good + 1 + int(np.argmin(from_half))
+    middle = candidate.base + 1 + int(np.argmin(from_half))
     size = max(abs(estimate.size), policy.min_change)
     wanted = math.ceil(min((TELLING_DEVIATIONS * candidate.pair_deviation / size) ** 2, policy.least_launches))
-    return ReplayQuestion(candidate.series, candidate.good, middle, max(wanted, 3))
+    return ReplayQuestion(candidate.series, candidate.base, middle, max(wanted, 3))

@@ -1,8 +1,8 @@
-"""The detector. Takes one night after the other, asks replays about what may have changed, and confirms changes.
+"""The detector: takes the nights in order, asks for replays of what may have changed, and confirms changes.
 
-It has no database, no clock and no randomness: the same nights and answers give the same changes. scope_state.py keeps
-what is known, suspicion.py searches the nights, confirmation.py decides what to ask next; here they work together,
-within a budget of replay launches.
+It has no database, no clock and no randomness, so the same nights and answers give the same changes. It joins three
+parts within a budget of replay launches: scope_state.py keeps what is known, suspicion.py searches the nights, and
+confirmation.py decides which replay to ask for next.
 """
 
 import math
@@ -20,27 +20,27 @@ from tilewatch.worker.detection.series_verdict import give_verdict
 from tilewatch.worker.detection.verdict import ConfirmedChange, SeriesVerdict
 
 NOISY = 2.0
-"""A series this much noisier than another with new code at the same build waits for the answers about that one: asked
-at once, it took a tenth more replays of the mix."""
+"""A series with new code waits if it is this many times noisier than another one with new code at the same build: the
+answers about the quieter series come first. Without waiting, a tenth more replays were needed."""
 
 
 @dataclass(frozen=True)
 class Response:
-    """What was confirmed since the last response, and what replays should answer next."""
+    """The changes that were confirmed since the last response, and the replays that are wanted next."""
 
     changes: tuple[ConfirmedChange, ...]
     questions: tuple[ReplayQuestion, ...]
 
 
 class Detector:
-    """Finds changes of series, night by night. Call `add_night`, then `add_answers` while it asks questions.
+    """Finds changes of series, night by night. Call `add_night`, then `add_answers` while the response has questions.
 
-    Unanswered questions are discarded when the next night is added. `launches` is the number of launches that a night
-    takes of a series: the unit of the replay budget.
+    Unanswered questions are discarded when the next night is added. `launches` is how many launches a night spends on
+    one series; the replay budget is counted from it.
     """
 
     def __init__(self, series: Mapping[int, NodeKernel], launches: int, policy: Policy | None = None) -> None:
-        self.policy = policy or Policy()  # its budget may be another one every night
+        self.policy = policy or Policy()  # the caller may set another budget each night
         self.state = ScopeState(series, self.policy)
         self.series, self.nights = self.state.series, self.state.nights
         self.launches = launches
@@ -49,9 +49,9 @@ class Detector:
         self._awaited: dict[int, ReplayQuestion] = {}
 
     def add_night(self, build: int, readings: Mapping[int, Reading]) -> Response:
-        """Takes in a night's readings by series and returns the changes and questions that follow from them.
+        """Takes in a night's readings, by series, and returns the changes and questions that follow from them.
 
-        A build older than the newest is not judged again; the newest may have another night.
+        The newest build may get several nights. Nights of older builds are ignored.
         """
         changes = self._close_all()
         builds = self.nights.builds
@@ -65,21 +65,21 @@ class Detector:
         return self._next_questions(changes)
 
     def add_answers(self, answers: Iterable[ReplayAnswer]) -> Response:
-        """Takes in the answers of replays and returns the changes and questions that follow. A question without an
+        """Takes in the answers of replays and returns the changes and questions that follow. A question that got no
         answer is not asked again tonight."""
         self.budget.rounds += 1
         awaited, self._awaited = self._awaited, {}
         for answer in answers:
             question = awaited.get(answer.series)
             candidate = self.candidates.get(answer.series)
-            if candidate is None or question is None or (question.good, question.bad) != (answer.good, answer.bad):
+            if candidate is None or question is None or (question.base, question.head) != (answer.base, answer.head):
                 continue
             del awaited[answer.series]
             self.budget.note_answer(answer.series)
             candidate.add_answer(answer)
         for question in awaited.values():
             if question.series in self.candidates:
-                nothing = ReplayAnswer(question.series, question.good, question.bad, (), ())
+                nothing = ReplayAnswer(question.series, question.base, question.head, (), ())
                 self.candidates[question.series].add_answer(nothing)
         return self._next_questions([])
 
@@ -113,16 +113,17 @@ class Detector:
                     self.candidates[key] = probe
 
     def _next_questions(self, changes: list[ConfirmedChange]) -> Response:
-        """Moves every candidate one step on; one that came to its end is confirmed or remembered."""
+        """Returns the next question of every candidate. A candidate without one is closed, and its change is added to
+        `changes` if it is confirmed."""
         questions: list[ReplayQuestion] = []
-        quietest: dict[int, float] = {}  # by build, of the series with new code there that are still open
+        quietest: dict[int, float] = {}  # by build: the least noise of the open candidates with new code there
         for candidate in sorted(self.candidates.values(), key=lambda each: (each.pair_deviation, each.series)):
             deviation, is_new_code = candidate.pair_deviation, candidate.code_share is not None
-            if is_new_code and not candidate.launches and deviation > NOISY * quietest.get(candidate.bad, math.inf):
+            if is_new_code and not candidate.launches and deviation > NOISY * quietest.get(candidate.head, math.inf):
                 continue
             questions += self._ask(candidate, changes)
             if is_new_code and candidate.series in self.candidates:
-                quietest.setdefault(candidate.bad, deviation)
+                quietest.setdefault(candidate.head, deviation)
         for change in tuple(changes):
             for candidate in self.state.sibling_probes(change):
                 if candidate.series not in self.candidates:
@@ -132,9 +133,9 @@ class Detector:
 
     def _ask(self, candidate: Candidate, changes: list[ConfirmedChange]) -> list[ReplayQuestion]:
         if candidate.code_share is not None:
-            candidate.expect_of_code(self.state.code_share(candidate.bad))
+            candidate.expect_of_code(self.state.code_share(candidate.head))
         question = next_question(candidate, self.policy)
-        # A believed change is located and sized whatever it costs: naming a wrong build costs people more.
+        # The build and size of a believed change are found at any cost: a wrong build costs people more.
         is_paid = question is not None and (candidate.state == "believed" or self.budget.allows(question.launches))
         if question is not None and is_paid and self.budget.rounds_left:
             return [self._spend(question)]
@@ -147,8 +148,8 @@ class Detector:
         return question
 
     def _close(self, candidate: Candidate) -> list[ConfirmedChange]:
-        """Ends candidates and returns the confirmed changes. A confirmed change starts a new level; the replays of any
-        other candidate are kept as evidence."""
+        """Ends a candidate and returns its change if it is confirmed, in a list. A confirmed change starts a new level
+        of the series; otherwise the replays are kept as evidence."""
         del self.candidates[candidate.series]
         if candidate.estimate is None:
             return []
@@ -161,7 +162,7 @@ class Detector:
         return [change] if change is not None else []
 
     def _close_all(self) -> list[ConfirmedChange]:
-        """Ends all candidates at the end of a night. A believed change is confirmed, though its size or build may be
-        less sure."""
+        """Ends all candidates of the last night and returns the confirmed changes. A believed change is confirmed too,
+        though its size or build may be less sure."""
         self._awaited.clear()
         return [change for candidate in tuple(self.candidates.values()) for change in self._close(candidate)]

@@ -1,6 +1,6 @@
-"""Keeps the nights of all series of a scope, without their node's noise, and measures how levels moved.
+"""Keeps the times of all series of a scope, less their node's noise, and measures how levels moved.
 
-One row a night, one column a series, the newest night last; not a number where a series was not measured. An
+Arrays have one row per night, the newest last, and one column per series; NaN where a series was not measured. An
 environment is a machine with a toolchain. Nothing is decided here.
 """
 
@@ -16,7 +16,7 @@ from tilewatch.worker.detection.step_scan import Scan, median, scan_steps
 
 LEARN_EVERY_NIGHTS = 10
 LEAST_LEVEL_NIGHTS = 3
-"""Nights in an environment after which a column's usual level there is known, and shows what the node did."""
+"""A column's usual level in an environment is known after more than this many nights there."""
 NO_ENVIRONMENT = -1
 SAME_CODE, UNKNOWN_CODE = -1, 0
 
@@ -40,7 +40,7 @@ class Nights:
         self._members = [np.flatnonzero(self.nodes == node) for node in np.unique(self.nodes)]
 
     def add(self, build: int, readings: Mapping[int, Reading]) -> None:
-        """Adds a night. `readings` by column. A series that is missing tonight keeps its environment."""
+        """Adds a night with its readings by column. A series that was not measured tonight keeps its environment."""
         times, baselines, variances = np.full((3, len(self.nodes)), np.nan)
         unknown = np.full(len(self.nodes), NO_ENVIRONMENT)
         environments = self.environments[-1].copy() if len(self.environments) else unknown
@@ -72,14 +72,13 @@ class Nights:
         self._subtract_node_noise()
 
     def code_before(self, column: int) -> int | None:
-        """Returns the last build before the newest night with another code of the series; None unless tonight's code is
-        new."""
+        """Returns the last build with other code than tonight's, for a series whose code is new tonight; else None."""
         builds = int(self.code_changes[-1, column])
         return self.builds[-1 - builds] if 0 < builds < len(self.builds) else None
 
     def _compare_codes(self, readings: Mapping[int, Reading]) -> None:
-        """Sets `code_changes`: SAME_CODE for a build that did not change a series' code, UNKNOWN_CODE where that is not
-        known, else among how many builds the change of its code is."""
+        """Sets `code_changes`: SAME_CODE for a build that left a series' code as it was, UNKNOWN_CODE where that is not
+        known, else the number of builds since the code was last known, one of which changed it."""
         rows = len(self.code_changes)
         for column, reading in readings.items():
             if reading.code is None:
@@ -91,26 +90,27 @@ class Nights:
             self._codes[column] = reading.code, self._nights
 
     def has_new_environment(self) -> NDArray[np.bool_]:
-        """Returns whether a series' machine or toolchain is new tonight."""
+        """Returns for each series whether its machine or toolchain is new tonight."""
         if len(self.environments) < 2:
             return np.zeros(len(self.nodes), dtype=np.bool_)
         before = self.environments[-2]
         return np.asarray((self.environments[-1] != before) & (before != NO_ENVIRONMENT))
 
     def _launch_variance(self) -> Floats:
-        """Returns the variance of one launch's median, by series. It is the mean of clipped variances, so that launches
-        that fall in two modes are not missed."""
+        """Returns the variance of one launch's median, by series: the mean of the nights' variances, each clipped. A
+        median would miss launches that fall into two modes on some nights."""
         positive = np.where(self.launch_variances > 0.0, self.launch_variances, np.nan)[-60:]
         return np.asarray(np.nan_to_num(_mean(np.minimum(positive, 8.0 * median(positive)))))
 
     def noise(self) -> Floats:
-        """Returns one night's deviation, from differences between nights: a step spoils only the pairs across it.
+        """Returns the standard deviation of one night, by series, from differences between nights: a step in the level
+        spoils only the few differences across it.
 
-        1.4826 median |x_i+lag - x_i| / sqrt(2), the larger of lag 1 and 5: noise that lasts for nights is invisible to
-        neighbours. At least 0.85 sqrt(launch variance / launches).
+        It is 1.4826 median |x_i+lag - x_i| / sqrt(2) of lag 1 or 5, whichever is larger: noise that lasts for several
+        nights does not show between neighbours. It is at least 0.85 sqrt(launch variance / launches).
         """
         rows = slice(-self.policy.before_nights, None)
-        # Missing nights first: a series that is measured every other night has no two neighbours among all nights.
+        # Missing nights are sorted to the front: else a series measured every other night would have no neighbours.
         order = np.argsort(np.isfinite(self.residuals[rows]), axis=0, kind="stable")
         residuals = np.take_along_axis(self.residuals[rows], order, axis=0)
         environments = np.take_along_axis(self.environments[rows], order, axis=0)
@@ -120,13 +120,13 @@ class Nights:
                 environments[lag:] == environments[:-lag], np.abs(residuals[lag:] - residuals[:-lag]), np.nan
             )
             count = np.isfinite(pairs).sum(axis=0)
-            # few pairs know the deviation badly, and an underestimate makes false suspicions
+            # few pairs give an unsure deviation, and one that is too small makes false suspicions
             spread = MAD_TO_DEVIATION * median(pairs) / np.sqrt(2.0) * (1.0 + 2.0 / np.maximum(count, 1))
             noise = np.where(count >= self.policy.min_history - 1, np.fmax(noise, spread), noise)
         return np.asarray(noise)
 
     def scan(self, history_since: NDArray[np.int64]) -> Scan:
-        """Scans the nights of every series for steps. `history_since` is each series' first build that counts."""
+        """Scans the nights of every series for steps, from the build in `history_since` on, which is by series."""
         row = np.arange(len(self.builds))[:, None]
         counts = row >= np.searchsorted(self.builds, history_since)
         here = (row >= self.starts) & counts
@@ -134,18 +134,18 @@ class Nights:
         return scan_steps(self.residuals, here, earlier, self.nodes, self.noise(), self.policy)
 
     def align(self, column: int, row: int, size: float) -> None:
-        """Raises the nights before this one to the level since: what follows is compared with both."""
+        """Adds a confirmed change to the times before it, so that later nights are compared with those nights too."""
         self.times[:row, column] += size
         self.residuals[:row, column] += size
 
     def size(self, column: int, age: int, history_since: int) -> float:
-        """Returns how far a series' level moved, from medians: a wild night does not make a change larger."""
+        """Returns how far a series' level moved `age` nights ago, from medians, which one wild night hardly moves."""
         at = len(self.builds) - age
         start = max(int(self.starts[column]), int(np.searchsorted(self.builds, history_since)))
         return self._moved(self.residuals[:, column], max(start, at - self.policy.before_nights), at)
 
     def moves(self, column: int, age: int) -> tuple[float, float]:
-        """Returns how far a kernel's time and its baseline's moved in this environment."""
+        """Returns how far a kernel's time and its baseline's moved `age` nights ago, in tonight's environment."""
         at = len(self.builds) - age
         start = max(int(self.starts[column]), at - self.policy.before_nights)
         return self._moved(self.times[:, column], start, at), self._moved(self.baselines[:, column], start, at)
@@ -160,7 +160,7 @@ class Nights:
         return middle - float(np.median(before))
 
     def _environment_starts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Returns the index of each series' first night in its environment, and in the environment before."""
+        """Returns for each series the index of its first night in its environment, and in its previous one."""
         row = np.arange(len(self.environments))[:, None]
         starts = np.where(self.environments != self.environments[-1], row + 1, 0).max(axis=0)
         before = self.environments[np.maximum(starts - 1, 0), np.arange(len(starts))]

@@ -1,9 +1,9 @@
-"""Learns what all series of a node share on a night, and estimates it so that it can be subtracted.
+"""Estimates the part of a night's times that all series of a node share, so that it can be subtracted.
 
-A node is slow in a few ways that its kernels and baselines share to different degrees (clock, memory, temperature):
-a factor model x_j = sum_k w_jk f_k + e_j, one column j for the logarithm of time of each kernel and each baseline of
-the node, with normal factors f_k and own noise e_j. The columns of a kernel never explain its own nights: what a commit
-does to all its shapes would vanish.
+A node is slow in a few ways (clock, memory, temperature), each of which its kernels and baselines share to different
+degrees. The model is x_j = sum_k w_jk f_k + e_j, with normal factors f_k and own noise e_j. Column j holds the
+logarithm of the time of one series or its baseline. The node's part of a kernel is estimated without the kernel's own
+columns: otherwise what a commit does to all its shapes would be subtracted as the node's.
 """
 
 from dataclasses import dataclass
@@ -16,29 +16,28 @@ Floats = NDArray[np.float64]
 MOST_FACTORS = 4
 CLIP_DEVIATIONS = 3.5
 WILD_DEVIATIONS = 2.5
-"""A column this far from what the others predict weighs half as much that night (Cauchy weights)."""
+"""A column this far from what the factors predict counts half that night (Cauchy weights)."""
 COMMON_NOISES = 10.0
-"""How far a whole node may move on one night, in deviations of a typical column: a slow night slows all alike."""
+"""Standard deviation of a whole node's move in one night, in deviations of a typical column."""
 PRIOR_NIGHTS = 6.0
-"""Number of nights after which a learned share of the node's part counts as much as the guess that it is 1."""
+"""Number of nights after which a learned share of the node's part counts as much as the first guess, which is 1."""
 NEAR_ONE = 0.25
-"""A share this near to one is one: so few nights do not know it better."""
+"""A share that is nearer to 1 than this is taken as 1: the nights are too few to tell them apart."""
 MANY_COLUMNS = 12
-"""Number of columns from which on the node's part is known so well that a learned share only adds noise."""
+"""Number of columns from which on no share is learned: the node's part is known well enough, and shares add noise."""
 
 
 @dataclass(frozen=True)
 class Loadings:
-    """The weights of each column on each factor (all columns have the last one alike), and its own variance."""
+    """What was learned of a node: the weights of its columns on the factors, the last of which moves all alike."""
 
     weights: Floats  # columns x factors
-    own: Floats  # columns
-    prior: Floats  # one over the variance of each factor
+    own: Floats  # the own variance of each column
+    prior: Floats  # 1 / variance of each factor
 
 
 def learn(moves: Floats) -> Loadings:
-    """Learns what series of a node have in common, from differences of neighbouring nights (nights x columns, with NaN
-    for missing values)."""
+    """Learns a node's factors from differences between neighbouring nights (nights x columns, NaN where missing)."""
     count = np.isfinite(moves).sum(axis=0)
     spread = np.full(moves.shape[1], np.nan)
     known = count >= 4
@@ -58,8 +57,8 @@ def learn(moves: Floats) -> Loadings:
 def estimate_shared(levels: Floats, learned: Loadings, kernels: NDArray[np.int64], of: NDArray[np.int64]) -> Floats:
     """Returns the node's part in each column in `of`, night by night, estimated from the columns of other kernels.
 
-    `levels` are nights x columns, each the distance from that column's usual level; `kernels` has each column's kernel,
-    -1 for a baseline, which no commit changes. The factors of a night are the mean of their posterior:
+    `levels` (nights x columns) holds each column's distance from its usual level. `kernels` holds each column's kernel,
+    or -1 for a baseline, which no commit changes. The factors of a night are the mean of their posterior,
     (W' D^-1 W + P)^-1 W' D^-1 x, with the own variances D and the factors' precisions P.
     """
     weights, own = learned.weights, learned.own
@@ -89,11 +88,10 @@ def estimate_shared(levels: Floats, learned: Loadings, kernels: NDArray[np.int64
 
 
 def learn_shares(moves: Floats, node_moves: Floats) -> Floats:
-    """Returns the share of the node's part that each series has, from moves between nights; 1 where that is not
-    excluded.
+    """Returns for each series how much of the node's part it really shows, from moves between nights; 1 if that fits.
 
-    A node of few series may have nothing but a baseline that stresses another resource. The share is the slope
-    (sum x y + p) / (sum x^2 + p) with the prior p of PRIOR_NIGHTS nights at a slope of 1.
+    On a node of few series, that part may come from one baseline that stresses another resource than the kernel. The
+    share is the slope (sum x y + p) / (sum x^2 + p), with a prior p of PRIOR_NIGHTS nights at a slope of 1.
     """
     there = np.isfinite(moves) & np.isfinite(node_moves)
     shares = np.ones(moves.shape[1])
@@ -111,8 +109,8 @@ def _clip(values: Floats) -> Floats:
 
 
 def _factors(scaled: Floats, nights: int) -> Floats:
-    """Returns the principal factors of the correlations, as many as have eigenvalues over (1 + sqrt(columns /
-    nights))^2. That is the largest eigenvalue of pure noise (Marchenko and Pastur, 1967)."""
+    """Returns the principal factors of the columns' correlations, by column: those with an eigenvalue over
+    (1 + sqrt(columns / nights))^2, which is the largest of pure noise (Marchenko and Pastur, 1967)."""
     columns = scaled.shape[1]
     none = np.empty((columns, 0))
     if nights < 12 or columns < 2:
@@ -132,5 +130,5 @@ def _factors(scaled: Floats, nights: int) -> Floats:
         found, axes = np.linalg.eigh(reduced)
         loads = axes[:, -count:] * np.sqrt(np.maximum(found[-count:], 0.0))
         communal = np.clip((loads**2).sum(axis=1), 0.0, 0.95)
-    # clipping makes a column's deviation smaller than it is, and does not change the ratios
+    # the clipped columns have too small deviations, but the ratios between their weights are right
     return np.asarray(loads)

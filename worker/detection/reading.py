@@ -1,6 +1,6 @@
-"""Makes one number of one series on one night: the logarithm of its time.
+"""Reduces the samples of one series in one night to one number: the natural logarithm of its time.
 
-Natural logarithms throughout, so that a difference of 0.01 is 1 %.
+So a difference of 0.01 is 1 %.
 """
 
 import math
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 LEAST_US, MOST_US = 1e-9, 1e15
-"""Times outside (30 years is 1e15 us) are not measurements; sums and squares of those inside stay finite."""
+"""Shortest and longest time that counts as a measurement: 1e15 us is 30 years. Squares of such times are finite."""
 
 MAD_TO_DEVIATION = 1.4826
 """A normal distribution's standard deviation is this many median absolute deviations."""
@@ -21,9 +21,9 @@ MAD_TO_DEVIATION = 1.4826
 
 @dataclass(frozen=True)
 class Reading:
-    """One series on one night: samples in us by launch, of the kernel and of its baseline (which may be missing).
+    """The samples of one series in one night, launch by launch: the kernel's, and its baseline's where it has one.
 
-    `code` identifies the machine code that was measured; None where it is not known.
+    `code` identifies the machine code that was measured; None if it is not known.
     """
 
     build: int
@@ -36,7 +36,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class NightLevel:
-    """The logarithm of a night's time, the variance of one launch, and how many launches it had."""
+    """The logarithm of a series' time in one night, the variance of one launch, and the number of launches."""
 
     time: float
     launch_variance: float
@@ -44,10 +44,10 @@ class NightLevel:
 
 
 def read_level(launches: Sequence[Sequence[float]]) -> NightLevel | None:
-    """Reads a night's level of one series from the samples of its launches; None without a usable time. Launches differ
-    more than samples do, so launches count.
+    """Returns the level of one series in one night, from the samples of its launches; None if no time is usable.
 
-    One launch alone has its variance from its samples: pi/2 sigma^2 / n, that of a median of n samples.
+    Launches differ more than the samples within a launch, so each launch counts as one value. The variance of a single
+    launch is that of the median of its n samples: pi/2 sigma^2 / n.
     """
     samples = [ordered for launch in launches if (ordered := _ordered(launch))]
     if not samples:
@@ -57,7 +57,7 @@ def read_level(launches: Sequence[Sequence[float]]) -> NightLevel | None:
     if count > 1:
         mean = sum(logs) / count
         variance = sum((each - mean) ** 2 for each in logs) / (count - 1)
-        return NightLevel((mean + _median(logs)) / 2, variance, count)  # a wild launch moves it half as far as the mean
+        return NightLevel((mean + _median(logs)) / 2, variance, count)  # a wild launch moves this half as far as a mean
     middle = _median(samples[0])
     spread = MAD_TO_DEVIATION * _median(sorted(abs(each / middle - 1.0) for each in samples[0]))
     return NightLevel(logs[0], math.pi / 2 * spread**2 / len(samples[0]), 1)

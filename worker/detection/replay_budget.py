@@ -1,4 +1,4 @@
-"""Counts the replay launches that a night may spend: a share of its own launches, or one suspicion's saved launches."""
+"""Counts the replay launches that a night may spend: its own share, and what earlier nights saved for one suspicion."""
 
 from dataclasses import dataclass, field
 
@@ -7,15 +7,15 @@ from tilewatch.worker.detection.policy import Policy
 
 @dataclass
 class ReplayBudget:
-    policy: Policy  # of tonight
+    policy: Policy  # tonight's
     left: float = 0.0  # launches
-    unanswered: dict[int, int] = field(default_factory=dict)  # launches asked for, by series
+    unanswered: dict[int, int] = field(default_factory=dict)  # launches asked for and not yet answered, by series
     rounds: int = 0
     unspent: float = 0.0  # launches of tonight's own share
 
     def start_night(self, nightly_launches: int, policy: Policy) -> None:
-        """Adds a night's share to the budget. Launches that were asked for and never answered were not spent. Nights
-        that need little save up to what one suspicion may take."""
+        """Adds a night's share to the budget, and the launches that were asked for and never answered. Nights can save
+        up what one suspicion may take, and no more."""
         self.policy = policy
         budget = self.policy.budget * nightly_launches
         earned = budget + sum(self.unanswered.values())
@@ -27,7 +27,7 @@ class ReplayBudget:
         return self.left >= launches
 
     def allows_tonight(self, launches: int) -> bool:
-        """Returns whether tonight's own share is enough, without what earlier nights saved."""
+        """Returns whether tonight's own share is enough, without the launches that earlier nights saved."""
         return min(self.unspent, self.left) >= launches
 
     @property

@@ -1,7 +1,7 @@
-"""Keeps the replay answers of one series: how much slower one build is than another, and how sure that is.
+"""Estimates from the replays of one series how much slower one build is than another, and how sure that is.
 
-A replay times two builds of one series interleaved on one GPU in the same minutes, so that whatever the node does
-happens to both. Nights are not known here.
+A replay times two builds in turns on one GPU in the same minutes, so that whatever the node does happens to both of
+them. Nights are not known here.
 """
 
 import math
@@ -15,36 +15,39 @@ from numpy.typing import NDArray
 from tilewatch.worker.detection.reading import Floats, is_time
 
 PRIOR_LAUNCHES = 6
-"""Replay launches that the launches of past nights weigh in a replay's noise."""
+"""Number of replay launches as which the launches of past nights count when a replay's variance is estimated."""
 
 SHOWN_DEVIATIONS = 2.5
-"""A replay of so many may have found a change, and not one of the builds in question if it began before them."""
+"""A replay at which a change is this significant is left out if its base is older than the builds in question: the
+change may be an older one."""
 
 
 @dataclass(frozen=True)
 class ReplayQuestion:
-    """Time build `good` against build `bad`: `launches` fresh processes, one median of each per launch."""
+    """A request to time two builds of a series in `launches` fresh processes, each of which gives a median per
+    build."""
 
     series: int
-    good: int
-    bad: int
+    base: int
+    head: int
     launches: int
 
 
 @dataclass(frozen=True)
 class ReplayAnswer:
-    """Launches belong together by position. No launches: nobody could answer."""
+    """The medians of each launch. Entry i of `base_us` and of `head_us` come from one launch; no entries mean that the
+    question could not be answered."""
 
     series: int
-    good: int
-    bad: int
-    good_us: tuple[float, ...]
-    bad_us: tuple[float, ...]
+    base: int
+    head: int
+    base_us: tuple[float, ...]
+    head_us: tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """How much slower the bad build is than the good one (relative), its standard error, and from how many launches."""
+    """The logarithm of the head build's time over the base build's, its standard error, and the number of launches."""
 
     size: float
     error: float
@@ -57,7 +60,7 @@ class Estimate:
 
 @dataclass
 class ReplayEvidence:
-    """The answers as log(bad_us / good_us) of each launch, for each pair (good, bad)."""
+    """The replay answers of a series: log(head_us / base_us) of each launch, by pair of builds (base, head)."""
 
     differences: dict[tuple[int, int], list[float]] = field(default_factory=dict)
     _spreads: dict[tuple[int, int], float] = field(default_factory=dict)
@@ -65,18 +68,17 @@ class ReplayEvidence:
     _variance: float = 0.0
 
     def add(self, answer: ReplayAnswer) -> int:
-        """Returns how many launches of the answer are usable."""
-        times = zip(answer.good_us, answer.bad_us, strict=False)
-        usable = [math.log(bad) - math.log(good) for good, bad in times if is_time(good) and is_time(bad)]
+        """Adds an answer and returns how many of its launches are usable."""
+        times = zip(answer.base_us, answer.head_us, strict=False)
+        usable = [math.log(head) - math.log(base) for base, head in times if is_time(base) and is_time(head)]
         if usable:
-            self.differences.setdefault((answer.good, answer.bad), []).extend(usable)
+            self.differences.setdefault((answer.base, answer.head), []).extend(usable)
             self._estimates.clear()
-            self._spreads.pop((answer.good, answer.bad), None)
+            self._spreads.pop((answer.base, answer.head), None)
         return len(usable)
 
     def estimates(self, launch_variance: float) -> dict[tuple[int, int], Estimate]:
-        """Returns the estimate of each pair of builds, with one common launch variance: that of past nights and of all
-        launches so far."""
+        """Returns the estimate of each pair of builds, all with one variance, from past nights and all launches."""
         if not self._estimates:
             for pair, differences in self.differences.items():
                 if pair not in self._spreads:
@@ -87,18 +89,19 @@ class ReplayEvidence:
         return self._estimates
 
     def pair_variance(self, launch_variance: float) -> float:
-        """Returns the variance of log(bad / good) of one launch of both builds."""
+        """Returns the variance of log(head_us / base_us) in one launch of both builds."""
         self.estimates(launch_variance)
         return self._variance or _past(launch_variance)
 
     def across(self, builds: NDArray[np.int64], launch_variance: float) -> tuple[Floats, Floats, Floats]:
-        """Sums, for each build k, the replays with good < k <= bad: size / error^2, 1 / error^2, and launches."""
+        """Returns for each build k the sums of size / error^2, of 1 / error^2 and of launches, over the replays with
+        base < k <= head."""
         weighed, precisions, launches = np.zeros((3, len(builds)))
-        for (good, bad), estimate in self.estimates(launch_variance).items():
-            began_before = good < builds[0] - 1 and abs(estimate.deviations) >= SHOWN_DEVIATIONS
-            if bad < builds[0] or began_before:
+        for (base, head), estimate in self.estimates(launch_variance).items():
+            began_before = base < builds[0] - 1 and abs(estimate.deviations) >= SHOWN_DEVIATIONS
+            if head < builds[0] or began_before:
                 continue
-            between = slice(*np.searchsorted(builds, [good + 1, bad + 1]))
+            between = slice(*np.searchsorted(builds, [base + 1, head + 1]))
             weighed[between] += estimate.size / estimate.error**2
             precisions[between] += estimate.error**-2
             launches[between] += estimate.launches
@@ -106,21 +109,18 @@ class ReplayEvidence:
 
 
 def estimate_pair(differences: Sequence[float], launch_variance: float) -> Estimate:
-    """Estimates the size of a change from log(bad_us / good_us) of each launch of one pair of builds."""
+    """Estimates the size of a change from log(head_us / base_us) of each launch of one pair of builds."""
     return _estimate(differences, _variance(_spread(differences), len(differences) - 1, launch_variance))
 
 
 def _variance(spread: float, free: int, launch_variance: float) -> float:
     """Returns the variance of one launch of both builds: (k s0 + spread) / (k + free), where k is PRIOR_LAUNCHES and s0
-    the variance of past nights.
-
-    Past nights count, because four launches know their own variance badly.
-    """
+    the variance of past nights, which counts because the variance of four launches alone is unsure."""
     return (PRIOR_LAUNCHES * _past(launch_variance) + spread) / (PRIOR_LAUNCHES + free)
 
 
 def _estimate(differences: Sequence[float], pair_variance: float) -> Estimate:
-    """Huber's mean, clipped at two deviations: a wild launch counts no more than that."""
+    """Returns Huber's mean: launches farther from the centre than two deviations count as if at that distance."""
     count = len(differences)
     centre = median(differences)
     reach = 2.0 * math.sqrt(pair_variance)
@@ -136,4 +136,4 @@ def _spread(differences: Sequence[float]) -> float:
 
 
 def _past(launch_variance: float) -> float:
-    return 2.0 * launch_variance + 1e-8  # two builds; and 0.01 % for launches that repeat to the last digit
+    return 2.0 * launch_variance + 1e-8  # two builds; at least 0.01 %, even if launches repeat to the last digit

@@ -1,7 +1,7 @@
-"""Everything known of the series of a scope: their nights, replay answers since the last confirmed change, evidence.
+"""Keeps what is known of the series of a scope: their nights, the replay answers since the last change, the evidence.
 
-Opens candidates with the evidence for each of their builds, and remembers what came of them. It asks no questions and
-spends no launches; detector.py does.
+It opens candidates with the evidence for each of their builds, and keeps their results. detector.py asks the questions
+and spends the launches.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,14 +26,14 @@ from tilewatch.worker.detection.verdict import ConfirmedChange
 
 NEVER = -(2**62)
 CODE_PRIOR_SERIES = 2.0
-"""Number of answers about a build's new code that count as much as the guess of how often new code changes a time."""
+"""Number of answers about a build's new code that count as much as the guess how often new code changes a time."""
 MOST_BUILDS = 4096
-"""Builds that are asked about together: between two nights there are as many as there were commits."""
+"""Most builds in one candidate. Each commit between two nights is a build, so there may be thousands."""
 
 
 @dataclass(frozen=True)
 class NodeKernel:
-    """Series with one node and kernel share their code and their nights; series with one node share its noise."""
+    """The node and the kernel of a series. Series of one node share its noise; those of one kernel share the code."""
 
     node: int
     kernel: int
@@ -43,12 +43,12 @@ class NodeKernel:
 class SeriesState:
     node_kernel: NodeKernel
     column: int
-    level_since: int = NEVER  # first build of the level that was last confirmed, or is expected
-    history_since: int = NEVER  # first build of a level that people expect: no size of that change is known
-    replays: ReplayEvidence = field(default_factory=ReplayEvidence)  # since that build
-    probe_at: int | None = None  # the night count at which the builds around a new environment are compared
+    level_since: int = NEVER  # first build of the present level: of a confirmed change, or one that people expect
+    history_since: int = NEVER  # first build that counts as history: of a change that people expect, of unknown size
+    replays: ReplayEvidence = field(default_factory=ReplayEvidence)  # of the present level
+    probe_at: int | None = None  # the night count at which the builds around a new environment are replayed
     probe_from: int | None = None  # the last build before that environment
-    confirmed: ConfirmedChange | None = None  # tonight
+    confirmed: ConfirmedChange | None = None  # tonight's
 
 
 class ScopeState:
@@ -59,9 +59,9 @@ class ScopeState:
         nodes, kernels = [series[key].node for key in self.keys], [series[key].kernel for key in self.keys]
         self.nights = Nights(nodes, kernels, policy)
         self.evidence: ScopeEvidence | None = None
-        self._weighed = self._precisions = np.empty((0, len(self.keys)))  # of replays, nights x series
-        self._sibling_changed = self._weighed > 0.0  # another shape of the kernel changed there, nights x series
-        self._code_answers: dict[int, dict[int, float]] = {}  # by build and series
+        self._weighed = self._precisions = np.empty((0, len(self.keys)))  # sums over replays, nights x series
+        self._sibling_changed = self._weighed > 0.0  # whether another shape of the kernel changed, nights x series
+        self._code_answers: dict[int, dict[int, float]] = {}  # probability of a change, by build and series
 
     def add_night(self, build: int, readings: Mapping[int, Reading]) -> None:
         by_column = {self.series[key].column: reading for key, reading in readings.items() if key in self.series}
@@ -77,8 +77,8 @@ class ScopeState:
         self._plan_probes()
 
     def possible_changes(self) -> list[tuple[int, float]]:
-        """Columns that may be worth launches, with the log-odds that one of their builds changed them; the likeliest
-        first."""
+        """Lists the columns that may be worth launches, likeliest first, with the log-odds that a build changed
+        them."""
         if self.evidence is None:
             return []
         by_series = np.log(self.policy.changes_a_point) + np.logaddexp.reduce(self.evidence.log_odds, axis=0)
@@ -86,9 +86,9 @@ class ScopeState:
         return sorted(possible, key=lambda each: (-each[1], each[0]))
 
     def ages_in_question(self, key: int) -> int:
-        """Returns how many nights back the oldest build lies that may have changed a series since the last change, 0
-        where there is none. Code that is new tonight is asked about alone; else each of the last `after_nights` builds
-        may have, unless it left the code as it was."""
+        """Returns over how many nights, back from tonight, a change of a series is searched; 0 if no build can have
+        changed it since its last change. If tonight's code is new, only the builds that may have brought it count; else
+        up to `after_nights` builds do, as far back as one may have changed the code."""
         builds, series = self.nights.builds, self.series[key]
         since = len(builds) - int(np.searchsorted(builds, series.level_since, "right"))
         ages = min(self.policy.after_nights, since)
@@ -102,34 +102,34 @@ class ScopeState:
     def open_candidate(self, key: int, ages: int, prior: float) -> Candidate:
         """Returns a candidate for a change at one of the builds of the last `ages` nights."""
         series, builds = self.series[key], self.nights.builds
-        bad = builds[-1]
+        head = builds[-1]
         while ages < len(builds) and builds[-ages - 1] == builds[-ages]:
             ages += 1
-        good = builds[-ages - 1] if ages < len(builds) else builds[-ages] - 1
-        good = max(good, series.level_since, bad - MOST_BUILDS)
+        base = builds[-ages - 1] if ages < len(builds) else builds[-ages] - 1
+        base = max(base, series.level_since, head - MOST_BUILDS)
         nightly, size = NightEvidence(*np.zeros((3, ages))), None
         if self.evidence is not None:
             nightly = self.evidence.of_series(series.column, ages)
             likeliest = int(np.argmax(self.evidence.log_odds[:ages, series.column]))
             size = self.nights.size(series.column, likeliest + 1, series.history_since) or None
-        nightly = _by_build(nightly, builds[-ages:], good, bad)
+        nightly = _by_build(nightly, builds[-ages:], base, head)
         return Candidate(
             series=key,
-            good=good,
-            bad=bad,
+            base=base,
+            head=head,
             size=size,
             nightly=nightly,
             launch_variance=float(self.nights.variances[series.column]),
             prior=prior,
             replays=series.replays,
             fresh_since=self._fresh_since(series.column),
-            code_share=self.code_share(bad) if self.nights.code_changes[-1, series.column] > 0 else None,
+            code_share=self.code_share(head) if self.nights.code_changes[-1, series.column] > 0 else None,
         )
 
     def _fresh_since(self, column: int) -> int:
-        """Returns the first build that only the last `fresh_nights` of a series' own nights have measured.
+        """Returns the first build that only the last `fresh_nights` nights of a series have measured.
 
-        Where its code is known, new code was asked about in its first night: what tonight measured first is fresh.
+        If the code is known, only tonight's builds are fresh: older new code was asked about in its first night.
         """
         builds, fresh = self.nights.builds, self.policy.fresh_nights
         own = fresh if self.nights.code_changes[-1, column] == UNKNOWN_CODE else 1
@@ -137,26 +137,26 @@ class ScopeState:
         return builds[min(int(older[-1]) + 1 if len(older) else 0, max(len(builds) - fresh, 0))]
 
     def code_probes(self) -> list[Candidate]:
-        """Returns a probe for each series whose code is new tonight: tonight's build against the last one with the code
-        before. The quietest series comes first, because its answer tells what to expect of the others."""
+        """Returns a probe for each series whose code is new tonight: tonight's build against the last build with the
+        old code. The quietest series comes first, because its answer tells what to expect of the rest."""
         probes: list[Candidate] = []
         for column in np.flatnonzero((self.nights.code_changes[-1] > 0) & self.nights.measured):
             series, before = self.series[self.keys[column]], self.nights.code_before(int(column))
-            bad, good = self.nights.builds[-1], max(NEVER if before is None else before, series.level_since)
-            if 0 < bad - good <= MOST_BUILDS:
-                probes.append(self._open_code_probe(self.keys[column], good, bad))
+            head, base = self.nights.builds[-1], max(NEVER if before is None else before, series.level_since)
+            if 0 < head - base <= MOST_BUILDS:
+                probes.append(self._open_code_probe(self.keys[column], base, head))
         return sorted(probes, key=lambda probe: probe.pair_deviation)
 
-    def _open_code_probe(self, key: int, good: int, bad: int) -> Candidate:
-        share = self.code_share(bad)
+    def _open_code_probe(self, key: int, base: int, head: int) -> Candidate:
+        share = self.code_share(head)
         prior = float(np.log(share / (1.0 - share)))
-        probe = self.open_probe(key, good, bad, prior)
+        probe = self.open_probe(key, base, head, prior)
         probe.code_share = share
         return probe
 
     def sibling_probes(self, change: ConfirmedChange) -> Iterator[Candidate]:
-        """Yields the other series of a confirmed change's kernel on its node, at its build. A probe that no launches
-        are left for tonight is as likely to find something tomorrow."""
+        """Yields a probe of the build that made a confirmed change, for each other series of its kernel on its node. If
+        tonight's launches run out, the nights to come still know that this build is likelier."""
         origin = self.series[change.series].node_kernel
         night = np.searchsorted(self.nights.builds, change.first_bad)
         for key, series in self.series.items():
@@ -168,29 +168,29 @@ class ScopeState:
                     yield probe
 
     def code_share(self, build: int) -> float:
-        """Returns how probable it is that new code, or code that changed another shape's time, changed a series' time:
-        a guess, and what came of the other such series at this build. The mean of a beta distribution."""
+        """Returns how probable it is that new code at a build changed a series' time, from a guess and from what
+        replays said of other series with new code there. It is the mean of a beta distribution."""
         answers = self._code_answers.get(build, {})
         guess = probability_of(self.policy.reasoned_log_odds)
         return float((CODE_PRIOR_SERIES * guess + sum(answers.values())) / (CODE_PRIOR_SERIES + len(answers)))
 
     def note_code_answer(self, candidate: Candidate, probability: float) -> None:
-        """Remembers what replays say about new code: the probability that it changed the series."""
-        self._code_answers.setdefault(candidate.bad, {})[candidate.series] = probability
+        """Stores the probability, after a candidate's replays, that its new code changed the series."""
+        self._code_answers.setdefault(candidate.head, {})[candidate.series] = probability
 
-    def open_probe(self, key: int, good: int, bad: int, prior: float) -> Candidate:
-        """Returns a candidate for builds that are compared for another reason than a night's times."""
+    def open_probe(self, key: int, base: int, head: int, prior: float) -> Candidate:
+        """Returns a candidate without a size, for builds that are compared for another reason than a night's times."""
         series, column = self.series[key], self.series[key].column
-        nightly = NightEvidence(*np.zeros((3, bad - good)))
-        at = np.searchsorted(np.asarray(self.nights.builds), np.arange(good + 1, bad + 1))
+        nightly = NightEvidence(*np.zeros((3, head - base)))
+        at = np.searchsorted(np.asarray(self.nights.builds), np.arange(base + 1, head + 1))
         nightly.by_code[self.nights.code_changes[at, column] == SAME_CODE] = -np.inf
-        return Candidate(key, good, bad, None, nightly, float(self.nights.variances[column]), prior, series.replays)
+        return Candidate(key, base, head, None, nightly, float(self.nights.variances[column]), prior, series.replays)
 
     def due_probes(self) -> Iterator[tuple[SeriesState, Candidate | None]]:
-        """Yields the series whose new machine or toolchain some nights ago is due for a probe, once: tonight's build
-        against the last one before.
+        """Yields each series that got a new machine or toolchain `min_history` nights ago, with a probe of tonight's
+        build against the last build before it; with None if no build can have changed the series.
 
-        The caller sets `probe_at` to None when it takes the probe. The candidate is None where no build is left.
+        The caller sets `probe_at` to None when it takes the probe, so that there is one.
         """
         prior = float(np.log(self.policy.changes_a_point))
         for key in self.keys:
@@ -198,15 +198,14 @@ class ScopeState:
             is_due = series.probe_at is not None and int(self.nights.seen[series.column]) >= series.probe_at
             if not is_due or series.probe_from is None or not self.nights.measured[series.column]:
                 continue
-            last, good = self.nights.builds[-1], max(series.probe_from, series.level_since)
+            last, base = self.nights.builds[-1], max(series.probe_from, series.level_since)
             probe = None
-            if 0 < last - good <= MOST_BUILDS:
-                probe = self.open_probe(key, good, last, prior)
+            if 0 < last - base <= MOST_BUILDS:
+                probe = self.open_probe(key, base, last, prior)
             yield series, probe if probe is not None and probe.has_builds else None
 
     def start_level(self, key: int, first_bad: int) -> None:
-        """Starts a series' level at a build from which people expect a new one: neither earlier nights nor earlier
-        replays count for it."""
+        """Starts a new level at a build where people expect one. Earlier nights and replays no longer count."""
         self.series[key].history_since = first_bad
         self._end_level(self.series[key], first_bad)
 
@@ -215,7 +214,8 @@ class ScopeState:
         self._weighed[:, series.column] = self._precisions[:, series.column] = 0.0
 
     def confirm(self, candidate: Candidate) -> ConfirmedChange | None:
-        """Returns a confirmed change, and starts the new level since; None if no replay was across its build."""
+        """Returns the confirmed change of a candidate and starts the new level. Returns None if no replay tested the
+        likeliest build."""
         estimate = candidate.estimate
         if estimate is None:
             return None
@@ -246,11 +246,11 @@ class ScopeState:
             self.evidence = weigh_evidence(scan, self._weighed, self._precisions, self._by_code(), self.policy)
         if self.evidence is not None:
             again = np.diff(self.nights.builds, prepend=NEVER)[: -len(scan.steps) - 1 : -1] == 0
-            self.evidence.log_odds[again] = -np.inf  # a build's second night cannot be its first bad one
+            self.evidence.log_odds[again] = -np.inf  # a build that had a night already is no new one
 
     def _by_code(self) -> Floats:
-        """Returns what code adds to the log-odds of each build: new code, and code that changed another shape's time,
-        changes times more often."""
+        """Returns what code adds to the log-odds of each build and series. New code changes times more often, and so
+        does code that changed another shape's time."""
         builds = self.nights.code_changes
         share = np.array([[self.code_share(build)] for build in self.nights.builds]) / self.policy.changes_a_point
         is_likely = (builds > 0) | self._sibling_changed
@@ -258,7 +258,7 @@ class ScopeState:
         return np.where(builds == SAME_CODE, -np.inf, usual)
 
     def _plan_probes(self) -> None:
-        unknown = self.nights.code_changes[-1] == UNKNOWN_CODE  # where it is known, new code is asked about at once
+        unknown = self.nights.code_changes[-1] == UNKNOWN_CODE  # known new code was asked about in its first night
         for column in np.flatnonzero(self.nights.has_new_environment() & self.nights.measured & unknown):
             series = self.series[self.keys[column]]
             series.probe_at = int(self.nights.seen[column]) + self.policy.min_history
@@ -266,8 +266,8 @@ class ScopeState:
             series.probe_from = self.nights.builds[int(earlier[-1])] if len(earlier) else None
 
 
-def _by_build(nightly: NightEvidence, builds: Sequence[int], good: int, bad: int) -> NightEvidence:
-    """Spreads the evidence of nights over builds: all builds since the night before are equally likely."""
-    at = np.searchsorted(np.asarray(builds), np.arange(good + 1, bad + 1))
+def _by_build(nightly: NightEvidence, builds: Sequence[int], base: int, head: int) -> NightEvidence:
+    """Spreads the evidence of nights over builds. All builds between two nights are equally likely."""
+    at = np.searchsorted(np.asarray(builds), np.arange(base + 1, head + 1))
     by_code = nightly.by_code[at] - np.log(np.bincount(at)[at])
     return NightEvidence(nightly.weighed[at], nightly.precisions[at], by_code)

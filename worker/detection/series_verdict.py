@@ -7,12 +7,12 @@ from tilewatch.worker.detection.scope_state import ScopeState
 from tilewatch.worker.detection.verdict import ConfirmedChange, SeriesVerdict, VerdictName
 
 MOST_LOG_CHANGE = 700.0
-"""The largest logarithm of a change: exp of more is not a number. Hypothesis found times with such noise
+"""The largest logarithm of a change: exp of a larger one overflows. Hypothesis found times with such noise
 (2026-11-22)."""
 
 
 def give_verdict(state: ScopeState, key: int, candidate: Candidate | None) -> SeriesVerdict:
-    """Returns the verdict on a series. `candidate` is the one that is still open, or None."""
+    """Returns the verdict on a series. `candidate` is its open candidate, or None."""
     series, policy, nights, evidence = state.series[key], state.policy, state.nights, state.evidence
     column = series.column
     here = nights.times[int(nights.starts[column]) :, column] if nights.builds else np.empty(0)
@@ -26,7 +26,7 @@ def give_verdict(state: ScopeState, key: int, candidate: Candidate | None) -> Se
         return _of_confirmed(series.confirmed, noise, smallest, history, policy.name)
     build = nights.builds[-1] if candidate is None else likeliest_build(candidate)[0]
     age = max(1, len(nights.builds) - int(np.searchsorted(nights.builds, build)))
-    row = min(age, len(evidence.log_odds)) - 1  # replays may show a build that nights are not searched for any more
+    row = min(age, len(evidence.log_odds)) - 1  # replays may name a build older than the nights that are searched
     precisions = evidence.nightly.precisions[:, column]
     precision = precisions[row] if np.isfinite(precisions[row]) else np.nanmin(precisions)  # too short a history there
     change, error = nights.size(column, age, series.history_since), precision**-0.5

@@ -1,7 +1,7 @@
-"""Compares the mean before and after each recent night: how far the level of a series moved there, and how surely.
+"""Finds how far the level of each series moved at each recent night, from the means before and after, and how surely.
 
-Works on every series and every possible first night of a new level at once. Nights before the last new machine or
-toolchain count too, as far as the other series of the node moved alike there.
+It works on all series and all possible first nights of a new level at once. Nights on the previous machine or toolchain
+count too, as far as all series of the node moved alike when it changed.
 """
 
 from dataclasses import dataclass
@@ -16,21 +16,22 @@ Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 LEAST_NODE_SERIES = 4
-"""Fewer series do not show what a new machine or toolchain did to all of a node."""
+"""Number of series that show what a new machine or toolchain did to all of a node."""
 RECENT_NIGHTS = 20
-"""An older level of the machine before this one has drifted."""
+"""Nights on the previous machine or toolchain that count; an older level has drifted."""
 LEAST_MOVE_SPREAD = 0.001
-"""Relative: series of a node differ at least this much in what a new machine or toolchain does to them."""
+"""Least relative difference between series of a node in how far a new machine or toolchain moved them."""
 MOVE_SPREAD_FACTOR = 1.5
-"""What the measured spread of these moves is multiplied by: the spread of few series is badly known."""
+"""Factor on the measured spread of these moves, because the spread of few series is unsure."""
 
 
 @dataclass(frozen=True)
 class Scan:
-    """For each age (row 0: a change at the newest night) and series: how far the level moved, in units of `noise`.
+    """How far the level of each series moved at each recent night, in units of `noise`. Row 0 is the newest night.
 
-    `variances` are those of `steps`, in squared noises; both are not a number where history is too short. `move_spread`
-    is how much series differ, relatively, in what the last new machine or toolchain did to them.
+    `variances` holds the variances of `steps`, in squared noises. Steps and variances are NaN if the history is too
+    short. `move_spread` is how much the series of a node differ, relatively, in how far the last new machine or
+    toolchain moved them.
     """
 
     steps: Floats
@@ -40,7 +41,7 @@ class Scan:
 
 
 def scan_steps(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices, noise: Floats, policy: Policy) -> Scan:
-    """`here` marks each series' nights on its machine and toolchain, `earlier` those on the ones before."""
+    """Scans nights for steps. `here` marks a series' nights on its machine and toolchain, `earlier` the ones before."""
     rows = len(residuals)
     common, move_spread = _common_moves(residuals, here, earlier, nodes)
     unlike = (move_spread / noise) ** 2
@@ -50,7 +51,7 @@ def scan_steps(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices, noi
     since = np.maximum(at - policy.before_nights, 0)
     before_new, before_old = new.between(since, at), old.between(since, at)
     after_new, after_old = new.between(at, rows), old.between(at, rows)
-    # For a change on the machine before this one, the nights after it are the ones that are compared across machines.
+    # If the change was on the previous machine, its `after` spans two machines; else its `before` does.
     changed_earlier = after_old[1] > 0
     before_mean, before_weight = _join(before_new, before_old, np.where(changed_earlier, 0.0, unlike))
     after_mean, after_weight = _join(after_old, after_new, np.where(changed_earlier, unlike, 0.0))
@@ -62,7 +63,7 @@ def scan_steps(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices, noi
 
 
 class _Sums:
-    """Sums and counts between any two nights, without missing values."""
+    """Cumulative sums and counts, which give the sum and count of any span of nights. Missing values are left out."""
 
     def __init__(self, values: Floats) -> None:
         nothing = np.zeros((1, values.shape[1]))
@@ -74,7 +75,8 @@ class _Sums:
 
 
 def _join(sure: tuple[Floats, Floats], other: tuple[Floats, Floats], unlike: Floats) -> tuple[Floats, Floats]:
-    """Returns the mean of two spans and its weight 1 / variance; `unlike` is the variance of the other span's level."""
+    """Returns the mean of two spans of nights and its weight 1 / variance. `unlike` is added to the variance of the
+    other span, whose level may differ."""
     (sure_sum, sure_count), (other_sum, other_count) = sure, other
     weight = np.where(other_count > 0, 1.0 / (1.0 / np.maximum(other_count, 1) + unlike), 0.0)
     total = sure_count + weight
@@ -83,7 +85,7 @@ def _join(sure: tuple[Floats, Floats], other: tuple[Floats, Floats], unlike: Flo
 
 
 def _clip(residuals: Floats, there: Mask, noise: Floats, policy: Policy) -> Floats:
-    """Residuals in noises, each clipped to a distance from the median."""
+    """Returns the residuals in units of noise, clipped to a distance from the median."""
     scaled = np.where(there, residuals, np.nan) / noise
     middle = median(scaled)
     reach = np.maximum(policy.clip_deviations, 1.5 * policy.min_change / noise)  # never below what is relevant
@@ -91,8 +93,8 @@ def _clip(residuals: Floats, there: Mask, noise: Floats, policy: Policy) -> Floa
 
 
 def _common_moves(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices) -> tuple[Floats, Floats]:
-    """Returns how far each series' node moved with its last new machine or toolchain, and how much its series
-    differed."""
+    """Returns for each series how far its node moved with the last new machine or toolchain, and how much the series of
+    the node differed in that."""
     recent = earlier & (earlier[::-1].cumsum(axis=0)[::-1] <= RECENT_NIGHTS)
     moved = median(np.where(here, residuals, np.nan)) - median(np.where(recent, residuals, np.nan))
     common, move_spread = np.zeros(len(nodes)), np.full(len(nodes), np.inf)
@@ -109,7 +111,7 @@ def _common_moves(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices) 
 
 
 def median(values: Floats) -> Floats:
-    """Returns the median of each column, without missing values; NaN for a column that has no other."""
+    """Returns the median of each column without its missing values; NaN for a column without values."""
     medians = np.full(values.shape[1], np.nan)
     there = np.isfinite(values)
     known = there.any(axis=0)

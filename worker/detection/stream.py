@@ -1,8 +1,8 @@
 """Runs the detector on JSON lines, without a database: `tilewatch judge --stream`.
 
-A `world` line names the series and gets no answer; every other line gets one line of alerts and wanted replays. What
-cannot be used in a line is left out, because the other side waits for an answer; it is named in that answer, as
-`left_out`, and to `complain`.
+A `world` line names the series and gets no answer. Every other line is answered by one line with alerts and wanted
+replays. Parts of a line that cannot be used are left out, because the caller waits for an answer. The answer names them
+as `left_out`, and `complain` is called for each.
 """
 
 import json
@@ -22,11 +22,11 @@ NO_LINE = "this is not a world, night or rerun in JSON"
 KERNEL = "cand"
 
 MOST = 2**62
-"""Numbers are below it: NumPy's have 64 bits, and some are added."""
+"""Bound of whole numbers in a line: NumPy's have 64 bits, and some are added."""
 
 
 class NotTheProtocol(Exception):
-    """A line, or a part of one, that is not the protocol's."""
+    """A line that does not follow the protocol."""
 
 
 def answer_lines(lines: Iterable[str], complain: Callable[[str], None]) -> Iterator[str]:
@@ -67,7 +67,7 @@ def _respond(detector: Detector | None, fields: dict[str, Any], kind: Any, compl
 
 
 def _start(fields: dict[str, Any], complain: Callable[[str], None]) -> Detector | None:
-    """Makes the detector of a world; None if the world names no series that can be used."""
+    """Makes the detector for a world. Returns None if the world has no usable series."""
     series: dict[int, NodeKernel] = {}
     for each in _objects(fields, "series", complain):
         try:
@@ -115,24 +115,24 @@ def _add_answers(detector: Detector, fields: dict[str, Any], complain: Callable[
         if not all(_is_small(number) for number in numbers):
             complain(f"a result needs whole numbers as id, a and b, and these are {numbers}")
             continue
-        series, good, bad = (int(number) for number in numbers if number is not None)
+        series, base, head = (int(number) for number in numbers if number is not None)
         times_us = [_launch(each.get(name)) for name in ("a_us", "b_us")]
         for name, launch in zip(("a_us", "b_us"), times_us, strict=True):
             _complain_about(launch, f"series {series}: {name}", complain)
-        answers.append(ReplayAnswer(series, good, bad, *times_us))
+        answers.append(ReplayAnswer(series, base, head, *times_us))
     return detector.add_answers(answers)
 
 
 def _objects(fields: dict[str, Any], name: str, complain: Callable[[str], None]) -> Iterator[dict[str, Any]]:
     values = fields.get(name)
     if not isinstance(values, list):
-        complain(f"{name} is no list")
+        complain(f"{name} is not a list")
         return
     for each in values:
         if isinstance(each, dict):
             yield each
         else:
-            complain(f"{each!r} in {name} is no object")
+            complain(f"{each!r} in {name} is not an object")
 
 
 def _launches(
@@ -149,14 +149,14 @@ def _launches(
 
 def _complain_about(launch: tuple[float, ...], where: str, complain: Callable[[str], None]) -> None:
     if wrong := sum(not (math.isfinite(each) and each > 0) for each in launch):
-        complain(f"{where}: {wrong} of {len(launch)} values are no time in us above 0")
+        complain(f"{where}: {wrong} of {len(launch)} values are not times in us above 0")
     elif not launch:
         complain(f"{where}: a launch has no values")
 
 
 def _launch(value: Any) -> tuple[float, ...]:
-    """Reads the times of a launch. Launches of a pair belong together by position, so a value that is not a number is
-    kept as NaN."""
+    """Reads the times of a launch. A value that is not a number becomes NaN, because the launches of two builds belong
+    together by position."""
     if not isinstance(value, list):
         return ()
     return tuple(float(each) if isinstance(each, float) or _is_small(each) else math.nan for each in value)
@@ -172,7 +172,7 @@ def _write(response: Response, left_out: list[str]) -> str:
         for change in response.changes
     ]
     reruns = [
-        {"id": each.series, "a": each.good, "b": each.bad, "launches": each.launches} for each in response.questions
+        {"id": each.series, "a": each.base, "b": each.head, "launches": each.launches} for each in response.questions
     ]
     named = {"left_out": left_out} if left_out else {}
     return json.dumps({"alerts": alerts, "reruns": reruns, **named})

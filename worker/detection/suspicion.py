@@ -1,7 +1,4 @@
-"""Weighs how likely each build changed each series, from nights and earlier replays.
-
-All series are worked on at once.
-"""
+"""Weighs how likely each build changed each series, from nights and earlier replays, for all series at once."""
 
 from dataclasses import dataclass
 
@@ -15,17 +12,17 @@ from tilewatch.worker.detection.step_scan import Scan
 
 @dataclass(frozen=True)
 class ScopeEvidence:
-    """Holds evidence by age (rows, the newest night first) and by series: from nights, from replays, and log-odds from
-    both."""
+    """The evidence of a scope: from nights, from replays, and the log-odds from the two. Rows are nights, the newest
+    first; columns are series."""
 
     nightly: NightEvidence
     weighed: Floats
     precisions: Floats
     log_odds: Floats
-    by_code: Floats  # what code adds to the log-odds, and they contain
+    by_code: Floats  # what code adds to the log-odds; `log_odds` includes it
 
     def of_series(self, column: int, ages: int) -> NightEvidence:
-        """Returns the nights' part for the builds of the last `ages` nights, oldest first."""
+        """Returns the evidence from nights for the builds of the last `ages` nights, oldest first."""
         weighed, precisions, by_code = np.zeros((3, ages))  # zero for nights that are too old to be searched
         known = min(ages, len(self.log_odds))
         weighed[ages - known :] = np.nan_to_num(self.nightly.weighed[:known, column])[::-1]
@@ -35,8 +32,8 @@ class ScopeEvidence:
 
 
 def weigh_evidence(scan: Scan, weighed: Floats, precisions: Floats, by_code: Floats, policy: Policy) -> ScopeEvidence:
-    """Adds up the evidence of nights and replays for each build and series. `weighed` and `precisions` are of the
-    replays across each build, one row a night, the newest last, as `by_code` is."""
+    """Adds up the evidence of nights and replays for each build and series. `weighed` and `precisions` are sums over
+    replays (see ReplayEvidence.across). They and `by_code` have one row per night, the newest last."""
     ages = len(scan.steps)
     rows = slice(-1, -ages - 1, -1)
     night_precisions = 1.0 / (scan.variances * scan.noise**2)

@@ -1,6 +1,6 @@
 """Judges a weighted total by the verdicts of its parts: numbers in, a verdict out.
 
-A total has no replays of its own: those of its parts say what each changed by, and the total changes by their sum.
+A total has no replays of its own. Those of its parts show by how much each part changed, and the sum is the total's.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.verdict import VerdictName
 
 MOST_NAMED = 3
-"""Changed parts that a reason names; the page of the total lists all."""
+"""Most changed parts that a reason names; the page of the total lists all of them."""
 
 TO_STANDARD_ERROR = 2 * 1.96
 """A 95 % interval is this many standard errors wide."""
@@ -19,9 +19,9 @@ TO_STANDARD_ERROR = 2 * 1.96
 
 @dataclass(frozen=True)
 class JudgedPart:
-    """One part: its time in the total, weight included, and its own verdict. Sizes are relative.
+    """One part of a total: its time, weight included, and its own verdict, with relative sizes.
 
-    Numbers are None where the part's history is too short.
+    Numbers are None if the part's history is too short.
     """
 
     name: str
@@ -36,7 +36,7 @@ class JudgedPart:
 
 @dataclass(frozen=True)
 class TotalVerdict:
-    """The verdict of a total. `largest` is the number of the part that changed the total most; None without one."""
+    """The verdict of a total. `largest` is the index of the part that changed the total most; None if none changed."""
 
     verdict: VerdictName
     change: float | None
@@ -50,10 +50,10 @@ class TotalVerdict:
 
 
 def judge_total(parts: Sequence[JudgedPart], policy: Policy) -> TotalVerdict:
-    """Adds up what the parts changed by, each by its share of the time before.
+    """Returns the verdict of a total: the sum of its parts' changes, each times its share of the total before.
 
-    A part that is confirmed to have changed counts with its size, an unchanged one with 0. An undecided one may have
-    changed by as much as the end of its interval that is further from 0, or by anything where it has no interval.
+    A confirmed change counts with its size, an unchanged part with 0. An undecided part may have changed by as much as
+    the end of its interval that is farther from 0, or by any size if it has no interval.
     """
     changed = [each.change is not None and each.verdict in ("regression", "improvement") for each in parts]
     before_us = [
@@ -99,14 +99,14 @@ def _most(part: JudgedPart) -> float:
 
 
 def _noise(parts: Sequence[JudgedPart], shares: Sequence[float]) -> float | None:
-    """Returns the total's noise of a night; None where a part's is not known. Parts stray independently."""
+    """Returns the noise of the total in one night, as if the parts' noise were independent; None if one is unknown."""
     if any(each.noise is None for each in parts):
         return None
     return sqrt(sum((share * (each.noise or 0.0)) ** 2 for share, each in zip(shares, parts, strict=True)))
 
 
 def _night(parts: Sequence[JudgedPart], shares: Sequence[float]) -> tuple[float | None, float | None, float | None]:
-    """Returns what the night alone suggests, with its interval; None where a part's history is too short."""
+    """Returns the total's change as the night alone shows it, with its interval; None if a part has none."""
     if any(each.change is None or each.low is None or each.high is None for each in parts):
         return None, None, None
     change = sum(share * (each.change or 0.0) for share, each in zip(shares, parts, strict=True))

@@ -1,4 +1,4 @@
-"""The detector's two results: a confirmed change, and the verdict of a series after a night. Values, no decisions."""
+"""The detector's two results: a confirmed change, and the verdict of a series after a night."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,9 +8,9 @@ VerdictName = Literal["regression", "improvement", "unchanged", "undecided"]
 
 @dataclass(frozen=True)
 class ConfirmedChange:
-    """Build `first_bad` changed the series by `size` (0.031 is 3.1 % slower), with the standard error `error`.
+    """A change of a series at build `first_bad` by `size` (0.031 is 3.1 % slower), with its standard error `error`.
 
-    Where no single build made the change, those after `last_good` up to `first_bad` did; else that is None.
+    If several builds made the change together, they are those after `last_good`; else `last_good` is None.
     """
 
     series: int
@@ -22,9 +22,9 @@ class ConfirmedChange:
 
 @dataclass(frozen=True)
 class SeriesVerdict:
-    """Sizes and noise are relative; `smallest` is the smallest change that one night would show.
+    """The verdict on a series after a night. Sizes and noise are relative, and None if the history is too short.
 
-    They are None where the history is too short, and `first_bad` where no build is suspected.
+    `smallest` is the smallest change that one night would show. `first_bad` is None if no build is suspected.
     """
 
     verdict: VerdictName

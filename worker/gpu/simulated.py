@@ -100,7 +100,7 @@ class SimulatedGpu:
         started_at = dt.datetime.now(dt.UTC)
         simulation, question = self.simulation, asked.question
         medians_us = []
-        for name, side in (("good", question.good), ("bad", question.bad)):
+        for name, side in (("good", question.base), ("bad", question.head)):
             assert side.code is not None, "the prepare step compiled it"
             key = side.code.content_key
             seeds = [f"{question.key} {name} {launch}" for launch in range(question.launches)]

@@ -59,7 +59,7 @@ def carry_on(opened: Session, context: Context, regression_id: int, who: str) ->
                 follow_up.ask(opened, asked, Priority.BISECT)
                 return None
             launches = Launches()
-        if not launches.good_us:
+        if not launches.base_us:
             skipped.add(middle)
         elif has_changed(launches, span.size):
             bad = middle
@@ -77,14 +77,14 @@ def choose_middle(good: int, bad: int, skipped: Collection[int]) -> int | None:
 
 def has_changed(launches: Launches, size: float) -> bool:
     """Returns True where more than half of a change of `size` (0.05 is 5 % slower) has come already."""
-    moved = median(replay_answers.differences(list(zip(launches.good_us, launches.bad_us, strict=True))))
+    moved = median(replay_answers.differences(list(zip(launches.base_us, launches.head_us, strict=True))))
     return moved / log1p(size) > 0.5
 
 
 def _replay(scope: Scope, context: Context, span: RegressionRange, pair: Pair, stored: StoredLaunches) -> ReplayJob:
-    start = len(stored.good_us)
-    ends = f"{pair.good.sha}:{pair.bad.sha}"
-    good, bad = replay_answers.sides(pair, compiled=False)
+    start = len(stored.base_us)
+    ends = f"{pair.base.sha}:{pair.head.sha}"
+    base, head = replay_answers.sides(pair, compiled=False)
     question = BuildQuestion(
         key=question_key(scope, pair.kernel, pair.problem, ends, start, LAUNCHES - start),
         kernel=pair.kernel,
@@ -95,8 +95,8 @@ def _replay(scope: Scope, context: Context, span: RegressionRange, pair: Pair, s
         axis="commit",
         start=start,
         launches=LAUNCHES - start,
-        good=good,
-        bad=bad,
+        base=base,
+        head=head,
     )
     night = (span.run_id, scope.submission_id)
     return ReplayJob(question, scope.repository, context.library, *night, None, (question.key,))

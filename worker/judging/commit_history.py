@@ -69,11 +69,11 @@ class History:
         night = self._nights.get(build)
         return night.sha if night else self._unmeasured[build]
 
-    def list_between(self, good: int, bad: int) -> list[int]:
+    def list_between(self, base: int, head: int) -> list[int]:
         """Lists the builds between two, of commits that lead from the one to the other: what left the branch may stand
         between two commits that did not. All builds where there is no clone to ask."""
-        between = range(good + 1, bad)
-        ends = [self._find_sha(build) for build in (good, bad)]
+        between = range(base + 1, head)
+        ends = [self._find_sha(build) for build in (base, head)]
         if self._clone is None or ends[0] is None or ends[1] is None:
             return list(between)
         path = commits.list_path(self._clone, ends[0], ends[1])
@@ -90,12 +90,12 @@ class History:
     def pair(self, question: SeriesQuestion, facts: Sequence[ReplayFact]) -> Pair | None:
         """Returns the two ends of a question; None where a commit is not to be found or neither end was measured."""
         kernel, problem, _ = question.series
-        good, bad = (self._end(build, kernel, problem, facts) for build in (question.good, question.bad))
-        if good is None or bad is None or (good.won is None and bad.won is None):
+        base, head = (self._end(build, kernel, problem, facts) for build in (question.base, question.head))
+        if base is None or head is None or (base.won is None and head.won is None):
             return None
         own = _facts_of(facts, kernel, problem)
-        good_id, bad_id = good.commit_id, bad.commit_id
-        return Pair(kernel, problem, good, bad, self._is_identical(good, bad) or _were_identical(own, good_id, bad_id))
+        is_identical = self._is_identical(base, head) or _were_identical(own, base.commit_id, head.commit_id)
+        return Pair(kernel, problem, base, head, is_identical)
 
     def span(
         self, series: Series, first_bad: int, facts: Sequence[ReplayFact], last_good: int | None = None
@@ -108,8 +108,8 @@ class History:
         own = _facts_of(facts, kernel, problem)
         for fact in own:
             commit_ids |= {fact.good_position: fact.good_commit_id, fact.bad_position: fact.bad_commit_id}
-        good = first_bad - 1 if last_good is None else last_good
-        before = max((build for build in commit_ids if build <= good), default=min(commit_ids))
+        base = first_bad - 1 if last_good is None else last_good
+        before = max((build for build in commit_ids if build <= base), default=min(commit_ids))
         since = sorted(build for build in commit_ids if build >= first_bad)
         while len(since) > 1 and _were_identical(own, commit_ids[before], commit_ids[since[0]]):
             before = since.pop(0)
@@ -164,19 +164,19 @@ class History:
         later = self._builds[bisect_left(self._builds, build) :]
         return next((won for each in later if (won := self.side(each, kernel, problem)) is not None), None)
 
-    def _is_identical(self, good: End, bad: End) -> bool:
-        if good.code_sha256 is not None and good.code_sha256 == bad.code_sha256:
+    def _is_identical(self, base: End, head: End) -> bool:
+        if base.code_sha256 is not None and base.code_sha256 == head.code_sha256:
             return True
-        return good.won is not None and bad.won is not None and self._is_same(good.won, bad.won)
+        return base.won is not None and head.won is not None and self._is_same(base.won, head.won)
 
-    def _is_same(self, good: Winner, bad: Winner) -> bool:
+    def _is_same(self, base: Winner, head: Winner) -> bool:
         """Returns True if the commits between changed nothing of what won: the file is the same, or the machine code
         is; where another config of a tie won, the machine code of both configs."""
-        if good.source_sha256 == bad.source_sha256:
+        if base.source_sha256 == head.source_sha256:
             return True
-        theirs = self._code_at(bad, good.config_id)
-        ours = self._code_at(good, bad.config_id)
-        return (theirs, ours) == (good.code_sha256, bad.code_sha256)
+        theirs = self._code_at(head, base.config_id)
+        ours = self._code_at(base, head.config_id)
+        return (theirs, ours) == (base.code_sha256, head.code_sha256)
 
     def _won_at(self, commit_id: int) -> dict[tuple[str, str], Winner]:
         if commit_id not in self._sides:
@@ -214,10 +214,10 @@ def _facts_of(facts: Sequence[ReplayFact], kernel: str, problem: str) -> list[Re
     return [fact for fact in facts if (fact.kernel, fact.problem) == (kernel, problem)]
 
 
-def _were_identical(facts: Sequence[ReplayFact], good_id: int, bad_id: int) -> bool:
+def _were_identical(facts: Sequence[ReplayFact], base_id: int, head_id: int) -> bool:
     """Returns True if a replay that compiled both with one compiler found them to be the same code."""
     return any(
-        (fact.good_commit_id, fact.bad_commit_id) == (good_id, bad_id)
+        (fact.good_commit_id, fact.bad_commit_id) == (base_id, head_id)
         and fact.good_code is not None
         and fact.good_code == fact.bad_code
         for fact in facts

@@ -99,7 +99,7 @@ def sentence(suspicion: CompilerSuspicion, answer: CompilerAnswer) -> str:
 
 
 def _suspicion(scope: Scope, point: Point, before: PreviousRun, old: Winner, new: Winner) -> CompilerSuspicion:
-    good = BuildSide.of_winner(old, before.commit_id, before.sha)
+    base = BuildSide.of_winner(old, before.commit_id, before.sha)
     runs = f"{before.sha}:toolchain:{before.run_id}-{point.run_id}"
     question = BuildQuestion(
         key=question_key(scope, point.kernel, point.problem, runs, 0, LAUNCHES),
@@ -111,8 +111,8 @@ def _suspicion(scope: Scope, point: Point, before: PreviousRun, old: Winner, new
         axis="toolchain",
         start=0,
         launches=LAUNCHES,
-        good=good,
-        bad=replace(good, code=None),
+        base=base,
+        head=replace(base, code=None),
     )
     moved = point.time_us / before.time_us - 1.0
     return CompilerSuspicion(point, before, moved, CompilerChange(old.compiler, new.compiler), question)

@@ -45,40 +45,40 @@ class Explanation:
     lines: tuple[str, ...]
 
 
-def explain_replayed(good: RunFacts, bad: RunFacts) -> Explanation:
+def explain_replayed(base: RunFacts, head: RunFacts) -> Explanation:
     """Explains two commits whose cubins differ in a replay: the commit is the cause, and this is what it changed."""
-    lines = tuple(_lines(good, bad))
+    lines = tuple(_lines(base, head))
     # A lost config makes nothing faster; recordings of a history try a part of the space at each commit (2026-11-22).
-    if bad.time_us > good.time_us and not _is_in_space(good.params, bad.axes):
-        won = _config_moves(good, bad)
+    if head.time_us > base.time_us and not _is_in_space(base.params, head.axes):
+        won = _config_moves(base, head)
         return Explanation("search_space", f"the search space lost the config that won before: {won}", lines)
-    if _is_tie(good, bad):
-        how = f"the machine code differs, of two configs that are tied: {_config_moves(good, bad)}"
-    elif good.params != bad.params:
-        how = f"another config wins: {_config_moves(good, bad)}"
+    if _is_tie(base, head):
+        how = f"the machine code differs, of two configs that are tied: {_config_moves(base, head)}"
+    elif base.params != head.params:
+        how = f"another config wins: {_config_moves(base, head)}"
     else:
-        how = _code_moves(good, bad) or "the machine code differs"
+        how = _code_moves(base, head) or "the machine code differs"
     return Explanation("code", f"the commit changed the kernel: {how}", lines)
 
 
-def other_differences(good: RunFacts, bad: RunFacts) -> str:
+def other_differences(base: RunFacts, head: RunFacts) -> str:
     """Names what may have moved a time that no replay blames on the commit."""
-    differences = [whose(good, bad)]
-    if (moves := _toolchain_moves(good.toolchain, bad.toolchain)) is not None:
+    differences = [whose(base, head)]
+    if (moves := _toolchain_moves(base.toolchain, head.toolchain)) is not None:
         differences.append(f"toolchain {moves}")
-    if good.host != bad.host:
-        differences.append(f"node {good.host} -> {bad.host}")
-    return "; ".join([*differences, *_gpu_moves(good.telemetry, bad.telemetry)])
+    if base.host != head.host:
+        differences.append(f"node {base.host} -> {head.host}")
+    return "; ".join([*differences, *_gpu_moves(base.telemetry, head.telemetry)])
 
 
-def whose(good: RunFacts, bad: RunFacts) -> str:
+def whose(base: RunFacts, head: RunFacts) -> str:
     """Says what moved from run to run: our kernel, the baseline, or both."""
-    ours = bad.time_us / good.time_us - 1.0
-    if good.baseline_us is None or bad.baseline_us is None:
+    ours = head.time_us / base.time_us - 1.0
+    if base.baseline_us is None or head.baseline_us is None:
         return f"the kernel's time moved {ours:+.1%}; there is no baseline to compare with"
-    if good.baseline != bad.baseline:
-        return f"the kernel's time moved {ours:+.1%}; the main baseline is {bad.baseline} and was {good.baseline}"
-    theirs = bad.baseline_us / good.baseline_us - 1.0
+    if base.baseline != head.baseline:
+        return f"the kernel's time moved {ours:+.1%}; the main baseline is {head.baseline} and was {base.baseline}"
+    theirs = head.baseline_us / base.baseline_us - 1.0
     moved = f"the kernel's time moved {ours:+.1%}, the baseline's {theirs:+.1%}"
     if abs(theirs) < max(MOVED, TOO_SMALL * abs(ours)):
         return f"{moved}: ours"
@@ -87,30 +87,30 @@ def whose(good: RunFacts, bad: RunFacts) -> str:
     return f"{moved}: both"
 
 
-def _lines(good: RunFacts, bad: RunFacts) -> Iterator[str]:
-    yield whose(good, bad)
-    if good.params != bad.params:
-        tied = ", which are tied" if _is_tie(good, bad) else ""
-        yield f"winner: {_config(good.params, good.axes)} -> {_config(bad.params, bad.axes)}{tied}"
-    if good.axes != bad.axes:
-        yield f"search space: {_axes_moves(good.axes, bad.axes)}"
-    if (moves := _code_moves(good, bad)) is not None:
+def _lines(base: RunFacts, head: RunFacts) -> Iterator[str]:
+    yield whose(base, head)
+    if base.params != head.params:
+        tied = ", which are tied" if _is_tie(base, head) else ""
+        yield f"winner: {_config(base.params, base.axes)} -> {_config(head.params, head.axes)}{tied}"
+    if base.axes != head.axes:
+        yield f"search space: {_axes_moves(base.axes, head.axes)}"
+    if (moves := _code_moves(base, head)) is not None:
         yield f"machine code: {moves}"
-    elif good.code_sha256 == bad.code_sha256:
+    elif base.code_sha256 == head.code_sha256:
         yield "machine code: identical"
-    if (moves := _toolchain_moves(good.toolchain, bad.toolchain)) is not None:
+    if (moves := _toolchain_moves(base.toolchain, head.toolchain)) is not None:
         yield f"toolchain: {moves}; the replay compiled both sides with one"
-    if good.host != bad.host:
-        yield f"node: {good.host} -> {bad.host}"
-    yield from _gpu_moves(good.telemetry, bad.telemetry)
-    yield f"mechanism: {write_mechanisms(_find_mechanisms(good, bad))}"
+    if base.host != head.host:
+        yield f"node: {base.host} -> {head.host}"
+    yield from _gpu_moves(base.telemetry, head.telemetry)
+    yield f"mechanism: {write_mechanisms(_find_mechanisms(base, head))}"
 
 
-def _find_mechanisms(good: RunFacts, bad: RunFacts) -> tuple[Mechanism, ...]:
-    is_slower = bad.time_us > good.time_us
-    ratio = max(good.time_us, bad.time_us) / min(good.time_us, bad.time_us)
+def _find_mechanisms(base: RunFacts, head: RunFacts) -> tuple[Mechanism, ...]:
+    is_slower = head.time_us > base.time_us
+    ratio = max(base.time_us, head.time_us) / min(base.time_us, head.time_us)
     return find_mechanisms(
-        _build(good), _build(bad), (), is_slower=is_slower, problem=bad.problem, arch=bad.arch, ratio=ratio
+        _build(base), _build(head), (), is_slower=is_slower, problem=head.problem, arch=head.arch, ratio=ratio
     )
 
 
@@ -119,16 +119,16 @@ def _build(facts: RunFacts) -> WinnerFacts:
     return WinnerFacts(facts.params, facts.statics, facts.counters, clock_mhz, facts.is_swizzled)
 
 
-def _code_moves(good: RunFacts, bad: RunFacts) -> str | None:
+def _code_moves(base: RunFacts, head: RunFacts) -> str | None:
     """Writes which static facts differ between two cubins; None if none does."""
-    before, after = good.statics, bad.statics
+    before, after = base.statics, head.statics
     moves = [
         f"{before[name]} -> {after[name]} {what}"
         for name, what in STATICS.items()
         if name in before and name in after and before[name] != after[name]
     ]
-    for name in sorted({*good.instructions, *bad.instructions}):
-        counts = good.instructions.get(name, 0), bad.instructions.get(name, 0)
+    for name in sorted({*base.instructions, *head.instructions}):
+        counts = base.instructions.get(name, 0), head.instructions.get(name, 0)
         if counts[0] != counts[1]:
             moves.append(f"{counts[0]} -> {counts[1]} times {name}")
     return ", ".join(moves) or None
@@ -175,16 +175,16 @@ def _is_in_space(params: Mapping[str, int], axes: Mapping[str, tuple[int, ...]])
     return set(params) == set(axes) and all(value in axes[name] for name, value in params.items())
 
 
-def _is_tie(good: RunFacts, bad: RunFacts) -> bool:
+def _is_tie(base: RunFacts, head: RunFacts) -> bool:
     """Returns True where another config won, and in one of the two runs both were as fast as each other: which of them
     wins is then chance."""
-    return bad.params in good.tied or good.params in bad.tied
+    return head.params in base.tied or base.params in head.tied
 
 
-def _config_moves(good: RunFacts, bad: RunFacts) -> str:
+def _config_moves(base: RunFacts, head: RunFacts) -> str:
     """Returns the parameters in which two configs differ, the new values first."""
-    names = [name for name in {**bad.axes, **good.axes} if good.params.get(name) != bad.params.get(name)]
-    sides = ({name: each.params[name] for name in names if name in each.params} for each in (bad, good))
+    names = [name for name in {**head.axes, **base.axes} if base.params.get(name) != head.params.get(name)]
+    sides = ({name: each.params[name] for name in names if name in each.params} for each in (head, base))
     new, old = map(config_text, sides)
     return f"{new} instead of {old}"
 

@@ -88,7 +88,7 @@ def _not_confirmed(numbers: SeriesVerdict, first: FirstQuestion, min_change: flo
     launches = first.launches
     if not launches:
         return Conclusion(numbers, "undecided", f"no replay could be held: {numbers.reason}", "undecided")
-    if all(good_us == bad_us for good_us, bad_us in launches):
+    if all(base_us == head_us for base_us, head_us in launches):
         reason = f"identical machine code, so no change of the commit's: {numbers.reason}"
         return Conclusion(numbers, "unchanged", reason, "refuted")
     size = estimate_pair(replay_answers.differences(launches), 0.0)  # no prior: these launches alone

@@ -66,7 +66,7 @@ def find_suspicions(
         suspicion = suspicion or _ask_whether_it_is_over(scope, point, others, ran, won, sizes)
         if suspicion is None:
             continue
-        sides = [side for question in suspicion.questions for side in (question.good, question.bad)]
+        sides = [side for question in suspicion.questions for side in (question.base, question.head)]
         if all(side.code is not None and store.outcome(side.code.content_key) is not None for side in sides):
             suspicions.append(suspicion)
     suspicions.sort(key=lambda each: (-abs(each.moved), each.point.kernel, each.point.problem))
@@ -162,8 +162,8 @@ def _suspicion(
             axis="node",
             start=0,
             launches=LAUNCHES,
-            good=BuildSide.of_winner(old, before.commit_id, before.sha),
-            bad=BuildSide.of_winner(new, scope.commit_id, scope.sha),
+            base=BuildSide.of_winner(old, before.commit_id, before.sha),
+            head=BuildSide.of_winner(new, scope.commit_id, scope.sha),
             gpu_uuid=gpu.gpu_uuid,
             host=gpu.host,
         )

@@ -63,7 +63,7 @@ def _about_commits(
         pair = night.history.pair(asked, night.facts)
         assert pair is not None, "a question without commits has an empty answer"
         start, launches = _still_wanted(asked, replay_answers.find_stored_launches(night.facts, pair))
-        good, bad = replay_answers.sides(pair, compiled=_is_compiled(night, pair))
+        base, head = replay_answers.sides(pair, compiled=_is_compiled(night, pair))
         question = BuildQuestion(
             key=_key(night.scope, pair, start, launches),
             kernel=pair.kernel,
@@ -74,18 +74,18 @@ def _about_commits(
             axis="commit",
             start=start,
             launches=launches,
-            good=good,
-            bad=bad,
+            base=base,
+            head=head,
         )
         point = points.get(asked.series)
         suspicion_id = None if point is None else _suspect(night, judge, asked.series, point, pair)
-        are_measured = pair.good.won is not None and pair.bad.won is not None
+        are_measured = pair.base.won is not None and pair.head.won is not None
         yield _Replay(question, suspicion_id, Priority.CONFIRM if are_measured else Priority.BISECT)
 
 
 def _is_compiled(night: OpenNight, pair: Pair) -> bool:
     """Returns True if both cubins can be compared as they are: one compiler made them, and the store has them."""
-    wins = [won for won in (pair.good.won, pair.bad.won) if won is not None]
+    wins = [won for won in (pair.base.won, pair.head.won) if won is not None]
     return replay_answers.has_one_compiler(pair) and all(night.store.outcome(won.content_key) for won in wins)
 
 
@@ -100,14 +100,14 @@ def _suspect(night: OpenNight, judge: ScopeJudge, series: Series, point: Point, 
     """Opens the suspicion of a run, and adds a verdict that says what is waited for."""
     numbers = judge.verdict(series)
     night.add_verdict(point, numbers, "undecided", f"{numbers.reason}; a replay is asked for")
-    return night.open_suspicion(point, (pair.good.commit_id, pair.bad.commit_id), numbers.change, numbers.reason)
+    return night.open_suspicion(point, (pair.base.commit_id, pair.head.commit_id), numbers.change, numbers.reason)
 
 
 def _still_wanted(question: SeriesQuestion, stored: StoredLaunches) -> tuple[int, int]:
     """Returns how many launches are on record, and how many more the question needs."""
-    start = len(stored.good_us)
+    start = len(stored.base_us)
     return start, question.launches_used + question.launches - start
 
 
 def _key(scope: Scope, pair: Pair, start: int, launches: int) -> str:
-    return question_key(scope, pair.kernel, pair.problem, f"{pair.good.sha}:{pair.bad.sha}", start, launches)
+    return question_key(scope, pair.kernel, pair.problem, f"{pair.base.sha}:{pair.head.sha}", start, launches)

@@ -38,8 +38,8 @@ class Pair:
 
     kernel: str
     problem: str
-    good: End
-    bad: End
+    base: End
+    head: End
     identical: bool
 
 
@@ -47,26 +47,26 @@ class Pair:
 class StoredLaunches:
     """All launches on record of a pair; `failure` says why there will be no more, None while there may be."""
 
-    good_us: tuple[float, ...]
-    bad_us: tuple[float, ...]
+    base_us: tuple[float, ...]
+    head_us: tuple[float, ...]
     failure: str | None
 
     def of(self, question: SeriesQuestion) -> Launches:
         """Returns the launches that belong to a question, which may be fewer than it wants."""
         part = slice(question.launches_used, question.launches_used + question.launches)
-        return Launches(self.good_us[part], self.bad_us[part])
+        return Launches(self.base_us[part], self.head_us[part])
 
 
 def find_stored_launches(facts: Sequence[ReplayFact], pair: Pair) -> StoredLaunches:
-    good_us: list[float] = []
-    bad_us: list[float] = []
+    base_us: list[float] = []
+    head_us: list[float] = []
     failure = None
     for fact in facts:
         if (fact.kernel, fact.problem) == (pair.kernel, pair.problem) and _is_about(fact, pair):
-            good_us += fact.good_us
-            bad_us += fact.bad_us
+            base_us += fact.good_us
+            head_us += fact.bad_us
             failure = failure if fact.failure == NOT_NEEDED else fact.failure or failure
-    return StoredLaunches(tuple(good_us), tuple(bad_us), failure)
+    return StoredLaunches(tuple(base_us), tuple(head_us), failure)
 
 
 def next_launches(question: SeriesQuestion, pair: Pair, stored: StoredLaunches) -> Launches | None:
@@ -75,7 +75,7 @@ def next_launches(question: SeriesQuestion, pair: Pair, stored: StoredLaunches) 
     if pair.identical:
         return Launches((SAME,) * question.launches, (SAME,) * question.launches)
     launches = stored.of(question)
-    if len(launches.good_us) < question.launches and stored.failure is None:
+    if len(launches.base_us) < question.launches and stored.failure is None:
         return None
     return launches
 
@@ -93,30 +93,30 @@ def find_code(facts: Sequence[ReplayFact], kernel: str, problem: str, commit_id:
 
 def has_one_compiler(pair: Pair) -> bool:
     """Returns True if both sides were made by one compiler, so that they can be compared as they are."""
-    good, bad = pair.good.won, pair.bad.won
-    return good is not None and bad is not None and good.compiler == bad.compiler
+    base, head = pair.base.won, pair.head.won
+    return base is not None and head is not None and base.compiler == head.compiler
 
 
 def sides(pair: Pair, *, compiled: bool) -> tuple[BuildSide, BuildSide]:
     """Returns both builds as a replay takes them: with their stored cubins, or to be compiled again."""
-    either = pair.bad.won or pair.good.won
+    either = pair.head.won or pair.base.won
     assert either is not None, "a question has at least one end that was measured"
-    good, bad = (
+    base, head = (
         BuildSide.of_winner(
             end.won or end.next_won or either, end.commit_id, end.sha, measured=end.won is not None, compiled=compiled
         )
-        for end in (pair.good, pair.bad)
+        for end in (pair.base, pair.head)
     )
-    return good, bad
+    return base, head
 
 
 def differences(launches: Sequence[tuple[float, float]]) -> list[float]:
     """Returns log(bad / good) of each launch, as the detector counts it."""
-    return [log(bad_us / good_us) for good_us, bad_us in launches]
+    return [log(head_us / base_us) for base_us, head_us in launches]
 
 
 def _is_about(fact: ReplayFact, pair: Pair) -> bool:
-    if (fact.good_commit_id, fact.bad_commit_id) == (pair.good.commit_id, pair.bad.commit_id):
+    if (fact.good_commit_id, fact.bad_commit_id) == (pair.base.commit_id, pair.head.commit_id):
         return True
-    codes = (pair.good.code_sha256, pair.bad.code_sha256)
+    codes = (pair.base.code_sha256, pair.head.code_sha256)
     return None not in codes and (fact.good_code, fact.bad_code) == codes

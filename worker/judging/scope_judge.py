@@ -37,8 +37,8 @@ class SeriesQuestion:
     record, the first `launches_used` answered earlier questions about these builds."""
 
     series: Series
-    good: int
-    bad: int
+    base: int
+    head: int
     launches: int
     launches_used: int
 
@@ -47,8 +47,8 @@ class SeriesQuestion:
 class Launches:
     """The medians of both sides in microseconds, one per launch."""
 
-    good_us: tuple[float, ...] = ()
-    bad_us: tuple[float, ...] = ()
+    base_us: tuple[float, ...] = ()
+    head_us: tuple[float, ...] = ()
 
 
 AnswerOf = Callable[[SeriesQuestion], Launches | None]
@@ -66,8 +66,8 @@ class FirstQuestion:
     """The builds that the first question about a series tonight compares, and its launches so far: (good, bad) in
     microseconds."""
 
-    good: int
-    bad: int
+    base: int
+    head: int
     launches: list[tuple[float, float]] = field(default_factory=list)
 
 
@@ -141,7 +141,7 @@ class ScopeJudge:
         while self._asks:
             answers = [(ask, answer_of(self._question(ask))) for ask in self._asks]
             there = [(ask, launches) for ask, launches in answers if launches is not None]
-            if not any(launches.good_us for _, launches in there):
+            if not any(launches.base_us for _, launches in there):
                 return
             self._use(there)
 
@@ -158,8 +158,8 @@ class ScopeJudge:
         return replace(verdict, verdict=answer, change=alert.size, low=low, high=high, first_bad=alert.first_bad)
 
     def _question(self, ask: ReplayQuestion) -> SeriesQuestion:
-        used = self._launches_used.get((ask.series, ask.good, ask.bad), 0)
-        return SeriesQuestion(self.names[ask.series], ask.good, ask.bad, ask.launches, used)
+        used = self._launches_used.get((ask.series, ask.base, ask.head), 0)
+        return SeriesQuestion(self.names[ask.series], ask.base, ask.head, ask.launches, used)
 
     def _reading(self, build: int, point: Point, code: str | None) -> Reading:
         """Makes a night's reading of a series. A median and its interval stand in for the samples, which would be a
@@ -180,12 +180,12 @@ class ScopeJudge:
     def _use(self, answers: Sequence[tuple[ReplayQuestion, Launches]]) -> None:
         replayed = []
         for ask, launches in answers:
-            pair = (ask.series, ask.good, ask.bad)
-            self._launches_used[pair] = self._launches_used.get(pair, 0) + len(launches.good_us)
+            pair = (ask.series, ask.base, ask.head)
+            self._launches_used[pair] = self._launches_used.get(pair, 0) + len(launches.base_us)
             first = self.first_questions[self.names[ask.series]]
-            if (first.good, first.bad) == (ask.good, ask.bad):
-                first.launches.extend(zip(launches.good_us, launches.bad_us, strict=True))
-            replayed.append(ReplayAnswer(*pair, launches.good_us, launches.bad_us))
+            if (first.base, first.head) == (ask.base, ask.head):
+                first.launches.extend(zip(launches.base_us, launches.head_us, strict=True))
+            replayed.append(ReplayAnswer(*pair, launches.base_us, launches.head_us))
         self._take(self._detector.add_answers(replayed))
 
     def _take(self, response: Response) -> None:
@@ -193,7 +193,7 @@ class ScopeJudge:
             self.alerts[self.names[alert.series]] = alert
         for ask in response.questions:
             self._spent += ask.launches
-            self.first_questions.setdefault(self.names[ask.series], FirstQuestion(ask.good, ask.bad))
+            self.first_questions.setdefault(self.names[ask.series], FirstQuestion(ask.base, ask.head))
         self._asks = response.questions
 
 

@@ -82,21 +82,21 @@ class BuildQuestion:
     axis: Axis
     start: int
     launches: int
-    good: BuildSide
-    bad: BuildSide
+    base: BuildSide
+    head: BuildSide
     gpu_uuid: str | None = None
     host: str | None = None
 
     @property
     def is_compiled(self) -> bool:
-        return self.good.code is not None and self.bad.code is not None
+        return self.base.code is not None and self.head.code is not None
 
     @property
     def subject(self) -> str:
         """Returns the line that people read."""
         where = self.gpu_model if self.host is None else f"{self.gpu_model} of {self.host}"
-        good, bad = short_sha(self.good.sha), short_sha(self.bad.sha)
-        return f"{self.kernel} {self.problem} on {where}: replay {good} against {bad}"
+        base, head = short_sha(self.base.sha), short_sha(self.head.sha)
+        return f"{self.kernel} {self.problem} on {where}: replay {base} against {head}"
 
 
 def question_key(scope: Scope, kernel: str, problem: str, ends: str, start: int, launches: int) -> str:
@@ -122,8 +122,8 @@ class ReplayJob:
     def from_payload(cls, payload: Mapping[str, Any]) -> Self:
         question = BuildQuestion(
             **{name: payload[name] for name in _ALIKE},
-            good=BuildSide.from_payload(payload["good"]),
-            bad=BuildSide.from_payload(payload["bad"]),
+            base=BuildSide.from_payload(payload["good"]),
+            head=BuildSide.from_payload(payload["bad"]),
             gpu_uuid=payload.get("board"),
             host=payload.get("host"),
         )
@@ -143,8 +143,8 @@ class ReplayJob:
         return {
             **{name: getattr(question, name) for name in _ALIKE},
             **where,
-            "good": question.good.to_payload(),
-            "bad": question.bad.to_payload(),
+            "good": question.base.to_payload(),
+            "bad": question.head.to_payload(),
             "repository": self.repository,
             "library": self.library,
             "run_id": self.run_id,

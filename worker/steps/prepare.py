@@ -36,11 +36,11 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
             return write_failure(opened, asked, str(error), job.priority)
     asked = replace(asked, question=question)
     with session(context.database_url) as opened:
-        good, bad = question.good.code, question.bad.code
-        assert good is not None
-        assert bad is not None
+        base, head = question.base.code, question.head.code
+        assert base is not None
+        assert head is not None
         is_known = judging.count_launches_of_code(opened, code_columns(question)) > question.start
-        if is_known or good.code_sha256 == bad.code_sha256:
+        if is_known or base.code_sha256 == head.code_sha256:
             return write_failure(opened, asked, NOT_NEEDED, job.priority)
         return ask(opened, asked, job.priority)
 
@@ -49,7 +49,7 @@ def _with_code(asked: ReplayJob, context: Context, lease: Lease) -> BuildQuestio
     """Returns the question with both sides compiled. Raises DoesNotCompile."""
     question = asked.question
     sides: list[BuildSide] = []
-    for done, (name, side) in enumerate((("good", question.good), ("bad", question.bad))):
+    for done, (name, side) in enumerate((("base", question.base), ("head", question.head))):
         lease.progress(done)
         if side.code is not None:  # as another compiler made it, which is what is asked about
             sides.append(side)
@@ -59,13 +59,13 @@ def _with_code(asked: ReplayJob, context: Context, lease: Lease) -> BuildQuestio
         if code is None:
             raise DoesNotCompile(f"the {name} side, {short_sha(side.sha)}, does not compile: {outcome.failure}")
         sides.append(replace(side, code=code))
-    good, bad = sides
-    if not bad.measured:
+    base, head = sides
+    if not head.measured:
         # Where what won before is still the same code, nothing has changed yet, whatever wins at the next measured one.
-        as_before = _code_of(_compile(context, asked, bad, good.params))
-        if as_before is not None and good.code is not None and as_before.code_sha256 == good.code.code_sha256:
-            bad = replace(good, commit_id=bad.commit_id, sha=bad.sha)
-    return replace(question, good=good, bad=bad)
+        as_before = _code_of(_compile(context, asked, head, base.params))
+        if as_before is not None and base.code is not None and as_before.code_sha256 == base.code.code_sha256:
+            head = replace(base, commit_id=head.commit_id, sha=head.sha)
+    return replace(question, base=base, head=head)
 
 
 def _compile(context: Context, asked: ReplayJob, side: BuildSide, params: Mapping[str, int]) -> Compiled:

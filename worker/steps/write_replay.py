@@ -35,7 +35,7 @@ def code_columns(question: BuildQuestion) -> dict[str, Any]:
     columns: dict[str, Any] = {
         name: getattr(question, name) for name in ("kernel", "problem", "gpu_model", "axis", "origin")
     }
-    for name, side in (("good", question.good), ("bad", question.bad)):
+    for name, side in (("good", question.base), ("bad", question.head)):
         code = NOT_COMPILED if side.code is None else vars(side.code)
         columns |= {f"{name}_{column}": code[column] for column in ("content_key", "code_sha256")}
         columns[f"{name}_toolchain"] = code["compiler"]
@@ -44,6 +44,6 @@ def code_columns(question: BuildQuestion) -> dict[str, Any]:
 
 def _row(asked: ReplayJob) -> dict[str, Any]:
     row = {**code_columns(asked.question), "suspicion_id": asked.suspicion_id}
-    for name, side in (("good", asked.question.good), ("bad", asked.question.bad)):
+    for name, side in (("good", asked.question.base), ("bad", asked.question.head)):
         row |= {f"{name}_commit_id": side.commit_id, f"{name}_config_id": side.config_id}
     return row

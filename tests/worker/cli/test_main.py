@@ -340,7 +340,7 @@ def test_help_has_examples_and_needs_no_server(tilewatch: Tilewatch) -> None:
 def test_another_policy_is_tried_on_what_is_there(tilewatch: Tilewatch, tmp_path: Path) -> None:
     policy = tmp_path / "bolder.json"
     policy.write_text('{"alone_deviation": 2}')
-    assert "has 'alone_deviation', which is no number of a policy" in error_of(
+    assert "has 'alone_deviation', which no policy has" in error_of(
         tilewatch("rejudge", "--policy", str(policy), "--since", "2026-01-01")
     )
     policy.write_text('{"believed_deviations": 3}')

@@ -115,10 +115,10 @@ class FleetRun:
         return Reading(build, f"m{self.machine}", "e", kernel_us, baseline_us, code)
 
     def _answer(self, question: ReplayQuestion) -> ReplayAnswer:
-        good_us, bad_us = (
-            tuple(self._time_us(build) for _ in range(question.launches)) for build in (question.good, question.bad)
+        base_us, head_us = (
+            tuple(self._time_us(build) for _ in range(question.launches)) for build in (question.base, question.head)
         )
-        return ReplayAnswer(question.series, question.good, question.bad, good_us, bad_us)
+        return ReplayAnswer(question.series, question.base, question.head, base_us, head_us)
 
     def _time_us(self, build: int) -> float:
         fleet = self.fleet
@@ -152,7 +152,7 @@ def test_every_night_gets_finite_changes_questions_that_can_be_asked_and_a_verdi
         for change in response.changes:
             assert math.isfinite(change.size)
             assert 0.0 < change.error < math.inf
-        assert all(each.good < each.bad and each.launches > 0 for each in response.questions)
+        assert all(each.base < each.head and each.launches > 0 for each in response.questions)
     for series in range(fleet.series):
         verdict = run.detector.give_verdict(series)
         assert all(math.isfinite(number) for number in astuple(verdict) if isinstance(number, float))
@@ -182,8 +182,8 @@ def test_any_launches_have_a_finite_level_or_none(launches: list[list[float]]) -
 @given(st.lists(st.tuples(TIMES_US, TIMES_US), min_size=1, max_size=8))
 def test_any_launches_of_a_replay_have_a_finite_estimate(launches: list[tuple[float, float]]) -> None:
     evidence = ReplayEvidence()
-    good_us, bad_us = zip(*launches, strict=True)
-    evidence.add(ReplayAnswer(0, 1, 2, good_us, bad_us))
+    base_us, head_us = zip(*launches, strict=True)
+    evidence.add(ReplayAnswer(0, 1, 2, base_us, head_us))
     for estimate in evidence.estimates(0.0).values():
         assert math.isfinite(estimate.size)
         assert 0.0 < estimate.error < math.inf

@@ -37,8 +37,8 @@ def answer_all(
     while response.questions:
         results = []
         for question in response.questions:
-            good_us, bad_us = zip(*(replay(question) for _ in range(question.launches)), strict=True)
-            results.append(ReplayAnswer(question.series, question.good, question.bad, good_us, bad_us))
+            base_us, head_us = zip(*(replay(question) for _ in range(question.launches)), strict=True)
+            results.append(ReplayAnswer(question.series, question.base, question.head, base_us, head_us))
         response = detector.add_answers(results)
         changes += response.changes
         questions += response.questions
@@ -60,8 +60,8 @@ def run_nights(
 
 def changed_at(build: int, size: float) -> Replay:
     return lambda question: (
-        100.0 * (1 + size * (question.good >= build)),
-        100.0 * (1 + size * (question.bad >= build)),
+        100.0 * (1 + size * (question.base >= build)),
+        100.0 * (1 + size * (question.head >= build)),
     )
 
 
@@ -89,7 +89,7 @@ def test_a_step_that_replays_refute_is_told_to_nobody() -> None:
 
 def test_a_refuted_level_is_not_replayed_every_night() -> None:
     _, _, questions = run_nights(stepped(0.05, nights=50))
-    assert len({question.bad for question in questions}) < 20
+    assert len({question.head for question in questions}) < 20
     assert {question.launches for question in questions} == {Policy().first_launches}
 
 
@@ -97,7 +97,7 @@ def test_a_step_in_a_night_without_a_measurement_is_found_among_the_builds_it_ma
     readings = [each for each in stepped(0.05, nights=36) if each.build not in (29, 30, 31)]
     _, changes, questions = run_nights(readings, changed_at(30, 0.05))
     assert [change.first_bad for change in changes] == [30]
-    assert any(question.bad in (29, 30) for question in questions)
+    assert any(question.head in (29, 30) for question in questions)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -113,7 +113,7 @@ def test_a_spike_asks_for_one_replay_at_most() -> None:
     readings[35] = reading(35, 130.0)
     _, changes, questions = run_nights(readings)
     assert not changes
-    assert {question.bad for question in questions} <= {35}
+    assert {question.head for question in questions} <= {35}
 
 
 def test_a_history_without_any_noise_survives_and_still_shows_a_step() -> None:
@@ -192,7 +192,7 @@ def test_a_small_change_of_all_shapes_of_a_kernel_is_found_in_all() -> None:
     changes: list[ConfirmedChange] = []
 
     def replay(question: ReplayQuestion) -> tuple[float, float]:
-        return 100.0, 100.0 * (1 + 0.006 * (question.bad >= 40 > question.good))
+        return 100.0, 100.0 * (1 + 0.006 * (question.head >= 40 > question.base))
 
     for build in range(46):
         slower = 1.006 if build >= 40 else 1.0
@@ -209,7 +209,7 @@ def test_a_shape_that_no_launches_were_left_for_is_asked_about_its_siblings_buil
     changes: list[ConfirmedChange] = []
 
     def replay(question: ReplayQuestion) -> tuple[float, float]:
-        return 100.0, 100.0 * (1 + 0.006 * (question.bad >= 40 > question.good))
+        return 100.0, 100.0 * (1 + 0.006 * (question.head >= 40 > question.base))
 
     for build in range(42):
         noise = (0.001, 0.02)
@@ -217,10 +217,10 @@ def test_a_shape_that_no_launches_were_left_for_is_asked_about_its_siblings_buil
         response = detector.add_night(build, night)
         while response.questions:
             asked = [each for each in response.questions if each.series == 0 or build > 40]
-            good_bad = [[replay(each)] * each.launches for each in asked]
+            base_head = [[replay(each)] * each.launches for each in asked]
             response = detector.add_answers(
-                ReplayAnswer(each.series, each.good, each.bad, *map(tuple, zip(*times, strict=True)))
-                for each, times in zip(asked, good_bad, strict=True)
+                ReplayAnswer(each.series, each.base, each.head, *map(tuple, zip(*times, strict=True)))
+                for each, times in zip(asked, base_head, strict=True)
             )
             changes += response.changes
         changes += response.changes
@@ -238,10 +238,10 @@ def test_shapes_that_a_build_left_as_they_were_make_it_less_likely_that_it_chang
             response = detector.add_answers(
                 ReplayAnswer(
                     each.series,
-                    each.good,
-                    each.bad,
+                    each.base,
+                    each.head,
                     (100.0, 100.1) * each.launches,
-                    ((105.0, 105.1) if each.series == 0 and each.bad >= 40 > each.good else (100.0, 100.1))
+                    ((105.0, 105.1) if each.series == 0 and each.head >= 40 > each.base else (100.0, 100.1))
                     * each.launches,
                 )
                 for each in response.questions
@@ -275,7 +275,7 @@ def test_a_change_in_the_night_of_a_new_machine_is_found_when_it_moved_unlike_th
     changes: list[ConfirmedChange] = []
 
     def replay(question: ReplayQuestion) -> tuple[float, float]:
-        return 100.0, 100.0 * (1 + 0.05 * (question.series == 3 and question.bad >= 30 > question.good))
+        return 100.0, 100.0 * (1 + 0.05 * (question.series == 3 and question.head >= 30 > question.base))
 
     for build in range(33):
         machine, slower = ("m1", 1.04) if build >= 30 else ("m0", 1.0)
@@ -324,9 +324,9 @@ def test_builds_that_cannot_be_replayed_leave_the_likeliest_one_to_be_told() -> 
             results = [
                 ReplayAnswer(
                     question.series,
-                    question.good,
-                    question.bad,
-                    *(((100.0,) * 4, (105.0,) * 4) if question.bad >= 31 else ((), ())),
+                    question.base,
+                    question.head,
+                    *(((100.0,) * 4, (105.0,) * 4) if question.head >= 31 else ((), ())),
                 )
                 for question in response.questions
             ]
@@ -342,7 +342,7 @@ def test_a_case_for_a_reason_confirms_what_no_night_shows() -> None:
     while (question := next_question(candidate, detector.policy)) is not None:
         candidate.add_answer(
             ReplayAnswer(
-                0, question.good, question.bad, (100.0, 100.1) * question.launches, (100.8, 100.9) * question.launches
+                0, question.base, question.head, (100.0, 100.1) * question.launches, (100.8, 100.9) * question.launches
             )
         )
     assert candidate.state == "confirmed"
@@ -352,15 +352,15 @@ def test_a_case_for_a_reason_confirms_what_no_night_shows() -> None:
     while (question := next_question(same, detector.policy)) is not None:
         same.add_answer(
             ReplayAnswer(
-                0, question.good, question.bad, (100.0, 100.1) * question.launches, (100.1, 100.0) * question.launches
+                0, question.base, question.head, (100.0, 100.1) * question.launches, (100.1, 100.0) * question.launches
             )
         )
     assert same.state == "refuted"
 
 
-def replays(good: int, bad: int, size: float, launches: int = 4) -> ReplayAnswer:
+def replays(base: int, head: int, size: float, launches: int = 4) -> ReplayAnswer:
     return ReplayAnswer(
-        0, good, bad, (100.0, 100.1) * (launches // 2), (100.0 + 100 * size, 100.1 + 100 * size) * (launches // 2)
+        0, base, head, (100.0, 100.1) * (launches // 2), (100.0 + 100 * size, 100.1 + 100 * size) * (launches // 2)
     )
 
 
@@ -390,7 +390,7 @@ def test_replays_that_contradict_what_a_night_seemed_to_show_are_believed_of_ano
         question = next_question(candidate, Policy())
         if question is None:
             break
-        candidate.add_answer(replays(question.good, question.bad, -0.06 * (question.good < 42 <= question.bad)))
+        candidate.add_answer(replays(question.base, question.head, -0.06 * (question.base < 42 <= question.head)))
     assert candidate.state == "confirmed"
     assert likeliest_build(candidate)[0] == 42
 
@@ -448,10 +448,10 @@ def four_shapes(
             results = [
                 ReplayAnswer(
                     question.series,
-                    question.good,
-                    question.bad,
-                    tuple(launched(question.series, question.good) for _ in range(question.launches)),
-                    tuple(launched(question.series, question.bad) for _ in range(question.launches)),
+                    question.base,
+                    question.head,
+                    tuple(launched(question.series, question.base) for _ in range(question.launches)),
+                    tuple(launched(question.series, question.head) for _ in range(question.launches)),
                 )
                 for question in response.questions
             ]
@@ -515,7 +515,7 @@ def test_new_code_is_asked_about_at_once_though_the_night_shows_nothing() -> Non
     readings = with_code(stepped(0.0, nights=31), 30)
     _, changes, questions = run_nights(readings, changed_at(30, 0.01))
     assert [change.first_bad for change in changes] == [30]
-    assert {(question.good, question.bad) for question in questions} == {(29, 30)}
+    assert {(question.base, question.head) for question in questions} == {(29, 30)}
 
 
 def test_a_change_is_put_on_the_build_with_new_code_however_the_nights_look() -> None:
@@ -530,7 +530,7 @@ def test_new_code_in_nights_without_a_measurement_may_be_any_of_their_builds() -
     readings = with_code([each for each in stepped(0.05, nights=36) if each.build not in (29, 30, 31)], 30)
     _, changes, questions = run_nights(readings, changed_at(30, 0.05))
     assert [change.first_bad for change in changes] == [30]
-    assert min(question.good for question in questions) >= 28
+    assert min(question.base for question in questions) >= 28
 
 
 def test_new_code_in_the_night_of_a_new_toolchain_needs_no_later_check() -> None:
@@ -543,7 +543,7 @@ def test_new_code_in_the_night_of_a_new_toolchain_needs_no_later_check() -> None
     )
     _, changes, questions = run_nights(readings, changed_at(30, 0.015))
     assert [change.first_bad for change in changes] == [30]
-    assert {question.bad for question in questions} == {30}
+    assert {question.head for question in questions} == {30}
 
 
 def test_a_new_toolchain_with_the_same_code_is_not_checked() -> None:
@@ -560,7 +560,7 @@ def test_nights_whose_code_is_not_known_are_judged_as_without_code() -> None:
 def test_a_change_that_is_reverted_before_its_level_is_known_is_found_twice() -> None:
     readings = [reading(i, time * (1.04 if 30 <= i < 34 else 1.0)) for i, time in enumerate(noisy(40, 0.004))]
     _, changes, _ = run_nights(
-        readings, lambda asked: (100 + 4.0 * (30 <= asked.good < 34), 100 + 4.0 * (30 <= asked.bad < 34))
+        readings, lambda asked: (100 + 4.0 * (30 <= asked.base < 34), 100 + 4.0 * (30 <= asked.head < 34))
     )
     assert [change.first_bad for change in changes] == [30, 34]
     assert changes[1].size == pytest.approx(-0.0385, abs=0.001)
@@ -581,7 +581,7 @@ def test_what_the_new_code_of_quiet_series_did_says_what_to_expect_of_a_noisy_on
 
     def replay(question: ReplayQuestion) -> tuple[float, float]:
         noise = noises[question.series]
-        slower = 1.05 if changed and question.bad >= 20 else 1.0
+        slower = 1.05 if changed and question.head >= 20 else 1.0
         return 100 * (1 + chance.gauss(0, noise)), 100 * slower * (1 + chance.gauss(0, noise))
 
     for build in range(21):

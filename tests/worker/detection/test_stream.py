@@ -69,9 +69,9 @@ def test_a_night_before_any_world_is_answered_with_nothing() -> None:
 @pytest.mark.parametrize(
     ("cand", "named"),
     [
-        ([[1.0, 0.0]], "series 0: cand: 1 of 2 values are no time in us above 0"),
-        ([[-1.0], [2.0]], "series 0: cand: 1 of 1 values are no time in us above 0"),
-        ([[float("nan"), float("inf"), "7", None, True]], "series 0: cand: 5 of 5 values are no time in us above 0"),
+        ([[1.0, 0.0]], "series 0: cand: 1 of 2 values are not times in us above 0"),
+        ([[-1.0], [2.0]], "series 0: cand: 1 of 1 values are not times in us above 0"),
+        ([[float("nan"), float("inf"), "7", None, True]], "series 0: cand: 5 of 5 values are not times in us above 0"),
         ([[]], "series 0: cand: a launch has no values"),
         ([], "series 0 has no cand"),
         (None, "series 0 has no cand"),

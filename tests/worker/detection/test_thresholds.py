@@ -97,7 +97,7 @@ def test_replays_that_clear_one_build_do_not_clear_the_next_one() -> None:
     candidate.add_answer(ReplayAnswer(0, 40, 41, (100.0,) * 12, (100.05,) * 12))
     question = next_question(candidate, POLICY)
     assert question is not None
-    assert (question.good, question.bad) == (40, 42)
+    assert (question.base, question.head) == (40, 42)
     candidate.add_answer(ReplayAnswer(0, 40, 42, (100.0,) * 12, (100.05,) * 12))
     assert next_question(candidate, POLICY) is None
     assert candidate.state == "refuted"
@@ -108,8 +108,8 @@ def test_a_change_that_builds_made_together_is_told_as_their_range_and_not_looke
     candidate = Candidate(0, 40, 64, 0.04, NightEvidence(*np.zeros((3, 24))), 5e-5, 5.0)
     chance = np.random.default_rng(1)
     while (question := next_question(candidate, POLICY)) is not None:
-        differences = 0.04 * (question.bad - 40) / 24 + 0.01 * chance.standard_normal(question.launches)
-        candidate.add_answer(ReplayAnswer(0, 40, question.bad, (1.0,) * question.launches, tuple(np.exp(differences))))
+        differences = 0.04 * (question.head - 40) / 24 + 0.01 * chance.standard_normal(question.launches)
+        candidate.add_answer(ReplayAnswer(0, 40, question.head, (1.0,) * question.launches, tuple(np.exp(differences))))
     assert candidate.launches <= POLICY.most_launches
     assert is_believable(candidate, POLICY)
     change = Detector({0: NodeKernel(0, 0)}, launches=3).state.confirm(candidate)

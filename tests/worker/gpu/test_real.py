@@ -160,7 +160,7 @@ def test_a_series_without_such_baselines_does_not_wait_for_them(
 
 
 def test_the_two_sides_of_a_question_are_replayed_in_turn(backend: RealGpu, rig: Rig, sha: str) -> None:
-    good, bad = rig.cubin(1, 100.0), rig.cubin(2, 110.0)
+    base, head = rig.cubin(1, 100.0), rig.cubin(2, 110.0)
 
     def side(cubin: Cubin) -> BuildSide:
         code = MachineCode(cubin.content_key, cubin.symbol, f"code of {cubin.content_key}", "a compiler")
@@ -176,8 +176,8 @@ def test_the_two_sides_of_a_question_are_replayed_in_turn(backend: RealGpu, rig:
         axis="commit",
         start=0,
         launches=2,
-        good=side(good),
-        bad=side(bad),
+        base=side(base),
+        head=side(head),
     )
     done: list[int] = []
     job = ReplayJob(question, "watched", "library", run_id=1, submission_id=1, suspicion_id=None, round=("q",))

@@ -95,7 +95,7 @@ def test_the_machine_code_of_the_commit_before_is_no_change_whatever_the_night_s
 def test_launches_that_answered_an_earlier_question_are_not_counted_again() -> None:
     stored = StoredLaunches((1.0, 2.0, 3.0, 4.0, 5.0), (10.0, 20.0, 30.0, 40.0, 50.0), None)
     launches = stored.of(SeriesQuestion(SERIES, 6, 7, launches=2, launches_used=2))
-    assert (launches.good_us, launches.bad_us) == ((3.0, 4.0), (30.0, 40.0))
+    assert (launches.base_us, launches.head_us) == ((3.0, 4.0), (30.0, 40.0))
 
 
 @pytest.mark.parametrize(("size", "slower"), [(0.05, True), (0.008, False), (-0.05, False)])

@@ -7,7 +7,7 @@ import pytest
 from tilewatch.db.worker_reads.winners import RunFacts
 from tilewatch.worker.judging import explain
 
-GOOD = RunFacts(
+BASE = RunFacts(
     time_us=100.0,
     baseline="deepgemm",
     baseline_us=90.0,
@@ -24,14 +24,14 @@ GOOD = RunFacts(
 
 
 def test_what_the_commit_did_to_the_machine_code_is_its_cause() -> None:
-    bad = replace(
-        GOOD,
+    head = replace(
+        BASE,
         time_us=110.0,
         code_sha256="b",
         statics={"registers": 255, "stack_bytes": 64, "tma_loads": 0},
         instructions={"Load instruction": 2},
     )
-    explanation = explain.explain_replayed(GOOD, bad)
+    explanation = explain.explain_replayed(BASE, head)
     assert explanation.category == "code"
     assert explanation.sentence == (
         "the commit changed the kernel: 168 -> 255 registers a thread, 0 -> 64 spilled bytes a thread, "
@@ -43,10 +43,10 @@ def test_what_the_commit_did_to_the_machine_code_is_its_cause() -> None:
 
 def test_a_config_that_the_space_no_longer_has_is_the_space_s_doing() -> None:
     params = {"tile_m": 64, "tile_n": 128}
-    bad = replace(GOOD, time_us=110.0, params=params, axes={"tile_m": (64,), "tile_n": (128,)}, code_sha256="b")
-    explanation = explain.explain_replayed(GOOD, bad)
+    head = replace(BASE, time_us=110.0, params=params, axes={"tile_m": (64,), "tile_n": (128,)}, code_sha256="b")
+    explanation = explain.explain_replayed(BASE, head)
     assert explanation.category == "search_space"
-    faster = explain.explain_replayed(GOOD, replace(bad, time_us=90.0))
+    faster = explain.explain_replayed(BASE, replace(head, time_us=90.0))
     assert faster.category == "code", "a config that is gone makes nothing faster"
     assert explanation.sentence.endswith("tile_m=64 tile_n=128 instead of tile_m=128 tile_n=256")
     assert "search space: tile_m lost 128; tile_n lost 256" in explanation.lines
@@ -54,7 +54,7 @@ def test_a_config_that_the_space_no_longer_has_is_the_space_s_doing() -> None:
 
 
 def test_another_winner_in_the_same_space_is_the_code_s_doing() -> None:
-    explanation = explain.explain_replayed(GOOD, replace(GOOD, params={"tile_m": 64, "tile_n": 256}, code_sha256="b"))
+    explanation = explain.explain_replayed(BASE, replace(BASE, params={"tile_m": 64, "tile_n": 256}, code_sha256="b"))
     assert (explanation.category, explanation.sentence) == (
         "code",
         "the commit changed the kernel: another config wins: tile_m=64 instead of tile_m=128",
@@ -65,14 +65,14 @@ OTHER = {"tile_m": 64, "tile_n": 256}
 
 
 @pytest.mark.parametrize(
-    ("good", "bad"),
+    ("base", "head"),
     [
-        (replace(GOOD, tied=(OTHER,)), replace(GOOD, params=OTHER, code_sha256="b")),
-        (GOOD, replace(GOOD, params=OTHER, tied=(GOOD.params,), code_sha256="b")),
+        (replace(BASE, tied=(OTHER,)), replace(BASE, params=OTHER, code_sha256="b")),
+        (BASE, replace(BASE, params=OTHER, tied=(BASE.params,), code_sha256="b")),
     ],
 )
-def test_a_config_of_a_tie_is_not_said_to_win(good: RunFacts, bad: RunFacts) -> None:
-    explanation = explain.explain_replayed(good, bad)
+def test_a_config_of_a_tie_is_not_said_to_win(base: RunFacts, head: RunFacts) -> None:
+    explanation = explain.explain_replayed(base, head)
     assert explanation.sentence == (
         "the commit changed the kernel: the machine code differs, of two configs that are tied: tile_m=64 instead of "
         "tile_m=128"
@@ -82,15 +82,15 @@ def test_a_config_of_a_tie_is_not_said_to_win(good: RunFacts, bad: RunFacts) -> 
 
 def test_what_stood_around_the_runs_is_told_when_it_differs() -> None:
     warm = {"when": "before", "sm_clock_mhz": 1755, "temperature_c": 71, "throttled": ["sw power cap"]}
-    bad = replace(
-        GOOD,
+    head = replace(
+        BASE,
         time_us=112.0,
         baseline_us=99.0,
         host="n2",
         toolchain={"driver": "590.4", "cuda-tile": "1.7.0"},
         telemetry=(warm,),
     )
-    assert explain.explain_replayed(GOOD, bad).lines == (
+    assert explain.explain_replayed(BASE, head).lines == (
         "the kernel's time moved +12.0%, the baseline's +10.0%: both",
         "machine code: identical",
         "toolchain: driver 580.1 -> 590.4; the replay compiled both sides with one",
@@ -103,14 +103,14 @@ def test_what_stood_around_the_runs_is_told_when_it_differs() -> None:
 
 
 def test_what_moved_besides_a_commit_that_did_nothing() -> None:
-    bad = replace(GOOD, time_us=103.0, host="n2", toolchain={"driver": "580.1", "cuda-tile": "1.8.0"})
-    assert explain.other_differences(GOOD, bad) == (
+    head = replace(BASE, time_us=103.0, host="n2", toolchain={"driver": "580.1", "cuda-tile": "1.8.0"})
+    assert explain.other_differences(BASE, head) == (
         "the kernel's time moved +3.0%, the baseline's +0.0%: ours; toolchain cuda-tile 1.7.0 -> 1.8.0; node n1 -> n2"
     )
 
 
 def test_whose_move_it_was() -> None:
-    assert explain.whose(GOOD, replace(GOOD, baseline_us=80.0)).endswith("the baseline's -11.1%: the baseline")
-    slower = replace(GOOD, time_us=1.5 * GOOD.time_us, baseline_us=90.3)
-    assert explain.whose(GOOD, slower).endswith("the baseline's +0.3%: ours"), "what hardly moved explains nothing"
-    assert "no baseline" in explain.whose(GOOD, replace(GOOD, baseline_us=None))
+    assert explain.whose(BASE, replace(BASE, baseline_us=80.0)).endswith("the baseline's -11.1%: the baseline")
+    slower = replace(BASE, time_us=1.5 * BASE.time_us, baseline_us=90.3)
+    assert explain.whose(BASE, slower).endswith("the baseline's +0.3%: ours"), "what hardly moved explains nothing"
+    assert "no baseline" in explain.whose(BASE, replace(BASE, baseline_us=None))

@@ -25,13 +25,13 @@ def end(commit_id: int, side: Winner | None, code: str | None = None) -> End:
     return End(commit_id, f"sha{commit_id}", side, None, side.code_sha256 if side else code)
 
 
-def fact(good: int, bad: int, codes: tuple[str, str], launches: int, failure: str | None = None) -> ReplayFact:
+def fact(base: int, head: int, codes: tuple[str, str], launches: int, failure: str | None = None) -> ReplayFact:
     times = (100.0,) * launches
-    return ReplayFact("k", "p", good, bad, good, bad, *codes, times, times, failure)
+    return ReplayFact("k", "p", base, head, base, head, *codes, times, times, failure)
 
 
-def pair(good: End, bad: End, *, identical: bool = False) -> Pair:
-    return Pair("k", "p", good, bad, identical)
+def pair(base: End, head: End, *, identical: bool = False) -> Pair:
+    return Pair("k", "p", base, head, identical)
 
 
 def test_a_question_is_answered_when_all_its_launches_are_there() -> None:
@@ -41,13 +41,13 @@ def test_a_question_is_answered_when_all_its_launches_are_there() -> None:
     seven = replay_answers.find_stored_launches([fact(1, 2, ("a", "b"), 3), fact(1, 2, ("a", "b"), 4)], asked)
     answer = replay_answers.next_launches(replace(QUESTION, launches_used=3), asked, seven)
     assert answer is not None
-    assert len(answer.good_us) == 4
+    assert len(answer.base_us) == 4
 
 
 def test_launches_of_the_same_code_answer_for_other_commits() -> None:
     asked = pair(end(1, won("a")), end(3, None, "b"))
     found = replay_answers.find_stored_launches([fact(1, 2, ("a", "b"), 4), fact(1, 4, ("a", "c"), 8)], asked)
-    assert len(found.good_us) == 4
+    assert len(found.base_us) == 4
 
 
 def test_a_replay_that_was_not_needed_is_no_failure_and_a_failed_one_ends_the_waiting() -> None:
@@ -57,15 +57,15 @@ def test_a_replay_that_was_not_needed_is_no_failure_and_a_failed_one_ends_the_wa
     failed = replay_answers.find_stored_launches([fact(1, 2, ("a", "b"), 0, "it is wrong")], asked)
     answer = replay_answers.next_launches(QUESTION, asked, failed)
     assert answer is not None
-    assert answer.good_us == ()
+    assert answer.base_us == ()
 
 
 def test_identical_code_takes_identical_time_without_a_gpu() -> None:
     asked = pair(end(1, won("a")), end(2, won("a")), identical=True)
     answer = replay_answers.next_launches(QUESTION, asked, replay_answers.find_stored_launches([], asked))
     assert answer is not None
-    assert answer.good_us == answer.bad_us
-    assert len(answer.good_us) == QUESTION.launches
+    assert answer.base_us == answer.head_us
+    assert len(answer.base_us) == QUESTION.launches
 
 
 def test_sides_of_two_compilers_are_compiled_again_by_one() -> None:
@@ -99,12 +99,12 @@ def test_a_policy_file_changes_only_what_it_names(tmp_path: Path) -> None:
     [
         ("{", "is not JSON"),
         ("[1]", "is not a JSON object"),
-        ('{"alone": 2}', "has 'alone', which is no number of a policy"),
+        ('{"alone": 2}', "has 'alone', which no policy has"),
         ('{"budget": "much"}', "has budget='much'; expected a number"),
         ('{"min_history": 2.5}', "has min_history=2.5; expected a whole number"),
         ('{"min_history": -1}', "has min_history=-1; expected a whole number from 0 up"),
-        ('{"min_history": NaN}', "has min_history=nan; expected a number of at most 1,000,000 either way"),
-        ('{"budget": -Infinity}', "has budget=-inf; expected a number of at most"),
+        ('{"min_history": NaN}', "has min_history=nan; expected a number from -1,000,000 to 1,000,000"),
+        ('{"budget": -Infinity}', "has budget=-inf; expected a number from"),
         ('{"name": "mine"}', "has 'name'"),
     ],
 )
