@@ -47,7 +47,7 @@ ALERT_PATH = (
     ("judge", "worker/queue/follow_up.py", "ask"),
     ("confirm", "worker/steps/confirm.py", "step"),
     ("confirm", "kernels/measuring/replay.py", "replay"),
-    ("judge", "worker/judging/open_regression.py", "of_commit"),
+    ("judge", "worker/judging/open_regression.py", "open_for_commit"),
     ("notify", "worker/notify/outbox.py", "write_changes"),
     ("notify", "worker/notify/routing.py", "recipients"),
     ("notify", "worker/notify/senders.py", "Sender"),

@@ -1,3 +1,1 @@
-"""The judge step: a night, its questions, causes and regressions. It reads and writes the database and queues jobs, and
-never touches a GPU.
-"""
+"""Judges nights: runs the detector on what the database holds, queues replays, and stores verdicts and regressions."""

@@ -1,8 +1,7 @@
-"""Bisects the range of a regression for a person: replays of its worst series, a commit in the middle at a time.
+"""Bisects the range of a regression for a person: replays its worst series at the commit in the middle, step by step.
 
-Each untested commit is compiled and replayed beside the last measured one before the range, ahead of all work but the
-judge's own replays. What was replayed before is not replayed again, and equal machine code needs no GPU. Nothing is
-remembered between two steps but the replays on record.
+Each commit is replayed against the last measured one before the range, ahead of all work but the judge's own replays.
+Stored replays are used again, and equal machine code needs no GPU. Between two steps only the replays are stored.
 """
 
 from collections.abc import Collection
@@ -26,11 +25,11 @@ from tilewatch.worker.queue import follow_up
 from tilewatch.worker.queue.replay_job import BuildQuestion, ReplayJob, question_key
 
 LAUNCHES = 12
-"""Launches of a step. A change of 1 % is told from none by 9; each costs a GPU half a second."""
+"""Launches of a step. 9 are enough to see a change of 1 %; each costs a GPU half a second."""
 
 
 def carry_on(opened: Session, context: Context, regression_id: int, who: str) -> str | None:
-    """Takes the next step. Returns the outcome as a sentence; None while a replay is still to come."""
+    """Takes the next step of a bisection. Returns its outcome as a sentence; None while it waits for a replay."""
     span = judging.find_regression_range(opened, regression_id)
     if span is None:
         return f"there is no regression {regression_id} any more"
@@ -38,7 +37,7 @@ def carry_on(opened: Session, context: Context, regression_id: int, who: str) ->
     nights = judging.list_nights(opened, scope)
     history = History(opened, watched.find_history(opened, context, scope.repository), scope, nights)
     measured = [night.position for night in nights if night.position <= span.good_position]
-    measured = [build for build in measured if history.side(build, span.kernel, span.problem) is not None]
+    measured = [build for build in measured if history.find_winner(build, span.kernel, span.problem) is not None]
     if not measured:
         return "no commit before the range was measured, so nothing can be compared with"
     facts = judging.list_replays(opened, scope, measured[-1])
@@ -47,7 +46,7 @@ def carry_on(opened: Session, context: Context, regression_id: int, who: str) ->
     skipped = set(range(good + 1, bad)) - between
     while (middle := choose_middle(good, bad, skipped)) is not None:
         question = SeriesQuestion((span.kernel, span.problem, ""), measured[-1], middle, LAUNCHES, 0)
-        pair = history.pair(question, facts)
+        pair = history.find_pair(question, facts)
         stored = None if pair is None else replay_answers.find_stored_launches(facts, pair)
         if pair is None or stored is None:
             skipped.add(middle)
@@ -70,21 +69,21 @@ def carry_on(opened: Session, context: Context, regression_id: int, who: str) ->
 
 
 def choose_middle(good: int, bad: int, skipped: Collection[int]) -> int | None:
-    """Returns the build nearest to the middle that is not skipped; None if no build is left between the two."""
+    """Returns the build nearest to the middle that is not skipped; None if every build in between is."""
     between = (build for build in range(good + 1, bad) if build not in skipped)
     return min(between, key=lambda build: abs(2 * build - good - bad), default=None)
 
 
 def has_changed(launches: Launches, size: float) -> bool:
-    """Returns True where more than half of a change of `size` (0.05 is 5 % slower) has come already."""
-    moved = median(replay_answers.differences(list(zip(launches.base_us, launches.head_us, strict=True))))
+    """Returns whether these launches show more than half of a change of `size` (0.05 is 5 % slower)."""
+    moved = median(replay_answers.compute_log_ratios(list(zip(launches.base_us, launches.head_us, strict=True))))
     return moved / log1p(size) > 0.5
 
 
 def _replay(scope: Scope, context: Context, span: RegressionRange, pair: Pair, stored: StoredLaunches) -> ReplayJob:
     start = len(stored.base_us)
     ends = f"{pair.base.sha}:{pair.head.sha}"
-    base, head = replay_answers.sides(pair, compiled=False)
+    base, head = replay_answers.make_sides(pair, compiled=False)
     question = BuildQuestion(
         key=question_key(scope, pair.kernel, pair.problem, ends, start, LAUNCHES - start),
         kernel=pair.kernel,
@@ -103,7 +102,7 @@ def _replay(scope: Scope, context: Context, span: RegressionRange, pair: Pair, s
 
 
 def _store(opened: Session, history: History, regression_id: int, who: str, good: int, bad: int, left: int) -> str:
-    """`left` is how many commits between the two could not be replayed."""
+    """Stores the range that is left and returns the outcome. `left` counts its commits that could not be replayed."""
     good_id, bad_id = history.commit_id(good), history.commit_id(bad)
     if good_id is None or bad_id is None:
         return "its commits are not in the watched repository"

@@ -1,7 +1,7 @@
-"""The commits and the machine code behind the builds that the judge counts in: a build is a commit's position.
+"""Finds the commit and the machine code of each build; a build is the position of a commit.
 
-Measured commits come from the database, those between them from the watched repository where it is at hand, so that a
-bisection can ask for them. It writes nothing but the row of an unmeasured commit that is about to be replayed.
+Measured commits come from the database. The commits between them come from the clone of the repository if there is one,
+so that a bisection can replay them. Only one thing is written: the row of an unmeasured commit that is to be replayed.
 """
 
 import datetime as dt
@@ -25,13 +25,15 @@ from tilewatch.worker.judging.replay_answers import End, Pair
 from tilewatch.worker.judging.scope_judge import Series, SeriesQuestion
 
 FARTHEST = 2000
-"""Commits that are read from the repository: more than lie between two nights."""
+"""Most commits that are read from the clone: more than lie between two nights."""
 
 
 class History:
-    """Reads the commits, winners and replays that judging a night refers to. `clone` is the scope's repository; None
-    where it is not at hand, and then no unmeasured commit is known. `facts` are the replays on record, which may say
-    that two commits have the same machine code."""
+    """Finds commits, winners and replays for the builds of a scope.
+
+    Without a `clone` of the repository no unmeasured commit is known. `facts` are the stored replays, some of which
+    found that two commits have the same machine code.
+    """
 
     def __init__(
         self,
@@ -49,8 +51,7 @@ class History:
         self._sides: dict[int, dict[tuple[str, str], Winner]] = {}
 
     def commit_id(self, build: int) -> int | None:
-        """Returns the commit at a build; one that was never measured is put on record. None where no commit
-        is known."""
+        """Returns the id of a build's commit, and stores the commit if it was never measured; None if it is unknown."""
         if build not in self._commit_ids:
             sha = self._unmeasured.get(build)
             if sha is None or self._clone is None:
@@ -70,8 +71,8 @@ class History:
         return night.sha if night else self._unmeasured[build]
 
     def list_between(self, base: int, head: int) -> list[int]:
-        """Lists the builds between two, of commits that lead from the one to the other: what left the branch may stand
-        between two commits that did not. All builds where there is no clone to ask."""
+        """Lists the builds between two whose commits lead from one to the other. Commits that left the branch may have
+        positions in between, and are left out. Without a clone, lists all builds in between."""
         between = range(base + 1, head)
         ends = [self._find_sha(build) for build in (base, head)]
         if self._clone is None or ends[0] is None or ends[1] is None:
@@ -82,13 +83,13 @@ class History:
     def _find_sha(self, build: int) -> str | None:
         return self._nights[build].sha if build in self._nights else self._unmeasured.get(build)
 
-    def side(self, build: int, kernel: str, problem: str) -> Winner | None:
-        """Returns the winner at a build; None if the build was not measured."""
+    def find_winner(self, build: int, kernel: str, problem: str) -> Winner | None:
+        """Returns the winner at a build; None if it was not measured there."""
         night = self._nights.get(build)
         return None if night is None else self._won_at(night.commit_id).get((kernel, problem))
 
-    def pair(self, question: SeriesQuestion, facts: Sequence[ReplayFact]) -> Pair | None:
-        """Returns the two ends of a question; None where a commit is not to be found or neither end was measured."""
+    def find_pair(self, question: SeriesQuestion, facts: Sequence[ReplayFact]) -> Pair | None:
+        """Returns the two ends of a question; None if a commit is unknown or if neither was measured."""
         kernel, problem, _ = question.series
         base, head = (self._end(build, kernel, problem, facts) for build in (question.base, question.head))
         if base is None or head is None or (base.won is None and head.won is None):
@@ -97,12 +98,14 @@ class History:
         is_identical = self._is_identical(base, head) or _were_identical(own, base.commit_id, head.commit_id)
         return Pair(kernel, problem, base, head, is_identical)
 
-    def span(
+    def find_range(
         self, series: Series, first_bad: int, facts: Sequence[ReplayFact], last_good: int | None = None
     ) -> tuple[int, int]:
-        """Returns the last commit before a change and the first with all of it, of those that were measured or
-        replayed. One that replays found to be the same code as the commit before the change is before it too.
-        `last_good` is None where one build made the change."""
+        """Returns the ids of the last commit before a change and of the first one with all of it.
+
+        Only commits that were measured or replayed count. A commit whose code a replay found to be that of the commit
+        before the change is before the change too. `last_good` is None if one build made the change.
+        """
         kernel, problem, _ = series
         commit_ids = winners.read_measured_commits(self._session, self._scope, kernel, problem)
         own = _facts_of(facts, kernel, problem)
@@ -115,35 +118,35 @@ class History:
             before = since.pop(0)
         return commit_ids[before], commit_ids[since[0] if since else max(commit_ids)]
 
-    def run_before(self, series: Series, commit_id: int) -> int | None:
-        """Returns a run of this kernel and problem at a commit, to compare with; None if it was not measured there."""
+    def find_run_at(self, series: Series, commit_id: int) -> int | None:
+        """Returns the id of a run of this kernel and problem at a commit; None if it was not measured there."""
         won = self._won_at(commit_id).get(series[:2])
         return None if won is None else won.run_id
 
-    def since(self, series: Series, build: int) -> tuple[int, bool] | None:
-        """Returns the last build before this one at which a series was measured, and whether the same code wins now.
-        None for a series that was not measured before, or if the winner at either build is not known."""
+    def find_previous(self, series: Series, build: int) -> tuple[int, bool] | None:
+        """Returns the last earlier build at which a series was measured, and whether the same code wins at both builds.
+        Returns None if there is no such build, or if the winner at one of the two is unknown."""
         kernel, problem, _ = series
-        here = self.side(build, kernel, problem)
+        here = self.find_winner(build, kernel, problem)
         if here is None:
             return None
         for before in reversed(self._builds[: bisect_left(self._builds, build)]):
-            there = self.side(before, kernel, problem)
+            there = self.find_winner(before, kernel, problem)
             if there is not None:
                 ends = self._nights[before].commit_id, self._nights[build].commit_id
                 own = _facts_of(self._facts, kernel, problem)
                 return before, self._is_same(there, here) or _were_identical(own, *ends)
         return None
 
-    def same_as(self, series: Series, build: int) -> str | None:
-        """Returns the commit measured before a build, where its code still wins; None where it does not."""
-        before = self.since(series, build)
+    def find_same_code(self, series: Series, build: int) -> str | None:
+        """Returns the short sha of the commit measured before a build if its code still wins; else None."""
+        before = self.find_previous(series, build)
         return short_sha(self._nights[before[0]].sha) if before is not None and before[1] else None
 
     @cached_property
     def _unmeasured(self) -> dict[int, str]:
-        """Returns the commits of the builds that are no nights, by position: those on record, and the first parents of
-        each back to the one before it. Empty where there is no clone."""
+        """Returns the shas of unmeasured commits by build: those in the database, and the first parents between known
+        commits. Returns an empty dict without a clone."""
         if self._clone is None:
             return {}
         on_record = {each.position: each.sha for each in judging.list_commits(self._session, self._scope)}
@@ -155,14 +158,14 @@ class History:
         commit_id = self.commit_id(build)
         if commit_id is None:
             return None
-        won = self.side(build, kernel, problem)
+        won = self.find_winner(build, kernel, problem)
         code = won.code_sha256 if won else replay_answers.find_code(facts, kernel, problem, commit_id)
         next_won = None if won else self._next_won(build, kernel, problem)
         return End(commit_id, self.sha(build), won, next_won, code)
 
     def _next_won(self, build: int, kernel: str, problem: str) -> Winner | None:
         later = self._builds[bisect_left(self._builds, build) :]
-        return next((won for each in later if (won := self.side(each, kernel, problem)) is not None), None)
+        return next((won for each in later if (won := self.find_winner(each, kernel, problem)) is not None), None)
 
     def _is_identical(self, base: End, head: End) -> bool:
         if base.code_sha256 is not None and base.code_sha256 == head.code_sha256:
@@ -170,8 +173,8 @@ class History:
         return base.won is not None and head.won is not None and self._is_same(base.won, head.won)
 
     def _is_same(self, base: Winner, head: Winner) -> bool:
-        """Returns True if the commits between changed nothing of what won: the file is the same, or the machine code
-        is; where another config of a tie won, the machine code of both configs."""
+        """Returns whether two winners have the same source file or the same machine code. If two configs won, both must
+        have the same machine code at both commits."""
         if base.source_sha256 == head.source_sha256:
             return True
         theirs = self._code_at(head, base.config_id)
@@ -184,15 +187,14 @@ class History:
         return self._sides[commit_id]
 
     def _code_at(self, won: Winner, config_id: int) -> str | None:
-        """Returns the hash of a config's machine code in the sweep of this winner; None if it did not compile there."""
+        """Returns the hash of a config's machine code in a winner's sweep; None if it did not compile there."""
         if won.config_id == config_id:
             return won.code_sha256
         return winners.find_code(self._session, won.sweep_id, config_id)
 
 
 def _find_first_parents(clone: Path, newest: str, known: Mapping[int, str]) -> dict[int, str]:
-    """Returns by position the commits between known ones that lead to the later one; those of the last FARTHEST
-    positions."""
+    """Returns the first parents between known commits, by position, back to FARTHEST positions before the newest."""
     found: dict[int, str] = {}
     line = commits.first_parents(clone, newest, FARTHEST)
     places, shas = {sha: place for place, sha in enumerate(line)}, set(known.values())
@@ -215,7 +217,7 @@ def _facts_of(facts: Sequence[ReplayFact], kernel: str, problem: str) -> list[Re
 
 
 def _were_identical(facts: Sequence[ReplayFact], base_id: int, head_id: int) -> bool:
-    """Returns True if a replay that compiled both with one compiler found them to be the same code."""
+    """Returns whether a replay, which compiles both commits with one compiler, found them to be the same code."""
     return any(
         (fact.good_commit_id, fact.bad_commit_id) == (base_id, head_id)
         and fact.good_code is not None

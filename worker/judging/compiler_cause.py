@@ -1,7 +1,7 @@
-"""Tells the compiler's change from the commit's, where both changed from one night to the next.
+"""Finds out whether the compiler made a series slower, when the compiler and the commit changed in the same night.
 
-Replays of two commits are compiled by one compiler and show what the commit did. This replay, of the commit before as
-both compilers made it, shows what the compiler did. A driver cannot be put back, so it is only named (explain.py).
+A replay of two commits uses one compiler and shows what the commit did. The replay here compiles the earlier commit
+with both compilers and shows what the compiler did. A driver cannot be replayed like this, so explain.py only names it.
 """
 
 from collections.abc import Mapping
@@ -21,13 +21,13 @@ from tilewatch.worker.judging.scope_judge import Series
 from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide, question_key
 
 LAUNCHES = 8
-"""One question and no more. Launches of an FP8 product scatter by 0.14 % between the sides (H200, 2026-11), so eight
-see a change of 0.3 % at five deviations."""
+"""Launches of the only question. Those of an FP8 product scatter by 0.14 % between the sides (H200, 2026-11), so eight
+show a change of 0.3 % at five deviations."""
 
 
 @dataclass(frozen=True)
 class CompilerSuspicion:
-    """A series whose time moved, relatively by `moved`, since the run before, and so did its compiler."""
+    """A series whose compiler changed since its previous run, and whose time moved, by `moved` (relative)."""
 
     point: Point
     before: PreviousRun
@@ -38,8 +38,8 @@ class CompilerSuspicion:
 
 @dataclass(frozen=True)
 class CompilerAnswer:
-    """What a replay with two compilers found. `size` is the compiler's change, None where the replay failed;
-    `identical` machine code needs no replay."""
+    """The result of a replay with two compilers. `size` is what the compiler changed; None if the replay failed, or if
+    both made `identical` machine code."""
 
     size: Estimate | None
     identical: bool
@@ -61,7 +61,7 @@ def find_suspicions(
     before: Mapping[Series, PreviousRun],
     points: Mapping[Series, Point],
 ) -> list[CompilerSuspicion]:
-    """Finds the series that moved tonight and whose winner of the night before was made by another compiler."""
+    """Finds the series that moved tonight and whose previous winner was made by another compiler."""
     moved = [
         (point, earlier)
         for series, point in points.items()
@@ -70,25 +70,25 @@ def find_suspicions(
     won = winners.read_winners_of_runs(session, [each.run_id for pair in moved for each in pair])
     suspicions = []
     for point, earlier in moved:
-        old, new = won.get(earlier.run_id), won.get(point.run_id)
-        if old is None or new is None or old.compiler == new.compiler or store.outcome(old.content_key) is None:
+        base, head = won.get(earlier.run_id), won.get(point.run_id)
+        if base is None or head is None or base.compiler == head.compiler or store.outcome(base.content_key) is None:
             continue
-        suspicions.append(_suspicion(scope, point, earlier, old, new))
+        suspicions.append(_suspicion(scope, point, earlier, base, head))
     return suspicions
 
 
 def read_answer(session: Session, key: str) -> CompilerAnswer | None:
-    """Reads the answer of the replay with both compilers; None while it is still to come."""
+    """Reads the answer of the replay with both compilers; None while it has not run."""
     fact = judging.find_replay(session, key)
     if fact is None:
         return CompilerAnswer(None, False) if judging.was_given_up(session, key) else None
     if fact.good_code is not None and fact.good_code == fact.bad_code:
         return CompilerAnswer(None, True)
     pairs = list(zip(fact.good_us, fact.bad_us, strict=True))
-    return CompilerAnswer(estimate_pair(replay_answers.differences(pairs), 0.0) if pairs else None, False)
+    return CompilerAnswer(estimate_pair(replay_answers.compute_log_ratios(pairs), 0.0) if pairs else None, False)
 
 
-def sentence(suspicion: CompilerSuspicion, answer: CompilerAnswer) -> str:
+def write_sentence(suspicion: CompilerSuspicion, answer: CompilerAnswer) -> str:
     compilers, size = suspicion.compilers, answer.size
     if answer.identical:
         return f"the compiler changed ({compilers}) and makes the same machine code"
@@ -98,8 +98,8 @@ def sentence(suspicion: CompilerSuspicion, answer: CompilerAnswer) -> str:
     return f"the commit before, compiled by both ({compilers}), differs by {low:+.2%} to {high:+.2%}"
 
 
-def _suspicion(scope: Scope, point: Point, before: PreviousRun, old: Winner, new: Winner) -> CompilerSuspicion:
-    base = BuildSide.of_winner(old, before.commit_id, before.sha)
+def _suspicion(scope: Scope, point: Point, before: PreviousRun, base: Winner, head: Winner) -> CompilerSuspicion:
+    side = BuildSide.of_winner(base, before.commit_id, before.sha)
     runs = f"{before.sha}:toolchain:{before.run_id}-{point.run_id}"
     question = BuildQuestion(
         key=question_key(scope, point.kernel, point.problem, runs, 0, LAUNCHES),
@@ -111,8 +111,8 @@ def _suspicion(scope: Scope, point: Point, before: PreviousRun, old: Winner, new
         axis="toolchain",
         start=0,
         launches=LAUNCHES,
-        base=base,
-        head=replace(base, code=None),
+        base=side,
+        head=replace(side, code=None),
     )
     moved = point.time_us / before.time_us - 1.0
-    return CompilerSuspicion(point, before, moved, CompilerChange(old.compiler, new.compiler), question)
+    return CompilerSuspicion(point, before, moved, CompilerChange(base.compiler, head.compiler), question)

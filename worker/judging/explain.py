@@ -1,8 +1,7 @@
-"""Explains a change: compares the facts of the last good run and of the first bad one, and names a cause. Pure.
+"""Explains a confirmed change: compares the facts of the last run before it and the first run with it, names a cause.
 
-A replay has shown that the change is real. Facts can show no more than what moved with it, so each line says what
-differs and by how much, and the cause is one that a replay can tell apart: the commit's code, its search space, the
-toolchain, the node, the baseline.
+Pure. Facts only show what changed together with the time, so each line says what differs and by how much. The cause is
+one of those that a replay can separate: the commit's code, its search space, the toolchain, the node, the baseline.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,14 +15,14 @@ from tilewatch.mechanisms.find import Mechanism, find_mechanisms, write_mechanis
 from tilewatch.mechanisms.pairs import WinnerFacts
 
 MOVED = 0.003
-"""A time or a clock that moved by less did not move: the smallest change that the judge believes."""
+"""Smallest relative move of a time or a clock that is mentioned: the smallest change that the judge believes."""
 
 TOO_SMALL = 0.1
-"""A move this much smaller than the other's explains nothing of it: on an H200 DeepGEMM lay 0.3 to 0.5 % elsewhere in
-runs between which our kernel had become 28 to 50 % slower (benchmarks/story.py, 2026-11)."""
+"""If the kernel or its baseline moved by less than this share of the other's move, it does not count as moved. On an
+H200, DeepGEMM moved by 0.3 to 0.5 % while our kernel became 28 to 50 % slower (benchmarks/story.py, 2026-11)."""
 
 WARMER_C = 8
-"""Degrees that a GPU's temperature differs by from night to night without anything being wrong."""
+"""Degrees by which the temperature of a healthy GPU differs from night to night."""
 
 STATICS = {
     "registers": "registers a thread",
@@ -37,8 +36,7 @@ STATICS = {
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a series changed, in words. `sentence` names the cause; each of `lines` is one fact that differs, most
-    telling first."""
+    """Why a series changed, in words. `sentence` names the cause; each of `lines` is a fact that differs."""
 
     category: Category
     sentence: str
@@ -46,9 +44,9 @@ class Explanation:
 
 
 def explain_replayed(base: RunFacts, head: RunFacts) -> Explanation:
-    """Explains two commits whose cubins differ in a replay: the commit is the cause, and this is what it changed."""
+    """Explains what a commit changed, after a replay showed that the commit is the cause."""
     lines = tuple(_lines(base, head))
-    # A lost config makes nothing faster; recordings of a history try a part of the space at each commit (2026-11-22).
+    # Only of a slower run: recordings of a history try a different part of the space at each commit (2026-11-22).
     if head.time_us > base.time_us and not _is_in_space(base.params, head.axes):
         won = _config_moves(base, head)
         return Explanation("search_space", f"the search space lost the config that won before: {won}", lines)
@@ -61,9 +59,9 @@ def explain_replayed(base: RunFacts, head: RunFacts) -> Explanation:
     return Explanation("code", f"the commit changed the kernel: {how}", lines)
 
 
-def other_differences(base: RunFacts, head: RunFacts) -> str:
-    """Names what may have moved a time that no replay blames on the commit."""
-    differences = [whose(base, head)]
+def describe_differences(base: RunFacts, head: RunFacts) -> str:
+    """Writes what else may have moved a time, where no replay found the commit to be the cause."""
+    differences = [describe_move(base, head)]
     if (moves := _toolchain_moves(base.toolchain, head.toolchain)) is not None:
         differences.append(f"toolchain {moves}")
     if base.host != head.host:
@@ -71,8 +69,8 @@ def other_differences(base: RunFacts, head: RunFacts) -> str:
     return "; ".join([*differences, *_gpu_moves(base.telemetry, head.telemetry)])
 
 
-def whose(base: RunFacts, head: RunFacts) -> str:
-    """Says what moved from run to run: our kernel, the baseline, or both."""
+def describe_move(base: RunFacts, head: RunFacts) -> str:
+    """Writes what moved between two runs: our kernel, the baseline, or both."""
     ours = head.time_us / base.time_us - 1.0
     if base.baseline_us is None or head.baseline_us is None:
         return f"the kernel's time moved {ours:+.1%}; there is no baseline to compare with"
@@ -88,7 +86,7 @@ def whose(base: RunFacts, head: RunFacts) -> str:
 
 
 def _lines(base: RunFacts, head: RunFacts) -> Iterator[str]:
-    yield whose(base, head)
+    yield describe_move(base, head)
     if base.params != head.params:
         tied = ", which are tied" if _is_tie(base, head) else ""
         yield f"winner: {_config(base.params, base.axes)} -> {_config(head.params, head.axes)}{tied}"
@@ -120,12 +118,11 @@ def _build(facts: RunFacts) -> WinnerFacts:
 
 
 def _code_moves(base: RunFacts, head: RunFacts) -> str | None:
-    """Writes which static facts differ between two cubins; None if none does."""
-    before, after = base.statics, head.statics
+    """Writes which static facts differ between two cubins; None if all are equal."""
     moves = [
-        f"{before[name]} -> {after[name]} {what}"
+        f"{base.statics[name]} -> {head.statics[name]} {what}"
         for name, what in STATICS.items()
-        if name in before and name in after and before[name] != after[name]
+        if name in base.statics and name in head.statics and base.statics[name] != head.statics[name]
     ]
     for name in sorted({*base.instructions, *head.instructions}):
         counts = base.instructions.get(name, 0), head.instructions.get(name, 0)
@@ -134,16 +131,16 @@ def _code_moves(base: RunFacts, head: RunFacts) -> str | None:
     return ", ".join(moves) or None
 
 
-def _toolchain_moves(before: Mapping[str, str], after: Mapping[str, str]) -> str | None:
-    names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
-    return ", ".join(f"{name} {before.get(name, 'none')} -> {after.get(name, 'none')}" for name in names) or None
+def _toolchain_moves(base: Mapping[str, str], head: Mapping[str, str]) -> str | None:
+    names = sorted(name for name in {*base, *head} if base.get(name) != head.get(name))
+    return ", ".join(f"{name} {base.get(name, 'none')} -> {head.get(name, 'none')}" for name in names) or None
 
 
-def _axes_moves(before: Mapping[str, tuple[int, ...]], after: Mapping[str, tuple[int, ...]]) -> str:
+def _axes_moves(base: Mapping[str, tuple[int, ...]], head: Mapping[str, tuple[int, ...]]) -> str:
     moves = []
-    for name in dict.fromkeys([*before, *after]):
-        gone = [value for value in before.get(name, ()) if value not in after.get(name, ())]
-        new = [value for value in after.get(name, ()) if value not in before.get(name, ())]
+    for name in dict.fromkeys([*base, *head]):
+        gone = [value for value in base.get(name, ()) if value not in head.get(name, ())]
+        new = [value for value in head.get(name, ()) if value not in base.get(name, ())]
         if gone:
             moves.append(f"{name} lost {', '.join(map(str, gone))}")
         if new:
@@ -151,17 +148,15 @@ def _axes_moves(before: Mapping[str, tuple[int, ...]], after: Mapping[str, tuple
     return "; ".join(moves) or "the same values in another order"
 
 
-def _gpu_moves(before: tuple[Mapping[str, Any], ...], after: tuple[Mapping[str, Any], ...]) -> Iterator[str]:
-    """Clocks, temperature and throttling, which make a GPU slow without any change of code."""
-    clocks = _middle(before, "sm_clock_mhz"), _middle(after, "sm_clock_mhz")
+def _gpu_moves(base: tuple[Mapping[str, Any], ...], head: tuple[Mapping[str, Any], ...]) -> Iterator[str]:
+    """Yields differences of clock, temperature and throttling, which make a GPU slow without a change of the code."""
+    clocks = _middle(base, "sm_clock_mhz"), _middle(head, "sm_clock_mhz")
     if clocks[0] and clocks[1] and abs(clocks[1] / clocks[0] - 1.0) > MOVED:
         yield f"clock: {clocks[0]:.0f} -> {clocks[1]:.0f} MHz"
-    warmth = _middle(before, "temperature_c"), _middle(after, "temperature_c")
+    warmth = _middle(base, "temperature_c"), _middle(head, "temperature_c")
     if warmth[0] and warmth[1] and abs(warmth[1] - warmth[0]) > WARMER_C:
         yield f"temperature: {warmth[0]:.0f} -> {warmth[1]:.0f} degrees"
-    reasons = [
-        sorted({why for each in readings for why in each.get("throttled") or ()}) for readings in (before, after)
-    ]
+    reasons = [sorted({why for each in readings for why in each.get("throttled") or ()}) for readings in (base, head)]
     if reasons[0] != reasons[1]:
         yield f"throttling: {', '.join(reasons[0]) or 'none'} -> {', '.join(reasons[1]) or 'none'}"
 
@@ -176,13 +171,12 @@ def _is_in_space(params: Mapping[str, int], axes: Mapping[str, tuple[int, ...]])
 
 
 def _is_tie(base: RunFacts, head: RunFacts) -> bool:
-    """Returns True where another config won, and in one of the two runs both were as fast as each other: which of them
-    wins is then chance."""
+    """Returns whether another config won that was as fast as the winner in one of the runs: then chance decided."""
     return head.params in base.tied or base.params in head.tied
 
 
 def _config_moves(base: RunFacts, head: RunFacts) -> str:
-    """Returns the parameters in which two configs differ, the new values first."""
+    """Writes the parameters in which two configs differ, the new values first."""
     names = [name for name in {**head.axes, **base.axes} if base.params.get(name) != head.params.get(name)]
     sides = ({name: each.params[name] for name in names if name in each.params} for each in (head, base))
     new, old = map(config_text, sides)
@@ -190,6 +184,6 @@ def _config_moves(base: RunFacts, head: RunFacts) -> str:
 
 
 def _config(params: Mapping[str, int], axes: Mapping[str, tuple[int, ...]]) -> str:
-    """Writes a config in the order of the search space, which the database does not keep."""
+    """Writes a config with its parameters in the order of the search space: the database stores them without one."""
     names = [*(name for name in axes if name in params), *(name for name in params if name not in axes)]
     return config_text({name: params[name] for name in names})

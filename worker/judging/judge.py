@@ -1,10 +1,9 @@
-"""The judge step. Compares a night with earlier nights, queues replays of what may have changed, and stores a verdict
-for every run once all replays are in.
+"""The judge step: compares a night with earlier nights, queues replays of what may have changed, and stores a verdict
+for every run once all replays have ended.
 
-A night is a submission. It is judged when its last run is in, by whichever of its judge jobs finds that so: the shapes
-of a kernel and the kernels of a node are only understood together. When its last replay ends, the night is judged again
-and goes on where it stopped. The same nights and replays give the same verdicts, so judging twice does no harm; judges
-of one scope take turns.
+A night is a submission. It is judged as a whole when its last run has ended, because shapes of one kernel and kernels
+of one node explain each other. It is judged again when the last replay of a round has ended. The same nights and
+replays give the same verdicts, so judging twice does no harm. The judge jobs of one scope take turns.
 """
 
 import logging
@@ -37,15 +36,15 @@ from tilewatch.worker.judging.scope_judge import Launches, ScopeJudge, Series, S
 from tilewatch.worker.queue.lease import Lease
 
 RECORDED = "recorded"
-"""Runs of other databases: their cubins are not here, so nothing can be replayed that was not replayed there."""
+"""Origin of runs that came with a recording: their cubins are not here, so they cannot be replayed."""
 
 logger = logging.getLogger(__name__)
 
 TOO_LATE = "its replays did not end before the next night was judged"
 
 _judges: dict[tuple[str, ...], ScopeJudge] = {}
-"""The last judge of each scope, so that a night costs one night and not all that came before it. Only a cache of the
-database: without it the same judge is made again, with the same verdicts."""
+"""Cache of the last judge of each scope, so that only the newest night has to be read. Without it, the same judge is
+made again from the database."""
 
 
 def forget() -> None:
@@ -63,7 +62,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         totals.write(opened, scope)
         suspicions.close_older(opened, scope, TOO_LATE)
         nights = judging.list_nights(opened, scope)
-        if is_branch(scope.repository):  # no series of nights: its runs are compared by hand
+        if is_branch(scope.repository):  # a branch has no series of nights: people compare its runs
             nights = [each for each in nights if each.submission_id == scope.submission_id]
         nights = nights[first_night(len(nights)) :]
         facts = judging.list_replays(opened, scope, nights[0].position if nights else 0)
@@ -92,7 +91,7 @@ def _judge(tonight: OpenNight, nights: Sequence[Night], context: Context, lease:
         missing = judge.settle(lambda question: _answer(tonight, question))
     except DATABASE_IS_AWAY:
         raise
-    except Exception as error:  # noqa: BLE001 - the edge of a night: its runs get a verdict that says so, the next night another try
+    except Exception as error:  # noqa: BLE001 - any failure becomes the night's verdicts; the next night is another try
         for series, point in points.items():
             _give_up(tonight, series, point, error)
         fact_writes.write_verdicts(tonight.session, tonight.verdicts)
@@ -113,8 +112,8 @@ def _judge(tonight: OpenNight, nights: Sequence[Night], context: Context, lease:
 def _up_to_tonight(
     cached: ScopeJudge | None, tonight: OpenNight, nights: Sequence[Night], replay_launches: int, lease: Lease
 ) -> ScopeJudge:
-    """Returns the judge of this scope with all of these nights: the cached one where its nights are the first of
-    these, at the builds where they were, and it knows every series; else a new one."""
+    """Returns the scope's judge after all of these nights. The cached judge is used if it has seen the first of these
+    nights, at the same builds, and knows every series."""
     opened, scope = tonight.session, tonight.scope
     ids = [each.submission_id for each in nights]
     builds = [each.position for each in nights]
@@ -131,7 +130,7 @@ def _up_to_tonight(
     levels = judging.list_expected_levels(opened, scope)
     for each in nights[len(judge.night_ids) :]:
         lease.progress()
-        # The night before is over: its questions without an answer are not asked any more.
+        # The previous night is over: its open questions are dropped.
         judge.settle_past(lambda question: _answer(tonight, question))
         judge.start_levels(levels, each.position)
         night.add_night(judge, tonight.history, each, by_night[each.submission_id])
@@ -139,18 +138,18 @@ def _up_to_tonight(
 
 
 def _begins_with(judge: ScopeJudge, ids: Sequence[int], builds: Sequence[int]) -> bool:
-    """Returns whether a judge's nights are the first of these; a rewritten history moves builds."""
+    """Returns whether a judge's nights are the first of these, at the same builds, which a rewritten history moves."""
     known = len(judge.night_ids)
     return ids[:known] == judge.night_ids and builds[:known] == judge.builds
 
 
 def _answer(tonight: OpenNight, question: SeriesQuestion) -> Launches | None:
-    """Returns the stored launches that answer a question. Returns the launches so far if no more can be measured, None
-    while some are missing."""
+    """Returns the stored launches that answer a question; fewer than it wants if no more can be measured. Returns None
+    while launches are still to come."""
     launches = night.read_answer(tonight.history, tonight.facts, question)
     if launches is not None:
         return launches
-    pair = tonight.history.pair(question, tonight.facts)
+    pair = tonight.history.find_pair(question, tonight.facts)
     assert pair is not None, "a question without commits has an empty answer"
     stored = replay_answers.find_stored_launches(tonight.facts, pair)
     if tonight.scope.origin == RECORDED or questions.was_given_up(tonight, question, pair, stored):
@@ -161,7 +160,7 @@ def _answer(tonight: OpenNight, question: SeriesQuestion) -> Launches | None:
 def _try_to_settle(
     tonight: OpenNight, judge: ScopeJudge, series: Series, point: Point, causes: OtherCauses | None
 ) -> None:
-    """Settles a series, and costs it alone its verdict if an unexpected error comes."""
+    """Settles a series. An unexpected error costs only this series its verdict."""
     settled = len(tonight.verdicts)
     try:
         with tonight.session.begin_nested():
@@ -181,8 +180,8 @@ def _give_up(tonight: OpenNight, series: Series, point: Point, error: Exception)
 
 
 def _settle(tonight: OpenNight, judge: ScopeJudge, series: Series, point: Point, causes: OtherCauses | None) -> None:
-    """Gives the verdict of a series; nothing is left to be asked."""
-    conclusion = night.conclude(judge, series, tonight.history.same_as(series, tonight.scope.position))
+    """Stores the verdict of a series, all of whose replays have ended, and opens or ends regressions."""
+    conclusion = night.conclude(judge, series, tonight.history.find_same_code(series, tonight.scope.position))
     verdict, reason, outcome = conclusion.verdict, conclusion.reason, conclusion.outcome
     span, alert, findings = None, judge.alerts.get(series), list[str]()
     suspicion_id = None
@@ -195,13 +194,13 @@ def _settle(tonight: OpenNight, judge: ScopeJudge, series: Series, point: Point,
                 verdict, outcome = finding.answer, "confirmed"
         outcome = outcome or "refuted"
     if alert is not None:
-        span = tonight.history.span(series, alert.first_bad, tonight.facts, alert.last_good)
-        reason = open_regression.of_commit(
+        span = tonight.history.find_range(series, alert.first_bad, tonight.facts, alert.last_good)
+        reason = open_regression.open_for_commit(
             tonight.session,
             tonight.scope,
             store=tonight.store,
             point=point,
-            good_run_id=tonight.history.run_before(series, span[0]),
+            good_run_id=tonight.history.find_run_at(series, span[0]),
             suspicion_id=suspicion_id,
             alert=alert,
             span=span,
@@ -217,18 +216,18 @@ def _settle(tonight: OpenNight, judge: ScopeJudge, series: Series, point: Point,
 
 
 def _differences_from_before(tonight: OpenNight, series: Series, point: Point) -> str:
-    """Returns the differences from the night before, for a move that is not the commit's; "" where there was none."""
-    before = tonight.history.since(series, tonight.scope.position)
+    """Writes how a run differs from the previous one, for a move that is not the commit's; "" without one."""
+    before = tonight.history.find_previous(series, tonight.scope.position)
     commit_id = tonight.history.commit_id(before[0]) if before is not None else None
-    run_id = tonight.history.run_before(series, commit_id) if commit_id is not None else None
+    run_id = tonight.history.find_run_at(series, commit_id) if commit_id is not None else None
     if run_id is None:
         return ""
     facts = (winners.read_run_facts(tonight.session, each) for each in (run_id, point.run_id))
-    return f"; {explain.other_differences(*facts)}"
+    return f"; {explain.describe_differences(*facts)}"
 
 
 def _add_verdicts_without_time(tonight: OpenNight, points: Mapping[Series, Point]) -> None:
-    """Adds verdicts to runs in which no config was right, which have no time to judge."""
+    """Adds verdicts for runs without a time to judge, because no config gave a right answer."""
     timed = {point.run_id for point in points.values()}
     for run_id in judging.list_runs(tonight.session, tonight.scope):
         if run_id not in timed:

@@ -1,7 +1,7 @@
-"""Runs the detector over one night, reads answers from the database, and concludes what the night shows of a series.
+"""Adds a night to the judge of a scope, finds the answers to its questions, and concludes a verdict for each series.
 
-A suspicion that was not confirmed ends in one of three ways: not reproduced, not the commit's since its machine code is
-the same, or not sure enough.
+A suspicion that was not confirmed ends in one of three ways: not reproduced, not the commit's because its machine code
+is the same, or not sure enough.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from tilewatch.worker.judging.scope_judge import FirstQuestion, Launches, ScopeJ
 
 @dataclass(frozen=True)
 class Conclusion:
-    """The verdict on a series, and how its suspicion of the night ended (None without a suspicion)."""
+    """The verdict on a series, and how tonight's suspicion of it ended; None without a suspicion."""
 
     numbers: SeriesVerdict
     verdict: VerdictName
@@ -27,8 +27,7 @@ class Conclusion:
 
 
 def series_by_first_night(nights: Sequence[Night], points: Sequence[Point]) -> list[Series]:
-    """Lists series by the night that first measured them, so that a new series never changes the number of an older
-    one."""
+    """Lists series in the order of their first nights, so that a new series never changes the number of an old one."""
     numbers = {night.submission_id: number for number, night in enumerate(nights)}
     first: dict[Series, int] = {}
     for point in points:
@@ -38,7 +37,7 @@ def series_by_first_night(nights: Sequence[Night], points: Sequence[Point]) -> l
 
 
 def add_night(judge: ScopeJudge, history: History, night: Night, points: Sequence[Point]) -> None:
-    """Adds a night with the machine code that won for each kernel and problem."""
+    """Adds a night to a judge, with a name for the machine code that won on each problem."""
     for series in map(series_of, points):
         _name_code(judge, history, series, night.position)
     measured = {series_of(point)[:2] for point in points}
@@ -47,28 +46,28 @@ def add_night(judge: ScopeJudge, history: History, night: Night, points: Sequenc
 
 
 def _name_code(judge: ScopeJudge, history: History, series: Series, build: int) -> None:
-    """Names the code that won after the build that brought it; forgets the name where the code is not known."""
+    """Names a series' code after the build that brought it. Removes the name if the code is not known."""
     kernel, problem, _ = series
-    before = history.since(series, build)
+    before = history.find_previous(series, build)
     if before is not None and before[1]:
         judge.code_names.setdefault((kernel, problem), str(before[0]))
-    elif history.side(build, kernel, problem) is not None:
+    elif history.find_winner(build, kernel, problem) is not None:
         judge.code_names[kernel, problem] = str(build)
     else:
         judge.code_names.pop((kernel, problem), None)
 
 
 def read_answer(history: History, facts: Sequence[ReplayFact], question: SeriesQuestion) -> Launches | None:
-    """Reads the answer that is on record; None while launches are missing. No launches where nobody can be asked."""
-    pair = history.pair(question, facts)
+    """Returns the stored answer to a question; None while launches are missing. The answer is empty if a commit is
+    unknown, so that no replay is possible."""
+    pair = history.find_pair(question, facts)
     if pair is None:
         return Launches()
     return replay_answers.next_launches(question, pair, replay_answers.find_stored_launches(facts, pair))
 
 
 def conclude(judge: ScopeJudge, series: Series, same_as: str | None) -> Conclusion:
-    """Concludes what a series' answers and evidence mean tonight. `same_as` is the commit before, if its machine code
-    still wins."""
+    """Concludes tonight's verdict on a series. `same_as` is the previous commit if its machine code still wins."""
     numbers, first = judge.verdict(series), judge.first_questions.get(series)
     if series in judge.alerts:
         return Conclusion(numbers, numbers.verdict, numbers.reason, "confirmed")
@@ -84,14 +83,15 @@ def conclude(judge: ScopeJudge, series: Series, same_as: str | None) -> Conclusi
 
 
 def _not_confirmed(numbers: SeriesVerdict, first: FirstQuestion, min_change: float) -> Conclusion:
-    """Launches that leave no room for a relevant change refute it, though they may differ by less."""
+    """Concludes about a suspicion that replays did not confirm. It is refuted if their interval contains 0 or ends
+    below the smallest relevant change."""
     launches = first.launches
     if not launches:
         return Conclusion(numbers, "undecided", f"no replay could be held: {numbers.reason}", "undecided")
     if all(base_us == head_us for base_us, head_us in launches):
         reason = f"identical machine code, so no change of the commit's: {numbers.reason}"
         return Conclusion(numbers, "unchanged", reason, "refuted")
-    size = estimate_pair(replay_answers.differences(launches), 0.0)  # no prior: these launches alone
+    size = estimate_pair(replay_answers.compute_log_ratios(launches), 0.0)  # no prior: these launches alone
     low, high = size.size - 1.96 * size.error, size.size + 1.96 * size.error
     interval = f"{len(launches)} replay launches of old and new code differ by {low:+.2%} to {high:+.2%}"
     if low <= 0.0 <= high or max(-low, high) < min_change:

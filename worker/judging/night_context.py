@@ -1,4 +1,4 @@
-"""A night while it is judged: its transaction, what is on record of its scope, and the verdicts so far."""
+"""Holds a night while it is judged: its transaction, the history of its scope, and the verdicts so far."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,8 +16,8 @@ from tilewatch.worker.judging.commit_history import History
 
 @dataclass(frozen=True)
 class OpenNight:
-    """A night that is being judged. `run_id` is the run whose job judges the night, and whose judge job follows when
-    questions are answered."""
+    """A night that is being judged. `run_id` is the run whose judge job judges the night, now and after each round of
+    replays."""
 
     session: Session
     scope: Scope
@@ -32,8 +32,7 @@ class OpenNight:
     def add_verdict(
         self, point: Point, numbers: SeriesVerdict, verdict: str, reason: str, span: tuple[int, int] | None = None
     ) -> None:
-        """Adds a verdict to those of the night. `span` holds the commit before a change and the first with
-        all of it."""
+        """Adds a verdict to the night's. `span` holds the last commit before a change and the first with all of it."""
         self.verdicts.append(
             NewVerdict(
                 run_id=point.run_id,
@@ -52,7 +51,7 @@ class OpenNight:
         )
 
     def open_suspicion(self, point: Point, commit_ids: tuple[int, int], size: float | None, reason: str) -> int:
-        """Returns the id of the run's suspicion, which is opened unless it is open already."""
+        """Opens the suspicion of a run unless it is open, and returns its id."""
         return suspicions.open_once(
             self.session,
             run_id=point.run_id,

@@ -1,9 +1,9 @@
-"""Tells a slow node, or its new driver, from slow code: finds the series to ask about and reads the answers.
+"""Finds out whether a node or its new driver is slow rather than the code: chooses what to replay and reads the
+answers.
 
-A replay on one GPU tells two pieces of code apart and nothing of the GPU. Here both pieces are replayed on both GPUs,
-each pair interleaved where it runs. A driver cannot be put back, but where another node still has the old one, the same
-replays answer for it, as far as it is known how far apart the two nodes were before. node_comparison.py does the
-arithmetic.
+A replay on one GPU compares two pieces of code and shows nothing of the GPU. Here both pieces are replayed on two GPUs
+of different nodes. An old driver cannot be put back. But if another node still has it, the same replays compare the
+drivers too, given how far apart the two nodes were before. node_comparison.py does the arithmetic.
 """
 
 from collections import defaultdict
@@ -23,14 +23,13 @@ from tilewatch.worker.judging.scope_judge import Series
 from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide, question_key
 
 LAUNCHES = 8
-"""On each of the two GPUs, as for two compilers (compiler_cause.py)."""
+"""Launches on each of the two GPUs; as many as compiler_cause.py uses."""
 
 APART = 0.02
-"""Two GPUs of a model that are both well differ by their silicon and their cooling: closer than this is not asked."""
+"""Least difference of two nodes that is suspected: healthy GPUs of a model differ by their silicon and cooling."""
 
 MOST_ASKED = 4
-"""Number of series that are asked about a night: a slow node shows in all of them, and a few are enough to
-report it."""
+"""Most series per night that are replayed for this: a slow node shows in all of them, so a few are enough."""
 
 
 def find_suspicions(
@@ -40,7 +39,7 @@ def find_suspicions(
     before: Mapping[Series, PreviousRun],
     points: Mapping[Series, Point],
 ) -> list[NodeSuspicion]:
-    """Finds the series that are farthest from what another node, or this one under another driver, took of late."""
+    """Finds the series that differ most from recent times of another node, or of this node under another driver."""
     runs: dict[tuple[str, str], list[PreviousRun]] = defaultdict(list)
     for (kernel, problem, _), run in before.items():
         runs[kernel, problem].append(run)
@@ -74,7 +73,7 @@ def find_suspicions(
 
 
 def read_answer(session: Session, suspicion: NodeSuspicion) -> NodeAnswer | None:
-    """Reads the answer to a suspicion about a node from its replays; None while one of them is still to come."""
+    """Reads the answer to a suspicion about a node from its replays; None while one of them has not run."""
     facts = []
     for question in suspicion.questions:
         fact = judging.find_replay(session, question.key)
@@ -95,19 +94,19 @@ def _suspect(
     ran: Mapping[int, NodeGpu],
     won: Mapping[int, Winner],
 ) -> NodeSuspicion | None:
-    """Returns a suspicion against a node that kept the driver which this one lost, else against the one that ran last;
-    None if the two are close enough."""
-    here, new = ran[point.run_id], won.get(point.run_id)
-    if new is None or not others:
+    """Returns a suspicion that compares with a node that still has this node's old driver, else with the node that ran
+    last; None if the times are close enough."""
+    here, head = ran[point.run_id], won.get(point.run_id)
+    if head is None or not others:
         return None
     if last_here is not None and last_here.run_id in won:
-        was, old = ran[last_here.run_id], won[last_here.run_id]
+        was, base = ran[last_here.run_id], won[last_here.run_id]
         for other in others:
             with_old_driver = here.driver != was.driver == ran[other.run_id].driver
-            if with_old_driver and won[other.run_id].code_sha256 == old.code_sha256:
+            if with_old_driver and won[other.run_id].code_sha256 == base.code_sha256:
                 apart = log(last_here.time_us / other.time_us)
                 driver = f"{was.driver} -> {here.driver}"
-                of_driver = _suspicion(scope, point, last_here, ran[other.run_id], here, (old, new), driver, apart)
+                of_driver = _suspicion(scope, point, last_here, ran[other.run_id], here, (base, head), driver, apart)
                 return of_driver if abs(of_driver.moved) >= WELL_GPUS_DIFFER else None
     of_node = _against_newest(scope, point, others, ran, won)
     return of_node if of_node is not None and abs(of_node.moved) >= APART else None
@@ -121,7 +120,7 @@ def _ask_whether_it_is_over(
     won: Mapping[int, Winner],
     reported: Mapping[str, float],
 ) -> NodeSuspicion | None:
-    """Asks about two nodes that were reported as different and look alike again; None for other nodes."""
+    """Returns a suspicion that two nodes that were reported to differ are alike again; None if they still differ."""
     suspicion = _against_newest(scope, point, others, ran, won)
     if suspicion is None or suspicion.what not in reported:
         return None
@@ -132,11 +131,11 @@ def _ask_whether_it_is_over(
 def _against_newest(
     scope: Scope, point: Point, others: Sequence[PreviousRun], ran: Mapping[int, NodeGpu], won: Mapping[int, Winner]
 ) -> NodeSuspicion | None:
-    here, new = ran[point.run_id], won.get(point.run_id)
-    if new is None or not others:
+    here, head = ran[point.run_id], won.get(point.run_id)
+    if head is None or not others:
         return None
     newest = max(others, key=lambda each: each.run_id)
-    return _suspicion(scope, point, newest, ran[newest.run_id], here, (won[newest.run_id], new), None, 0.0)
+    return _suspicion(scope, point, newest, ran[newest.run_id], here, (won[newest.run_id], head), None, 0.0)
 
 
 def _suspicion(
@@ -149,7 +148,7 @@ def _suspicion(
     driver: str | None,
     apart: float,
 ) -> NodeSuspicion:
-    old, new = codes
+    base, head = codes
     runs = f"node:{before.run_id}-{point.run_id}"
     there_and_here = [
         BuildQuestion(
@@ -162,8 +161,8 @@ def _suspicion(
             axis="node",
             start=0,
             launches=LAUNCHES,
-            base=BuildSide.of_winner(old, before.commit_id, before.sha),
-            head=BuildSide.of_winner(new, scope.commit_id, scope.sha),
+            base=BuildSide.of_winner(base, before.commit_id, before.sha),
+            head=BuildSide.of_winner(head, scope.commit_id, scope.sha),
             gpu_uuid=gpu.gpu_uuid,
             host=gpu.host,
         )
@@ -175,7 +174,7 @@ def _suspicion(
         there=there,
         here=here,
         moved=point.time_us / before.time_us - 1.0,
-        same_code=old.code_sha256 == new.code_sha256,
+        same_code=base.code_sha256 == head.code_sha256,
         driver=driver,
         apart=apart,
         questions=(there_and_here[0], there_and_here[1]),
@@ -183,7 +182,7 @@ def _suspicion(
 
 
 def _can_be_asked(session: Session, scope: Scope, suspicion: NodeSuspicion) -> bool:
-    """Returns True if both GPUs have a worker and are well, or the replays are there already."""
+    """Returns whether both GPUs have a worker and are not in quarantine, or all replays have ended already."""
     available = {gpu.gpu_uuid for gpu in gpus.list_available_gpus(session, scope.gpu_model)}
     if {suspicion.there.gpu_uuid, suspicion.here.gpu_uuid} <= available:
         return True

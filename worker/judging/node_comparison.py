@@ -1,7 +1,7 @@
-"""Compares replays of the same cubins on two nodes: what the node did, what its driver did, what the code did. Pure.
+"""Computes from replays of the same cubins on two nodes what the node, its driver and the code contributed. Pure.
 
-What differs within a node is the code; what the old cubin shows between the nodes is the node. node_cause.py decides
-what is asked.
+A difference on one node comes from the code. A difference of the old cubin between the nodes comes from the node.
+node_cause.py decides what is replayed.
 """
 
 from collections.abc import Collection
@@ -16,20 +16,20 @@ from tilewatch.worker.judging import replay_answers
 from tilewatch.worker.queue.replay_job import BuildQuestion
 
 WELL_GPUS_DIFFER = 0.01
-"""Two GPUs of a model that are both well may differ by less than this, which is not reported."""
+"""Least difference between two nodes that is reported: two healthy GPUs of a model may differ by less."""
 
 SESSIONS_DIFFER = 0.003
-"""Medians of one config lay up to 0.4 % apart in three sessions of one H200: one deviation of how far apart two nodes
-were, which is known from single runs."""
+"""Standard deviation of how far apart two nodes were before, which is known from single runs. Medians of one config
+lay up to 0.4 % apart in three sessions of one H200."""
 
 
 @dataclass(frozen=True)
 class NodeSuspicion:
-    """A series whose time may be the node's. `questions` are to the GPU there (of `before`), then here.
+    """A series whose time may have moved because of the node: `here`, compared with `there`, the node of `before`.
 
-    `moved` is relative. `apart` is how far apart the nodes were before (a logarithm), which only a question about a
-    `driver` uses. `reported_size` is by how much one of them was reported to be slower, where it is asked whether that
-    is over.
+    `questions` are for the GPU there and the GPU here. `moved` is relative. `apart` is how far apart the nodes were
+    before, as a logarithm; it is used only if the suspicion is about a `driver`. `reported_size` is how much slower one
+    node was reported to be, if the suspicion is that this is over; else None.
     """
 
     point: Point
@@ -45,11 +45,12 @@ class NodeSuspicion:
 
     @property
     def what(self) -> str:
-        """Tells this cause from others in a regression's key."""
-        return f"driver {self.driver} on {self.here.host}" if self.driver else _pair(self.there.host, self.here.host)
+        """Returns the name of this cause in a regression's key."""
+        hosts = self.there.host, self.here.host
+        return f"driver {self.driver} on {self.here.host}" if self.driver else _name_pair(*hosts)
 
     def is_reported(self, causes: Collection[str]) -> bool:
-        """Returns True if these two nodes were reported, or a driver that makes one of them slower."""
+        """Returns whether `causes` has this pair of nodes, or a driver that makes one of them slower."""
         hosts = (self.there.host, self.here.host)
         return self.what in causes or any(
             cause.startswith("driver ") and cause.endswith(tuple(f" on {host}" for host in hosts)) for cause in causes
@@ -66,9 +67,10 @@ class NodeSuspicion:
 
 @dataclass(frozen=True)
 class NodeAnswer:
-    """The slowdown of the old cubin from there to here, and of the new one against the old on each; logarithms.
+    """The result of the replays on two nodes, as logarithms of times over each other.
 
-    `code` is of there, then of here; None where both sides are one machine code. `failure` says why nothing is known.
+    `node` is the old cubin here over there. `code` is the new cubin over the old one, there and here; None if they are
+    the same machine code. `failure` says why nothing is known.
     """
 
     node: Estimate | None
@@ -79,7 +81,7 @@ class NodeAnswer:
         return self.node is not None and _is_believed(self.node, policy, WELL_GPUS_DIFFER)
 
     def changed(self, policy: Policy) -> tuple[bool, bool]:
-        """Returns True if the code differs there, and here."""
+        """Returns whether the code differs there, and whether it differs here."""
         if self.code is None:
             return False, False
         there, here = (_is_believed(each, policy, policy.min_change) for each in self.code)
@@ -87,48 +89,49 @@ class NodeAnswer:
 
 
 def compare(there: ReplayFact, here: ReplayFact, *, same_code: bool) -> NodeAnswer:
-    """Launches of two GPUs have nothing in common, so their differences are taken in any order. Where the code changed,
-    the old one says how far apart the nodes are: the new one may suit one of them less."""
-    node = replay_answers.differences(list(zip(there.good_us, here.good_us, strict=False)))
+    """Returns what the replays on two nodes show. The old cubin is compared between the nodes, as the new one may suit
+    one of them less. Launches on two GPUs are independent, so they are paired in any order."""
+    node = replay_answers.compute_log_ratios(list(zip(there.good_us, here.good_us, strict=False)))
     if same_code:
         return NodeAnswer(estimate_pair(node, 0.0), None)
     code = [
-        estimate_pair(replay_answers.differences(list(zip(each.good_us, each.bad_us, strict=True))), 0.0)
+        estimate_pair(replay_answers.compute_log_ratios(list(zip(each.good_us, each.bad_us, strict=True))), 0.0)
         for each in (there, here)
     ]
     return NodeAnswer(estimate_pair(node, 0.0), (code[0], code[1]))
 
 
-def of_driver(suspicion: NodeSuspicion, answer: NodeAnswer) -> Estimate | None:
-    """Returns the difference less what it was before; None where no driver changed or the replays failed."""
+def estimate_driver(suspicion: NodeSuspicion, answer: NodeAnswer) -> Estimate | None:
+    """Returns what a new driver changed: the difference between the nodes less the one before. Returns None if no
+    driver changed or the replays failed."""
     if suspicion.driver is None or answer.node is None:
         return None
     return Estimate(answer.node.size - suspicion.apart, hypot(answer.node.error, SESSIONS_DIFFER), answer.node.launches)
 
 
 def is_slower(suspicion: NodeSuspicion, answer: NodeAnswer, policy: Policy) -> bool:
-    """Returns True if the node (or its new driver) is slower, which is reported."""
-    size = of_driver(suspicion, answer) or answer.node
+    """Returns whether the node here, or its new driver, is slower by so much that it is reported."""
+    size = estimate_driver(suspicion, answer) or answer.node
     return size is not None and size.size > 0 and _is_believed(size, policy, WELL_GPUS_DIFFER)
 
 
-def sentence(suspicion: NodeSuspicion, answer: NodeAnswer, policy: Policy) -> str:
-    """Writes the sentence about the node, then the one about the code."""
+def write_sentence(suspicion: NodeSuspicion, answer: NodeAnswer, policy: Policy) -> str:
+    """Writes what the replays say about the node, then about the code."""
     if answer.node is None:
         return f"node against node could not be replayed: {answer.failure}"
-    return f"{_of_node(suspicion, answer, policy)}, {_of_code(suspicion, answer, policy)}"
+    return f"{_write_about_node(suspicion, answer, policy)}, {_write_about_code(suspicion, answer, policy)}"
 
 
-def lines(suspicion: NodeSuspicion, answer: NodeAnswer) -> tuple[str, ...]:
-    """Returns the numbers behind the sentence, for people who want to see them."""
+def write_lines(suspicion: NodeSuspicion, answer: NodeAnswer) -> tuple[str, ...]:
+    """Writes the numbers behind the sentence, one fact per line."""
     if answer.node is None:
         return ()
     here, there = suspicion.here.host, suspicion.there.host
     cubin = "the same cubin" if suspicion.same_code else "the old cubin"
-    facts = [f"{cubin} on both nodes, {answer.node.launches} launches each: {_size(answer.node)} on {here}"]
+    facts = [f"{cubin} on both nodes, {answer.node.launches} launches each: {_write_size(answer.node)} on {here}"]
     if answer.code is not None:
         facts += [
-            f"new code against old on {host}: {_size(each)}"
+            f"new code against old on {host}: {_write_size(each)}"
             for host, each in zip((there, here), answer.code, strict=True)
         ]
     if suspicion.driver is not None:
@@ -136,29 +139,29 @@ def lines(suspicion: NodeSuspicion, answer: NodeAnswer) -> tuple[str, ...]:
     return tuple(facts)
 
 
-def _of_node(suspicion: NodeSuspicion, answer: NodeAnswer, policy: Policy) -> str:
+def _write_about_node(suspicion: NodeSuspicion, answer: NodeAnswer, policy: Policy) -> str:
     here, there, driver = suspicion.here.host, suspicion.there.host, suspicion.driver
-    size = of_driver(suspicion, answer)
+    size = estimate_driver(suspicion, answer)
     if size is not None:
         if not _is_believed(size, policy, WELL_GPUS_DIFFER):
-            return f"the driver ({driver}) is no slower: {here} is to {there}, which has the old one, as before"
-        return f"the new driver ({driver}) is {_much(size)} {_word(size)} on {here} than the old one, still on {there}"
-    assert answer.node is not None, "sentence() is asked only after replays that were held"
+            return f"the driver ({driver}) is no slower: {here} and {there}, which has the old one, differ as before"
+        return f"the new driver ({driver}) is {_slowdown(size)} on {here} than the old one, still on {there}"
+    assert answer.node is not None, "the replays did not fail"
     if not answer.is_node(policy):
-        return f"node {here} is as fast as {there} ({_size(answer.node)})"
-    return f"node {here} is {_much(answer.node)} {_word(answer.node)} than {there}"
+        return f"node {here} is as fast as {there} ({_write_size(answer.node)})"
+    return f"node {here} is {_slowdown(answer.node)} than {there}"
 
 
-def _of_code(suspicion: NodeSuspicion, answer: NodeAnswer, policy: Policy) -> str:
-    node = of_driver(suspicion, answer) or answer.node
+def _write_about_code(suspicion: NodeSuspicion, answer: NodeAnswer, policy: Policy) -> str:
+    node = estimate_driver(suspicion, answer) or answer.node
     is_node_alone = node is not None and _is_believed(node, policy, WELL_GPUS_DIFFER)
     if answer.code is None:
         return "the code is not: it is the same cubin" if is_node_alone else "with the same cubin"
     there, here = answer.changed(policy)
     hosts = suspicion.there.host, suspicion.here.host
-    sizes = [f"{_size(each)} on {host}" for each, host in zip(answer.code, hosts, strict=True)]
+    sizes = [f"{_write_size(each)} on {host}" for each, host in zip(answer.code, hosts, strict=True)]
     if there and here:
-        return f"the code is {_word(answer.code[1])} on both nodes: {', '.join(sizes)}"
+        return f"the code is {_slower(answer.code[1])} on both nodes: {', '.join(sizes)}"
     if there or here:
         return f"the code differs on {hosts[here]} alone: {', '.join(sizes)}"
     return f"the code is {'not' if is_node_alone else 'as fast'}: {', '.join(sizes)}"
@@ -168,19 +171,19 @@ def _is_believed(size: Estimate, policy: Policy, least: float) -> bool:
     return abs(size.deviations) >= policy.believed_deviations and abs(size.size) >= least
 
 
-def _pair(one: str, other: str) -> str:
-    """Names two nodes in one order: that one is slower is one cause, from whichever side it is seen."""
+def _name_pair(one: str, other: str) -> str:
+    """Names two nodes in alphabetical order, so that their difference is one cause, whichever of them is slower."""
     return " and ".join(sorted((one, other)))
 
 
-def _word(size: Estimate) -> str:
+def _slower(size: Estimate) -> str:
     return "slower" if size.size > 0 else "faster"
 
 
-def _much(size: Estimate) -> str:
-    return f"{abs(expm1(size.size)):.1%}"
+def _slowdown(size: Estimate) -> str:
+    return f"{abs(expm1(size.size)):.1%} {_slower(size)}"
 
 
-def _size(size: Estimate) -> str:
+def _write_size(size: Estimate) -> str:
     low, high = size.size - 1.96 * size.error, size.size + 1.96 * size.error
     return f"{expm1(size.size):+.1%} ({expm1(low):+.1%} to {expm1(high):+.1%})"

@@ -1,4 +1,4 @@
-"""Opens a regression for a confirmed change, or takes one back for a recovery, with its cause.
+"""Opens a regression with its cause for a confirmed change, or ends one for a recovery.
 
 explain.py names the cause; db/lifecycle/regression_causes.py decides which series belong together.
 """
@@ -26,7 +26,7 @@ from tilewatch.worker.judging.node_comparison import NodeAnswer, NodeSuspicion
 UNEXPLAINED = Explanation("unknown", "replays of old and new code differ, and no earlier run is left to compare", ())
 
 
-def of_commit(
+def open_for_commit(
     session: Session,
     scope: Scope,
     *,
@@ -38,10 +38,10 @@ def of_commit(
     span: tuple[int, int],
     findings: Sequence[str] = (),
 ) -> str:
-    """Opens a regression for a change that replays confirmed, or joins or ends one. Returns the verdict's reason.
+    """Opens, joins or ends a regression for a change that replays confirmed. Returns the reason for the verdict.
 
-    `span` are the commit before the change and the first with it. `findings` are facts that the runs do not show, such
-    as what the compiler did.
+    `span` holds the last commit before the change and the first with all of it. `findings` are facts that the runs do
+    not show, such as what the compiler did.
     """
     moved = _moved(scope, point, good_run_id, suspicion_id, alert.size, alert.error)
     difference = f"replays of old and new code differ by {alert.size:+.1%} ({moved.low:+.1%} to {moved.high:+.1%})"
@@ -67,7 +67,7 @@ def of_commit(
     return f"{difference}; {explanation.sentence}"
 
 
-def of_compiler(
+def open_for_compiler(
     session: Session,
     scope: Scope,
     suspicion: CompilerSuspicion,
@@ -75,8 +75,8 @@ def of_compiler(
     sentence: str,
     suspicion_id: int | None,
 ) -> None:
-    """Opens the regression of a compiler, after a replay of one commit under two compilers confirmed a change. A new
-    regression also asks for a comparison of both compilers over all operators."""
+    """Opens or joins a regression for a compiler, after a replay of one commit with two compilers confirmed a change. A
+    new regression also requests a comparison of both compilers over all operators."""
     size = expm1(change.size)
     cause = Cause(
         direction="regression" if size > 0 else "improvement",
@@ -98,7 +98,7 @@ def of_compiler(
         actions.ask_toolchains(session, ITSELF, {**asked, "gpus": [scope.gpu_model]}, key=key)
 
 
-def of_node(
+def open_for_node(
     session: Session,
     scope: Scope,
     suspicion: NodeSuspicion,
@@ -106,14 +106,14 @@ def of_node(
     sentence: str,
     suspicion_id: int | None,
 ) -> None:
-    """Replays of the same cubins on two nodes confirmed that one node, or its new driver, is slower."""
-    change = node_comparison.of_driver(suspicion, answer) or answer.node
+    """Opens or joins a regression for a node or its new driver, which replays on two nodes showed to be slower."""
+    change = node_comparison.estimate_driver(suspicion, answer) or answer.node
     assert change is not None, "a node is slower by what its replays show"
     cause = Cause(
         direction="regression",
         category="toolchain" if suspicion.driver else "node",
         sentence=sentence,
-        explanation=node_comparison.lines(suspicion, answer),
+        explanation=node_comparison.write_lines(suspicion, answer),
         repository=scope.repository,
         kernel=suspicion.point.kernel,
         good_commit_id=suspicion.before.commit_id,
@@ -124,10 +124,10 @@ def of_node(
     regression_causes.open_or_join(session, cause, moved)
 
 
-def node_recovered(
+def close_for_node(
     session: Session, scope: Scope, suspicion: NodeSuspicion, difference: Estimate, suspicion_id: int | None
 ) -> None:
-    """Takes back that a node is slower: replays of the same cubins show the two nodes to be as fast as each other."""
+    """Ends the regression for a node, after replays on two nodes showed them to be equally fast again."""
     assert suspicion.reported_size is not None
     back = difference.size - suspicion.reported_size
     moved = _moved(scope, suspicion.point, suspicion.before.run_id, suspicion_id, back, difference.error)
@@ -151,8 +151,8 @@ def _moved(
 
 
 def _compare_code(session: Session, store: CubinStore, good_run_id: int, bad_run_id: int) -> str | None:
-    """Says which lines differ between the winners' cubins, which takes seconds; None where nothing does, or where a
-    cubin is not in this store, as of a recorded run."""
+    """Writes which source lines differ between the winners' cubins, which takes seconds. Returns None if no line does,
+    or if a cubin is not in this store, such as that of a recorded run."""
     found = winners.read_winners_of_runs(session, (good_run_id, bad_run_id))
     if len(found) < 2:
         return None

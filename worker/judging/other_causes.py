@@ -1,6 +1,6 @@
-"""Checks whether a change comes from the compiler or the node instead of a commit.
+"""Finds out whether a change comes from the compiler or the node instead of a commit.
 
-compiler_cause.py and node_cause.py find the series to ask about and read the answers.
+compiler_cause.py and node_cause.py choose what to replay and read the answers.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,12 +17,12 @@ from tilewatch.worker.judging.scope_judge import Series, series_of
 from tilewatch.worker.queue.replay_job import BuildQuestion
 
 RECENT_NIGHTS = 5
-"""A series that was not measured in this many nights has other reasons to move than its compiler or its node."""
+"""Nights back to which a previous run is looked for: over a longer time a series has many other reasons to move."""
 
 
 @dataclass(frozen=True)
 class OpenQuestions:
-    """The replays that a suspicion waits for; `commit_ids` are the ends of the suspicion."""
+    """The replays that a suspicion waits for. `commit_ids` are the commits that it is about."""
 
     point: Point
     commit_ids: tuple[int, int]
@@ -33,7 +33,7 @@ class OpenQuestions:
 
 @dataclass(frozen=True)
 class SettledSuspicion:
-    """The outcome of a suspicion in a sentence; `answer` is a verdict where it is a change, else None."""
+    """The outcome of a suspicion. `answer` is the verdict if it was confirmed, else None."""
 
     sentence: str
     answer: VerdictName | None
@@ -41,7 +41,7 @@ class SettledSuspicion:
 
 @dataclass(frozen=True)
 class OtherCauses:
-    """The other causes that a series is suspected of; an answer is None while its replays are still to be held."""
+    """The suspicions that the compiler or the node changed a series. An answer is None until its replays have run."""
 
     compiler: CompilerSuspicion | None = None
     compiler_answer: CompilerAnswer | None = None
@@ -56,7 +56,7 @@ class OtherCauses:
 
 
 def find(night: OpenNight, nights: Sequence[Night], points: Mapping[Series, Point]) -> dict[Series, OtherCauses]:
-    """Returns the series of tonight that are suspected of another cause than a commit."""
+    """Returns tonight's series that may have changed for another cause than a commit, with the causes."""
     session, store, scope = night.session, night.store, night.scope
     recent = [each.submission_id for each in nights[-1 - RECENT_NIGHTS : -1]]
     before = judging.read_previous_runs(session, recent, scope.origin)
@@ -94,7 +94,7 @@ def open_questions(scope: Scope, causes: Mapping[Series, OtherCauses]) -> Iterat
 
 
 def settle(night: OpenNight, causes: OtherCauses, suspicion_id: int | None) -> list[SettledSuspicion]:
-    """Settles the suspicions of a series and returns their outcomes. A change becomes a regression of its own cause."""
+    """Settles the suspicions of a series and returns their outcomes. A confirmed one becomes a regression."""
     findings = []
     if causes.compiler is not None and causes.compiler_answer is not None:
         findings.append(_settle_compiler(night, causes.compiler, causes.compiler_answer, suspicion_id))
@@ -106,23 +106,23 @@ def settle(night: OpenNight, causes: OtherCauses, suspicion_id: int | None) -> l
 def _settle_compiler(
     night: OpenNight, suspicion: CompilerSuspicion, answer: CompilerAnswer, suspicion_id: int | None
 ) -> SettledSuspicion:
-    sentence = compiler_cause.sentence(suspicion, answer)
+    sentence = compiler_cause.write_sentence(suspicion, answer)
     if answer.size is None or not answer.is_change(night.policy):
         return SettledSuspicion(sentence, None)
-    open_regression.of_compiler(night.session, night.scope, suspicion, answer.size, sentence, suspicion_id)
+    open_regression.open_for_compiler(night.session, night.scope, suspicion, answer.size, sentence, suspicion_id)
     return SettledSuspicion(sentence, "regression" if answer.size.size > 0 else "improvement")
 
 
 def _settle_node(
     night: OpenNight, suspicion: NodeSuspicion, answer: NodeAnswer, suspicion_id: int | None
 ) -> SettledSuspicion:
-    """Settles a suspicion about a node. A node that is faster opens no regression."""
-    sentence = node_comparison.sentence(suspicion, answer, night.policy)
+    """Settles a suspicion about a node: opens a regression for a slower node, and ends it for a recovered one."""
+    sentence = node_comparison.write_sentence(suspicion, answer, night.policy)
     if suspicion.reported_size is not None:
         if answer.node is not None and not answer.is_node(night.policy):
-            open_regression.node_recovered(night.session, night.scope, suspicion, answer.node, suspicion_id)
+            open_regression.close_for_node(night.session, night.scope, suspicion, answer.node, suspicion_id)
         return SettledSuspicion(sentence, None)
     if not node_comparison.is_slower(suspicion, answer, night.policy):
         return SettledSuspicion(sentence, None)
-    open_regression.of_node(night.session, night.scope, suspicion, answer, sentence, suspicion_id)
+    open_regression.open_for_node(night.session, night.scope, suspicion, answer, sentence, suspicion_id)
     return SettledSuspicion(sentence, "regression")

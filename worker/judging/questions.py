@@ -1,4 +1,4 @@
-"""Queues a night's replays: one job for each question that nothing on record answers."""
+"""Queues the replays of a night: one job for each question that stored replays do not answer."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,8 +29,8 @@ def ask(
     causes: Mapping[Series, OtherCauses],
     points: Mapping[Series, Point],
 ) -> list[UnsentJob]:
-    """Queues one job per question and returns their messages. Series that ask the same share a job. Each job knows
-    those that it is asked with, so that the last to end lets the judge go on."""
+    """Queues one job per question and returns the jobs to send. Series with the same question share a job. Each job
+    knows the keys of this round, so that the last one to end queues the judge again."""
     replays = {
         each.question.key: each
         for each in (*_about_commits(night, judge, missing, points), *_about_other_causes(night, causes))
@@ -52,7 +52,7 @@ def ask(
 
 
 def was_given_up(night: OpenNight, question: SeriesQuestion, pair: Pair, stored: StoredLaunches) -> bool:
-    """Returns True if this was asked, and its job ended without an answer."""
+    """Returns whether a job for this question was queued before and ended without an answer."""
     return judging.was_given_up(night.session, _key(night.scope, pair, *_still_wanted(question, stored)))
 
 
@@ -60,10 +60,10 @@ def _about_commits(
     night: OpenNight, judge: ScopeJudge, missing: Sequence[SeriesQuestion], points: Mapping[Series, Point]
 ) -> Iterator[_Replay]:
     for asked in missing:
-        pair = night.history.pair(asked, night.facts)
+        pair = night.history.find_pair(asked, night.facts)
         assert pair is not None, "a question without commits has an empty answer"
         start, launches = _still_wanted(asked, replay_answers.find_stored_launches(night.facts, pair))
-        base, head = replay_answers.sides(pair, compiled=_is_compiled(night, pair))
+        base, head = replay_answers.make_sides(pair, compiled=_is_compiled(night, pair))
         question = BuildQuestion(
             key=_key(night.scope, pair, start, launches),
             kernel=pair.kernel,
@@ -84,7 +84,7 @@ def _about_commits(
 
 
 def _is_compiled(night: OpenNight, pair: Pair) -> bool:
-    """Returns True if both cubins can be compared as they are: one compiler made them, and the store has them."""
+    """Returns whether both cubins can be replayed as they are: one compiler made them, and the store has them."""
     wins = [won for won in (pair.base.won, pair.head.won) if won is not None]
     return replay_answers.has_one_compiler(pair) and all(night.store.outcome(won.content_key) for won in wins)
 
@@ -97,14 +97,14 @@ def _about_other_causes(night: OpenNight, causes: Mapping[Series, OtherCauses]) 
 
 
 def _suspect(night: OpenNight, judge: ScopeJudge, series: Series, point: Point, pair: Pair) -> int:
-    """Opens the suspicion of a run, and adds a verdict that says what is waited for."""
+    """Opens the suspicion of a run, and adds the verdict "undecided" until the replays have ended."""
     numbers = judge.verdict(series)
     night.add_verdict(point, numbers, "undecided", f"{numbers.reason}; a replay is asked for")
     return night.open_suspicion(point, (pair.base.commit_id, pair.head.commit_id), numbers.change, numbers.reason)
 
 
 def _still_wanted(question: SeriesQuestion, stored: StoredLaunches) -> tuple[int, int]:
-    """Returns how many launches are on record, and how many more the question needs."""
+    """Returns how many launches are stored, and how many more the question needs."""
     start = len(stored.base_us)
     return start, question.launches_used + question.launches - start
 

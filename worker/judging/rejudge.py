@@ -1,7 +1,7 @@
-"""Judges the history on record again by another policy and lists the verdicts that would differ. Writes nothing.
+"""Judges the stored history again by another policy and lists the verdicts that would differ. Writes nothing.
 
-The nights are judged as they came, with the replays that were held. A question of the other policy that was never
-replayed stays without an answer, and its verdict is undecided: the difference that is printed is not a guess.
+The nights are judged in their order, with the stored replays. If the other policy asks for a replay that never ran, the
+verdict is undecided, not guessed.
 """
 
 import datetime as dt
@@ -23,7 +23,7 @@ from tilewatch.worker.judging.scope_judge import ScopeJudge, series_of
 
 @dataclass(frozen=True)
 class ChangedVerdict:
-    """One run that the other policy judges differently."""
+    """A run that the other policy judges differently."""
 
     night: dt.date
     kernel: str
@@ -44,7 +44,7 @@ class Rejudged:
 def rejudge(context: Context, policy: Policy, since: dt.date) -> Rejudged:
     """Judges every scope's nights since a day, with the nights before them as history."""
     runs, changed = 0, list[ChangedVerdict]()
-    # Never committed: a bisection of the past may put unmeasured commits on record.
+    # Never committed, because finding an unmeasured commit stores its row.
     with Session(engine(context.database_url), expire_on_commit=False) as session:
         for scope in judging.list_newest_scopes(session):
             verdicts = judging.list_judged_since(session, scope, since)
@@ -83,7 +83,7 @@ def _differences(
         if before is None:
             continue
         series = series_of(point)
-        now = night.conclude(judge, series, history.same_as(series, judged.position))
+        now = night.conclude(judge, series, history.find_same_code(series, judged.position))
         if now.verdict != before.verdict:
             yield ChangedVerdict(
                 before.day,

@@ -1,7 +1,6 @@
-"""Reads the answers to questions from the replays on record, by the code that they compared. Pure.
+"""Finds the answers to questions in the stored replays, by the machine code that they compared. Pure.
 
-Code decides, not commits: a commit whose machine code is that of its neighbour needs no GPU, and launches of equal code
-answer for every commit that has it.
+Launches of one piece of code answer for every commit that has it, and two commits with the same code need no GPU.
 """
 
 from collections.abc import Sequence
@@ -15,14 +14,14 @@ from tilewatch.worker.judging.scope_judge import Launches, SeriesQuestion
 from tilewatch.worker.queue.replay_job import BuildSide
 
 SAME = 1.0
-"""Identical machine code takes identical time by definition: both sides of such a launch take this."""
+"""Time in us of both sides of a launch of identical machine code, which is never measured."""
 
 
 @dataclass(frozen=True)
 class End:
-    """One end of a question: a commit, what won there if it was measured, and the code's hash where it is known.
+    """One end of a question: a commit, the winner there if it was measured, and the code's hash if it is known.
 
-    `next_won` is what won at the next measured commit: the best guess at what would have won here.
+    `next_won` is the winner at the next measured commit: the best guess which config would have won here.
     """
 
     commit_id: int
@@ -34,7 +33,7 @@ class End:
 
 @dataclass(frozen=True)
 class Pair:
-    """The two ends of a question about one kernel and problem. `identical`: neither commit changed what won."""
+    """The two ends of a question about one kernel and problem. `identical`: both have the same machine code."""
 
     kernel: str
     problem: str
@@ -45,7 +44,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class StoredLaunches:
-    """All launches on record of a pair; `failure` says why there will be no more, None while there may be."""
+    """All stored launches of a pair. `failure` says why there will be no more; None while there may be."""
 
     base_us: tuple[float, ...]
     head_us: tuple[float, ...]
@@ -70,8 +69,8 @@ def find_stored_launches(facts: Sequence[ReplayFact], pair: Pair) -> StoredLaunc
 
 
 def next_launches(question: SeriesQuestion, pair: Pair, stored: StoredLaunches) -> Launches | None:
-    """Returns the launches that answer a question: None while they are still to be measured, fewer than it wants when
-    there will be no more."""
+    """Returns the launches that answer a question; fewer than it wants if there will be no more. Returns None while
+    launches are still to be measured."""
     if pair.identical:
         return Launches((SAME,) * question.launches, (SAME,) * question.launches)
     launches = stored.of(question)
@@ -81,7 +80,7 @@ def next_launches(question: SeriesQuestion, pair: Pair, stored: StoredLaunches) 
 
 
 def find_code(facts: Sequence[ReplayFact], kernel: str, problem: str, commit_id: int) -> str | None:
-    """Finds the code's hash of a commit that was never measured but replayed; None where no replay had it."""
+    """Returns the code's hash at a commit from its replays, for a commit that was never measured; None if unknown."""
     for fact in facts:
         if (fact.kernel, fact.problem) == (kernel, problem):
             if fact.good_commit_id == commit_id and fact.good_code is not None:
@@ -92,13 +91,13 @@ def find_code(facts: Sequence[ReplayFact], kernel: str, problem: str, commit_id:
 
 
 def has_one_compiler(pair: Pair) -> bool:
-    """Returns True if both sides were made by one compiler, so that they can be compared as they are."""
+    """Returns whether one compiler made both sides, so that they can be compared as they are."""
     base, head = pair.base.won, pair.head.won
     return base is not None and head is not None and base.compiler == head.compiler
 
 
-def sides(pair: Pair, *, compiled: bool) -> tuple[BuildSide, BuildSide]:
-    """Returns both builds as a replay takes them: with their stored cubins, or to be compiled again."""
+def make_sides(pair: Pair, *, compiled: bool) -> tuple[BuildSide, BuildSide]:
+    """Returns both builds as sides of a replay job, with their stored cubins if `compiled`; else without cubins."""
     either = pair.head.won or pair.base.won
     assert either is not None, "a question has at least one end that was measured"
     base, head = (
@@ -110,8 +109,8 @@ def sides(pair: Pair, *, compiled: bool) -> tuple[BuildSide, BuildSide]:
     return base, head
 
 
-def differences(launches: Sequence[tuple[float, float]]) -> list[float]:
-    """Returns log(bad / good) of each launch, as the detector counts it."""
+def compute_log_ratios(launches: Sequence[tuple[float, float]]) -> list[float]:
+    """Returns log(head_us / base_us) of each launch."""
     return [log(head_us / base_us) for base_us, head_us in launches]
 
 

@@ -1,9 +1,8 @@
-"""The judge of one scope: takes its nights in order, asks replays about what may have changed, and gives verdicts.
+"""The judge of one scope: takes its nights in order, asks for replays of what may have changed, and gives verdicts.
 
 Pure: nights and answers in, questions and verdicts out. It turns runs into the detector's readings, and series into the
 detector's numbers and back. It counts which launches of a replay were used, so that the same nights and replays give
-the same verdicts whether they come one by one or all at once. It knows no database and no job, and of a commit only its
-position.
+the same verdicts whether they come one by one or all at once.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,14 +17,14 @@ from tilewatch.worker.detection.scope_state import NodeKernel
 from tilewatch.worker.detection.verdict import ConfirmedChange, SeriesVerdict, VerdictName
 
 LAUNCHES_A_RUN = 3
-"""The cost of a run in replay launches: with its sweep it holds the GPU for longer than three launches."""
+"""Launches that a run counts as in the replay budget: with its sweep it takes the GPU for longer than three."""
 
 HISTORY_NIGHTS, HISTORY_STEP = 120, 60
-"""A history begins HISTORY_NIGHTS ago, and then begins at the same night for HISTORY_STEP nights more: the first night
-is the same whenever a run is judged, so the verdict is too."""
+"""A judge starts HISTORY_NIGHTS to HISTORY_NIGHTS + HISTORY_STEP nights back. The start moves in steps that depend only
+on the night's number, so that judging a night again gives the same verdict."""
 
 Series = tuple[str, str, str]
-"""Kernel, problem and host: two GPUs of a model differ by more than the changes we look for."""
+"""Kernel, problem and host. The host counts because two GPUs of a model differ by more than the changes we look for."""
 
 
 KernelProblem = tuple[str, str]
@@ -33,8 +32,8 @@ KernelProblem = tuple[str, str]
 
 @dataclass(frozen=True)
 class SeriesQuestion:
-    """Two builds of a series to replay, by their positions, and for how many `launches`; of the launches on
-    record, the first `launches_used` answered earlier questions about these builds."""
+    """A request for `launches` launches of two builds of a series. The first `launches_used` stored launches of these
+    builds answered earlier questions, and do not count."""
 
     series: Series
     base: int
@@ -45,26 +44,25 @@ class SeriesQuestion:
 
 @dataclass(frozen=True)
 class Launches:
-    """The medians of both sides in microseconds, one per launch."""
+    """The medians of both sides of a replay, one per launch."""
 
     base_us: tuple[float, ...] = ()
     head_us: tuple[float, ...] = ()
 
 
 AnswerOf = Callable[[SeriesQuestion], Launches | None]
-"""The answer to a question; None while launches are still to be measured. Fewer launches than asked for when there will
-be no more."""
+"""Returns the answer to a question, with fewer launches than asked for if there will be no more; None while launches
+are still to be measured."""
 
 
 def first_night(nights: int) -> int:
-    """Returns the index of the night with which the history of the last of these nights begins."""
+    """Returns the index of the night at which a judge starts, so that the last of so many nights can be judged."""
     return max(0, (nights - 1 - HISTORY_NIGHTS) // HISTORY_STEP * HISTORY_STEP)
 
 
 @dataclass
 class FirstQuestion:
-    """The builds that the first question about a series tonight compares, and its launches so far: (good, bad) in
-    microseconds."""
+    """The two builds of tonight's first question about a series, and its launches so far as (base_us, head_us)."""
 
     base: int
     head: int
@@ -72,7 +70,7 @@ class FirstQuestion:
 
 
 class ScopeJudge:
-    """Add nights in order. `replay_launches` is how many launches a night may spend."""
+    """Judges the nights of a scope, added in order. `replay_launches` is how many replay launches a night may spend."""
 
     def __init__(self, series: Sequence[Series], policy: Policy, replay_launches: int) -> None:
         self.numbers = {each: number for number, each in enumerate(series)}
@@ -94,8 +92,8 @@ class ScopeJudge:
         self._baselines: dict[Series, list[str]] = {}
 
     def add_night(self, night_id: int, build: int, points: Sequence[Point], codes: Mapping[KernelProblem, str]) -> None:
-        """Judges a night. `codes` names the machine code that won, as far as it is known; it is the same on every host.
-        Unanswered questions of the previous night are dropped."""
+        """Adds a night to the detector, which drops the open questions of the previous one. `codes` names the machine
+        code that won on each problem, as far as it is known; it is the same on every host."""
         readings = {
             self.numbers[series_of(point)]: self._reading(build, point, codes.get((point.kernel, point.problem)))
             for point in points
@@ -113,8 +111,8 @@ class ScopeJudge:
         self._take(self._detector.add_night(build, unmeasured | readings))
 
     def start_levels(self, levels: Iterable[ExpectedLevel], build: int) -> None:
-        """Takes the levels that people expect up to a build for granted: what lies before them is compared with no
-        more. Call it before that build's night is added."""
+        """Starts the levels that people marked as expected, up to a build: later nights are not compared with what lies
+        before. Call it before the build's night is added."""
         for (kernel, problem, host), number in self.numbers.items():
             since = [
                 level.first_bad
@@ -127,7 +125,8 @@ class ScopeJudge:
                 self._detector.state.start_level(number, max(since))
 
     def settle(self, answer_of: AnswerOf) -> tuple[SeriesQuestion, ...]:
-        """Goes on for as long as every question of a round is answered; returns the questions that are not."""
+        """Uses the answers of round after round of questions. Returns the missing questions of the first round that is
+        not fully answered; an empty tuple when nothing is left to ask."""
         while self._asks:
             answers = [(ask, answer_of(self._question(ask))) for ask in self._asks]
             missing = tuple(self._question(ask) for ask, launches in answers if launches is None)
@@ -137,7 +136,7 @@ class ScopeJudge:
         return ()
 
     def settle_past(self, answer_of: AnswerOf) -> None:
-        """Settles a night that is over: uses the answers that came, and asks for no others."""
+        """Uses the answers that came for a night that is over. Its missing answers will never come."""
         while self._asks:
             answers = [(ask, answer_of(self._question(ask))) for ask in self._asks]
             there = [(ask, launches) for ask, launches in answers if launches is not None]
@@ -146,7 +145,7 @@ class ScopeJudge:
             self._use(there)
 
     def is_spent(self) -> bool:
-        """Returns True if tonight's budget leaves no room for another suspicion's first launches."""
+        """Returns whether tonight's budget is too small for the first launches of another suspicion."""
         return self._spent + self.policy.first_launches > self._replay_launches
 
     def verdict(self, series: Series) -> SeriesVerdict:
@@ -162,12 +161,12 @@ class ScopeJudge:
         return SeriesQuestion(self.names[ask.series], ask.base, ask.head, ask.launches, used)
 
     def _reading(self, build: int, point: Point, code: str | None) -> Reading:
-        """Makes a night's reading of a series. A median and its interval stand in for the samples, which would be a
-        hundred times as much to load.
+        """Returns a night's reading of a series, with the median and its interval in place of all samples, which would
+        be a hundred times as much to load.
 
-        Their spread is twice the median's standard error. That leaves room for what launches differ by, of which one
-        process shows nothing. Another main baseline begins a segment, like another toolchain: its level is another. A
-        night without any has that of the night before.
+        The spread of these three is twice the median's standard error, which leaves room for differences between
+        launches: one process cannot show them. Another main baseline counts as another toolchain, because its level is
+        different. A night without a baseline is taken to have the previous night's.
         """
         baselines = self._baselines.setdefault(series_of(point), [])
         if point.baseline is not None and baselines[-1:] != [point.baseline]:

@@ -1,7 +1,7 @@
 """Writes the weighted totals of a night, and judges them by the verdicts of their parts.
 
 A total is stored as a sweep, a run and a measurement, so that every page shows it like any other series. It is written
-when nothing of the night is left to measure, and only where all its parts have a time.
+when all measurements of the night have ended, if all its parts have a time.
 """
 
 import hashlib
@@ -23,18 +23,18 @@ from tilewatch.worker.detection.verdict import VerdictName
 from tilewatch.worker.measurement_rows import Sampled, measurement_rows
 
 SEVERAL = ", "
-"""Separates the hosts, GPUs or versions of parts that were not measured in one place."""
+"""Separates the hosts, GPUs or versions of a total's parts if they differ."""
 
 
 def write(session: Session, scope: Scope) -> None:
-    """Writes each total of the scope's night whose parts all have a time. A second call changes nothing."""
+    """Writes each total of a night whose parts all have a time. A second call changes nothing."""
     for model, parts in totals.list_parts(session, scope).items():
         if len(parts) == parts[0].parts and totals.find_run_of_total(session, scope, model) is None:
             _write(session, scope, model, parts)
 
 
 def judge(session: Session, scope: Scope, policy: Policy) -> None:
-    """Gives each total of the night its verdict, once all its parts have theirs."""
+    """Writes a verdict for each total of a night whose parts all have verdicts."""
     verdicts = []
     for model, parts in totals.list_parts(session, scope).items():
         run_id = totals.find_run_of_total(session, scope, model)
@@ -44,7 +44,7 @@ def judge(session: Session, scope: Scope, policy: Policy) -> None:
 
 
 def _write(session: Session, scope: Scope, model: str, parts: Sequence[Part]) -> None:
-    # A run's measurement has a config; a total's has no parameters.
+    # A measurement needs a config; that of a total has no parameters.
     config_id = fact_writes.add_configs(session, [{}])[fact_writes.config_sha256({})]
     sweep_id = fact_writes.add_sweep(
         session,
@@ -81,10 +81,8 @@ def _write(session: Session, scope: Scope, model: str, parts: Sequence[Part]) ->
 
 
 def _sampled(parts: Sequence[Part], config_id: int) -> list[Sampled]:
-    """Adds up the parts' samples, round by round: what parts stray by then shows in the total's interval.
-
-    Its baseline is the sum of theirs, where all have the same one.
-    """
+    """Returns the samples of a total: the sums of its parts' samples, round by round, so that their spread shows in its
+    interval. The total has a baseline, summed alike, if all parts have the same one."""
     own = Sampled(TOTAL, "kernel", config_id, _sums(parts, [part.samples_us for part in parts]), {})
     baselines = {part.baseline for part in parts}
     (name, *others) = baselines
@@ -95,7 +93,7 @@ def _sampled(parts: Sequence[Part], config_id: int) -> list[Sampled]:
 
 
 def _sums(parts: Sequence[Part], samples_us: Sequence[Sequence[float]]) -> list[float]:
-    """Returns one sum for each round that all parts have."""
+    """Returns the weighted sum of the parts' times for each round that all parts have."""
     weights = [part.weight for part in parts]
     return [
         sum(weight * time for weight, time in zip(weights, times, strict=True))
@@ -104,7 +102,8 @@ def _sums(parts: Sequence[Part], samples_us: Sequence[Sequence[float]]) -> list[
 
 
 def _toolchain(parts: Sequence[Part]) -> dict[str, str]:
-    """Returns the versions that the parts were measured with, and what is added up: a change of it is marked as one."""
+    """Returns the versions with which the parts were measured, and a hash of the parts, so that another set of parts
+    counts as a change of the toolchain."""
     names = sorted({name for part in parts for name in part.toolchain})
     added = _sha256([[part.kernel, part.problem, part.weight] for part in parts])[:8]
     versions = {name: _joined(part.toolchain.get(name, "none") for part in parts) for name in names}

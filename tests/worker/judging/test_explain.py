@@ -104,13 +104,13 @@ def test_what_stood_around_the_runs_is_told_when_it_differs() -> None:
 
 def test_what_moved_besides_a_commit_that_did_nothing() -> None:
     head = replace(BASE, time_us=103.0, host="n2", toolchain={"driver": "580.1", "cuda-tile": "1.8.0"})
-    assert explain.other_differences(BASE, head) == (
+    assert explain.describe_differences(BASE, head) == (
         "the kernel's time moved +3.0%, the baseline's +0.0%: ours; toolchain cuda-tile 1.7.0 -> 1.8.0; node n1 -> n2"
     )
 
 
 def test_whose_move_it_was() -> None:
-    assert explain.whose(BASE, replace(BASE, baseline_us=80.0)).endswith("the baseline's -11.1%: the baseline")
+    assert explain.describe_move(BASE, replace(BASE, baseline_us=80.0)).endswith("the baseline's -11.1%: the baseline")
     slower = replace(BASE, time_us=1.5 * BASE.time_us, baseline_us=90.3)
-    assert explain.whose(BASE, slower).endswith("the baseline's +0.3%: ours"), "what hardly moved explains nothing"
-    assert "no baseline" in explain.whose(BASE, replace(BASE, baseline_us=None))
+    assert explain.describe_move(BASE, slower).endswith("the baseline's +0.3%: ours"), "0.3 % explains nothing"
+    assert "no baseline" in explain.describe_move(BASE, replace(BASE, baseline_us=None))

@@ -284,4 +284,4 @@ def suspicion() -> NodeSuspicion:
 )
 def test_the_sentence_says_what_is_slower(there: tuple[float, float], here: tuple[float, float], sentence: str) -> None:
     answer = compare(fact(*there), fact(*here), same_code=False)
-    assert node_comparison.sentence(suspicion(), answer, Policy()).startswith(sentence)
+    assert node_comparison.write_sentence(suspicion(), answer, Policy()).startswith(sentence)

@@ -60,7 +60,7 @@ def at_later_run(opened: Session, point: Point) -> Point:
 
 
 def confirm(opened: Session, night: Night, size: float) -> str:
-    return open_regression.of_commit(
+    return open_regression.open_for_commit(
         opened,
         night.scope,
         store=CubinStore("memory://no-cubins"),
@@ -104,8 +104,8 @@ def test_a_slower_compiler_is_a_regression_of_the_toolchain(db_session: Session,
     compilers = [f"cuda-tile 1.7.0 cuda-tileiras {version} limit 15s" for version in ("13.4.92", "13.5.37")]
     suspicion = CompilerSuspicion(night.point, night.before, size, CompilerChange(*compilers), QUESTION)
     change = Estimate(math.log1p(size), 0.001, 8)
-    open_regression.of_compiler(db_session, night.scope, suspicion, change, "by both compilers", None)
-    open_regression.of_compiler(db_session, night.scope, suspicion, change, "by both compilers", None)
+    open_regression.open_for_compiler(db_session, night.scope, suspicion, change, "by both compilers", None)
+    open_regression.open_for_compiler(db_session, night.scope, suspicion, change, "by both compilers", None)
     asked = db_session.scalars(select(Action)).one()
     assert (asked.action, asked.state, asked.who) == ("toolchains", "asked", "tilewatch")
     assert asked.wanted == {
@@ -127,12 +127,12 @@ def node_suspicion(night: Night, driver: str | None = None, apart: float = 0.0) 
 def test_a_slow_node_and_its_recovery_are_stored_in_per_cent_of_the_time(db_session: Session) -> None:
     night = judged_night(db_session)
     answer = NodeAnswer(Estimate(math.log(1.05), 0.001, 8), None)
-    open_regression.of_node(db_session, night.scope, node_suspicion(night), answer, "n2 is slow", None)
+    open_regression.open_for_node(db_session, night.scope, node_suspicion(night), answer, "n2 is slow", None)
     stored = db_session.scalars(select(Regression)).one()
     assert (stored.direction, stored.category, stored.state) == ("regression", "node", "new")
     assert stored.size == pytest.approx(0.05)
     mended = replace(node_suspicion(night), point=at_later_run(db_session, night.point), reported_size=0.05)
-    open_regression.node_recovered(db_session, night.scope, mended, Estimate(0.001, 0.001, 8), None)
+    open_regression.close_for_node(db_session, night.scope, mended, Estimate(0.001, 0.001, 8), None)
     db_session.expire_all()
     assert db_session.scalars(select(Regression.state)).one() == "resolved"
     assert db_session.scalars(select(RegressionSeries.recovered_at)).one() is not None
@@ -144,7 +144,7 @@ def test_a_new_driver_is_charged_with_what_it_added_and_not_with_what_the_node_l
     night = judged_night(db_session)
     suspicion = node_suspicion(night, "580.1 -> 590.2", apart=0.01)
     answer = NodeAnswer(Estimate(0.05, 0.001, 8), None)
-    open_regression.of_node(db_session, night.scope, suspicion, answer, "the driver is slow", None)
+    open_regression.open_for_node(db_session, night.scope, suspicion, answer, "the driver is slow", None)
     stored = db_session.scalars(select(Regression)).one()
     assert (stored.category, stored.size) == ("toolchain", pytest.approx(math.expm1(0.04)))
 
@@ -166,7 +166,7 @@ def test_a_regression_that_people_expect_is_the_level_of_its_series_for_as_long_
 def test_the_level_of_a_slow_node_that_people_expect_is_that_node_s(db_session: Session) -> None:
     night = judged_night(db_session)
     answer = NodeAnswer(Estimate(math.log(1.05), 0.001, 8), None)
-    open_regression.of_node(db_session, night.scope, node_suspicion(night), answer, "n2 is slow", None)
+    open_regression.open_for_node(db_session, night.scope, node_suspicion(night), answer, "n2 is slow", None)
     regressions.expect(db_session, db_session.scalars(select(Regression.id)).one(), "ada")
     (level,) = judging.list_expected_levels(db_session, night.scope)
     assert level.host == db_session.scalars(select(Run.host)).first()

@@ -71,10 +71,10 @@ def test_identical_code_takes_identical_time_without_a_gpu() -> None:
 def test_sides_of_two_compilers_are_compiled_again_by_one() -> None:
     mixed = pair(end(1, won("a", "c1")), end(2, won("b", "c2")))
     assert not replay_answers.has_one_compiler(mixed)
-    assert [side.code for side in replay_answers.sides(mixed, compiled=False)] == [None, None]
+    assert [side.code for side in replay_answers.make_sides(mixed, compiled=False)] == [None, None]
     alike = pair(end(1, won("a")), end(2, won("b")))
     assert replay_answers.has_one_compiler(alike)
-    sides = replay_answers.sides(alike, compiled=True)
+    sides = replay_answers.make_sides(alike, compiled=True)
     assert [side.code and side.code.content_key for side in sides] == ["key of a", "key of b"]
 
 
