@@ -1,1 +1,1 @@
-"""Everything that is stored: tables, reads, changes of state, and the servers that hold them. The only home of SQL."""
+"""Everything that is stored: tables, reads, changes of state, and the database servers. All SQL is here."""

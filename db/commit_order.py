@@ -1,8 +1,8 @@
-"""The order of commits, for every query that asks which one is newer.
+"""Orders commits, for every query that asks which commit is newer.
 
-A commit's position is its place along the followed branch: it stands after all commits that it contains, whatever their
-dates say (worker/git/branch_order.py computes it). The newest commit is the last one that is on the branch. Commits
-that a push with force removed keep their place, and none is the newest while any commit of the branch is there.
+A commit's position is its place along the followed branch, after all commits that it contains, whatever their dates are
+(worker/git/branch_order.py computes it). The newest commit is the last one on the branch. Commits that a forced push
+removed keep their positions, but are older than every commit on the branch.
 """
 
 from typing import Any
@@ -16,43 +16,42 @@ Commits = type[Commit] | AliasedClass[Commit] | Subquery | Alias
 
 
 def oldest_first(commit: Commits = Commit) -> tuple[ColumnElement[Any], ...]:
-    """Orders commits as they came, those that left the branch before what replaced them."""
+    """Orders commits by position, so that those that left the branch come before the commits that replaced them."""
     columns = _columns(commit)
     return (columns.position.asc(), columns.id.asc())
 
 
 def newest_first(commit: Commits = Commit) -> tuple[ColumnElement[Any], ...]:
-    """Orders commits by their distance from the tip of the branch; those that left it come last."""
+    """Orders commits from the tip of the branch backwards; commits that left the branch come last."""
     columns = _columns(commit)
     return (columns.left_branch_at.is_(None).desc(), columns.position.desc(), columns.id.desc())
 
 
 def last_added_first(commit: Commits = Commit) -> tuple[ColumnElement[Any], ...]:
-    """Orders the commits of all repositories, whose positions have nothing to do with each other."""
+    """Orders commits of several repositories, whose positions cannot be compared, by when they were stored."""
     return (_columns(commit).id.desc(),)
 
 
 def latest_first(commit: Commits = Commit) -> tuple[ColumnElement[Any], ...]:
-    """Orders commits as they came, the last one first: for what lies before a commit, whether it is on the branch or
-    not."""
+    """Orders commits by position, the last one first, whether they are on the branch or left it."""
     columns = _columns(commit)
     return (columns.position.desc(), columns.id.desc())
 
 
 def latest_columns(commit: Commits = Commit) -> tuple[ColumnElement[Any], ...]:
-    """Returns what `latest_first` orders by, for a distinct on it."""
+    """Returns the columns by which `latest_first` orders, for a `distinct on`."""
     columns = _columns(commit)
     return (columns.position, columns.id)
 
 
 def place_of(commit: Commits = Commit) -> Tuple:
-    """Returns the place of a commit in its repository, to compare it with that of another one."""
+    """Returns the place of a commit in its repository, which can be compared with another commit's."""
     columns = _columns(commit)
     return tuple_(columns.position, columns.id)
 
 
 def was_on_branch(at: Any, commit: Commits = Commit) -> ColumnElement[bool]:
-    """Returns whether a commit was part of the branch at a moment."""
+    """Returns the condition that a commit was part of the branch at a moment."""
     columns = _columns(commit)
     return func.coalesce(columns.left_branch_at > at, True)
 

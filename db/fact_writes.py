@@ -1,8 +1,8 @@
 """Writes facts: what was submitted, compiled, measured and judged. Decides nothing about them.
 
-Each step may run twice: a second write of the same fact finds the first by its natural key and changes nothing, unless
-the docstring says what it corrects. Whoever opened the session commits. Bulk writes sort their rows by natural key: two
-workers that write overlapping rows then take their locks in the same order and cannot deadlock.
+Each step may run twice: a second write of a fact finds the first by its natural key and changes nothing, unless the
+docstring says what it corrects. The caller, who opened the session, commits. Bulk writes sort their rows by natural
+key: two workers with overlapping rows then lock them in the same order and cannot deadlock.
 """
 
 import dataclasses
@@ -59,15 +59,16 @@ _END_TRIALS = text("""
         and (trials.status, trials.samples_us, trials.median_us, trials.error, trials.failure) is distinct from
             (result.status, result.samples_us, result.median_us, result.error, result.failure)
 """)
-"""Many rows travel as one JSON text, which Postgres reads as fast as a COPY into a temporary table, in one exchange
-instead of four. A statement per row stores 5,000 trials a second, one for all six times as many
-(benchmarks/storage.py, 2 cores, 2026-11-22; a quarter of that time is the check of both foreign keys)."""
+"""All rows are sent as one JSON text, which Postgres reads as fast as a COPY into a temporary table, in one exchange
+instead of four. One statement per row stores 5,000 trials a second; one statement for all, six times as many
+(benchmarks/storage.py, 2 cores, 2026-11-22; a quarter of that time is the check of two foreign keys)."""
 
 PARTS = 8
-"""A page has room for a tenth more rows (db/models.py), and a compiled trial takes half of a planned one."""
+"""Most parts of `in_parts`: a page has room for a tenth more rows (db/models.py), and a compiled trial takes half the
+room of a planned one."""
 
 PART_ROWS = 12
-"""A part is a transaction of its own, of 5 to 10 ms: a sweep of 50 trials waited for sixteen of them before its
+"""Least rows of a part. Each is a transaction of 5 to 10 ms: a sweep of 50 trials waited for sixteen of them before its
 verdict (2 cores, 2026-11-23)."""
 
 MEASURED = ("timed", "wrong", "launch_error", "crashed", "hung")
@@ -76,7 +77,7 @@ MEASURED = ("timed", "wrong", "launch_error", "crashed", "hung")
 
 @dataclass(frozen=True)
 class NewVerdict:
-    """A row of `verdicts`. The change came after the good commit and no later than the bad one."""
+    """A row of `verdicts`. The change came after the good commit, with the bad one at the latest."""
 
     run_id: int
     verdict: str
@@ -102,9 +103,9 @@ def add_gpu_model(
     bandwidth_gbps: float | None,
     corrects: bool = True,
 ) -> None:
-    """Adds a model or corrects it: the newest datasheet rates win; an unknown rate never replaces a known one.
+    """Adds a GPU model, or corrects the stored one if `corrects`: new datasheet rates replace known ones.
 
-    One that does not correct, from a recording, only adds rates that are unknown here.
+    Without `corrects`, as from a recording, only unknown rates are filled. An unknown rate never replaces a known one.
     """
     new = insert(GpuModel).values(slug=slug, name=name, arch=arch, fp8_tflops=fp8_tflops, bandwidth_gbps=bandwidth_gbps)
     first, second = (new.excluded, GpuModel) if corrects else (GpuModel, new.excluded)
@@ -132,11 +133,11 @@ def add_commit(
     author: str | None = None,
     corrects: bool = True,
 ) -> int:
-    """Adds a commit or corrects it; returns its id. The largest position wins: a shallow clone counts too few, never
-    too many. One that does not correct, from a recording of a repository that is watched here, leaves it as it is.
-    Where the repository is at hand, db/lifecycle/commit_positions.py stores the order afterwards.
+    """Adds a commit, or corrects the position of the stored one if `corrects`, and returns its id.
 
-    Recordings from before there was an author have none; a known author stays.
+    The larger position wins, because a shallow clone counts too few commits. Without `corrects`, as from a recording of
+    a repository that is watched here, the position stays. If the repository has a clone, commit_positions.py stores the
+    final order afterwards. A known author stays; old recordings have none.
     """
     new = insert(Commit).values(
         repository=repository, sha=sha, position=position, committed_at=committed_at, subject=subject, author=author
@@ -154,7 +155,7 @@ def add_commit(
 def add_recording(
     session: Session, *, sha256: str, file_name: str, machine: str, recorded_at: dt.datetime
 ) -> tuple[int, bool]:
-    """Returns its id, and whether it is new: a file that was imported before is recognised by its content."""
+    """Adds a recording. Returns its id, and whether it is new: a file is recognised by its content."""
     return find_or_add(
         session, Recording, {"sha256": sha256}, {"file_name": file_name, "machine": machine, "recorded_at": recorded_at}
     )
@@ -171,7 +172,7 @@ def add_submission(
     measure: bool,
     recording_id: int | None = None,
 ) -> tuple[int, bool]:
-    """Returns its id, and whether it is new."""
+    """Adds a submission. Returns its id, and whether it is new."""
     return find_or_add(
         session,
         Submission,
@@ -203,7 +204,7 @@ def add_sweep(
     bytes: int,
     parts_of: Mapping[str, Any] | None = None,
 ) -> int:
-    """Returns the sweep's id."""
+    """Adds a sweep and returns its id."""
     sweep_id, _ = find_or_add(
         session,
         Sweep,
@@ -229,7 +230,7 @@ def lock_sweep(session: Session, sweep_id: int) -> None:
 
 
 def add_configs(session: Session, params: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Returns the ids of these configs by `config_sha256`, of old ones and new ones."""
+    """Adds the configs that are not stored yet. Returns the ids of all of them, by `config_sha256`."""
     by_sha256 = {config_sha256(config): dict(config) for config in params}
     if not by_sha256:
         return {}
@@ -242,7 +243,7 @@ def add_configs(session: Session, params: Sequence[Mapping[str, int]]) -> dict[s
 
 
 def config_sha256(params: Mapping[str, int]) -> str:
-    """Returns the hash that names a config: equal for equal parameters, in whatever order they were written."""
+    """Returns the hash that names a config. The order of its parameters does not count."""
     return _sha256(params)
 
 
@@ -254,11 +255,11 @@ def add_trials(session: Session, sweep_id: int, planned: Sequence[tuple[int, str
 
 
 def add_compilations(session: Session, rows: Sequence[Row]) -> None:
-    """Stores outcomes of compiling; a row has every column but id and created_at.
+    """Stores compilations; a row has every column but id and created_at.
 
-    A success replaces a failure of the same code key and compiler, and a failure replaces a timeout that used less CPU
-    time, since the machine may only have been busy then; nothing replaces a success. What was compiled here replaces
-    what a recording brought.
+    A success replaces a failure of the same code key and compiler, and nothing replaces a success. An outcome replaces
+    a timeout that used less CPU time, because the machine may only have been busy then. An outcome of this database
+    replaces that of a recording.
     """
     if not rows:
         return
@@ -284,14 +285,14 @@ def attach_compilations(
     sweep_id: int | None = None,
     code_keys: Collection[str] | None = None,
 ) -> int:
-    """Gives waiting trials the compilation of their code by this compiler, where there is one; returns how many got
-    one.
+    """Gives waiting trials the stored compilation of their code by this compiler. Returns how many trials got one.
 
-    With `code_keys`, only trials of these: the others' compilations may be timeouts that are yet to be compiled again.
+    With `code_keys`, only trials with these keys count: the compilations of the rest may be timeouts that shall be
+    compiled again.
 
-    The sweeps are locked until the transaction ends, so two workers that finish the last two batches take turns: the
-    second sees what the first attached, and one of them finds that nothing is waiting any more. In a transaction that
-    also writes compilations, write them first (two such transactions could otherwise wait for each other).
+    The sweeps are locked until the transaction ends, so two workers that finish the last two batches take turns, and
+    the second one sees that no trial waits. A transaction that also writes compilations must write them first: two of
+    them could otherwise wait for each other.
     """
     if (submission_id is None) == (sweep_id is None):
         raise TypeError("attach_compilations needs a submission_id or a sweep_id, and not both")
@@ -322,7 +323,7 @@ def attach_compilations(
 
 
 def _keep_trial_facts(session: Session, sweep_ids: Sequence[int]) -> None:
-    """Counts the trials of those sweeps of which none waits any more."""
+    """Stores the trial counts of those sweeps that have no waiting trial left."""
     waits = exists().where(Trial.sweep_id == Sweep.id, Trial.status == "waiting")
     session.execute(
         update(Sweep).where(Sweep.id == func.any(list(sweep_ids)), ~waits).values(trial_facts=trial_facts.count()),
@@ -331,27 +332,26 @@ def _keep_trial_facts(session: Session, sweep_ids: Sequence[int]) -> None:
 
 
 def in_parts(rows: Sequence[Any]) -> list[Sequence[Any]]:
-    """Returns parts of what changes trials, each for a transaction of its own; the rows come in the order of the
-    trials.
+    """Splits rows that change trials, in the order of the trials, into parts for one transaction each.
 
-    A trial's new version stays on its page where there is room, and the old one is room once its transaction ended: so
-    each changes a few rows of every page. All in one moves every row, and leaves as much room behind.
+    Each part changes a few rows of every page of the table. Postgres then keeps a row's new version on its page, in the
+    room that the previous transaction freed. One transaction would move every row and leave all pages half empty.
     """
     parts = min(PARTS, -(-len(rows) // PART_ROWS))
     return [rows[part::parts] for part in range(parts)]
 
 
 def write_trial_results(session: Session, sweep_id: int, rows: Sequence[Row]) -> None:
-    """Ends trials of a sweep; a row has config_id, status, samples_us, median_us, error and failure.
+    """Stores results of trials; a row has config_id, status, samples_us, median_us, error and failure.
 
-    A state that only a GPU can give replaces any other (a sweep that runs again knows better); "not_compiled" and
-    "compiled" only fill trials that have no such state yet; "waiting" is not a result and is passed over.
+    A status from a GPU replaces any other, because a repeated sweep knows better. "not_compiled" and "compiled" do not
+    replace one from a GPU. Rows with "waiting" are ignored.
     """
-    # The last one on a config is the one that counts, as it would if they came one by one.
+    # Of several rows for a config the last one counts, as if they had been written one by one.
     last = {row["config_id"]: row for row in rows if row["status"] != "waiting"}
     if not last:
         return
-    # The sweep is locked first, as attach_compilations does: two workers that write one sweep take turns.
+    # The sweep is locked first, as in attach_compilations, so that two workers that write one sweep take turns.
     locked = select(Sweep.pruned_at).where(Sweep.id == sweep_id).with_for_update(key_share=True)
     pruned_at = session.execute(locked).scalar()
     results = json.dumps([_result(last[config_id]) for config_id in sorted(last)])
@@ -363,7 +363,7 @@ def write_trial_results(session: Session, sweep_id: int, rows: Sequence[Row]) ->
 
 
 def _result(row: Row) -> Row:
-    """Returns the row as JSON can say it: an error may be no finite number, which Postgres reads from a text."""
+    """Returns a row for JSON, with the error as text: it may be NaN or infinite, which Postgres reads from a text."""
     error = row["error"]
     return {**row, "error": None if error is None else str(error)}
 
@@ -386,7 +386,7 @@ def add_run(
     finished_at: dt.datetime,
     recording_id: int | None = None,
 ) -> int:
-    """Returns the run's id. The toolchain's fingerprint is computed here: equal toolchains have equal fingerprints."""
+    """Adds a run, with a hash of its toolchain, and returns its id."""
     run_id, _ = find_or_add(
         session,
         Run,
@@ -412,7 +412,7 @@ def add_run(
 
 
 def add_measurements(session: Session, run_id: int, rows: Sequence[Row]) -> None:
-    """Adds careful timings; a row has every column but id and run_id. The first one of an implementation stays."""
+    """Adds measurements of a run; a row has every column but id and run_id. A stored one is not replaced."""
     numbered = [{**row, "run_id": run_id} for row in sorted(rows, key=lambda row: str(row["implementation"]))]
     if numbered:
         kept = insert(Measurement).on_conflict_do_nothing(
@@ -422,8 +422,7 @@ def add_measurements(session: Session, run_id: int, rows: Sequence[Row]) -> None
 
 
 def write_counters(session: Session, run_key: str, found: Mapping[str, Any]) -> bool:
-    """Adds counters to the detail of a run's kernel, in place of the reason why there were none. False without the
-    run."""
+    """Adds hardware counters to the measurement of a run's kernel. Returns False if there is no such run."""
     run = select(Run.id).where(Run.key == run_key).scalar_subquery()
     detail = Measurement.detail.op("-")("no_counters").op("||")(cast(found, JSONB))
     changed = update(Measurement).where(Measurement.run_id == run, Measurement.role == "kernel").values(detail=detail)
@@ -431,8 +430,7 @@ def write_counters(session: Session, run_key: str, found: Mapping[str, Any]) -> 
 
 
 def write_verdicts(session: Session, new: Iterable[NewVerdict]) -> None:
-    """Stores verdicts. A decided one stays, since people may have acted on it; an "undecided" one may be decided
-    later."""
+    """Stores verdicts. Only a stored "undecided" is replaced: people may have acted on any other verdict."""
     rows = [dataclasses.asdict(verdict) for verdict in sorted(new, key=lambda verdict: verdict.run_id)]
     if not rows:
         return
@@ -450,22 +448,22 @@ def write_verdicts(session: Session, new: Iterable[NewVerdict]) -> None:
 def write_code_diff(
     session: Session, keys: tuple[str, str], sentence: str, changes: Sequence[Row], instructions: Sequence[Row]
 ) -> None:
-    """Stores what differs between two cubins, by their content keys: equal keys have equal code, so the first stays."""
+    """Stores what differs between two cubins, which `keys` names. A stored row is kept: equal keys mean equal code."""
     base_key, head_key = keys
     row = {"base_key": base_key, "head_key": head_key, "sentence": sentence}
     session.execute(insert(CodeDiff).values(**row, changes=changes, instructions=instructions).on_conflict_do_nothing())
 
 
 def mark_compared(session: Session, run_id: int) -> None:
-    """Stores that the code of this run's winner was compared, where its cubins are in the store."""
+    """Stores that the code of a run's winner was compared with the previous winner's."""
     session.execute(update(Run).where(Run.id == run_id).values(code_compared_at=func.now()))
 
 
 def roll_up_trials(session: Session, before: dt.datetime, most: int) -> int | None:
-    """Deletes the raw samples of the trials that lost in at most `most` old sweeps; returns how many trials, and None
-    when no such sweep is left.
+    """Deletes the raw samples of losing trials in at most `most` sweeps from before a time. Returns the number of
+    trials; None if there was no such sweep left.
 
-    Their median and error stay, and so do all samples of configs that a run measured or that were tied with its winner.
+    The trials keep their median and error. Configs that a run measured, or that tied with its winner, keep all samples.
     """
     unpruned = (
         select(Sweep.id)
@@ -509,8 +507,7 @@ def write_heartbeat(
     queues: Sequence[str] = (),
     doing: str | None = None,
 ) -> None:
-    """Stores that a worker is alive, and what it does. A starting worker calls `remove_worker` first, so that its
-    `started_at` is new."""
+    """Stores that a worker is alive and what it does. `remove_worker` is called first when it starts."""
     columns = {
         "kind": kind,
         "host": host,

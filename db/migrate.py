@@ -1,4 +1,4 @@
-"""Brings a database to the tables that this code expects, and refuses one that is older or newer. Knows no table."""
+"""Migrates a database to the tables that this code expects, and refuses a database that is older or newer."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -21,13 +21,13 @@ UPGRADE_LOCK = 7_114_553_023
 """The advisory lock by which migrating processes take turns: any number, the same in every release."""
 
 LOCK_LIMIT = "5s"
-"""A migration that cannot get a table by then lets go and tries again: meanwhile every reader waits behind it."""
+"""Time that a migration waits for a table before it gives up and tries again; every reader waits behind it."""
 
 PAUSE_S = 2.0
-"""Seconds between two tries: readers that waited behind the migration read meanwhile."""
+"""Seconds between two tries, in which the waiting readers can read."""
 
 PATIENCE_S = 120.0
-"""A table that is in use for so long is used by somebody who must be asked: a notebook, a dump, a hung process."""
+"""Seconds after which a migration fails if a table is in use: a person must end the notebook, dump or hung process."""
 
 TABLE_USERS = text("""
 select a.pid, a.usename, a.application_name, string_agg(distinct c.relname, ', ' order by c.relname) as tables
@@ -38,14 +38,14 @@ group by a.pid, a.usename, a.application_name, a.xact_start order by a.xact_star
 """)
 
 REPLACED = frozenset(f"{number:04}" for number in range(1, 31))
-"""Revisions before the first release that are one with 0031 now."""
+"""Revisions from before the first release, which 0031 replaces."""
 
 LAST_UNSQUASHED = "e7265af"
-"""The last commit that migrates from 0008 on; it names the commit that migrates older databases."""
+"""The last commit that migrates databases from before the first release, from revision 0008 on."""
 
 
 class OtherRelease(ExpectedError):
-    """The tables are not those that this code expects."""
+    """The database does not have the tables that this code expects."""
 
 
 class DatabaseNewer(OtherRelease):
@@ -57,16 +57,16 @@ class DatabaseOlder(OtherRelease):
 
 
 class TablesInUse(ExpectedError):
-    """Somebody keeps a table from being migrated; the message names them. Each migration is done or not begun."""
+    """A table cannot be migrated because it is in use; the message names the processes. No migration is half done."""
 
 
 def upgrade(url: str, report: Callable[[str], object] = lambda _: None, patience_s: float = PATIENCE_S) -> None:
-    """Migrates to head; a no-op when it is there. Every start of a server may call it: two at once take turns.
+    """Migrates a database to head, if it is not there. Every server may call it when it starts: two at once take turns.
 
-    `report` gets a sentence for each time that a table was in use. Raises TablesInUse after `patience_s`,
-    DatabaseNewer, or DatabaseOlder for one from before the first release.
+    `report` is called with a sentence each time that a table is in use. Raises TablesInUse after `patience_s`,
+    DatabaseNewer, or DatabaseOlder if the database is from before the first release.
     """
-    from alembic import command  # not a cost for those who only ask which revision it is
+    from alembic import command  # imported here, because it is slow and most processes only ask for the revision
 
     with _alone(url) as connection:
         _refuse_unknown(url, _revision(connection))
@@ -92,7 +92,7 @@ def upgrade(url: str, report: Callable[[str], object] = lambda _: None, patience
 
 def current(url: str) -> str | None:
     """Returns the revision that the database is at; None when it was never migrated."""
-    with session.engine(url).begin() as connection:  # psycopg forgets what it prepared where one is rolled back
+    with session.engine(url).begin() as connection:  # committed: psycopg drops prepared statements after a rollback
         return _revision(connection)
 
 
@@ -111,7 +111,7 @@ def require_head(url: str) -> None:
 
 
 def config(connection: Connection | None = None) -> "Config":
-    """Alembic's settings; migrations/env.py uses the connection when there is one."""
+    """Returns Alembic's settings. migrations/env.py uses the connection if there is one."""
     from alembic.config import Config
 
     settings = Config(str(Path(__file__).with_name("alembic.ini")))
@@ -137,7 +137,7 @@ def _refuse_unknown(url: str, revision: str | None) -> None:
 def _alone(url: str) -> Iterator[Connection]:
     session.require_database(url)
     with session.engine(url).connect() as connection:
-        connection.detach()  # closed at the end, and with it go the lock and the limit
+        connection.detach()  # so that it is closed at the end, which ends the lock and the limit
         connection.execute(text("select pg_advisory_lock(:lock)"), {"lock": UPGRADE_LOCK})
         connection.execute(text(f"set lock_timeout = '{LOCK_LIMIT}'"))
         connection.commit()
@@ -145,7 +145,7 @@ def _alone(url: str) -> Iterator[Connection]:
 
 
 def _list_table_users(connection: Connection) -> str:
-    """Lists those who use a table in a transaction now, the oldest first; they may have ended meanwhile."""
+    """Writes which processes use a table in a transaction now, the oldest first."""
     users = [
         f"process {row.pid} of {row.usename} ({row.application_name or 'unnamed'}) uses {row.tables}"
         for row in connection.execute(TABLE_USERS)
@@ -154,8 +154,7 @@ def _list_table_users(connection: Connection) -> str:
 
 
 def _revision(connection: Connection) -> str | None:
-    """Reads the database's revision, without Alembic, which writes a line into the log each time: workers ask before
-    each job and at each heartbeat."""
+    """Reads the revision of a database. Not by Alembic, which logs a line each time: workers ask before each job."""
     if connection.scalar(text("select to_regclass('alembic_version')")) is None:
         return None
     revision: str | None = connection.scalar(text("select version_num from alembic_version"))
@@ -164,7 +163,7 @@ def _revision(connection: Connection) -> str | None:
 
 @cache
 def _revisions() -> tuple[str, ...]:
-    """Lists the revisions that this code knows, oldest first, from the names of their files (alembic.ini says how they
-    are named). Alembic would import itself and each of them, in every process that asks."""
+    """Lists the revisions that this code knows, oldest first, from the names of their files. Alembic would import all
+    of them in every process that asks."""
     versions = Path(__file__).parent / "migrations" / "versions"
     return tuple(sorted(file.name.partition("_")[0] for file in versions.glob("[0-9]*.py")))

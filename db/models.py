@@ -1,8 +1,8 @@
-"""Defines every table. Nothing here computes, reads a clock or opens a connection.
+"""Defines every table, in the order of the work.
 
-In the order of the work: a commit is submitted, its sweeps have trials, trials share compilations, a run measures a
-sweep's winner and its baselines, a verdict judges the run, a suspicion asks for replays, what they confirm is a
-regression with a state and an owner, and messages report it. Jobs and workers are the queue's state.
+A commit is submitted. Its sweeps have trials, and trials share compilations. A run measures a sweep's winner and its
+baselines. A verdict judges the run. A suspicion asks for replays; what they confirm is a regression with a state and an
+owner, and messages report it. Jobs and workers are the state of the queue.
 """
 
 import datetime as dt
@@ -48,8 +48,7 @@ class Base(DeclarativeBase):
 
 
 def one_of(column: str, *values: str) -> CheckConstraint:
-    """Makes a constraint for a column that holds one of a few words. It is text with a check: adding a word is one
-    cheap migration."""
+    """Makes a constraint that a text column holds one of a few words. Adding a word is one cheap migration."""
     listed = ", ".join(f"'{value}'" for value in values)
     return CheckConstraint(f"{column} in ({listed})", name=column)
 
@@ -66,9 +65,10 @@ class GpuModel(Base):
 
 
 class Repository(Base):
-    """A repository that `tilewatch watch add` named; `commits` know it by name. Its nightlies end with `removed_at`.
+    """A repository that `tilewatch watch add` added. `commits` refer to it by name. It has nightlies until
+    `removed_at`.
 
-    The address has no password. `failure` is of the last fetch of the nightlies' clock, and null if that went well.
+    `url` has no password. `failure` says why the scheduler's last fetch failed; null if it did not.
     """
 
     __tablename__ = "repositories"
@@ -84,9 +84,9 @@ class Repository(Base):
 
 
 class Commit(Base):
-    """`position` counts along the followed branch, each commit after all that it contains (db/commit_order.py).
+    """A commit. Its `position` counts along the followed branch, after all commits that it contains (commit_order.py).
 
-    `left_branch_at` is when a fetch first found that a commit is not part of the branch any more; null while it is.
+    `left_branch_at` is when a fetch first found that the commit had left the branch; null while it is on it.
     """
 
     __tablename__ = "commits"
@@ -105,7 +105,7 @@ class Commit(Base):
 
 
 class Recording(Base):
-    """An imported file of runs made elsewhere. `sha256` is of the file, so a second import is a no-op."""
+    """An imported file of runs that were measured elsewhere. A second import is recognised by the file's `sha256`."""
 
     __tablename__ = "recordings"
     id: Mapped[key]
@@ -117,9 +117,9 @@ class Recording(Base):
 
 
 class Submission(Base):
-    """One request to sweep a commit for one GPU model. A nightly is unique per night, commit and GPU model by `key`.
+    """A request to sweep a commit for one GPU model. By its `key`, a nightly is unique per night, commit and GPU model.
 
-    `measure` says whether a GPU worker is expected; otherwise the sweeps end with compilation ("static facts only").
+    `measure` is whether a GPU worker shall measure; otherwise the sweeps end with compilation ("static facts only").
     """
 
     __tablename__ = "submissions"
@@ -165,14 +165,14 @@ class Sweep(Base):
     repository: Mapped[words] = mapped_column(server_default=FetchedValue())  # the commit's; a trigger fills it
     parts_of: Mapped[facts]  # {"decode": {"weight": 28.0, "parts": 12}}: one of 12 problems in a step of the model
     trial_facts: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
-    """What db/trial_facts.py counts, as it was when the last of its trials got its compilation; None before."""
+    """The counts of db/trial_facts.py, stored when the last trial got its compilation; None before."""
     pruned_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
-    """When the samples of trials that lost were deleted."""
+    """When the samples of the losing trials were deleted."""
     submission: Mapped[Submission] = relationship()
 
 
 class Config(Base):
-    """One point of a search space, stored once however many sweeps try it. `sha256` is of the canonical JSON."""
+    """One point of a search space, stored once for all sweeps that try it. `sha256` is that of its canonical JSON."""
 
     __tablename__ = "configs"
     id: Mapped[key]
@@ -183,9 +183,9 @@ class Config(Base):
 class Compilation(Base):
     """The outcome of compiling one code key with one compiler: a cubin with its static facts, or a failure.
 
-    `code_key` names everything that goes in (library source, signature, constants, hints, architecture) and is known
-    before compiling; `content_key` (all of the compiler's input, architecture, compiler, limits) names the cubin in the
-    store; `code_sha256` is of the machine code alone: equal means identical code.
+    `code_key` names what is compiled (library source, signature, constants, hints, architecture) and is known before
+    compiling. `content_key` (the compiler's whole input, architecture, compiler, limits) names the cubin in the store.
+    `code_sha256` is the hash of the machine code alone.
     """
 
     __tablename__ = "compilations"
@@ -223,10 +223,10 @@ class Compilation(Base):
 
 
 class CodeDiff(Base):
-    """What differs between the code of two cubins, which their content keys name: `sentence` is empty for nothing.
+    """The difference between the code of two cubins, named by their content keys. `sentence` is empty if there is none.
 
-    `changes` are the source lines that do something else, `instructions` the machine instructions that one side has
-    more often; of both only the first.
+    `changes` lists the source lines that compile to something else, `instructions` the machine instructions of which
+    one side has more. Each list holds only the first few.
     """
 
     __tablename__ = "code_diffs"
@@ -241,9 +241,9 @@ class CodeDiff(Base):
 class Trial(Base):
     """One config of one sweep: waiting, compiled, or ended with a timing or a reason, never both.
 
-    samples_us are the sweep's own few samples (they choose the winner, they are not the number on record). There are a
-    hundred million of these rows, so each byte and each index earns its place (counted by benchmarks/trial_bytes.py of
-    e7265af).
+    `samples_us` are the sweep's own few samples, which choose the winner; its time on pages is that of `measurements`.
+    There are a hundred million of these rows, so each byte and each index must earn its place
+    (benchmarks/trial_bytes.py of e7265af counted them).
     """
 
     __tablename__ = "trials"
@@ -260,7 +260,7 @@ class Trial(Base):
     id: Mapped[int | None] = mapped_column(BigInteger)  # null in new rows; nothing reads it
     sweep_id: Mapped[int] = mapped_column(ForeignKey("sweeps.id", ondelete="cascade"))
     config_id: Mapped[int] = mapped_column(ForeignKey("configs.id"))
-    code_key: Mapped[str | None] = mapped_column(Text)  # null once there is a compilation, which has it
+    code_key: Mapped[str | None] = mapped_column(Text)  # null once there is a compilation, which has the key
     compilation_id: Mapped[int | None] = mapped_column(ForeignKey("compilations.id"))
     status: Mapped[words] = mapped_column(server_default="waiting")
     failure: Mapped[str | None] = mapped_column(Text)
@@ -273,10 +273,9 @@ class Trial(Base):
 class Run(Base):
     """One session on one GPU that measured a sweep's winner and its baselines.
 
-    `toolchain` is everything that is not the commit (versions by name) and `toolchain_sha256` its fingerprint.
-    `telemetry` is a list of readings around the blocks; `tie` lists config ids that are as fast as the winner, within
-    the error. A simulated run came from no GPU; it says so twice, in `origin` and `timer`. `code_compared_at` is null
-    until a worker compared the winner's code (CodeDiff).
+    `toolchain` holds the versions of everything but the commit, by name. `telemetry` lists readings of the GPU between
+    blocks of rounds. `tie` lists the ids of configs that are as fast as the winner, within the error. `origin` and
+    `timer` are "simulated" if no GPU ran. `code_compared_at` is null until the winner's code was compared (CodeDiff).
     """
 
     __tablename__ = "runs"
@@ -308,11 +307,10 @@ class Run(Base):
 
 
 class Measurement(Base):
-    """Careful timing of one implementation in a run. Element i of `samples_us` is from paired round i of the run.
+    """The careful timing of one implementation in a run. Element i of `samples_us` is from paired round i of the run.
 
-    median_us, low_us and high_us (95 % interval of the median), and the ratio to the main baseline (its time / this
-    time, over 1 means faster) are derived from samples_us in kernels/statistics.py when the row is written. `baseline`
-    names it.
+    `low_us` to `high_us` is the 95 % interval of the median. `ratio` is the time of the main baseline, which `baseline`
+    names, over this time: over 1 means faster. kernels/statistics.py computes them when the row is written.
     """
 
     __tablename__ = "measurements"
@@ -334,14 +332,14 @@ class Measurement(Base):
     ratio_low: Mapped[float | None]
     ratio_high: Mapped[float | None]
     detail: Mapped[facts]  # what the baseline chose, how its inputs were laid out, why it is missing
-    baseline: Mapped[str | None] = mapped_column(Text)  # None where there is no ratio
+    baseline: Mapped[str | None] = mapped_column(Text)  # None without a ratio
 
 
 class Verdict(Base):
-    """The judgement of a run, with the policy and the reason. One per run: judging twice gives the same.
+    """The verdict on a run, with the policy and the reason. Judging twice gives the same verdict.
 
-    `change` with its 95 % interval `low` to `high` is relative; `smallest` is the smallest change that one night of
-    this series would show. A change came after `good_commit_id` and no later than `bad_commit_id`.
+    `change` is relative, with its 95 % interval `low` to `high`. `smallest` is the smallest change that one night of
+    this series would show. A change came after `good_commit_id`, with `bad_commit_id` at the latest.
     """
 
     __tablename__ = "verdicts"
@@ -362,9 +360,9 @@ class Verdict(Base):
 
 
 class Suspicion(Base):
-    """A possible change in a run's night, and its outcome. `launches` counts those of its replays.
+    """A possible change in a run's night, and its outcome. `launches` counts the launches of its replays.
 
-    `size` is what the nights suggest; None where nothing was seen, but a new machine or toolchain may hide a change.
+    `size` is the change that the nights suggest; None if they show none but there is another reason to look.
     """
 
     __tablename__ = "suspicions"
@@ -390,11 +388,12 @@ class Suspicion(Base):
 
 
 class Replay(Base):
-    """Two cubins timed in the same minutes: one median per launch (a fresh process), element i of both from launch i.
+    """Two cubins timed in the same minutes. `good_us` and `bad_us` have one median per launch, which is a fresh
+    process.
 
-    `axis` says what differs between the sides: the commit or the toolchain that compiled it. "node" is one half of a
-    comparison of two nodes: both sides on `host`, and another replay has them on the other. A replay that could not be
-    run has no times and says why in `failure`.
+    `axis` is what differs between the sides: "commit", or the "toolchain" that compiled them. "node" marks one half of
+    a comparison of two nodes: this replay ran both sides on `host`, another one on the other node. `failure` says why a
+    replay has no times.
     """
 
     __tablename__ = "replays"
@@ -439,10 +438,10 @@ class Replay(Base):
 
 
 class Regression(Base):
-    """A confirmed change with an owner and a state, one per cause (`key`): db/lifecycle/regressions.py changes it.
+    """A confirmed change with an owner and a state, one per cause (`key`). db/lifecycle/regressions.py changes it.
 
-    It came after `good_commit_id` and no later than `bad_commit_id`; the size is that of its worst series. `cause` is
-    one sentence, `explanation` the facts behind it, one sentence each.
+    It came after `good_commit_id`, with `bad_commit_id` at the latest. `size` is that of its worst series. `cause` is
+    one sentence; `explanation` lists the facts behind it, one sentence each.
     """
 
     __tablename__ = "regressions"
@@ -476,7 +475,7 @@ class Regression(Base):
 
 
 class RegressionSeries(Base):
-    """One series that a regression changed. `run_id` is the run whose night confirmed it, `good_run_id` one before."""
+    """A series that a regression changed. `run_id` is the run whose night confirmed it, `good_run_id` one before."""
 
     __tablename__ = "regression_series"
     __table_args__ = (
@@ -499,7 +498,7 @@ class RegressionSeries(Base):
 
 
 class RegressionEvent(Base):
-    """One change of a regression, with who made it and when. `who` is a person or "tilewatch"."""
+    """A change of a regression's state or owner. `who` is the person who made it, or "tilewatch"."""
 
     __tablename__ = "regression_events"
     __table_args__ = (Index(None, "regression_id"),)
@@ -514,7 +513,7 @@ class RegressionEvent(Base):
 
 
 class Mark(Base):
-    """A person's opinion of a run's verdict or of a regression: right or wrong. A person's newest one counts."""
+    """A person's mark on a run's verdict or a regression: right or wrong. A new mark replaces the person's old one."""
 
     __tablename__ = "marks"
     __table_args__ = (
@@ -532,7 +531,7 @@ class Mark(Base):
 
 
 class Alarm(Base):
-    """A state that needs a person and is not a regression. Open until `closed_at`."""
+    """A state that needs a person and is not a regression. It is open until `closed_at`."""
 
     __tablename__ = "alarms"
     __table_args__ = (
@@ -564,9 +563,9 @@ class Alarm(Base):
 
 
 class Message(Base):
-    """One message to people, written in the transaction that has something to report and sent later, once per `key`.
+    """A message to people. The transaction that has something to report writes it; it is sent later, once per `key`.
 
-    "held" waits for quiet hours to end or for the digest. `claimed_at` is when a sender took it last.
+    A "held" message waits for the end of quiet hours or for the digest. `claimed_at` is when a sender last took it.
     """
 
     __tablename__ = "messages"
@@ -595,12 +594,12 @@ class Message(Base):
 
 
 class Check(Base):
-    """A comparison of two commits before a merge, on the fleet's GPUs of one model. Its times are in `check_operators`
-    and nowhere else: no series, trend or verdict of a night reads them.
+    """A comparison of two commits before a merge, on the fleet's GPUs of one model. Its times are in `check_operators`;
+    no series or verdict of a night reads them.
 
-    `changed` counts the operators that need launches, among which the error rate is divided; None until the check is
-    prepared. `exit_code` is that of `tilewatch compare`: 0 fine, 1 slower, 2 could not tell. `failure` says why no
-    operator is there.
+    `changed` counts the operators that need launches, and divides the error rate among them; None until the check is
+    prepared. `exit_code` is that of `tilewatch compare`: 0 fine, 1 slower, 2 could not tell. `failure` says why the
+    check has no operators.
     """
 
     __tablename__ = "checks"
@@ -627,11 +626,11 @@ class Check(Base):
 
 
 class CheckOperator(Base):
-    """A kernel and problem of a check. `kind` is the outcome, None while launches are to come.
+    """A kernel and problem of a check. `kind` is the outcome; None while launches are to come.
 
-    Element i of `base_us` and `head_us` is the median of launch i. `change` with its 95 % interval `low` to `high` is
-    relative, +0.02 is 2 % slower; an end that is infinite is None. `sentence` is the outcome as people read it.
-    `is_over`: surely slower than the check's fail_over; `is_unsure`: it is not known on which side.
+    `base_us` and `head_us` have one median per launch. `change` is relative (+0.02 is 2 % slower), with its 95 %
+    interval `low` to `high`; an infinite end is None. `sentence` is the outcome for people. `is_over`: surely slower by
+    more than the check's `fail_over`; `is_unsure`: perhaps slower by more than that.
     """
 
     __tablename__ = "check_operators"
@@ -682,11 +681,11 @@ class CheckOperator(Base):
 
 
 class ToolchainReport(Base):
-    """A comparison of two toolchains: may B take the place of A? A second import of it finds the first by `key`.
+    """A comparison of two toolchains: may B take the place of A? A second import is recognised by its `key`.
 
-    `contents` is the file that `tilewatch toolchain compare` keeps, with every launch. `answer` and `markdown` are what
-    was judged of it (kernels/comparing/toolchains/writing.py); both are empty until there is something. `job_id` is the
-    newest job that makes it, null for one that was imported.
+    `contents` is the file that `tilewatch toolchain compare` writes, with every launch. `answer` and `markdown` are the
+    verdict on it (kernels/comparing/toolchains/writing.py), empty until there is one. `job_id` is the newest job that
+    makes it; null for an imported one.
     """
 
     __tablename__ = "toolchain_reports"
@@ -702,13 +701,13 @@ class ToolchainReport(Base):
 
 
 class Job(Base):
-    """One unit of queued work. The row is the truth; the message in Redis carries only `id`.
+    """One unit of queued work. This row is its state; the message in Redis only carries the `id`.
 
-    queued -> running -> done | failed; a waiting job becomes queued when what it needs is there. A running job whose
-    lease ran out goes back to queued, and after three of those ends as poison: it is what takes the workers down. After
-    passing trouble it is queued but not taken before `not_before`; `trouble` says why and `put_offs` how often that
-    was. The lowest `priority` goes first. `payload` is everything the step needs; `subject` is the line people read.
-    docs/reference/jobs.md has it all.
+    A job is queued, running, then done or failed; a waiting job is queued when what it needs is there. A running job
+    whose lease ran out is queued again. After three expired leases it ends as poison, because it kills its workers. A
+    job with passing trouble is put off until `not_before`; `trouble` says why, and `put_offs` counts how often. Jobs
+    with a low `priority` go first. `payload` is all that the step needs; `subject` is its line on pages. See
+    docs/reference/jobs.md.
     """
 
     __tablename__ = "jobs"
@@ -748,14 +747,12 @@ class Job(Base):
     owner: Mapped[str | None] = mapped_column(Text)
     lease_until: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
     sent_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
-    failure: Mapped[str | None] = mapped_column(Text)  # first line, for people
+    failure: Mapped[str | None] = mapped_column(Text)  # the first line of the error
     trace: Mapped[str | None] = mapped_column(Text)
     created_at: Mapped[born]
     started_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
     finished_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
-    priority: Mapped[int] = mapped_column(
-        server_default="3"
-    )  # db/lifecycle/jobs.py, Priority; a nightly's is the default
+    priority: Mapped[int] = mapped_column(server_default="3")  # db/lifecycle/jobs.py, Priority; 3 is a nightly's
     put_offs: Mapped[int] = mapped_column(server_default="0")
     not_before: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
     trouble: Mapped[str | None] = mapped_column(Text)
@@ -764,10 +761,9 @@ class Job(Base):
 
 
 class Worker(Base):
-    """A worker process by its heartbeat. It is gone when `seen_at` is old.
+    """A worker process and its last heartbeat, `seen_at`. A worker with an old heartbeat is gone.
 
-    `checks_since` is when it took the first of the checks that it has done since any other job; None when the last job
-    that it took was not a check.
+    `checks_since` is when the worker began to do only checks; None if its last job was not a check.
     """
 
     __tablename__ = "workers"
@@ -786,12 +782,11 @@ class Worker(Base):
 
 
 class Action(Base):
-    """A thing that a person did to queued work, or asks the workers to do: who, what, and the outcome.
+    """What a person or a forge asked for: who, what, and the outcome, a sentence.
 
-    A cancel and a retry are done at once. What needs the watched repository (a nightly, a sweep, a backfill, a check,
-    a bisection, a comparison of toolchains) is `asked` and submitted within a minute
-    (worker/submitting/submit_requests.py). `outcome` is a sentence for people. `key` names the delivery of a forge that
-    asked, or what the judge asks for, so that a second one of the same is taken for the first.
+    A cancel or retry is done at once. Requests that need the watched repository (a nightly, a sweep, a backfill, a
+    check, a bisection, a comparison of toolchains) are submitted within a minute by submit_requests.py. `key` names the
+    delivery of a forge, or a request of the judge's, so that a second row of the same is refused.
     """
 
     __tablename__ = "actions"
@@ -814,10 +809,10 @@ class Action(Base):
 
 
 class Token(Base):
-    """The right of a program to read or to act by HTTP or MCP, under a name. `sha256` is of the token itself.
+    """A token with which a program may read or act by HTTP or MCP. `sha256` is its hash; the token is not stored.
 
-    `gpu_s` is the budget: GPU seconds that its acts may cost in any 24 hours. A revoked one keeps its row, because acts
-    were done in its name.
+    `gpu_s` is the budget in GPU seconds for its actions within 24 hours. A revoked token keeps its row, because actions
+    were done under its name.
     """
 
     __tablename__ = "tokens"
@@ -837,10 +832,10 @@ class Token(Base):
 
 
 class Quarantine(Base):
-    """A time in which a GPU takes no sweeps, because it is ill: from what showed it to the first clean canary.
+    """A time in which a GPU gets no sweeps because it is ill, until its canaries are clean again.
 
-    A GPU has at most one that is open. `evidence` is what was read; a run that showed the illness is kept there and
-    nowhere else, so nothing ever judges it.
+    A GPU has at most one open quarantine. `evidence` holds the readings. A run that showed the illness is stored only
+    there, so that it is never judged.
     """
 
     __tablename__ = "quarantines"
@@ -857,7 +852,7 @@ class Quarantine(Base):
     reason: Mapped[words]
     evidence: Mapped[facts]
     began_at: Mapped[born]
-    canaries: Mapped[int] = mapped_column(server_default="0")  # tried since, none of them clean but the last
+    canaries: Mapped[int] = mapped_column(server_default="0")  # run since; only the last one may be clean
     canary_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
     canary_said: Mapped[str | None] = mapped_column(Text)
     ended_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
@@ -867,11 +862,11 @@ TOTAL = "total"
 """The kernel of a sweep that is a weighted total; its problem is the model's name."""
 
 RECORDED_HOST_END = " (recorded)"
-"""How the host of a compilation ends that a recording brought. A failure of it keeps no worker from compiling."""
+"""End of the host's name in compilations from a recording. Their failures do not stop workers from compiling."""
 
 OPEN_JOB = ("waiting", "queued", "running")
 """States of a job that has not ended."""
 
 FAILED_JOB = ("failed", "poison")
 ENDED_SHORT = ("failed", "poison", "cancelled")
-"""States of a job that ended without its work done, and that `retry` takes up again."""
+"""States of a job that ended before its work was done; `retry` queues it again."""

@@ -1,4 +1,4 @@
-"""Adds a row unless one with its natural key exists: each step may run twice, and its second run finds the first's."""
+"""Adds a row unless one with its natural key exists, so that a step may run twice."""
 
 from collections.abc import Mapping
 from typing import Any

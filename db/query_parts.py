@@ -1,4 +1,4 @@
-"""Shared parts of queries: rows as dataclasses, the joins from a measurement to its commit, conditions of a series."""
+"""Parts that queries share: joins from a measurement to its commit, conditions for a series, rows as dataclasses."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -28,19 +28,17 @@ SERIES = ("repository", "kernel", "problem", "gpu_model")
 """The columns that name a series: two repositories may have a kernel of one name."""
 
 WORKER_ALIVE_S = 60
-"""A worker writes its heartbeat every few seconds; one that was silent for longer than this counts as gone."""
+"""Seconds without a heartbeat after which a worker counts as gone; it writes one every few seconds."""
 
 Query = Select[*tuple[Any, ...]]
 
 SHORT_DETAIL = Measurement.detail.op("-")("checklist")
-"""What a run stored of an implementation, without its checklist: that is 3 kB, and a series has hundreds of runs."""
+"""A measurement's detail without the checklist, which takes 3 kB: a series has hundreds of runs."""
 
 
 def measured_points(query: Query) -> Query:
-    """Joins a measurement to its run, sweep and commit, and to its recording and verdict if it has them.
-
-    A baseline that could not run has no samples, and is left out.
-    """
+    """Joins a measurement to its run, sweep and commit, and to its recording and verdict if it has them. A baseline
+    without samples, which could not run, is left out."""
     return (
         query.select_from(Measurement)
         .join(Run, Run.id == Measurement.run_id)
@@ -73,10 +71,10 @@ def measured_runs(query: Query) -> Query:
 
 
 def series_keys() -> CTE:
-    """Selects the key of each series once, by one index probe per series, however many sweeps it has.
+    """Selects the key of each series once, by one index probe per series.
 
-    Postgres answers `select distinct` by reading every sweep (a year of a fleet: 175,000), so this steps through the
-    index by itself, with a recursive query.
+    It is a recursive query that steps through the index, because Postgres answers `select distinct` by reading every
+    sweep (a year of a fleet: 175,000).
     """
     columns = [getattr(Sweep, name) for name in SERIES]
     keys = select(*columns).order_by(*columns).limit(1).cte("series_keys", recursive=True)
@@ -85,18 +83,18 @@ def series_keys() -> CTE:
 
 
 def is_of_series(keys: CTE | Mapping[str, str] | Mapping[str, BindParameter[str]]) -> list[ColumnElement[bool]]:
-    """Returns the conditions under which a sweep is of the series with these keys."""
+    """Returns the conditions that a sweep belongs to the series with these keys."""
     columns = keys.c if isinstance(keys, CTE) else keys
     return [getattr(Sweep, name) == columns[name] for name in SERIES]
 
 
 def is_recorded(regression_id: ColumnElement[int] | InstrumentedAttribute[int]) -> ColumnElement[bool]:
-    """Returns True for a regression that was confirmed elsewhere and came with a recording."""
+    """Returns the condition that a regression came with a recording, from another database."""
     return _has_run_of(regression_id, "recorded")
 
 
 def is_simulated(regression_id: ColumnElement[int] | InstrumentedAttribute[int]) -> ColumnElement[bool]:
-    """Returns True for a regression of simulated runs: no GPU showed it."""
+    """Returns the condition that a regression is of simulated runs, without a GPU."""
     return _has_run_of(regression_id, "simulated")
 
 
@@ -109,7 +107,7 @@ def _has_run_of(regression_id: ColumnElement[int] | InstrumentedAttribute[int], 
 
 
 def or_zero(table: Subquery, *names: str) -> list[Label[Any]]:
-    """Selects these columns with 0 for null."""
+    """Selects these columns, with 0 instead of null."""
     return [func.coalesce(table.c[name], 0).label(name) for name in names]
 
 
@@ -120,7 +118,7 @@ def read_rows(
     documents: Sequence[str] = (),
     values: Mapping[str, object] = MappingProxyType({}),
 ) -> list[Made]:
-    """Runs the query and makes one `row`, a dataclass, of each result; the columns have the names of its fields.
+    """Runs a query and returns its results as dataclasses of the type `row`, whose fields have the columns' names.
 
     `values` and `documents` are those of read_fields.
     """
@@ -136,17 +134,16 @@ def read_fields(
     documents: Sequence[str] = (),
     values: Mapping[str, object] = MappingProxyType({}),
 ) -> list[dict[str, Any]]:
-    """Runs the query and makes a dict of each result, by the names of its columns.
+    """Runs a query and returns each result as a dict by column.
 
-    `values` are those of the query's bound parameters, for a query that is made once: SQLAlchemy needs 5 ms to put one
-    of 30 columns and ten tables together (2 cores, 2026-11-23). `documents` are columns that the query selects as the
-    text of a JSON document. Equal texts are decoded once, and their rows share the object: in a year of nights there
-    are a few toolchains and configs.
+    `values` are those of the bound parameters, for a query that is built once per process: SQLAlchemy needs 5 ms to
+    build one of 30 columns and ten tables (2 cores, 2026-11-23). `documents` are the columns with a JSON document as
+    text. Equal texts are decoded once and share the object: a year of nights has few toolchains and configs.
     """
     session.flush()
-    found = session.connection().execute(query, values)  # the session's own rows take a third more time
+    found = session.connection().execute(query, values)  # session.execute takes a third more time
     names = list(found.keys())
-    # All at once: one by one, the driver and SQLAlchemy took a quarter more time (3,000 rows, 2026-11-23).
+    # fetched all at once: one by one took a quarter more time (3,000 rows, 2026-11-23)
     made = [dict(zip(names, columns, strict=True)) for columns in found.all()]
     for name in documents:
         decoded: dict[str | None, Any] = {None: None}
@@ -159,9 +156,9 @@ def read_fields(
 
 
 def make_row(row: type[Made], fields: dict[str, Any]) -> Made:
-    """Makes a row, a dataclass, of a dict with all its fields, which becomes the row's own.
+    """Makes a dataclass from a dict with all its fields, without a copy.
 
-    A frozen dataclass that is called sets each field by a call of its own: 40 of them took 8 us (2 cores, 2026-11-23).
+    The constructor of a frozen dataclass sets each field by a call: 40 of them took 8 us (2 cores, 2026-11-23).
     """
     made = row.__new__(row)
     object.__setattr__(made, "__dict__", fields)

@@ -1,6 +1,7 @@
-"""Names of repositories in the database: those of main lines, and those of branches, which are kept apart from them.
+"""Names repositories in the database. A branch has a name of its own, so that its runs are kept apart from the main
+line.
 
-What is compiled with another toolchain is kept apart alike, under a name that no branch can have, since it has a space.
+Commits compiled with another toolchain have a name too, with a space in it, which no branch can have.
 """
 
 BRANCH_START = " (branch "
@@ -8,41 +9,41 @@ BRANCH_START = " (branch "
 UNDER = "under "
 
 EXAMPLES = ("tilewatch-story",)
-"""Repositories of recordings whose regressions were planted, to show what one looks like."""
+"""Repositories of recordings with planted regressions, which show what a regression looks like."""
 
 
 def name_of_branch(repository: str, branch: str) -> str:
-    """Names a branch's commits as a repository of their own, so that its runs never meet those of the main line."""
+    """Returns the name under which a branch is stored as a repository of its own."""
     return f"{repository}{BRANCH_START}{branch})"
 
 
 def is_example(name: str) -> bool:
-    """Returns whether the changes of a repository were planted: they are shown apart, and are in no count."""
+    """Returns whether a repository's changes were planted: they are shown apart and not counted."""
     return name in EXAMPLES
 
 
 def split_branch(name: str) -> tuple[str, str | None]:
-    """Returns the name of the main line, and the branch; None for a name that `name_of_branch` did not give."""
+    """Splits a stored name into the repository and the branch; None for a name without a branch."""
     repository, start, rest = name.partition(BRANCH_START)
     return (repository, rest.removesuffix(")")) if start and rest.endswith(")") else (name, None)
 
 
 def is_branch(name: str) -> bool:
-    """Returns whether a name is one that `name_of_branch` gave."""
+    """Returns whether a stored name is that of a branch."""
     return split_branch(name)[1] is not None
 
 
 def name_under_toolchain(branch: str | None, toolchain: str) -> str:
-    """Names what a toolchain compiled like a branch; None for the main line's commits."""
+    """Returns the branch name for commits that another toolchain compiled; `branch` is None for the main line."""
     return " ".join(filter(None, (branch, f"{UNDER}{toolchain}")))
 
 
 def branch_without_toolchain(name: str) -> str | None:
-    """Returns the branch whose commits a name stands for, whatever compiled them; None for those of the main line."""
+    """Returns the branch in a stored name, without the toolchain; None for the main line."""
     _, branch = split_branch(name)
     return f" {branch or ''}".partition(f" {UNDER}")[0].strip() or None
 
 
 def describe_branch(name: str) -> str:
-    """Says for people what the branch of a name is: a branch, or the main line under a toolchain."""
+    """Writes for people what a branch name stands for: a branch, or the main line under a toolchain."""
     return name if name.startswith(UNDER) else f"branch {name}"

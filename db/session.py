@@ -1,4 +1,4 @@
-"""Connects a process to Postgres: engines, sessions, and one sentence when it cannot. Knows no table and no query."""
+"""Connects a process to Postgres: engines and sessions, and one sentence if it cannot be used."""
 
 import os
 from collections.abc import Iterator
@@ -11,37 +11,37 @@ from sqlalchemy.orm import Session
 from tilewatch.errors import ExpectedError
 
 CONNECT_LIMIT_S = 5
-"""A server that has not answered by then is reported, not waited for: a person or a health check is watching."""
+"""Seconds to wait for a server before it is reported as unreachable: a person or a health check waits too."""
 
 
 _engines: dict[tuple[str, int], Engine] = {}
 
 
 class DatabaseUnreachable(ExpectedError):
-    """Postgres cannot be used; the message is a sentence with its address and without its password."""
+    """Postgres cannot be used. The message is a sentence with its address, without the password."""
 
 
 def engine(url: str) -> Engine:
-    """Returns the engine of this process for a database, made on first use.
+    """Returns this process's engine for a database, made on first use.
 
-    An engine that crosses a fork hands one process the rows of another (seen with a Celery prefork pool), so a child
-    finds none for its own process id and makes its own; the parent's stays untouched in the child's memory.
+    A forked child makes its own, as it has another process id: with an inherited engine, one process gets the rows of
+    another (seen with a Celery prefork pool).
     """
     key = (url, os.getpid())
-    # Of two threads that make one at once both get the first: one that nobody knows would never be closed.
-    # `functools.cache` would give each its own, and a lock that is held during a fork is never free in the child.
+    # Two threads that make one at once both get the first, so that none is left unclosed. `functools.cache` would not
+    # do that, and a lock that is held during a fork is never free in the child.
     return _engines.get(key) or _engines.setdefault(key, _make_engine(url))
 
 
 DATABASE_IS_AWAY = (InterfaceError, OperationalError)
-"""Errors for which nothing that is read or written can be blamed."""
+"""Errors that come from the server or the connection, whatever was read or written."""
 
 
 @contextmanager
 def session(url: str) -> Iterator[Session]:
-    """Opens one transaction: committed when the block ends well, rolled back when it raises.
+    """Opens a transaction, which is committed when the block ends and rolled back if it raises.
 
-    Rows that were loaded stay readable afterwards, so that a step can commit first and send its messages then.
+    Loaded rows stay readable afterwards, so that a step can commit first and send its messages then.
     """
     with Session(engine(url), expire_on_commit=False) as opened, opened.begin():
         yield opened
@@ -49,7 +49,7 @@ def session(url: str) -> Iterator[Session]:
 
 @contextmanager
 def reading_session(url: str) -> Iterator[Session]:
-    """Opens one transaction in which Postgres refuses every change, also for a user who may make it elsewhere."""
+    """Opens a transaction in which Postgres refuses every change, also from a user with the right to make it."""
     with session(url) as opened:
         opened.connection(execution_options={READS: True})
         opened.execute(text("set transaction read only"))
@@ -58,10 +58,10 @@ def reading_session(url: str) -> Iterator[Session]:
 
 @contextmanager
 def filling_session(url: str) -> Iterator[Session]:
-    """Opens one transaction that may fill empty tables: Postgres plans each statement for the rows that are there now.
+    """Opens a transaction that may fill empty tables: Postgres plans each statement anew, for the rows there are now.
 
-    Otherwise it keeps the plan of a statement that ran some times. One that was made for a few rows reads the whole
-    table for each row of another one, and nothing makes a new one before the transaction ends.
+    Otherwise Postgres keeps the plan of a repeated statement until the transaction ends. A plan for a few rows reads a
+    whole table for each row of another one.
     """
     with session(url) as opened:
         opened.execute(text("set local plan_cache_mode = force_custom_plan"))
@@ -72,17 +72,17 @@ def require_database(url: str) -> None:
     """Raises DatabaseUnreachable unless the database answers a query."""
     where = address(url)
     try:
-        with engine(url).begin() as connection:  # psycopg forgets what it prepared where one is rolled back
+        with engine(url).begin() as connection:  # committed: psycopg drops prepared statements after a rollback
             connection.execute(text("select 1"))
     except DBAPIError as error:
         raise DatabaseUnreachable(f"Postgres cannot be used at {where}: {_reason(error)}") from None
 
 
 READS = "tilewatch_reads"
-"""Marks the connection of a session that shall change nothing."""
+"""Option of a connection whose session shall change nothing."""
 
 READ_ONLY = "25006"
-"""What Postgres calls a change in a transaction that may only read (errcodes-appendix)."""
+"""Postgres' error code for a change in a read-only transaction (errcodes-appendix)."""
 
 _LOOK = """
     select current_setting('transaction_read_only') = 'on' as is_read_only,
@@ -93,12 +93,12 @@ _LOOK = """
 """
 
 _SPILL = "select count(*) from (select g from generate_series(1, 20000) g order by md5(g::text)) as sorted"
-"""Sorted in a file: it takes 20 ms, and Postgres refuses it where its disk is full. It leaves nothing behind."""
+"""A query that sorts in a temporary file: it takes 20 ms, and fails if the disk of Postgres is full."""
 
 
 def find_trouble(url: str) -> str | None:
-    """Says why Postgres would not take what is written, although it answers: it is read-only, its connections are used
-    up, or its disk is full. None where it would. Raises DatabaseUnreachable where it does not answer."""
+    """Returns why Postgres answers but would refuse a write: it is read-only or its connections are used up. Returns
+    None if it would not. Raises DatabaseUnreachable if it does not answer or its disk is full."""
     try:
         with engine(url).begin() as connection:
             found = connection.execute(text(_LOOK)).one()
@@ -116,8 +116,7 @@ def find_trouble(url: str) -> str | None:
 
 
 def passing_trouble(error: BaseException) -> str | None:
-    """Says why Postgres did not do what it was asked for, where that passes: it is away, full or read-only. None for
-    every other error."""
+    """Returns why Postgres failed if that may pass: it is away, full or read-only. Returns None for any other error."""
     if isinstance(error, OperationalError | InterfaceError):
         return f"Postgres cannot be used: {_reason(error)}"
     return None
@@ -133,8 +132,8 @@ def _make_engine(url: str) -> Engine:
     made = create_engine(
         _parse(url),
         pool_pre_ping=True,  # the server may have been restarted since the last use
-        # A connection prepares a statement when it asks for the fifth time: planning the points of a series takes 14 ms
-        # (2 cores, 2026-11-23). The one that was used last is used next, so that one connection gets there.
+        # A connection prepares a statement at its fifth use, which saves 14 ms of planning for the points of a series
+        # (2 cores, 2026-11-23). The last used connection is used next, so that one of them gets there.
         pool_use_lifo=True,
         connect_args={"connect_timeout": CONNECT_LIMIT_S, "application_name": "tilewatch"},
     )
@@ -143,15 +142,15 @@ def _make_engine(url: str) -> Engine:
 
 
 def _pass_read_only(context: ExceptionContext) -> None:
-    """A server that takes no change now, as one that was just demoted, is trouble that passes like one that is away;
-    SQLAlchemy calls it an InternalError."""
+    """Raises OperationalError, which counts as passing trouble, if a server is read-only because it was just demoted.
+    SQLAlchemy calls that an InternalError."""
     asked_for = context.connection is not None and context.connection.get_execution_options().get(READS)
     if getattr(context.original_exception, "sqlstate", None) == READ_ONLY and not asked_for:
         raise OperationalError(context.statement, None, context.original_exception) from context.original_exception
 
 
 def _parse(url: str) -> URL:
-    # The errors of make_url may repeat pieces of the URL, and a misplaced "@" makes the password such a piece.
+    # The errors of make_url are not shown: they may repeat pieces of the URL, even the password after a misplaced "@".
     try:
         parts = make_url(url)
     except (ArgumentError, ValueError):
@@ -166,6 +165,6 @@ def _parse(url: str) -> URL:
 
 
 def _reason(error: DBAPIError) -> str:
-    """Returns the driver's first line; the others repeat it for each address of the host."""
+    """Returns the first line of the driver's error; later lines repeat it for each address of the host."""
     lines = [line.strip() for line in str(error.orig).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__

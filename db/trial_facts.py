@@ -1,8 +1,7 @@
-"""Counts what the compiler made of a sweep's trials.
+"""Counts the compilations of a sweep's trials by outcome.
 
-The answer is kept with the sweep once none of its trials waits for its compilation (db/fact_writes.py writes it): a
-page asks for hundreds of sweeps at once, and one has 500 trials, each with a compilation elsewhere on the disk. A sweep
-without it, which still compiles or has none yet, is counted when somebody asks.
+db/fact_writes.py stores the counts with the sweep once no trial waits: a page reads hundreds of sweeps at once, each
+with 500 trials whose compilations lie all over the disk. A sweep without stored counts is counted when it is read.
 """
 
 from typing import Any
@@ -16,8 +15,9 @@ from tilewatch.db.models import Compilation, Sweep, Trial
 def count() -> ScalarSelect[dict[str, Any]]:
     """Selects one JSON object for the sweep of the enclosing query.
 
-    `settled` have a compilation, of whatever outcome; `spilling` have stack; `tma` and `tensor_core` have all. Medians
-    and `compiler` are null where nothing is settled. `compile_s` is a sum.
+    `settled` counts trials with a compilation, `spilling` those that use stack. `tma` counts those with all loads by
+    TMA, `tensor_core` those with all products on Tensor Cores. `compile_s` is a sum. Medians and `compiler` are null if
+    no trial is settled.
     """
     ok = Compilation.status == "ok"
 
@@ -52,5 +52,5 @@ def count() -> ScalarSelect[dict[str, Any]]:
 
 
 def of_sweep() -> ColumnElement[dict[str, Any]]:
-    """Selects what `count` says of the sweep, as it was kept where it was."""
+    """Selects the counts of the enclosing query's sweep: the stored ones, else those of `count`."""
     return func.coalesce(Sweep.trial_facts, count(), type_=JSONB)

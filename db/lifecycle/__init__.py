@@ -1,4 +1,4 @@
-"""Rows with a state: jobs, messages, alarms, suspicions, regressions, quarantines, and what people do to them.
+"""Changes the state of rows: jobs, messages, alarms, suspicions, regressions, quarantines, and requests of people.
 
-Every change of such a state is a function here; whoever opened the session commits.
+Every change of such a state is a function here. The caller, who opened the session, commits.
 """

@@ -1,9 +1,8 @@
-"""Cancels and retries queued work for a person, and stores what else they ask for, each with who it was.
+"""Does what a person asks for queued work, and stores who asked for it: a row of `actions` in the same transaction.
 
-One set of functions for the command line and the dashboard. Each writes its row of `actions` in the same transaction.
-Cancel and retry act at once; a message for a retried job is not sent here, the reconciler does that within a minute. A
-submission needs the watched repository, which not everybody has who may ask for it: it is stored as asked, and a worker
-submits it (worker/submitting/submit_requests.py).
+The command line and the dashboard use the same functions. Cancel and retry act at once, except that the reconciler
+sends the messages of retried jobs, within a minute. A submission needs the watched repository, which the asking process
+may not have: it is stored, and a worker submits it (worker/submitting/submit_requests.py).
 """
 
 import datetime as dt
@@ -29,16 +28,16 @@ Requestable = Literal["nightly", "sweep", "backfill"]
 
 
 BY_A_COMMIT = ("code", "search_space", "unknown")
-"""Categories of causes that lie in the watched repository."""
+"""Categories of causes that may be a commit of the watched repository."""
 
 
 class NoSuchWork(ExpectedError):
-    """A job or submission that is not there, or not in a state for what was asked; the message is a sentence."""
+    """The job or submission does not exist, or its state does not allow the action. The message is a sentence."""
 
 
 @dataclass(frozen=True)
 class JobSelection:
-    """One job, or every job of one submission."""
+    """The jobs that a person chose: one job, or all jobs of one submission."""
 
     job_id: int | None
     submission_id: int | None
@@ -55,7 +54,7 @@ class JobSelection:
 
 @dataclass(frozen=True)
 class RequestedAction:
-    """An action that a worker is to carry out."""
+    """An action that a worker shall carry out."""
 
     id: int
     who: str
@@ -65,8 +64,8 @@ class RequestedAction:
 
 
 def cancel(session: Session, chosen: JobSelection, who: str) -> str:
-    """Takes queued work back; a worker that is at it learns of it within seconds. Returns what was done, as a
-    sentence."""
+    """Cancels jobs that have not ended, for a person. Returns a sentence of what was done. A worker that runs one stops
+    within seconds. Raises NoSuchWork."""
     wanted = (
         _jobs(session, chosen) if chosen.submission_id is None else steps.list_open_jobs(session, chosen.submission_id)
     )
@@ -77,7 +76,8 @@ def cancel(session: Session, chosen: JobSelection, who: str) -> str:
 
 
 def retry(session: Session, chosen: JobSelection, who: str) -> str:
-    """Queues jobs again that ended without their work done. Returns what was done, as a sentence."""
+    """Retries jobs that ended before their work was done, for a person, and stores the action. Returns a sentence of
+    what was done. `jobs.retry` changes the jobs. Raises NoSuchWork."""
     wanted = (
         _jobs(session, chosen)
         if chosen.submission_id is None
@@ -95,8 +95,8 @@ def retry(session: Session, chosen: JobSelection, who: str) -> str:
 def ask_nightly(
     session: Session, who: str, *, repository: str | None = None, commit: str = "HEAD", gpus: Sequence[str] = ()
 ) -> int:
-    """Asks for the whole suite of a repository (None for the usual one) at a commit, for these GPU models or the usual
-    ones. Returns the action's id."""
+    """Requests the whole suite of a repository at a commit, for these GPU models. Returns the action's id. Without a
+    repository or models, the usual ones are taken."""
     return _ask(session, who, "nightly", {**_of(repository), "commit": commit, "gpus": list(gpus)})
 
 
@@ -110,7 +110,7 @@ def ask_sweep(
     commit: str = "HEAD",
     gpus: Sequence[str] = (),
 ) -> int:
-    """Asks for one kernel on one problem. Returns the action's id."""
+    """Requests a sweep of one kernel on one problem. Returns the action's id."""
     about = {**_of(repository), "kernel": kernel, "problem": problem, "commit": commit, "gpus": list(gpus)}
     return _ask(session, who, "sweep", about)
 
@@ -118,22 +118,22 @@ def ask_sweep(
 def ask_backfill(
     session: Session, who: str, revisions: str, *, repository: str | None = None, gpus: Sequence[str] = ()
 ) -> int:
-    """Asks for the whole suite for each commit of a range A..B. Returns the action's id."""
+    """Requests the whole suite at each commit of a range A..B. Returns the action's id."""
     return _ask(session, who, "backfill", {**_of(repository), "revisions": revisions, "gpus": list(gpus)})
 
 
 def ask_check(session: Session, who: str, wanted: Mapping[str, Any], *, key: str) -> int | None:
-    """Asks for a check in the name of a token. Returns the action's id; None when `key` was asked before."""
+    """Requests a check for the holder of a token. Returns the action's id; None if `key` was requested before."""
     return _ask_once(session, who, "check", wanted, key)
 
 
 def ask_toolchains(session: Session, who: str, wanted: Mapping[str, Any], *, key: str) -> int | None:
-    """Asks for a comparison of two toolchains. Returns the action's id; None when `key` was asked before."""
+    """Requests a comparison of two toolchains. Returns the action's id; None if `key` was requested before."""
     return _ask_once(session, who, "toolchains", wanted, key)
 
 
 def measure_again(session: Session, regression_id: int, who: str) -> RegressionRow:
-    """Asks for every series of a regression once more, at its bad commit. Returns the regression."""
+    """Requests new sweeps of every series of a regression, at its bad commit. Returns the regression."""
     row = _regression(session, regression_id)
     gpus: dict[tuple[str, str], set[str]] = {}
     for series in regression_queries.list_series(session, regression_id):
@@ -144,10 +144,9 @@ def measure_again(session: Session, regression_id: int, who: str) -> RegressionR
 
 
 def bisect(session: Session, regression_id: int, who: str) -> RegressionRow:
-    """Asks for a bisection of a regression's range by replays of its worst series. Returns the regression.
+    """Requests a bisection of a regression's range by replays of its worst series. Returns the regression.
 
-    Raises NotPossible when its range is one commit, when no replay can tell its commits apart, and while it is being
-    bisected.
+    Raises NotPossible if the range is one commit, if replays cannot separate its commits, or during a bisection.
     """
     row = _regression(session, regression_id)
     if row.commits_in_range <= 1:
@@ -166,10 +165,9 @@ def bisect(session: Session, regression_id: int, who: str) -> RegressionRow:
 
 
 def find_next_request(session: Session, after: int = 0) -> RequestedAction | None:
-    """Returns the oldest action after that id that nobody carried out yet, locked for this transaction; None when there
-    is none.
+    """Returns the oldest open request with a larger id, locked for this transaction; None if there is none.
 
-    One that another transaction holds is passed over.
+    Requests that another transaction has locked are skipped.
     """
     query = (
         select(Action.id, Action.who, Action.action, Action.wanted, Action.asked_at)
@@ -185,7 +183,7 @@ def find_next_request(session: Session, after: int = 0) -> RequestedAction | Non
 def end_request(
     session: Session, action_id: int, *, refused: bool, outcome: str, learned: Mapping[str, Any] | None = None
 ) -> None:
-    """Stores the outcome of an asked action, as a sentence, and adds what was `learned` to what was wanted."""
+    """Ends a request with its outcome, a sentence, and adds what was `learned` to the wanted fields."""
     state = "refused" if refused else "done"
     session.execute(
         update(Action)
@@ -201,7 +199,7 @@ def end_request(
 
 
 def write_action(session: Session, who: str, action: str, wanted: Mapping[str, Any], outcome: str) -> str:
-    """Stores what a person did; returns the sentence for them."""
+    """Stores what a person did. Returns the outcome, a sentence for that person."""
     session.execute(
         insert(Action).values(
             who=who, action=action, wanted=dict(wanted), state="done", outcome=outcome, ended_at=func.now()

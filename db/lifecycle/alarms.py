@@ -13,22 +13,22 @@ from tilewatch.db.natural_keys import find_or_add
 FAILED_NIGHTLY = "nightly_failed"
 
 WATCHERS = 7_114_553_032
-"""The advisory lock for alarms: any number that no other of ours has."""
+"""The number of the advisory lock for alarms; no other lock of ours has it."""
 
 
 def take_turns(session: Session) -> None:
-    """Waits until nobody else opens or closes alarms, and keeps others waiting until the transaction ends."""
+    """Waits until no other process opens or closes alarms, and locks the others out until the transaction ends."""
     session.execute(select(func.pg_advisory_xact_lock(WATCHERS)))
 
 
 def open_once(session: Session, *, key: str, kind: str, subject: str, detail: str) -> tuple[int, bool]:
-    """Returns its id, and whether it is new. A closed alarm stays closed: its key says since when it was one."""
+    """Opens an alarm unless there was one with this key. Returns its id, and whether it is new. A closed alarm stays
+    closed, because its key contains since when it was one."""
     return find_or_add(session, Alarm, {"key": key}, {"kind": kind, "subject": subject, "detail": detail})
 
 
 def open_failed_nightly(session: Session, repository: str, night: dt.date, reason: str) -> None:
-    """Opens the alarm that a repository gets no nightly, unless it is open: one from the first failure to the next
-    nightly."""
+    """Opens the alarm that a repository gets no nightly, unless it is open since an earlier failure."""
     take_turns(session)
     if not session.scalar(select(exists(_failed_nightlies(repository)))):
         key = f"{FAILED_NIGHTLY}/{digest(repository)}/{night}/{dt.datetime.now(dt.UTC).isoformat()}"
@@ -46,7 +46,7 @@ def _failed_nightlies(repository: str) -> Select[str]:
 
 
 def digest(repository: str) -> str:
-    """Names a repository in a key: its own name may contain a slash, which separates the parts of a key."""
+    """Returns a name for a repository in a key. Its own name may contain a slash, which separates parts of a key."""
     return hashlib.sha256(repository.encode()).hexdigest()[:8]
 
 

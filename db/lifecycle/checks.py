@@ -1,7 +1,7 @@
-"""Changes the state of a check: submitted, prepared, each operator answered, ended. Every such change is here.
+"""Changes the state of a check: submitted, prepared, each operator compared, ended.
 
-A check ends when its last operator has an outcome. Each write may happen twice and changes nothing then. Whoever opened
-the session commits.
+A check ends when its last operator has an outcome. A second call of the same write changes nothing. The caller, who
+opened the session, commits.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,14 +16,14 @@ from tilewatch.db.models import OPEN_JOB, Check, CheckOperator, Job
 from tilewatch.db.natural_keys import find_or_add
 
 FINE, OVER, UNSURE = 0, 1, 2
-"""Exit codes, as those of `tilewatch compare`: nothing is slower than allowed, something surely is, it is not known."""
+"""Exit codes, as of `tilewatch compare`: nothing is slower than allowed, something surely is, something may be."""
 
 LOST = "its job ended without an outcome"
 
 
 @dataclass(frozen=True)
 class CheckRequest:
-    """What a check compares. `kernel` is None for all that nightlies sweep; a `fail_over` of 0.02 is 2 %."""
+    """What a check compares. `kernel` is None for all kernels of a nightly. A `fail_over` of 0.02 is 2 %."""
 
     repository: str
     base_sha: str
@@ -36,7 +36,7 @@ class CheckRequest:
 
 @dataclass(frozen=True)
 class OpenOperator:
-    """An operator whose launches are to come, with what its job needs of the check."""
+    """An operator of a check that has no outcome yet, with the fields that its job needs."""
 
     check_id: int
     base_sha: str
@@ -55,8 +55,8 @@ class OpenOperator:
 
 
 def open_once(session: Session, asked: CheckRequest, who: str) -> tuple[int, bool]:
-    """Returns the check's id, and whether it is new. An equal one is found again, unless it or an operator of it could
-    not be compared: then a new one tries again."""
+    """Opens a check, or finds an equal one. Returns its id, and whether it is new. An equal check that has ended, and
+    could not compare something, is not found: a new check tries again."""
     key = ":".join(
         (asked.repository, asked.base_sha, asked.head_sha, asked.gpu_model, asked.kernel or "", str(asked.fail_over))
     )
@@ -71,14 +71,14 @@ def open_once(session: Session, asked: CheckRequest, who: str) -> tuple[int, boo
 
 
 def is_prepared(session: Session, check_id: int) -> bool:
-    """Returns True also for a check that has ended, whatever was prepared of it."""
+    """Returns whether a check was prepared or has ended, so that preparing has nothing left to do."""
     query = select(or_(Check.changed.is_not(None), Check.ended_at.is_not(None))).where(Check.id == check_id)
     return session.scalars(query).one()
 
 
 def write_prepared(session: Session, check_id: int, rows: Sequence[Mapping[str, Any]]) -> list[tuple[int, str, str]]:
-    """Stores every operator of a check, those that need no launches with their outcome. Returns the ids of the others,
-    each with its kernel and problem."""
+    """Stores every operator of a check. Operators that need no launches have their outcome already. Returns the id,
+    kernel and problem of those that need launches."""
     waiting = []
     for row in rows:
         names = {"check_id": check_id, "kernel": row["kernel"], "problem": row["problem"]}
@@ -94,7 +94,7 @@ def write_prepared(session: Session, check_id: int, rows: Sequence[Mapping[str, 
 
 
 def find_open_operator(session: Session, operator_id: int) -> OpenOperator | None:
-    """Returns None for an operator that has its outcome."""
+    """Returns an operator that has no outcome yet; None if it has one."""
     names = OpenOperator.__dataclass_fields__
     query = (
         select(*(getattr(CheckOperator if hasattr(CheckOperator, name) else Check, name) for name in names))
@@ -106,15 +106,15 @@ def find_open_operator(session: Session, operator_id: int) -> OpenOperator | Non
 
 
 def write_outcome(session: Session, check_id: int, operator_id: int, columns: Mapping[str, Any]) -> None:
-    """Stores the outcome of an operator, and ends the check if it was the last. The first outcome stays."""
+    """Stores the outcome of an operator that has none, and ends the check if it was the last one."""
     which = and_(CheckOperator.id == operator_id, CheckOperator.kind.is_(None))
     _change(session, which, {**columns, "ended_at": clock_now()})
     end_answered(session, check_id)
 
 
 def end_answered(session: Session, check_id: int) -> None:
-    """Ends a check all of whose operators have an outcome."""
-    # Of two operators that end at once, the later sees the outcome of the earlier.
+    """Ends a check if all its operators have an outcome."""
+    # The check is locked, so that of two operators that end at once the later one sees the earlier outcome.
     session.execute(select(Check.id).where(Check.id == check_id).with_for_update())
     is_open = exists().where(CheckOperator.check_id == Check.id, CheckOperator.kind.is_(None))
     is_over = exists().where(CheckOperator.check_id == Check.id, CheckOperator.is_over)
@@ -125,7 +125,7 @@ def end_answered(session: Session, check_id: int) -> None:
 
 
 def end_stranded(session: Session) -> None:
-    """Ends what no job will answer any more: jobs that failed, or that a person cancelled."""
+    """Ends checks and operators whose jobs failed or were cancelled, and will never give an outcome."""
     preparing = and_(Job.check_id == Check.id, Job.kind == "prepare_check")
     unprepared = and_(
         Check.ended_at.is_(None), Check.changed.is_(None), ~exists().where(preparing, Job.state.in_(OPEN_JOB))
@@ -153,7 +153,7 @@ def end_stranded(session: Session) -> None:
 
 
 def _reason(of_job: ColumnElement[bool]) -> ColumnElement[str]:
-    """Returns why the job ended, as a sentence: its failure, or that it was cancelled."""
+    """Selects why a job ended, as a sentence: its failure, or that it was cancelled."""
     cancelled = literal("its job was cancelled")
     return func.coalesce(
         select(case((Job.state == "cancelled", cancelled), else_=Job.failure))
@@ -166,7 +166,7 @@ def _reason(of_job: ColumnElement[bool]) -> ColumnElement[str]:
 
 
 def _change(session: Session, which: ColumnElement[bool], columns: Mapping[str, Any]) -> list[int]:
-    """Changes operators; returns the ids of their checks, each once and in order."""
+    """Changes operators. Returns the ids of their checks, each once and in order."""
     changed = session.scalars(
         update(CheckOperator).where(which).values(**columns).returning(CheckOperator.check_id),
         execution_options={"synchronize_session": False},

@@ -1,4 +1,4 @@
-"""Keeps the order of a branch's commits: their positions, and which of them left the branch."""
+"""Stores the order of a branch's commits: their positions, and which of them left the branch."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from tilewatch.db.models import Commit
 
 @dataclass(frozen=True)
 class KnownCommit:
-    """A commit on record for a branch."""
+    """A stored commit of a branch. `has_left` is whether it is no longer part of the branch."""
 
     sha: str
     position: int
@@ -20,14 +20,13 @@ class KnownCommit:
 
 
 def take_turns(session: Session, repository: str) -> None:
-    """Waits until nobody else orders the commits of this repository, and keeps others waiting until the transaction
-    ends."""
+    """Waits until no other process orders a repository's commits, and locks others out until the transaction ends."""
     named = func.hashtextextended(f"order of {repository}", 0)
     session.execute(select(func.pg_advisory_xact_lock(named)))
 
 
 def list_known(session: Session, repository: str) -> list[KnownCommit]:
-    """Lists the commits on record for a branch, in their order so far."""
+    """Lists the stored commits of a branch, in their stored order."""
     query = (
         select(Commit.sha, Commit.position, Commit.left_branch_at.is_not(None))
         .where(Commit.repository == repository)
@@ -42,7 +41,7 @@ def write_order(
     positions: Mapping[str, int],
     left: Collection[str],
 ) -> int:
-    """Stores the order of the commits on record; returns how many left the branch since it was stored last."""
+    """Stores new positions for a branch's commits. Returns how many of them left the branch since the last call."""
     known = list_known(session, repository)
     session.execute(_MOVE, {"repository": repository, **_columns(known, positions, left)})
     return sum(each.sha in left and not each.has_left for each in known)
@@ -61,7 +60,7 @@ where commits.repository = :repository and commits.sha = placed.sha
 def _columns(
     known: Collection[KnownCommit], positions: Mapping[str, int], left: Collection[str]
 ) -> dict[str, list[object]]:
-    """Only those that moved: a fetch mostly moves none."""
+    """Returns the columns of the commits that moved, which are few: most fetches move none."""
     moved = [
         each
         for each in known

@@ -1,8 +1,8 @@
-"""Changes the state of a job: added, sent, claimed, renewed, ended. All are here; docs/reference/jobs.md draws them.
+"""Changes the state of a job: added, sent, claimed, renewed, ended. docs/reference/jobs.md draws the states.
 
-Knows neither what a job does nor Redis: `sent_at` is written when the sender reports it. A worker holds a job by a
-lease. Its writes name it as the owner, so one that lost its lease changes nothing. Leases are on the database's clock
-alone, since the clocks of the nodes differ; that clock is read when the statement runs, not when the transaction began.
+A worker holds a job by a lease. Its writes name it as the owner, so a worker that lost its lease changes nothing.
+Leases use only the database's clock, because the clocks of nodes differ; it is read when the statement runs, not when
+the transaction began. Messages are sent elsewhere: `mark_sent` stores that.
 """
 
 from collections.abc import Collection, Sequence
@@ -18,18 +18,18 @@ from tilewatch.db.models import ENDED_SHORT, OPEN_JOB, Job, Worker
 from tilewatch.db.natural_keys import find_or_add
 
 MAX_ATTEMPTS = 3
-"""A job during which this many workers died is the cause, not they."""
+"""Workers that may die in a job before it is set aside as poison, because the job must be the cause."""
 
 
 CHECKS_TURN_S = 300.0
-"""After so long with nothing but checks a worker takes what a nightly waits for first. With the longest job of a check
-(worker/comparing/check.py) that is under 10 minutes."""
+"""Seconds after which a worker that only did checks takes the jobs of nightlies first. With the longest job of a check
+(worker/comparing/check.py), nightlies wait less than 10 minutes."""
 
 
 class Priority(IntEnum):
-    """The order in a queue: the lowest goes first. A job passes its own on to the jobs that it queues.
+    """The order of jobs in a queue: the lowest goes first. A job gives its priority to the jobs that it queues.
 
-    The jobs of checks have MANUAL and go before the sweeps of it, in the order of their checks (`claim`).
+    Jobs of checks have MANUAL, and go before the sweeps with MANUAL, in the order of their checks (`claim`).
     """
 
     CONFIRM = 0
@@ -41,7 +41,7 @@ class Priority(IntEnum):
 
 @dataclass(frozen=True)
 class ClaimedJob:
-    """A job that is this worker's until its lease runs out."""
+    """A job that belongs to this worker until its lease runs out."""
 
     id: int
     key: str
@@ -60,7 +60,7 @@ class ClaimedJob:
 
 @dataclass(frozen=True)
 class UnsentJob:
-    """A queued job whose message is to be sent, once the transaction is committed."""
+    """A queued job whose message must be sent once the transaction is committed."""
 
     id: int
     queue: str
@@ -82,8 +82,7 @@ def add(
     state: str = "queued",
     priority: int = Priority.NIGHTLY,
 ) -> tuple[int, bool]:
-    """Returns its id, and whether it is new. The state is "waiting" while the job must not start yet (see
-    `release`)."""
+    """Adds a job. Returns its id, and whether it is new. A job in state "waiting" starts after `release`."""
     return find_or_add(
         session,
         Job,
@@ -107,11 +106,11 @@ def add(
 def claim(
     session: Session, job_id: int, owner: str, lease_s: float, queues: Collection[str] | None = None
 ) -> ClaimedJob | None:
-    """Takes the most urgent job of the queue that this job is in, often the job itself; None when there is none.
+    """Claims the most urgent job in the queue of job `job_id`, often that job itself; None if the queue has none.
 
-    A message only says that a queue has work: Redis' queues know no urgency, so it is decided here. Each job has a
-    message, so each is taken in the end. A job that another claimer is taking at the moment is passed over. A job that
-    is in none of the claimer's `queues` is not for it, whatever the message says.
+    A message only says that its queue has work, because queues in Redis have no priorities. Each job has a message, so
+    each is claimed in the end. Jobs that another process is claiming are skipped, and so is a queue that is not one of
+    the worker's `queues`.
     """
     own_queue = select(Job.queue).where(Job.id == job_id)
     queue = (own_queue if queues is None else own_queue.where(Job.queue.in_(queues))).scalar_subquery()
@@ -149,15 +148,15 @@ def claim(
 
 
 def renew(session: Session, job_id: int, owner: str, lease_s: float, done_steps: int, log: str | None = None) -> bool:
-    """Extends the lease and stores the progress, and the log where there is a newer one. False: it was cancelled or is
-    another's now; stop working on it."""
+    """Extends the lease on a job and stores its progress and log. Returns False if the job was cancelled or now belongs
+    to another worker: the caller must stop working on it."""
     newer = {} if log is None else {"log": log}
     return _as_owner(session, job_id, owner, {"lease_until": after(lease_s), "done_steps": done_steps, **newer})
 
 
 def finish(session: Session, job_id: int, owner: str) -> bool:
-    """Ends a job whose work is done. False: it was lost meanwhile; the caller rolls back or knows its writes may
-    repeat."""
+    """Ends a job whose work is done. Returns False if the lease was lost meanwhile: the caller must roll back, unless
+    its writes may be repeated."""
     return _as_owner(
         session,
         job_id,
@@ -169,8 +168,7 @@ def finish(session: Session, job_id: int, owner: str) -> bool:
 def fail(
     session: Session, job_id: int, owner: str, failure: str, trace: str | None = None, log: str | None = None
 ) -> bool:
-    """Ends a job by a bug or bad input, with one line for people; it is not tried again. False: it was lost
-    meanwhile."""
+    """Ends a job that failed for good, with one line for people. Returns False if the lease was lost meanwhile."""
     return _as_owner(
         session,
         job_id,
@@ -180,14 +178,14 @@ def fail(
 
 
 def hand_back(session: Session, job_id: int, owner: str) -> bool:
-    """Queues the job of a worker that must stop. That is not an attempt: the job did no harm. False: it was lost."""
+    """Queues the job of a worker that must stop, without counting an attempt. Returns False if the lease was lost."""
     return _as_owner(
         session, job_id, owner, {**_let_go("queued"), "sent_at": None, "attempt": func.greatest(Job.attempt - 1, 0)}
     )
 
 
 def move(session: Session, job_id: int, owner: str, queue: str) -> bool:
-    """Queues a job for other workers than those of its queue. That is not an attempt either. False: it was lost."""
+    """Moves a job to another queue, without counting an attempt. Returns False if the lease was lost."""
     return _as_owner(
         session,
         job_id,
@@ -197,9 +195,9 @@ def move(session: Session, job_id: int, owner: str, queue: str) -> bool:
 
 
 def put_off(session: Session, job_id: int, owner: str, trouble: str) -> bool:
-    """Queues a job again after passing trouble, to be taken when it has waited. That is not an attempt either.
+    """Queues a job again after passing trouble: the automatic retry, after a wait that doubles each time.
 
-    `trouble` is for people. False: the job was lost meanwhile.
+    It does not count as an attempt. `trouble` is a sentence for people. Returns False if the lease was lost.
     """
     doubled = backoff_s(Job.put_offs)
     return _as_owner(
@@ -218,15 +216,12 @@ def put_off(session: Session, job_id: int, owner: str, trouble: str) -> bool:
 
 
 def release(session: Session, job_ids: Sequence[int]) -> list[UnsentJob]:
-    """Queues waiting jobs that may start now; returns those that were waiting."""
+    """Queues those of these jobs that are waiting. Returns them."""
     return _change(session, and_(Job.id == func.any(list(job_ids)), Job.state == "waiting"), {"state": "queued"})
 
 
 def requeue_expired(session: Session) -> list[UnsentJob]:
-    """Queues jobs whose worker went silent again, or sets them aside as poison after MAX_ATTEMPTS.
-
-    Returns the queued ones.
-    """
+    """Queues jobs whose lease ran out again, or ends them as poison after MAX_ATTEMPTS. Returns the queued ones."""
     failure = (
         literal("set aside as poison: ")
         .concat(cast(Job.attempt, String))
@@ -242,10 +237,8 @@ def requeue_expired(session: Session) -> list[UnsentJob]:
 
 
 def list_unsent(session: Session, older_than_s: float) -> list[UnsentJob]:
-    """Lists queued jobs whose message was never sent, or so long ago that it may be lost, the most urgent first.
-
-    A message too many does no harm. A job that waits before it is tried again needs none until then.
-    """
+    """Lists queued jobs whose message was never sent, or so long ago that it may be lost, the most urgent first. Jobs
+    that were put off are not listed before their time. A second message does no harm."""
     lost = or_(Job.sent_at.is_(None), Job.sent_at <= after(-older_than_s))
     due = or_(Job.not_before.is_(None), Job.not_before <= clock_now())
     query = select(Job.id, Job.queue).where(Job.state == "queued", lost, due).order_by(Job.priority, Job.id)
@@ -257,13 +250,14 @@ def mark_sent(session: Session, job_ids: Sequence[int]) -> None:
 
 
 def cancel(session: Session, job_ids: Sequence[int]) -> list[int]:
-    """Cancels jobs that have not ended; returns their ids. A worker that runs one learns of it when it renews."""
+    """Cancels jobs that have not ended and returns their ids. A worker notices this when it renews its lease."""
     alive = and_(Job.id == func.any(list(job_ids)), Job.state.in_(OPEN_JOB))
     return [job.id for job in _change(session, alive, {**_let_go("cancelled"), "finished_at": clock_now()})]
 
 
 def retry(session: Session, job_ids: Sequence[int]) -> list[int]:
-    """Queues failed, poisoned or cancelled jobs again, with their attempts reset to 0."""
+    """Changes failed, poisoned or cancelled jobs back to queued, with 0 attempts, and returns their ids. This is the
+    part of a person's retry that changes jobs; `actions.retry` calls it."""
     anew = {
         **_let_go("queued"),
         "state": case((Job.kind == "measure", "waiting"), else_="queued"),
@@ -284,8 +278,8 @@ def retry(session: Session, job_ids: Sequence[int]) -> list[int]:
 
 
 def _urgency(owner: str) -> ColumnElement[int]:
-    """Returns the order of claims: checks go between replays and sweeps, and after the nightly's once their turn is
-    over."""
+    """Returns the sort key of claims: checks come between replays and sweeps, or after the nightly's jobs if the worker
+    has done only checks for CHECKS_TURN_S."""
     over = select(Worker.checks_since <= after(-CHECKS_TURN_S)).where(Worker.name == _worker_of(owner))
     return case(
         (Job.check_id.is_(None), 2 * Job.priority),
@@ -295,14 +289,14 @@ def _urgency(owner: str) -> ColumnElement[int]:
 
 
 def _count_turn(session: Session, owner: str, *, is_check: bool) -> None:
-    """Writes nothing in the usual case, a job that is not a check after another such job."""
+    """Stores since when a worker has done only checks, if that changes."""
     changes = Worker.checks_since.is_(None) if is_check else Worker.checks_since.is_not(None)
     since = clock_now() if is_check else None
     session.execute(update(Worker).where(Worker.name == _worker_of(owner), changes).values(checks_since=since))
 
 
 def _worker_of(owner: str) -> str:
-    """Returns the worker's name from the owner of a job, NAME#PID: each process of a worker owns its jobs."""
+    """Returns the worker's name in the owner of a job, which is NAME#PID: each process of a worker owns its jobs."""
     return owner.rpartition("#")[0]
 
 
@@ -315,12 +309,12 @@ def _let_go(state: str) -> dict[str, Any]:
 
 
 def _as_owner(session: Session, job_id: int, owner: str, columns: dict[str, Any]) -> bool:
-    """Changes a job that this owner runs; False when it no longer does."""
+    """Changes a job that this owner runs. Returns False if the owner no longer runs it."""
     return bool(_change(session, and_(Job.id == job_id, Job.state == "running", Job.owner == owner), columns))
 
 
 def _change(session: Session, which: ColumnElement[bool], columns: dict[str, Any]) -> list[UnsentJob]:
-    """Changes jobs, locking them by rising id: two changers of several jobs then cannot deadlock."""
+    """Changes jobs and returns them. They are locked in the order of their ids, so that two callers cannot deadlock."""
     locked = select(Job.id).where(which).order_by(Job.id).with_for_update()
     changed = session.execute(
         update(Job).where(Job.id.in_(locked)).values(**columns).returning(Job.id, Job.queue),

@@ -1,7 +1,7 @@
-"""Changes the state of a message to people: written, claimed, sent, put off, given up. Every such change is here.
+"""Changes the state of a message to people: written, claimed, sent, put off, failed. worker/notify sends it.
 
-Knows no channel's address and sends nothing. Whoever claims a message is alone with it; the claim stores what will be
-true if the claimer never comes back. Times are on the database's clock, as those of leases are.
+Only one sender claims a message. The claim already stores the state in which the message is left if the sender dies.
+Times are on the database's clock.
 """
 
 import datetime as dt
@@ -19,21 +19,21 @@ from tilewatch.db.natural_keys import find_or_add
 from tilewatch.db.query_parts import is_recorded
 
 MOST_ATTEMPTS = 500
-"""Some three days of attempts. Then a person has to look: the digest and `tilewatch messages` name the message."""
+"""Attempts before a message is given up, about three days. The digest and `tilewatch messages` then list it."""
 
 REPORT_WITHIN_S = 7 * 86_400.0
-"""A change for which no channel was set up for so long is not sent to one that is set up later."""
+"""Seconds after which a change is no longer reported: a channel that is set up later gets no older changes."""
 
 WRITERS = 7_114_553_031
-"""The advisory lock for messages: any number that no other of ours has."""
+"""The number of the advisory lock for messages; no other lock of ours has it."""
 
-UNCLEAR = "its sender ended while sending: it may have arrived, and is not risked twice"
+UNCLEAR = "its sender ended while sending: it may have arrived, so it is not sent again"
 
 
 @dataclass(frozen=True)
 class ClaimedMessage:
-    """A message that this sender alone sends now. `sha` is the commit of its regression or check; `about` is the kernel
-    of the regression, or which check it is."""
+    """A message that this sender has claimed. `sha` is the commit of its regression or check. `about` is the kernel of
+    the regression, or "check" with the GPU model."""
 
     id: int
     key: str
@@ -51,7 +51,8 @@ class ClaimedMessage:
 
 @dataclass(frozen=True)
 class UnreportedChange:
-    """A change of a regression: opened, reopened, recovered (by itself), resolved (by a person) or expected."""
+    """A change of a regression that no message reports yet: opened, reopened, recovered (found by Tilewatch), resolved
+    (by a person) or expected."""
 
     event_id: int
     regression_id: int
@@ -71,7 +72,7 @@ def write(
     check_id: int | None = None,
     not_before: dt.datetime | None = None,
 ) -> bool:
-    """Writes a message; False when there is one with its key already."""
+    """Writes a message unless there is one with its key. Returns whether it is new."""
     _, new = find_or_add(
         session,
         Message,
@@ -92,11 +93,10 @@ def write(
 
 
 def list_unreported_changes(session: Session) -> list[UnreportedChange]:
-    """Lists changes of regressions that people wait for and that no message reports yet, the oldest first.
+    """Lists changes of regressions that no message reports yet, the oldest first.
 
-    A regression that came with a recording was reported where it was recorded. The event was written in the transaction
-    that changed the regression, so nothing that happened is forgotten, and the key of its messages holds its number, so
-    nothing is reported twice.
+    Each change is an event, written in the same transaction, so none is forgotten. The keys of its messages contain the
+    event's id, so none is reported twice. Regressions that came with a recording are left out.
     """
     event = RegressionEvent
     kind = case(
@@ -133,12 +133,13 @@ def event_key(event_id: int, channel: str) -> str:
 
 
 def take_turns(session: Session) -> None:
-    """Waits until nobody else writes messages: two writers would assign one owner twice. Ends with the transaction."""
+    """Waits until no other process writes messages, and locks others out until the transaction ends: two writers would
+    assign one regression to two owners."""
     session.execute(select(func.pg_advisory_xact_lock(WRITERS)))
 
 
 def list_unwritten_keys(session: Session, keys: Sequence[str]) -> list[str]:
-    """Returns those of these keys that no message has."""
+    """Returns the keys that no message has yet."""
     written = set(session.scalars(select(Message.key).where(Message.key == func.any(list(keys)))))
     return [key for key in keys if key not in written]
 
@@ -146,12 +147,11 @@ def list_unwritten_keys(session: Session, keys: Sequence[str]) -> list[str]:
 def claim(
     session: Session, repeatable: Sequence[str], lease_s: float, without: Sequence[str] = ()
 ) -> ClaimedMessage | None:
-    """Takes the oldest message that is due on a channel that is not in `without`; None when there is none.
+    """Claims the oldest message that is due, on a channel that is not in `without`; None if there is none.
 
-    `repeatable` names the channels whose other side recognises a message's key: after a sender that died, such a
-    message is due again when the lease is over. On any other channel it might arrive twice, so it is given up as
-    unclear at the claim, and `mark_sent` or `put_off` take that back. A message never overtakes an earlier one of its
-    regression.
+    `repeatable` names the channels that recognise a message's key. If the sender dies, a message to such a channel is
+    due again after the lease. On other channels it might arrive twice, so the claim marks it as failed, until
+    `mark_sent` or `put_off` changes that. A message waits for earlier ones about its regression on the same channel.
     """
     earlier = aliased(Message)
     overtakes = exists().where(
@@ -199,15 +199,13 @@ def claim(
 
 
 def mark_sent(session: Session, message_id: int) -> None:
-    """Ends a message that its channel took."""
+    """Ends a message that its channel accepted."""
     _end(session, message_id, {"state": "sent", "sent_at": clock_now(), "not_before": None, "trouble": None})
 
 
 def put_off(session: Session, message_id: int, trouble: str, wait_s: float | None = None) -> None:
-    """Makes a message that was not taken due again: after what the service asked for, or after a wait that doubles.
-
-    After MOST_ATTEMPTS it is given up.
-    """
+    """Makes a message that its channel did not accept due again: the automatic retry, after the wait that the service
+    asked for or one that doubles each time. After MOST_ATTEMPTS the message has failed."""
     doubled = backoff_s(Message.attempts - 1)
     over = Message.attempts >= MOST_ATTEMPTS
     _end(
@@ -222,12 +220,12 @@ def put_off(session: Session, message_id: int, trouble: str, wait_s: float | Non
 
 
 def fail(session: Session, message_id: int, trouble: str) -> None:
-    """Gives a message up: the channel will never take it."""
+    """Ends a message that its channel will never accept."""
     _end(session, message_id, {"state": "failed", "not_before": None, "trouble": trouble})
 
 
 def retry(session: Session, message_ids: Sequence[int]) -> list[int]:
-    """Sends messages once more, because a person wants it. Returns the ids of those that had failed."""
+    """Makes failed messages due again, because a person wants a retry. Returns the ids of those that had failed."""
     anew = {"state": "queued", "attempts": 0, "not_before": None, "trouble": None}
     which = Message.id == func.any(list(message_ids))
     changed = update(Message).where(which, Message.state == "failed").values(**anew).returning(Message.id)

@@ -1,6 +1,6 @@
-"""Puts ill GPUs into quarantine, with a reason and its evidence, and lets them out after a clean canary.
+"""Begins a quarantine of an ill GPU, with a reason and evidence, and ends it after a clean canary.
 
-Knows nothing of what makes a GPU ill. Whoever notices first writes; a GPU has one open quarantine at most.
+A GPU has at most one open quarantine. worker/gpu/quarantine.py decides what makes a GPU ill.
 """
 
 import datetime as dt
@@ -15,12 +15,12 @@ from sqlalchemy.orm import Session
 from tilewatch.db.models import Quarantine, Run
 
 CANARY_RUNS = 50
-"""A canary is compared with those of this many of its GPU's newest runs."""
+"""Number of a GPU's newest runs with whose canaries a new canary is compared."""
 
 
 @dataclass(frozen=True)
 class OpenQuarantine:
-    """A quarantine that has not ended. `waited_s` is since its last canary, or since it began."""
+    """A quarantine that has not ended. `waited_s` counts from its last canary, or from its begin."""
 
     id: int
     gpu_uuid: str
@@ -34,7 +34,7 @@ class OpenQuarantine:
 def begin(
     session: Session, *, gpu_uuid: str, gpu_model: str, host: str, kind: str, reason: str, evidence: Mapping[str, Any]
 ) -> bool:
-    """Returns False when the GPU is in quarantine already; the first reason stays."""
+    """Begins a quarantine. Returns False if the GPU is in quarantine already, which keeps its first reason."""
     new = insert(Quarantine).values(
         gpu_uuid=gpu_uuid, gpu_model=gpu_model, host=host, kind=kind, reason=reason, evidence=dict(evidence)
     )
@@ -43,7 +43,7 @@ def begin(
 
 
 def find_open(session: Session, gpu_uuid: str) -> OpenQuarantine | None:
-    """Returns the GPU's quarantine that has not ended; None when it is well."""
+    """Returns the GPU's open quarantine; None if it is not in quarantine."""
     waited_s = func.extract("epoch", func.now() - func.coalesce(Quarantine.canary_at, Quarantine.began_at))
     query = select(
         Quarantine.id,
@@ -59,14 +59,14 @@ def find_open(session: Session, gpu_uuid: str) -> OpenQuarantine | None:
 
 
 def count_quarantines(session: Session, gpu_uuid: str) -> int:
-    """Counts how often a GPU was in quarantine, now included."""
+    """Counts a GPU's quarantines, an open one included."""
     return session.execute(select(func.count(Quarantine.id)).where(Quarantine.gpu_uuid == gpu_uuid)).scalar_one()
 
 
 def find_reason_during(
     session: Session, gpu_uuid: str, started_at: dt.datetime, finished_at: dt.datetime
 ) -> str | None:
-    """Returns why the GPU was in quarantine in a part of this time; None when it was not."""
+    """Returns why a GPU was in quarantine during some part of a time; None if it was not."""
     query = (
         select(Quarantine.reason)
         .where(
@@ -81,7 +81,7 @@ def find_reason_during(
 
 
 def write_canary(session: Session, quarantine_id: int, result: str, *, clean: bool) -> None:
-    """Stores the result of one more canary; a clean one ends the quarantine."""
+    """Stores the result of a canary in a quarantine. A clean one ends the quarantine."""
     columns: dict[str, Any] = {"canaries": Quarantine.canaries + 1, "canary_at": func.now(), "canary_said": result}
     if clean:
         columns["ended_at"] = func.now()
@@ -91,7 +91,7 @@ def write_canary(session: Session, quarantine_id: int, result: str, *, clean: bo
 
 
 def list_readings(session: Session, gpu_uuid: str) -> list[dict[str, Any]]:
-    """Lists the readings of a GPU's newest runs here, the newest run first; the canaries are among them."""
+    """Lists the telemetry of a GPU's newest runs, without recorded ones, the newest run first. It includes canaries."""
     query = (
         select(Run.telemetry)
         .where(Run.gpu_uuid == gpu_uuid, Run.origin != "recorded")

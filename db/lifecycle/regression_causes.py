@@ -1,8 +1,7 @@
-"""Opens regressions by their cause, adds series to them, and resolves those that recovered: what the judge writes.
+"""Opens regressions by their cause, adds series to them, and resolves those that recovered, for the judge.
 
-One cause is one regression however many series it changed and however many judges find it at once: a lock on the kernel
-makes them take turns, and unique keys hold even without it. Knows nothing of statistics; whoever opened the session
-commits.
+One cause is one regression, however many series it changed and however many judges find it at once. A lock on the
+kernel makes judges take turns, and unique keys hold even without it. The caller, who opened the session, commits.
 """
 
 from dataclasses import dataclass
@@ -21,14 +20,14 @@ Direction = Literal["regression", "improvement"]
 Category = Literal["code", "toolchain", "node", "baseline", "search_space", "unknown"]
 
 RECOVERED_SHARE = 0.6
-"""A series has recovered when a confirmed change took back this share of what the regression took."""
+"""A series has recovered when a confirmed improvement has at least this share of the regression's size."""
 
 
 @dataclass(frozen=True)
 class Cause:
-    """A cause of a change. It came after `good_commit_id` and no later than `bad_commit_id`.
+    """The cause of a change, which came after `good_commit_id`, with `bad_commit_id` at the latest.
 
-    `what` distinguishes causes of one category where commits do not: the old and the new toolchain, two nodes.
+    `what` distinguishes causes that are not commits: the base and head toolchain, or two nodes.
     """
 
     direction: Direction
@@ -44,7 +43,7 @@ class Cause:
 
 @dataclass(frozen=True)
 class ChangedSeries:
-    """One series that the cause changed, by `size` (relative) with its 95 % interval."""
+    """A series that a cause changed, with the relative `size` of the change and its 95 % interval."""
 
     problem: str
     gpu_model: str
@@ -58,8 +57,8 @@ class ChangedSeries:
 
 @dataclass(frozen=True)
 class OpenedRegression:
-    """The regression that a confirmed change belongs to, and what became of it. `created`: the regression is new.
-    `joined`: this series was not part of it before. `reopened`: it came back."""
+    """The regression of a confirmed change. `created`: the regression is new. `joined`: the series is new in it.
+    `reopened`: it was resolved and is open again."""
 
     id: int
     created: bool
@@ -68,7 +67,7 @@ class OpenedRegression:
 
 
 def open_or_join(session: Session, cause: Cause, moved: ChangedSeries) -> OpenedRegression:
-    """Opens the regression of this cause, or adds the series to it. A second call changes nothing."""
+    """Opens a regression for a cause, or adds the series to the one there is. A second call changes nothing."""
     _take_turns(session, cause)
     regression = _same_cause(session, cause)
     if regression is None:
@@ -104,7 +103,7 @@ def open_or_join(session: Session, cause: Cause, moved: ChangedSeries) -> Opened
 
 
 def add_to_explanation(session: Session, regression_id: int, sentence: str) -> None:
-    """Adds a sentence at the end of what explains a regression."""
+    """Adds a sentence to a regression's explanation."""
     regression = session.get_one(Regression, regression_id)
     regression.explanation = [*regression.explanation, sentence]
 
@@ -112,11 +111,10 @@ def add_to_explanation(session: Session, regression_id: int, sentence: str) -> N
 def mark_recovered(
     session: Session, moved: ChangedSeries, *, repository: str, kernel: str, of_node: bool = False
 ) -> list[int]:
-    """Marks a series as recovered after a confirmed improvement; returns the ids of the open regressions that it ends
-    for.
+    """Marks a series as recovered in its open regressions after a confirmed improvement. Returns their ids.
 
-    A commit makes no node faster, so what is `of_node` recovers apart from all else. A regression whose last series
-    recovered resolves by itself, once. What undoes an improvement is a regression.
+    A regression is resolved when its last series has recovered. With `of_node` only regressions of nodes count, and
+    without it none of them: a commit does not make a node faster. A change for the worse recovers nothing.
     """
     if moved.size >= 0:
         return []
@@ -161,17 +159,14 @@ def _describe_commit(session: Session, run_id: int) -> str:
 
 
 def _take_turns(session: Session, cause: Cause) -> None:
-    """Judges of one kernel one after the other, until the transaction ends: the second sees what the first opened."""
+    """Waits until no other judge opens regressions of this kernel, and locks others out until the transaction ends."""
     named = f"regressions of {cause.repository} {cause.kernel}"
     session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(named, 0))))
 
 
 def _same_cause(session: Session, cause: Cause) -> Regression | None:
-    """Returns a regression of this kernel whose range of commits overlaps: two series rarely narrow one change equally
-    far.
-
-    A node is slow at every commit.
-    """
+    """Returns the newest regression with the same kernel, category and `what` whose range of commits overlaps; for a
+    node the commits do not count. Two series rarely narrow one change to the same range."""
     good, bad, theirs_good, theirs_bad = (aliased(Commit) for _ in range(4))
     query = (
         select(Regression)
@@ -224,8 +219,8 @@ def _add_series(session: Session, regression_id: int, kernel: str, moved: Change
 
 
 def _is_slow_again(session: Session, regression_id: int, kernel: str, moved: ChangedSeries) -> bool:
-    """Returns whether a regression came back that no new commit tells apart: a node may be mended and fall ill again,
-    and a series that recovered, or was called resolved, is back with what it is now."""
+    """Marks a recovered series of a node's regression as slow again, with its new size. Returns whether it had
+    recovered or been resolved. A node may be repaired and become slow again, without a commit between."""
     resolved = exists().where(Regression.id == RegressionSeries.regression_id, Regression.state == "resolved")
     back = session.execute(
         update(RegressionSeries)
@@ -245,8 +240,8 @@ def _is_slow_again(session: Session, regression_id: int, kernel: str, moved: Cha
 
 
 def _join(session: Session, regression_id: int, cause: Cause, moved: ChangedSeries) -> bool:
-    """Adds a series to a regression: the size becomes the worst one's, the range what both allow, and a resolved
-    regression is back."""
+    """Updates a regression for a series that joined: its size becomes that of the worst series, its range the overlap
+    of both. Returns whether it was resolved, and reopens it then."""
     regression = lock(session, regression_id)
     if abs(moved.size) > abs(regression.size):
         regression.size, regression.low, regression.high = moved.size, moved.low, moved.high

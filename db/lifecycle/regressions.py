@@ -1,7 +1,7 @@
-"""Changes a regression: what people and Tilewatch may do with it, each change a row with who made it and when.
+"""Changes a regression for people and for Tilewatch. Each change is stored as an event, with who made it and when.
 
-The table `TRANSITIONS` says which state may follow which. db/lifecycle/regression_causes.py opens regressions. Knows
-nothing of statistics, messages or the queue; whoever opened the session commits.
+`TRANSITIONS` says which states may follow which. regression_causes.py opens regressions. The caller, who opened the
+session, commits.
 """
 
 import re
@@ -17,7 +17,7 @@ from tilewatch.errors import ExpectedError
 from tilewatch.text import without_controls
 
 ITSELF = "tilewatch"
-"""The name in an event that no person made."""
+"""The name in events that no person made."""
 
 TRANSITIONS: Mapping[str, Mapping[str, str]] = {
     "acknowledge": {"new": "acknowledged", "reopened": "acknowledged"},
@@ -25,26 +25,25 @@ TRANSITIONS: Mapping[str, Mapping[str, str]] = {
     "resolve": {"new": "resolved", "acknowledged": "resolved", "reopened": "resolved"},
     "reopen": {"resolved": "reopened", "expected": "reopened"},
 }
-"""action -> from state -> to state. What is not here is refused."""
+"""For each action, the state that follows each state in which it is possible; otherwise it is refused."""
 
 OPEN = ("new", "acknowledged", "reopened")
-"""States in which a regression waits for somebody. "expected" is a new level that people accepted."""
+"""States in which a regression waits for a person. "expected" means that people accepted the new level."""
 
 WEB_ADDRESS = re.compile(r"https?://[^\s/?#]\S*", re.IGNORECASE)
-"""A browser runs what stands behind `javascript:`."""
+"""Only web addresses are stored as links: a browser runs what follows `javascript:`."""
 
 
 class NoSuchRegression(ExpectedError, LookupError):
-    """The message is a sentence with the number that was asked for."""
+    """There is no regression with this number. The message is a sentence with the number."""
 
 
 class NotPossible(ExpectedError, ValueError):
-    """A change that the regression's state does not allow, or a value that is not stored; the message says what is."""
+    """The regression's state does not allow the change, or the value cannot be stored. The message says what can."""
 
 
 def acknowledge(session: Session, regression_id: int, who: str, note: str | None = None) -> None:
-    """Stores that somebody has seen a regression and looks after it; without an owner, that person becomes
-    the owner."""
+    """Stores that a person looks after a regression. If it has no owner, that person becomes the owner."""
     regression = lock(session, regression_id)
     change_state(session, regression, "acknowledge", who, note)
     if regression.owner is None:
@@ -52,7 +51,7 @@ def acknowledge(session: Session, regression_id: int, who: str, note: str | None
 
 
 def expect(session: Session, regression_id: int, who: str, note: str | None = None) -> None:
-    """Stores that people accept the change: later nights are judged against the new level."""
+    """Stores that people accept the change, so that later nights are judged against the new level."""
     change_state(session, lock(session, regression_id), "expect", who, note)
 
 
@@ -65,21 +64,21 @@ def reopen(session: Session, regression_id: int, who: str, note: str | None = No
 
 
 def assign(session: Session, regression_id: int, who: str, owner: str | None) -> None:
-    """Gives it an owner, or none."""
+    """Sets the owner of a regression; None removes the owner."""
     regression = lock(session, regression_id)
     regression.owner = _given(owner)
     add_remark(session, regression, who, "assign", regression.owner or "nobody")
 
 
 def note(session: Session, regression_id: int, who: str, text: str) -> None:
-    """Replaces the note on the regression; older notes stay readable in its events."""
+    """Replaces the note on a regression. Older notes stay in its events."""
     regression = lock(session, regression_id)
     regression.note = _given(text)
     add_remark(session, regression, who, "note", regression.note)
 
 
 def link(session: Session, regression_id: int, who: str, url: str | None) -> None:
-    """Sets where the work on it happens: an issue, a pull request. Raises NotPossible for no address of the web."""
+    """Sets the link to the work on a regression, such as an issue. Raises NotPossible if it is not a web address."""
     address = _given(url)
     if address is not None and not WEB_ADDRESS.fullmatch(address):
         raise NotPossible(
@@ -91,7 +90,7 @@ def link(session: Session, regression_id: int, who: str, url: str | None) -> Non
 
 
 def narrow(session: Session, regression_id: int, who: str, good_commit_id: int, bad_commit_id: int, text: str) -> None:
-    """Stores the range that a bisection left: the change came after the good commit and no later than the bad one."""
+    """Stores the range that a bisection found: the last good commit and the first one that may be bad."""
     regression = lock(session, regression_id)
     regression.good_commit_id, regression.bad_commit_id = good_commit_id, bad_commit_id
     add_remark(session, regression, who, "bisect", text)
@@ -106,8 +105,7 @@ def mark(
     run_id: int | None = None,
     note: str | None = None,
 ) -> None:
-    """Stores a person's opinion of a regression, or of the verdict of a run. Their newest one replaces the one
-    before."""
+    """Stores a person's mark on a regression or a run's verdict: right or wrong. It replaces that person's old mark."""
     if (regression_id is None) == (run_id is None):
         raise TypeError("a mark is of a regression_id or of a run_id, and not of both")
     if regression_id is not None:
@@ -126,12 +124,12 @@ def mark(
 
 
 def list_possible_actions(state: str) -> list[str]:
-    """Lists the actions that a regression in this state allows, for buttons and messages."""
+    """Lists the actions that are possible in a state, for buttons and messages."""
     return [action for action, moves in TRANSITIONS.items() if state in moves]
 
 
 def lock(session: Session, regression_id: int) -> Regression:
-    """Returns the regression, locked until the transaction ends. Raises NoSuchRegression."""
+    """Returns a regression and locks it until the transaction ends. Raises NoSuchRegression."""
     regression = session.get(Regression, regression_id, with_for_update=True, populate_existing=True)
     if regression is None:
         raise NoSuchRegression(f"there is no regression {regression_id}")
@@ -139,7 +137,7 @@ def lock(session: Session, regression_id: int) -> Regression:
 
 
 def change_state(session: Session, regression: Regression, action: str, who: str, text: str | None) -> None:
-    """Moves it to the state that the action leads to. Raises NotPossible."""
+    """Changes a regression to the state that an action leads to, and stores the event. Raises NotPossible."""
     to = TRANSITIONS[action].get(regression.state)
     if to is None:
         allowed = ", ".join(list_possible_actions(regression.state))
@@ -153,7 +151,7 @@ def change_state(session: Session, regression: Regression, action: str, who: str
 
 
 def add_remark(session: Session, regression: Regression, who: str, action: str, text: str | None) -> None:
-    """Stores a change that leaves the state as it is."""
+    """Stores an event that leaves the state as it is."""
     add_event(session, regression.id, who, action, regression.state, regression.state, _given(text))
     regression.changed_at = func.clock_timestamp()
     session.flush()
@@ -180,5 +178,6 @@ def _person(who: str) -> str:
 
 
 def _given(text: str | None) -> str | None:
-    """Returns None for what was left empty. Postgres stores no NUL, and terminals take other controls for orders."""
+    """Returns a text without control characters, or None if it is empty. Postgres cannot store a NUL, and terminals
+    obey other control characters."""
     return without_controls(text or "").strip() or None

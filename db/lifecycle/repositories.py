@@ -1,4 +1,4 @@
-"""Adds and removes watched repositories, and keeps how their fetches went. A removed one keeps its row and history."""
+"""Adds and removes watched repositories, and stores how their fetches went. A removed one keeps its row and history."""
 
 from sqlalchemy import func, update
 from sqlalchemy.dialects.postgresql import insert
@@ -12,11 +12,11 @@ from tilewatch.errors import ExpectedError
 
 
 class RepositoryRefused(ExpectedError):
-    """A repository that cannot be added or removed; the message is a sentence."""
+    """A repository cannot be added or removed. The message is a sentence."""
 
 
 def add(session: Session, name: str, url: str, branch: str) -> None:
-    """Adds a repository, or takes one up again that was removed. Raises RepositoryRefused where the name is taken."""
+    """Adds a watched repository, or watches a removed one again. Raises RepositoryRefused if the name is taken."""
     known = find_repository(session, name)
     if known is not None and known.removed_at is None:
         raise RepositoryRefused(f"{name} is watched already, from {known.url}")
@@ -28,7 +28,7 @@ def add(session: Session, name: str, url: str, branch: str) -> None:
 
 
 def remove(session: Session, name: str) -> int:
-    """Ends the watching of a repository and cancels its open jobs; returns how many. Raises RepositoryRefused."""
+    """Stops watching a repository and cancels its open jobs. Returns the number of jobs. Raises RepositoryRefused."""
     ended = (
         update(Repository)
         .where(Repository.name == name, Repository.removed_at.is_(None))
@@ -41,7 +41,7 @@ def remove(session: Session, name: str) -> int:
 
 
 def write_fetched(session: Session, name: str) -> None:
-    """Stores that a fetch went well now."""
+    """Stores that a fetch has just succeeded."""
     fetched = {"fetched_at": func.now(), "failing_since": None, "failure": None}
     session.execute(update(Repository).where(Repository.name == name).values(**fetched))
 

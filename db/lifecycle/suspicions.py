@@ -1,7 +1,7 @@
-"""Opens and closes suspicions, and stores the replays that settle them; each write may happen twice and changes nothing
-then.
+"""Opens and closes suspicions, and stores the replays that settle them. A second call of the same write changes
+nothing.
 
-Whoever opened the session commits.
+The caller, who opened the session, commits.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from tilewatch.db.natural_keys import find_or_add
 from tilewatch.db.worker_reads.judging import Scope
 
 NOT_NEEDED = "not held: what its machine code takes is known"
-"""Why a replay has no times whose sides turned out, once compiled, to be identical or to have been replayed before."""
+"""Failure of a replay that was not run because its sides, once compiled, were identical or had been replayed before."""
 
 Outcome = Literal["confirmed", "refuted", "undecided"]
 
@@ -33,7 +33,7 @@ def open_once(
     size: float | None,
     reason: str,
 ) -> int:
-    """Opens the suspicion of a run's night and returns its id; the first range and reason stay."""
+    """Opens the suspicion of a run unless it has one, and returns its id. A stored range and reason are kept."""
     suspicion_id, _ = find_or_add(
         session,
         Suspicion,
@@ -52,7 +52,7 @@ def open_once(
 
 
 def find_id_of_run(session: Session, run_id: int) -> int | None:
-    """Returns the id of the suspicion of a run; None when there is none."""
+    """Returns the id of a run's suspicion; None if it has none."""
     return session.scalar(select(Suspicion.id).where(Suspicion.run_id == run_id))
 
 
@@ -66,7 +66,8 @@ def close(session: Session, run_id: int, outcome: Outcome, reason: str) -> None:
 
 
 def close_older(session: Session, scope: Scope, reason: str) -> int:
-    """Ends what earlier nights of a scope left open: a later night asks again if it still looks like a change."""
+    """Closes the open suspicions of a scope's earlier nights as undecided, and returns their number. If it still looks
+    like a change, this night opens its own."""
     older = (
         select(Run.id)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -98,7 +99,7 @@ def write_replay(
     bad_us: Sequence[float] = (),
     failure: str | None = None,
 ) -> None:
-    """Stores a replay's answer, and counts its launches on its suspicion. The first answer stays."""
+    """Stores the answer of a replay unless there is one, and adds its launches to those of its suspicion."""
     columns = {**row, "key": key, "good_us": list(good_us), "bad_us": list(bad_us), "failure": failure}
     kept = insert(Replay).values(**columns).on_conflict_do_nothing(index_elements=[Replay.key]).returning(Replay.id)
     if session.scalar(kept) is not None and row.get("suspicion_id") is not None:
@@ -110,6 +111,5 @@ def write_replay(
 
 
 def lock_run(session: Session, run_id: int) -> None:
-    """Locks a run's row until the transaction ends: of two replays that end at once, the later then sees the
-    earlier."""
+    """Locks a run until the transaction ends, so that of two replays that end at once the later sees the earlier."""
     session.execute(select(Run.id).where(Run.id == run_id).with_for_update())

@@ -1,7 +1,7 @@
-"""Makes and revokes tokens of programs, and finds the one that a program presents.
+"""Makes and revokes the tokens of programs, finds the holder of a token, and counts what its checks cost.
 
-A token is 32 random bytes and shown once, when it is made. The table has its SHA-256: a slow hash is for secrets that
-people think of and others can guess.
+A token is 32 random bytes, and is shown once, when it is made. Only its SHA-256 is stored: a slow hash is needed only
+for secrets that can be guessed.
 """
 
 import datetime as dt
@@ -24,26 +24,26 @@ from tilewatch.errors import ExpectedError
 Right = Literal["read", "check"]
 
 PREFIX = "tilewatch_"
-"""Programs that search for leaked secrets recognise a token by it."""
+"""Start of every token, by which programs that search for leaked secrets recognise it."""
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 class NoToken(ExpectedError):
-    """A token that cannot be made, or is not there; the message is a sentence."""
+    """A token cannot be made, or does not exist. The message is a sentence."""
 
 
 class TokenInUse(ExpectedError):
-    """Another act of the same token is under way; the message is a sentence."""
+    """Another check of the same token is being submitted. The message is a sentence."""
 
 
 class BudgetSpent(ExpectedError):
-    """The acts of a token have cost what they may; the message is a sentence."""
+    """The checks of a token have used up its budget. The message is a sentence."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """The holder of a token that is valid. `gpu_s` is what its acts may cost in any BUDGET_H hours."""
+    """The holder of a valid token. `gpu_s` is its budget: GPU seconds within BUDGET_H hours."""
 
     token_id: int
     name: str
@@ -52,12 +52,12 @@ class Holder:
 
     @property
     def who(self) -> str:
-        """Returns the name that its acts are on record with."""
+        """Returns the name under which the holder's actions are stored."""
         return who_of(self.name)
 
 
 def add(session: Session, *, name: str, rights: Sequence[Right], gpu_s: float, who: str) -> str:
-    """Stores a new token and returns it; it cannot be read again. Raises NoToken when the name is taken or no name."""
+    """Makes a token and returns it; it cannot be read again. Raises NoToken if the name is taken or not allowed."""
     if not NAME.fullmatch(name):
         raise NoToken(f"{name!r} is not a name for a token; expected letters, digits, '.', '_' and '-', 63 at most")
     if not (math.isfinite(gpu_s) and gpu_s >= 0):
@@ -72,27 +72,28 @@ def add(session: Session, *, name: str, rights: Sequence[Right], gpu_s: float, w
 
 
 def revoke(session: Session, name: str, who: str) -> None:
-    """Ends a token at once and for ever. Raises NoToken when there is none of this name, or it was revoked before."""
+    """Revokes a token for good. Raises NoToken if there is no valid token of this name."""
     ended = update(Token).where(Token.name == name, Token.revoked_at.is_(None))
     if session.scalar(ended.values(revoked_at=func.now(), revoked_by=who).returning(Token.id)) is None:
         raise NoToken(f"there is no token {name} to revoke; `tilewatch token list` shows their names")
 
 
 def find_holder(session: Session, token: str) -> Holder | None:
-    """Returns None for a token that was never made, or was revoked."""
+    """Returns the holder of a token; None if the token was never made or was revoked."""
     return _find(session, Token.sha256 == _sha256(token))
 
 
 def find_holder_by_name(session: Session, name: str) -> Holder | None:
-    """Returns None when there is no such token, or it was revoked."""
+    """Returns the holder of the token with a name; None if it does not exist or was revoked."""
     return _find(session, Token.name == name)
 
 
 def require_budget(session: Session, holder: Holder, open_gpu_s: float) -> None:
-    """Raises BudgetSpent when the checks of BUDGET_H hours have cost the budget. Until the transaction ends, others who
-    ask for the same token get TokenInUse: they would see the same rest, and a submission may fetch for minutes.
+    """Raises BudgetSpent if the checks of the last BUDGET_H hours have used up the budget of a token.
 
-    What is not answered yet counts too: an operator as `open_gpu_s` at least, a check without operators as one.
+    An operator without an outcome counts as at least `open_gpu_s`, and a check without operators as one operator. The
+    token is locked until the transaction ends, and other callers get TokenInUse: they would see the same budget left,
+    and a submission may fetch for minutes.
     """
     own = select(Token.id).where(Token.id == holder.token_id).with_for_update(skip_locked=True)
     if session.execute(own).one_or_none() is None:

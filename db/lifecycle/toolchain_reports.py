@@ -1,4 +1,4 @@
-"""Changes reports that compare two toolchains. Every such change is here. Whoever opened the session commits."""
+"""Changes the reports that compare two toolchains. The caller, who opened the session, commits."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ Written = Literal["added", "changed", "unchanged"]
 
 @dataclass(frozen=True)
 class JudgedReport:
-    """The columns of a report; db/models.py says what they mean."""
+    """A report with its verdict. The fields are columns that db/models.py describes."""
 
     key: str
     a: str
@@ -28,8 +28,7 @@ class JudgedReport:
 
 
 def begin(session: Session, key: str, a: str, b: str, made_at: dt.datetime) -> tuple[int, bool]:
-    """Opens a report that jobs will make. Returns its id, and whether it is new: one that jobs make just now is found
-    again by its key, and one that has ended is not."""
+    """Opens a report, unless jobs are making one with this key now. Returns its id, and whether it is new."""
     earlier = ToolchainReport.key.startswith(f"{key}#", autoescape=True)
     is_open = and_(Job.id == ToolchainReport.job_id, Job.state.in_(OPEN_JOB))
     if (found := session.scalar(select(ToolchainReport.id).where(earlier, exists().where(is_open)))) is not None:
@@ -40,25 +39,25 @@ def begin(session: Session, key: str, a: str, b: str, made_at: dt.datetime) -> t
 
 
 def write_job(session: Session, report_id: int, job_id: int) -> None:
-    """Names the job that goes on with a report."""
+    """Stores which job continues a report."""
     session.execute(update(ToolchainReport).where(ToolchainReport.id == report_id).values(job_id=job_id))
 
 
 def read_contents(session: Session, report_id: int) -> dict[str, Any]:
-    """Returns an empty one for a report that has nothing yet."""
+    """Returns the contents of a report, which are empty at first."""
     return session.scalars(select(ToolchainReport.contents).where(ToolchainReport.id == report_id)).one()
 
 
 def write_progress(
     session: Session, report_id: int, contents: Mapping[str, Any], answer: Mapping[str, Any], markdown: str
 ) -> None:
-    """Stores what jobs have found so far."""
+    """Stores the contents of a report as jobs have found them so far."""
     columns = {"contents": contents, "answer": answer, "markdown": markdown}
     session.execute(update(ToolchainReport).where(ToolchainReport.id == report_id).values(**columns))
 
 
 def write_report(session: Session, report: JudgedReport) -> Written:
-    """Stores a report, or what is new in one that is stored: later launches, or another judgement of the same."""
+    """Stores a report, or replaces a stored one that has other launches or another verdict. Returns what was done."""
     columns = {name: value for name, value in vars(report).items() if name != "key"}
     report_id, is_new = find_or_add(session, ToolchainReport, {"key": report.key}, columns)
     if is_new:

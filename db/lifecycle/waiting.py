@@ -1,6 +1,6 @@
-"""Times on the database's clock, and how long something waits that did not work: shared by jobs and messages.
+"""Computes times on the database's clock, and how long a failed job or message waits before it is tried again.
 
-That clock is read when the statement runs, not when the transaction began.
+The clock is read when the statement runs, not when the transaction began.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 FIRST_WAIT_S = 15.0
 LONGEST_WAIT_S = 600.0
-"""Passing trouble is waited out this long, then twice as long each time, up to the longest."""
+"""Wait in seconds after the first failure, which doubles with each further one, and the longest wait."""
 
 clock_now = func.clock_timestamp
 
@@ -20,5 +20,5 @@ def after(seconds: float | ColumnElement[Any]) -> ColumnElement[Any]:
 
 
 def backoff_s(earlier_waits: ColumnElement[int] | InstrumentedAttribute[int]) -> ColumnElement[float]:
-    """Returns the seconds to wait after as many waits: min(FIRST_WAIT_S * 2^n, LONGEST_WAIT_S)."""
+    """Returns the seconds to wait after n earlier waits: min(FIRST_WAIT_S * 2^n, LONGEST_WAIT_S)."""
     return func.least(FIRST_WAIT_S * func.power(2.0, func.least(earlier_waits, 30)), LONGEST_WAIT_S)

@@ -1,4 +1,4 @@
-"""Reads what people did to queued work or asked for, and the outcome."""
+"""Reads what people and programs asked for, and the outcomes."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from tilewatch.db.query_parts import read_rows
 
 @dataclass(frozen=True)
 class ActionRow:
-    """A thing that a person or a program did or asked for; `outcome` is None before there is one.
+    """A request of a person or a program. `outcome` is None until there is one.
 
-    `gpu_s` is what the checks that it submitted have cost so far, in GPU seconds; None for everything else.
+    `gpu_s` is what its checks have cost so far, in GPU seconds; None if it submitted no check.
     """
 
     asked_at: dt.datetime

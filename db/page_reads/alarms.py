@@ -1,4 +1,4 @@
-"""Reads alarms: those that are open, and those that were."""
+"""Reads open and closed alarms."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class AlarmRow:
 
 
 def list_alarms(session: Session, since: dt.datetime | None = None) -> list[AlarmRow]:
-    """Lists open alarms, and with `since` those that closed later than that; the newest first."""
+    """Lists open alarms, and with `since` also those that closed after that time, the newest first."""
     columns = [getattr(Alarm, name) for name in AlarmRow.__dataclass_fields__]
     shown = Alarm.closed_at.is_(None) if since is None else or_(Alarm.closed_at.is_(None), Alarm.closed_at >= since)
     return read_rows(session, select(*columns).where(shown).order_by(Alarm.opened_at.desc(), Alarm.id.desc()), AlarmRow)

@@ -1,4 +1,4 @@
-"""Reads checks: what each compares, how far it is, and the outcome of each operator with its launches."""
+"""Reads checks: what they compare, how far they are, and the outcome of each operator with its launches."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ from tilewatch.db.query_parts import Query, read_rows
 
 @dataclass(frozen=True)
 class CheckRow:
-    """A check in a list. `exit_code` is None until it has ended: 0 fine, 1 slower, 2 could not tell.
+    """A check in a list. `exit_code` is 0 for fine, 1 for slower, 2 for could not tell; None until the check has ended.
 
-    `operators` counts kernels and problems, `answered` those with an outcome; both are 0 until it is prepared, and
-    `changed`, the number of those that need launches, is None. `failure` says why there is no operator.
+    `operators` counts its operators, `answered` those with an outcome; they are 0 until the check is prepared.
+    `changed` counts the operators that need launches; None until then. `failure` says why there are no operators.
     """
 
     id: int
@@ -42,7 +42,7 @@ class CheckRow:
 
     @property
     def state(self) -> str:
-        """Returns the state in a word or two, for people."""
+        """Returns the state of the check in words."""
         if self.exit_code is not None:
             return ("fine", "slower", "could not tell")[self.exit_code]
         return "being prepared" if self.changed is None else "being answered"
@@ -50,7 +50,7 @@ class CheckRow:
 
 @dataclass(frozen=True)
 class CheckOperatorRow:
-    """A kernel and problem of a check; db/models.py says what each column means. `kind` is None while it is open."""
+    """An operator of a check. The fields are columns that db/models.py describes. `kind` is None without an outcome."""
 
     kernel: str
     problem: str
@@ -77,14 +77,14 @@ class CheckOperatorRow:
 
 @dataclass(frozen=True)
 class CheckStory:
-    """A check with its operators in the order of the library; empty until it is prepared."""
+    """A check with its operators, in the order of the library. It has none until it is prepared."""
 
     check: CheckRow
     operators: tuple[CheckOperatorRow, ...]
 
 
 def find_check(session: Session, check_id: int) -> CheckStory | None:
-    """Returns None when there is no such check."""
+    """Returns a check with its operators; None if there is no such check."""
     row = next(iter(read_rows(session, _checks().where(Check.id == check_id), CheckRow)), None)
     if row is None:
         return None
@@ -94,7 +94,7 @@ def find_check(session: Session, check_id: int) -> CheckStory | None:
 
 
 def list_checks(session: Session, limit: int = 50, repositories: Sequence[str] | None = None) -> list[CheckRow]:
-    """Lists the newest checks first, of these repositories or of all."""
+    """Lists the newest checks, newest first, of these repositories; None means all."""
     query = _checks().order_by(Check.id.desc()).limit(limit)
     if repositories is not None:
         query = query.where(Check.repository.in_(repositories))

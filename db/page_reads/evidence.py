@@ -1,7 +1,7 @@
-"""Reads everything about one run and about the run that it is compared with.
+"""Reads everything about one run, and finds the run that it is compared with.
 
-The run before is of the same series at the nearest earlier commit, as Trends draws it: that is what a reader compares a
-point with. It need not be in the judge's history, which is longer, of one machine and of one toolchain.
+That is the run of the same series at the nearest earlier commit, the previous point on the page Trends. The judge
+compares with a longer history, of one machine and toolchain, which need not contain that run.
 """
 
 import datetime as dt
@@ -69,10 +69,10 @@ class RunRow:
 
 @dataclass(frozen=True)
 class SamplesRow:
-    """One implementation in a run with its raw samples; element i is from paired round i.
+    """The raw samples of one implementation in a run. Element i is from paired round i.
 
-    `throttled_us` are those of rounds in which the GPU was throttled, which no number is made of; None without any.
-    `detail` is what else the run stored: what a baseline chose, which baselines could not run.
+    `throttled_us` holds samples of rounds in which the GPU was throttled, which do not count; None without any.
+    `detail` holds what else the run stored, such as the config that a baseline chose.
     """
 
     implementation: str
@@ -93,7 +93,7 @@ class SamplesRow:
 
 @dataclass(frozen=True)
 class CubinRow:
-    """The static facts of one config's cubin, at one sweep."""
+    """The trial of a config in a sweep, with the static facts of its cubin."""
 
     params: dict[str, Any]
     status: str
@@ -116,7 +116,7 @@ class CubinRow:
 
 @dataclass(frozen=True)
 class CodeDiffRow:
-    """What differs between the code of two cubins, as a worker stored it (worker/comparing/winner_code_diffs.py)."""
+    """The difference between the code of two cubins, which worker/comparing/winner_code_diffs.py stored."""
 
     sentence: str
     changes: list[dict[str, Any]]
@@ -133,7 +133,7 @@ class CommitInRangeRow:
 
 @dataclass(frozen=True)
 class PartRow:
-    """One problem of a weighted total, as the total's night measured it. It runs `weight` times in a model's step."""
+    """One problem of a weighted total, as its night measured it. A step of the model runs it `weight` times."""
 
     run_id: int
     kernel: str
@@ -146,7 +146,7 @@ class PartRow:
 
 @dataclass(frozen=True)
 class RunChoiceRow:
-    """A run in a list of runs to choose from."""
+    """A run in a list to choose from."""
 
     run_id: int
     kernel: str
@@ -160,7 +160,7 @@ class RunChoiceRow:
 
 
 def find_run(session: Session, run_id: int) -> RunRow | None:
-    """Returns None when there is no such run."""
+    """Returns a run with its commit, GPU and verdict; None if there is no such run."""
     query = (
         select(
             Run.id.label("run_id"),
@@ -208,9 +208,8 @@ def find_run(session: Session, run_id: int) -> RunRow | None:
 
 
 def find_run_before(session: Session, run_id: int) -> int | None:
-    """Returns the run to compare this one with: of its series, at the nearest earlier commit; of several there, one of
-    the same machine, else the last. None when the run is the first of its series.
-    """
+    """Returns the id of the run to compare this one with: a run of its series at the nearest earlier commit. If there
+    are several, one of the same machine is taken, else the last. Returns None for the first run of a series."""
     this_run, this_sweep = aliased(Run), aliased(Sweep)
     this_commit, this_recording = aliased(Commit), aliased(Recording)
     machine = func.coalesce(Recording.machine, Run.host)
@@ -240,7 +239,7 @@ def find_run_before(session: Session, run_id: int) -> int | None:
 
 
 def list_samples(session: Session, run_id: int) -> list[SamplesRow]:
-    """Lists the samples of the kernel, then of its baselines."""
+    """Lists the samples of a run: those of the kernel, then of its baselines."""
     query = (
         select(
             Measurement.implementation,
@@ -266,7 +265,7 @@ def list_samples(session: Session, run_id: int) -> list[SamplesRow]:
 
 
 def find_cubin(session: Session, sweep_id: int, config_id: int) -> CubinRow | None:
-    """Returns None when the sweep has no such config."""
+    """Returns the trial of a config in a sweep, with its cubin's facts; None if the sweep has no such config."""
     query = (
         select(
             Config.params,
@@ -295,7 +294,7 @@ def find_cubin(session: Session, sweep_id: int, config_id: int) -> CubinRow | No
 
 
 def find_next_best(session: Session, sweep_id: int, config_id: int) -> int | None:
-    """Returns the fastest config of a sweep besides this one, the winner; None where no other has a time."""
+    """Returns the fastest config of a sweep other than this one; None if no other config has a time."""
     query = (
         select(Trial.config_id)
         .where(Trial.sweep_id == sweep_id, Trial.status == "timed", Trial.config_id != config_id)
@@ -306,7 +305,7 @@ def find_next_best(session: Session, sweep_id: int, config_id: int) -> int | Non
 
 
 def find_code_diff(session: Session, base: CubinRow | None, head: CubinRow | None) -> CodeDiffRow | None:
-    """Returns None where no worker compared these two cubins."""
+    """Returns the stored difference between two cubins; None if no worker has compared them."""
     keys = tuple(cubin.content_key if cubin else None for cubin in (base, head))
     query = select(CodeDiff.sentence, CodeDiff.changes, CodeDiff.instructions).where(
         CodeDiff.base_key == keys[0], CodeDiff.head_key == keys[1]
@@ -315,7 +314,7 @@ def find_code_diff(session: Session, base: CubinRow | None, head: CubinRow | Non
 
 
 def list_commits_between(session: Session, repository: str, after: int, up_to: int) -> list[CommitInRangeRow]:
-    """Lists the commits on record in (after, up_to] by position, the newest first."""
+    """Lists the stored commits with positions in (after, up_to], the newest first."""
     query = (
         select(Commit.sha, Commit.subject, Commit.author, Commit.committed_at)
         .where(Commit.repository == repository, Commit.position > after, Commit.position <= up_to)
@@ -325,7 +324,7 @@ def list_commits_between(session: Session, repository: str, after: int, up_to: i
 
 
 def list_parts_of_total(session: Session, run_id: int) -> list[PartRow]:
-    """Lists what a weighted total adds up, the largest part first. Empty for a run that is not a total."""
+    """Lists the parts of a weighted total, the largest first. The list is empty if the run is not a total."""
     total, total_run = aliased(Sweep), aliased(Run)
     part_of = Sweep.parts_of[total.problem]
     weight = part_of["weight"].as_float()
@@ -355,15 +354,14 @@ def list_parts_of_total(session: Session, run_id: int) -> list[PartRow]:
 
 
 def has_simulated_runs(session: Session, repository: str, newest: int = 50) -> bool:
-    """Returns whether one of a repository's newest runs came from no GPU. Not all runs are looked through: there may be
-    millions."""
+    """Returns whether one of a repository's newest runs was simulated. Not all runs are read: there may be millions."""
     sweeps = select(Sweep.id).where(Sweep.repository == repository).order_by(Sweep.id.desc()).limit(newest)
     origins = select(Run.origin).where(Run.sweep_id.in_(sweeps)).distinct()
     return "simulated" in session.scalars(origins)
 
 
 def list_newest_runs(session: Session, limit: int = 50) -> list[RunChoiceRow]:
-    """Lists the newest runs, to choose one from; those whose verdict is a change come first."""
+    """Lists the newest runs to choose from; those whose verdict is a change come first."""
     newest = select(Run).order_by(Run.id.desc()).limit(limit).subquery()
     chosen = aliased(Run, newest)
     query = (

@@ -1,4 +1,4 @@
-"""Reads how GPUs are: the times of their canaries, which change only when the GPU does, and their quarantines."""
+"""Reads the health of GPUs: the times of their canaries, which only change if the GPU does, and their quarantines."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from tilewatch.db.query_parts import read_rows
 
 @dataclass(frozen=True)
 class CanaryRow:
-    """One canary on one GPU, before or after a run."""
+    """A canary on a GPU, before or after a run."""
 
     gpu_uuid: str
     gpu_name: str
@@ -24,7 +24,7 @@ class CanaryRow:
 
 
 def list_canaries(session: Session, runs: int = 500) -> list[CanaryRow]:
-    """Lists the canaries of the newest runs that GPUs made here, the oldest first."""
+    """Lists the canaries of the newest runs of this database, without recorded ones, the oldest first."""
     newest = select(Run).where(Run.origin != "recorded").order_by(Run.id.desc()).limit(runs).subquery()
     reading = func.jsonb_array_elements(newest.c.telemetry).table_valued(column("value", JSONB)).render_derived()
     compute = reading.c.value["canary_compute_us"].astext
@@ -58,7 +58,7 @@ class QuarantineRow:
 
 
 def list_quarantines(session: Session, limit: int = 50) -> list[QuarantineRow]:
-    """Lists the GPUs that are in quarantine, then those that were, the newest first."""
+    """Lists the open quarantines, then the ended ones, each the newest first."""
     columns = [getattr(Quarantine, name) for name in QuarantineRow.__dataclass_fields__]
     newest = (Quarantine.ended_at.is_not(None), Quarantine.began_at.desc())
     return read_rows(session, select(*columns).order_by(*newest).limit(limit), QuarantineRow)

@@ -1,7 +1,7 @@
 """Reads how good the judge is: what people marked right and wrong, how soon they were notified, and what that cost.
 
-Precision is only of what people marked, so it comes with how many that were. A regression, or a run's verdict, that
-several people marked counts once, by the newest mark.
+Precision is computed from what people marked, so the number of marks is read too. A regression or verdict that several
+people marked counts once, by the newest mark.
 """
 
 import datetime as dt
@@ -15,14 +15,14 @@ from sqlalchemy.orm import Session, aliased
 from tilewatch.db.models import Commit, Mark, Message, Regression, RegressionSeries, Replay, Run, Suspicion, Verdict
 
 FALSE_ALARM_BUDGET = 0.05
-"""False alarms allowed per 1,000 judged points: what the judge must reach on made worlds with nuisances."""
+"""False alarms allowed per 1,000 judged points. The judge must reach this in the simulated worlds with nuisances."""
 
 Z_95 = 1.96
 
 
 @dataclass(frozen=True)
 class Delay:
-    """The time to the first message over several regressions, in hours; None when there are none."""
+    """The hours to the first message about a regression, over `count` regressions; None if there are none."""
 
     count: int
     median_h: float | None
@@ -31,10 +31,10 @@ class Delay:
 
 @dataclass(frozen=True)
 class Score:
-    """How well the judge did. `missed` are runs whose verdict saw no change and that somebody marked wrong.
+    """How well the judge did. `missed` counts runs that somebody marked wrong though their verdict was no change.
 
-    `from_commit` counts from the commit that brought a regression to the first message about it, `from_run` from the
-    end of the run that showed it. `launches` are those of replays, `runs` what was measured anyway.
+    `from_commit` is the time from the commit that made a regression to the first message about it; `from_run` starts at
+    the end of the run that showed it. `launches` counts those of replays, `runs` the nightly runs.
     """
 
     since: dt.datetime | None
@@ -60,7 +60,7 @@ class Score:
 
     @property
     def precision_interval(self) -> tuple[float, float] | None:
-        """Returns the Wilson interval of 95 %: three right marks of three are not yet a precision of 100 %."""
+        """Returns the 95 % Wilson interval of the precision: three right marks of three do not mean 100 %."""
         marked = self.right + self.wrong
         if not marked:
             return None
@@ -72,7 +72,7 @@ class Score:
 
     @property
     def false_alarms_per_1000(self) -> float | None:
-        """Returns a lower bound: verdicts that nobody marked may be wrong too."""
+        """Returns the false alarms per 1,000 points: a lower bound, because unmarked verdicts may be wrong too."""
         return 1000 * self.wrong / self.points if self.points else None
 
     @property
@@ -85,7 +85,7 @@ class Score:
 
 
 def read_score(session: Session, since: dt.datetime | None = None) -> Score:
-    """Reads the score of everything, or of what was judged, opened and replayed since."""
+    """Reads the score of the judge since a time; None means from the start."""
     opened = _after(Regression.opened_at, since)
     by_direction = select(Regression.direction, func.count()).where(*opened).group_by(Regression.direction)
     directions = {row[0]: row[1] for row in session.execute(by_direction)}
@@ -133,9 +133,9 @@ def _marked_regressions(session: Session, since: dt.datetime | None) -> tuple[in
 
 
 def _marked_runs(session: Session, since: dt.datetime | None) -> tuple[int, int, int]:
-    """Counts marks of runs: right and wrong ones of verdicts that saw a change, and wrong ones of those that saw none.
+    """Counts marked runs: changes marked right, changes marked wrong, and other verdicts marked wrong.
 
-    A run of a regression that was marked itself is not counted a second time.
+    Runs of a regression that was marked itself are left out.
     """
     theirs = aliased(Mark)
     of_marked = exists().where(
@@ -156,7 +156,7 @@ def _marked_runs(session: Session, since: dt.datetime | None) -> tuple[int, int,
 
 
 def _delay(session: Session, start: ColumnElement[dt.datetime] | Any, since: dt.datetime | None) -> Delay:
-    """Counts only regressions that a message was sent about, each by its first message."""
+    """Returns the delay from `start` to the first message, over all regressions about which a message was sent."""
     reported = (
         select(
             Regression.id,

@@ -45,7 +45,7 @@ class MessageRow:
 
 @dataclass(frozen=True)
 class RegressionStory:
-    """Everything about one regression; the worst series and the oldest event come first."""
+    """Everything about one regression: its series, the worst first, and its events, the oldest first."""
 
     regression: RegressionRow
     series: tuple[RegressionSeriesRow, ...]
@@ -55,7 +55,7 @@ class RegressionStory:
 
 
 def find_story(session: Session, regression_id: int) -> RegressionStory | None:
-    """Returns None when there is no such regression."""
+    """Returns everything about a regression; None if there is no such regression."""
     row = find_regression(session, regression_id)
     if row is None:
         return None
@@ -73,7 +73,7 @@ def find_story(session: Session, regression_id: int) -> RegressionStory | None:
 def list_messages(
     session: Session, *, states: Sequence[str] | None = None, since: dt.datetime | None = None, limit: int = 100
 ) -> list[MessageRow]:
-    """Lists messages in these states, the newest first. `since` is of the last attempt to send them."""
+    """Lists messages in these states whose last attempt was after `since`, the newest first."""
     query = select(*_columns(Message, MessageRow))
     if since is not None:
         query = query.where(func.coalesce(Message.claimed_at, Message.created_at) >= since)

@@ -1,6 +1,6 @@
 """Reads jobs, workers and queues, and what `tilewatch status` shows of them.
 
-Ages and whether a worker is alive are computed by the database's clock, because the reader's may differ.
+Ages, and whether a worker is alive, are computed by the database's clock, because the reader's clock may differ.
 """
 
 import datetime as dt
@@ -62,7 +62,7 @@ class WorkerRow:
 
 @dataclass(frozen=True)
 class QueueRow:
-    """The unfinished jobs of one queue, and the number of live workers that take from it."""
+    """The numbers of unfinished jobs in a queue, and of live workers that take from it."""
 
     queue: str
     waiting: int
@@ -83,7 +83,7 @@ class Status:
 
 
 def read_status(session: Session) -> Status:
-    """Reads the state of everything now, for `tilewatch status`."""
+    """Reads the state of jobs, submissions, workers and quarantines, for `tilewatch status`."""
     return Status(
         jobs=tuple(count_jobs(session)),
         running=tuple(list_jobs(session, states=("running",))),
@@ -105,16 +105,16 @@ def count_jobs(session: Session) -> list[JobCount]:
 
 
 def list_jobs(session: Session, states: Sequence[str], limit: int = 100) -> list[JobRow]:
-    """Lists the jobs in these states, the one that changed last first."""
+    """Lists jobs in these states, the last changed first."""
     changed_at = func.coalesce(Job.finished_at, Job.started_at, Job.created_at)
     return _read_jobs(session, states, limit, changed_at.desc(), Job.id.desc())
 
 
 def list_next_jobs(session: Session, limit: int = 100) -> list[JobRow]:
-    """Lists the jobs that no worker has taken, in the order in which they are taken; those that wait for others last.
+    """Lists queued jobs in the order in which they will be claimed, then waiting jobs.
 
-    The order is that of `lifecycle.jobs.claim`: jobs without a check have no `check_id`, and Postgres puts those last.
-    A check's jobs stand before sweeps of their priority, also where a worker would take a nightly's job between them.
+    The order is almost that of `lifecycle.jobs.claim`: jobs of checks come before sweeps of their priority. Only that a
+    worker may take a nightly's job between checks does not show.
     """
     return _read_jobs(session, ("queued", "waiting"), limit, Job.state, Job.priority, Job.check_id, Job.id)
 
@@ -126,7 +126,7 @@ def _read_jobs(session: Session, states: Sequence[str], limit: int, *order: Any)
 
 
 def list_workers(session: Session) -> list[WorkerRow]:
-    """Lists every worker on record, the most recently seen first."""
+    """Lists every stored worker, the last seen first."""
     silent_s = func.extract("epoch", func.now() - Worker.seen_at)
     query = select(
         Worker.name,
@@ -144,7 +144,7 @@ def list_workers(session: Session) -> list[WorkerRow]:
 
 
 def list_queues(session: Session) -> list[QueueRow]:
-    """Lists unfinished jobs by queue, with the number of live workers that take from it."""
+    """Lists the queues with unfinished jobs, with the number of live workers that take from each."""
     query = (
         select(
             Job.queue,

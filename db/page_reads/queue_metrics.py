@@ -1,4 +1,4 @@
-"""Reads the queue's metrics for alerting: how much waits and how long, GPUs in quarantine, and the last good night."""
+"""Reads metrics for alerting: how many jobs wait and how long, GPUs in quarantine, and the last good night."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from tilewatch.db.repository_names import BRANCH_START
 
 @dataclass(frozen=True)
 class QueueDepth:
-    """Jobs that could be taken now, and since when the oldest of them could."""
+    """The number of jobs in a queue that may be claimed now, and how many seconds the oldest of them has waited."""
 
     queue: str
     depth: int
@@ -21,7 +21,7 @@ class QueueDepth:
 
 @dataclass(frozen=True)
 class LastGoodNight:
-    """The end of the newest nightly of a GPU model whose jobs are all done, in seconds since 1970; not of branches."""
+    """When the newest complete nightly of a GPU model ended, in seconds since 1970. Branches do not count."""
 
     gpu_model: str
     ended_unix_s: float
@@ -54,8 +54,7 @@ def read_queue_metrics(session: Session) -> QueueMetrics:
 
 
 def _queues(session: Session) -> list[QueueDepth]:
-    """Lists the queues with their depths and ages. A job that was put off or retried counts from when it may be taken
-    again."""
+    """Lists the queues with their depths and ages. A job that was put off waits from the time when it is due again."""
     since = func.greatest(Job.created_at, func.coalesce(Job.not_before, Job.created_at))
     query = (
         select(Job.queue, func.count(), func.extract("epoch", func.now() - func.min(since)))

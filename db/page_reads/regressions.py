@@ -1,4 +1,4 @@
-"""Reads regressions: the list to triage, one with its series and events, and those of one series."""
+"""Reads regressions: a list of them, one with its series and events, and the changes of one series."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from tilewatch.db.query_parts import Query, is_recorded, is_simulated, read_rows
 
 @dataclass(frozen=True)
 class RegressionRow:
-    """A confirmed change; `size` is of the time of its worst series, +0.05 is 5 % slower.
+    """A confirmed change. `size` is the relative change in time of its worst series: +0.05 is 5 % slower.
 
-    With `recorded` it came with a recording, so people were notified elsewhere; with `simulated` no GPU showed it.
+    A `recorded` one came with a recording, so people were notified elsewhere. A `simulated` one is not from a GPU.
     """
 
     id: int
@@ -48,7 +48,7 @@ class RegressionRow:
 
 @dataclass(frozen=True)
 class RegressionSeriesRow:
-    """One series that a regression changed."""
+    """A series that a regression changed."""
 
     kernel: str
     problem: str
@@ -74,7 +74,7 @@ class EventRow:
 
 @dataclass(frozen=True)
 class LevelRow:
-    """A confirmed change of the level of one series: between two commits, by a size."""
+    """A confirmed change of one series: after the commit at `good_position`, up to the one at `bad_position`."""
 
     regression_id: int
     direction: str
@@ -85,7 +85,7 @@ class LevelRow:
 
 
 def list_regressions(session: Session, since: dt.datetime | None = None, limit: int = 500) -> list[RegressionRow]:
-    """Lists regressions, the newest first; with `since` only those opened after it."""
+    """Lists regressions that were opened after `since`, the newest first; None means all."""
     query = _regressions().order_by(Regression.opened_at.desc(), Regression.id.desc()).limit(limit)
     if since is not None:
         query = query.where(Regression.opened_at > since)
@@ -93,7 +93,7 @@ def list_regressions(session: Session, since: dt.datetime | None = None, limit: 
 
 
 def find_regression(session: Session, regression_id: int) -> RegressionRow | None:
-    """Returns None when there is no such regression."""
+    """Returns a regression; None if there is no such regression."""
     return next(iter(read_rows(session, _regressions().where(Regression.id == regression_id), RegressionRow)), None)
 
 

@@ -1,4 +1,4 @@
-"""Reads replays as evidence: an old cubin and a new one, timed on the same GPU in the same minutes."""
+"""Reads replays and suspicions as the evidence for a run's verdict."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -13,10 +13,9 @@ from tilewatch.db.query_parts import read_rows
 
 @dataclass(frozen=True)
 class ReplayRow:
-    """One controlled comparison; element i of both lists is the median of launch i, in a process of its own.
+    """A replay: two cubins, timed in turns on one GPU. Element i of the two lists of times is the median of launch i.
 
-    `counters` are those of both cubins by "good" and "bad", or "missing" says why there are none; None where the sides
-    did not differ, or nobody looked.
+    `counters` holds the counters of both cubins, as "good" and "bad", or a reason as "missing"; None if none were read.
     """
 
     axis: str
@@ -38,7 +37,7 @@ class ReplayRow:
 
 @dataclass(frozen=True)
 class SuspicionRow:
-    """A suspicion of a run and its outcome."""
+    """The suspicion of a run, and its outcome."""
 
     state: str
     reason: str
@@ -49,13 +48,13 @@ class SuspicionRow:
 
 
 def find_suspicion(session: Session, run_id: int) -> SuspicionRow | None:
-    """Returns None when the run was never suspected."""
+    """Returns the suspicion of a run; None if it has none."""
     columns = [getattr(Suspicion, name) for name in SuspicionRow.__dataclass_fields__]
     return next(iter(read_rows(session, select(*columns).where(Suspicion.run_id == run_id), SuspicionRow)), None)
 
 
 def list_replays(session: Session, run_id: int) -> list[ReplayRow]:
-    """Lists the replays that a run's suspicion asked for, and those of its series that end at its commit."""
+    """Lists the replays that a run's suspicion asked for, and those of its series whose bad commit is the run's."""
     good, bad = aliased(Commit), aliased(Commit)
     query = (
         select(

@@ -1,4 +1,4 @@
-"""Reads which series there are, and all points of one."""
+"""Reads the repositories and series that there are, and all points of a series."""
 
 import datetime as dt
 import difflib
@@ -42,7 +42,7 @@ from tilewatch.errors import ExpectedError
 
 @dataclass(frozen=True)
 class RawSamplesRow:
-    """The raw samples of one implementation in one run."""
+    """The raw samples of one implementation in a run."""
 
     run_id: int
     implementation: str
@@ -60,7 +60,7 @@ class SeriesRow:
 
 @dataclass(frozen=True)
 class PointRow:
-    """One implementation in one run: a point of a trend. `left_branch_at` is None while its commit is on the branch."""
+    """A point of a trend: one implementation in one run. `left_branch_at` is None while its commit is on the branch."""
 
     run_id: int
     sha: str
@@ -107,12 +107,14 @@ class PointRow:
 
 
 class UnknownName(ExpectedError):
-    """A repository, kernel, problem or GPU model that no sweep has; the message is a sentence with the nearest one."""
+    """A name of a repository, kernel, problem or GPU model that no sweep has. The message names the nearest one."""
 
 
 def require_known(session: Session, **given: str | None) -> None:
-    """Raises UnknownName for a name that no sweep has: a question about a kernel that was renamed would be answered
-    with nothing, for ever. `given` are repository, kernel, problem and gpu_model; None asks for all."""
+    """Raises UnknownName for a name that no sweep has, so that a misspelt or renamed kernel is noticed.
+
+    `given` may have repository, kernel, problem and gpu_model. None means all, and is always known.
+    """
     for what, name in given.items():
         column = Commit.repository if what == "repository" else getattr(Sweep, what)
         query = select(column).select_from(Sweep).join(Commit, Commit.id == Sweep.commit_id).distinct()
@@ -125,8 +127,8 @@ def require_known(session: Session, **given: str | None) -> None:
 
 
 def list_repositories(session: Session) -> list[str]:
-    """Lists repositories that have a submission: those that this Tilewatch watches, oldest first, then their branches,
-    those that were removed, and recorded ones."""
+    """Lists repositories with a submission: first those that are watched, the oldest first, then branches, removed
+    repositories and recorded ones."""
     own = func.bool_or(Submission.reason != "recorded")
     is_branch = Commit.repository.contains(BRANCH_START, autoescape=True)
     removed = exists().where(Repository.name == Commit.repository, Repository.removed_at.is_not(None))
@@ -140,7 +142,7 @@ def list_repositories(session: Session) -> list[str]:
 
 
 def list_watched(session: Session) -> list[str]:
-    """Lists the names of the repositories that `tilewatch watch add` added and nobody removed."""
+    """Lists the names of the watched repositories, the oldest first."""
     query = select(Repository.name).where(Repository.removed_at.is_(None)).order_by(Repository.added_at)
     return list(session.scalars(query))
 
@@ -162,8 +164,7 @@ def list_series(session: Session) -> list[SeriesRow]:
 def list_branches(
     session: Session, repository: str, kernel: str, problem: str, gpu_model: str, limit: int
 ) -> list[str]:
-    """Lists the branches of a repository that measured a series, by the names that they have as repositories; the
-    newest first."""
+    """Lists the branches of a repository with runs of a series, as they are named in the database, the newest first."""
     start = name_of_branch(repository, "").removesuffix(")")
     query = (
         select(Sweep.repository)
@@ -184,13 +185,13 @@ def list_branches(
 def list_points(
     session: Session, repository: str, kernel: str, problem: str, gpu_model: str, *, static_facts: bool = True
 ) -> list[PointRow]:
-    """Lists every measurement of one series and of its baselines, in commit order.
+    """Lists every measurement of a series and of its baselines, in the order of the commits.
 
-    The static facts are those of the measured config's cubin; a baseline has none. Without them the winners' trials are
-    not looked for: those lie far apart among millions.
+    Static facts are those of the measured config's cubin; a baseline has none. Without `static_facts` the query is
+    faster, because the winners' trials lie far apart among millions.
 
-    Runs are read once, not with each of their measurements, and both as the driver has them: a series has 1,000 points
-    after a year of nights, and each of them took 31 us of CPU time (12 of Postgres) as one row of both with 41 columns.
+    Runs and measurements are read apart: a series has 1,000 points after a year of nights, and each took 31 us of CPU
+    time (12 of them in Postgres) as one joined row of 41 columns.
     """
     about = {"repository": repository, "kernel": kernel, "problem": problem, "gpu_model": gpu_model}
     runs = read_fields(session, _select_runs(), ("toolchain", "work", "rate"), about)
@@ -208,7 +209,7 @@ _STATIC_FACTS = ("registers", "stack_bytes", "shared_bytes", "code_bytes", "comp
 
 @cache
 def _select_runs() -> Query:
-    """Selects the runs of series. The bound parameters are those of SERIES."""
+    """Selects the runs of a series. The bound parameters are those of SERIES."""
     ill = (
         select(Quarantine.id)
         .where(
@@ -260,8 +261,8 @@ def _select_runs() -> Query:
 
 @cache
 def _select_measurements(*, static_facts: bool) -> Query:
-    """Selects the measurements of runs, in the order of the runs. The bound parameters are lists of runs and of their
-    sweeps. A baseline that could not run has no samples, and is left out."""
+    """Selects the measurements of runs, in the order of the runs. The bound parameters are the lists of their ids and
+    of their sweeps' ids. A baseline without samples, which could not run, is left out."""
     ids = (bindparam(name, type_=ARRAY(BigInteger)) for name in ("run_ids", "sweep_ids"))
     runs = func.unnest(*ids).table_valued("run_id", "sweep_id", with_ordinality="place").render_derived("listed")
     query = (
@@ -296,7 +297,7 @@ def _select_measurements(*, static_facts: bool) -> Query:
 
 
 def list_raw_samples(session: Session, run_ids: Sequence[int]) -> list[RawSamplesRow]:
-    """Lists every sample of a few runs."""
+    """Lists the raw samples of these runs."""
     query = (
         select(Measurement.run_id, Measurement.implementation, Measurement.samples_us)
         .where(Measurement.run_id.in_(run_ids), func.cardinality(Measurement.samples_us) > 0)

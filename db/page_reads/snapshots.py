@@ -1,7 +1,6 @@
-"""Reads the newest point of each series as of a moment, or its point at one commit.
+"""Reads one point of each series: the newest one at a moment, or the one at a commit.
 
-The overview asks for "as it was a week ago", the comparison for two commits. The dashboard computes the difference
-between two answers; verdicts are the judge's.
+The overview compares today with a week ago, the comparison page two commits. The dashboard computes the difference.
 """
 
 import datetime as dt
@@ -49,16 +48,16 @@ from tilewatch.db.models import (
 from tilewatch.db.query_parts import SERIES, Query, is_of_series, judged_runs, measured_points, read_rows, series_keys
 
 OF_TORCH = (TORCH, CUBLAS, CUDNN)
-"""The packages that bring all baselines but DeepGEMM."""
+"""Packages with all baselines except DeepGEMM."""
 
 
 @dataclass(frozen=True)
 class SnapshotRow:
-    """The kernel's point of one series on one kind of record (measured here, simulated, or recorded).
+    """A point of a series: its kernel's measurement in one run, of one origin (measured, simulated or recorded).
 
-    `noise` is the judge's, of one night of this series, relative; None while the history is too short. `code_sha256`
-    is of the winner's machine code; it and `compiler` are None where the cubin is not on record. `baseline_version` is
-    that of the package that brings the baseline, or of PyTorch and its libraries; None where the run does not say.
+    `noise` is that of one night of this series by its verdict, relative; None if the history is too short.
+    `code_sha256` and `compiler` are those of the winner's machine code; None if it was not stored. `baseline_version`
+    is the version of the baseline's package, or of PyTorch and its libraries; None if the run did not store it.
     """
 
     run_id: int
@@ -108,7 +107,7 @@ class CommitRow:
 
 @dataclass(frozen=True)
 class JudgedChangeRow:
-    """A verdict that says a series changed, or leaves that undecided; `change` is of the time: +0.05 is 5 % slower."""
+    """A verdict other than unchanged. `change` is the relative change of the time: +0.05 is 5 % slower."""
 
     run_id: int
     repository: str
@@ -128,8 +127,8 @@ class JudgedChangeRow:
 
 @dataclass(frozen=True)
 class RecentRatiosRow:
-    """The ratios of one series to its main baseline over a few commits, the oldest first. `ages` has for each its place
-    in `list_commits` of the repository, 0 for the newest commit; `baselines` what the ratio is to."""
+    """The ratios of a series to its main baseline at the last few commits, the oldest first. `ages` holds the index of
+    each ratio's commit in `list_commits`, 0 for the newest. `baselines` holds the baseline of each ratio."""
 
     kernel: str
     problem: str
@@ -141,13 +140,13 @@ class RecentRatiosRow:
 
 
 def list_commits(session: Session, repository: str | None, limit: int = 400) -> list[CommitRow]:
-    """Lists the newest commits of a repository at which something was measured; None stands for all repositories."""
+    """Lists the newest measured commits of a repository; None means all repositories."""
     columns = (Commit.repository, Commit.sha, Commit.subject, Commit.position, Commit.committed_at)
     return read_rows(session, _select_newest(repository, limit, *columns), CommitRow)
 
 
 def list_judged_changes(session: Session, repository: str, since: dt.datetime) -> list[JudgedChangeRow]:
-    """Lists a repository's verdicts other than unchanged, of runs that ended after `since`; the newest first."""
+    """Lists the verdicts other than unchanged on a repository's runs that ended after `since`, the newest first."""
     query = (
         judged_runs(
             select(
@@ -179,7 +178,7 @@ def list_judged_changes(session: Session, repository: str, since: dt.datetime) -
 
 
 def list_recent_ratios(session: Session, repository: str, commits: int) -> list[RecentRatiosRow]:
-    """Lists the ratios of each series at the newest measured commits of a repository, the oldest first."""
+    """Lists the ratios of each series at a repository's newest measured commits, the oldest commit first."""
     newest = _select_newest(repository, commits, Commit.id, Commit.position, Commit.left_branch_at).subquery()
     in_order = func.row_number().over(order_by=commit_order.newest_first(newest))
     recent = select(newest.c.id, (in_order - 1).label("age")).subquery()
@@ -189,7 +188,7 @@ def list_recent_ratios(session: Session, repository: str, commits: int) -> list[
         oldest_first = aggregate_order_by(column, recent.c.age.desc(), Run.finished_at, Run.id)
         return func.array_agg(oldest_first).label(name)
 
-    # A run's kernel is found by its name, in the index: otherwise all of the run's long rows are read for it.
+    # The kernel's name finds its measurement in the index; without it all long rows of the run would be read.
     own = (Measurement.run_id == Run.id) & (Measurement.implementation == Sweep.kernel) & (Measurement.role == "kernel")
     query = (
         select(
@@ -209,19 +208,18 @@ def list_recent_ratios(session: Session, repository: str, commits: int) -> list[
 
 
 def list_points_as_of(session: Session, repository: str, at: dt.datetime) -> list[SnapshotRow]:
-    """Lists each series of a repository by its newest commit up to `at`, or by its oldest if it is younger than
-    that."""
+    """Lists for each series of a repository its point at the newest commit up to `at`, else its first point."""
     return _of_runs(session, session.scalars(_select_runs_as_of(), {"repository": repository, "at": at}).all())
 
 
 def list_points_at_commit(session: Session, repository: str, sha: str) -> list[SnapshotRow]:
-    """Lists each series as this very commit measured it; a series that it did not measure is absent."""
+    """Lists the points at a commit, one for each series that was measured there."""
     return _of_runs(session, session.scalars(_runs().where(Commit.repository == repository, Commit.sha == sha)).all())
 
 
 def _select_newest(repository: str | None, limit: int, *columns: InstrumentedAttribute[Any]) -> Query:
-    """Selects the newest commits of a repository, or of all, at which something was measured. The commits are sorted
-    before it is asked what was measured, so that it is asked of a few and not of all."""
+    """Selects the newest measured commits of a repository, or of all. The commits are sorted first, so that only a few
+    of them are tested for runs."""
     asked = select(Commit).where(Commit.repository == repository) if repository is not None else select(Commit)
     order = commit_order.newest_first if repository is not None else commit_order.last_added_first
     commits = asked.order_by(*order()).subquery()
@@ -232,7 +230,7 @@ def _select_newest(repository: str | None, limit: int, *columns: InstrumentedAtt
 
 @cache
 def _select_runs_as_of() -> CompoundSelect[Any]:
-    """Selects the runs at a time. The bound parameters are the repository and `at`."""
+    """Selects for each series of the bound parameter `repository` the run at the commit nearest to `at`."""
     repository, at = bindparam("repository", type_=Text), bindparam("at", type_=DateTime(timezone=True))
     dated = _date_in_order(repository)
     nearest_first = _nearest_first(dated, at)
@@ -242,14 +240,14 @@ def _select_runs_as_of() -> CompoundSelect[Any]:
         .join(Submission, Submission.id == Sweep.submission_id)
         .where(
             Submission.recording_id.is_not(None), Sweep.repository == repository
-        )  # few: found by their submissions, not by reading every run
+        )  # recorded runs are few, and are found by their submissions
     )
     return union_all(_nearest_measured(repository, dated, nearest_first), recorded.subquery().select())
 
 
 def _date_in_order(repository: BindParameter[str]) -> Subquery:
-    """Selects a repository's commits, each with the latest date up to it: a commit came no earlier than what it
-    contains, whatever its own date says."""
+    """Selects a repository's commits with the time since when each was on the branch: the latest date of the commit and
+    of all before it, because a commit is not older than what it contains."""
     in_order = commit_order.oldest_first()
     since = func.max(Commit.committed_at).over(order_by=in_order)
     columns = (Commit.id, Commit.position, Commit.left_branch_at, since.label("since"))
@@ -257,8 +255,8 @@ def _date_in_order(repository: BindParameter[str]) -> Subquery:
 
 
 def _nearest_first(dated: Subquery, at: BindParameter[dt.datetime]) -> Sequence[ColumnElement[Any]]:
-    """Orders commits by their distance from a moment: the newest that was there and on the branch, then those that had
-    left it, then the first that came later."""
+    """Orders commits by their distance from a moment: first the newest ones that were on the branch then, next those
+    that had left it, then the oldest of those that came later."""
     is_past = dated.c.since <= at
     return (
         is_past.desc(),
@@ -268,7 +266,7 @@ def _nearest_first(dated: Subquery, at: BindParameter[dt.datetime]) -> Sequence[
 
 
 def _runs(*nearest_first: ColumnElement[Any]) -> Query:
-    """Selects one run of each series and kind of record. Measurements are joined to these few afterwards: long rows."""
+    """Selects one run of each series and origin. Measurements, whose rows are long, are joined later to these few."""
     record = (*(getattr(Sweep, name) for name in SERIES), Run.origin)
     return (
         select(Run.id.label("run_id"))
@@ -282,10 +280,10 @@ def _runs(*nearest_first: ColumnElement[Any]) -> Query:
 def _nearest_measured(
     repository: BindParameter[str], dated: Subquery, nearest_first: Sequence[ColumnElement[Any]]
 ) -> Query:
-    """Selects the run at the nearest commit of each series, among what was measured or simulated here.
+    """Selects the run of each series at the commit nearest to a moment, without recorded runs.
 
-    The commits are sorted once and each series walks down them until it meets a run of its own: a handful of index
-    probes per series (480 series, 72,000 runs: 42 ms, where sorting all runs took 390 ms; 2 cores, 2026-11).
+    The commits are sorted once, and for each series they are tested in this order until one has a run: a few index
+    probes per series. With 480 series and 72,000 runs this takes 42 ms, sorting all runs 390 ms (2 cores, 2026-11).
     """
     commits = select(func.array_agg(aggregate_order_by(dated.c.id, *nearest_first))).scalar_subquery()
     keys = series_keys()
@@ -312,9 +310,8 @@ def _of_runs(session: Session, run_ids: Sequence[int]) -> list[SnapshotRow]:
 
 @cache
 def _select_of_runs() -> Query:
-    """Selects the points of runs; the bound parameter `run_ids` is a list. Its runs are found by a statement of their
-    own: Postgres plans the 14 tables of both as one anew at each call, which took 5 ms of 36 for 488 series (2 cores,
-    2026-11-23)."""
+    """Selects the points of the runs in the bound parameter `run_ids`. Another query finds these runs: Postgres plans
+    14 joined tables anew at each call, which took 5 ms of 36 for 488 series (2 cores, 2026-11-23)."""
     return (
         measured_points(
             select(

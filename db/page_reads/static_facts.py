@@ -1,7 +1,5 @@
-"""Reads static facts of cubins over commits, also for GPUs that nobody here owns, and the changes between two sweeps.
-
-Two commits whose configs have the same code key share one compilation, and then nothing can differ.
-"""
+"""Reads the static facts of cubins over the commits, also for GPU models without a worker, and what differs between two
+sweeps. Configs with the same code key share one compilation, and so cannot differ."""
 
 from dataclasses import dataclass, fields
 from typing import Any
@@ -17,7 +15,7 @@ from tilewatch.db.query_parts import is_of_series, read_rows, series_keys
 
 @dataclass(frozen=True)
 class SpaceRow:
-    """A search space that was compiled at least once."""
+    """A search space with at least one sweep."""
 
     repository: str
     kernel: str
@@ -29,7 +27,7 @@ class SpaceRow:
 
 @dataclass(frozen=True)
 class StaticRow:
-    """One sweep's configs counted by their static facts, as tilewatch.db.trial_facts does."""
+    """The counts of a sweep's configs by their static facts; db/trial_facts.py describes the fields."""
 
     sweep_id: int
     sha: str
@@ -50,7 +48,7 @@ class StaticRow:
 
 @dataclass(frozen=True)
 class CubinChangeRow:
-    """One config whose cubin differs at the later sweep."""
+    """A config whose static facts differ between two sweeps."""
 
     params: dict[str, Any]
     status_before: str
@@ -70,7 +68,7 @@ class CubinChangeRow:
 
 @dataclass(frozen=True)
 class SpillsRow:
-    """The newest compiled sweep of one kernel and problem; `most_stack_bytes` is of its worst config, per thread."""
+    """The newest compiled sweep of a kernel on a problem. `most_stack_bytes` is the worst config's, per thread."""
 
     kernel: str
     problem: str
@@ -82,7 +80,7 @@ class SpillsRow:
 
 
 def list_spills(session: Session, repository: str, gpu_model: str) -> list[SpillsRow]:
-    """Lists every kernel and problem for a GPU model, those with the largest share of spilling configs first."""
+    """Lists the spills of each kernel and problem for a GPU model, the largest share of spilling configs first."""
     keys = series_keys()
     has_cubin = select(Trial.config_id).where(Trial.sweep_id == Sweep.id, Trial.compilation_id.is_not(None)).exists()
     settled = Sweep.trial_facts["settled"].as_integer()
@@ -98,7 +96,7 @@ def list_spills(session: Session, repository: str, gpu_model: str) -> list[Spill
         .correlate(keys, Commit)
         .lateral()
     )
-    # The newest commits are asked first, mostly one: a series has a sweep for each night of years.
+    # The newest commits are read first, mostly only one, because a series has years of sweeps.
     newest = (
         select(compiled.c.id, Commit.sha, Commit.subject)
         .join(compiled, true())
@@ -123,7 +121,7 @@ def list_spills(session: Session, repository: str, gpu_model: str) -> list[Spill
 
 
 def list_spaces(session: Session) -> list[SpaceRow]:
-    """Lists the search spaces that were compiled, by repository and architecture."""
+    """Lists the search spaces that have a sweep, by repository and architecture."""
     keys = series_keys()
     query = (
         select(*keys.c, GpuModel.name.label("gpu_name"), GpuModel.arch)
@@ -137,7 +135,7 @@ def list_spaces(session: Session) -> list[SpaceRow]:
 def list_static_facts(
     session: Session, repository: str, kernel: str, problem: str, gpu_model: str, commits: int = 90
 ) -> list[StaticRow]:
-    """Counts the configs of the newest sweep of each of the newest commits, the oldest first."""
+    """Lists the counts of the newest sweep at each of the newest commits, the oldest commit first."""
     newest = (
         select(Sweep.id.label("sweep_id"), Commit.id, Commit.sha, Commit.subject, Commit.position)
         .join(Commit, Commit.id == Sweep.commit_id)

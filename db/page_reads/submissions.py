@@ -1,4 +1,4 @@
-"""Reads submissions and how far each is, by the states of its trials, runs and jobs."""
+"""Reads submissions, each with its state, which follows from its trials, runs and jobs."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ IN_PROGRESS = ("compiling", "waiting for a GPU", "measuring", "judging")
 
 @dataclass(frozen=True)
 class SubmissionRow:
-    """A submission and how far it is. `settled_trials` no longer wait for their compilation."""
+    """A submission and its state. `settled_trials` counts trials that no longer wait for their compilation."""
 
     id: int
     reason: str
@@ -56,13 +56,13 @@ class SubmissionRow:
 
 
 def list_submissions(session: Session, limit: int = 50) -> list[SubmissionRow]:
-    """Lists the newest submissions, each with its state."""
+    """Lists the newest submissions with their states, the newest first."""
     newest = select(Submission.id).order_by(Submission.requested_at.desc(), Submission.id.desc()).limit(limit)
     return list_submissions_by_id(session, session.scalars(newest).all())
 
 
 def list_last_nights(session: Session) -> list[SubmissionRow]:
-    """Lists the newest nightly of each repository and GPU model, with its state; not those of branches."""
+    """Lists the newest nightly of each repository and GPU model, with its state, without branches."""
     newest = (
         select(Submission.id)
         .join(Commit, Commit.id == Submission.commit_id)
@@ -74,10 +74,10 @@ def list_last_nights(session: Session) -> list[SubmissionRow]:
 
 
 def list_submissions_by_id(session: Session, submission_ids: Sequence[int]) -> list[SubmissionRow]:
-    """Lists these submissions, each with its state; the newest first.
+    """Lists these submissions with their states, the newest first.
 
-    Their ids are known before anything is counted. A plan that Postgres keeps for a query with `limit` in it expects a
-    tenth of all submissions, and counts every sweep.
+    The ids are found by another query, because Postgres keeps a plan for a query with `limit` that expects a tenth of
+    all submissions, and that counts every sweep.
     """
     ids = list(submission_ids)
     trials, runs, jobs = _trial_counts(ids), _run_counts(ids), _job_counts(ids)
@@ -120,7 +120,7 @@ def list_submissions_by_id(session: Session, submission_ids: Sequence[int]) -> l
 
 
 def list_regressions_confirmed(session: Session, submission_ids: Sequence[int]) -> list[int]:
-    """Lists the ids of regressions that hit a series in the night of one of these submissions; no improvements."""
+    """Lists the ids of the regressions, without improvements, that the nights of these submissions confirmed."""
     query = (
         select(Regression.id)
         .join(RegressionSeries, RegressionSeries.regression_id == Regression.id)
@@ -132,7 +132,7 @@ def list_regressions_confirmed(session: Session, submission_ids: Sequence[int]) 
 
 
 def _trial_counts(submission_ids: list[int]) -> Subquery:
-    """Counts the trials of those sweeps that keep no counts, as they still compile."""
+    """Selects the trial counts of submissions. Sweeps without stored counts, which still compile, are counted here."""
     counted = (
         select(
             func.count().label("trials"),
@@ -204,7 +204,7 @@ def submission_state(
     running_measure_jobs: int,
     open_judge_jobs: int,
 ) -> str:
-    """Returns how far a submission is, in a word or two; unfinished work comes before failed jobs."""
+    """Returns the state of a submission in words. Open jobs decide it before failed ones do."""
     if reason == "recorded":
         return "recorded"
     if open_compile_jobs:

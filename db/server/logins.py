@@ -1,7 +1,7 @@
-"""Makes database logins with just the rights that a process needs. Knows no table; the roles come with the migrations.
+"""Makes database logins with only the rights that a process needs. The migrations make the roles.
 
-A login that exists gets the given password, role and limit, and loses our other roles: that is how a password is
-changed.
+A login that exists gets the given password, role and limit, and loses our other roles. So a password is changed by
+making the login again.
 """
 
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ Role = Literal["tilewatch_write", "tilewatch_read", "tilewatch_triage"]
 
 
 class NoLogin(ExpectedError):
-    """A login cannot be made; the message is a sentence without a password."""
+    """A login cannot be made. The message is a sentence without a password."""
 
 
 @dataclass(frozen=True)
 class Login:
-    """A database login with the rights that it gets. `most_connections` it may hold at a time, so that it cannot keep
-    other logins out; None means no limit."""
+    """A database login with its role. It may hold at most `most_connections` at a time, so that other logins are not
+    kept out; None means no limit."""
 
     name: str
     role: Role
@@ -34,7 +34,7 @@ class Login:
 
 
 def make(owner_url: str, logins: Sequence[Login]) -> None:
-    """Makes all of them or none. The passwords are sent and logged as SCRAM digests only."""
+    """Makes all of these logins or none. Passwords are sent and logged only as SCRAM digests. Raises NoLogin."""
     where = session.address(owner_url)
     try:
         with session.engine(owner_url).connect() as connection:
@@ -51,7 +51,7 @@ def make(owner_url: str, logins: Sequence[Login]) -> None:
 
 
 def url_of(owner_url: str, login: Login) -> str:
-    """Returns the URL by which this login reaches the owner's database; it holds the password."""
+    """Returns the URL with which a login connects to the owner's database. It contains the password."""
     url = make_url(owner_url).set(username=login.name, password=login.password)
     return url.render_as_string(hide_password=False)
 

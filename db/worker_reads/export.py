@@ -1,6 +1,6 @@
-"""Reads what a recording holds: sweeps and replays that were measured here, with every row under them.
+"""Reads the contents of a recording: the sweeps and replays that were measured here, with all their rows.
 
-What came with another recording is not passed on.
+Rows that came with another recording are left out.
 """
 
 import datetime as dt
@@ -31,7 +31,7 @@ Params = Mapping[str, int]
 
 @dataclass(frozen=True)
 class ExportFilter:
-    """What to export; None takes everything."""
+    """What to export. A field that is None does not limit it."""
 
     repository: str | None = None
     kernel: str | None = None
@@ -41,7 +41,7 @@ class ExportFilter:
 
 @dataclass(frozen=True)
 class SweepExport:
-    """One sweep with everything under it, as stored. `params` holds the configs that its runs name by id."""
+    """A sweep with all its rows, as stored. `params` holds the configs that its runs name by id."""
 
     sweep: Sweep
     submission: Submission
@@ -54,7 +54,7 @@ class SweepExport:
 
 @dataclass(frozen=True)
 class ReplayExport:
-    """One replay with both of its commits and configs: a commit of a replay may have no run of its own."""
+    """A replay with its two commits and configs, because a commit of a replay may have no run."""
 
     replay: Replay
     good_commit: Commit
@@ -64,7 +64,7 @@ class ReplayExport:
 
 
 def list_sweeps_to_export(session: Session, wanted: ExportFilter) -> list[int]:
-    """Returns the ids of sweeps that workers of this database measured, the oldest commit first."""
+    """Lists the ids of the sweeps that workers of this database measured, the oldest commit first."""
     query = (
         select(Sweep.id)
         .join(Commit, Commit.id == Sweep.commit_id)
@@ -79,7 +79,7 @@ def list_sweeps_to_export(session: Session, wanted: ExportFilter) -> list[int]:
 
 
 def list_replays_to_export(session: Session, wanted: ExportFilter) -> list[ReplayExport]:
-    """Returns the replays that GPUs of this database ran, the oldest first."""
+    """Lists the replays that workers of this database ran, the oldest first."""
     good, bad = aliased(Commit), aliased(Commit)
     good_config, bad_config = aliased(Config), aliased(Config)
     query = (
@@ -98,7 +98,7 @@ def list_replays_to_export(session: Session, wanted: ExportFilter) -> list[Repla
 
 
 def read_sweep_export(session: Session, sweep_id: int) -> SweepExport:
-    """Reads one sweep; of its runs only those that were measured here."""
+    """Reads a sweep with its rows. Only the runs that were measured here are included."""
     sweep = session.get_one(Sweep, sweep_id)
     trials = session.execute(
         select(Trial, Config.params, Compilation)
@@ -123,13 +123,13 @@ def read_sweep_export(session: Session, sweep_id: int) -> SweepExport:
 
 
 def list_own_repositories(session: Session) -> set[str]:
-    """Lists the repositories with a submission of this database, which no recording brought."""
+    """Lists the repositories with a submission that did not come with a recording."""
     query = select(Commit.repository).distinct().join(Submission).where(Submission.recording_id.is_(None))
     return set(session.scalars(query))
 
 
 def find_known_run_keys(session: Session, keys: Sequence[str]) -> set[str]:
-    """Returns those of these runs that the database has already, measured here or imported from another file."""
+    """Returns the keys of the runs that are stored already, measured here or imported from another file."""
     return set(session.scalars(select(Run.key).where(Run.key == func.any(list(keys)))))
 
 

@@ -1,8 +1,7 @@
-"""Finds configs that an earlier sweep could run and a later one cannot: they stopped compiling or became wrong.
+"""Finds configs that worked in an earlier sweep and not in a later one: they stopped compiling or became wrong.
 
-Facts for worker/notify/update_alarms.py, which decides what of it is an alarm. A sweep is compared with the one before
-it in its series: the nearest earlier commit, or the same commit on an earlier night, so that a compiler that changed is
-seen as well.
+worker/notify/update_alarms.py decides which of them is an alarm. A sweep is compared with the previous one of its
+series: that of the nearest earlier commit, or of the same commit in an earlier night, which shows a changed compiler.
 """
 
 import datetime as dt
@@ -19,13 +18,12 @@ from tilewatch.db.models import Commit, Compilation, Config, Run, Submission, Sw
 from tilewatch.db.query_parts import Query, is_of_series, series_keys
 
 LOOKED_AT = 3
-"""Newest sweeps of a series that are read. The first may still be compiling; to ask that of all would read every
-trial."""
+"""Newest sweeps of a series that are read, as the first may still compile. Reading all would read every trial."""
 
 
 @dataclass(frozen=True)
 class SweepPair:
-    """A sweep and the one before it in its series."""
+    """A sweep and the previous one of its series."""
 
     repository: str
     kernel: str
@@ -49,7 +47,7 @@ class FallenConfig:
 
 
 def list_newest_pairs(session: Session, since: dt.datetime) -> list[SweepPair]:
-    """Lists a pair for each series whose newest sweep was made since then and has nothing left to compile."""
+    """Lists for each series its newest fully compiled sweep, if it was made since a time, with the previous one."""
     keys = series_keys()
     newest = (
         _sweeps()
@@ -96,9 +94,9 @@ def list_newest_pairs(session: Session, since: dt.datetime) -> list[SweepPair]:
 def list_pairs_since(
     session: Session, kernel: str, gpu_model: str, submission_id: int, *, measured: bool
 ) -> list[SweepPair]:
-    """Pairs each series of a kernel as it is now with how it was before a submission; for alarms that are still open.
+    """Lists for each series of a kernel the last sweep before a submission and the newest one, for open alarms.
 
-    With `measured`, the newest sweep counts that a GPU has finished.
+    With `measured`, the newest sweep is the newest with a run.
     """
     first, first_commit = aliased(Sweep), aliased(Commit)
     then = (
@@ -133,10 +131,8 @@ def list_pairs_since(
 
 
 def list_fallen_configs(session: Session, pairs: Sequence[SweepPair]) -> list[FallenConfig]:
-    """Lists configs that stopped compiling or whose results became wrong.
-
-    A timeout is left out: the machine may only have been busy, and nobody reads alarms that are often wrong.
-    """
+    """Lists the configs of these pairs that stopped compiling or became wrong. Timeouts are left out: the machine may
+    only have been busy, and people stop reading alarms that are often wrong."""
     if not pairs:
         return []
     of = func.unnest([pair.before_id for pair in pairs], [pair.after_id for pair in pairs])
@@ -166,8 +162,7 @@ def list_fallen_configs(session: Session, pairs: Sequence[SweepPair]) -> list[Fa
 
 
 def _sweeps() -> Query:
-    """Selects sweeps, but for imported ones: alarms about those are the business of the Tilewatch that measured
-    them."""
+    """Selects sweeps without imported ones: the Tilewatch that measured those raises their alarms."""
     return (
         select(Sweep.id, Sweep.submission_id, Sweep.created_at, Commit.sha, Commit.position, Commit.left_branch_at)
         .join(Commit, Commit.id == Sweep.commit_id)

@@ -1,7 +1,6 @@
-"""Reads which GPUs there are, each in its node: what ran where, which can work now, and what waits for one that is
-gone.
+"""Reads the GPUs of the nodes: which one measured a run, which can work now, and which jobs wait for one that is gone.
 
-For comparing nodes (worker/judging/node_cause.py) and for the reconciler.
+worker/judging/node_cause.py, which compares nodes, and the reconciler use it.
 """
 
 from collections import defaultdict
@@ -16,12 +15,12 @@ from tilewatch.db.models import Job, Quarantine, Regression, RegressionSeries, R
 from tilewatch.db.query_parts import WORKER_ALIVE_S
 
 AWAY_S = 900
-"""A question to one GPU is given up when it was queued this long ago and that GPU has no worker."""
+"""Seconds after which a job for one GPU is given up if that GPU has no worker."""
 
 
 @dataclass(frozen=True)
 class NodeGpu:
-    """One GPU in its node, with the driver that it had (None where it is not on record)."""
+    """A GPU in its node, with its driver; None if the driver is not known."""
 
     host: str
     gpu_uuid: str
@@ -30,7 +29,7 @@ class NodeGpu:
 
 @dataclass(frozen=True)
 class StrandedJob:
-    """A queued job for a GPU that nobody works for."""
+    """A queued job for one GPU that has no worker or is in quarantine."""
 
     id: int
     payload: dict[str, Any]
@@ -39,7 +38,7 @@ class StrandedJob:
 
 
 def read_gpus_of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, NodeGpu]:
-    """Returns by run id the GPU that measured it."""
+    """Returns the GPU that measured each run, by run id."""
     query = select(Run.id, Run.host, Run.gpu_uuid, Run.toolchain["driver"].astext).where(
         Run.id == func.any(list(run_ids))
     )
@@ -47,8 +46,7 @@ def read_gpus_of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, Nod
 
 
 def list_available_gpus(session: Session, gpu_model: str) -> list[NodeGpu]:
-    """Lists the GPUs of a model that are well and whose worker lives, in an order that does not depend on the
-    database."""
+    """Lists the GPUs of a model that have a live worker and are not in quarantine, in a stable order."""
     query = (
         select(Worker.host, Worker.gpu_uuid, Worker.toolchain["driver"].astext)
         .where(
@@ -60,10 +58,8 @@ def list_available_gpus(session: Session, gpu_model: str) -> list[NodeGpu]:
 
 
 def read_open_causes(session: Session, repository: str, gpu_model: str) -> dict[tuple[str, str], dict[str, float]]:
-    """Returns by kernel and problem the nodes and toolchains that an unresolved regression names, with its size.
-
-    They are named as in `Cause.what`.
-    """
+    """Returns the nodes and toolchains that unresolved regressions name as causes, with their sizes, by kernel and
+    problem. They are named as in `Cause.what`."""
     query = (
         select(RegressionSeries.kernel, RegressionSeries.problem, Regression.key, RegressionSeries.size)
         .join(Regression, Regression.id == RegressionSeries.regression_id)
@@ -82,7 +78,7 @@ def read_open_causes(session: Session, repository: str, gpu_model: str) -> dict[
 
 
 def list_stranded_jobs(session: Session) -> list[StrandedJob]:
-    """Lists jobs for one GPU alone that have waited long and whose GPU has no worker, or is ill."""
+    """Lists jobs for one GPU that have waited AWAY_S and whose GPU has no worker or is in quarantine."""
     gpu_uuid = func.split_part(Job.queue, "@", 2)
     waited_s = func.extract("epoch", func.now() - Job.created_at)
     query = (
@@ -99,7 +95,7 @@ def list_stranded_jobs(session: Session) -> list[StrandedJob]:
 
 
 def list_confinements(session: Session) -> list[tuple[str, str]]:
-    """Lists hosts and what commits' code is kept from by a live worker there, as it says itself."""
+    """Lists the hosts of live workers, each with what the code of commits is kept from there, as its worker reports."""
     kept_from = Worker.toolchain["sandbox"].astext
     query = select(Worker.host, kept_from).where(_lives(), kept_from.is_not(None)).distinct()
     return [(host, level) for host, level in session.execute(query.order_by(Worker.host, kept_from))]

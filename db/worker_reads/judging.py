@@ -1,8 +1,6 @@
-"""Reads for the judge: the nights that a run is judged with, what they measured, which code ran, the answers of
-replays.
+"""Reads for the judge: the nights of a scope, what they measured, and the answers of replays.
 
-Each read is of one scope: the runs of one repository and GPU model that came from one origin, since only those are
-comparable. Nothing here writes, but for the lock that makes judges of a scope take turns.
+A scope is the runs of one repository and GPU model from one origin, because only those are comparable.
 """
 
 import datetime as dt
@@ -33,12 +31,12 @@ from tilewatch.db.models import (
 from tilewatch.db.query_parts import measured_runs
 
 RUNS_LOOKED_AT = 2_000
-"""A year of a fleet has 178,000 runs, and a worker looks every minute: these are found by their ids."""
+"""Newest runs among which a worker looks, every minute. They are found by id: a fleet makes 178,000 runs a year."""
 
 
 @dataclass(frozen=True)
 class Scope:
-    """The runs among which one is judged, and its night: the submission that it belongs to."""
+    """The runs that are judged together (repository, GPU model, origin), and the night to judge: a submission."""
 
     repository: str
     gpu_model: str
@@ -52,7 +50,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Night:
-    """One submission that was measured. Nights are ordered by the commit's position, then by when they were asked."""
+    """A submission with runs. Nights are ordered by the position of their commit, then by the submission's id."""
 
     submission_id: int
     commit_id: int
@@ -62,7 +60,7 @@ class Night:
 
 @dataclass(frozen=True)
 class PlacedCommit:
-    """A commit on record, whether it was measured or not."""
+    """A stored commit, whether it was measured or not."""
 
     id: int
     sha: str
@@ -71,7 +69,7 @@ class PlacedCommit:
 
 @dataclass(frozen=True)
 class UnjudgedNight:
-    """One of the runs of a submission that was not judged, with the subject and the priority of its measurement."""
+    """A submission with runs that were not judged: one of them, and the subject and priority of its measure job."""
 
     run_id: int
     submission_id: int
@@ -81,7 +79,7 @@ class UnjudgedNight:
 
 @dataclass(frozen=True)
 class RecordedNight:
-    """A submission that came with a recording."""
+    """A submission that came with a recording, and one of its runs."""
 
     run_id: int
     submission_id: int
@@ -91,7 +89,7 @@ class RecordedNight:
 
 @dataclass(frozen=True)
 class Point:
-    """One run's number on record. `low_us` to `high_us` is the median's interval; `ratio` is to `baseline`."""
+    """The measurement of a run's kernel. `low_us` to `high_us` is the median's interval; `ratio` is to `baseline`."""
 
     submission_id: int
     run_id: int
@@ -108,8 +106,8 @@ class Point:
 
 @dataclass(frozen=True)
 class ExpectedLevel:
-    """A changed level of a series that people marked as expected, since the build `first_bad`. `host` is the node whose
-    level it is; None where it is that of every node."""
+    """A level of a series that people marked as expected, from build `first_bad` on. `host` is the node that has this
+    level; None if every node has it."""
 
     kernel: str
     problem: str
@@ -119,7 +117,7 @@ class ExpectedLevel:
 
 @dataclass(frozen=True)
 class RegressionRange:
-    """The commits between which a regression came, by position, and its worst series: a run of it and its size."""
+    """The range of a regression, as commit positions, and its worst series, with a run and the size."""
 
     good_position: int
     bad_position: int
@@ -131,7 +129,7 @@ class RegressionRange:
 
 @dataclass(frozen=True)
 class ReplayFact:
-    """The answer of one replay of two commits; without times, `failure` says why. `code` is the machine code's hash."""
+    """The answer of a replay of two commits. `failure` says why it has no times. Codes are hashes of machine code."""
 
     kernel: str
     problem: str
@@ -157,7 +155,7 @@ class JudgedRun:
 
 @dataclass(frozen=True)
 class PreviousRun:
-    """The run before one of the same series on the same host."""
+    """The previous run of a series on the same host."""
 
     run_id: int
     commit_id: int
@@ -180,11 +178,11 @@ _SCOPES = (
     .join(Sweep, Sweep.id == Run.sweep_id)
     .join(Commit, Commit.id == Sweep.commit_id)
 )
-"""Every run's scope."""
+"""Selects the scope of every run."""
 
 
 def list_nights_of_recording(session: Session, recording_id: int) -> list[RecordedNight]:
-    """Lists nights with a run of each, in the order in which they are judged."""
+    """Lists the nights of a recording, in the order in which they are judged."""
     query = (
         select(func.min(Run.id).label("run_id"), Sweep.submission_id, Sweep.gpu_model, Commit.sha)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -201,7 +199,7 @@ def read_scope(session: Session, run_id: int) -> Scope:
 
 
 def list_newest_scopes(session: Session) -> list[Scope]:
-    """Lists for each repository, GPU model and origin its last night."""
+    """Lists the scopes with the newest night of each repository, GPU model and origin."""
     query = _SCOPES.ext(distinct_on(Commit.repository, Sweep.gpu_model, Run.origin)).order_by(
         Commit.repository,
         Sweep.gpu_model,
@@ -213,7 +211,7 @@ def list_newest_scopes(session: Session) -> list[Scope]:
 
 
 def list_judged_since(session: Session, scope: Scope, since: dt.date) -> list[JudgedRun]:
-    """Lists the verdicts of a scope's runs from a day on."""
+    """Lists the verdicts on a scope's runs since a day."""
     query = (
         select(Run.id, func.date(func.timezone("UTC", Run.started_at)), Verdict.verdict)
         .join(Verdict, Verdict.run_id == Run.id)
@@ -232,16 +230,13 @@ def list_judged_since(session: Session, scope: Scope, since: dt.date) -> list[Ju
 
 
 def take_turns(session: Session, scope: Scope) -> None:
-    """Waits for other judges of this scope, and keeps them waiting until the transaction ends.
-
-    The second judge then finds what the first wrote.
-    """
+    """Waits until no other process judges this scope, and locks others out until the transaction ends."""
     lock_name = f"judge of {scope.repository} {scope.gpu_model} {scope.origin}"
     session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(lock_name, 0))))
 
 
 def is_measuring(session: Session, submission_id: int) -> bool:
-    """Returns True while a run of this night is still to come."""
+    """Returns whether a measurement of a night has not ended yet."""
     waited_for = select(Job.id).where(
         Job.submission_id == submission_id,
         Job.kind == "measure",
@@ -252,7 +247,7 @@ def is_measuring(session: Session, submission_id: int) -> bool:
 
 
 def is_settled(session: Session, scope: Scope) -> bool:
-    """Returns True when every run of this night has its verdict and no suspicion is open."""
+    """Returns whether every run of a night has a verdict and no suspicion of it is open."""
     unsettled = (
         select(Run.id)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -269,8 +264,8 @@ def is_settled(session: Session, scope: Scope) -> bool:
 
 
 def list_unjudged_nights(session: Session, submission_id: int | None = None) -> list[UnjudgedNight]:
-    """Lists nights, or this one alone, with runs that were not judged and no open job left that would judge them: the
-    last measurement failed, was cancelled, or went down with its workers. Among the last RUNS_LOOKED_AT runs."""
+    """Lists nights with runs that no open job will judge, because the last measurement failed or was cancelled. Only
+    the last RUNS_LOOKED_AT runs count; with `submission_id`, only this night."""
     other = aliased(Job)
     is_worked_on = exists().where(
         other.submission_id == Sweep.submission_id, other.kind != "compile", other.state.in_(OPEN_JOB)
@@ -292,10 +287,8 @@ def list_unjudged_nights(session: Session, submission_id: int | None = None) -> 
 
 
 def list_nights(session: Session, scope: Scope) -> list[Night]:
-    """Lists the nights up to and with the scope's own, oldest first.
-
-    Another commit of the same position is on another branch, and left out.
-    """
+    """Lists the nights up to the scope's own, oldest first. Another commit at the scope's position is left out, because
+    it is on another branch."""
     measured = (
         select(Run.id)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -318,7 +311,7 @@ def list_nights(session: Session, scope: Scope) -> list[Night]:
 
 
 def list_commits(session: Session, scope: Scope) -> list[PlacedCommit]:
-    """Lists the commits on record of the scope's repository up to its night, oldest first."""
+    """Lists the stored commits of a scope's repository up to its night, oldest first."""
     query = (
         select(Commit.id, Commit.sha, Commit.position)
         .where(Commit.repository == scope.repository, Commit.position <= scope.position)
@@ -328,7 +321,7 @@ def list_commits(session: Session, scope: Scope) -> list[PlacedCommit]:
 
 
 def list_points(session: Session, submission_ids: Sequence[int], origin: str) -> list[Point]:
-    """Lists what these nights measured, in an order that does not depend on the database. Totals are computed."""
+    """Lists the measurements of these nights in a stable order, without totals, which are computed from them."""
     query = (
         select(
             Sweep.submission_id,
@@ -357,7 +350,7 @@ def list_points(session: Session, submission_ids: Sequence[int], origin: str) ->
 
 
 def list_expected_levels(session: Session, scope: Scope) -> list[ExpectedLevel]:
-    """Lists the levels of a scope that people marked as expected, whatever changed them."""
+    """Lists the levels of a scope's series that people marked as expected."""
     query = (
         select(
             RegressionSeries.kernel,
@@ -380,7 +373,7 @@ def list_expected_levels(session: Session, scope: Scope) -> list[ExpectedLevel]:
 
 
 def find_regression_range(session: Session, regression_id: int) -> RegressionRange | None:
-    """Returns None when there is no such regression."""
+    """Returns the range and worst series of a regression; None if there is no such regression."""
     good, bad = aliased(Commit), aliased(Commit)
     query = (
         select(
@@ -405,7 +398,7 @@ def find_regression_range(session: Session, regression_id: int) -> RegressionRan
 def read_previous_runs(
     session: Session, submission_ids: Sequence[int], origin: str
 ) -> dict[tuple[str, str, str], PreviousRun]:
-    """Returns by kernel, problem and host the newest run of these nights, which come oldest first."""
+    """Returns the newest run in these nights, which are ordered oldest first, by kernel, problem and host."""
     query = measured_runs(
         select(
             Sweep.submission_id,
@@ -427,7 +420,7 @@ def read_previous_runs(
 
 
 def list_runs(session: Session, scope: Scope) -> list[int]:
-    """Lists every run of the scope's night that measured something, also those in which no config was right."""
+    """Lists every run of a scope's night, also runs in which no config gave a right answer, but not totals."""
     query = (
         select(Run.id)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -438,7 +431,7 @@ def list_runs(session: Session, scope: Scope) -> list[int]:
 
 
 def list_replays(session: Session, scope: Scope, since_position: int) -> list[ReplayFact]:
-    """Lists replays between commits of this scope, in the order in which they were run."""
+    """Lists the replays of a scope whose bad commit is at this position or later, in the order in which they ran."""
     good, bad = aliased(Commit), aliased(Commit)
     query = (
         select(
@@ -470,7 +463,7 @@ def list_replays(session: Session, scope: Scope, since_position: int) -> list[Re
 
 
 def find_replay(session: Session, key: str) -> ReplayFact | None:
-    """Returns one replay by its key; None while it was not run yet."""
+    """Returns the replay with a key; None while it has not run."""
     good, bad = aliased(Commit), aliased(Commit)
     query = (
         select(Replay, good.position, bad.position)
@@ -498,7 +491,7 @@ def find_replay(session: Session, key: str) -> ReplayFact | None:
 
 
 def count_launches_of_code(session: Session, row: Mapping[str, Any]) -> int:
-    """Counts the launches on record of a replay's two pieces of machine code, for whatever commits."""
+    """Counts the stored launches of the two pieces of machine code of a replay, whichever commits they belong to."""
     same = ("kernel", "problem", "gpu_model", "axis", "origin", "good_code_sha256", "bad_code_sha256")
     counted = select(func.coalesce(func.sum(func.cardinality(Replay.good_us)), 0)).where(
         *(getattr(Replay, name) == row[name] for name in same)
@@ -507,7 +500,7 @@ def count_launches_of_code(session: Session, row: Mapping[str, Any]) -> int:
 
 
 def is_any_pending(session: Session, keys: Sequence[str]) -> bool:
-    """Returns True while one of these replays is still to be run: it has no answer, and a job that has not ended."""
+    """Returns whether one of these replays has not run yet: it has no answer, and a job that has not ended."""
     answered = set(session.scalars(select(Replay.key).where(Replay.key == func.any(list(keys)))))
     names = [name for key in keys if key not in answered for name in job_keys(key)]
     alive = select(Job.id).where(Job.key == func.any(names), Job.state.in_(OPEN_JOB))
@@ -515,11 +508,11 @@ def is_any_pending(session: Session, keys: Sequence[str]) -> bool:
 
 
 def was_given_up(session: Session, key: str) -> bool:
-    """Returns True for a replay whose job ended without an answer."""
+    """Returns whether the jobs of a replay ended without an answer."""
     states = set(session.scalars(select(Job.state).where(Job.key.in_(job_keys(key)))))
     return bool(states - {"done"}) and not states & set(OPEN_JOB)
 
 
 def job_keys(key: str) -> tuple[str, str]:
-    """Returns the keys of the jobs that may work on a replay: one compiles what is missing, one runs it on a GPU."""
+    """Returns the keys of a replay's two jobs: the first compiles missing cubins, the second runs it on a GPU."""
     return f"prepare:{key}", f"confirm:{key}"

@@ -1,4 +1,4 @@
-"""Reads the repositories that `tilewatch watch add` named."""
+"""Reads the repositories that `tilewatch watch add` added."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from tilewatch.db.repository_names import BRANCH_START
 
 @dataclass(frozen=True)
 class RepositoryRow:
-    """A repository that was added, with its state. `removed_at` is None while it is watched. `failure` says why the
-    clock's last fetch failed, None if it did not."""
+    """A repository that was added. `removed_at` is None while it is watched. `failure` says why the scheduler's last
+    fetch failed; None if it did not."""
 
     name: str
     url: str
@@ -30,14 +30,14 @@ _COLUMNS = [getattr(Repository, name) for name in RepositoryRow.__dataclass_fiel
 
 
 def list_repositories(session: Session) -> list[RepositoryRow]:
-    """Lists the repositories that are watched, in the order in which they were added."""
+    """Lists the watched repositories, in the order in which they were added."""
     watched = select(*_COLUMNS).where(Repository.removed_at.is_(None)).order_by(Repository.added_at, Repository.name)
     return read_rows(session, watched, RepositoryRow)
 
 
 @dataclass(frozen=True)
 class Rewrite:
-    """A fetch that found measured commits of a repository not to be part of its branch any more."""
+    """A fetch that found that measured commits had left the branch of a repository, and how many."""
 
     repository: str
     found_at: dt.datetime
@@ -45,7 +45,7 @@ class Rewrite:
 
 
 def list_rewrites(session: Session, since: dt.datetime) -> list[Rewrite]:
-    """Lists the rewritten histories of main lines. A branch is rewritten every day."""
+    """Lists the rewrites of main lines since a time. Branches are left out: they are rewritten every day."""
     query = (
         select(Commit.repository, Commit.left_branch_at.label("found_at"), func.count().label("commits"))
         .where(Commit.left_branch_at >= since, ~Commit.repository.contains(BRANCH_START, autoescape=True))
@@ -56,6 +56,6 @@ def list_rewrites(session: Session, since: dt.datetime) -> list[Rewrite]:
 
 
 def find_repository(session: Session, name: str) -> RepositoryRow | None:
-    """Returns the repository that has or had this name; None if no `watch add` ever gave it."""
+    """Returns the repository with a name, also a removed one; None if none was ever added under it."""
     rows = read_rows(session, select(*_COLUMNS).where(Repository.name == name), RepositoryRow)
     return rows[0] if rows else None

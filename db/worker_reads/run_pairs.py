@@ -1,6 +1,6 @@
-"""Reads the newest run of each series and the one before it, to compare winners, the shipped config and toolchains.
+"""Reads the newest and the previous run of each series, to compare winners, shipped configs and toolchains.
 
-Facts for worker/notify/update_alarms.py, which decides what of it is an alarm.
+worker/notify/update_alarms.py decides which differences are alarms.
 """
 
 import datetime as dt
@@ -16,22 +16,22 @@ from tilewatch.db.models import TOTAL, Commit, Config, Measurement, Run, Sweep, 
 from tilewatch.db.query_parts import Query, is_of_series, measured_runs, read_rows, series_keys
 
 HISTORY = dt.timedelta(days=60)
-"""A run that is older than the asked time by more than this is not compared with."""
+"""How long before the asked time the previous run may have ended."""
 
 SHIPPED, TILE_TABLE = "shipped", "tile_table"
-"""The implementations that are the kernel itself, timed next to the winner: with the config that the library's host
-code launches, where that is known, and with that of the tile table."""
+"""Implementations that are timed beside the winner: the kernel with the config that the library's host code launches,
+if that is known, and with the config of the tile table."""
 
 
 @dataclass(frozen=True)
 class RunPair:
-    """The newest run of a series and the one before it on the same host.
+    """The newest run of a series and the previous one on the same host.
 
-    `regret` is of the config `ships`, which the library's host code launches; where that is None, of the tile table's.
-    `old_table_regret` is the tile table's in the run before; None without one.
-    `old_winner_loss` is how much slower than the winner the last winner is now, in the sweep's own few samples; None
-    when it still wins, or is tied, or has no time. `checklist` are the lines of the winner's checklist, each with its
-    item, answer and evidence; None where the run has none. `verdict` is the newest run's; None before it is judged.
+    `regret` is how much slower than the winner the config `ships` is, which the library's host code launches; if that
+    is None, the tile table's config. `old_table_regret` is the tile table's regret in the previous run; None without
+    one. `old_winner_loss` is how much slower than the winner the previous winner is now, in the sweep's few samples;
+    None if it still wins, is tied or has no time. `checklist` holds the lines of the winner's checklist, with item,
+    answer and evidence; None if the run has none. `verdict` is on the newest run; None before it is judged.
     """
 
     repository: str
@@ -56,7 +56,7 @@ class RunPair:
 
 
 def list_newest_run_pairs(session: Session, since: dt.datetime) -> list[RunPair]:
-    """Lists a pair for each series that was measured since then."""
+    """Lists a pair of runs for each series that was measured since a time."""
     keys = series_keys()
     same = is_of_series(keys)
     newest_first = (*commit_order.newest_first(), Run.id.desc())
@@ -108,7 +108,7 @@ def list_newest_run_pairs(session: Session, since: dt.datetime) -> list[RunPair]
         .outerjoin(old_table, and_(old_table.run_id == then.c.run_id, old_table.implementation == TILE_TABLE))
         .outerjoin(winner_trial, and_(winner_trial.sweep_id == now.c.sweep_id, winner_trial.config_id == won.id))
         .outerjoin(loser, and_(loser.sweep_id == now.c.sweep_id, loser.config_id == had_won.id, ~still))
-        .where(keys.c.kernel != TOTAL)  # what is true of a total is true of its parts
+        .where(keys.c.kernel != TOTAL)  # the parts of a total are compared, not the total
         .order_by(keys.c.kernel, keys.c.problem, keys.c.gpu_model)
     )
     return read_rows(session, query, RunPair)

@@ -1,4 +1,4 @@
-"""Reads for the steps and for the processes around them: what is left to compile and to measure, jobs, workers."""
+"""Reads for the steps and the processes that run them: code to compile, sweeps to measure, jobs and workers."""
 
 import datetime as dt
 from collections.abc import Collection, Sequence
@@ -28,12 +28,12 @@ from tilewatch.db.query_parts import WORKER_ALIVE_S
 from tilewatch.db.repository_names import name_of_branch
 
 RUNS_WITH_COUNTERS = 20
-"""Which config wins changes among those that tie, and each GPU of a model has counters of its own."""
+"""Newest runs whose counters are read: several, because tied configs win in turn, on different GPUs of a model."""
 
 
 @dataclass(frozen=True)
 class UnmeasuredCode:
-    """A code key that a submission waits for, with one of the (problem, config) pairs that give it."""
+    """A code key that a submission needs, with a problem and a config that have this code."""
 
     code_key: str
     problem: str
@@ -42,7 +42,7 @@ class UnmeasuredCode:
 
 @dataclass(frozen=True)
 class SweepFacts:
-    """The facts of a sweep that its measure job needs."""
+    """The fields of a sweep that its measure job needs."""
 
     submission_id: int
     repository: str
@@ -55,7 +55,7 @@ class SweepFacts:
 
 @dataclass(frozen=True)
 class MeasureJob:
-    """The facts of a measure job that are needed after its GPU has finished."""
+    """The fields of a measure job that are needed to write its run."""
 
     sweep_id: int
     priority: int
@@ -70,8 +70,7 @@ class CompiledConfig:
 
 
 def list_gpu_models_measured_here(session: Session) -> list[str]:
-    """Lists models that a GPU worker of this database has, or has had: those that are worth queueing measurements
-    for."""
+    """Lists the GPU models for which this database has or had a worker, so that measurements are worth queueing."""
     workers = select(Worker.gpu_model).where(Worker.gpu_model.is_not(None))
     measured = select(Sweep.gpu_model).join(Run, Run.sweep_id == Sweep.id).where(Run.origin == "measured")
     slugs = {*session.scalars(workers), *session.scalars(measured.distinct())}
@@ -81,8 +80,8 @@ def list_gpu_models_measured_here(session: Session) -> list[str]:
 def list_unmeasured(session: Session, submission_id: int, kernel: str) -> list[UnmeasuredCode]:
     """Lists the distinct code keys of a kernel's trials that were not measured yet, in the order of the search space.
 
-    Trials that have their compilation are among them: it may be on record alone (it came with a recording, or the
-    compile job of another kernel made it), and its cubin still be missing here.
+    Trials with a compilation are included, because its cubin may not be in this store: it may have come with a
+    recording or from another kernel's compile job.
     """
     code_key = func.coalesce(Trial.code_key, Compilation.code_key)
     first = (
@@ -106,10 +105,10 @@ def list_unmeasured(session: Session, submission_id: int, kernel: str) -> list[U
 def read_compiled_keys(
     session: Session, code_keys: Sequence[str], compiler: str, limit_s: float
 ) -> dict[str, str | None]:
-    """Returns the code keys that need no compiling again, with the store's key of the cubin; None if it failed.
+    """Returns the code keys that need no compiling, each with its cubin's key in the store; None if compiling failed.
 
-    A timeout that used less CPU time than `limit_s` is left out: the machine was slow, not the config. So is a failure
-    that a recording brought: what did not compile elsewhere, or is said not to, may compile here.
+    Timeouts that used less CPU time than `limit_s` are left out, because the machine may have been slow. Failures from
+    a recording are left out, because the code may compile here.
     """
     query = select(Compilation.code_key, Compilation.status, Compilation.content_key).where(
         Compilation.compiler == compiler,
@@ -121,10 +120,8 @@ def read_compiled_keys(
 
 
 def list_ready_to_measure(session: Session, submission_id: int | None = None) -> list[int]:
-    """Lists waiting measure jobs, of one submission or of all, for whose kernel no compile job is left to end.
-
-    That every trial has its compilation is not enough: the cubin may still have to be made here.
-    """
+    """Lists waiting measure jobs whose kernel has no open compile job, of one submission or of all. It is not enough
+    that every trial has a compilation: the cubin may be missing here."""
     compiling = aliased(Job)
     unfinished = exists().where(
         compiling.submission_id == Job.submission_id,
@@ -144,7 +141,7 @@ def list_ready_to_measure(session: Session, submission_id: int | None = None) ->
 
 
 def is_taken(session: Session, queue: str) -> bool:
-    """Returns whether a live worker takes from the queue."""
+    """Returns whether a live worker takes jobs from a queue."""
     silent_s = func.extract("epoch", func.now() - Worker.seen_at)
     takes = and_(silent_s <= WORKER_ALIVE_S, literal(queue) == func.any(Worker.queues))
     return bool(session.scalar(select(exists().where(takes))))
@@ -168,7 +165,7 @@ def read_sweep_facts(session: Session, sweep_id: int) -> SweepFacts:
 
 
 def list_compiled_configs(session: Session, sweep_id: int) -> list[CompiledConfig]:
-    """Lists the configs of a sweep that have a cubin, also those that were timed: a sweep is measured as a whole."""
+    """Lists the configs of a sweep that have a cubin, timed or not, because a sweep is measured as a whole."""
     query = (
         select(Trial.config_id, Config.params, Compilation.content_key, Compilation.symbol)
         .join(Config, Config.id == Trial.config_id)
@@ -180,7 +177,7 @@ def list_compiled_configs(session: Session, sweep_id: int) -> list[CompiledConfi
 
 
 def list_compilers(session: Session, sweep_id: int) -> list[str]:
-    """Lists what compiled the cubins of a sweep."""
+    """Lists the compilers that made the cubins of a sweep."""
     query = (
         select(Compilation.compiler)
         .join(Trial, Trial.compilation_id == Compilation.id)
@@ -191,8 +188,7 @@ def list_compilers(session: Session, sweep_id: int) -> list[str]:
 
 
 def list_counted(session: Session, facts: SweepFacts) -> list[tuple[dict[str, Any], dt.datetime]]:
-    """Lists the details of the winners whose counters were read in the last runs of a series, with each run's end; the
-    oldest first."""
+    """Lists the details of winners with counters in a series' newest runs, each with its run's end, oldest first."""
     query = (
         select(Measurement.detail, Run.finished_at)
         .join(Run, Run.id == Measurement.run_id)
@@ -212,7 +208,7 @@ def list_counted(session: Session, facts: SweepFacts) -> list[tuple[dict[str, An
 
 
 def list_measured_together(session: Session, submission_id: int) -> list[tuple[str, str, list[str]]]:
-    """Lists kernel, problem and baselines of all sweeps that a submission measures."""
+    """Lists the kernel, problem and baselines of each sweep that a submission measures."""
     query = (
         select(Sweep.kernel, Sweep.problem, Job.payload["baselines"])
         .join(Sweep, Sweep.id == Job.sweep_id)
@@ -223,21 +219,21 @@ def list_measured_together(session: Session, submission_id: int) -> list[tuple[s
 
 
 def is_any_due(session: Session, queues: Collection[str]) -> bool:
-    """Returns whether a job waits in one of these queues and may be taken now."""
+    """Returns whether one of these queues has a job that may be claimed now."""
     is_due = or_(Job.not_before.is_(None), Job.not_before <= func.clock_timestamp())
     query = select(Job.id).where(Job.state == "queued", Job.queue.in_(queues), is_due).limit(1)
     return session.execute(query).first() is not None
 
 
 def find_measure_job(session: Session, job_id: int, key: str) -> MeasureJob | None:
-    """Returns the measure job with this id and this key; None in a database that is not the one it came from."""
+    """Returns the measure job with an id and a key; None if this is not the database that it came from."""
     query = select(Job.sweep_id, Job.priority).where(Job.id == job_id, Job.key == key, Job.kind == "measure")
     row = session.execute(query).one_or_none()
     return None if row is None else MeasureJob(**row._mapping)
 
 
 def find_run(session: Session, sweep_id: int) -> int | None:
-    """Returns the run that measured (or simulated) a sweep here; None when there is none."""
+    """Returns the id of the run that measured or simulated a sweep here; None if there is none."""
     query = select(Run.id).where(Run.sweep_id == sweep_id, Run.origin != "recorded").order_by(Run.id)
     return session.scalars(query).first()
 
@@ -261,7 +257,7 @@ def list_open_jobs_of_repository(session: Session, name: str) -> list[int]:
 
 
 def list_ended_short(session: Session, submission_id: int) -> list[int]:
-    """Lists the jobs of a submission that ended without their work done."""
+    """Lists the jobs of a submission that ended before their work was done."""
     return _jobs(session, submission_id, ENDED_SHORT)
 
 
@@ -271,7 +267,7 @@ def _jobs(session: Session, submission_id: int, states: Sequence[str]) -> list[i
 
 
 def find_job_state(session: Session, job_id: int) -> str | None:
-    """Returns None when there is no such job."""
+    """Returns the state of a job; None if there is no such job."""
     return session.scalar(select(Job.state).where(Job.id == job_id))
 
 
@@ -280,7 +276,7 @@ def submission_exists(session: Session, submission_id: int) -> bool:
 
 
 def find_last_night(session: Session, repository: str) -> dt.date | None:
-    """Returns the newest night that has a nightly of this main line; None before the first."""
+    """Returns the date of the newest nightly of a main line; None before the first."""
     query = (
         select(func.max(Submission.night))
         .join(Commit, Commit.id == Submission.commit_id)
@@ -290,7 +286,7 @@ def find_last_night(session: Session, repository: str) -> dt.date | None:
 
 
 def list_nightly_shas(session: Session, repository: str, count: int) -> list[str]:
-    """Lists the commits of the newest nightlies of a main line, the newest first and each once."""
+    """Lists the commits of the newest nightlies of a main line, each once, the newest first."""
     newest = func.max(Submission.id)
     query = (
         select(Commit.sha)
@@ -304,11 +300,11 @@ def list_nightly_shas(session: Session, repository: str, count: int) -> list[str
 
 
 def list_running_subjects(session: Session, owner_prefix: str) -> list[str]:
-    """Lists what the processes of one worker are doing now."""
+    """Lists the subjects of the jobs that the processes of a worker run now."""
     query = select(Job.subject).where(Job.state == "running", Job.owner.startswith(owner_prefix, autoescape=True))
     return list(session.scalars(query.order_by(Job.started_at)))
 
 
 def find_worker_activity(session: Session, worker: str) -> str | None:
-    """Returns what a worker does, by its last heartbeat; None when it does nothing or is not known."""
+    """Returns what a worker did at its last heartbeat; None if it was idle or is unknown."""
     return session.scalar(select(Worker.doing).where(Worker.name == worker))

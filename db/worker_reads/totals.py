@@ -1,7 +1,7 @@
 """Reads the parts of weighted totals: the problems of a model of use, as one night measured them.
 
-A total is a sweep of the kernel "total" on the "problem" that is the model's name, with one run and one measurement
-like any other. It is computed from its parts (worker/judging/totals.py) and is not an input of the judge.
+A total is stored as a sweep of the kernel "total", whose problem is the model's name, with one run and one measurement.
+worker/judging/totals.py computes it from its parts; the detector does not read it.
 """
 
 import datetime as dt
@@ -20,7 +20,7 @@ from tilewatch.db.worker_reads.judging import Scope
 
 @dataclass(frozen=True)
 class Part:
-    """One problem of a model as a run of the night measured it. `baseline_us` is empty where there is no baseline."""
+    """One problem of a model, as a run of the night measured it. `baseline_us` is empty without a baseline."""
 
     kernel: str
     problem: str
@@ -45,7 +45,7 @@ class Part:
 
 
 def list_parts(session: Session, scope: Scope) -> dict[str, list[Part]]:
-    """Returns by model the parts that the scope's night measured, each by its newest run, in a stable order."""
+    """Returns the parts that a night measured, by model, each from its newest run, in a stable order."""
     kernel, baseline = aliased(Measurement), aliased(Measurement)
     query = (
         select(Sweep, Run, kernel, baseline.samples_us, Verdict)
@@ -56,7 +56,7 @@ def list_parts(session: Session, scope: Scope) -> dict[str, list[Part]]:
         .where(Sweep.submission_id == scope.submission_id, Sweep.parts_of != {})
         .ext(distinct_on(Sweep.kernel, Sweep.problem))
         .order_by(Sweep.kernel, Sweep.problem, Run.id.desc())
-        .execution_options(populate_existing=True)  # verdicts are written past the session's objects
+        .execution_options(populate_existing=True)  # else verdicts that were written by SQL would not be seen
     )
     found: dict[str, list[Part]] = defaultdict(list)
     for sweep, run, measured, baseline_us, verdict in session.execute(query):
@@ -66,7 +66,7 @@ def list_parts(session: Session, scope: Scope) -> dict[str, list[Part]]:
 
 
 def find_run_of_total(session: Session, scope: Scope, model: str) -> int | None:
-    """Returns the run of a total in the scope's night; None while it has none."""
+    """Returns the id of a total's run in a night; None if it has none yet."""
     query = (
         select(Run.id)
         .join(Sweep, Sweep.id == Run.sweep_id)

@@ -1,4 +1,4 @@
-"""Reads what a tuned table holds: the newest winner of each series, and what other winners took in its sweep."""
+"""Reads the contents of a tuned table: the newest winner of each series, and times of other configs in its sweep."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from tilewatch.db.query_parts import is_of_series, measured_runs, read_rows, ser
 
 @dataclass(frozen=True)
 class NewestWinner:
-    """The winner of the newest run of a series. `tie` are the configs that cannot be told from it, itself among them.
-    `gpu_name` is the driver's."""
+    """The winner of the newest run of a series. `tie` lists the configs that are as fast as it, itself included.
+    `gpu_name` is the driver's name of the GPU."""
 
     repository: str
     kernel: str
@@ -37,7 +37,7 @@ class NewestWinner:
 def list_newest_winners(
     session: Session, *, repository: str | None = None, kernel: str | None = None, gpu_model: str | None = None
 ) -> list[NewestWinner]:
-    """Lists a winner for each series that a GPU measured, here or for a recording; None takes all."""
+    """Lists the newest winner of each series that a GPU measured, here or elsewhere. None means no restriction."""
     keys = series_keys()
     newest = (
         measured_runs(
@@ -89,7 +89,7 @@ def read_configs(session: Session, config_ids: Collection[int]) -> dict[int, Map
 def read_trial_times(
     session: Session, sweep_ids: Collection[int], config_ids: Collection[int]
 ) -> dict[tuple[int, int], float]:
-    """Returns the median us of these configs in these sweeps, by sweep and config; without those that have none."""
+    """Returns the median times in us of these configs in these sweeps, by sweep and config, where there is one."""
     rows = session.execute(
         select(Trial.sweep_id, Trial.config_id, Trial.median_us).where(
             Trial.sweep_id == func.any(list(sweep_ids)),

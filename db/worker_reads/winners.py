@@ -1,7 +1,4 @@
-"""Reads which config won: its code at a commit, and everything that may explain the time of a run.
-
-Reads for the judge, of one scope (db/worker_reads/judging.py).
-"""
+"""Reads for the judge the winners of a scope, their code, and everything that may explain the time of a run."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,7 +17,7 @@ from tilewatch.mechanisms.pairs import read_swizzled
 
 @dataclass(frozen=True)
 class Winner:
-    """The winner of a kernel and problem at a commit: its config and the code that ran."""
+    """The winner of a run: its config, and the code that ran."""
 
     run_id: int
     sweep_id: int
@@ -35,7 +32,7 @@ class Winner:
 
 @dataclass(frozen=True)
 class LastWinner:
-    """The config that won when a kernel and problem were measured last; `finished_at` is ISO 8601."""
+    """The winner of the newest run of a kernel on a problem. `finished_at` is in ISO 8601."""
 
     kernel: str
     problem: str
@@ -53,10 +50,11 @@ class LastTrial:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """One run's winner and its surroundings. `instructions` counts what the compiler chose, by its remarks; `counters`
-    are empty where the run read none, and `is_swizzled` is what the winner's checklist says, if it does.
+    """A run's winner and what may explain its time.
 
-    `tied` are the configs that were as fast as the winner, within the error.
+    `tied` lists the configs that were as fast as the winner, within the error. `instructions` counts the instructions
+    in the compiler's remarks. `counters` is empty if the run read none. `is_swizzled` comes from the winner's
+    checklist; None if that does not say.
     """
 
     time_us: float
@@ -96,12 +94,11 @@ _SIDES = (
     .join(Compilation, Compilation.id == Trial.compilation_id)
     .where(Compilation.status == "ok")
 )
-"""Every run's winner, in the order of Side's fields."""
+"""Selects the winner of every run, in the order of Winner's fields."""
 
 
 def read_winners_at(session: Session, scope: Scope, commit_id: int) -> dict[tuple[str, str], Winner]:
-    """Returns by kernel and problem the winner of the first run at a commit: it stays the same when the commit runs
-    again."""
+    """Returns the winners of the first runs at a commit, by kernel and problem. Later runs do not change them."""
     query = (
         _SIDES.add_columns(Sweep.kernel, Sweep.problem)
         .ext(distinct_on(Sweep.kernel, Sweep.problem))
@@ -118,15 +115,15 @@ def read_winners_of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, 
 
 
 def list_runs_to_compare(session: Session, limit: int) -> list[int]:
-    """Lists runs whose winner's code nobody compared, the newest first, among the last RUNS_LOOKED_AT; none that was
-    recorded, of which no cubin is here."""
+    """Lists runs whose winner's code was not compared yet, newest first, among the last RUNS_LOOKED_AT. Recorded runs
+    are left out, because their cubins are not here."""
     oldest = select(func.max(Run.id) - RUNS_LOOKED_AT).scalar_subquery()
     query = select(Run.id).where(Run.id > oldest, Run.code_compared_at.is_(None), Run.origin != "recorded")
     return list(session.scalars(query.order_by(Run.id.desc()).limit(limit)))
 
 
 def list_last_winners(session: Session, repository: str, gpu_model: str) -> list[LastWinner]:
-    """Lists for a repository and GPU model the winner of each kernel and problem, also of recorded runs."""
+    """Lists the last winner of each kernel and problem of a repository on a GPU model, also from recorded runs."""
     query = (
         select(Sweep.kernel, Sweep.problem, Config.params, Run.finished_at)
         .ext(distinct_on(Sweep.kernel, Sweep.problem))
@@ -143,7 +140,7 @@ def list_last_winners(session: Session, repository: str, gpu_model: str) -> list
 
 
 def list_last_trials(session: Session, repository: str, gpu_model: str) -> list[LastTrial]:
-    """Lists for a repository and GPU model the timed trials of each problem's newest sweep with a run."""
+    """Lists the timed trials in the newest measured sweep of each kernel and problem of a repository on a GPU model."""
     newest = (
         select(Sweep.id)
         .ext(distinct_on(Sweep.kernel, Sweep.problem))
@@ -161,7 +158,7 @@ def list_last_trials(session: Session, repository: str, gpu_model: str) -> list[
 
 
 def read_measured_commits(session: Session, scope: Scope, kernel: str, problem: str) -> dict[int, int]:
-    """Returns by position the ids of the commits at which a series was measured."""
+    """Returns the ids of the commits at which a series was measured, by position."""
     query = (
         select(Commit.position, func.min(Commit.id))
         .join(Sweep, Sweep.commit_id == Commit.id)
@@ -180,7 +177,7 @@ def read_measured_commits(session: Session, scope: Scope, kernel: str, problem: 
 
 
 def find_code(session: Session, sweep_id: int, config_id: int) -> str | None:
-    """Returns the machine code's hash of a config of a sweep; None where it has none."""
+    """Returns the hash of a config's machine code in a sweep; None if it has no code."""
     query = (
         select(Compilation.code_sha256)
         .join(Trial, Trial.compilation_id == Compilation.id)
@@ -190,7 +187,7 @@ def find_code(session: Session, sweep_id: int, config_id: int) -> str | None:
 
 
 def read_run_facts(session: Session, run_id: int) -> RunFacts:
-    """Reads everything that may explain a run's time. Raises NoResultFound when no config could be measured."""
+    """Reads everything that may explain a run's time. Raises NoResultFound if the run has no winner."""
     query = (
         select(Run, Sweep, Measurement, Config.params, Compilation)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -225,8 +222,8 @@ def read_run_facts(session: Session, run_id: int) -> RunFacts:
 
 
 def read_pair_facts(session: Session, good_run_id: int, bad_run_id: int) -> tuple[RunFacts, RunFacts]:
-    """Reads the facts of two runs. Where a replay profiled both winners side by side, its counters take the place of
-    those that the runs read, each on its own night. Raises NoResultFound as `read_run_facts` does."""
+    """Reads the facts of two runs. If a replay profiled both winners side by side, its counters replace those of the
+    runs, which are from different nights. Raises NoResultFound like `read_run_facts`."""
     good, bad = (read_run_facts(session, run_id) for run_id in (good_run_id, bad_run_id))
     query = (
         select(Replay.counters)
