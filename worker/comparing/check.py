@@ -26,6 +26,7 @@ from tilewatch.worker.git import watched
 from tilewatch.worker.gpu.backend import Bench
 from tilewatch.worker.gpu.healthy_gpu import use_gpu
 from tilewatch.worker.queue.lease import Lease
+from tilewatch.worker.queue.payloads import CheckPayload, read_payload
 
 BUDGET_S = 240.0
 """After this long a job starts no further launch; together with CHECKS_TURN_S of db/lifecycle/jobs.py under 10 minutes.
@@ -35,15 +36,15 @@ NO_CUPTI = "CUPTI does not record kernel times on its GPU, and CUDA events add 2
 
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
-    operator_id = job.payload["operator_id"]
+    wanted = read_payload(CheckPayload, job.payload)
     with session(context.database_url) as opened:
-        asked = checks.find_open_operator(opened, operator_id)
+        asked = checks.find_open_operator(opened, wanted.operator_id)
     if asked is None:
         return []
     with use_gpu(context, asked.gpu_model) as own:
         bench = own.backend.open_bench(own.gpu)
         try:
-            columns = _outcome(asked, _time(asked, job, context, bench, lease))
+            columns = _outcome(asked, _time(asked, wanted, context, bench, lease))
         except (ReplayFailed, MeasureFailed, NoCupti) as error:
             reason = NO_CUPTI if isinstance(error, NoCupti) else str(error)
             columns = _failure(asked, reason)
@@ -51,13 +52,13 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
             bench.close()
     where = {"host": own.backend.host, "gpu_uuid": own.gpu.uuid, "gpu_s": bench.gpu_s}
     with session(context.database_url) as opened:
-        checks.write_outcome(opened, asked.check_id, operator_id, {**columns, **where})
+        checks.write_outcome(opened, asked.check_id, wanted.operator_id, {**columns, **where})
     return []
 
 
-def _time(asked: OpenOperator, job: ClaimedJob, context: Context, bench: Bench, lease: Lease) -> Timed:
+def _time(asked: OpenOperator, wanted: CheckPayload, context: Context, bench: Bench, lease: Lease) -> Timed:
     sides = [
-        ReplaySide(watched.library_at(context, job.payload["repository"], sha, job.payload["library"]), cubin)
+        ReplaySide(watched.library_at(context, wanted.repository, sha, wanted.library), cubin)
         for sha, cubin in (
             (asked.base_sha, Cubin(asked.base_config, asked.base_content_key, asked.base_symbol)),
             (asked.head_sha, Cubin(asked.head_config, asked.head_content_key, asked.head_symbol)),

@@ -1,5 +1,8 @@
 """The compilers' half of a comparison of two toolchains. A killed worker's successor goes on where it stopped."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import structlog
 
 from tilewatch.db.lifecycle import jobs, toolchain_reports
@@ -15,46 +18,47 @@ from tilewatch.worker.comparing.stored_report import StoredReport, find_place
 from tilewatch.worker.context import Context
 from tilewatch.worker.queue.dispatch import gpu_queue
 from tilewatch.worker.queue.lease import Lease
+from tilewatch.worker.queue.payloads import ToolchainsPayload, write_payload
 
 log = structlog.get_logger()
 
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
-    stored, place, wanted = StoredReport(context, job, lease), find_place(context, job), job.payload
-    models = [gpu_model(slug) for slug in wanted["gpus"]]
-    selections = tuple(Selection(tuple(wanted["archs"]), kernel, None) for kernel in wanted["kernels"] or (None,))
+    stored = StoredReport(context, job, lease)
+    wanted, place = stored.wanted, find_place(context, stored.wanted)
+    models = [gpu_model(slug) for slug in wanted.gpus]
+    selections = tuple(Selection(wanted.archs, kernel, None) for kernel in wanted.kernels or (None,))
     first = models[0].slug if models else ""
-    known = _list_winners(context, wanted["stored_as"], wanted["gpus"])
+    known = _list_winners(context, wanted.stored_as, wanted.gpus)
     static = StaticWanted(selections, known, ConfigSource.auto, first, context.compile_limit_s)
     compile_missing(place, stored.report, stored, static, log.info)
     stored.save()
-    differing = [model.slug for model in models if list_differing(stored.report, model.arch)]
-    return queue_gpu_half(context, job, stored.id, differing)
+    differing = tuple(model.slug for model in models if list_differing(stored.report, model.arch))
+    return queue_gpu_half(context, job.priority, replace(wanted, gpus=differing))
 
 
-def queue_gpu_half(
-    context: Context, job: ClaimedJob, report_id: int, gpus: list[str], *, turn: int = 0
-) -> list[UnsentJob]:
-    """Queues the next job on the first of these GPU models; no job if there is none left. One job at a time makes a
+def queue_gpu_half(context: Context, priority: int, wanted: ToolchainsPayload) -> list[UnsentJob]:
+    """Queues the next job on the first of the GPU models; no job if there is none left. One job at a time makes a
     report."""
-    if not gpus:
+    if not wanted.gpus:
         return []
-    queue = gpu_queue(gpus[0])
+    slug = wanted.gpus[0]
+    queue = gpu_queue(slug)
     with session(context.database_url) as opened:
         job_id, _ = jobs.add(
             opened,
-            key=f"toolchains:{report_id}:{gpus[0]}:{turn}",
+            key=f"toolchains:{wanted.report_id}:{slug}:{wanted.turn}",
             kind="time_toolchains",
             queue=queue,
-            subject=f"report {report_id}: {job.payload['a']} and {job.payload['b']} on {gpus[0]}",
-            payload={**job.payload, "gpus": gpus, "turn": turn},
-            priority=job.priority,
+            subject=f"report {wanted.report_id}: {wanted.a} and {wanted.b} on {slug}",
+            payload=write_payload(wanted),
+            priority=priority,
         )
-        toolchain_reports.write_job(opened, report_id, job_id)
+        toolchain_reports.write_job(opened, wanted.report_id, job_id)
     return [UnsentJob(job_id, queue)]
 
 
-def _list_winners(context: Context, repository: str, gpus: list[str]) -> tuple[RecordedWinner, ...]:
+def _list_winners(context: Context, repository: str, gpus: Sequence[str]) -> tuple[RecordedWinner, ...]:
     """Lists what won last in this database, on each of the GPU models."""
     with session(context.database_url) as opened:
         return tuple(

@@ -26,6 +26,7 @@ from tilewatch.worker.context import Context
 from tilewatch.worker.git import watched
 from tilewatch.worker.queue.dispatch import gpu_queue
 from tilewatch.worker.queue.lease import Lease
+from tilewatch.worker.queue.payloads import CheckPayload, PrepareCheckPayload, read_payload, write_payload
 
 MOST_COMPILERS = 4
 """Compiler processes of one check: a worker has one per core already, and a person waits for this one."""
@@ -39,15 +40,14 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         story = find_check(opened, job.check_id)
         assert story is not None
         last = _list_winners(opened, story.check)
-    repository = job.payload["repository"]
+    asked = read_payload(PrepareCheckPayload, job.payload)
     base, head = (
-        Library(short_sha(sha), watched.library_at(context, repository, sha, job.payload["library"]))
+        Library(short_sha(sha), watched.library_at(context, asked.repository, sha, asked.library))
         for sha in (story.check.base_sha, story.check.head_sha)
     )
     targets = list_targets(base, head, Selection((story.check.arch,), story.check.kernel), needs_packages=True)
-    wanted = job.payload["kernels"]
-    if story.check.kernel is None and wanted is not None:
-        targets = tuple(each for each in targets if each.kernel in wanted)
+    if story.check.kernel is None and asked.kernels is not None:
+        targets = tuple(each for each in targets if each.kernel in asked.kernels)
     lease.progress()
     jobs_at_once = min(MOST_COMPILERS, os.cpu_count() or 1)
     with CompilerPool(context.store_url, jobs=jobs_at_once, limit_s=context.compile_limit_s) as pool:
@@ -57,7 +57,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     rows = [_row(comparison, target, changed.get(target)) for target in targets]
     with session(context.database_url) as opened:
         waiting = checks.write_prepared(opened, job.check_id, rows)
-        return [_add_job(opened, job, story.check, *each) for each in waiting]
+        return [_add_job(opened, job.priority, asked, story.check, *each) for each in waiting]
 
 
 def _list_winners(opened: Session, check: CheckRow) -> list[RecordedWinner]:
@@ -97,7 +97,13 @@ def _describe(outcome: Outcome) -> dict[str, Any]:
 
 
 def _add_job(
-    opened: Session, job: ClaimedJob, check: CheckRow, operator_id: int, kernel: str, problem: str
+    opened: Session,
+    priority: int,
+    asked: PrepareCheckPayload,
+    check: CheckRow,
+    operator_id: int,
+    kernel: str,
+    problem: str,
 ) -> UnsentJob:
     queue = gpu_queue(check.gpu_model)
     job_id, _ = jobs.add(
@@ -106,13 +112,9 @@ def _add_job(
         kind="check",
         queue=queue,
         subject=f"check {check.id}: {kernel} {problem} on {check.gpu_model}",
-        payload={
-            "operator_id": operator_id,
-            "repository": job.payload["repository"],
-            "library": job.payload["library"],
-        },
+        payload=write_payload(CheckPayload(operator_id, asked.repository, asked.library)),
         check_id=check.id,
         total_steps=MOST_LAUNCHES,
-        priority=job.priority,
+        priority=priority,
     )
     return UnsentJob(job_id, queue)

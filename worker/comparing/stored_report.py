@@ -14,6 +14,7 @@ from tilewatch.kernels.comparing.toolchains.report_file import ToolchainReport, 
 from tilewatch.worker.context import Context
 from tilewatch.worker.git import watched
 from tilewatch.worker.queue.lease import Lease
+from tilewatch.worker.queue.payloads import ToolchainsPayload, read_payload
 from tilewatch.worker.steps.compiler import require_toolchain
 
 SAVE_EVERY_S = 10.0
@@ -26,8 +27,8 @@ class StoredReport:
 
     def __init__(self, context: Context, job: ClaimedJob, lease: Lease) -> None:
         self._url, self._lease, self._saved_at = context.database_url, lease, time.monotonic()
-        self.id: int = job.payload["report_id"]
-        self._payload = job.payload
+        self.wanted = read_payload(ToolchainsPayload, job.payload)
+        self.id = self.wanted.report_id
         with session(self._url) as opened:
             self._contents = toolchain_reports.read_contents(opened, self.id)
         self.report = self._read()
@@ -51,22 +52,19 @@ class StoredReport:
         self._saved_at = time.monotonic()
 
     def _read(self) -> ToolchainReport:
-        wanted = self._payload
-        report = read_rows(self._contents) if self._contents else begin_report(wanted["a"], wanted["b"])
-        report.fail_over = wanted["fail_over"]
+        wanted = self.wanted
+        report = read_rows(self._contents) if self._contents else begin_report(wanted.a, wanted.b)
+        report.fail_over = wanted.fail_over
         return report
 
 
-def find_place(context: Context, job: ClaimedJob, *, report: ToolchainReport | None = None) -> Workplace:
+def find_place(context: Context, wanted: ToolchainsPayload, *, report: ToolchainReport | None = None) -> Workplace:
     """Finds where the comparison is made on this machine. With a `report`, whose cubins are in the store already,
     toolchains need not be here. Raises NotNow without one that must be: another worker may have it."""
-    wanted = job.payload
-    library = watched.library_at(context, wanted["repository"], wanted["sha"], wanted["library"])
+    library = watched.library_at(context, wanted.repository, wanted.sha, wanted.library)
     a, b = (
-        require_toolchain(context, wanted[side])
-        if report is None
-        else find_side(wanted[side], context.toolchains, may_be_missing=True)
-        for side in "ab"
+        require_toolchain(context, name) if report is None else find_side(name, context.toolchains, may_be_missing=True)
+        for name in (wanted.a, wanted.b)
     )
     jobs = min(MOST_COMPILERS, os.cpu_count() or 1)
     return Workplace(library, a, b, context.spool, jobs, context.store_url)

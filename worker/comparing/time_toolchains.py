@@ -1,6 +1,7 @@
 """The GPU's half of a comparison of two toolchains, a turn of a few minutes: what is more urgent goes in between."""
 
 from collections import defaultdict
+from dataclasses import replace
 from functools import partial
 
 import structlog
@@ -30,13 +31,13 @@ TURN_MINUTES = 4.0
 
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
-    stored, wanted = StoredReport(context, job, lease), job.payload
-    place = find_place(context, job, report=stored.report)
-    model = gpu_model(wanted["gpus"][0])
+    stored = StoredReport(context, job, lease)
+    wanted, place = stored.wanted, find_place(context, stored.wanted, report=stored.report)
+    model = gpu_model(wanted.gpus[0])
     used = stored.report.gpus.get(model.slug)
-    left = wanted["minutes"] - (0.0 if used is None else used.wall_s / 60)
-    retunes = wanted["retunes"] and find_installed_side(wanted["b"], context.toolchains) is not None
-    times = partial(_read_times, context, wanted["stored_as"], model)
+    left = wanted.minutes - (0.0 if used is None else used.wall_s / 60)
+    retunes = wanted.retunes and find_installed_side(wanted.b, context.toolchains) is not None
+    times = partial(_read_times, context, wanted.stored_as, model)
     try:
         with use_gpu(context, model.slug) as own:
             asked = GpuWanted(own.gpu, model, min(TURN_MINUTES, left), retunes, context.compile_limit_s)
@@ -48,8 +49,8 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         stored.discard_changes()
         raise
     if was_spent and left > TURN_MINUTES:
-        return queue_gpu_half(context, job, stored.id, wanted["gpus"], turn=wanted["turn"] + 1)
-    return queue_gpu_half(context, job, stored.id, wanted["gpus"][1:])
+        return queue_gpu_half(context, job.priority, replace(wanted, turn=wanted.turn + 1))
+    return queue_gpu_half(context, job.priority, replace(wanted, gpus=wanted.gpus[1:], turn=0))
 
 
 def _read_times(context: Context, repository: str, model: GpuSpec) -> RecordedTimes:

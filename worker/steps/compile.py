@@ -7,8 +7,8 @@ bytecode into the store and queue it again. All leave the database right when th
 """
 
 import itertools
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, fields
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -27,6 +27,7 @@ from tilewatch.worker.context import Context
 from tilewatch.worker.git import watched
 from tilewatch.worker.queue.dispatch import COMPILE, TRACE_QUEUE
 from tilewatch.worker.queue.lease import Lease
+from tilewatch.worker.queue.payloads import CompilePayload, read_payload, write_payload
 from tilewatch.worker.steps.compiler import compile_each, open_compiler
 
 BATCH = 10
@@ -40,16 +41,19 @@ NO_FACTS: dict[str, Any] = {**dict.fromkeys(each.name for each in fields(StaticF
 
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
-    if "items" not in job.payload:
-        return _plan_batches(job, context)
-    return (_trace_batch if job.queue == TRACE_QUEUE else _compile_batch)(job, context, lease)
+    payload = read_payload(CompilePayload, job.payload)
+    if payload.items is None:
+        return _plan_batches(job, payload, context)
+    if job.queue == TRACE_QUEUE:
+        return _trace_batch(job, payload, payload.items, context, lease)
+    return _compile_batch(job, payload, payload.items, context, lease)
 
 
-def _plan_batches(job: ClaimedJob, context: Context) -> list[UnsentJob]:
+def _plan_batches(job: ClaimedJob, payload: CompilePayload, context: Context) -> list[UnsentJob]:
     assert job.submission_id is not None
-    compiler = open_compiler(context, job.payload.get("toolchain"))
+    compiler = open_compiler(context, payload.toolchain)
     with session(context.database_url) as opened:
-        wanted = steps.list_unmeasured(opened, job.submission_id, job.payload["kernel"])
+        wanted = steps.list_unmeasured(opened, job.submission_id, payload.kernel)
         keys = [each.code_key for each in wanted]
         usable = _find_usable(opened, keys, compiler, context.store_url)
     attach_in_parts(context.database_url, compiler.version, job.submission_id, [key for key in keys if key in usable])
@@ -65,7 +69,7 @@ def _plan_batches(job: ClaimedJob, context: Context) -> list[UnsentJob]:
                 kind="compile",
                 queue=COMPILE,
                 subject=f"{job.subject}, batch {number + 1}",
-                payload={**job.payload, "items": [asdict(each) for each in batch]},
+                payload=write_payload(replace(payload, items=tuple(batch))),
                 submission_id=job.submission_id,
                 total_steps=len(batch),
                 priority=job.priority,
@@ -97,13 +101,14 @@ def split(items: Sequence[UnmeasuredCode]) -> list[list[UnmeasuredCode]]:
     return [batch for batch in batches if batch]
 
 
-def _compile_batch(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
+def _compile_batch(
+    job: ClaimedJob, payload: CompilePayload, items: Sequence[UnmeasuredCode], context: Context, lease: Lease
+) -> list[UnsentJob]:
     assert job.submission_id is not None
-    payload = job.payload
-    compiler = open_compiler(context, job.payload.get("toolchain"))
-    library = watched.library_at(context, payload["repository"], payload["sha"], payload["library"])
+    compiler = open_compiler(context, payload.toolchain)
+    library = watched.library_at(context, payload.repository, payload.sha, payload.library)
     with session(context.database_url) as opened:
-        keys = [item["code_key"] for item in payload["items"]]
+        keys = [item.code_key for item in items]
         usable = _find_usable(opened, keys, compiler, context.store_url)
     rows: list[dict[str, Any]] = []
 
@@ -115,32 +120,33 @@ def _compile_batch(job: ClaimedJob, context: Context, lease: Lease) -> list[Unse
             )
         rows.clear()
 
-    def compile_one(item: Mapping[str, Any]) -> Compiled:
-        what = (library, payload["kernel"], item["problem"], item["params"], payload["arch"])
-        return open_compiler(context, payload.get("toolchain")).compile(*what, code_key=item["code_key"])
+    def compile_one(item: UnmeasuredCode) -> Compiled:
+        what = (library, payload.kernel, item.problem, item.params, payload.arch)
+        return open_compiler(context, payload.toolchain).compile(*what, code_key=item.code_key)
 
-    missing = [item for item in payload["items"] if item["code_key"] not in usable]
-    lease.progress(len(payload["items"]) - len(missing))
+    missing = [item for item in items if item.code_key not in usable]
+    lease.progress(len(items) - len(missing))
     compiled_items = compile_each(compile_one, missing, context.compile_threads)
-    for done, (item, compiled) in enumerate(compiled_items, 1 + len(payload["items"]) - len(missing)):
+    for done, (item, compiled) in enumerate(compiled_items, 1 + len(items) - len(missing)):
         lease.progress(done)
         metrics.COMPILE_SECONDS.labels(compiled.status).observe(compiled.compile_s)
-        rows.append(_row(item["code_key"], compiled, context.node))
+        rows.append(_row(item.code_key, compiled, context.node))
         if len(rows) >= CHUNK * context.compile_threads:
             write([row["code_key"] for row in rows])
-    lease.progress(len(payload["items"]))
+    lease.progress(len(items))
     write(keys)
     return []
 
 
-def _trace_batch(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
+def _trace_batch(
+    job: ClaimedJob, payload: CompilePayload, items: Sequence[UnmeasuredCode], context: Context, lease: Lease
+) -> list[UnsentJob]:
     """Writes what the configs launch into the store, and queues the batch for any compile worker."""
-    payload, compiler = job.payload, open_compiler(context, job.payload.get("toolchain"))
-    library = watched.library_at(context, payload["repository"], payload["sha"], payload["library"])
-    for done, item in enumerate(payload["items"]):
+    compiler = open_compiler(context, payload.toolchain)
+    library = watched.library_at(context, payload.repository, payload.sha, payload.library)
+    for done, item in enumerate(items):
         lease.progress(done)
-        what = (library, payload["kernel"], item["problem"], item["params"], payload["arch"])
-        compiler.trace(*what, code_key=item["code_key"])
+        compiler.trace(library, payload.kernel, item.problem, item.params, payload.arch, code_key=item.code_key)
     with session(context.database_url) as opened:
         job_id, _ = jobs.add(
             opened,
@@ -148,7 +154,7 @@ def _trace_batch(job: ClaimedJob, context: Context, lease: Lease) -> list[Unsent
             kind="compile",
             queue=COMPILE,
             subject=job.subject,
-            payload=payload,
+            payload=job.payload,
             submission_id=job.submission_id,
             total_steps=job.total_steps,
             priority=job.priority,

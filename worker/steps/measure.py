@@ -25,6 +25,7 @@ from tilewatch.worker.gpu.healthy_gpu import use_gpu
 from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
 from tilewatch.worker.queue.follow_up import judge_run
 from tilewatch.worker.queue.lease import Lease
+from tilewatch.worker.queue.payloads import MeasurePayload, read_payload
 from tilewatch.worker.steps.spool import Spooled
 from tilewatch.worker.steps.write_run import TrialWriter, deliver, not_compiled
 
@@ -53,14 +54,15 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         trials.add(trial)
         lease.progress(trials.ended)
 
-    library, baselines = job.payload["library"], tuple(job.payload["baselines"])
-    ships = job.payload.get("ships")
+    wanted = read_payload(MeasurePayload, job.payload)
     counted = {launch: each for detail in details for launch, each in read_counted(*detail).items()}
     with use_gpu(context, facts.gpu_model) as own:
-        sweep = SweepToMeasure(job.key, facts, configs, library, baselines, ships, own.times_ill, counted, together)
+        sweep = SweepToMeasure(
+            job.key, facts, configs, wanted.library, wanted.baselines, wanted.ships, own.times_ill, counted, together
+        )
         result = own.backend.measure(sweep, own.gpu, on_trial=trial_ended)
         trials.write()
-        if "toolchain" in job.payload:  # not what is installed here compiled it
+        if wanted.toolchain is not None:  # not what is installed here compiled it
             with session(context.database_url) as opened:
                 compiled_by = read_compilers(steps.list_compilers(opened, job.sweep_id))
             result = replace(result, toolchain={**result.toolchain, **compiled_by})

@@ -15,6 +15,7 @@ from tilewatch.kernels import device, tile_table
 from tilewatch.kernels.results import Plan
 from tilewatch.text import short_sha
 from tilewatch.worker.queue.dispatch import COMPILE, gpu_queue
+from tilewatch.worker.queue.payloads import CompilePayload, MeasurePayload, write_payload
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,6 @@ class PlannedSubmission:
 
 def write_plans(opened: Session, submission: PlannedSubmission, plans: Sequence[Plan]) -> list[UnsentJob]:
     """Returns the jobs to send. A second call changes nothing."""
-    named = _named_toolchain(submission)
     for plan in plans:
         sweep_id = _write_sweep(opened, submission, plan)
         if submission.measure:
@@ -51,7 +51,7 @@ def write_plans(opened: Session, submission: PlannedSubmission, plans: Sequence[
                 kind="measure",
                 queue=gpu_queue(submission.gpu_model),
                 subject=f"{plan.kernel} {plan.problem}{submission.words} on {submission.gpu_model}",
-                payload={"library": submission.library, "baselines": list(plan.baselines), **_shipped(plan), **named},
+                payload=write_payload(_measure_payload(submission, plan)),
                 submission_id=submission.submission_id,
                 sweep_id=sweep_id,
                 state="waiting",
@@ -60,12 +60,9 @@ def write_plans(opened: Session, submission: PlannedSubmission, plans: Sequence[
     return _compile_jobs(opened, submission, plans)
 
 
-def _named_toolchain(submission: PlannedSubmission) -> dict[str, str]:
-    return {} if submission.toolchain is None else {"toolchain": submission.toolchain}
-
-
-def _shipped(plan: Plan) -> dict[str, dict[str, int]]:
-    return {} if plan.ships is None else {"ships": dict(plan.ships)}
+def _measure_payload(submission: PlannedSubmission, plan: Plan) -> MeasurePayload:
+    ships = None if plan.ships is None else dict(plan.ships)
+    return MeasurePayload(submission.library, tuple(plan.baselines), ships, submission.toolchain)
 
 
 def _write_sweep(opened: Session, submission: PlannedSubmission, plan: Plan) -> int:
@@ -96,20 +93,16 @@ def _compile_jobs(opened: Session, submission: PlannedSubmission, plans: Sequenc
     arch = device.gpu_model(submission.gpu_model).arch
     queued = []
     for kernel in dict.fromkeys(plan.kernel for plan in plans):
+        payload = CompilePayload(
+            submission.repository, submission.sha, submission.library, kernel, arch, submission.toolchain
+        )
         job_id, _ = jobs.add(
             opened,
             key=f"{submission.key}:compile:{kernel}",
             kind="compile",
             queue=COMPILE,
             subject=f"{kernel}{submission.words} for {submission.gpu_model} ({arch}) at {short_sha(submission.sha)}",
-            payload={
-                "repository": submission.repository,
-                "sha": submission.sha,
-                "library": submission.library,
-                "kernel": kernel,
-                "arch": arch,
-                **_named_toolchain(submission),
-            },
+            payload=write_payload(payload),
             submission_id=submission.submission_id,
             priority=submission.priority,
         )

@@ -20,6 +20,7 @@ from tilewatch.text import short_sha
 from tilewatch.worker.git import watched
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.queue.dispatch import COMPILE
+from tilewatch.worker.queue.payloads import PrepareCheckPayload, write_payload
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.submitting.submit import open_source
 
@@ -58,8 +59,7 @@ def submit_check(
     source = open_source(settings, repository)
     commits = [watched.resolve(source.watched, revision) for revision in (base, head)]
     models = _find_models(servers.database_url, gpus)
-    kernels = source.list_kernels(settings)
-    payload = {"repository": source.watched.name, "library": settings.library, "kernels": kernels}
+    payload = PrepareCheckPayload(source.watched.name, settings.library, source.list_kernels(settings))
     check_ids, queued = [], []
     with session(servers.database_url) as opened:
         for model in models:
@@ -82,7 +82,7 @@ def submit_check(
                     kind="prepare_check",
                     queue=COMPILE,
                     subject=f"check {check_id}: {_range(asked)} on {model.slug}",
-                    payload=payload,
+                    payload=write_payload(payload),
                     check_id=check_id,
                     priority=Priority.MANUAL,
                 )

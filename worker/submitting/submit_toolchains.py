@@ -2,7 +2,6 @@
 
 import datetime as dt
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -18,6 +17,7 @@ from tilewatch.text import short_sha
 from tilewatch.worker.git import watched
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.queue.dispatch import COMPILE
+from tilewatch.worker.queue.payloads import ToolchainsPayload, write_payload
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.submitting.submit import BadToolchainName, open_source
 
@@ -69,13 +69,22 @@ def submit_toolchains(settings: Settings, asked: ToolchainsAsked) -> SubmittedRe
         archs = list(dict.fromkeys([*(model.arch for model in models), *asked.archs])) or sorted({*watched_archs})
         parts = (commit.repository, commit.sha, asked.a, asked.b, *slugs, *asked.kernels)
         report_id, is_new = toolchain_reports.begin(opened, ":".join(parts), asked.a, asked.b, now)
-        payload = {
-            **{"report_id": report_id, "a": asked.a, "b": asked.b, "sha": commit.sha, "kernels": kernels},
-            **{"repository": source.watched.name, "stored_as": commit.repository, "library": settings.library},
-            **{"gpus": slugs, "archs": archs},
-            **{"minutes": asked.minutes, "retunes": asked.retunes, "fail_over": asked.fail_over},
-        }
-        queued = _add_job(opened, report_id, payload) if is_new else []
+        payload = ToolchainsPayload(
+            report_id,
+            asked.a,
+            asked.b,
+            commit.sha,
+            source.watched.name,
+            commit.repository,
+            settings.library,
+            tuple(slugs),
+            tuple(archs),
+            asked.minutes,
+            asked.retunes,
+            asked.fail_over,
+            kernels,
+        )
+        queued = _add_job(opened, payload) if is_new else []
     dispatch.send(dispatch.sender(servers.broker_url), servers.database_url, queued)
     verb = "submitted" if is_new else "found, being made already,"
     where = ", ".join(slugs) or "no GPU: the compilers alone"
@@ -83,15 +92,15 @@ def submit_toolchains(settings: Settings, asked: ToolchainsAsked) -> SubmittedRe
     return SubmittedReport(report_id, f"{sentence}{source.stale_words}")
 
 
-def _add_job(opened: Session, report_id: int, payload: dict[str, Any]) -> list[UnsentJob]:
+def _add_job(opened: Session, payload: ToolchainsPayload) -> list[UnsentJob]:
     job_id, _ = jobs.add(
         opened,
-        key=f"toolchains:{report_id}:compile",
+        key=f"toolchains:{payload.report_id}:compile",
         kind="compile_toolchains",
         queue=COMPILE,
-        subject=f"report {report_id}: {payload['a']} and {payload['b']}, compiling",
-        payload=payload,
+        subject=f"report {payload.report_id}: {payload.a} and {payload.b}, compiling",
+        payload=write_payload(payload),
         priority=Priority.MANUAL,
     )
-    toolchain_reports.write_job(opened, report_id, job_id)
+    toolchain_reports.write_job(opened, payload.report_id, job_id)
     return [UnsentJob(job_id, COMPILE)]
