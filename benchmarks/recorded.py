@@ -1,16 +1,15 @@
 """Prints the tables of README.md and docs/develop/kernel-times.md from the recordings that come with Tilewatch.
 
-    python -m benchmarks.recorded [winners | ratios | h100 | recordings | values] [--report-only]
+    python -m benchmarks.recorded [winners | ratios | h100 | values] [--report-only]
 
 `winners` is one problem's search spaces, `ratios` every kernel against every rival with the worst problem of each,
-`h100` the same on an H100, `recordings` what each file holds, `values` how near to its winner each value of a
+`h100` the same on an H100, `values` how near to its winner each value of a
 kernel's axes ever came: those far from 1 can leave its space. Without a name: the figures that have a bound. A ratio
 is the rival's time over ours, the median of paired rounds: over 1 means that ours is faster.
 tests/benchmarks/test_recorded.py compares the documents.
 """
 
 import argparse
-import datetime as dt
 import functools
 import statistics
 import sys
@@ -33,9 +32,7 @@ H100 = (RECORDINGS / "h100-f727a301.jsonl.gz",)
 """The same on an H100."""
 
 STORY = RECORDINGS / "story" / "h200.jsonl.gz"
-TILEGYM = RECORDINGS / "tilegym" / "h200.jsonl.gz"
 BEFORE = tuple(RECORDINGS / f"{name}.jsonl.gz" for name in ("h200", "h200-2857088b"))
-FILES = (*H200, *H100, *BEFORE, STORY, TILEGYM)
 SHOWN_PROBLEM = "320x32576x7168"
 SHOWN_KERNELS = ("gemm_fp8", "gemm_fp8_scaled", "gemm_nt_fp8")
 OURS = ("deepgemm_as_called", "tile_table")
@@ -163,17 +160,10 @@ def _format_ratios(runs: Sequence[Recorded]) -> str:
                 str(len(each.ratios)),
                 _format_ratio(each.mean),
                 f"{_format_ratio(worst)} ({problem})",
-                _format_ratio(max(each.ratios.values())),
                 "" if least is None else f"{least:.2f}",
             )
         )
-    return _format_table(("kernel", "baseline", "problems", "mean", "worst", "best", "wanted mean"), rows)
-
-
-def format_recordings() -> str:
-    head = ("recording", "sweeps", "trials", "different code", "timed", "over the CPU limit", "over the memory limit",
-            "CPU minutes of compiling", "GPU minutes of sweeps", "minutes from first to last run")  # fmt: skip
-    return _format_table(head, [_describe_recording(file) for file in FILES])
+    return _format_table(("kernel", "baseline", "problems", "mean", "worst", "wanted mean"), rows)
 
 
 def format_values() -> str:
@@ -200,7 +190,6 @@ TABLES = {
     "winners": format_winners,
     "ratios": format_ratios,
     "h100": format_h100,
-    "recordings": format_recordings,
     "values": format_values,
 }
 
@@ -332,27 +321,6 @@ def _span(values: Sequence[float]) -> float:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.2f} %"
-
-
-def _describe_recording(file: Path) -> tuple[str, ...]:
-    rows = _read_rows(file)
-    trials = [row for row in rows if row["row"] == "trial"]
-    runs = [row for row in rows if row["row"] == "run"]
-    failures = [str(trial["failure"]) for trial in trials if trial["failure"]]
-    first = min(dt.datetime.fromisoformat(run["started_at"]) for run in runs)
-    last = max(dt.datetime.fromisoformat(run["finished_at"]) for run in runs)
-    return (
-        f"`{file.relative_to(ROOT)}`",
-        str(sum(row["row"] == "sweep" for row in rows)),
-        f"{len(trials):,}",
-        f"{len({trial['code_key'] for trial in trials}):,}",
-        f"{sum(trial['status'] == 'timed' for trial in trials):,}",
-        str(sum(failure.startswith("not compiled within") for failure in failures)),
-        str(sum("needed more than" in failure for failure in failures)),
-        f"{sum(row['cpu_s'] for row in rows if row['row'] == 'compilation') / 60:.0f}",
-        f"{sum(run['sweep_gpu_s'] for run in runs) / 60:.1f}",
-        f"{(last - first).total_seconds() / 60:.1f}",
-    )
 
 
 def _format_ratio(ratio: float | None) -> str:
