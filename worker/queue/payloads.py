@@ -1,4 +1,4 @@
-"""What a job needs besides its row, one frozen value for each kind of job. Replays have replay_job.py.
+"""The payload of each kind of job, as a frozen value: what a job needs besides its row. Replays have replay_job.py.
 
 A payload is stored as JSON: a field's name is a stored name, and a field that is None is left out.
 """
