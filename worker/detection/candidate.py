@@ -1,5 +1,5 @@
-"""Computes from the nights and replays of one series how likely a change is, at which build, and what replaying it is
-worth. confirmation.py decides which replay to ask for next.
+"""Computes from the nights and replays of one series how likely a change is, and at which build. confirmation.py
+decides what is worth a replay, and which one to ask for next.
 """
 
 import math
@@ -23,9 +23,6 @@ WILD_NIGHT_LOG_ODDS = 3.2
 
 USUAL_SIZE = 0.02
 """The standard deviation of the sizes of changes (2 %)."""
-
-TELLING_DEVIATIONS = 3.3
-"""A replay shows on which side of a change a build is, if its standard error is at most the change's size over this."""
 
 _ERFC = np.frompyfunc(math.erfc, 1, 1)
 
@@ -110,49 +107,6 @@ class Candidate:
             self.unanswered.add((answer.base, answer.head))
 
 
-@dataclass(frozen=True)
-class Ramp:
-    """A change that several builds made together, step by step: those after `last_good` up to `first_bad`."""
-
-    last_good: int
-    first_bad: int
-    estimate: Estimate
-
-
-def find_ramp(candidate: Candidate, policy: Policy) -> Ramp | None:
-    """Returns the builds over which a series changed step by step. Returns None if one build made the change, or if too
-    few launches were spent to tell: at least twice as many as a bisection needs to find one build.
-
-    A build half-way up a ramp is as far from the level before as from the level after, however often it is replayed.
-    The ramp begins after the last build that differs from `base` by less than two standard errors. It ends at the first
-    build from which on no replay differs from the whole change by as much. A ramp has at least three builds, and all of
-    them may have changed the code: other ranges ended at builds that had not (benchmarks/judge.py, seeds 2000 to 2002,
-    2026-11-23).
-    """
-    by_code = candidate.nightly.by_code
-    if len(candidate.builds) < 3 or by_code.max() > 0.0 or not np.isfinite(by_code).all():
-        return None
-    estimates = candidate.replays.estimates(candidate.launch_variance)
-    pairs = sorted((head, each) for (base, head), each in estimates.items() if base == candidate.base)
-    if len(pairs) < 2 or pairs[-1][0] != candidate.head:
-        return None
-    whole = pairs[-1][1]
-    spent = sum(each.launches for _, each in pairs[:-1])
-    half = (TELLING_DEVIATIONS * candidate.pair_deviation / max(abs(whole.size), policy.min_change)) ** 2
-    if spent < max(2.0 * math.log2(len(candidate.builds)) * half, policy.most_launches / 2):
-        return None
-    before, complete = candidate.base, candidate.head
-    for head, each in pairs:
-        if abs(each.deviations) >= 2.0:
-            break
-        before = head
-    for head, each in reversed(pairs):
-        if abs(each.size - whole.size) >= 2.0 * math.hypot(each.error, whole.error):
-            break
-        complete = head
-    return Ramp(before, complete, whole) if before < complete else None
-
-
 def log_odds(nightly: NightEvidence, weighed: Floats, precisions: Floats, policy: Policy) -> Floats:
     """Returns the log-odds that each build changed the series rather than not, without the prior.
 
@@ -228,24 +182,5 @@ def _location(candidate: Candidate) -> Floats:
     return np.asarray(np.maximum(both, without_nights) - np.log(1.0 + USUAL_SIZE**2 * precisions) / 2.0)
 
 
-def is_worth(candidate: Candidate, log_odds_: float, launches: int, policy: Policy) -> bool:
-    """Returns whether the probability of a change, times the launches that reporting it is worth, reaches
-    `launches`."""
-    return _worth(candidate, policy) * probability_of(log_odds_) >= launches
-
-
-def could_be_worth(log_odds_: float, policy: Policy) -> bool:
-    """Returns False where `is_worth` surely would, without needing a candidate: most possible changes end here."""
-    return policy.worth_launches * probability_of(log_odds_) >= policy.first_launches
-
-
 def probability_of(log_odds_: float) -> float:
     return 1.0 / (1.0 + math.exp(min(-log_odds_, 500.0)))
-
-
-def _worth(candidate: Candidate, policy: Policy) -> float:
-    """Returns how many replay launches a report of this change is worth: more if its author still remembers it."""
-    if candidate.fresh_since is None:
-        return policy.worth_launches
-    fresh = float(posterior(candidate)[candidate.builds >= candidate.fresh_since].sum())
-    return fresh * policy.worth_launches + (1.0 - fresh) * policy.late_worth_launches

@@ -1,47 +1,92 @@
 """Decides which replay to ask for next about a candidate: is the change real, which build made it, how large is it?
 
-A candidate goes from "open" to "believed" and "confirmed", or to "refuted" or "undecided".
+A candidate goes from "open" to "believed" and "confirmed", or to "refuted" or "undecided". candidate.py computes what
+the evidence says; here is what it is worth.
 """
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
-from tilewatch.worker.detection.candidate import (
-    TELLING_DEVIATIONS,
-    Candidate,
-    find_ramp,
-    is_worth,
-    likeliest_build,
-    odds,
-    posterior,
-)
+from tilewatch.worker.detection.candidate import Candidate, State, likeliest_build, odds, posterior, probability_of
 from tilewatch.worker.detection.policy import Policy
-from tilewatch.worker.detection.replay_evidence import ReplayQuestion
+from tilewatch.worker.detection.replay_evidence import Estimate, ReplayQuestion
+
+TELLING_DEVIATIONS = 3.3
+"""A replay shows on which side of a change a build is, if its standard error is at most the change's size over this."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The state that a candidate is in from now on, and the replay to ask for next. Without a question nothing is left
+    to ask, and the state is the result."""
+
+    state: State
+    question: ReplayQuestion | None = None
+
+
+@dataclass(frozen=True)
+class Ramp:
+    """A change that several builds made together, step by step: those after `last_good` up to `first_bad`."""
+
+    last_good: int
+    first_bad: int
+    estimate: Estimate
+
+
+def find_ramp(candidate: Candidate, policy: Policy) -> Ramp | None:
+    """Returns the builds over which a series changed step by step. Returns None if one build made the change, or if too
+    few launches were spent to tell: at least twice as many as a bisection needs to find one build.
+
+    A build half-way up a ramp is as far from the level before as from the level after, however often it is replayed.
+    The ramp begins after the last build that differs from `base` by less than two standard errors. It ends at the first
+    build from which on no replay differs from the whole change by as much. A ramp has at least three builds, and all of
+    them may have changed the code: other ranges ended at builds that had not (benchmarks/judge.py, seeds 2000 to 2002,
+    2026-11-23).
+    """
+    by_code = candidate.nightly.by_code
+    if len(candidate.builds) < 3 or by_code.max() > 0.0 or not np.isfinite(by_code).all():
+        return None
+    estimates = candidate.replays.estimates(candidate.launch_variance)
+    pairs = sorted((head, each) for (base, head), each in estimates.items() if base == candidate.base)
+    if len(pairs) < 2 or pairs[-1][0] != candidate.head:
+        return None
+    whole = pairs[-1][1]
+    spent = sum(each.launches for _, each in pairs[:-1])
+    half = (TELLING_DEVIATIONS * candidate.pair_deviation / max(abs(whole.size), policy.min_change)) ** 2
+    if spent < max(2.0 * math.log2(len(candidate.builds)) * half, policy.most_launches / 2):
+        return None
+    before, complete = candidate.base, candidate.head
+    for head, each in pairs:
+        if abs(each.deviations) >= 2.0:
+            break
+        before = head
+    for head, each in reversed(pairs):
+        if abs(each.size - whole.size) >= 2.0 * math.hypot(each.error, whole.error):
+            break
+        complete = head
+    return Ramp(before, complete, whole) if before < complete else None
 
 
 def next_question(candidate: Candidate, policy: Policy) -> ReplayQuestion | None:
-    """Returns the replay to ask for next, and sets the candidate's state. Returns None when nothing is left to ask; the
-    state is then the result."""
-    if candidate.state == "believed" and candidate.estimate is None:
-        candidate.state = "open"  # replays moved the likeliest build to one that no replay has tested
-    if candidate.state == "open":
-        launches = _launches_to_believe(candidate, policy)
-        if launches:
-            return ReplayQuestion(candidate.series, candidate.base, candidate.head, launches)
-    if candidate.state == "believed":
-        question = _locate(candidate, policy)
-        if question is not None:
-            return question
-        launches = _launches_to_size(candidate, policy)
-        if launches:
-            return ReplayQuestion(candidate.series, candidate.base, candidate.head, launches)
-        candidate.state = "confirmed"
-        if not _has_odds(candidate, policy) and candidate.launches < policy.most_launches:
-            # The range as a whole was believed, and the one build that is left is not likely enough.
-            candidate.state = "open"
-            return next_question(candidate, policy)
-    return None
+    """Returns the replay to ask for next, and moves the candidate to its next state. Returns None when nothing is left
+    to ask; the state is then the result."""
+    decision = decide(candidate, policy)
+    candidate.state = decision.state
+    return decision.question
+
+
+def decide(candidate: Candidate, policy: Policy) -> Decision:
+    """Decides what follows from the nights and replays of a candidate so far."""
+    # Replays may have moved the likeliest build to one that no replay has tested.
+    untested = candidate.state == "believed" and candidate.estimate is None
+    decision = Decision("open" if untested else candidate.state)
+    if decision.state == "open":
+        decision = _decide_open(candidate, policy)
+    if decision.state == "believed":
+        decision = _decide_believed(candidate, policy)
+    return decision
 
 
 def is_believable(candidate: Candidate, policy: Policy) -> bool:
@@ -54,6 +99,17 @@ def is_believable(candidate: Candidate, policy: Policy) -> bool:
     is_located = is_one_build or find_ramp(candidate, policy) is not None
     is_large = abs(estimate.deviations) >= policy.believed_deviations and abs(estimate.size) >= policy.min_change
     return is_located and is_large and _has_odds(candidate, policy)
+
+
+def is_worth(candidate: Candidate, log_odds_: float, launches: int, policy: Policy) -> bool:
+    """Returns whether the probability of a change, times the launches that reporting it is worth, reaches
+    `launches`."""
+    return _worth(candidate, policy) * probability_of(log_odds_) >= launches
+
+
+def could_be_worth(log_odds_: float, policy: Policy) -> bool:
+    """Returns False where `is_worth` surely would, without needing a candidate: most possible changes end here."""
+    return policy.worth_launches * probability_of(log_odds_) >= policy.first_launches
 
 
 def next_launches(candidate: Candidate, policy: Policy) -> int:
@@ -75,27 +131,37 @@ def _has_odds(candidate: Candidate, policy: Policy) -> bool:
     return odds(candidate, policy) >= policy.believed_log_odds
 
 
-def _launches_to_believe(candidate: Candidate, policy: Policy) -> int:
-    """Returns how many more launches an open candidate needs. Returns 0 if it is no longer open, and sets its state."""
+def _decide_believed(candidate: Candidate, policy: Policy) -> Decision:
+    """Asks for the replays that find the build and the size of a believed change, then confirms it."""
+    question = _locate(candidate, policy)
+    if question is not None:
+        return Decision("believed", question)
+    launches = _launches_to_size(candidate, policy)
+    if launches:
+        return Decision("believed", ReplayQuestion(candidate.series, candidate.base, candidate.head, launches))
+    if _has_odds(candidate, policy) or candidate.launches >= policy.most_launches:
+        return Decision("confirmed")
+    # The range as a whole was believed, and the one build that is left is not likely enough.
+    return _decide_open(candidate, policy)
+
+
+def _decide_open(candidate: Candidate, policy: Policy) -> Decision:
+    """Believes a change that replays show, gives up one that is not worth more launches, or asks for more of them."""
     estimate = candidate.estimate
     if estimate is not None:
         is_sure = abs(estimate.deviations) >= policy.believed_deviations
         is_large = is_sure and abs(estimate.size) >= policy.min_change
         if is_large and _has_odds(candidate, policy):
-            candidate.state = "believed"
-            return 0
+            return Decision("believed")
     if (candidate.base, candidate.head) in candidate.unanswered:
-        candidate.state = "undecided"
-        return 0
+        return Decision("undecided")
     launches = next_launches(candidate, policy)
     is_first_probe = candidate.size is None and estimate is None
     if not is_first_probe and not is_worth(candidate, odds(candidate, policy), launches, policy):
-        candidate.state = "refuted"
-        return 0
+        return Decision("refuted")
     if candidate.launches >= policy.most_launches:
-        candidate.state = "undecided"
-        return 0
-    return launches
+        return Decision("undecided")
+    return Decision("open", ReplayQuestion(candidate.series, candidate.base, candidate.head, launches))
 
 
 def _launches_to_size(candidate: Candidate, policy: Policy) -> int:
@@ -127,3 +193,11 @@ def _locate(candidate: Candidate, policy: Policy) -> ReplayQuestion | None:
     size = max(abs(estimate.size), policy.min_change)
     wanted = math.ceil(min((TELLING_DEVIATIONS * candidate.pair_deviation / size) ** 2, policy.least_launches))
     return ReplayQuestion(candidate.series, candidate.base, middle, max(wanted, 3))
+
+
+def _worth(candidate: Candidate, policy: Policy) -> float:
+    """Returns how many replay launches a report of this change is worth: more if its author still remembers it."""
+    if candidate.fresh_since is None:
+        return policy.worth_launches
+    fresh = float(posterior(candidate)[candidate.builds >= candidate.fresh_since].sum())
+    return fresh * policy.worth_launches + (1.0 - fresh) * policy.late_worth_launches

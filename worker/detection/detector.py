@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tilewatch.worker.detection.candidate import Candidate, is_worth, odds, probability_of
-from tilewatch.worker.detection.confirmation import is_believable, next_launches, next_question
+from tilewatch.worker.detection.candidate import Candidate, odds, probability_of
+from tilewatch.worker.detection.confirmation import is_believable, is_worth, next_launches, next_question
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Reading
 from tilewatch.worker.detection.replay_budget import ReplayBudget

@@ -9,14 +9,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tilewatch.worker.detection.candidate import (
-    Candidate,
-    NightEvidence,
-    could_be_worth,
-    find_ramp,
-    likeliest_build,
-    probability_of,
-)
+from tilewatch.worker.detection.candidate import Candidate, NightEvidence, likeliest_build, probability_of
+from tilewatch.worker.detection.confirmation import could_be_worth, find_ramp
 from tilewatch.worker.detection.nights import SAME_CODE, UNKNOWN_CODE, Nights
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Floats, Reading

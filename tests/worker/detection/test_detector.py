@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tilewatch.worker.detection.candidate import Candidate, NightEvidence, is_worth, likeliest_build
-from tilewatch.worker.detection.confirmation import is_believable, next_launches, next_question
+from tilewatch.worker.detection.candidate import Candidate, NightEvidence, likeliest_build
+from tilewatch.worker.detection.confirmation import is_believable, is_worth, next_launches, next_question
 from tilewatch.worker.detection.detector import Detector, Response
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Reading
