@@ -125,10 +125,10 @@ def _time(root: Path, planted: Planted, pairs: Sequence[ToolchainPair]) -> Itera
     if gpu.model is None or not changed or changed[0].arch != gpu.model.arch:
         return
     pair, store = changed[0], (root / f"{UNHARMED.name}..{planted.name}" / "changed").as_uri()
-    a, b = _cubin(pair.a[0]), _cubin(pair.b[0])
+    a, b = _cubin(pair.base[0]), _cubin(pair.head[0])
     with GpuPairBench(FOLDER, gpu, store) as bench:
         ours = [
-            result.b_us / result.a_us
+            result.head_us / result.base_us
             for number in range(LAUNCHES)
             for _, result in bench.launch_each([PairWork(pair.kernel, pair.problem, a, b, number)])
             if isinstance(result, Launched)
@@ -137,7 +137,7 @@ def _time(root: Path, planted: Planted, pairs: Sequence[ToolchainPair]) -> Itera
     replays = RealBench(gpu.index, store)
     try:
         sides = ReplaySide(FOLDER, a), ReplaySide(FOLDER, b)
-        theirs = [of_b / of_a for of_a, of_b in (replays.launch(operator, *sides) for _ in range(LAUNCHES))]
+        theirs = [of_head / of_base for of_base, of_head in (replays.launch(operator, *sides) for _ in range(LAUNCHES))]
     finally:
         replays.close()
     what = f"  {pair.kernel} {pair.problem} on {gpu.name}"

@@ -60,7 +60,9 @@ def export_(
 def import_(
     files: Annotated[
         list[Path],
-        typer.Argument(help="Recordings that `tilewatch export` wrote, or A..B.json of `tilewatch toolchain compare`."),
+        typer.Argument(
+            help="Recordings that `tilewatch export` wrote, or BASE..HEAD.json of `tilewatch toolchain compare`."
+        ),
     ],
     repository: Annotated[
         str | None, typer.Option(metavar="NAME", help="Store them under this repository name.")

@@ -54,7 +54,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 
 
 def _read_times(context: Context, repository: str, model: GpuSpec) -> RecordedTimes:
-    """Reads the times of the newest sweeps of this database: which configs are worth a trial with B."""
+    """Reads the times of the newest sweeps of this database: which configs are worth a trial with the head."""
     times: dict[tuple[str, str, str], dict[str, float]] = defaultdict(dict)
     with session(context.database_url) as opened:
         for each in winners.list_last_trials(opened, repository, model.slug):

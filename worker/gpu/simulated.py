@@ -181,11 +181,11 @@ class SimulatedPairs:
     def launch_each(self, works: Sequence[PairWork]) -> Iterator[tuple[PairWork, LaunchResult]]:
         for work in works:
             self._sleep(self._simulation.trial_s)
-            a_us, b_us = (
+            base_us, head_us = (
                 _median_us(work.problem, cubin.content_key, self._simulation, f"{name} {work.launches}")
-                for name, cubin in (("a", work.a), ("b", work.b))
+                for name, cubin in (("a", work.base), ("b", work.head))
             )
-            yield work, Launched(a_us, b_us)
+            yield work, Launched(base_us, head_us)
 
     def race(self, pair: ToolchainPair, cubins: Sequence[Cubin]) -> tuple[Params, ...]:
         self._sleep(self._simulation.trial_s * len(cubins))

@@ -19,7 +19,7 @@ END = ".json"
 def import_report(database_url: str, path: Path) -> Imported:
     """Stores a report, or what is new in it. Raises BadReport, and then nothing has changed."""
     report, rows = read_report_and_rows(path)
-    for name in (report.a.name, report.b.name):
+    for name in (report.base.name, report.head.name):
         if not is_name(name):
             raise BadReport(f"{path} cannot be imported: {name!r:.60} is not the name of a toolchain")
     try:
@@ -27,9 +27,9 @@ def import_report(database_url: str, path: Path) -> Imported:
     except ValueError as error:
         raise BadReport(f"{path} is not a report of `tilewatch toolchain compare`: {error}") from None
     judged = JudgedReport(
-        key=f"{report.made_at} {report.a.compiler} {report.b.compiler}",
-        a=report.a.name,
-        b=report.b.name,
+        key=f"{report.made_at} {report.base.compiler} {report.head.compiler}",
+        a=report.base.name,
+        b=report.head.name,
         made_at=made_at,
         contents=rows,
         answer=writing.make_answer(report),

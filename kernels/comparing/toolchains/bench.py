@@ -53,15 +53,15 @@ class PairWork:
 
     kernel: str
     problem: str
-    a: Cubin
-    b: Cubin
+    base: Cubin
+    head: Cubin
     launches: int = 0
 
 
 @dataclass(frozen=True)
 class Launched:
-    a_us: float
-    b_us: float
+    base_us: float
+    head_us: float
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class LaunchFailed:
     alone. `is_final` is False if the process died, which may not happen again."""
 
     failure: str
-    is_of_b: bool
+    is_of_head: bool
     is_final: bool
 
 
@@ -120,35 +120,37 @@ class GpuPairBench:
         self.close()
 
     def _describe(self, work: PairWork) -> Preparation:
-        configs = (work.a.config, work.b.config)
+        configs = (work.base.config, work.head.config)
         return Preparation(self._library, work.kernel, work.problem, self._store_url, configs=configs)
 
     def _launch(self, child: GpuProcesses, work: PairWork, preparation: Preparation) -> LaunchResult:
-        is_of_b = False
+        is_of_head = False
         try:
             introduction = child.prepare(preparation, deadline_s=PREPARE_DEADLINE_S)
             if introduction["timer"] != "cupti" and not self._may_use_events:
                 raise NoCupti(NO_CUPTI)
             round_us = 0.0
-            for identity, cubin in ((BASE, work.a), (HEAD, work.b)):
-                is_of_b = identity == HEAD
+            for identity, cubin in ((BASE, work.base), (HEAD, work.head)):
+                is_of_head = identity == HEAD
                 answer = child.ask(trial_request(identity, cubin, CHECK_SAMPLES), deadline_s=TRIAL_DEADLINE_S)
                 if answer["status"] != "timed":
-                    failure = f"{'' if is_of_b else 'with A it '}{FATES[answer['status']]}: {answer['failure']}"
-                    return LaunchFailed(failure, is_of_b, is_final=answer["status"] != "crashed")
+                    failure = (
+                        f"{'' if is_of_head else 'with the base it '}{FATES[answer['status']]}: {answer['failure']}"
+                    )
+                    return LaunchFailed(failure, is_of_head, is_final=answer["status"] != "crashed")
                 round_us += min(answer["samples_us"])
-            is_of_b = False  # both sides run from here on
+            is_of_head = False  # both sides run from here on
             asked: dict[str, Any] = {"ask": "rounds", "ids": [BASE, HEAD], "names": [], "seed": work.launches}
             child.ask({**asked, "rounds": WARM_UP_ROUNDS}, deadline_s=ROUNDS_DEADLINE_S)
             rounds = max(LEAST_ROUNDS, min(MOST_ROUNDS, int(ROUNDS_US / round_us)))
             answer = child.ask({**asked, "rounds": rounds}, deadline_s=ROUNDS_DEADLINE_S)
             if "wrong" in answer:
-                return LaunchFailed(f"one side is wrong: {answer['wrong']}", is_of_b=False, is_final=True)
+                return LaunchFailed(f"one side is wrong: {answer['wrong']}", is_of_head=False, is_final=True)
             samples = answer["samples_us"]
         except (ChildDied, ChildHung) as error:
-            who = "ends its" if is_of_b else "something ended the"
-            return LaunchFailed(f"{who} GPU process: {error}", is_of_b, is_final=False)
+            who = "ends its" if is_of_head else "something ended the"
+            return LaunchFailed(f"{who} GPU process: {error}", is_of_head, is_final=False)
         except BadDescription as error:
-            return LaunchFailed(str(error), is_of_b=False, is_final=True)
-        a_us, b_us = (median_interval(samples[identity]).median for identity in (BASE, HEAD))
-        return Launched(a_us, b_us)
+            return LaunchFailed(str(error), is_of_head=False, is_final=True)
+        base_us, head_us = (median_interval(samples[identity]).median for identity in (BASE, HEAD))
+        return Launched(base_us, head_us)

@@ -35,8 +35,8 @@ LibraryFolder = Annotated[Path, typer.Option(metavar="FOLDER", help="The folder 
 
 
 def compare(
-    a: Annotated[str, typer.Argument(metavar="A", help="The toolchain in use: a name, a folder, or installed.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="The toolchain that may follow it.")],
+    base: Annotated[str, typer.Argument(metavar="BASE", help="The toolchain in use: a name, a folder, or installed.")],
+    head: Annotated[str, typer.Argument(metavar="HEAD", help="The toolchain that may replace it.")],
     kernel: Annotated[list[str] | None, typer.Option(help="Compare this kernel only. Repeat it for several.")] = None,
     problem: Annotated[str | None, typer.Option(help="Compare this problem of the one --kernel only.")] = None,
     arch: Annotated[
@@ -52,13 +52,13 @@ def compare(
         float | None,
         typer.Option(min=0.1, max=MOST_MINUTES, help="Start no launch after this many minutes."),
     ] = None,
-    retune: Annotated[bool, typer.Option(help="Sweep with B what got worse, and time B's winner beside A's.")] = True,
+    retune: Annotated[bool, typer.Option(help="Sweep what got worse with HEAD, and time its winner too.")] = True,
     report: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
             callback=require_place,
-            help="Keep the results here, and go on from what it holds. Default: A..B.json.",
+            help="Keep the results here, and continue from them. Default: BASE..HEAD.json.",
         ),
     ] = None,
     configs: Annotated[
@@ -69,7 +69,7 @@ def compare(
         typer.Option(
             metavar="FILE",
             callback=require_files,
-            help="Take A's winners from this recording or tuned table, not from recordings/.",
+            help="Take BASE's winners from this recording or tuned table, not from recordings/.",
         ),
     ] = None,
     fail_over: Annotated[
@@ -92,11 +92,11 @@ def compare(
         Path | None, typer.Option(metavar="FILE", callback=require_place, help="Also write the report as Markdown.")
     ] = None,
 ) -> None:
-    """Say whether toolchain B may take the place of A: safe, safe if re-tuned, or not safe.
+    """Say whether toolchain HEAD may replace BASE: safe, safe if re-tuned, or not safe.
 
-    Without --gpu this is the compiler's half, for every architecture. Needs no server and no database.
+    Without --gpu this only compiles, for every architecture. Needs no server and no database.
 
-    Exit codes: 0 safe, 1 something is worse under B (re-tuned or not), 2 could not tell, or an error.
+    Exit codes: 0 safe, 1 something is worse under HEAD (re-tuned or not), 2 could not tell, or an error.
 
     Examples:
 
@@ -113,11 +113,11 @@ def compare(
         raise typer.BadParameter("--configs is auto, recording or shipped")
     made = compare_toolchains(
         ComparisonWanted(
-            a=a,
-            b=b,
+            base=base,
+            head=head,
             toolchains=toolchains.expanduser(),
             library=library.absolute(),
-            report=report or Path(f"{Path(a).name}..{Path(b).name}.json"),
+            report=report or Path(f"{Path(base).name}..{Path(head).name}.json"),
             archs=tuple(arch or (ARCHS if gpu is None else ())),
             kernels=tuple(kernel or ()),
             problem=problem,
@@ -157,7 +157,7 @@ def reproduce(
         raise typer.BadParameter(f"{out} exists; name a folder that does not", param_hint="--out")
     known = read_report(report)
     root = toolchains.expanduser()
-    sides = (find_installed_side(known.a.name, root), find_installed_side(known.b.name, root))
+    sides = (find_installed_side(known.base.name, root), find_installed_side(known.head.name, root))
     pair = find_pair(known, kernel, problem, arch)
     case = ReproducedCase(known, pair, library.absolute(), find_cubins(report).absolute(), sides)
     print(f"{out}: {', '.join(write_case(case, out))}")

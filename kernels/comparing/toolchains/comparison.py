@@ -37,8 +37,8 @@ class ComparisonWanted:
     """What to compare. Empty `archs` means all, or with a GPU that GPU's. `gpu` is None to compile only, `minutes` None
     for no limit. `fail_over` is a share."""
 
-    a: str
-    b: str
+    base: str
+    head: str
     toolchains: Path
     library: Path
     report: Path
@@ -74,8 +74,8 @@ def compare_toolchains(wanted: ComparisonWanted, on_progress: OnProgress) -> Too
     has_report = wanted.report.exists()
     place = Workplace(
         wanted.library,
-        find_side(wanted.a, wanted.toolchains, may_be_missing=has_report),
-        find_side(wanted.b, wanted.toolchains, may_be_missing=has_report),
+        find_side(wanted.base, wanted.toolchains, may_be_missing=has_report),
+        find_side(wanted.head, wanted.toolchains, may_be_missing=has_report),
         find_cubins(wanted.report).absolute(),
         wanted.jobs,
     )
@@ -96,7 +96,7 @@ def compare_toolchains(wanted: ComparisonWanted, on_progress: OnProgress) -> Too
             left = None if wanted.minutes is None else wanted.minutes - (time.monotonic() - started) / 60
             on_gpu = GpuWanted(gpu, model, left, wanted.retunes, wanted.limit_s)
             times = functools.partial(read_recorded_times, wanted.recordings, model.slug)
-            stores = (place.shared_store, place.find_store("b"))
+            stores = (place.shared_store, place.find_store("head"))
             with open_toolchain_bench(
                 place.library, gpu, model.arch, *stores, may_use_events=wanted.may_use_events
             ) as bench:
@@ -128,18 +128,18 @@ def find_installed_side(name: str, root: Path) -> Toolchain | None:
         return None
 
 
-def begin_report(a: str, b: str) -> ToolchainReport:
+def begin_report(base: str, head: str) -> ToolchainReport:
     """Returns an empty report about the toolchains of these names."""
-    return ToolchainReport(ToolchainName(a), ToolchainName(b), dt.datetime.now(dt.UTC).strftime(MADE_AT))
+    return ToolchainReport(ToolchainName(base), ToolchainName(head), dt.datetime.now(dt.UTC).strftime(MADE_AT))
 
 
 def _open(path: Path, place: Workplace) -> ToolchainReport:
     """Returns the report in a file, or a new one if there is no file."""
     if not path.exists():
-        return begin_report(place.a.name, place.b.name)
+        return begin_report(place.base.name, place.head.name)
     report = read_report(path)
-    if (report.a.name, report.b.name) != (place.a.name, place.b.name):
-        raise BadReport(f"{path} compares {report.a.name} with {report.b.name}; name another file with --report")
+    if (report.base.name, report.head.name) != (place.base.name, place.head.name):
+        raise BadReport(f"{path} compares {report.base.name} with {report.head.name}; name another file with --report")
     return report
 
 
@@ -153,12 +153,12 @@ def compile_missing(
     if not todo:
         return
     configs = sum(len(each.configs) for each in todo)
-    sides = f"{report.a.name} and {report.b.name}"
+    sides = f"{report.base.name} and {report.head.name}"
     on_progress(f"compiling {configs} configs of {len(todo)} operators and problems with {sides}")
     report.static_jobs = place.jobs
 
-    def name_versions(a: str, b: str) -> None:
-        for side, compiler in (("a", a), ("b", b)):
+    def name_versions(base: str, head: str) -> None:
+        for side, compiler in (("base", base), ("head", head)):
             known: ToolchainName = getattr(report, side)
             if known.compiler not in ("", compiler):
                 raise BadReport(

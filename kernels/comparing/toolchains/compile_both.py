@@ -39,8 +39,8 @@ class Workplace:
     """
 
     library: Path
-    a: Toolchain
-    b: Toolchain
+    base: Toolchain
+    head: Toolchain
     cubins: Path
     jobs: int
     store_url: str | None = None
@@ -94,7 +94,7 @@ def compile_pairs(
     jobs = max(1, place.jobs // 2)
     pools = [
         CompilerPool(place.find_store(side), jobs=jobs, limit_s=limit_s, toolchain=toolchain)
-        for side, toolchain in (("a", place.a), ("b", place.b))
+        for side, toolchain in (("base", place.base), ("head", place.head))
     ]
     with pools[0], pools[1], ThreadPoolExecutor(2) as both:
         for start in range(0, len(chosen), AT_ONCE):
@@ -136,18 +136,18 @@ def _make_pair(
     place: Workplace, chosen: Chosen, compiled: Sequence[tuple[Compiled, Compiled]], limit_s: float
 ) -> ToolchainPair:
     of = chosen.target
-    a, b = (
+    base, head = (
         tuple(_make_known_side(place, side, *each, limit_s) for each in zip(chosen.configs, ended, strict=True))
-        for side, ended in zip("ab", zip(*compiled, strict=True), strict=True)
+        for side, ended in zip(("base", "head"), zip(*compiled, strict=True), strict=True)
     )
-    pair = ToolchainPair(of.kernel, of.problem, of.arch, chosen.source, a, b)
+    pair = ToolchainPair(of.kernel, of.problem, of.arch, chosen.source, base, head)
     if pair.kind not in ("changed", "stopped compiling"):
         return pair
-    first_a, first_b = compiled[0]
-    a = (replace(a[0], cubin=keep_cubin(place, "a", first_a)), *a[1:])
-    if b[0].is_ok:
-        b = (replace(b[0], cubin=keep_cubin(place, "b", first_b)), *b[1:])
-    return replace(pair, a=a, b=b)
+    first_base, first_head = compiled[0]
+    base = (replace(base[0], cubin=keep_cubin(place, "base", first_base)), *base[1:])
+    if head[0].is_ok:
+        head = (replace(head[0], cubin=keep_cubin(place, "head", first_head)), *head[1:])
+    return replace(pair, base=base, head=head)
 
 
 def _make_known_side(place: Workplace, side: str, config: Params, compiled: Compiled, limit_s: float) -> CompiledSide:

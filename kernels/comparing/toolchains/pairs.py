@@ -58,39 +58,39 @@ class ToolchainPair:
     problem: str
     arch: str
     config_source: str
-    a: tuple[CompiledSide, ...]
-    b: tuple[CompiledSide, ...]
+    base: tuple[CompiledSide, ...]
+    head: tuple[CompiledSide, ...]
 
     @property
     def kind(self) -> StaticKind:
         """Returns how the preferred config compiles under the head, compared with the base."""
-        a, b = self.a[0], self.b[0]
-        if not (a.is_final and b.is_final):
+        base, head = self.base[0], self.head[0]
+        if not (base.is_final and head.is_final):
             return "not compiled"
-        if a.is_ok and b.is_ok:
-            return "identical" if a.code_sha256 == b.code_sha256 else "changed"
-        if a.is_ok:
+        if base.is_ok and head.is_ok:
+            return "identical" if base.code_sha256 == head.code_sha256 else "changed"
+        if base.is_ok:
             return "stopped compiling"
-        return "compiles now" if b.is_ok else "compiles with neither"
+        return "compiles now" if head.is_ok else "compiles with neither"
 
     @property
     def moved(self) -> tuple[str, ...]:
         """Returns what differs in the preferred config: a failure, or static facts such as "registers 128 -> 168"."""
         if self.kind == "stopped compiling":
-            return (f"{_write_status(self.b[0])}: {self.b[0].failure}",)
-        return (*list_moves(self.a[0].facts, self.b[0].facts), *self._list_moved_waits())
+            return (f"{_write_status(self.head[0])}: {self.head[0].failure}",)
+        return (*list_moves(self.base[0].facts, self.head[0].facts), *self._list_moved_waits())
 
     @property
     def waits_for_each_mma(self) -> bool:
         """Returns whether the preferred config waits for each warp-group MMA under the head, but not under the base."""
-        a, b = self.a[0].waits, self.b[0].waits
-        return a is not None and b is not None and a.groups < a.mmas and 0 < b.mmas <= b.groups
+        base, head = self.base[0].waits, self.head[0].waits
+        return base is not None and head is not None and base.groups < base.mmas and 0 < head.mmas <= head.groups
 
     def _list_moved_waits(self) -> tuple[str, ...]:
-        a, b = self.a[0].waits, self.b[0].waits
-        if a is None or b is None or a.groups * b.mmas == b.groups * a.mmas:
+        base, head = self.base[0].waits, self.head[0].waits
+        if base is None or head is None or base.groups * head.mmas == head.groups * base.mmas:
             return ()
-        return (f"waits for MMAs {a.groups} of {a.mmas} -> {b.groups} of {b.mmas}",)
+        return (f"waits for MMAs {base.groups} of {base.mmas} -> {head.groups} of {head.mmas}",)
 
 
 @dataclass(frozen=True)
@@ -98,15 +98,15 @@ class CompileTimes:
     """CPU and wall seconds over all configs that both toolchains compile. Ratios are head / base."""
 
     configs: int
-    a_cpu_s: float
-    b_cpu_s: float
-    a_wall_s: float
-    b_wall_s: float
+    base_cpu_s: float
+    head_cpu_s: float
+    base_wall_s: float
+    head_wall_s: float
 
     @property
     def ratio(self) -> float:
         """Returns the larger of the two ratios, because a compiler may also spend its time waiting."""
-        return max(self.b_cpu_s / max(self.a_cpu_s, 1e-9), self.b_wall_s / max(self.a_wall_s, 1e-9))
+        return max(self.head_cpu_s / max(self.base_cpu_s, 1e-9), self.head_wall_s / max(self.base_wall_s, 1e-9))
 
     @property
     def is_slower(self) -> bool:
@@ -130,13 +130,18 @@ def make_compiled_side(config: Params, compiled: Compiled, limit_s: float, cubin
 
 
 def add_compile_times(pairs: Iterable[ToolchainPair]) -> CompileTimes:
-    both = [(a, b) for pair in pairs for a, b in zip(pair.a, pair.b, strict=True) if a.is_ok and b.is_ok]
+    both = [
+        (base, head)
+        for pair in pairs
+        for base, head in zip(pair.base, pair.head, strict=True)
+        if base.is_ok and head.is_ok
+    ]
     return CompileTimes(
         len(both),
-        sum(a.cpu_s for a, _ in both),
-        sum(b.cpu_s for _, b in both),
-        sum(a.compile_s for a, _ in both),
-        sum(b.compile_s for _, b in both),
+        sum(base.cpu_s for base, _ in both),
+        sum(head.cpu_s for _, head in both),
+        sum(base.compile_s for base, _ in both),
+        sum(head.compile_s for _, head in both),
     )
 
 

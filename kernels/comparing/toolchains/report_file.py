@@ -27,6 +27,14 @@ PairKey = tuple[str, str, str]
 GpuKey = tuple[str, str, str]
 """Kernel, problem, GPU model."""
 
+STORED_NAMES = {"is_of_head": "is_of_b"} | {
+    f"{side}{end}": f"{letter}{end}"
+    for side, letter in (("base", "a"), ("head", "b"))
+    for end in ("", "_us", "_config", "_cpu_s", "_wall_s")
+}
+"""Names of fields in stored reports and answers that differ from those in the code."""
+READ_NAMES = {stored: name for name, stored in STORED_NAMES.items()}
+
 
 class BadReport(ExpectedError):
     """The file is not a report of two toolchains, or is one of other toolchains; the message names it."""
@@ -54,8 +62,8 @@ class GpuUsed:
 class ToolchainReport:
     """All results so far. `winners` are the head's own winners, compiled, for the GPU."""
 
-    a: ToolchainName
-    b: ToolchainName
+    base: ToolchainName
+    head: ToolchainName
     made_at: str
     fail_over: float = 0.0
     static_wall_s: float = 0.0
@@ -117,11 +125,15 @@ def find_cubins(path: Path) -> Path:
     return path.with_suffix(".cubins")
 
 
+def rename_fields(row: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names.get(name, name): value for name, value in row.items()}
+
+
 def list_rows(report: ToolchainReport) -> dict[str, Any]:
     """Returns the report as plain values for `read_rows`."""
-    rows = asdict(report)
+    rows = rename_fields(asdict(report), STORED_NAMES)
     for name in ("pairs", "gpus", "frozen", "retuned", "retunings"):
-        rows[name] = list(rows[name].values())
+        rows[name] = [rename_fields(row, STORED_NAMES) for row in rows[name].values()]
     rows["winners"] = [{"of": list(key), "build": build} for key, build in rows["winners"].items()]
     return {"tilewatch_toolchain_report": VERSION, **rows}
 
@@ -132,16 +144,15 @@ def read_rows(rows: Mapping[str, Any]) -> ToolchainReport:
         raise ValueError("it has no tilewatch_toolchain_report version")
     if version != VERSION:
         raise ValueError(f"it is one of version {version!r:.60}; this Tilewatch reads version {VERSION}")
+    sides = [{side: tuple(map(read_compiled_side, row[side])) for side in ("a", "b")} for row in rows["pairs"]]
     pairs = [
-        ToolchainPair(
-            **{**row, "a": tuple(map(read_compiled_side, row["a"])), "b": tuple(map(read_compiled_side, row["b"]))}
-        )
-        for row in rows["pairs"]
+        ToolchainPair(**rename_fields({**row, **each}, READ_NAMES))
+        for row, each in zip(rows["pairs"], sides, strict=True)
     ]
     timings = {
         name: {
             (row["kernel"], row["problem"], row["gpu_model"]): Timing(
-                **{**row, "a_us": tuple(row["a_us"]), "b_us": tuple(row["b_us"])}
+                **rename_fields({**row, "a_us": tuple(row["a_us"]), "b_us": tuple(row["b_us"])}, READ_NAMES)
             )
             for row in rows[name]
         }
@@ -149,8 +160,8 @@ def read_rows(rows: Mapping[str, Any]) -> ToolchainReport:
     }
     retunings = [Retuning(**{**row, "tie": tuple(row["tie"])}) for row in rows["retunings"]]
     return ToolchainReport(
-        a=ToolchainName(**rows["a"]),
-        b=ToolchainName(**rows["b"]),
+        base=ToolchainName(**rows["a"]),
+        head=ToolchainName(**rows["b"]),
         made_at=rows["made_at"],
         fail_over=rows["fail_over"],
         static_wall_s=rows["static_wall_s"],

@@ -69,18 +69,18 @@ def find_pair(report: ToolchainReport, kernel: str, problem: str, arch: str | No
         raise NothingToReproduce(f"the report has no {kernel} {problem}{f' for {arch}' if arch else ''}")
     timed = {key[:2] for key in report.frozen}
     named.sort(key=lambda pair: (pair.kind == "identical", (pair.kernel, pair.problem) not in timed))
-    if named[0].a[0].cubin is None:
+    if named[0].base[0].cubin is None:
         raise NothingToReproduce(f"{kernel} {problem} on {named[0].arch}: {named[0].kind}, so there is nothing to see")
     return named[0]
 
 
 def write_case(case: ReproducedCase, out: Path) -> tuple[str, ...]:
     """Writes the folder, which must not exist, and returns its files' names. Raises LibraryError or BuildError."""
-    pair, config = case.pair, case.pair.a[0].config
+    pair, config = case.pair, case.pair.base[0].config
     described = catalog.describe(case.library, arch=pair.arch, kernel=pair.kernel, problem=pair.problem, config=config)
     out.mkdir(parents=True)
     shutil.copytree(case.library, out / "library", symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-    sides = (("a", pair.a[0]), ("b", pair.b[0]))
+    sides = (("base", pair.base[0]), ("head", pair.head[0]))
     for side, build in sides:
         if build.cubin is not None:
             cubin = CubinStore(folder(case.cubins / "changed")).cubin(build.cubin)
@@ -89,7 +89,7 @@ def write_case(case: ReproducedCase, out: Path) -> tuple[str, ...]:
         _write_input(case, side, toolchain, out) for (side, _), toolchain in zip(sides, case.toolchains, strict=True)
     ]
     _write_sass(out)
-    if described.launch and pair.b[0].cubin is not None:
+    if described.launch and pair.head[0].cubin is not None:
         (out / "case.json").write_text(json.dumps(_describe_case(described, pair)), encoding="utf-8")
         shutil.copy(SCRIPT, out / SCRIPT.name)
     (out / "numbers.json").write_text(json.dumps(_list_numbers(case), indent=1), encoding="utf-8")
@@ -100,14 +100,14 @@ def write_case(case: ReproducedCase, out: Path) -> tuple[str, ...]:
 def _write_input(case: ReproducedCase, side: str, toolchain: Toolchain | None, out: Path) -> str:
     """Writes the bytecode that this side's cuda-tile makes. Returns the command to compile it, or why it is missing."""
     if toolchain is None:
-        return f"# the toolchain of {side.upper()} was not installed where this was written"
+        return f"# the {side} toolchain was not installed where this was written"
     pair, store = case.pair, folder(case.cubins / "recorded")
     try:
         with Compiler(store, toolchain=toolchain) as compiler:
-            asked = (case.library, pair.kernel, pair.problem, pair.a[0].config, pair.arch)
+            asked = (case.library, pair.kernel, pair.problem, pair.base[0].config, pair.arch)
             recorded = compiler.trace(*asked, code_key=f"{side}-{pair.kernel}")
     except (BuildError, StoreError) as error:
-        return f"# {side.upper()} makes no bytecode: {error}"
+        return f"# the {side} makes no bytecode: {error}"
     launches = recorded.get("launches", [])
     commands = []
     for number, launch in enumerate(launches):
@@ -121,7 +121,7 @@ def _write_input(case: ReproducedCase, side: str, toolchain: Toolchain | None, o
 def _write_sass(out: Path) -> None:
     """Writes base.sass, head.sass and their difference without addresses; nothing if no disassembler works here."""
     texts = {}
-    for side in ("a", "b"):
+    for side in ("base", "head"):
         cubin = out / f"{side}.cubin"
         if not cubin.exists():
             continue
@@ -132,20 +132,20 @@ def _write_sass(out: Path) -> None:
         (out / f"{side}.sass").write_text(text, encoding="utf-8")
         texts[side] = [" ".join(ADDRESS.sub("", line).split()) for line in text.splitlines()]
     if len(texts) == 2:
-        lines = difflib.unified_diff(texts["a"], texts["b"], "a.sass", "b.sass", lineterm="")
+        lines = difflib.unified_diff(texts["base"], texts["head"], "base.sass", "head.sass", lineterm="")
         (out / "sass.diff").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def list_moved_instructions(a: str, b: str) -> list[str]:
+def list_moved_instructions(base: str, head: str) -> list[str]:
     """Lists the kinds of instructions of two SASS texts whose counts changed most, as a ratio: "STL 0 -> 12"."""
-    before, after = (Counter(INSTRUCTION.findall(text)) for text in (a, b))
-    moved = [name for name in before | after if before[name] != after[name]]
-    moved.sort(key=lambda name: -abs(math.log((after[name] + 1) / (before[name] + 1))))
-    return [f"{name} {before[name]} -> {after[name]}" for name in moved[:MOST_INSTRUCTIONS]]
+    of_base, of_head = (Counter(INSTRUCTION.findall(text)) for text in (base, head))
+    moved = [name for name in of_base | of_head if of_base[name] != of_head[name]]
+    moved.sort(key=lambda name: -abs(math.log((of_head[name] + 1) / (of_base[name] + 1))))
+    return [f"{name} {of_base[name]} -> {of_head[name]}" for name in moved[:MOST_INSTRUCTIONS]]
 
 
 def _describe_sass(out: Path) -> str:
-    sides = [out / "a.sass", out / "b.sass"]
+    sides = [out / "base.sass", out / "head.sass"]
     if not all(side.exists() for side in sides):
         return NO_SASS
     moved = list_moved_instructions(*(side.read_text(encoding="utf-8") for side in sides))
@@ -161,7 +161,7 @@ def _describe_case(described: Description, pair: ToolchainPair) -> dict[str, Any
     return {
         **described.launch,
         "dtypes": {each["name"]: each["dtype"] for each in arguments},
-        "symbols": {"a": pair.a[0].symbol, "b": pair.b[0].symbol},
+        "symbols": {"base": pair.base[0].symbol, "head": pair.head[0].symbol},
     }
 
 
@@ -170,8 +170,8 @@ def _list_numbers(case: ReproducedCase) -> dict[str, Any]:
     pair = case.pair
     of = (pair.kernel, pair.problem)
     return {
-        "a": asdict(case.report.a),
-        "b": asdict(case.report.b),
+        "base": asdict(case.report.base),
+        "head": asdict(case.report.head),
         "gpus": [asdict(each) for each in case.report.gpus.values()],
         "operator": asdict(pair),
         "frozen": [asdict(timing) for key, timing in case.report.frozen.items() if key[:2] == of],
@@ -192,12 +192,12 @@ def _list_verdicts(case: ReproducedCase) -> list[str]:
 
 def _write_readme(case: ReproducedCase, described: Description, commands: list[str], sass: str) -> str:
     pair = case.pair
-    versions = [f"- A: {case.report.a.compiler}", f"- B: {case.report.b.compiler}"]
-    times = [f"- {side}: {_describe_side(build)}" for side, build in (("A", pair.a[0]), ("B", pair.b[0]))]
+    versions = [f"- base: {case.report.base.compiler}", f"- head: {case.report.head.compiler}"]
+    times = [f"- {side}: {_describe_side(build)}" for side, build in (("base", pair.base[0]), ("head", pair.head[0]))]
     script = (
         f"`python {SCRIPT.name}` times both cubins in fresh processes; it needs CuPy and a GPU of {pair.arch}."
-        if described.launch and pair.b[0].cubin is not None
-        else "There is no timing script: B has no machine code, or PyTorch launches this operator."
+        if described.launch and pair.head[0].cubin is not None
+        else "There is no timing script: the head has no machine code, or PyTorch launches this operator."
     )
     grid = " The grid depends on the GPU's multiprocessors." if described.grid_follows_gpu else ""
     return "\n".join(
@@ -207,7 +207,7 @@ def _write_readme(case: ReproducedCase, described: Description, commands: list[s
             *versions,
             "",
             f"The kernel is `{described.entry}` in `library/{described.file}`.",
-            f"Config: `{config_option(pair.a[0].config)}`.",
+            f"Config: `{config_option(pair.base[0].config)}`.",
             "",
             *_list_verdicts(case),
             "",
@@ -216,7 +216,7 @@ def _write_readme(case: ReproducedCase, described: Description, commands: list[s
             *([f"Moved: {', '.join(pair.moved)}.", ""] if pair.moved else []),
             script + grid,
             "",
-            "Compile again, with the tileiras of A and then of B:",
+            "Compile again, with the tileiras of the base and then of the head:",
             "",
             "```",
             *commands,

@@ -106,7 +106,7 @@ def retune_each(
         except Exception as error:  # noqa: BLE001 - it is raised again in the caller's thread
             done.put(error)
 
-    with CompilerPool(place.find_store("b"), jobs=place.jobs, limit_s=limit_s, toolchain=place.b) as pool:
+    with CompilerPool(place.find_store("head"), jobs=place.jobs, limit_s=limit_s, toolchain=place.head) as pool:
         threading.Thread(target=compile_all, args=(pool,), daemon=True).start()
         for pair, configs in works:
             compiled = None if is_spent() else done.get()
@@ -143,5 +143,5 @@ def _race(
     if not order:
         return Retuned(result, None)
     winner = compiled[config_key(order[0])]
-    build = make_compiled_side(order[0], winner, limit_s, keep_cubin(place, "b", winner))
+    build = make_compiled_side(order[0], winner, limit_s, keep_cubin(place, "head", winner))
     return Retuned(replace(result, winner=order[0], tie=order), build)

@@ -39,12 +39,12 @@ class Timing:
     problem: str
     gpu_model: str
     question: Question
-    a_config: Params
-    b_config: Params
-    a_us: tuple[float, ...] = ()
-    b_us: tuple[float, ...] = ()
+    base_config: Params
+    head_config: Params
+    base_us: tuple[float, ...] = ()
+    head_us: tuple[float, ...] = ()
     failure: str | None = None
-    is_of_b: bool = False
+    is_of_head: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Family:
 
 def judge_timing(timing: Timing | None, family: Family) -> Verdict | None:
     """Judges the launches of a pair. None if it was never launched."""
-    return judge(timing.a_us, timing.b_us, family.design) if timing is not None and timing.a_us else None
+    return judge(timing.base_us, timing.head_us, family.design) if timing is not None and timing.base_us else None
 
 
 def is_answered(timing: Timing, family: Family) -> bool:
@@ -114,7 +114,7 @@ def judge_operator(
     """Returns the verdict on one operator. `frozen` and `retuned` are None if it was not timed."""
     before, after = judge_timing(frozen, family), judge_timing(retuned, family)
     winner = None if retuning is None else retuning.winner
-    moved_to = winner if winner is not None and winner != pair.a[0].config else None
+    moved_to = winner if winner is not None and winner != pair.base[0].config else None
     safety, reason = _judge_frozen(pair, gpu_model, frozen, before)
     if safety == "not safe":
         safety, after_retuning = _judge_retuned(pair, retuning, retuned, after)
@@ -133,10 +133,10 @@ def _judge_frozen(
     if pair.kind == "not compiled":
         return "unknown", "not compiled: the machine was too busy; run the command again"
     if pair.kind == "stopped compiling":
-        return "not safe", f"with B it {pair.moved[0]}"
+        return "not safe", f"with the head it {pair.moved[0]}"
     if frozen is not None and frozen.failure is not None:
-        if frozen.is_of_b:
-            return "not safe", f"with B it {frozen.failure}"
+        if frozen.is_of_head:
+            return "not safe", f"with the head it {frozen.failure}"
         return "unknown", f"could not be compared: {frozen.failure}"
     if verdict is None:
         waits = "; it waits for each of its MMAs now, which costs time" if pair.waits_for_each_mma else ""
@@ -156,13 +156,13 @@ def _judge_retuned(
         return "not safe", "not re-tuned"
     if retuning.winner is None:
         return "not safe", f"re-tuned: {retuning.failure or 'no config gives right results'}"
-    if retuning.winner == pair.a[0].config:
+    if retuning.winner == pair.base[0].config:
         return "not safe", f"re-tuned: the same config wins of {retuning.compiled}"
     moved = f"re-tuned to {config_option(retuning.winner)}"
     if retuned is not None and retuned.failure is not None:
         return "not safe", f"{moved}, which {retuned.failure}"
     if verdict is None:
-        return "not safe", f"{moved}: not timed beside A's winner"
+        return "not safe", f"{moved}: not timed beside the base's winner"
     return "safe if re-tuned" if verdict.is_fine else "not safe", f"{moved}: {write_verdict(verdict)}"
 
 

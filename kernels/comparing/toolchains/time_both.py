@@ -59,7 +59,7 @@ def open_toolchain_bench(
 
     def race(pair: ToolchainPair, cubins: Sequence[Cubin]) -> tuple[Params, ...]:
         target = Target(pair.kernel, pair.problem, pair.arch, None, None)
-        return racer.race(target, Library("B", library), cubins)
+        return racer.race(target, Library("the head", library), cubins)
 
     with GpuPairBench(library, gpu, pairs_store, may_use_events=may_use_events) as pairs:
         yield ToolchainBench(pairs, race)
@@ -113,7 +113,9 @@ class ToolchainTimer:
 
     def time_frozen(self, is_spent: Callable[[], bool]) -> None:
         """Times each pair whose machine code differs: the base's config, compiled by both."""
-        works = [(pair, pair.b[0]) for pair in list_differing(self._report, self._wanted.model.arch) if pair.b[0].is_ok]
+        works = [
+            (pair, pair.head[0]) for pair in list_differing(self._report, self._wanted.model.arch) if pair.head[0].is_ok
+        ]
         self._time("frozen", self._report.frozen, works, is_spent)
 
     def retune(self, times: Callable[[], RecordedTimes], is_spent: Callable[[], bool]) -> None:
@@ -125,7 +127,8 @@ class ToolchainTimer:
         works = [
             (pair, winner)
             for pair in worse
-            if (winner := self._report.winners.get(self._key(pair))) is not None and winner.config != pair.a[0].config
+            if (winner := self._report.winners.get(self._key(pair))) is not None
+            and winner.config != pair.base[0].config
         ]
         self._time("re-tuned", self._report.retuned, works, is_spent)
 
@@ -146,7 +149,7 @@ class ToolchainTimer:
             self._report.retunings[key] = retuned.retuning
             if retuned.winner is not None:
                 self._report.winners[key] = retuned.winner
-            self._on_progress(f"{pair.kernel} {pair.problem}: swept {retuned.retuning.compiled} configs with B")
+            self._on_progress(f"{pair.kernel} {pair.problem}: swept {retuned.retuning.compiled} configs with the head")
             self._file.save_soon()
 
     def _time(
@@ -157,8 +160,8 @@ class ToolchainTimer:
         is_spent: Callable[[], bool],
     ) -> None:
         timings: dict[Key, Timing] = {}
-        for pair, b in works:
-            empty = Timing(pair.kernel, pair.problem, self._model, question, pair.a[0].config, b.config)
+        for pair, head in works:
+            empty = Timing(pair.kernel, pair.problem, self._model, question, pair.base[0].config, head.config)
             timings[pair.kernel, pair.problem] = known.get(self._key(pair), empty)
 
         launches = itertools.count(1)
@@ -169,7 +172,7 @@ class ToolchainTimer:
             if (count := next(launches)) % SAY_EVERY == 0:
                 self._on_progress(f"{question}: {count} launches, {len(run.list_open())} of {len(works)} still open")
 
-        pair_works = [PairWork(pair.kernel, pair.problem, _cubin(pair.a[0]), _cubin(b)) for pair, b in works]
+        pair_works = [PairWork(pair.kernel, pair.problem, _cubin(pair.base[0]), _cubin(head)) for pair, head in works]
         run = TimingRun(pair_works, timings, make_family(self._report, self._wanted.model.arch), keep)
         self._on_progress(f"{question}: {len(run.list_open())} of {len(works)} operators and problems to time")
         run.run(self._bench, is_spent)

@@ -2,8 +2,8 @@
 
     python time_pair.py [PROCESSES]
 
-Reads case.json, a.cubin and b.cubin beside it. Each process is a fresh one that compares the outputs of both, then
-launches them in turns, with L2 flushed before each launch; CUDA events time them, which adds 2 to 3 us to each.
+Reads case.json, base.cubin and head.cubin beside it. Each new process compares the outputs of both, then launches them
+in turns, with L2 flushed before each launch. CUDA events time them, which adds 2 to 3 us to each.
 `tilewatch toolchain reproduce` writes this file.
 """
 
@@ -30,10 +30,11 @@ def main() -> None:
     ratios = []
     for number in range(1, int(sys.argv[1]) + 1 if sys.argv[1:] else PROCESSES + 1):
         done = subprocess.run([sys.executable, __file__, "--one"], capture_output=True, text=True, check=True)
-        a_us, b_us, difference = json.loads(done.stdout)
-        ratios.append(b_us / a_us)
-        print(f"{number:3}: A {a_us:.2f} us, B {b_us:.2f} us, B / A {ratios[-1]:.4f}, outputs {difference:.2g} apart")
-    print(f"B takes {100 * (statistics.median(ratios) - 1):+.2f} % ({min(ratios):.4f} to {max(ratios):.4f})")
+        base_us, head_us, difference = json.loads(done.stdout)
+        ratios.append(head_us / base_us)
+        ratio = f"head / base {ratios[-1]:.4f}, outputs {difference:.2g} apart"
+        print(f"{number:3}: base {base_us:.2f} us, head {head_us:.2f} us, {ratio}")
+    print(f"head takes {100 * (statistics.median(ratios) - 1):+.2f} % ({min(ratios):.4f} to {max(ratios):.4f})")
 
 
 def time_one_process() -> tuple[float, float, float]:
@@ -44,7 +45,8 @@ def time_one_process() -> tuple[float, float, float]:
     arrays = {each["name"]: _make_array(each) for each in case["arguments"] if "shape" in each}
     values = [value for each in case["arguments"] for value in _list_values(each, arrays)]
     functions = [
-        cupy.RawModule(path=str(HERE / f"{side}.cubin")).get_function(case["symbols"][side]) for side in ("a", "b")
+        cupy.RawModule(path=str(HERE / f"{side}.cubin")).get_function(case["symbols"][side])
+        for side in ("base", "head")
     ]
     before = {each["name"]: arrays[each["name"]].copy() for each in case["arguments"] if each.get("written")}
     outputs: list[dict[str, Any]] = []
@@ -127,8 +129,8 @@ def _as_float(array: Any, dtype: str) -> Any:
 def _compare(outputs: list[dict[str, Any]], name: str) -> float:
     import cupy
 
-    a, b = (each[name] for each in outputs)
-    return float(cupy.nanmax(cupy.abs(a - b)) / cupy.maximum(cupy.nanmax(cupy.abs(a)), 1e-30))
+    base, head = (each[name] for each in outputs)
+    return float(cupy.nanmax(cupy.abs(base - head)) / cupy.maximum(cupy.nanmax(cupy.abs(base)), 1e-30))
 
 
 if __name__ == "__main__":

@@ -68,14 +68,16 @@ class TimingRun:
             self._deaths[key] += 1
             if not result.is_final and self._deaths[key] < MOST_DEATHS:
                 return
-            timing = replace(timing, failure=result.failure, is_of_b=result.is_of_b)
+            timing = replace(timing, failure=result.failure, is_of_head=result.is_of_head)
         else:
-            timing = replace(timing, a_us=(*timing.a_us, result.a_us), b_us=(*timing.b_us, result.b_us))
+            timing = replace(
+                timing, base_us=(*timing.base_us, result.base_us), head_us=(*timing.head_us, result.head_us)
+            )
         self.timings[key] = timing
         self._on_timing(timing)
 
     def _count(self, key: Key) -> int:
-        return len(self.timings[key].a_us)
+        return len(self.timings[key].base_us)
 
     def _rank(self, key: Key) -> float:
         verdict = judge_timing(self.timings[key], self._family)

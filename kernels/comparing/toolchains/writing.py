@@ -10,7 +10,7 @@ from typing import Any
 from tilewatch.configs import config_option
 from tilewatch.kernels.comparing.outcome import write_verdict
 from tilewatch.kernels.comparing.toolchains.pairs import add_compile_times
-from tilewatch.kernels.comparing.toolchains.report_file import ToolchainReport
+from tilewatch.kernels.comparing.toolchains.report_file import STORED_NAMES, ToolchainReport, rename_fields
 from tilewatch.kernels.comparing.toolchains.report_verdict import (
     judge_everything,
     judge_report,
@@ -32,7 +32,7 @@ from tilewatch.text import plain
 
 HEADLINES: dict[Safety, str] = {
     "safe": "is safe to take in place of",
-    "safe if re-tuned": "is safe to take in place of {a} if some operators are re-tuned, and slower as it is than",
+    "safe if re-tuned": "is safe to take in place of {base} if some operators are re-tuned, and slower as it is than",
     "not safe": "is not safe to take in place of",
     "unknown": "cannot be called safe or not in place of",
 }
@@ -41,8 +41,8 @@ HEADLINES: dict[Safety, str] = {
 def write_answer(report: ToolchainReport) -> str:
     """Writes the answer in one sentence."""
     judged = judge_everything(report)
-    a, b = report.a.name, report.b.name
-    headline = HEADLINES[judge_all(judged)].format(a=a)
+    base, head = report.base.name, report.head.name
+    headline = HEADLINES[judge_all(judged)].format(base=base)
     where = ", ".join(report.gpus) or f"{', '.join(list_archs(report))} by the compiler's half alone"
     counts = Counter(each.safety for each in judged)
     identical = sum(each.pair.kind == "identical" for each in judged)
@@ -53,7 +53,7 @@ def write_answer(report: ToolchainReport) -> str:
     ending = f"; the worst is {worst.pair.kernel} {worst.pair.problem}, {worst.reason}" if worst is not None else ""
     total = f"of {len(judged)} operators and problems" if judged else "there is nothing to compare"
     counted = f"{total} {', '.join(parts)} ({identical} identical machine code)"
-    return f"{b} {headline} {a} on {where}: {counted}{waits}{ending}."
+    return f"{head} {headline} {base} on {where}: {counted}{waits}{ending}."
 
 
 def find_worst(judged: Sequence[OperatorSafety]) -> OperatorSafety | None:
@@ -79,7 +79,7 @@ def write_lines(report: ToolchainReport) -> list[str]:
 
 def write_markdown(report: ToolchainReport) -> str:
     """Writes a report as Markdown, to keep or to attach to a pull request."""
-    lines = [f"# {report.a.name} → {report.b.name}", "", f"**{write_answer(report)}**", ""]
+    lines = [f"# {report.base.name} → {report.head.name}", "", f"**{write_answer(report)}**", ""]
     for gpu in report.gpus.values():
         lines += [
             f"## {gpu.name}",
@@ -126,16 +126,20 @@ def make_answer(report: ToolchainReport) -> dict[str, Any]:
             "reason": each.reason,
             "static": each.pair.kind,
             "moved": list(each.pair.moved),
-            "config": each.pair.a[0].config,
+            "config": each.pair.base[0].config,
             "config_source": each.pair.config_source,
             "moved_to": each.moved_to,
         }
         for name, verdict in (("frozen", each.frozen), ("retuned", each.retuned)):
             row[name] = None if verdict is None else {key: _finite(value) for key, value in asdict(verdict).items()}
         operators.append(row)
-    compiled = {arch: asdict(_times(report, arch)) for arch in list_archs(report)}
+    compiled = {arch: rename_fields(asdict(_times(report, arch)), STORED_NAMES) for arch in list_archs(report)}
     about = {"answer": write_answer(report), "safety": judge_all(judged), "exit_code": safety_exit_code(judged)}
-    sides = {"a": asdict(report.a), "b": asdict(report.b), "gpus": [asdict(each) for each in report.gpus.values()]}
+    sides = {
+        "a": asdict(report.base),
+        "b": asdict(report.head),
+        "gpus": [asdict(each) for each in report.gpus.values()],
+    }
     return {**about, **sides, "compile_times": compiled, "operators": operators}
 
 
@@ -164,9 +168,11 @@ def _summarize(report: ToolchainReport, arch: str) -> str:
     changed = [pair for pair in pairs if pair.kind == "changed"]
     for name, read, unit in FACTS:
         moves = [
-            (read(pair.a[0].facts), read(pair.b[0].facts)) for pair in changed if pair.a[0].facts and pair.b[0].facts
+            (read(pair.base[0].facts), read(pair.head[0].facts))
+            for pair in changed
+            if pair.base[0].facts and pair.head[0].facts
         ]
-        more, fewer = sum(b > a for a, b in moves), sum(b < a for a, b in moves)
+        more, fewer = sum(head > base for base, head in moves), sum(head < base for base, head in moves)
         if more or fewer:
             worst = max(moves, key=lambda move: abs(move[1] - move[0]))
             parts.append(f"{name}: more in {more}, fewer in {fewer}, at most {worst[0]} -> {worst[1]}{unit}")
@@ -176,8 +182,8 @@ def _summarize(report: ToolchainReport, arch: str) -> str:
     if times.configs:
         slower = "slower to compile" if times.is_slower else "compiling"
         parts.append(
-            f"{slower}: {times.a_cpu_s:.0f} -> {times.b_cpu_s:.0f} CPU seconds for {times.configs} configs "
-            f"({times.a_wall_s:.0f} -> {times.b_wall_s:.0f} s of wall time)"
+            f"{slower}: {times.base_cpu_s:.0f} -> {times.head_cpu_s:.0f} CPU seconds for {times.configs} configs "
+            f"({times.base_wall_s:.0f} -> {times.head_wall_s:.0f} s of wall time)"
         )
     return "; ".join(parts)
 
@@ -215,8 +221,8 @@ def _share_lines(broken: Sequence[OperatorSafety]) -> Iterator[str]:
 def _describe(report: ToolchainReport) -> list[str]:
     """Describes what was compared, how, and how sure the answers are."""
     lines = [
-        f"{report.a.name}: {report.a.compiler}",
-        f"{report.b.name}: {report.b.compiler}",
+        f"{report.base.name}: {report.base.compiler}",
+        f"{report.head.name}: {report.head.compiler}",
         f"Compiled in {report.static_wall_s / 60:.1f} minutes by {report.static_jobs} processes, {report.made_at}.",
     ]
     if report.gpus:
@@ -243,7 +249,7 @@ def _change(each: OperatorSafety) -> float:
 def _write_optimum(each: OperatorSafety) -> list[str]:
     if each.moved_to is None:
         return []
-    return [f"optimum {config_option(each.pair.a[0].config)} -> {config_option(each.moved_to)}"]
+    return [f"optimum {config_option(each.pair.base[0].config)} -> {config_option(each.moved_to)}"]
 
 
 def _finite(value: Any) -> Any:

@@ -15,8 +15,8 @@ MOST_MINUTES = 7 * 24 * 60
 
 
 def toolchain(
-    a: Annotated[str, typer.Argument(metavar="A", help="The toolchain in use: a name, or installed.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="The toolchain that may follow it.")],
+    a: Annotated[str, typer.Argument(metavar="BASE", help="The toolchain in use: a name, or installed.")],
+    b: Annotated[str, typer.Argument(metavar="HEAD", help="The toolchain that may replace it.")],
     commit: Commit = "HEAD",
     kernel: Annotated[list[str] | None, typer.Option(help="Compare this kernel only. Repeat it for several.")] = None,
     gpu: Gpus = None,
@@ -34,17 +34,17 @@ def toolchain(
             help="Start no launch after this many minutes of each GPU model.",
         ),
     ] = 10.0,
-    retune: Annotated[bool, typer.Option(help="Sweep with B what got worse, and time B's winner beside A's.")] = True,
+    retune: Annotated[bool, typer.Option(help="Sweep what got worse with HEAD, and time its winner too.")] = True,
     fail_over: FailOver = "1%",
     repository: Repository = None,
     wait: Wait = False,
 ) -> None:
-    """Compare two toolchains on the fleet: may B take the place of A? The dashboard shows the report.
+    """Compare two toolchains on the fleet: may HEAD replace BASE? The dashboard shows the report.
 
-    Compile workers need both toolchains (`tilewatch toolchain add`); a GPU worker needs B to re-tune. Without --gpu it
-    is timed on every GPU model that has a worker. A comparison that is under way is found again.
+    Compile workers need both toolchains (`tilewatch toolchain add`), a GPU worker needs HEAD to re-tune. Without --gpu
+    it is timed on every GPU model that has a worker. A comparison that is under way is found again.
 
-    With --wait it ends with the exit codes of `tilewatch toolchain compare`: 0 safe, 1 something is worse under B,
+    With --wait it ends with the exit codes of `tilewatch toolchain compare`: 0 safe, 1 something is worse under HEAD,
     2 could not tell, or an error.
 
     Example: tilewatch submit toolchain installed next --gpu h200 --wait

@@ -32,8 +32,8 @@ def bench(rig: Rig) -> Iterator[GpuPairBench]:
         yield opened
 
 
-def work(rig: Rig, a: Cubin, b: Cubin, problem: str = PROBLEM) -> PairWork:
-    return PairWork(rig.kernel, problem, a, b)
+def work(rig: Rig, base: Cubin, head: Cubin, problem: str = PROBLEM) -> PairWork:
+    return PairWork(rig.kernel, problem, base, head)
 
 
 def test_pairs_of_several_problems_share_one_process(
@@ -82,8 +82,8 @@ def test_one_library_process_serves_all_pairs_and_has_ended_before_any_is_launch
     rig: Rig, bench: GpuPairBench, asked: list[tuple[str, str]]
 ) -> None:
     """It makes a CUDA context: with one for each pair a launch on an H200 took 0.75 s and not 0.47 s."""
-    a, b = rig.cubin(1, 100.0), rig.cubin(1, 103.0)
-    works = [work(rig, a, b), work(rig, a, b, "32x64"), work(rig, b, a)]
+    base, head = rig.cubin(1, 100.0), rig.cubin(1, 103.0)
+    works = [work(rig, base, head), work(rig, base, head, "32x64"), work(rig, head, base)]
     results = [result for _, result in bench.launch_each(works)]
     assert results == [Launched(100.0, 103.0), Launched(100.0, 103.0), Launched(103.0, 100.0)]
     assert list_asked(asked, "reference") == ["library 2"] * 3
@@ -96,9 +96,9 @@ def test_what_does_not_fit_on_the_gpu_is_taken_over_later(
     rig: Rig, bench: GpuPairBench, asked: list[tuple[str, str]]
 ) -> None:
     """Each process of the library ends before the pairs are launched whose references it computed."""
-    a, b = rig.cubin(1, 7_000.0), rig.cubin(1, 7_100.0)
+    base, head = rig.cubin(1, 7_000.0), rig.cubin(1, 7_100.0)
     problem = "1024x1024"  # two references are an eighth of the fake GPU's memory
-    works = [replace(work(rig, a, b, problem), launches=seed) for seed in range(3)]
+    works = [replace(work(rig, base, head, problem), launches=seed) for seed in range(3)]
     assert [result for _, result in bench.launch_each(works)] == [Launched(7_000.0, 7_100.0)] * 3
     first, second, later = list_asked(asked, "reference")
     assert first == second != later
@@ -140,14 +140,14 @@ def test_a_side_that_fails_is_named_and_the_next_pair_goes_on(rig: Rig, bench: G
     wrong, of_a, on_one_set, dead, faulty, fine = (result for _, result in bench.launch_each(works))
     assert isinstance(wrong, LaunchFailed)
     assert wrong.failure.startswith("gives wrong results: the output 'y' is off by")
-    assert (wrong.is_of_b, wrong.is_final) == (True, True)
+    assert (wrong.is_of_head, wrong.is_final) == (True, True)
     assert isinstance(of_a, LaunchFailed)
-    assert of_a.failure.startswith("with A it gives wrong results: ")
-    assert not of_a.is_of_b
+    assert of_a.failure.startswith("with the base it gives wrong results: ")
+    assert not of_a.is_of_head
     assert isinstance(on_one_set, LaunchFailed)
     assert on_one_set.failure.startswith("gives wrong results: when it was timed, the output 'y' left elements unwri")
-    assert (on_one_set.is_of_b, on_one_set.is_final) == (True, True)
-    assert dead == LaunchFailed("ends its GPU process: SIGABRT", is_of_b=True, is_final=False)
+    assert (on_one_set.is_of_head, on_one_set.is_final) == (True, True)
+    assert dead == LaunchFailed("ends its GPU process: SIGABRT", is_of_head=True, is_final=False)
     assert isinstance(faulty, LaunchFailed)
     assert (faulty.failure[:17], faulty.is_final) == ("faults on the GPU", False)
     assert fine == Launched(100.0, 100.0)
@@ -164,4 +164,4 @@ def test_without_cupti_nothing_is_timed_unless_events_are_asked_for(
     with GpuPairBench(LIBRARY, THIS_GPU, rig.store_url, may_use_events=True) as by_events:
         ((_, result),) = by_events.launch_each([pair])
     assert isinstance(result, Launched)
-    assert result.a_us < result.b_us
+    assert result.base_us < result.head_us

@@ -26,9 +26,9 @@ def library(tmp_path: Path) -> Path:
     return folder
 
 
-def compare(library: Path, a: str, b: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def compare(library: Path, base: str, head: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     root = library.parents[1]
-    command = ["toolchain", "compare", a, b, "--toolchains", str(root)]
+    command = ["toolchain", "compare", base, head, "--toolchains", str(root)]
     options = ["--library", str(library), "--jobs", "2", "--arch", "sm_90", "--configs", "shipped", *arguments]
     environment = {"CUDA_VISIBLE_DEVICES": "", sandbox.SWITCH: "off"}  # runs are written outside of it
     return run_here(*command, *options, environment=environment, folder=root, program=main)
@@ -71,7 +71,7 @@ def test_what_stops_compiling_is_not_safe(library: Path, tmp_path: Path) -> None
     make_toolchain(tmp_path, "broken", script='case "$*" in *bytecode*) exit 3 ;; esac\nexec "$TILEIRAS" "$@"')
     done = compare(library, "installed", "broken", "--kernel", "double", "--problem", "1024")
     assert done.returncode == 1, done.stderr
-    assert "not safe: double 1024 (sm_90): with B it does not compile" in done.stdout
+    assert "not safe: double 1024 (sm_90): with the head it does not compile" in done.stdout
 
 
 def test_an_unknown_toolchain_is_a_sentence(library: Path) -> None:

@@ -21,8 +21,8 @@ def make_code(*words: int) -> bytes:
     return b"".join(word.to_bytes(8, "little") + b"\xff" * 8 for word in words)
 
 
-def make_pair(b: MmaWaits | None) -> ToolchainPair:
-    build = replace(A, code_sha256="code of B", waits=b)
+def make_pair(head: MmaWaits | None) -> ToolchainPair:
+    build = replace(A, code_sha256="code of B", waits=head)
     return ToolchainPair("gemm_fp8", "1x1", "sm_90", "recording", (A,), (build,))
 
 
@@ -32,7 +32,7 @@ def test_arrivals_and_mmas_are_counted_and_barriers_in_the_end_are_not() -> None
 
 
 @pytest.mark.parametrize(
-    ("b", "moved", "for_each"),
+    ("head", "moved", "for_each"),
     [
         (MmaWaits(16, 16), ("waits for MMAs 4 of 16 -> 16 of 16",), True),
         (MmaWaits(8, 16), ("waits for MMAs 4 of 16 -> 8 of 16",), False),
@@ -41,8 +41,10 @@ def test_arrivals_and_mmas_are_counted_and_barriers_in_the_end_are_not() -> None
         (None, (), False),
     ],
 )
-def test_what_moved_is_the_share_that_is_waited_for(b: MmaWaits | None, moved: tuple[str, ...], for_each: bool) -> None:
-    pair = make_pair(b)
+def test_what_moved_is_the_share_that_is_waited_for(
+    head: MmaWaits | None, moved: tuple[str, ...], for_each: bool
+) -> None:
+    pair = make_pair(head)
     assert (pair.moved, pair.waits_for_each_mma) == (moved, for_each)
 
 

@@ -37,8 +37,8 @@ def case(tmp_path: Path) -> ReproducedCase:
     make_toolchain(tmp_path, "worse", script=f'{WITHOUT_LEVEL}exec "$TILEIRAS" -O0 "$@"')
     report = tmp_path / "r.json"
     wanted = ComparisonWanted(
-        a="installed",
-        b="worse",
+        base="installed",
+        head="worse",
         toolchains=tmp_path,
         library=library,
         report=report,
@@ -64,9 +64,18 @@ def case(tmp_path: Path) -> ReproducedCase:
 def test_the_folder_has_all_that_a_stranger_needs(case: ReproducedCase, tmp_path: Path) -> None:
     out = tmp_path / "case"
     names = write_case(case, out)
-    wanted = {"README.md", "a.cubin", "b.cubin", "a.bytecode", "b.bytecode", "case.json", "library", "numbers.json"}
+    wanted = {
+        "README.md",
+        "base.cubin",
+        "head.cubin",
+        "base.bytecode",
+        "head.bytecode",
+        "case.json",
+        "library",
+        "numbers.json",
+    }
     assert wanted | {"time_pair.py"} <= set(names)
-    assert (out / "a.cubin").read_bytes() != (out / "b.cubin").read_bytes()
+    assert (out / "base.cubin").read_bytes() != (out / "head.cubin").read_bytes()
     assert (out / "library" / "double.py").exists()
     described = json.loads((out / "case.json").read_text())
     assert described["grid"] == [8, 1, 1]
@@ -75,7 +84,7 @@ def test_the_folder_has_all_that_a_stranger_needs(case: ReproducedCase, tmp_path
         ("y", [1024], True),
     ]
     readme = (out / "README.md").read_text()
-    assert "tileiras a.bytecode -o a.again.cubin --gpu-name sm_90 -O3 --lineinfo" in readme
+    assert "tileiras base.bytecode -o base.again.cubin --gpu-name sm_90 -O3 --lineinfo" in readme
     assert "sm_90: unknown: other machine code, not timed" in readme
 
 
@@ -99,22 +108,22 @@ def test_the_command_in_the_folder_makes_the_same_cubin_again(case: ReproducedCa
     out = tmp_path / "case"
     write_case(case, out)
     readme = (out / "README.md").read_text()
-    (command,) = [line for line in readme.splitlines() if line.startswith("tileiras b.bytecode")]
+    (command,) = [line for line in readme.splitlines() if line.startswith("tileiras head.bytecode")]
     worse = case.toolchains[1]
     assert worse is not None
     assert worse.folder is not None
     program = worse.folder / "nvidia" / "cu13" / "bin" / "tileiras"
     subprocess.run([str(program), *command.split()[1:]], cwd=out, check=True)
-    assert (out / "b.again.cubin").read_bytes() == (out / "b.cubin").read_bytes()
+    assert (out / "head.again.cubin").read_bytes() == (out / "head.cubin").read_bytes()
 
 
 def test_the_instructions_whose_numbers_moved_most_come_first() -> None:
     def sass(*names: str) -> str:
         return "\n".join(f"        /*{16 * at:04x}*/  {name} R2, R3 ;  /* 0x1 */" for at, name in enumerate(names))
 
-    a = sass("WARPGROUP.ARRIVE", "@P0 BRA", "MOV", "MOV", "FADD")
-    b = sass("WARPGROUP.ARRIVE", "WARPGROUP.ARRIVE", "WARPGROUP.ARRIVE", "@!UP0 BRA", "MOV", "FADD", "MOV", "MOV")
-    assert list_moved_instructions(a, b) == ["WARPGROUP.ARRIVE 1 -> 3", "MOV 2 -> 3"]
+    base = sass("WARPGROUP.ARRIVE", "@P0 BRA", "MOV", "MOV", "FADD")
+    head = sass("WARPGROUP.ARRIVE", "WARPGROUP.ARRIVE", "WARPGROUP.ARRIVE", "@!UP0 BRA", "MOV", "FADD", "MOV", "MOV")
+    assert list_moved_instructions(base, head) == ["WARPGROUP.ARRIVE 1 -> 3", "MOV 2 -> 3"]
 
 
 def test_an_operator_that_the_report_lacks_is_a_sentence(case: ReproducedCase) -> None:

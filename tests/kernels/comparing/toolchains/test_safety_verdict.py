@@ -29,8 +29,8 @@ WINNER_MOVED = Retuning("gemm", "1x1", "h200", 20, 19, OTHER)
 
 def timing(ratio: float, launches: int = 20, **fields: object) -> Timing:
     """Launches that differ by 0.1 % around a ratio of B to A."""
-    b_us = tuple(100 * ratio * (1 + 0.0005 * (-1) ** each) for each in range(launches))
-    made = Timing("gemm", "1x1", "h200", "frozen", CONFIG, CONFIG, (100.0,) * launches, b_us)
+    head_us = tuple(100 * ratio * (1 + 0.0005 * (-1) ** each) for each in range(launches))
+    made = Timing("gemm", "1x1", "h200", "frozen", CONFIG, CONFIG, (100.0,) * launches, head_us)
     return replace(made, **fields)  # type: ignore[arg-type]
 
 
@@ -39,7 +39,7 @@ def judge(pair: ToolchainPair = PAIR, gpu_model: str = "h200", **answers: object
 
 
 def test_equal_machine_code_is_safe_without_a_launch() -> None:
-    assert judge(replace(PAIR, b=(replace(B, code_sha256="code of A"),))).safety == "safe"
+    assert judge(replace(PAIR, head=(replace(B, code_sha256="code of A"),))).safety == "safe"
 
 
 @pytest.mark.parametrize(("ratio", "safety"), [(1.0, "safe"), (0.97, "safe"), (1.03, "not safe")])
@@ -69,7 +69,7 @@ def test_undecided_after_retuning_is_no_promise() -> None:
         (None, "not re-tuned"),
         (replace(WINNER_MOVED, winner=CONFIG), "the same config wins of 19"),
         (replace(WINNER_MOVED, winner=None), "no config gives right results"),
-        (WINNER_MOVED, "not timed beside A's winner"),
+        (WINNER_MOVED, "not timed beside the base's winner"),
     ],
 )
 def test_without_a_better_config_it_stays_not_safe(retuning: Retuning | None, reason: str) -> None:
@@ -86,23 +86,26 @@ def test_too_few_launches_are_unknown_and_none_are_not_reached() -> None:
 
 
 def test_what_stops_compiling_is_not_safe_unless_another_config_is_as_fast() -> None:
-    broken = replace(PAIR, b=(CompiledSide(CONFIG, "timeout", 15.0, 15.0, "not compiled within 15 s"),))
+    broken = replace(PAIR, head=(CompiledSide(CONFIG, "timeout", 15.0, 15.0, "not compiled within 15 s"),))
     found = judge(broken, gpu_model="")
-    assert (found.safety, found.reason) == ("not safe", "with B it times out: not compiled within 15 s; not re-tuned")
+    assert (found.safety, found.reason) == (
+        "not safe",
+        "with the head it times out: not compiled within 15 s; not re-tuned",
+    )
     assert judge(broken, retuning=WINNER_MOVED, retuned=timing(1.0)).safety == "safe if re-tuned"
 
 
 def test_a_machine_that_was_too_busy_is_no_fault_of_b() -> None:
     stopped = CompiledSide(CONFIG, "timeout", 120.0, 0.7, "stopped after 120 s", is_final=False)
-    found = judge(replace(PAIR, b=(stopped,)))
+    found = judge(replace(PAIR, head=(stopped,)))
     assert (found.safety, found.pair.kind) == ("unknown", "not compiled")
 
 
 def test_wrong_results_under_b_are_not_safe_and_those_under_a_are_no_answer() -> None:
-    wrong = timing(1.0, 0, failure="gives wrong results: the output is off", is_of_b=True)
-    assert judge(frozen=wrong).reason == "with B it gives wrong results: the output is off; not re-tuned"
+    wrong = timing(1.0, 0, failure="gives wrong results: the output is off", is_of_head=True)
+    assert judge(frozen=wrong).reason == "with the head it gives wrong results: the output is off; not re-tuned"
     assert judge(frozen=wrong).safety == "not safe"
-    assert judge(frozen=replace(wrong, is_of_b=False)).safety == "unknown"
+    assert judge(frozen=replace(wrong, is_of_head=False)).safety == "unknown"
 
 
 def test_a_slowdown_within_the_limit_is_safe() -> None:
@@ -127,9 +130,9 @@ def test_the_most_urgent_verdict_decides(each: list[Safety], overall: Safety, co
 def test_compile_times_count_what_both_compile() -> None:
     slow = replace(B, cpu_s=1.0, compile_s=3.0)
     failed = CompiledSide(OTHER, "error", 50.0, 50.0, "no")
-    pairs = [replace(PAIR, a=(A, replace(A, config=OTHER)), b=(slow, failed))] * 6
+    pairs = [replace(PAIR, base=(A, replace(A, config=OTHER)), head=(slow, failed))] * 6
     times = add_compile_times(pairs)
-    assert (times.configs, times.a_wall_s, times.b_wall_s, times.b_cpu_s) == (6, 6.0, 18.0, 6.0)
+    assert (times.configs, times.base_wall_s, times.head_wall_s, times.head_cpu_s) == (6, 6.0, 18.0, 6.0)
     assert times.is_slower
     assert not add_compile_times(pairs[:5]).is_slower
     assert not add_compile_times([PAIR] * 6).is_slower

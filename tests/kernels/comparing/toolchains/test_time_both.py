@@ -40,12 +40,12 @@ class MadeBench:
         for work in works:
             self.launches += 1
             noise = 0.02 * (work.launches % 3)
-            yield work, Launched(TIMES_US[work.a.content_key], TIMES_US[work.b.content_key] + noise)
+            yield work, Launched(TIMES_US[work.base.content_key], TIMES_US[work.head.content_key] + noise)
 
 
-def make_pair(kernel: str, b: str) -> ToolchainPair:
+def make_pair(kernel: str, head: str) -> ToolchainPair:
     of_a = CompiledSide(CONFIG, "ok", 1.0, 1.0, None, "code of A", kernel, "cubin of A")
-    return ToolchainPair(kernel, "1x1", "sm_90", "recording", (of_a,), (replace(of_a, code_sha256=b, cubin=b),))
+    return ToolchainPair(kernel, "1x1", "sm_90", "recording", (of_a,), (replace(of_a, code_sha256=head, cubin=head),))
 
 
 def make_report(*pairs: ToolchainPair) -> ToolchainReport:
@@ -64,7 +64,7 @@ def sweeps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         for pair, _configs in works:
             swept.append(pair.kernel)
             retuning = Retuning(pair.kernel, pair.problem, "h200", 9, 8, OTHER, (OTHER,))
-            yield Retuned(retuning, replace(pair.b[0], config=OTHER, cubin="retuned"))
+            yield Retuned(retuning, replace(pair.head[0], config=OTHER, cubin="retuned"))
 
     trials = tuple(PlannedTrial(config, str(config)) for config in (CONFIG, OTHER))
     monkeypatch.setattr(
@@ -132,7 +132,7 @@ def test_a_broken_architecture_without_a_gpu_counts_and_one_that_only_changed_do
     changed = make_pair("even", "same speed")
     report = make_report(replace(changed, arch="sm_100"))
     assert judge_everything(report) == ()
-    broken = replace(changed, arch="sm_100", b=(CompiledSide(CONFIG, "error", 1.0, 1.0, "no"),))
+    broken = replace(changed, arch="sm_100", head=(CompiledSide(CONFIG, "error", 1.0, 1.0, "no"),))
     on_gpu = make_pair("equal", "code of A")
     assert [each.safety for each in judge_everything(make_report(on_gpu, broken))] == ["safe", "not safe"]
 
@@ -143,10 +143,10 @@ def test_what_moved_in_the_code_is_listed_by_operator_for_architectures_without_
     moved = replace(
         pair,
         arch="sm_100",
-        a=(replace(pair.a[0], facts=facts),),
-        b=(replace(pair.b[0], facts=replace(facts, stack_bytes=40, code_bytes=8192)),),
+        base=(replace(pair.base[0], facts=facts),),
+        head=(replace(pair.head[0], facts=replace(facts, stack_bytes=40, code_bytes=8192)),),
     )
-    longer = replace(moved, kernel="longer", b=(replace(moved.b[0], facts=replace(facts, code_bytes=8192)),))
+    longer = replace(moved, kernel="longer", head=(replace(moved.head[0], facts=replace(facts, code_bytes=8192)),))
     report = make_report(moved, replace(moved, problem="2x2"), longer)
     assert "    spills 1x1, 2x2: spills 0 -> 40 bytes, instructions 256 -> 512" in write_lines(report)
     assert "- sm_100 spills 1x1, 2x2: spills 0 -> 40 bytes, instructions 256 -> 512" in write_markdown(report)

@@ -21,9 +21,9 @@ class ScriptedBench:
         for work in works:
             self.processes[-1].append(work.kernel)
             if work.kernel == "dies":
-                yield work, LaunchFailed("ends its GPU process: SIGSEGV", is_of_b=True, is_final=False)
+                yield work, LaunchFailed("ends its GPU process: SIGSEGV", is_of_head=True, is_final=False)
             elif work.kernel == "wrong":
-                yield work, LaunchFailed("gives wrong results: off", is_of_b=True, is_final=True)
+                yield work, LaunchFailed("gives wrong results: off", is_of_head=True, is_final=True)
             elif work.kernel == "noisy":
                 yield work, Launched(100.0, (99.4, 100.6)[work.launches % 2])
             else:
@@ -42,7 +42,7 @@ def make_run(kernels: Sequence[str], known: dict[str, int] | None = None) -> Tim
 
 
 def counts(run: TimingRun) -> dict[str, int]:
-    return {kernel: len(timing.a_us) for (kernel, _), timing in run.timings.items()}
+    return {kernel: len(timing.base_us) for (kernel, _), timing in run.timings.items()}
 
 
 def test_every_pair_is_launched_once_before_the_worst_get_more() -> None:
@@ -88,7 +88,7 @@ def test_a_pair_that_keeps_dying_is_given_up_and_a_wrong_one_at_once() -> None:
     assert launched.count("dies") == MOST_DEATHS
     assert launched.count("wrong") == 1
     assert run.timings["dies", "1x1"].failure == "ends its GPU process: SIGSEGV"
-    assert run.timings["wrong", "1x1"].is_of_b
+    assert run.timings["wrong", "1x1"].is_of_head
 
 
 def test_earlier_launches_count() -> None:

@@ -32,19 +32,19 @@ def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ComparisonWanted:
     store = find_cubins(path) / "changed"
     store.mkdir(parents=True)
     report = ToolchainReport(ToolchainName("a", "cuda-tile 1"), ToolchainName("b", "cuda-tile 2"), "2026-11-22")
-    for kernel, b_us in {**KERNELS, "silu_and_multiply": 100.0}.items():
+    for kernel, head_us in {**KERNELS, "silu_and_multiply": 100.0}.items():
         rig = Rig(store, kernel)
-        of_a, of_b = rig.cubin(1, 100.0), rig.cubin(2, b_us)
-        a = CompiledSide({"tile_rows": 1}, "ok", 1.0, 1.0, None, "code of A", of_a.symbol, of_a.content_key)
+        of_a, of_b = rig.cubin(1, 100.0), rig.cubin(2, head_us)
+        base = CompiledSide({"tile_rows": 1}, "ok", 1.0, 1.0, None, "code of A", of_a.symbol, of_a.content_key)
         # B's code would be launched with its own tiles: as many as A's, since the config is one.
-        b = replace(a, code_sha256="code of B", cubin=rig.cubin(1, b_us, key=of_b.content_key).content_key)
+        head = replace(base, code_sha256="code of B", cubin=rig.cubin(1, head_us, key=of_b.content_key).content_key)
         if kernel == "silu_and_multiply":
-            b = replace(b, code_sha256="code of A")
-        report.pairs[kernel, PROBLEM, "sm_90"] = ToolchainPair(kernel, PROBLEM, "sm_90", "shipped", (a,), (b,))
+            head = replace(head, code_sha256="code of A")
+        report.pairs[kernel, PROBLEM, "sm_90"] = ToolchainPair(kernel, PROBLEM, "sm_90", "shipped", (base,), (head,))
     ReportFile(path, report).save()
     return ComparisonWanted(
-        a="a",
-        b="installed",
+        base="a",
+        head="installed",
         toolchains=tmp_path,
         library=LIBRARY,
         report=path,
@@ -71,10 +71,10 @@ def safety(wanted: ComparisonWanted) -> Callable[[], dict[str, str]]:
 def test_cubins_made_elsewhere_are_timed_without_either_toolchain_also_after_time_was_spent(
     wanted: ComparisonWanted, safety: Callable[[], dict[str, str]]
 ) -> None:
-    compare_toolchains(replace(wanted, b="b", minutes=0.0), lambda _: None)
+    compare_toolchains(replace(wanted, head="b", minutes=0.0), lambda _: None)
     assert set(safety().values()) == {"unknown", "safe"}
     said: list[str] = []
-    report = compare_toolchains(replace(wanted, b="b"), said.append)
+    report = compare_toolchains(replace(wanted, head="b"), said.append)
     assert safety() == {
         "residual_add": "safe",
         "softmax": "not safe",
@@ -84,16 +84,16 @@ def test_cubins_made_elsewhere_are_timed_without_either_toolchain_also_after_tim
     assert "frozen: 3 of 3 operators and problems to time" in said
     assert len(report.frozen) == 3
     assert report.gpus["h200"].driver == "580.159.04"
-    assert {len(timing.a_us) for timing in report.frozen.values()} <= {9, 12, 16}
+    assert {len(timing.base_us) for timing in report.frozen.values()} <= {9, 12, 16}
 
 
 def test_what_got_slower_is_swept_with_b(wanted: ComparisonWanted) -> None:
     """The real compiler's cubins mean nothing to the fake GPU, so no config is right: the sweep ends and says so."""
     known = read_report(wanted.report)
-    known.b = ToolchainName("installed")
+    known.head = ToolchainName("installed")
     known.pairs = {key: pair for key, pair in known.pairs.items() if pair.kernel == "softmax"}
     ReportFile(wanted.report, known).save()
-    report = compare_toolchains(replace(wanted, b="installed", retunes=True, kernels=("softmax",)), lambda _: None)
+    report = compare_toolchains(replace(wanted, head="installed", retunes=True, kernels=("softmax",)), lambda _: None)
     ((key, retuning),) = report.retunings.items()
     assert key == ("softmax", PROBLEM, "h200")
     assert (retuning.tried, retuning.compiled, retuning.winner, retuning.failure) == (5, 5, None, None)
