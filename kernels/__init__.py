@@ -1,9 +1,8 @@
-"""The GPU and the tile compiler: sweeping, compiling, checking and timing kernels. Knows no queue and no database."""
+"""Uses the GPU and the tile compiler: sweeps, compiles, checks and times kernels. Knows no queue and no database."""
 
 HARNESS = "4"
-"""Version of how we compile, check and time. Part of the toolchain: raise it when a change here could move a number."""
+"""Version of how kernels are compiled, checked and timed. Raise it if a change here could change a measured time."""
 
 NAMING = 2
-"""Version of code keys and content keys: raise it when they cover more, so that nothing older is taken for new code.
-
-1, until 2026-11-28: content keys lacked opt_level, preview features, libraries and the symbol."""
+"""Version of code keys and content keys. Raise it when they cover more, so that stored results are not taken for new
+code. Until 2026-11-28 it was 1: content keys lacked opt_level, preview features, libraries and the symbol."""

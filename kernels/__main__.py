@@ -116,7 +116,7 @@ def sweep(
     kernel: KernelName,
     problem: Annotated[str, typer.Argument(help="A problem of the kernel, e.g. 320x32576x7168.")],
     gpu: Annotated[int, typer.Option(min=0, help="Which of this machine's GPUs.")] = 0,
-    jobs: Jobs = SPARE_CORES,  # one is left for the process that feeds the GPU
+    jobs: Jobs = SPARE_CORES,  # one core is left for the process that feeds the GPU
     limit: Limit = LIMIT_S,
     library: Library = LIBRARY,
     cubins: Store = store.DEFAULT_FOLDER,
@@ -141,7 +141,7 @@ def sweep(
         )
     model = gpus[gpu].model
     if model is None:
-        raise device.UnknownGpu(f"GPU {gpu} is an {gpus[gpu].name}, and cuTile compiles for sm_80 and later")
+        raise device.UnknownGpu(f"GPU {gpu} is an {gpus[gpu].name}, but cuTile compiles for sm_80 and later")
     commit = git_commit.commit_of(library) if record else None
     plan = _plan(library, model.arch, kernel, problem)
     url = store.folder(cubins)
@@ -160,7 +160,7 @@ def sweep(
     conditions = (gpus[gpu].uuid, gpus[gpu].driver, HARNESS, problem)
     with Journal(journal_path(cubins / "journals", plan.trials, conditions)) as journal:
         if journal.trials:
-            say.print(f"  going on from a sweep that was stopped after {len(journal.trials)} trials")
+            say.print(f"  continuing a sweep that was stopped after {len(journal.trials)} trials")
         request = MeasureRequest(
             library.absolute(),
             kernel,
@@ -211,7 +211,7 @@ def _plan(library: Path, arch: str, kernel: str, problem: str | None) -> Plan:
 def _with_progress(
     outcomes: Iterator[tuple[PlannedTrial, Compiled]], plan: Plan
 ) -> Iterator[tuple[PlannedTrial, Compiled]]:
-    """Yields the same outcomes and prints progress on standard error, at most every 5 s."""
+    """Yields the same outcomes, and prints progress on standard error at most every 5 s."""
     started = printed = time.monotonic()
     for count, outcome in enumerate(outcomes, start=1):
         yield outcome

@@ -1,9 +1,8 @@
 """Runs a child process of kernels/children/child_process.py.
 
-`python -m tilewatch.kernels.child ROLE` answers JSON lines until its input ends.
-
-Answers go to a private copy of standard output; standard output itself is sent to standard error, so that a library
-that prints (DeepGEMM and the compilers do) cannot garble an answer.
+`python -m tilewatch.kernels.child ROLE` answers JSON lines until its input ends. Answers go to a private copy of
+standard output. Standard output itself goes to standard error, so that a library that prints (DeepGEMM and the
+compilers do) cannot corrupt an answer.
 """
 
 import contextlib
@@ -27,7 +26,7 @@ Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 FILE_BYTES = 256 << 20
-"""The largest file that a child may write. Cubins have kilobytes; what a library prints is kept in one file."""
+"""Largest file that a child may write. Cubins have kilobytes; one file keeps what a library prints."""
 
 
 def main(role: str, readable: Sequence[str], writable: Sequence[str]) -> None:
@@ -49,24 +48,24 @@ def main(role: str, readable: Sequence[str], writable: Sequence[str]) -> None:
     for line in sys.stdin:
         try:
             answer = handler(json.loads(line))
-        except ExpectedError as error:  # a sentence for a person, which the parent repeats: no traceback
+        except ExpectedError as error:  # a sentence for a person, which the parent repeats without a traceback
             sys.exit(str(error))
         answers.write(make_line(answer))
         answers.flush()
 
 
 def _end_with_group(*_: object) -> None:
-    """Ends this process's group, which it leads, with all that it started."""
+    """Ends this process's group, which it leads, with everything that it started."""
     os.killpg(0, signal.SIGKILL)
 
 
 def import_role(role: str) -> Handler:
-    """Imports and returns what answers in a role. Exits if no such role exists."""
+    """Imports a role's module and returns its handler. Exits if there is no such role."""
     if first := os.environ.get(IMPORT_FIRST):
-        with contextlib.suppress(Exception):  # the baseline that needs it says why it is missing
+        with contextlib.suppress(Exception):  # the baseline that needs this package says why it is missing
             importlib.import_module(first)
-    # By role: the catalog must answer without a compiler or a GPU stack, the compiler without CuPy.
-    if role in WITHOUT_GPU:  # also the compiler, after which the others may be forked: cuTile looks for PyTorch once
+    # Imported by role: the catalog must answer without a compiler or a GPU stack, the compiler without CuPy.
+    if role in WITHOUT_GPU:  # also the compiler: cuTile looks for PyTorch once, and others are forked later
         from tilewatch.kernels.watching import pretend_driver
         from tilewatch.kernels.watching.torch_stand_in import module
 
@@ -99,7 +98,7 @@ def import_role(role: str) -> Handler:
 
 def _fork(descriptor: int) -> None:
     forked = fork_server.serve(socket.socket(fileno=descriptor), import_role)
-    if forked is not None:  # this is a child
+    if forked is not None:  # this process is the child
         main(*forked)
 
 

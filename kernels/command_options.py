@@ -1,4 +1,4 @@
-"""Reads what people type as options of a command, and refuses it before work is done for it."""
+"""Parses options that people type, and refuses bad ones before any work is done."""
 
 import re
 from pathlib import Path
@@ -6,11 +6,11 @@ from pathlib import Path
 import typer
 
 ARCHITECTURE = re.compile(r"sm_(8|9|1[0-9])[0-9]")
-"""cuTile compiles for sm_80 and later."""
+"""Matches the architectures that cuTile compiles for: sm_80 and later."""
 
 
 def parse_share(text: str) -> float:
-    """Reads `--fail-over`: 2% is 0.02. A number without its sign is refused: the API's 0.02 is 2 %. Raises
+    """Reads `--fail-over`: 2% is 0.02. Refuses a number without percent sign: the API's 0.02 is 2 %. Raises
     BadParameter."""
     number, sign, rest = text.partition("%")
     try:
@@ -24,7 +24,7 @@ def parse_share(text: str) -> float:
 
 
 def require_place(file: Path | None) -> Path | None:
-    """Returns the file, or None if none is named. Raises BadParameter if it cannot be written there."""
+    """Returns the file, None if none is named. Raises BadParameter if it cannot be written there."""
     if file is not None and file.is_dir():
         raise typer.BadParameter(f"{file} is a folder; name a file")
     if file is not None and not file.absolute().parent.is_dir():
@@ -33,7 +33,7 @@ def require_place(file: Path | None) -> Path | None:
 
 
 def require_files(files: list[Path] | None) -> list[Path] | None:
-    """Returns the files. Raises BadParameter for one that does not exist."""
+    """Returns the files. Raises BadParameter if one does not exist."""
     for each in files or ():
         if each.is_dir():
             raise typer.BadParameter(f"{each} is a folder; name files in it")
@@ -43,14 +43,14 @@ def require_files(files: list[Path] | None) -> list[Path] | None:
 
 
 def require_arch(arch: str) -> str:
-    """Returns the architecture. Raises BadParameter for a text that is not one."""
+    """Returns the architecture. Raises BadParameter if it is not one."""
     if not ARCHITECTURE.fullmatch(arch):
-        raise typer.BadParameter(f"'{arch}' is no architecture that cuTile compiles for; expected one such as sm_90")
+        raise typer.BadParameter(f"'{arch}' is not an architecture of cuTile; expected one such as sm_90")
     return arch
 
 
 def require_archs(archs: list[str] | None) -> list[str] | None:
-    """Returns the architectures. Raises BadParameter for a text that is not one."""
+    """Returns the architectures. Raises BadParameter if one is not valid."""
     for each in archs or ():
         require_arch(each)
     return archs

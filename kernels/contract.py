@@ -1,7 +1,7 @@
-"""Defines what a library file must provide, and the values that cross between the harness and a library file.
+"""Defines what a library file must provide, and the values that pass between the harness and a library file.
 
-A library file knows its kernel, the arrays and constants it is launched with, its search space, its grid and its
-reference. It knows nothing of queues, databases, timers or cubins. Everything here is a plain frozen value.
+A library file knows its kernel, the arrays and constants of its launches, its search space, its grid and its reference.
+It knows no queues, databases, timers or cubins. All values here are plain and frozen.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,25 +11,25 @@ from typing import Any, Literal
 from tilewatch.errors import ExpectedError
 
 Config = Mapping[str, int]
-"""One point of a search space: parameter name to value, e.g. {"tile_m": 64, ..., "num_ctas": 1}."""
+"""One point of a search space: parameter names to values, e.g. {"tile_m": 64, ..., "num_ctas": 1}."""
 
 HINTS = ("num_ctas", "occupancy", "num_worker_warps")
-"""The parameters that cuTile takes as compiler hints; every other parameter of a config is the library file's own."""
+"""Parameters that cuTile takes as compiler hints. Every other parameter of a config is the library file's own."""
 
 MOST_CONFIGS = 20_000
-"""The most configs of one search space, before `only` leaves some out. Our largest has 13,824, of which 44 are left,
-and another 500 on sm_90. A space of 400,000 was not submitted after 5 minutes (2026-11-21)."""
+"""Most configs of one search space, before `only` filters it. Our largest has 13,824, of which 44 are left, or 500 more
+on sm_90. Submitting a space of 400,000 had not ended after 5 minutes (2026-11-21)."""
 
 
 class BadProblem(ExpectedError, ValueError):
-    """A problem text that does not name a problem of this kernel; the message is a sentence for a person."""
+    """The text does not name a problem of this kernel; the message is a sentence for a person."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One input size. `name` is how people type it and how it is stored; it says everything that follows.
+    """One input size. `name` is how people type it and how it is stored; it determines everything else.
 
-    `sizes` are the numbers behind it, e.g. {"m": 320, ...}; `choices` what is not a number, such as {"dtype": "bf16"}.
+    `sizes` are its numbers, e.g. {"m": 320, ...}. `choices` are what is not a number, such as {"dtype": "bf16"}.
     """
 
     name: str
@@ -38,20 +38,20 @@ class Problem:
 
 
 Fill = Literal["normal", "scale", "given"]
-"""What an input holds. normal: standard normal values, no zeros (uint8: any byte but 0); scale: positive values near 1,
-as block scales have; given: what the kernel's `given` says, because the values are part of the problem (which group a
-row belongs to)."""
+"""What an input holds. normal: standard normal values without zeros (uint8: any byte but 0). scale: positive values
+near 1, like block scales. given: the values that the kernel's `given` returns, because they are part of the problem
+(such as which group a row belongs to)."""
 
 
 @dataclass(frozen=True)
 class Array:
     """One array parameter of a kernel, row-major. `dtype` is a cuTile type name such as "float8_e4m3fn".
 
-    `aligned` tells the compiler which sizes are multiples of 16, as TMA needs to know. Without it problems share their
-    cubins whatever the sizes of this array: right for small arrays that are not loaded by TMA.
+    `aligned` tells the compiler which sizes are multiples of 16, as TMA needs to know. Without it problems share cubins
+    whatever the sizes of this array, which suits small arrays that are not loaded by TMA.
 
-    An `output` is only written. An `inout` array is read and written in place: it is filled like an input, restored
-    before each checked launch, and checked like an output.
+    An `output` is only written. An `inout` array is changed in place: it is filled like an input, restored before each
+    checked launch, and checked like an output.
     """
 
     name: str
@@ -69,10 +69,7 @@ class Array:
 
 @dataclass(frozen=True)
 class Space:
-    """A search space as data: its axes, in order, and which combinations of their values it has; None means all.
-
-    `size` counts all combinations.
-    """
+    """A search space: its axes in order, and a filter `only` of their combinations. `size` counts all combinations."""
 
     axes: tuple[tuple[str, tuple[int, ...]], ...]
     only: Callable[[Config], bool] | None = None
@@ -85,7 +82,7 @@ class Space:
         return size
 
     def configs(self) -> tuple[dict[str, int], ...]:
-        """Lists every config, the last axis fastest."""
+        """Lists every config. The last axis varies fastest."""
         found: list[dict[str, int]] = [{}]
         for name, values in self.axes:
             found = [{**config, name: value} for config in found for value in values]

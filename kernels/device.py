@@ -1,7 +1,6 @@
-"""Lists the GPU models that Tilewatch knows and the GPUs of this machine, and says how fast a problem can be at best
-on a model.
+"""Lists the GPU models that Tilewatch knows and the GPUs of this machine, and computes a problem's least time on one.
 
-Asks nvidia-smi, which comes with every driver; imports nothing of CUDA, so it answers on a laptop too.
+Calls nvidia-smi, which every driver includes, and imports nothing of CUDA, so it also works on a laptop.
 """
 
 import csv
@@ -16,26 +15,26 @@ from typing import Any
 from tilewatch.errors import ExpectedError
 
 OLDEST_DRIVER = 580
-"""CUDA 13 drivers start here; cubins of tileiras 13.4 load from it on (H200, driver 580.159, 2026-11)."""
+"""First driver of CUDA 13. It loads cubins of tileiras 13.4 (H200, driver 580.159, 2026-11)."""
 
 CLOCK_MARGIN = 1.15
-"""Datasheet rates are of the boost clock; an H200 runs up to 1980 MHz where its rates are of 1830 (2026-11)."""
+"""Factor on datasheet rates, which are for the boost clock: an H200 runs at 1980 MHz, not at 1830 (2026-11)."""
 
 HALF_SUMS = 2.0
-"""A GeForce is twice as fast with sums in float16 as with the sums in float32 that its rate is of (Ada whitepaper, RTX
+"""Factor on a GeForce's rates, which are for sums in float32. Sums in float16 are twice as fast (Ada whitepaper, RTX
 4090 in FP8: 660.6 and 330.3 TFLOP/s)."""
 
 LARGEST_L2_BYTES = 128 << 20
-"""What was written last may still be in L2 when a kernel ends, and never have met the memory. RTX PRO 6000: 128 MiB."""
+"""Bytes that may still be in L2 when a kernel ends, and so never reached memory. The RTX PRO 6000 has 128 MiB."""
 
 FLOP_PER_US, BYTES_PER_US = 1e6, 1e3
-"""How many operations in a microsecond are one TFLOP/s, and how many bytes in a microsecond are one GB/s."""
+"""Operations per microsecond in 1 TFLOP/s, and bytes per microsecond in 1 GB/s."""
 
 
 @dataclass(frozen=True)
 class GpuSpec:
-    """A GPU model with its rates. `fp8_tflops`, `half_tflops` (float16 and bfloat16) and `tf32_tflops` are dense rates
-    of the Tensor Cores with sums in float32, `bandwidth_gbps` is of device memory. None where no source says it."""
+    """A GPU model with its rates: dense rates of the Tensor Cores with sums in float32, and `bandwidth_gbps` of device
+    memory. `half_tflops` is for float16 and bfloat16. A rate is None if no source states it."""
 
     slug: str
     name: str
@@ -47,14 +46,13 @@ class GpuSpec:
 
     @property
     def stored(self) -> dict[str, Any]:
-        """Returns what a database keeps of a model; a sweep keeps the rate that it is held against
-        (`Rate`)."""
+        """Returns the fields that a database keeps of a model. A sweep stores its own limit (`Rate`)."""
         names = ("slug", "name", "arch", "fp8_tflops", "bandwidth_gbps")
         return {name: getattr(self, name) for name in names}
 
 
 SIMULATED = GpuSpec("sim", "Simulated GPU", "sm_90")
-"""No GPU at all: worker/gpu/simulated.py makes its times up. Sweeps are submitted for it only when it is named."""
+"""A model without a GPU: worker/gpu/simulated.py makes its times up. It is only swept if it is named."""
 
 # NVIDIA's datasheets and architecture whitepapers; most print rates with sparsity, which are halved here. Checked in
 # public texts, 2026-11: H100 (SXM, PCIe), H20, L40S, B200, and
@@ -92,25 +90,25 @@ GPU_MODELS = (
 )
 
 MULTIPROCESSORS = {"a100": 108, "h200": 132, "b200": 148, "b300": 160, "rtx5090": 170}
-"""Multiprocessors of the GPU model that stands for an architecture while no GPU is there (NVIDIA's datasheets)."""
+"""Multiprocessors of the GPU model that stands for an architecture if no GPU is present (NVIDIA's datasheets)."""
 
 OLDEST_ARCH = 80
-"""cuTile compiles for sm_80 and later (cuda-tile 1.7)."""
+"""Oldest compute capability that cuTile compiles for (cuda-tile 1.7)."""
 
 LONGEST_NAME = 33
-"""Letters of an unknown model's name in its slug, which has 40 (kernels/recording/rows.py)."""
+"""Most letters of an unknown model's name in its slug, which may have 40 (kernels/recording/rows.py)."""
 
 UNKNOWN_SLUG = re.compile(r"([a-z0-9-]+)-(sm_\d+)")
-"""The slug of a model that is not in GPU_MODELS ends with its architecture: every machine can compile for it."""
+"""Matches the slug of a model that is not in GPU_MODELS. It ends with the architecture to compile for."""
 
 
 class UnknownGpu(ExpectedError):
-    """No GPU model of that name; the message lists the nearest."""
+    """There is no GPU model of this name; the message lists the nearest ones."""
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU of this machine. `model` is None where cuTile has no code for it, or the driver does not say what it is."""
+    """A GPU of this machine. `model` is None if cuTile does not support it, or if the driver does not name it."""
 
     index: int
     uuid: str
@@ -120,8 +118,7 @@ class Gpu:
 
 
 def gpu_model(slug: str) -> GpuSpec:
-    """Returns the GPU model of a slug. Raises UnknownGpu for a slug that neither GPU_MODELS nor
-    `name_unknown` gives."""
+    """Returns the GPU model of a slug, also of one that `name_unknown` made. Raises UnknownGpu."""
     for model in GPU_MODELS:
         if model.slug == slug.lower():
             return model
@@ -133,24 +130,22 @@ def gpu_model(slug: str) -> GpuSpec:
 
 
 def model_of(arch: str) -> GpuSpec | None:
-    """Returns the GPU model that stands for an architecture ("sm_90") while no GPU is there; None if no model of it is
-    known."""
+    """Returns the GPU model that stands for an architecture ("sm_90") if no GPU is present, None if it is unknown."""
     return next((model for model in GPU_MODELS if model.arch == arch and model.slug in MULTIPROCESSORS), None)
 
 
 def model_named(name: str) -> GpuSpec | None:
-    """Returns the model of a driver's name ("NVIDIA H100 80GB HBM3"), or None. The longest match wins: GB200 is no
-    B200.
-    """
+    """Returns the model of a driver's name ("NVIDIA H100 80GB HBM3"), or None. The longest match wins, so that a GB200
+    does not become a B200."""
     words = name.upper().replace("-", " ").split()
     matches = [model for model in GPU_MODELS if set(model.name.upper().split()) <= set(words)]
     return max(matches, key=lambda model: len(model.name), default=None)
 
 
 def name_unknown(name: str, capability: str) -> GpuSpec | None:
-    """Returns a model for a driver's name that `model_named` does not know: it works, and has no roofline.
+    """Returns a model for a name that `model_named` does not know. It can be used, but has no roofline.
 
-    `capability` is as nvidia-smi says it ("8.9"). None below OLDEST_ARCH, or where it is not a number.
+    `capability` is as nvidia-smi prints it ("8.9"). None below OLDEST_ARCH, or if it is not a number.
     """
     digits = capability.replace(".", "")
     if not digits.isdigit() or int(digits) < OLDEST_ARCH:
@@ -160,7 +155,7 @@ def name_unknown(name: str, capability: str) -> GpuSpec | None:
 
 
 def gpus() -> tuple[Gpu, ...]:
-    """Lists this machine's NVIDIA GPUs; empty without a driver, or if the driver does not answer."""
+    """Lists this machine's NVIDIA GPUs. Empty without a driver, or if the driver does not answer."""
     rows = _query("--query-gpu=index,uuid,name,driver_version,compute_cap")
     return tuple(
         Gpu(int(index), uuid, name, driver, model_named(name) or name_unknown(name, capability))
@@ -170,7 +165,7 @@ def gpus() -> tuple[Gpu, ...]:
 
 
 def processes_on(uuid: str, own: Collection[int] = ()) -> tuple[str, ...]:
-    """Returns the compute processes on a GPU, as "pid name", without our `own`."""
+    """Returns the compute processes on a GPU as "pid name", without those in `own`."""
     rows = _query("--query-compute-apps=gpu_uuid,pid,process_name")
     ours = set(map(str, own))
     return tuple(f"{row[1]} {row[2]}" for row in rows if len(row) == 3 and row[0] == uuid and row[1] not in ours)
@@ -188,15 +183,15 @@ def _query(question: str) -> list[list[str]]:
 
 @dataclass(frozen=True)
 class Rate:
-    """The rate of Tensor Cores that a sweep is held against. `type` is "float8", "float16" (bfloat16 too) or "tf32"."""
+    """The rate of Tensor Cores that limits a sweep. `type` is "float8", "float16" (also for bfloat16) or "tf32"."""
 
     type: str
     tflops: float
 
 
 def find_rate(gpu: GpuSpec, dtypes: Iterable[str]) -> Rate | None:
-    """Returns the rate for the narrowest of the inputs' types that Tensor Cores multiply; None if they multiply none of
-    them, or no source says the rate. The scales of float8_e8m0 are not operands."""
+    """Returns the rate for the narrowest of the inputs' types that Tensor Cores multiply. None if they multiply none,
+    or if no source states the rate. The scales of float8_e8m0 are not operands."""
     named = set(dtypes)
     for type_name, tflops, names in (
         ("float8", gpu.fp8_tflops, ("float8_e4m3", "float8_e5m2")),
@@ -209,8 +204,7 @@ def find_rate(gpu: GpuSpec, dtypes: Iterable[str]) -> Rate | None:
 
 
 def find_floor_us(gpu: GpuSpec, dtypes: Iterable[str], flops: float, moved_bytes: float) -> float:
-    """Returns the time that no kernel beats, whatever the clock, the L2 and the type of its sums; 0 where no rate is
-    known."""
+    """Returns the time that no kernel can beat, whatever its clock, L2 and type of sums. 0 if no rate is known."""
     rate = find_rate(gpu, dtypes)
     most_tflops = 0.0 if rate is None else rate.tflops * CLOCK_MARGIN * (HALF_SUMS if "GeForce" in gpu.name else 1.0)
     compute_us = flops / (most_tflops * FLOP_PER_US) if most_tflops else 0.0

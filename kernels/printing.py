@@ -1,4 +1,4 @@
-"""Prints what the commands of `python -m tilewatch.kernels` found, as tables for people."""
+"""Prints the results of `python -m tilewatch.kernels` as tables for people."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ def format_suite(plans: Sequence[Plan]) -> str:
 
 
 def list_suite_rows(plans: Sequence[Plan]) -> list[tuple[str, ...]]:
-    """Returns a row for each kernel of the suite, in the library's order. Configs are counted by architecture."""
+    """Returns a row for each kernel of the suite, in the library's order. Configs are counted per architecture."""
     by_kernel: dict[str, list[Plan]] = {}
     for plan in plans:
         by_kernel.setdefault(plan.kernel, []).append(plan)

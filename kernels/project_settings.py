@@ -1,4 +1,4 @@
-"""Reads `[tool.tilewatch]`, the settings that a repository has for Tilewatch in its pyproject.toml."""
+"""Reads `[tool.tilewatch]`, a repository's settings for Tilewatch in its pyproject.toml."""
 
 import tomllib
 from dataclasses import dataclass
@@ -18,11 +18,9 @@ class BadProject(ExpectedError, ValueError):
 
 @dataclass(frozen=True)
 class ProjectSettings:
-    """The table [tool.tilewatch] of a repository's pyproject.toml. `watch` is the folder of watch files and `branch`
-    the branch that is followed; None where it does not say.
-
-    `path` are the folders that the repository's own packages are imported from. All folders are of the repository.
-    """
+    """The table [tool.tilewatch] of a repository's pyproject.toml. `watch` is the folder of watch files, `branch` the
+    branch that is followed; None if the table does not say. `path` are the folders from which the repository's packages
+    are imported. All folders are relative to the repository."""
 
     watch: str | None = None
     path: tuple[str, ...] = ()
@@ -30,8 +28,8 @@ class ProjectSettings:
 
 
 def read(folder: Path) -> ProjectSettings | None:
-    """Returns the settings of the repository whose top folder this is. Returns None if it has none, or if this process
-    may not read it, as the folders above a library in the sandbox. Raises BadProject."""
+    """Returns the settings of the repository with this top folder. None if it has none, or if this process may not read
+    the folder, such as one above a library in the sandbox. Raises BadProject."""
     file = folder / FILE
     try:
         return parse(read_given_text(file, MOST_BYTES), str(file))
@@ -42,7 +40,7 @@ def read(folder: Path) -> ProjectSettings | None:
 
 
 def parse(text: str, where: str) -> ProjectSettings | None:
-    """Returns the settings of a pyproject.toml, which `where` names in messages; None without the table. Raises
+    """Returns the settings in a pyproject.toml's text, None without the table. Messages call it `where`. Raises
     BadProject."""
     try:
         table = tomllib.loads(text).get("tool", {}).get("tilewatch")

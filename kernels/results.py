@@ -1,7 +1,7 @@
 """Defines the values that leave the harness: plans of sweeps, outcomes of compiling, results of measuring.
 
-Everything is frozen, made of plain Python values and turns into JSON with `dataclasses.asdict`. Times are microseconds
-(`_us`) or seconds (`_s`), sizes bytes. Failures are values here, never exceptions.
+All values are frozen, consist of plain Python values, and become JSON by `dataclasses.asdict`. Times are in
+microseconds (`_us`) or seconds (`_s`), sizes in bytes. Failures are values here, never exceptions.
 """
 
 import datetime as dt
@@ -14,7 +14,7 @@ Params = Mapping[str, int]
 
 @dataclass(frozen=True)
 class PlannedTrial:
-    """One config of a sweep and the key of everything that goes into compiling it (computed before compiling)."""
+    """One config of a sweep, and the key of everything that compiling it depends on."""
 
     config: Params
     code_key: str
@@ -24,10 +24,9 @@ class PlannedTrial:
 class Plan:
     """The trials of a sweep of one kernel on one problem for one architecture.
 
-    `parts_of` says by model of use what part of the model's total the problem is: {"weight": 28.0, "parts": 12}.
-    `dtypes` are the inputs' types: "bfloat16", "float8_e4m3fn".
-    `ships` is the config that the watched library's own host code launches; None where it is not known, as when host
-    code searches at run time. `work` is the owner's measure of the problem, a unit and an amount.
+    `parts_of` maps a model to the problem's part of its total: {"weight": 28.0, "parts": 12}. `dtypes` are the inputs'
+    types, such as "bfloat16". `ships` is the config that the watched library's host code launches; None if unknown, for
+    example if host code searches at run time. `work` is the problem's size in the owner's unit: a unit and an amount.
     """
 
     kernel: str
@@ -48,10 +47,11 @@ class Plan:
 
 @dataclass(frozen=True)
 class StaticFacts:
-    """Facts that a cubin shows without running.
+    """Facts about a cubin that are known without running it.
 
-    `tma_loads` of `loads` became TMA; `tensor_core_mmas` of `mmas` became Tensor Core code. `remarks` are the
-    compiler's, one dict each: pass, name, passed, line, instruction, shape, text."""
+    `tma_loads` counts the `loads` that became TMA, `tensor_core_mmas` the `mmas` that became Tensor Core code.
+    `remarks` are the compiler's, one dict each: pass, name, passed, line, instruction, shape, text.
+    """
 
     registers: int
     stack_bytes: int
@@ -67,8 +67,8 @@ class StaticFacts:
 
 @dataclass(frozen=True)
 class Compiled:
-    """The outcome of compiling one config. `facts`, `content_key`, `code_sha256` and `symbol` exist when status is ok;
-    `failure` (one line) otherwise. `reused`: the cubin (or the failure) came from the store."""
+    """The outcome of compiling one config. If `status` is ok, `facts`, `content_key`, `code_sha256` and `symbol` are
+    set, else `failure` (one line). `reused`: the outcome came from the store."""
 
     status: Literal["ok", "timeout", "error"]
     compiler: str
@@ -94,7 +94,7 @@ class Cubin:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """The outcome of one config on the GPU: timed with samples, or a failure with its first line."""
+    """The outcome of one config on the GPU: samples, or a failure with the first line of its message."""
 
     config: Params
     status: Literal["timed", "wrong", "launch_error", "crashed", "hung"]
@@ -106,9 +106,8 @@ class TrialResult:
 
 @dataclass(frozen=True)
 class Measured:
-    """Careful samples of one implementation; element i belongs to paired round i of the run.
-
-    An implementation that could not run has no samples and says why in `detail["missing"]`."""
+    """Careful samples of one implementation. Element i belongs to paired round i of the run. An implementation that
+    could not run has no samples; `detail["missing"]` says why."""
 
     implementation: str
     role: Literal["kernel", "baseline"]
@@ -119,7 +118,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class RunResult:
-    """One session on one GPU: the sweep's choice and the careful timing of it and its baselines."""
+    """One session on one GPU: the sweep's winner, and the careful timing of it and its baselines."""
 
     host: str
     gpu_model: str
@@ -138,5 +137,5 @@ class RunResult:
 
     @property
     def key(self) -> str:
-        """Names the run: a GPU of a machine starts one run at a time."""
+        """Returns the key of the run. It is unique, because a GPU of a machine starts one run at a time."""
         return f"{self.host}:{self.gpu_uuid}:{self.started_at.isoformat()}"

@@ -1,4 +1,4 @@
-"""Turns samples into numbers, here and nowhere else: medians, their intervals, paired ratios. Floats in, floats out."""
+"""Computes medians, their intervals and paired ratios from samples; no other module does. Floats in, floats out."""
 
 import functools
 import math
@@ -11,7 +11,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Interval:
-    """A median and the interval that holds the true one at the confidence asked for."""
+    """A median, and an interval that contains the true median at the requested confidence."""
 
     median: float
     low: float
@@ -19,16 +19,14 @@ class Interval:
 
     @property
     def half_width(self) -> float:
-        """Returns half the interval's width, relative to the median: 0.005 is half a per cent."""
+        """Returns half the interval's width relative to the median: 0.005 is half a per cent."""
         return max(self.high - self.median, self.median - self.low) / self.median
 
 
 def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
     """Returns the median with its distribution-free interval from order statistics (Conover, "Practical Nonparametric
-    Statistics", 1999, section 3.2). Below 6 samples no such interval reaches 95 %, so the extremes stand in.
-
-    Raises ValueError when there are no samples.
-    """
+    Statistics", 1999, section 3.2). Fewer than 6 samples allow no interval of 95 %, so it is then the extremes. Raises
+    ValueError without samples."""
     if not samples:
         raise ValueError("no samples: a median needs at least one")
     ordered = sorted(samples)
@@ -39,10 +37,10 @@ def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) ->
 def ratio_interval(
     ours_us: Sequence[float], theirs_us: Sequence[float], confidence: float = CONFIDENCE
 ) -> Interval | None:
-    """Returns the median of the rounds' ratios theirs / ours: over 1 means that ours is faster. None when either has no
-    samples.
+    """Returns the median of the rounds' ratios theirs / ours; over 1 means that ours is faster. None if one of them has
+    no samples.
 
-    Element i of both comes from the same round, so what slows a whole round (clocks, heat) cancels.
+    Element i of both is from the same round, so what slows a whole round (clocks, heat) cancels out.
     """
     if not ours_us or not theirs_us:
         return None
@@ -53,8 +51,8 @@ def ratio_interval(
 
 @functools.lru_cache(maxsize=1024)
 def _outside(n: int, confidence: float) -> int:
-    """Counts the ordered samples outside the interval on each side: the largest k with P(Binomial(n, 1/2) <= k) <= (1 -
-    confidence) / 2, else 0."""
+    """Returns how many ordered samples lie outside the interval on each side: the largest k with P(Binomial(n, 1/2) <=
+    k) <= (1 - confidence) / 2, else 0."""
     tail, cumulative, skip = (1 - confidence) / 2, 0.0, 0
     for k in range(n // 2):
         cumulative += math.exp(math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) - n * math.log(2))

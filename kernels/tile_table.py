@@ -1,8 +1,7 @@
-"""Holds the tile table: the config an engineer would write down by hand, by kind of kernel, GPU model and element size.
+"""Holds the tile table: the config that an engineer would choose by hand, by kind of kernel, GPU and element size.
 
-Numbers in, a config out; knows no kernel, no GPU and no database. The table's config is timed with every sweep's
-winner as the baseline `tile_table`, so its regret is a series. It is also the config that a kernel is compiled with
-when nobody names another.
+Numbers in, a config out; knows no kernel, no GPU and no database. Every sweep times the table's config beside its
+winner as the baseline `tile_table`, so its regret is a series. A kernel is also compiled with this config by default.
 """
 
 import math
@@ -14,18 +13,17 @@ from tilewatch.kernels.device import find_rate, gpu_model
 from tilewatch.kernels.results import Params, Plan
 
 BASELINE = "tile_table"
-"""The name of the baseline that is the table's config."""
+"""Name of the baseline that runs the table's config."""
 
 
 Kind = Literal["product", "attention", "rows", "elements"]
-"""What a kernel's tiles are cut from: a matrix product, queries and keys, whole rows (norms, softmax), or elements."""
+"""What a kernel cuts into tiles: a matrix product, queries and keys, whole rows (norms, softmax), or elements."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """The preferred values on some GPU models for operands of one size. A kernel's space takes the axes it has.
-
-    `source` is where the tiles are from: a document, or a sweep of ours with its regret."""
+    """The preferred values on some GPU models for operands of one size. A space uses those of its own axes. `source` is
+    a document, or a sweep of ours with its regret."""
 
     gpus: tuple[str, ...]
     element_bytes: int
@@ -43,7 +41,7 @@ PLAIN: Mapping[str, int] = {
     "allow_tma": 1,
     "fast_acc": 1,
 }
-"""Preferred by every row that does not name another value: no hint, the swizzle of the tutorials, fast FP8 sums."""
+"""Preferences of rows that do not name other values: no hints, the swizzle of the tutorials, fast FP8 sums."""
 
 HOPPER = ("h200", "h100")
 DATACENTER = ("b200", "gb200", "b300")
@@ -132,11 +130,11 @@ TABLE = (
 )
 
 TYPICAL = {"sm_80": "a100", "sm_90": "h200", "sm_100": "b200", "sm_103": "b300", "sm_120": "rtx5090"}
-"""The model whose rows stand for an architecture when nobody names a model."""
+"""The model whose rows stand for an architecture if no model is named."""
 
 
 def find_kind(axes: Collection[str]) -> Kind | None:
-    """Returns what a space with these axes cuts into tiles; None for one that the table has no rows for."""
+    """Returns what a space with these axes cuts into tiles, None if the table has no rows for it."""
     if "tile_k" in axes or {"tile_m", "tile_n", "group_size_m"} <= {*axes}:
         return "product"
     if {"tile_m", "tile_n"} <= {*axes}:
@@ -147,26 +145,25 @@ def find_kind(axes: Collection[str]) -> Kind | None:
 
 
 def table_row(gpu: str, element_bytes: int, axes: Collection[str]) -> Row | None:
-    """Returns the row of a space with these axes for a GPU model ("h200") or an architecture ("sm_90"); None if the
-    table has no such row."""
+    """Returns the table's row for a space with these axes on a GPU model or an architecture, None if it has none."""
     model, kind = TYPICAL.get(gpu, gpu), find_kind(axes)
     wanted = (element_bytes, kind)
     return next((row for row in TABLE if model in row.gpus and (row.element_bytes, row.kind) == wanted), None)
 
 
 def table_config(gpu: str, element_bytes: int, configs: Iterable[Params]) -> Params | None:
-    """Returns the config of a space nearest to the table's, in powers of two; None where the table has no row."""
+    """Returns the config of a space that is nearest to the table's, in powers of two. None if the table has no row."""
     space = list(configs)
     row = table_row(gpu, element_bytes, space[0]) if space else None
     if row is None:
         return None
     prefers = {**PLAIN, **row.prefers}
-    # Of configs equally near the smaller values win, whatever the order in which they are handed over.
+    # Among equally near configs the smaller values win, in whatever order the configs come.
     return min(space, key=lambda config: (_distance(config, prefers), sorted(config.items())))
 
 
 def default_config(gpu: str, element_bytes: int, configs: Iterable[Params]) -> Params:
-    """Returns the table's config, or for a kernel outside the table the middle of its space with the plainest hints."""
+    """Returns the table's config; for a kernel outside the table, the middle of its space with the plainest hints."""
     space = list(configs)
     named = table_config(gpu, element_bytes, space)
     if named is not None:
@@ -176,8 +173,8 @@ def default_config(gpu: str, element_bytes: int, configs: Iterable[Params]) -> P
 
 
 def stored_space(plan: Plan, gpu: str) -> dict[str, Any]:
-    """Returns a sweep's space as it is stored with the sweep: its axes, the table's config, the one that ships, its
-    work in the owner's unit, and the rate of the Tensor Cores for its type."""
+    """Returns a space as it is stored with its sweep: its axes, the table's config, the shipped one, its work in the
+    owner's unit, and the rate of the Tensor Cores."""
     rate = find_rate(gpu_model(gpu), plan.dtypes)
     named = table_config(gpu, plan.element_bytes, (trial.config for trial in plan.trials))
     return {
@@ -190,7 +187,7 @@ def stored_space(plan: Plan, gpu: str) -> dict[str, Any]:
 
 
 def _distance(config: Params, prefers: Mapping[str, int]) -> float:
-    # Flags and hints may be 0, where a logarithm has no value; one more than each orders them just as well.
+    # Flags and hints may be 0, which has no logarithm; adding one keeps the order.
     return sum(abs(math.log2((config[axis] + 1) / (prefers[axis] + 1))) for axis in config if axis in prefers)
 
 

@@ -1,8 +1,8 @@
-"""Refuses imports of a library file that its hash does not see: of its own repository, and relative ones.
+"""Refuses imports that a library file's hash does not cover: of its own repository, and relative ones.
 
-The queue knows a kernel's code by the hash of its library file alone (kernels/catalog/signature.py). A helper that
-changed in another file would leave the hash as it is, and the old cubin would be called unchanged. Installed packages
-are part of the toolchain, and those of the standard library of Python.
+The queue identifies a kernel's code by the hash of its library file alone (kernels/catalog/signature.py). If a helper
+in another file changed, the hash would not, and the old cubin would count as current. Installed packages and Python's
+standard library are part of the toolchain.
 """
 
 import ast
@@ -17,13 +17,14 @@ ALLOWED = (
     "nothing of its own repository"
 )
 OURS = ("tilewatch", "kernels")
-"""The contract and its name until 2026-11. A repository's own package `kernels` is never on a child's path."""
+"""The package of the contract, and its name until 2026-11. A repository's package `kernels` is never on a child's
+path."""
 
 STANDARD = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib"))
 
 
 class ForbiddenImport(Exception):
-    """The message is a sentence; `line` is that of the import."""
+    """A library file has an import that is not allowed; the message is a sentence, `line` the line of the import."""
 
     def __init__(self, sentence: str, line: int) -> None:
         super().__init__(sentence)
@@ -31,9 +32,9 @@ class ForbiddenImport(Exception):
 
 
 def refuse_imports(source: str) -> None:
-    """Raises ForbiddenImport for the first import of a file, in functions too, that is not allowed.
+    """Raises ForbiddenImport for the first import of a file, also in functions, that is not allowed.
 
-    A package that is not installed is left to whoever runs the import: a function may need it on another machine only.
+    Packages that are not installed are allowed: a function may need one only on another machine.
     """
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Import | ast.ImportFrom):
@@ -50,7 +51,7 @@ def refuse_imports(source: str) -> None:
 
 
 def _uninstalled_place(package: str) -> Path | None:
-    """Returns where an importable package lies that is neither installed nor of the standard library; else None."""
+    """Returns where a package lies that is neither installed nor of the standard library. None for other packages."""
     if package in OURS:
         return None
     try:
@@ -64,8 +65,7 @@ def _uninstalled_place(package: str) -> Path | None:
 
 
 def _is_installed(place: Path) -> bool:
-    """Returns whether a package lies where pip puts packages; a folder of `pip install --target` has their metadata in
-    it."""
+    """Returns whether a package lies where pip puts packages, with their metadata, or in the standard library."""
     if set(INSTALLED) & set(place.parts) or next(place.parent.glob("*.dist-info"), None) is not None:
         return True
     return any(place.resolve().is_relative_to(each) for each in STANDARD)

@@ -1,6 +1,6 @@
-"""Finds what a commit names and does not hold: submodules, and files of which Git has only a pointer (Git LFS).
+"""Finds files that a commit names but does not contain: submodules, and files that are pointers of Git LFS.
 
-Commits are checked out by Git's plumbing alone, so both are missing in every nightly, whatever lies in a working tree.
+Nightlies check commits out with plain Git, so both are missing there, even if a working tree has them.
 """
 
 import os
@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 SUBMODULE = "160000"
-"""Git's mode of an entry that is another repository's commit."""
+"""Git's mode of a submodule entry."""
 
 POINTER = "version https://git-lfs.github.com/spec/"
-"""The beginning of a file that Git LFS keeps elsewhere."""
+"""The beginning of a Git LFS pointer file."""
 
 POINTER_ADVICE = "it is a pointer of Git LFS and not the file: commit the file itself, since no node fetches LFS files"
 
 
 def list_submodules(folder: Path, revision: str | None = None) -> list[str]:
-    """Lists the paths of a commit's submodules, or of those that are staged; empty where there is no repository."""
+    """Lists the paths of a commit's submodules, or of the staged ones. Empty if there is no repository."""
     staged = ("ls-files", "--stage", "--full-name", "-z", ":/")
     listing = staged if revision is None else ("ls-tree", "-r", "-z", "--full-tree", revision)
     entries = _git(folder, *listing).split("\0")
@@ -27,24 +27,24 @@ def list_submodules(folder: Path, revision: str | None = None) -> list[str]:
 
 
 def list_pointers(folder: Path) -> list[str]:
-    """Lists the staged files of a folder that are pointers of Git LFS, relative to it."""
+    """Lists the staged files of a folder that are Git LFS pointers, relative to the folder."""
     pattern = f"^{re.escape(POINTER)}"
     return _git(folder, "grep", "--cached", "--files-with-matches", "-z", "-e", pattern, "--", ".").split("\0")[:-1]
 
 
 def find_submodule(package: str, submodules: Sequence[str]) -> str | None:
-    """Returns the submodule that is named like a package; None where none is."""
+    """Returns the submodule whose name matches a package, None if there is none."""
     wanted = package.partition(".")[0].replace("-", "_").lower()
     return next((path for path in submodules if Path(path).name.replace("-", "_").lower() == wanted), None)
 
 
 def describe_submodule(package: str, submodule: str) -> str:
-    """Says why a package is not there in a nightly."""
+    """Returns a sentence that says why a package is missing in a nightly."""
     return f"{package} is in the submodule {submodule}, and commits are checked out without their submodules"
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """Returns what git prints; nothing where it has no answer."""
+    """Returns what git prints, or an empty text if it fails."""
     done = subprocess.run(
         ["git", "-C", str(folder), *arguments],
         env={**os.environ, "GIT_NO_REPLACE_OBJECTS": "1", "LC_ALL": "C"},
