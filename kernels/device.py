@@ -46,7 +46,7 @@ class GpuSpec:
 
     @property
     def stored(self) -> dict[str, Any]:
-        """Returns the fields that a database keeps of a model. A sweep stores its own limit (`Rate`)."""
+        """Returns the fields that a database keeps of a model. The rate that limits a sweep is kept with the sweep."""
         names = ("slug", "name", "arch", "fp8_tflops", "bandwidth_gbps")
         return {name: getattr(self, name) for name in names}
 

@@ -171,7 +171,7 @@ def _lay_out(call: Call, scales: Scales) -> tuple[Any, Any]:
 
 
 def _pack(scales: Any, matrix: Any, recipe: tuple[int, int, int], *, is_of_a: bool) -> Any:
-    """Returns the scales of a matrix (.., rows, K) as B200 reads them: exponents, which is exact for powers of two."""
+    """Returns the scales of a matrix (.., rows, K) as B200 reads them: as exponents, which keep powers of two exact."""
     groups = matrix.shape[0] if matrix.dim() == 3 else None
     rows, k = matrix.shape[-2:]
     return _module().transform_sf_into_required_layout(scales.contiguous(), rows, k, recipe, groups, is_of_a)

@@ -158,7 +158,7 @@ def cublaslt_per_group(call: Call) -> BaselineLaunch:
 
 
 def attention(backend: str) -> Callable[[Call], BaselineLaunch]:
-    """Returns a maker of torch's scaled_dot_product_attention on one of its backends, e.g. "CUDNN_ATTENTION"."""
+    """Returns a maker of launches of torch's scaled_dot_product_attention by one backend, e.g. "CUDNN_ATTENTION"."""
 
     def build(call: Call) -> BaselineLaunch:
         torch = torch_module()
@@ -179,7 +179,7 @@ def attention(backend: str) -> Callable[[Call], BaselineLaunch]:
 
 
 def attention_flash_backward(call: Call) -> BaselineLaunch:
-    """Launches FlashAttention's gradient in torch, from the call's own log sums."""
+    """Launches the gradient of FlashAttention in PyTorch, from the call's log sums."""
     torch = torch_module()
     gradient = torch.ops.aten._scaled_dot_product_flash_attention_backward
     unused = torch.zeros((), dtype=torch.uint64, device="cuda")  # the random state of dropout
@@ -187,7 +187,7 @@ def attention_flash_backward(call: Call) -> BaselineLaunch:
 
 
 def attention_cudnn_backward(call: Call) -> BaselineLaunch:
-    """Launches cuDNN's gradient in torch, from the call's own log sums."""
+    """Launches the gradient of cuDNN's attention in PyTorch, from the call's log sums."""
     torch = torch_module()
     gradient = torch.ops.aten._scaled_dot_product_cudnn_attention_backward
     unused = torch.zeros((), dtype=torch.int64, device="cuda")  # the random state of dropout
@@ -200,7 +200,7 @@ def _gradients(call: Call, compute: Callable[[tuple[Any, ...], Any, tuple[Any, .
     """Makes a baseline of a function that computes dq, dk and dv. It gets (dout, Q, K, V, result), the log sums, and
     (both lengths, no dropout, whether it is causal).
 
-    Baselines compute delta, each row's sum of dout * result, themselves. Their result yields the call's delta.
+    Baselines compute delta, each row's sum of dout * result, themselves; `result` yields the call's delta.
     """
     q, k, v, dout, delta, log_sum = (tensor(call, name) for name in ("q", "k", "v", "dout", "delta", "log_sum"))
     slope = dout.float()

@@ -104,9 +104,9 @@ class ChildProcess:
         writable: Sequence[str] = (),
         torch: bool = False,
     ) -> None:
-        """Starts the child. It imports packages in the folder `packages` before installed ones, and then PyTorch first:
-        CuPy loads the cuBLAS that is installed beside it, and a process has one cuBLASLt (13.1 for both, H200,
-        2026-11-23). With `torch` it imports PyTorch at its start, after CuPy, for baselines.
+        """Starts the child. If `packages` is a folder, the child imports from it before installed packages, and imports
+        PyTorch first: CuPy would load the cuBLAS installed beside it, and a process has one cuBLASLt (13.1 for both,
+        H200, 2026-11-23). With `torch` it imports PyTorch at its start, after CuPy, for baselines.
 
         A child may read the checkouts of `library` and `others` and the folders `readable`, and write into `writable`,
         besides what every child may. On a GPU it gets a home that it shares only with children of exactly these

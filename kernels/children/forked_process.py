@@ -1,5 +1,5 @@
-"""Starts child processes through servers that fork them (kernels/children/fork_server.py). A server lives as long as
-this process. Each name and environment to import from has its own."""
+"""Starts child processes through servers that fork them (kernels/children/fork_server.py). There is one server per name
+and environment, and it lives as long as this process."""
 
 import atexit
 import contextlib
@@ -84,8 +84,8 @@ def fork(
     own_environment: Mapping[str, str],
     death_signal: signal.Signals,
 ) -> ForkedProcess:
-    """Starts a child in `role` (kernels/child.py) with both environments; its server has `environment`. Children of one
-    `server_name` share what their server imported. Raises OSError if the child cannot be started."""
+    """Starts a child in `role` (kernels/child.py) with both environments. Children of one `server_name` and
+    `environment` have one server, and share what it imported. Raises OSError if the child cannot be started."""
     request = {
         "role": role,
         "torch": torch,
@@ -126,8 +126,7 @@ class _Server:
             )
 
     def close(self) -> None:
-        """Ends the server and its children. It does so itself when the socket closes, and also ends children's
-        descendants; if it is stuck, it is killed."""
+        """Closes the socket, upon which the server ends all children and itself. A server that is stuck is killed."""
         self.control.close()
         try:
             self._process.wait(END_LIMIT_S)

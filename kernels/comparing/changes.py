@@ -54,8 +54,8 @@ class Changed:
     def outcome(self, **fields: object) -> Outcome:
         base, head = self.base[0], self.head[0]
         facts = [None if code.compiled is None else code.compiled.facts for code in (base, head)]
-        old, new = config_option(base.config), config_option(head.config)
-        configs = [] if base.config == head.config else [f"config {old} -> {new}"]
+        options = f"{config_option(base.config)} -> {config_option(head.config)}"
+        configs = [] if base.config == head.config else [f"config {options}"]
         known = Outcome(
             self.target.kernel,
             self.target.problem,

@@ -52,4 +52,5 @@ def _pair_launches(base: dict[str, CodeText], head: dict[str, CodeText]) -> list
     if len(base) != len(head):
         return None
     others = zip_longest(base.keys() - head.keys(), head.keys() - base.keys())
-    return [(base[old], head[new]) for old, new in (*((key, key) for key in base if key in head), *others)]
+    pairs = (*((key, key) for key in base if key in head), *others)
+    return [(base[base_key], head[head_key]) for base_key, head_key in pairs]

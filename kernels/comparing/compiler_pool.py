@@ -21,7 +21,7 @@ class CompilerPool:
     def __init__(
         self, store_url: str, *, jobs: int, limit_s: float = LIMIT_S, toolchain: Toolchain | None = None
     ) -> None:
-        """`toolchain` compiles; None means the installed one."""
+        """Makes a pool of `jobs` compilers. `toolchain` is the one that compiles, None the installed one."""
         self.store_url, self.jobs, self._limit_s, self._toolchain = store_url, jobs, limit_s, toolchain
         self._todo: queue.SimpleQueue[Callable[[Compiler], None] | None] = queue.SimpleQueue()
         self._compilers: list[Compiler] = []

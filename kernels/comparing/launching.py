@@ -145,8 +145,8 @@ def _launch_until_look(
 
 
 def _pick(comparison: Comparison, each: Changed, gpu: GpuBench) -> Changed | None:
-    """Returns the target with one code per side: the fastest, but the head takes the base's config if that is as fast.
-    None if the target has ended, because no config gives right results or both fastest have the same code."""
+    """Returns the target with one code per side: the fastest, or a tied one that keeps the config (the preferred one
+    for the base, then the base's for the head). None if the target has ended."""
     sides = []
     for library, codes in ((comparison.base, each.base), (comparison.head, each.head)):
         if len(codes) == 1:

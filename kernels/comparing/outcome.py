@@ -116,7 +116,8 @@ def list_moves(base: StaticFacts | None, head: StaticFacts | None) -> tuple[str,
             f"{head.tensor_core_mmas} of {head.mmas}",
         ),
     )
-    return tuple(f"{name} {old} -> {new}" for name, old, new in pairs if old != new.removesuffix(" bytes"))
+    moved = (each for each in pairs if each[1] != each[2].removesuffix(" bytes"))
+    return tuple(f"{name} {of_base} -> {of_head}" for name, of_base, of_head in moved)
 
 
 def write_verdict(verdict: Verdict) -> str:

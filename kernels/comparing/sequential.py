@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from statistics import median
 
 FIRST_LOOKS = (9, 12, 16, 22, 30, 40)
-"""First launch counts at which one looks. The probability that 9 launches all fall on one side of a limit by chance is
-1 in 512, for 12 it is 1 in 4096. Fewer prove nothing at the errors that kernels/comparing/verdict.py states."""
+"""Launch counts of the first looks. The probability that 9 launches all fall on one side of a limit by chance is 1 in
+512, for 12 it is 1 in 4096. Fewer prove nothing at the errors that kernels/comparing/verdict.py states."""
 
 LOOK_RATIO = 4 / 3
 SPEND_GAMMA = 4.0

@@ -43,7 +43,7 @@ BASELINE_SLACK = 2.0
 UUID_BYTES = 16
 _prepared: Prepared | None = None
 _timer: timing.Timer | None = None
-"""Kept for all problems, because CUPTI allows one timer per process."""
+"""The timer of all problems, because CUPTI allows one timer per process."""
 
 _draws = random.SystemRandom()
 """Draws which launches are compared. It is not seeded, so no commit can predict them."""
@@ -231,7 +231,7 @@ def _canary(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]
 
 
 def _look(_: Prepared, __: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns no facts of its own: `answer` adds who uses the GPU before anything is timed."""
+    """Returns an empty answer, to which `answer` adds who uses the GPU before anything is timed."""
     return {}
 
 

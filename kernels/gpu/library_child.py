@@ -108,7 +108,7 @@ def _answer_with_operator(make: Callable[[], dict[str, Any]]) -> Mapping[str, An
 
 def _compute_references(request: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Computes the references on the first sets of inputs, which the measuring process makes from the same seed. The
-    memory of the problem before is freed first, because the measuring process holds its inputs meanwhile."""
+    memory of the previous problem is freed first, because the measuring process holds its inputs meanwhile."""
     shared_arrays.free()
     cupy.get_default_memory_pool().free_all_blocks()
     found = _find(request)

@@ -56,14 +56,14 @@ class Prepared(Protocol):
         """Describes the launches of a config for the process under a profiler, or returns why there are no counters."""
 
     def reset_outputs(self, turn: int) -> None:
-        """Gives the outputs their content from before a launch on an input set."""
+        """Restores the content that outputs have before each launch on an input set."""
 
     def restore_inputs(self) -> str | None:
         """Restores the inputs, and returns the name of one that a launch changed. None if none was changed."""
 
     def restore_guards(self) -> str | None:
-        """Restores the guards around the memory of launches, and describes where launches wrote into them, as Guards
-        does. None if they did not, or if there are no guards."""
+        """Restores the guards around the memory of launches. Returns where launches wrote into them, None if nowhere or
+        if there are no guards."""
 
     def time_parts(self, identity: int, rounds: int) -> dict[str, float]:
         """Returns the median microseconds of each launch of a config, by its place and its kernel's name. Empty if a

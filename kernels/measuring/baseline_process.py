@@ -20,12 +20,12 @@ BASELINES_DEADLINE_S = 600.0
 
 
 class BaselineProcess:
-    """Some baselines in one process. `details` maps the name under which each is stored to its detail, or to why it is
-    missing; `names` are those that run."""
+    """Times some baselines in one process. `details` maps the name under which each one's times are stored to its
+    detail, or to why it is missing; `names` are those that run."""
 
     def __init__(self, setup: GpuSetup, stored: Mapping[str, str], about: Mapping[str, Any]) -> None:
-        """Prepares the baselines that `stored` maps to the names under which they are stored; starts no process if it
-        is empty. `about` is added to each detail."""
+        """Prepares the baselines that are the keys of `stored`; its values are the names under which their times are
+        stored. Starts no process if there are none. `about` is added to each detail."""
         self._stored = stored
         self.details: dict[str, dict[str, Any]] = {}
         self._child: GpuChild | None = None

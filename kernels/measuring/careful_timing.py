@@ -23,8 +23,8 @@ MOST_ROUNDS = 200
 """Timing stops after this many rounds whatever the interval; the run then stores that it stopped at its budget."""
 
 MOST_US = 3e6
-"""Timing stops after this time too, but not before two blocks. It covers all rounds with their rests and the warm-up.
-In 3 s fit 200 rounds of 2 ms or 80 of 5 ms; rounds of 30 ms and more get 40."""
+"""Timing also stops after this time, but not before two blocks. It covers all rounds with their rests and the warm-up:
+200 rounds of 2 ms, 80 of 5 ms, or 40 of 30 ms and more."""
 
 WARMING_US, LEAST_WARMING = 20_000.0, 5
 """Length of the first block, which warms up: rounds of WARMING_US together, between LEAST_WARMING and BLOCK_ROUNDS of

@@ -37,7 +37,7 @@ MOST_CONFIRMATIONS = 3
 
 
 class GpuProcesses:
-    """Wraps the library process and the measuring process; requests go to the one that measures."""
+    """Wraps the library process and the measuring process. Requests go to the one that measures."""
 
     def __init__(
         self,
@@ -228,8 +228,8 @@ class GpuProcesses:
         return {**introduction, "library_runs_apart": True}
 
     def ask(self, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]:
-        """Sends a request to the process that measures. Times are from when no other process used the GPU. Raises
-        ChildDied, ChildHung or GpuBusy.
+        """Sends a request to the process that measures, and returns times during which no other process used the GPU.
+        Raises ChildDied, ChildHung or GpuBusy.
 
         If a watched operator's launches give a wrong result but its own process finds its host code right, that process
         measures from then on. The answer then contains its introduction, which says so.
@@ -246,8 +246,7 @@ class GpuProcesses:
         return answer
 
     def _confirm(self, preparation: Preparation, request: Mapping[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
-        """Asks the operator's own process to confirm a failure. Returns its answer if it times the config, else the
-        answer so far."""
+        """Asks the operator's own process to confirm a failure. Returns its answer if that has times, else `answer`."""
         if self._refuse() is not None:
             why = f"launched by what its host code said ({sandbox.REQUIRE_APART}), {answer['failure']}"
             return {**answer, "failure": why}

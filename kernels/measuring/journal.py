@@ -25,7 +25,8 @@ def journal_path(folder: Path, trials: Iterable[PlannedTrial], conditions: Itera
 
 
 class Journal:
-    """Open while a sweep runs. `trials` holds the trials of earlier, killed sweeps by config key."""
+    """Reads and extends the journal file while a sweep runs. `trials` holds trials of earlier, killed sweeps by
+    config."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -15,7 +15,7 @@ from tilewatch.kernels.gpu.described_launch import DescribedLaunch
 from tilewatch.kernels.gpu.host_code.described_run import DescribedRun
 
 Counts = Mapping[str, float]
-"""Values by the names of tilewatch.mechanisms.counters. A counter that this GPU lacks is left out."""
+"""Maps the names of tilewatch.mechanisms.counters to values. A counter that this GPU lacks is left out."""
 
 VALUES = ("given", "memory")
 """Fields of a description that hold values of inputs. They are drawn for each run and hardly change the counters."""

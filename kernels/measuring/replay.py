@@ -87,8 +87,8 @@ class ReplayRequest:
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """Times of both sides: element i is the median of launch i. `counters` are those of the sides under "good" and
-    "bad", or under "missing" why there are none; None if the sides do not differ."""
+    """The times of all launches: element i is the median of launch i. `counters` are those of the sides under "good"
+    and "bad", or under "missing" why there are none; None if the sides do not differ."""
 
     host: str
     gpu_uuid: str
@@ -208,7 +208,7 @@ class ProcessesAhead:
 
 
 def launches(request: ReplayRequest, gpu: device.Gpu, processes: ProcessesAhead) -> Iterator[Launch]:
-    """Yields one launch per step, without end. Raises MeasureFailed or ReplayFailed."""
+    """Yields launches without end, each when it is requested. Raises MeasureFailed or ReplayFailed."""
     gpu_s, spare = 0.0, SPARE_LAUNCHES
     described: Described | str | None = None
     processes.start()  # its processes import while the base side is described

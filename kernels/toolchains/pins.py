@@ -49,9 +49,9 @@ def read_pins(lines: Iterable[str]) -> dict[str, str]:
     return {package: min(versions) for package, versions in found.items() if len(versions) == 1}
 
 
-def find_change(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
+def find_change(base: Mapping[str, str], head: Mapping[str, str]) -> tuple[str, ...]:
     """Returns the packages that both commits pin, to different versions. A package that only one pins is left out."""
-    return tuple(name for name in NAMED if name in before and name in after and before[name] != after[name])
+    return tuple(name for name in NAMED if name in base and name in head and base[name] != head[name])
 
 
 def find_toolchain(

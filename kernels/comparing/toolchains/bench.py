@@ -81,14 +81,14 @@ class PairBench(Protocol):
     """Times pairs on a GPU."""
 
     def launch_each(self, works: Sequence[PairWork]) -> Iterator[tuple[PairWork, LaunchResult]]:
-        """Times each pair once, in one new process as long as it lives. Stops when the caller stops iterating."""
+        """Times each pair once, all in one new process; it is replaced if it dies. Stops when iteration stops."""
 
 
 class GpuPairBench:
     """Times pairs on this machine's GPU."""
 
     def __init__(self, library: Path, gpu: device.Gpu, store_url: str, *, may_use_events: bool = False) -> None:
-        """`gpu` must be free. It is not checked later, when our own processes use it."""
+        """Prepares to time on `gpu`, which must be free. It is not checked later, when our own processes use it."""
         self._library, self._store_url, self._may_use_events = library, store_url, may_use_events
         self._processes = ProcessesAhead(library, gpu)
 

@@ -112,14 +112,14 @@ def judge_operator(
     retuning: Retuning | None = None,
 ) -> OperatorSafety:
     """Returns the verdict on one operator. `frozen` and `retuned` are None if it was not timed."""
-    before, after = judge_timing(frozen, family), judge_timing(retuned, family)
+    of_frozen, of_retuned = judge_timing(frozen, family), judge_timing(retuned, family)
     winner = None if retuning is None else retuning.winner
     moved_to = winner if winner is not None and winner != pair.base[0].config else None
-    safety, reason = _judge_frozen(pair, gpu_model, frozen, before)
+    safety, reason = _judge_frozen(pair, gpu_model, frozen, of_frozen)
     if safety == "not safe":
-        safety, after_retuning = _judge_retuned(pair, retuning, retuned, after)
+        safety, after_retuning = _judge_retuned(pair, retuning, retuned, of_retuned)
         reason = f"{reason}; {after_retuning}"
-    return OperatorSafety(pair, gpu_model, safety, reason, before, after, moved_to)
+    return OperatorSafety(pair, gpu_model, safety, reason, of_frozen, of_retuned, moved_to)
 
 
 def _judge_frozen(

@@ -1,4 +1,4 @@
-"""Answers both questions on this machine's GPU: frozen for all that differs, re-tuned for what got worse."""
+"""Times pairs on this machine's GPU to answer both questions (safety_verdict.py), frozen first, then re-tuned."""
 
 import contextlib
 import itertools
@@ -42,7 +42,7 @@ class GpuWanted:
 
 @dataclass(frozen=True)
 class ToolchainBench:
-    """Answers both questions on a GPU: times pairs, and races the configs of one side."""
+    """A GPU that times pairs and races the configs of one side."""
 
     pairs: PairBench
     race: Race
@@ -95,7 +95,7 @@ def time_on_gpu(
 
 
 class ToolchainTimer:
-    """Runs the steps of timing. Results are in the report, which is saved within seconds."""
+    """Times the pairs of a report in steps. Results go into the report, which is saved within seconds."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class ToolchainTimer:
         self._time("frozen", self._report.frozen, works, is_spent)
 
     def retune(self, times: Callable[[], RecordedTimes], is_spent: Callable[[], bool]) -> None:
-        """Sweeps operators that are worse under the head with it, and times its winners beside the base's."""
+        """Sweeps operators that are worse under the head, and times the head's winners beside the base's."""
         worse = [each.pair for each in judge_report(self._report, self._model) if each.safety == "not safe"]
         todo = [pair for pair in worse if self._key(pair) not in self._report.retunings]
         if todo and not is_spent():

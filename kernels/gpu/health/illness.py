@@ -18,8 +18,8 @@ measured kernel may crash, and its trial then says so. All other Xid errors come
 CANARIES = {"canary_compute_us": "arithmetic", "canary_memory_us": "memory"}
 
 DRIFT = 0.05
-"""Share by which a canary must be slower than its history to count as an illness. 24 canaries of an H200 lay within 1.3
-% (2026-11)."""
+"""Share by which a canary must be slower than its history to be an illness. 24 of an H200 lay within 1.3 %
+(2026-11)."""
 
 ENOUGH = 5
 """Fewest canaries in a history. With fewer no canary counts as ill."""
@@ -34,7 +34,7 @@ class Illness:
 
 
 def find_in_readings(readings: Iterable[Reading]) -> Illness | None:
-    """Returns the illness that the readings of one session or watch show, in time order. None if they show none.
+    """Returns the illness that readings of one session or watch show; they are in time order. None if they show none.
 
     Memory errors count only if their number grows, because the driver has counted since it was loaded.
     """

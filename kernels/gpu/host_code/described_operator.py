@@ -91,7 +91,7 @@ class OneLaunch:
 
 @dataclass(frozen=True)
 class ConfigLaunches:
-    """The launches of one config, in order, and where its results lie after them; None if one is not compared."""
+    """The launches of one config, in order, and where its results lie after them; None if a result is not compared."""
 
     memory: tuple[Memory, ...]
     launches: tuple[OneLaunch, ...]
