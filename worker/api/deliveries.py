@@ -25,6 +25,9 @@ OPENED = ("opened", "reopened", "synchronize", "ready_for_review", "open", "reop
 """Actions on a pull request (GitHub) or a merge request (GitLab) after which there is something to compare. A draft is
 compared like any other: a check that was made before is found again."""
 
+STARTED = ("pending", "running")
+"""States of a pipeline (GitLab) that is beginning: it may skip the first."""
+
 
 class BadDelivery(ExpectedError):
     """A delivery that cannot be read; the message is a sentence."""
@@ -38,13 +41,14 @@ class Unsigned(ExpectedError):
 class WantedCheck:
     """What a branch changed since it left another: `base` is a sha or a branch, `head` a sha. `of` names the event.
 
-    `addresses` are those of the repository, as the forge has them.
+    `addresses` are those of the repository, as the forge has them. `key` is for several events that ask for one check.
     """
 
     base: str
     head: str
     of: str
     addresses: tuple[str, ...]
+    key: str | None = None
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class Nothing:
 
 @dataclass(frozen=True)
 class Delivery:
-    """What a forge's delivery asks for. `key` is the same when a forge delivers the same event again."""
+    """What a forge's delivery asks for. `key` is the same when a forge asks for the same thing again."""
 
     key: str
     asks: WantedCheck | Nothing
@@ -90,7 +94,8 @@ def _delivery(forge: str, delivery: str, event: str, body: bytes, read: Any) -> 
     if read is None:
         return Delivery(key, Nothing(f"the event '{event[:50]}' asks for no check"))
     try:
-        return Delivery(key, read(json.loads(body)))
+        asks = read(json.loads(body))
+        return Delivery(f"{forge}:{asks.key}" if isinstance(asks, WantedCheck) and asks.key else key, asks)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise BadDelivery(f"the body is not that of the event '{event}' of {forge}") from None
 
@@ -125,12 +130,16 @@ def _merge_request(event: Any) -> WantedCheck | Nothing:
     of = f"merge request {int(request['iid'])}"
     if request.get("action") not in OPENED and not _is_update_to_compare(event):
         return Nothing(f"{of}: neither a commit nor another base came with it")
+    return _compare_with_target(event, request, _sha(request["last_commit"]["id"]), of)
+
+
+def _compare_with_target(event: Any, request: Any, head: str, of: str, key: str | None = None) -> WantedCheck | Nothing:
     if request["source_project_id"] != request["target_project_id"]:
         return Nothing(f"{of} is from a fork, whose code is not run here")
     branch = request["target_branch"]
     if not BRANCH.fullmatch(branch):
         raise ValueError(branch)
-    return WantedCheck(branch, _sha(request["last_commit"]["id"]), of, _addresses(event))
+    return WantedCheck(branch, head, of, _addresses(event), key)
 
 
 def _is_update_to_compare(event: Any) -> bool:
@@ -139,6 +148,20 @@ def _is_update_to_compare(event: Any) -> bool:
     request, changes = event["object_attributes"], event.get("changes") or {}
     is_ready = (changes.get("draft") or {}).get("current") is False
     return request.get("action") == "update" and bool(request.get("oldrev") or "target_branch" in changes or is_ready)
+
+
+def _pipeline(event: Any) -> WantedCheck | Nothing:
+    """Reads the commit of a merge request's pipeline, which a merge train is about to merge. GitLab names a train's
+    commits in no other event, and does not say that they are a train's."""
+    pipeline, request = event["object_attributes"], event["merge_request"]
+    of = f"pipeline {int(pipeline['id'])}"
+    if request is None:
+        return Nothing(f"{of} is of no merge request")
+    if pipeline["status"] not in STARTED:
+        return Nothing(f"{of} does not begin with this event")
+    key = f"{of} of project {int(event['project']['id'])}"
+    of = f"{of} of merge request {int(request['iid'])}"
+    return _compare_with_target(event, request, _sha(pipeline["sha"]), of, key)
 
 
 def _merge_group(event: Any) -> WantedCheck | Nothing:
@@ -151,7 +174,7 @@ def _merge_group(event: Any) -> WantedCheck | Nothing:
 
 
 def _addresses(event: Any) -> tuple[str, ...]:
-    of_github = [event["repository"].get(name) for name in ("clone_url", "ssh_url", "html_url")]
+    of_github = [event.get("repository", {}).get(name) for name in ("clone_url", "ssh_url", "html_url")]
     of_gitlab = [event.get("project", {}).get(name) for name in ("git_http_url", "git_ssh_url", "web_url")]
     return tuple(str(address) for address in of_github + of_gitlab if address)
 
@@ -163,4 +186,4 @@ def _sha(text: str) -> str:
 
 
 GITHUB = {"push": _push, "pull_request": _pull_request, "merge_group": _merge_group}
-GITLAB = {"Push Hook": _push, "Merge Request Hook": _merge_request}
+GITLAB = {"Push Hook": _push, "Merge Request Hook": _merge_request, "Pipeline Hook": _pipeline}
