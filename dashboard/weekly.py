@@ -65,7 +65,11 @@ def read_week(session: Session, until: dt.datetime, repository: str | None = Non
         judged=judged,
         pairs=differences.add_findings(changes.pair_snapshots(before, after), verdicts),
         nights=_nights(session, since, until),
-        trends=tuple(_trend(session, repository, *series) for series in _worst(session, opened, judged)),
+        trends=tuple(
+            trend
+            for series in _worst(session, opened, judged)
+            if len((trend := _trend(session, repository, *series)).points)
+        ),
         scores=tuple(_scores(session, repository)),
     )
 

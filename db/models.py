@@ -550,6 +550,8 @@ class Alarm(Base):
             "history_rewritten",
             "nightly_failed",
             "not_confined",
+            "repository_failed",
+            "process_ended",
         ),
         Index(None, "opened_at"),
     )

@@ -42,6 +42,8 @@ ALARMS = {
     "baseline_changed": ("A baseline changed", "Read the ratio against its new version."),
     "fetch_failed": ("A repository cannot be fetched", "Check its address and the network."),
     "not_confined": ("Commits are not confined", "Give the node a kernel with Landlock (docs/operate/security.md)."),
+    "repository_failed": ("A repository fails", "Read what raised; the log has the traceback."),
+    "process_ended": ("A process ended by itself", "Read its log: it was started again."),
     "line_lost": ("Less of the optimisation guide is kept", "Read the checklist of the series' newest run."),
     "history_rewritten": ("The history of a branch was rewritten", "Check that the branch is the right one."),
 }

@@ -11,6 +11,7 @@ from tilewatch.db.models import Alarm
 from tilewatch.db.natural_keys import find_or_add
 
 FAILED_NIGHTLY = "nightly_failed"
+FAILED_REPOSITORY = "repository_failed"
 
 WATCHERS = 7_114_553_032
 """The number of the advisory lock for alarms; no other lock of ours has it."""
@@ -27,27 +28,26 @@ def open_once(session: Session, *, key: str, kind: str, subject: str, detail: st
     return find_or_add(session, Alarm, {"key": key}, {"kind": kind, "subject": subject, "detail": detail})
 
 
-def open_failed_nightly(session: Session, repository: str, night: dt.date, reason: str) -> None:
-    """Opens the alarm that a repository gets no nightly, unless it is open since an earlier failure."""
+def open_failure(session: Session, kind: str, subject: str, reason: str) -> None:
+    """Opens the alarm of this kind about a subject, unless one is open."""
     take_turns(session)
-    if not session.scalar(select(exists(_failed_nightlies(repository)))):
-        key = f"{FAILED_NIGHTLY}/{digest(repository)}/{night}/{dt.datetime.now(dt.UTC).isoformat()}"
-        open_once(session, key=key, kind=FAILED_NIGHTLY, subject=repository, detail=reason)
+    if not session.scalar(select(exists(_find_open(kind, subject)))):
+        key = f"{kind}/{digest(subject)}/{dt.datetime.now(dt.UTC).isoformat()}"
+        open_once(session, key=key, kind=kind, subject=subject, detail=reason)
 
 
 def close_failed_nightly(session: Session, repository: str) -> None:
     """Closes the alarm that a repository gets no nightly."""
-    close(session, list(session.scalars(_failed_nightlies(repository))))
+    close(session, list(session.scalars(_find_open(FAILED_NIGHTLY, repository))))
 
 
-def _failed_nightlies(repository: str) -> Select[str]:
-    named = (Alarm.kind == FAILED_NIGHTLY, Alarm.subject == repository)
-    return select(Alarm.key).where(*named, Alarm.closed_at.is_(None))
+def _find_open(kind: str, subject: str) -> Select[str]:
+    return select(Alarm.key).where(Alarm.kind == kind, Alarm.subject == subject, Alarm.closed_at.is_(None))
 
 
-def digest(repository: str) -> str:
-    """Returns a name for a repository in a key. Its own name may contain a slash, which separates parts of a key."""
-    return hashlib.sha256(repository.encode()).hexdigest()[:8]
+def digest(subject: str) -> str:
+    """Names a repository or a host in a key: its own name may contain a slash, which separates the parts of a key."""
+    return hashlib.sha256(subject.encode()).hexdigest()[:8]
 
 
 def close(session: Session, keys: Sequence[str]) -> None:

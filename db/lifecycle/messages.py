@@ -56,6 +56,7 @@ class UnreportedChange:
 
     event_id: int
     regression_id: int
+    repository: str
     kind: str
 
 
@@ -111,7 +112,8 @@ def list_unreported_changes(session: Session) -> list[UnreportedChange]:
         func.starts_with(Message.key, literal("event ").concat(cast(event.id, String)).concat(" ")),
     )
     query = (
-        select(event.id.label("event_id"), event.regression_id, kind.label("kind"))
+        select(event.id.label("event_id"), event.regression_id, Regression.repository, kind.label("kind"))
+        .join(Regression, Regression.id == event.regression_id)
         .where(kind.is_not(None), ~is_reported, event.at > after(-REPORT_WITHIN_S), ~is_recorded(event.regression_id))
         .order_by(event.id)
     )

@@ -13,8 +13,10 @@ from sqlalchemy.orm import Session
 from tests.conftest import NewDatabase
 from tests.dashboard.fixtures.small_database import FIRST_DAY
 from tests.db.fixtures import worlds
+from tests.worker.fixtures import open_regression
 from tilewatch.dashboard import report, score_picture, weekly
 from tilewatch.db import session
+from tilewatch.db.page_reads.series import PointRow
 
 UNTIL = FIRST_DAY + dt.timedelta(days=6)
 ROOT = Path(__file__).parents[2]
@@ -54,6 +56,29 @@ def test_a_week_in_which_nothing_was_measured_is_a_page_too(db_session: Session)
     page = report.page(weekly.read_week(db_session, UNTIL))
     assert "0 regressions and 0 improvements were confirmed" in page
     assert "No nightly was submitted this week." in page
+
+
+def test_a_week_of_one_repository_reads_no_series_of_another(
+    db_session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three repositories the middle one's series cannot be read: the others' weeks are written."""
+    for name in ("first", "middle", "last"):
+        open_regression.regress(db_session, kernel=f"kernel_of_{name}", repository=name)
+    real = weekly.series_queries.list_points
+
+    def fail(opened: Session, repository: str, *series: str) -> list[PointRow]:
+        assert repository != "middle", "a bug"
+        return real(opened, repository, *series)
+
+    monkeypatch.setattr(weekly.series_queries, "list_points", fail)
+    until = dt.datetime.now(dt.UTC) + dt.timedelta(minutes=1)
+    for name in ("first", "last"):
+        week = weekly.read_week(db_session, until, name)
+        assert list(week.opened["kernel"]) == [f"kernel_of_{name}"]
+        assert week.trends == (), "nothing of it is on record"
+        assert f"kernel_of_{name}" in report.page(week)
+    with pytest.raises(AssertionError, match="a bug"):
+        weekly.read_week(db_session, until, "middle")
 
 
 def test_the_command_writes_the_file_and_says_so(filled_url: str, tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ import io
 import json
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,6 +27,9 @@ from tilewatch.worker.cli.toolchains.baselines import baselines
 from tilewatch.worker.cli.toolchains.group import toolchain
 from tilewatch.worker.cli.tuned import tuned
 from tilewatch.worker.cli.watch import watch
+
+if TYPE_CHECKING:
+    from tilewatch.worker.judging.rejudge import ChangedVerdict
 
 EXPECTED_ERROR = 2
 
@@ -155,13 +159,21 @@ def rejudge(
     other = policies.load(policy)
     options.ready_database()
     comparison = judge_again(Context.of(options.settings()), other, day)
+    for failure in comparison.failures:
+        print(f"tilewatch: {failure}", file=sys.stderr)
     if as_json:
         print(json.dumps([asdict(verdict) for verdict in comparison.changed], default=str))
-        return
-    for verdict in comparison.changed:
+    else:
+        _print_changed(comparison.changed)
+        share = f"{len(comparison.changed)} of {comparison.runs} verdicts since {day}"
+        print(f"{share} would be different with {other.name}")
+    raise typer.Exit(EXPECTED_ERROR if comparison.failures else 0)
+
+
+def _print_changed(changed: Iterable["ChangedVerdict"]) -> None:
+    for verdict in changed:
         run = f"{verdict.night} {verdict.kernel} {verdict.problem} on {verdict.gpu_model} at {short_sha(verdict.sha)}"
         print(f"{run}: {verdict.was} -> {verdict.would_be} ({verdict.reason})")
-    print(f"{len(comparison.changed)} of {comparison.runs} verdicts since {day} would be different with {other.name}")
 
 
 @cli.command()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from tilewatch.db.session import engine
+from tilewatch.db.session import DATABASE_IS_AWAY, engine
 from tilewatch.db.worker_reads import judging
 from tilewatch.db.worker_reads.judging import JudgedRun, Night, Point, Scope
 from tilewatch.worker.context import Context
@@ -37,21 +37,32 @@ class ChangedVerdict:
 
 @dataclass(frozen=True)
 class Rejudged:
+    """`failures` are sentences about the scopes that cannot be judged again; their runs are not among `runs`."""
+
     runs: int
     changed: tuple[ChangedVerdict, ...]
+    failures: tuple[str, ...] = ()
 
 
 def rejudge(context: Context, policy: Policy, since: dt.date) -> Rejudged:
     """Judges every scope's nights since a day, with the nights before them as history."""
-    runs, changed = 0, list[ChangedVerdict]()
-    # Never committed, because finding an unmeasured commit stores its row.
+    runs, changed, failures = 0, list[ChangedVerdict](), list[str]()
+    # Never committed: a bisection of the past may put unmeasured commits on record.
     with Session(engine(context.database_url), expire_on_commit=False) as session:
         for scope in judging.list_newest_scopes(session):
-            verdicts = judging.list_judged_since(session, scope, since)
-            runs += len(verdicts)
-            if verdicts:
-                changed += _rejudge_scope(session, context, scope, policy, verdicts)
-    return Rejudged(runs, tuple(changed))
+            try:
+                with session.begin_nested():
+                    verdicts = judging.list_judged_since(session, scope, since)
+                    found = list(_rejudge_scope(session, context, scope, policy, verdicts)) if verdicts else []
+            except DATABASE_IS_AWAY:
+                raise
+            except Exception as error:  # noqa: BLE001 - the edge of a scope: the others are judged
+                what = f"{scope.repository} on {scope.gpu_model} cannot be judged again"
+                failures.append(f"{what}: {type(error).__name__}: {error}")
+            else:
+                runs += len(verdicts)
+                changed += found
+    return Rejudged(runs, tuple(changed), tuple(failures))
 
 
 def _rejudge_scope(

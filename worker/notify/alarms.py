@@ -134,11 +134,7 @@ def find_rewrites(rewrites: Sequence[Rewrite]) -> list[OpenAlarm]:
 
 def keep_failed_nightlies(stored: Iterable[AlarmRow], watched: Collection[str]) -> list[OpenAlarm]:
     """Open alarms of repositories that get no nightly; the next nightly closes them (worker/submitting/schedule.py)."""
-    return [
-        OpenAlarm(alarm.kind, alarm.key, alarm.subject, alarm.detail)
-        for alarm in stored
-        if alarm.kind == FAILED_NIGHTLY and alarm.subject in watched
-    ]
+    return keep(alarm for alarm in stored if alarm.kind == FAILED_NIGHTLY and alarm.subject in watched)
 
 
 def find_quarantined_gpus(ill: Sequence[QuarantineRow]) -> list[OpenAlarm]:
@@ -322,13 +318,9 @@ def find_changed_baselines(runs: Sequence[RunPair]) -> list[OpenAlarm]:
     return list(alarms.values())
 
 
-def keep_open(stored: Iterable[AlarmRow], kinds: Sequence[str], since: dt.datetime) -> list[OpenAlarm]:
-    """Returns open alarms of these kinds that were opened after `since`, unchanged."""
-    return [
-        OpenAlarm(alarm.kind, alarm.key, alarm.subject, alarm.detail)
-        for alarm in stored
-        if alarm.kind in kinds and alarm.opened_at >= since
-    ]
+def keep(stored: Iterable[AlarmRow]) -> list[OpenAlarm]:
+    """Returns open alarms that stay open, unchanged."""
+    return [OpenAlarm(alarm.kind, alarm.key, alarm.subject, alarm.detail) for alarm in stored]
 
 
 def _config_alarm(key: tuple[str, str, str, int], group: Sequence[tuple[SweepPair, FallenConfig]]) -> OpenAlarm:

@@ -3,19 +3,16 @@
 from collections import Counter
 from collections.abc import Collection
 
-import structlog
 from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle import messages
 from tilewatch.db.page_reads.checks import CheckStory, find_check
-from tilewatch.db.session import DATABASE_IS_AWAY
 from tilewatch.text import one_line, short_sha
 from tilewatch.worker.comparing import check_report
+from tilewatch.worker.isolation import isolate
 from tilewatch.worker.notify import routing
 from tilewatch.worker.notify.routing import NotifySettings
 from tilewatch.worker.notify.wording import Text
-
-log = structlog.get_logger()
 
 KINDS = ("check_fine", "check_slower", "check_unsure")
 """The kind of message by the check's exit code."""
@@ -26,20 +23,15 @@ def write_checks(opened: Session, settings: NotifySettings, forges: Collection[s
     if not forges:
         return
     for check_id in messages.list_unreported_checks(opened):
-        try:
-            with opened.begin_nested():
-                _write_check(opened, settings, forges, check_id)
-        except DATABASE_IS_AWAY:
-            raise
-        except Exception:  # what cannot be written about one check must not keep back the others' messages
-            log.exception("a check cannot be reported", check=check_id)
+        story = find_check(opened, check_id)
+        assert story is not None
+        with isolate(opened, story.check.repository, f"check {check_id} cannot be reported"):
+            _write_check(opened, settings, forges, story)
 
 
-def _write_check(opened: Session, settings: NotifySettings, forges: Collection[str], check_id: int) -> None:
-    story = find_check(opened, check_id)
-    assert story is not None
+def _write_check(opened: Session, settings: NotifySettings, forges: Collection[str], story: CheckStory) -> None:
     assert story.check.exit_code is not None
-    text = check_text(story)
+    check_id, text = story.check.id, check_text(story)
     for channel in routing.recipients(settings, "check", story.check.kernel, (story.check.gpu_model,)):
         if channel in forges:
             messages.write(

@@ -19,14 +19,16 @@ from tilewatch.db.page_reads import messages as message_queries
 from tilewatch.db.page_reads import regressions as regression_queries
 from tilewatch.db.page_reads.messages import RegressionStory
 from tilewatch.db.repository_names import is_example
-from tilewatch.db.session import DATABASE_IS_AWAY, session
+from tilewatch.db.session import session
 from tilewatch.text import without_mentions
+from tilewatch.worker.isolation import isolate
 from tilewatch.worker.notify import routing, wording
 from tilewatch.worker.notify.alarms import OpenAlarm
 from tilewatch.worker.notify.forge import Forge
 from tilewatch.worker.notify.messages_of_checks import write_checks
 from tilewatch.worker.notify.routing import LOG, Channel, NotifySettings
 from tilewatch.worker.notify.senders import Closed, Log, OutgoingMessage, Sender, SendResult, Service, Webhook
+from tilewatch.worker.notify.wording import Text
 from tilewatch.worker.settings import Settings
 
 log = structlog.get_logger()
@@ -74,13 +76,8 @@ def write_and_send(outbox: Outbox, now: dt.datetime) -> int:
 
 def write_changes(opened: Session, outbox: Outbox, now: dt.datetime) -> None:
     for change in messages.list_unreported_changes(opened):
-        try:
-            with opened.begin_nested():
-                _write_change(opened, outbox, change, now)
-        except DATABASE_IS_AWAY:
-            raise
-        except Exception:  # what cannot be written about one repository must not keep back the others' messages
-            log.exception("a change cannot be reported", regression=change.regression_id)
+        with isolate(opened, change.repository, f"a change of regression {change.regression_id} cannot be reported"):
+            _write_change(opened, outbox, change, now)
 
 
 def _write_change(opened: Session, outbox: Outbox, change: UnreportedChange, now: dt.datetime) -> None:
@@ -130,9 +127,19 @@ def write_digest(opened: Session, outbox: Outbox, now: dt.datetime) -> None:
     missing = messages.list_unwritten_keys(opened, list(keys))
     if not missing:
         return
-    text = wording.digest_text(_day(opened, now), outbox.dashboard_url)
+    text = _write_day(opened, outbox, _day(opened, now))
     for key in missing:
         messages.write(opened, key=key, kind="digest", channel=keys[key], subject=text.subject, body=text.body)
+
+
+def _write_day(opened: Session, outbox: Outbox, day: wording.Day) -> Text:
+    """Writes the digest without those repositories about which it cannot be written."""
+    writable = []
+    for repository in day.list_repositories():
+        with isolate(opened, repository, "the digest cannot be written about it"):
+            wording.digest_text(day.of(repository), outbox.dashboard_url)
+            writable.append(repository)
+    return wording.digest_text(day.of(*writable), outbox.dashboard_url)
 
 
 def send_due(outbox: Outbox) -> int:

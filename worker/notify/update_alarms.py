@@ -5,8 +5,9 @@ alarms.py decides which alarms should be open, outbox.py writes the messages.
 """
 
 import datetime as dt
-import itertools
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
 
 from sqlalchemy.orm import Session
 
@@ -14,10 +15,15 @@ from tilewatch.db.lifecycle import alarms as life
 from tilewatch.db.page_reads import alarms as alarm_queries
 from tilewatch.db.page_reads import gpu_health, submissions
 from tilewatch.db.page_reads.alarms import AlarmRow
+from tilewatch.db.page_reads.submissions import SubmissionRow
 from tilewatch.db.repository_names import is_branch
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import fallen_configs, gpus, repositories, run_pairs, steps
+from tilewatch.db.worker_reads.fallen_configs import SweepPair
+from tilewatch.db.worker_reads.repositories import RepositoryRow, Rewrite
+from tilewatch.db.worker_reads.run_pairs import RunPair
 from tilewatch.nightlies import NightlyTimes
+from tilewatch.worker.isolation import isolate
 from tilewatch.worker.notify import alarms, outbox
 from tilewatch.worker.notify.alarms import Changes, OpenAlarm
 from tilewatch.worker.notify.outbox import Outbox
@@ -25,8 +31,11 @@ from tilewatch.worker.notify.outbox import Outbox
 RECENT = dt.timedelta(days=2)
 """Older submissions were checked when they were new."""
 
-EVENTS = ("tie_lost", "baseline_changed", "line_lost")
+EVENTS = ("tie_lost", "baseline_changed", "line_lost", life.FAILED_REPOSITORY)
 """Kinds of alarm about a single event, which has no end."""
+
+WRITTEN_ELSEWHERE = (life.FAILED_NIGHTLY, life.FAILED_REPOSITORY)
+"""Kinds of alarm that are opened where no channel is known."""
 
 
 def update_alarms(
@@ -44,10 +53,39 @@ def update_alarms(
             if new:
                 outbox.write_alarm(opened, out, alarm_id, alarm, now)
         life.close(opened, changes.to_close)
-        for row in stored:  # schedule.py opened these, which knows no channel
-            if row.kind == life.FAILED_NIGHTLY and row.key not in changes.to_close:
-                outbox.write_alarm(opened, out, row.id, OpenAlarm(row.kind, row.key, row.subject, row.detail), now)
+        for row in alarm_queries.list_alarms(opened):
+            if row.kind in WRITTEN_ELSEWHERE:
+                (alarm,) = alarms.keep([row])
+                outbox.write_alarm(opened, out, row.id, alarm, now)
     return changes
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What alarms are found in, of all repositories but branches: somebody who looks at it submitted a branch by
+    hand."""
+
+    stored: Sequence[AlarmRow]
+    nights: Sequence[SubmissionRow]
+    runs: Sequence[RunPair]
+    pairs: Sequence[SweepPair]
+    fetches: Sequence[RepositoryRow]
+    rewrites: Sequence[Rewrite]
+    now: dt.datetime
+
+    def list_repositories(self) -> set[str]:
+        rows = (*self.runs, *self.pairs, *self.rewrites)
+        return {each.repository for each in rows} | {row.name for row in self.fetches}
+
+    def of(self, repository: str) -> Self:
+        """Returns the facts of one repository."""
+        return replace(
+            self,
+            runs=[run for run in self.runs if run.repository == repository],
+            pairs=[pair for pair in self.pairs if pair.repository == repository],
+            fetches=[row for row in self.fetches if row.name == repository],
+            rewrites=[each for each in self.rewrites if each.repository == repository],
+        )
 
 
 def _list_alarms(
@@ -58,43 +96,64 @@ def _list_alarms(
     regret_limit: float,
     now: dt.datetime,
 ) -> list[OpenAlarm]:
-    # A branch was submitted by hand, by somebody who looks at it.
-    newest = run_pairs.list_newest_run_pairs(opened, now - alarms.FAILURE_STAYS_OPEN)
-    runs = [run for run in newest if not is_branch(run.repository)]
-    recent = [run for run in runs if run.made_at >= now - RECENT]
-    pairs = [pair for pair in fallen_configs.list_newest_pairs(opened, now - RECENT) if not is_branch(pair.repository)]
-    explained = alarms.list_explained_ties(runs)
-    unexplained = [alarm for alarm in stored if alarm.key not in explained]
-    nights = submissions.list_last_nights(opened)
+    runs = run_pairs.list_newest_run_pairs(opened, now - alarms.FAILURE_STAYS_OPEN)
+    pairs = fallen_configs.list_newest_pairs(opened, now - RECENT)
+    facts = _Facts(
+        stored,
+        submissions.list_last_nights(opened),
+        [run for run in runs if not is_branch(run.repository)],
+        [pair for pair in pairs if not is_branch(pair.repository)],
+        repositories.list_repositories(opened),
+        repositories.list_rewrites(opened, now - alarms.EVENT_STAYS_OPEN),
+        now,
+    )
     failed = alarms.keep_failed_nightlies(stored, watched)
-    late = [
-        alarms.find_late_nightlies(name, nights, steps.find_last_night(opened, name), now, times)
-        for name in set(watched) - {alarm.subject for alarm in failed}  # one alarm is enough
-    ]
-    return [
-        *itertools.chain.from_iterable(late),
+    on_time = set(watched) - {alarm.subject for alarm in failed}  # one alarm is enough
+    found = [
         *failed,
-        *alarms.find_failed_fetches(repositories.list_repositories(opened)),
-        *alarms.find_rewrites(repositories.list_rewrites(opened, now - alarms.EVENT_STAYS_OPEN)),
         *alarms.find_quarantined_gpus(gpu_health.list_quarantines(opened)),
         *alarms.find_not_confined(gpus.list_confinements(opened)),
-        *alarms.find_broken_configs(pairs, fallen_configs.list_fallen_configs(opened, pairs)),
-        *_still_broken(opened, stored, now),
+        *_list_still_broken(opened, stored, now),
+    ]
+    explained = set[str]()
+    for name in sorted({*watched, *facts.list_repositories()}):
+        of_name = alarms.keep([alarm for alarm in stored if name in alarm.subject])  # it is not known to have ended
+        with isolate(opened, name, "its alarms cannot be looked for"):
+            own = facts.of(name)
+            explained |= alarms.list_explained_ties(own.runs)
+            last = steps.find_last_night(opened, name)
+            late = alarms.find_late_nightlies(name, facts.nights, last, now, times) if name in on_time else []
+            of_name = late + _list_alarms_of(opened, own, regret_limit)
+        found += of_name
+    events = [alarm for alarm in stored if alarm.kind in EVENTS and alarm.key not in explained]
+    return found + alarms.keep(alarm for alarm in events if alarm.opened_at >= now - alarms.EVENT_STAYS_OPEN)
+
+
+def _list_alarms_of(opened: Session, facts: _Facts, regret_limit: float) -> list[OpenAlarm]:
+    """Lists the alarms of one repository that should be open, but for those about late nightlies."""
+    recent = [run for run in facts.runs if run.made_at >= facts.now - RECENT]
+    return [
+        *alarms.find_failed_fetches(facts.fetches),
+        *alarms.find_rewrites(facts.rewrites),
+        *alarms.find_broken_configs(facts.pairs, fallen_configs.list_fallen_configs(opened, facts.pairs)),
         *alarms.find_lost_ties(recent),
         *alarms.find_changed_baselines(recent),
         *alarms.find_lost_lines(recent),
-        *alarms.keep_open(unexplained, EVENTS, now - alarms.EVENT_STAYS_OPEN),
-        *alarms.find_regret(runs, regret_limit, stored),
+        *alarms.find_regret(facts.runs, regret_limit, facts.stored),
     ]
 
 
-def _still_broken(opened: Session, stored: Sequence[AlarmRow], now: dt.datetime) -> list[OpenAlarm]:
+def _list_still_broken(opened: Session, stored: Sequence[AlarmRow], now: dt.datetime) -> list[OpenAlarm]:
     """Returns open alarms about configs of which at least one is still broken, until FAILURE_STAYS_OPEN has passed."""
     still_broken: list[OpenAlarm] = []
     for alarm in stored:
         since = alarms.sweep_of_key(alarm.key)
         if since is not None and alarm.opened_at >= now - alarms.FAILURE_STAYS_OPEN:
             pairs = fallen_configs.list_pairs_since(opened, *since, measured=alarm.kind == "became_wrong")
-            current = alarms.find_broken_configs(pairs, fallen_configs.list_fallen_configs(opened, pairs))
-            still_broken += [each for each in current if each.key == alarm.key]
+            kept = alarms.keep([alarm])
+            for name in {pair.repository for pair in pairs}:
+                with isolate(opened, name, "it cannot be said whether its configs are still broken"):
+                    current = alarms.find_broken_configs(pairs, fallen_configs.list_fallen_configs(opened, pairs))
+                    kept = [each for each in current if each.key == alarm.key]
+            still_broken += kept if pairs else ()
     return still_broken

@@ -6,7 +6,8 @@ owner, evidence, and the commands that repeat it. Plain text, because it is read
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from tilewatch.db.page_reads.alarms import AlarmRow
 from tilewatch.db.page_reads.messages import MessageRow, RegressionStory
@@ -46,6 +47,22 @@ class Day:
     alarms: Sequence[AlarmRow]
     nights: Sequence[SubmissionRow]
     failed_messages: Sequence[MessageRow]
+
+    def list_repositories(self) -> list[str]:
+        """Lists the repositories of which something changed, is open or was measured."""
+        changed = (*self.opened, *self.ended, *self.still_open, *self.improvements)
+        return sorted({each.repository for each in (*changed, *self.nights)})
+
+    def of(self, *repositories: str) -> Self:
+        """Returns this day of these repositories alone, with what is of no repository."""
+        return replace(
+            self,
+            opened=[each for each in self.opened if each.repository in repositories],
+            ended=[each for each in self.ended if each.repository in repositories],
+            still_open=[each for each in self.still_open if each.repository in repositories],
+            improvements=[each for each in self.improvements if each.repository in repositories],
+            nights=[each for each in self.nights if each.repository in repositories],
+        )
 
 
 def regression_text(story: RegressionStory, kind: str, dashboard_url: str) -> Text:
@@ -111,6 +128,8 @@ ALARMS = {
     "history_rewritten": "a history was rewritten",
     "nightly_failed": "a nightly could not be submitted",
     "not_confined": "commits' code is not confined",
+    "repository_failed": "something cannot be done for a repository",
+    "process_ended": "a process ended by itself",
 }
 """The words for each kind of alarm; its subject follows them."""
 

@@ -8,6 +8,7 @@ from tilewatch.db.lifecycle import checks, jobs, suspicions
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.worker_reads import gpus, judging, steps
 from tilewatch.db.worker_reads.steps import SweepFacts
+from tilewatch.worker.isolation import isolate
 from tilewatch.worker.queue.dispatch import COMPILE, JUDGE, gpu_queue, one_gpu_queue
 from tilewatch.worker.queue.replay_job import BuildQuestion, ReplayJob
 
@@ -102,8 +103,9 @@ def ask(session: Session, asked: ReplayJob, priority: int) -> list[UnsentJob]:
 def cancel_stranded(session: Session) -> None:
     """Ends what was asked of a GPU that is gone: its night waits for nothing else."""
     for job in gpus.list_stranded_jobs(session):
-        jobs.cancel(session, [job.id])
-        judge_again(session, ReplayJob.from_payload(job.payload), job.priority)
+        with isolate(session, str(job.payload.get("repository")), f"job {job.id} cannot be cancelled"):
+            jobs.cancel(session, [job.id])
+            judge_again(session, ReplayJob.from_payload(job.payload), job.priority)
 
 
 def judge_again(session: Session, asked: ReplayJob, priority: int) -> list[UnsentJob]:

@@ -60,7 +60,7 @@ def _submit_one(settings: Settings, name: str, night: dt.date | None) -> str:
         if outcome.is_submitted:
             alarms.close_failed_nightly(opened, name)
         elif outcome.fetch_failure is None:  # that is an alarm of its own
-            alarms.open_failed_nightly(opened, name, night, outcome.sentence)
+            alarms.open_failure(opened, alarms.FAILED_NIGHTLY, name, outcome.sentence)
     return outcome.sentence
 
 

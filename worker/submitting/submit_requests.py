@@ -123,19 +123,24 @@ def _submit(opened: Session, settings: Settings, asked: RequestedAction) -> _Out
     """Returns None for what the next tick goes on with: a check whose commit is not there yet, a bisection that waits
     for a replay. A bug is a refusal too: it would come back with every tick."""
     try:
-        if asked.action == "check":
-            return _submit_asked_check(opened, settings, asked)
-        if asked.action == "toolchains":
-            wanted = {**asked.wanted, "gpus": tuple(asked.wanted["gpus"])}
-            return _Outcome(False, submit_toolchains(settings, ToolchainsAsked(**wanted)).sentence, {})
-        if asked.action == "bisect":
-            return _bisect(opened, settings, asked)
-        submitted = submissions(settings, asked.action, asked.wanted, once=f"action {asked.id}")
-        return _Outcome(False, "\n".join(each.sentence for each in submitted), {})
+        with opened.begin_nested():  # what it raised may have been Postgres's, and its outcome is still to be written
+            return _carry_out(opened, settings, asked)
     except AWAY:
         raise
     except Exception as error:  # noqa: BLE001 - the edge of an action: what it raised is its outcome
         return _Outcome(True, errors.sentence(error) or f"{type(error).__name__}: {error}", {})
+
+
+def _carry_out(opened: Session, settings: Settings, asked: RequestedAction) -> _Outcome | None:
+    if asked.action == "check":
+        return _submit_asked_check(opened, settings, asked)
+    if asked.action == "toolchains":
+        wanted = {**asked.wanted, "gpus": tuple(asked.wanted["gpus"])}
+        return _Outcome(False, submit_toolchains(settings, ToolchainsAsked(**wanted)).sentence, {})
+    if asked.action == "bisect":
+        return _bisect(opened, settings, asked)
+    submitted = submissions(settings, asked.action, asked.wanted, once=f"action {asked.id}")
+    return _Outcome(False, "\n".join(each.sentence for each in submitted), {})
 
 
 def _submit_asked_check(opened: Session, settings: Settings, asked: RequestedAction) -> _Outcome | None:

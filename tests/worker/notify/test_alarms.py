@@ -196,13 +196,6 @@ def test_a_baseline_s_new_version_is_one_alarm_for_all_series_of_a_node() -> Non
     assert news.subject == "cuBLAS and cuBLASLt on n1 (h200)"
 
 
-def test_news_stays_for_a_while_and_no_longer() -> None:
-    news = OpenAlarm("tie_lost", "tie_lost/gemm/h200/7", "gemm", "")
-    kept = alarms.keep_open([opened(news), opened(OpenAlarm("regret", "r", "", ""))], ("tie_lost",), NOW)
-    assert kept == [news]
-    assert alarms.keep_open([opened(news, NOW - dt.timedelta(seconds=1))], ("tie_lost",), NOW) == []
-
-
 def test_a_line_of_the_checklist_that_turned_from_yes_to_no_is_an_alarm() -> None:
     def lines(**answers: str) -> list[dict[str, str]]:
         return [{"item": item, "answer": answer, "evidence": f"of {item}"} for item, answer in answers.items()]
