@@ -131,22 +131,31 @@ def add_commit(
     committed_at: dt.datetime,
     subject: str,
     author: str | None = None,
+    left_branch_at: dt.datetime | None = None,
     corrects: bool = True,
 ) -> int:
     """Adds a commit, or corrects the position of the stored one if `corrects`, and returns its id.
 
     The larger position wins, because a shallow clone counts too few commits. Without `corrects`, as from a recording of
     a repository that is watched here, the position stays. If the repository has a clone, commit_positions.py stores the
-    final order afterwards. A known author stays; old recordings have none.
+    final order afterwards. A known author stays; old recordings have none. Only recordings have `left_branch_at`, and a
+    known one stays.
     """
     new = insert(Commit).values(
-        repository=repository, sha=sha, position=position, committed_at=committed_at, subject=subject, author=author
+        repository=repository,
+        sha=sha,
+        position=position,
+        committed_at=committed_at,
+        subject=subject,
+        author=author,
+        left_branch_at=left_branch_at,
     )
     corrected = new.on_conflict_do_update(
         index_elements=[Commit.repository, Commit.sha],
         set_={
             "position": func.greatest(Commit.position, new.excluded.position) if corrects else Commit.position,
             "author": func.coalesce(Commit.author, new.excluded.author),
+            **({"left_branch_at": func.coalesce(Commit.left_branch_at, left_branch_at)} if corrects else {}),
         },
     )
     return session.execute(corrected.returning(Commit.id)).scalar_one()

@@ -41,6 +41,7 @@ class CommitFields(TypedDict):
     committed_at: Moment
     subject: Text
     author: NotRequired[Text | None]
+    left_branch_at: NotRequired[Moment]
 
 
 @with_config(_CHECK)

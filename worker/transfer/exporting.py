@@ -14,6 +14,7 @@ from tilewatch.kernels import HARNESS
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.recording.recording_file import Header
 from tilewatch.worker.transfer import replays as transfer_replays
+from tilewatch.worker.transfer.recorded_commits import write_commit
 
 NOT_TRAVELLING = frozenset({"id", "created_at"})
 """Columns of a compilation that mean nothing in another database."""
@@ -75,14 +76,7 @@ def _sweep_row(number: int, each: SweepExport) -> dict[str, Any]:
     return {
         "row": "sweep",
         "id": number,
-        "commit": {
-            "repository": commit.repository,
-            "sha": commit.sha,
-            "position": commit.position,
-            "committed_at": commit.committed_at.isoformat(),
-            "subject": commit.subject,
-            "author": commit.author,
-        },
+        "commit": write_commit(commit),
         "gpu_model": {
             "slug": model.slug,
             "name": model.name,

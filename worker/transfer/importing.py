@@ -89,6 +89,8 @@ def _import(opened: Session, file_name: str, sha256: str, contents: recording_fi
     fact_writes.add_compilations(opened, recorded)
     config_ids = _config_ids(opened, contents.rows)
     commits = RecordedCommits(opened)
+    for sweep in rows["sweep"]:  # also of runs that are here: a later file knows which commits left the branch since
+        commits.add(sweep["commit"])
     measured = {run["sweep"] for run in runs}
     sweep_ids = _import_sweeps(opened, sweeps, commits, recording_id, f"recorded:{sha256}", measured)
     _import_trials(opened, [row for row in rows["trial"] if row["sweep"] not in held], sweep_ids, config_ids)

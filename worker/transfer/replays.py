@@ -13,7 +13,7 @@ from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import suspicions
 from tilewatch.db.models import Commit, Replay
 from tilewatch.db.worker_reads.export import ReplayExport
-from tilewatch.worker.transfer.recorded_commits import RecordedCommits
+from tilewatch.worker.transfer.recorded_commits import RecordedCommits, write_commit
 
 Row = Mapping[str, Any]
 
@@ -60,13 +60,7 @@ def write_replays(session: Session, rows: Sequence[Row], commits: RecordedCommit
 
 def _side(replay: Replay, name: str, commit: Commit, params: Mapping[str, int] | None) -> dict[str, Any]:
     return {
-        "commit": {
-            "repository": commit.repository,
-            "sha": commit.sha,
-            "position": commit.position,
-            "committed_at": commit.committed_at.isoformat(),
-            "subject": commit.subject,
-        },
+        "commit": write_commit(commit),
         "config": params,
         **{each: getattr(replay, f"{name}_{each}") for each in OF_A_SIDE},
     }

@@ -328,6 +328,20 @@ def test_a_confirmed_change_begins_a_level_in_the_colour_of_its_direction() -> N
     assert figure.layout.annotations[0].text == "▼ +8.5 % time #7"
 
 
+def test_a_rewrite_is_enclosed_by_two_marks_of_its_own_dash() -> None:
+    """Commits 2 and 3 left the branch, and 4 replaced them."""
+    points = frame(*(point(number, left_branch_at=NOON if number in (2, 3) else None) for number in (1, 2, 3, 4)))
+    lines = marks.rewrites(points)
+    assert [(each.before, each.after, each.words) for each in lines] == [
+        (1, 2, "before the rewrite"),
+        (3, 4, "history rewritten"),
+    ]
+    figure = go.Figure(charts.trend(points, TIME, marks=lines))
+    assert [(shape.x0, shape.line.dash) for shape in figure.layout.shapes] == [(0.5, "longdash"), (2.5, "longdash")]
+    assert [each.text for each in figure.layout.annotations] == ["before the rewrite", "history rewritten"]
+    assert marks.rewrites(frame(point(1), point(2))) == []
+
+
 def test_a_mark_outside_of_the_commits_in_view_is_left_out() -> None:
     for outside in (marks.Mark(0, 1, "driver 1 → 2"), marks.Mark(2, 3, "driver 1 → 2")):
         assert not charts.trend(frame(point(1), point(2)), TIME, marks=[outside])["layout"]["shapes"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from tests.conftest import NewDatabase
 from tests.worker.fixtures import tiny_repository
@@ -107,6 +107,26 @@ def test_a_recording_arrives_as_it_left(recording: Path, source: Context, new_da
             assert set(opened.scalars(select(Run.origin))) == {"recorded"}
             assert set(opened.scalars(select(Submission.reason))) == {"recorded"}
             assert opened.scalars(select(Recording)).one().machine == "n1, NVIDIA H200"
+
+
+def test_what_left_the_branch_has_left_it_elsewhere_too(
+    recording: Path, source: Context, tmp_path: Path, new_database: NewDatabase
+) -> None:
+    before, rewrite = recording.read_bytes(), dt.datetime(2026, 11, 2, 3, tzinfo=dt.UTC)
+    try:
+        with session(source.database_url) as opened:
+            opened.execute(update(Commit).values(left_branch_at=rewrite))
+        export_file(source.database_url, tmp_path / "after.jsonl.gz", ExportFilter())
+    finally:
+        with session(source.database_url) as opened:
+            opened.execute(update(Commit).values(left_branch_at=None))
+    assert (tmp_path / "after.jsonl.gz").read_bytes() != before
+    for files in ((recording, tmp_path / "after.jsonl.gz"), (tmp_path / "after.jsonl.gz", recording)):
+        with new_database() as elsewhere:
+            for file in files:
+                import_file(elsewhere, file)
+            with session(elsewhere) as opened:
+                assert list(opened.scalars(select(Commit.left_branch_at))) == [rewrite]
 
 
 def test_a_file_is_imported_once(recording: Path, new_database: NewDatabase) -> None:
