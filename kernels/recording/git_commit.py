@@ -67,10 +67,13 @@ def read_moment(seconds: str, now: dt.datetime) -> dt.datetime:
 
 
 def repository_name(folder: Path) -> str:
-    """Returns the remote's address without credentials, or the folder's name if there is no remote."""
+    """Returns the remote's address without credentials, or the folder's name if there is no remote, of a bare
+    repository without `.git`."""
     try:
         url = _git(folder, "config", "--get", "remote.origin.url")
     except NoHistory:
+        if _git(folder, "rev-parse", "--is-bare-repository") == "true":
+            return Path(_git(folder, "rev-parse", "--absolute-git-dir")).name.removesuffix(".git")
         return Path(_git(folder, "rev-parse", "--show-toplevel")).name
     parts = urlsplit(url)
     if parts.scheme and parts.hostname:

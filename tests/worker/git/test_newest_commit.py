@@ -1,6 +1,7 @@
 """Whatever was pushed, every page's newest commit is the measured one that is nearest to the tip of the branch."""
 
 import datetime as dt
+import itertools
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,12 +12,18 @@ from sqlalchemy.orm import Session
 
 from tests.db.fixtures import one_commit
 from tests.worker.fixtures import drawn_histories
-from tests.worker.fixtures.drawn_histories import DrawnHistory, contains
+from tests.worker.fixtures.drawn_histories import DrawnHistory, contains, list_line
+from tests.worker.fixtures.tiny_repository import git
+from tilewatch.dashboard import weekly
+from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import commit_positions
 from tilewatch.db.models import Commit, Run, Sweep
-from tilewatch.db.page_reads import evidence, series, snapshots, sweeps
-from tilewatch.db.worker_reads import judging, run_pairs, tuned_rows
+from tilewatch.db.page_reads import evidence, series, snapshots, static_facts, sweeps
+from tilewatch.db.worker_reads import export, fallen_configs, judging, run_pairs, tuned_rows
 from tilewatch.worker.git.branch_order import order_branch
+from tilewatch.worker.git.watched import WatchedRepository
+from tilewatch.worker.settings import Settings
+from tilewatch.worker.submitting import submit
 
 NOW = dt.datetime.now(dt.UTC) + dt.timedelta(hours=1)
 REPOSITORY = "drawn"
@@ -51,6 +58,8 @@ def test_every_page_shows_the_measured_commit_nearest_to_the_tip(
 
 def _measure(opened: Session, sha: str, committed_at: dt.datetime) -> None:
     planned = one_commit.submit(opened, f"night of {sha}", REPOSITORY, sha=sha, position=1, committed_at=committed_at)
+    fact_writes.add_compilations(opened, [one_commit.compiled(each) for each in planned.code_keys])
+    fact_writes.attach_compilations(opened, compiler=one_commit.COMPILER, sweep_id=planned.sweep_id)
     one_commit.measure(opened, planned, f"run of {sha}")
 
 
@@ -75,6 +84,11 @@ def _list_newest(opened: Session) -> Iterator[tuple[str, str]]:
     yield "tuned", tuned_rows.list_newest_winners(opened, repository=REPOSITORY)[0].sha
     pairs = run_pairs.list_newest_run_pairs(opened, one_commit.NOON)
     yield "regret", next(each.sha for each in pairs if each.repository == REPOSITORY)
+    if fallen := fallen_configs.list_newest_pairs(opened, one_commit.NOON):
+        yield "alarms about configs", fallen[0].sha
+    yield "architectures", static_facts.list_spills(opened, REPOSITORY, "b200")[0].sha
+    week = weekly.read_week(opened, NOW, REPOSITORY)
+    yield "weekly report", week.pairs["sha"].iloc[0]
     yield "judge", next(each.sha for each in judging.list_newest_scopes(opened) if each.repository == REPOSITORY)
 
 
@@ -82,7 +96,12 @@ def _require_order(opened: Session, folder: Path) -> None:
     """What stands earlier contains nothing that stands later: on the trend, for the judge, and before each run."""
     trend = [point.sha for point in series.list_points(opened, *SERIES, static_facts=False) if point.role == "kernel"]
     scope = next(each for each in judging.list_newest_scopes(opened) if each.repository == REPOSITORY)
-    for shas in (trend, [night.sha for night in judging.list_nights(opened, scope)]):
+    statics = [row.sha for row in static_facts.list_static_facts(opened, *SERIES)]
+    written = export.list_sweeps_to_export(opened, export.ExportFilter(repository=REPOSITORY))
+    exported = [export.read_sweep_export(opened, each).commit.sha for each in written]
+    nights = [night.sha for night in judging.list_nights(opened, scope)]
+    assert set(trend) == set(statics) == set(exported) >= set(nights)
+    for shas in (trend, nights, statics, exported):
         for place, earlier in enumerate(shas):
             assert not [later for later in shas[place + 1 :] if later != earlier and contains(folder, earlier, later)]
     runs = dict(
@@ -96,3 +115,24 @@ def _require_order(opened: Session, folder: Path) -> None:
     for run_id, sha in runs.items():
         before = evidence.find_run_before(opened, run_id)
         assert before is None or not contains(folder, runs[before], sha)
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(drawn_histories.histories())
+def test_a_backfill_lists_a_range_of_the_branch_in_the_order_of_git(
+    tmp_path: Path, database_url: str, history: DrawnHistory
+) -> None:
+    folder = tmp_path / "drawn.git"
+    shutil.rmtree(folder, ignore_errors=True)
+    shas = drawn_histories.write(folder, history)
+    tip = history.tips[-1]
+    git(folder, "update-ref", "refs/heads/main", shas[tip])
+    watched = WatchedRepository(REPOSITORY, folder, "main")
+    servers = Settings(home=tmp_path, database_url=database_url, broker_url="redis://nobody")
+    line = [shas[each] for each in list_line(history.parents, tip)]
+    for newer, older in itertools.combinations(line, 2):
+        listed = submit._list_range(servers, watched, f"{older}..{newer}")
+        between = [
+            each for each in reversed(line) if contains(folder, newer, each) and not contains(folder, older, each)
+        ]
+        assert listed == between

@@ -45,8 +45,21 @@ def test_a_worktree_is_read_at_its_own_head(tmp_path: Path) -> None:
 def test_a_bare_repository_is_read(tmp_path: Path) -> None:
     shas = odd_histories.make(tmp_path / "r", "Two")
     git(tmp_path, "clone", "--quiet", "--bare", str(tmp_path / "r"), "bare.git")
+    git(tmp_path / "bare.git", "remote", "remove", "origin")
+    found = resolve(tmp_path / "bare.git", "main")
+    assert (found.repository, found.sha) == ("bare", shas[-1])
     assert places(tmp_path / "bare.git") == shas
     assert places(follow(tmp_path, tmp_path / "bare.git").folder) == shas
+
+
+def test_a_remote_with_long_hashes_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "r").mkdir()
+    git(tmp_path / "r", "init", "--quiet", "--object-format", "sha256", "--initial-branch", "main")
+    shas = [odd_histories.add(tmp_path / "r", subject) for subject in ("One", "Two")]
+    clone = follow(tmp_path, tmp_path / "r")
+    assert {len(sha) for sha in shas} == {64}
+    assert places(clone.folder, "main") == shas
+    assert resolve(clone.folder, "main").sha == shas[-1]
 
 
 def test_a_detached_head_is_followed_where_no_branch_is_named(tmp_path: Path) -> None:
