@@ -91,16 +91,16 @@ def _walk_after_parents(parents: Parents, heads: Iterable[str]) -> Iterator[str]
     """Yields each commit once, after its parents. A history is deeper than Python's stack."""
     done: set[str] = set()
     for head in heads:
-        path = [(head, iter(parents.get(head, ())))] if head not in done else []
+        path = [head] if head not in done else []
         while path:
-            sha, left = path[-1]
-            following = next((parent for parent in left if parent not in done), None)
-            if following is not None:
-                path.append((following, iter(parents.get(following, ()))))
-                continue
-            path.pop()
-            done.add(sha)
-            yield sha
+            for parent in parents.get(path[-1], ()):
+                if parent not in done:
+                    path.append(parent)
+                    break
+            else:
+                sha = path.pop()
+                done.add(sha)
+                yield sha
 
 
 def _list_found(repository: Path, shas: Sequence[str]) -> set[str]:

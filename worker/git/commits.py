@@ -18,6 +18,9 @@ from tilewatch.kernels.recording.git_commit import AS_STORED, GitCommit, NoHisto
 LIMIT_S = 300.0
 """A repository on a disk that does not answer hinders no other for longer. A million commits are listed in 10 s."""
 
+IN_BLOCKS = {"GIT_FLUSH": "0"}
+"""Git writes each line of a list apart into a pipe: 100,000 commits took 0.6 s instead of 0.3 (2026-11-28)."""
+
 SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 LINK = "120000"
@@ -225,7 +228,7 @@ def git(repository: Path, *arguments: str, stdin: str | None = None, **extra: st
         return subprocess.run(
             ["git", *arguments],
             cwd=repository,
-            env={**clean, **AS_STORED, "GIT_CEILING_DIRECTORIES": ceiling, **extra},
+            env={**clean, **AS_STORED, **IN_BLOCKS, "GIT_CEILING_DIRECTORIES": ceiling, **extra},
             check=True,
             input=stdin,
             stdin=None if stdin is not None else subprocess.DEVNULL,
