@@ -56,7 +56,7 @@ def measure(scratch: Path, commits: int) -> Iterator[Figure]:
     for name, branch in (("plain", "main"), ("foxtrot", "foxtrot"), ("rewritten", "rewritten")):
         tips = find_tips(clone.folder, branch)
         seconds = [_time(lambda tips=tips: order_branch(clone.folder, tips, known)) for _ in range(REPEATS)]  # type: ignore[misc]
-        yield bounds.at_most(f"order of a {name} history", statistics.median(seconds), MOST_S, " s", 2)
+        yield bounds.at_most(f"{name}: order of a history", statistics.median(seconds), MOST_S, " s", 2)
 
 
 def write_history(folder: Path, commits: int) -> list[str]:

@@ -30,7 +30,6 @@ from tilewatch.kernels.comparing.toolchains.pairs import (
     CompiledSide,
     ToolchainPair,
     add_compile_times,
-    list_static_changes,
 )
 from tilewatch.kernels.library import FOLDER
 from tilewatch.kernels.measuring.replay import ReplaySide
@@ -149,6 +148,11 @@ def _time(root: Path, planted: Planted, pairs: Sequence[ToolchainPair]) -> Itera
         yield bounds.exactly(f"{what}, {replayed:+.1%}: the sign", change > 0, replayed > 0)
     points = 100 * abs(change - replayed)
     yield bounds.at_most(f"{what}, {change:+.2%}, by replays {replayed:+.2%}: apart", points, MOST_POINTS, " points", 2)
+
+
+def list_static_changes(pairs: Sequence[ToolchainPair]) -> tuple[ToolchainPair, ...]:
+    """Lists the pairs whose machine code differs, or that only one toolchain compiles."""
+    return tuple(pair for pair in pairs if pair.kind in ("changed", "stopped compiling", "compiles now"))
 
 
 def _cubin(build: CompiledSide) -> Cubin:

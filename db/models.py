@@ -534,27 +534,7 @@ class Alarm(Base):
     """A state that needs a person and is not a regression. It is open until `closed_at`."""
 
     __tablename__ = "alarms"
-    __table_args__ = (
-        one_of(
-            "kind",
-            "nightly_late",
-            "nightly_missing",
-            "gpu_quarantined",
-            "stopped_compiling",
-            "became_wrong",
-            "tie_lost",
-            "regret",
-            "baseline_changed",
-            "fetch_failed",
-            "line_lost",
-            "history_rewritten",
-            "nightly_failed",
-            "not_confined",
-            "repository_failed",
-            "process_ended",
-        ),
-        Index(None, "opened_at"),
-    )
+    __table_args__ = (Index(None, "opened_at"),)
     id: Mapped[key]
     key: Mapped[words] = mapped_column(unique=True)
     kind: Mapped[words]

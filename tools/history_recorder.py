@@ -22,8 +22,9 @@ from tilewatch.kernels.measuring.profiling import count_several, start_profiler
 from tilewatch.kernels.measuring.replay import ReplayRequest, ReplayResult, ReplaySide, replay
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.recording.git_commit import GitCommit
-from tilewatch.kernels.recording.recorded_run import ReplayedSide, list_rows, replay_row
+from tilewatch.kernels.recording.recorded_run import list_rows
 from tilewatch.kernels.results import Compiled, Cubin, Measured, Params, Plan, RunResult
+from tools.recorded_replay import ReplayedSide, replay_row
 
 
 @dataclass

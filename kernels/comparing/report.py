@@ -13,8 +13,6 @@ from tilewatch.configs import config_option
 from tilewatch.kernels.comparing.outcome import OVER, UNSURE, Outcome, exit_code
 from tilewatch.text import COMMENT_CHARACTERS, fit_lines, plain, plain_code
 
-PROBLEMS_LISTED = 3
-
 
 @dataclass(frozen=True)
 class About:

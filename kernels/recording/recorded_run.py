@@ -1,27 +1,14 @@
-"""Converts a local sweep, or a replay of two, into the rows of a recording."""
+"""Converts a local sweep into the rows of a recording."""
 
-import datetime as dt
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from tilewatch.configs import config_key
 from tilewatch.kernels import tile_table
 from tilewatch.kernels.device import GpuSpec
-from tilewatch.kernels.measuring.replay import ReplayResult
 from tilewatch.kernels.recording.git_commit import GitCommit
-from tilewatch.kernels.results import Compiled, Params, Plan, PlannedTrial, RunResult
-
-NOT_HELD = "not held: the machine code of both commits is the same"
-
-
-@dataclass(frozen=True)
-class ReplayedSide:
-    """One side of a replay: a commit, the config that won there, and its machine code."""
-
-    commit: GitCommit
-    config: Params
-    compiled: Compiled
+from tilewatch.kernels.results import Compiled, Plan, PlannedTrial, RunResult
 
 
 def list_rows(
@@ -116,37 +103,3 @@ def _run(result: RunResult) -> Iterator[dict[str, Any]]:
             "samples_us": [round(sample, 3) for sample in each.samples_us],
             "detail": {**each.detail, **({"missing": missing} if missing and each.role == "kernel" else {})},
         }
-
-
-def replay_row(
-    plan: Plan, model: GpuSpec, base: ReplayedSide, head: ReplayedSide, at: dt.datetime, result: ReplayResult | None
-) -> dict[str, Any]:
-    """Returns the row of a replay of two commits' winners. `result` is None if both have the same machine code."""
-    return {
-        "row": "replay",
-        "key": f"{plan.kernel}:{plan.problem}:{model.slug}:{base.commit.sha}:{head.commit.sha}:{at.isoformat()}",
-        "kernel": plan.kernel,
-        "problem": plan.problem,
-        "gpu_model": model.slug,
-        "axis": "commit",
-        "failure": None if result else NOT_HELD,
-        "host": result.host if result else None,
-        "gpu_uuid": result.gpu_uuid if result else None,
-        "telemetry": list(result.telemetry) if result else [],
-        "gpu_s": round(result.gpu_s, 3) if result else 0.0,
-        "good": _replayed_side(base),
-        "bad": _replayed_side(head),
-        "good_us": [round(each, 4) for each in result.base_us] if result else [],
-        "bad_us": [round(each, 4) for each in result.head_us] if result else [],
-        "at": at.isoformat(),
-    }
-
-
-def _replayed_side(side: ReplayedSide) -> dict[str, Any]:
-    return {
-        "commit": asdict(side.commit),
-        "config": dict(side.config),
-        "content_key": side.compiled.content_key,
-        "code_sha256": side.compiled.code_sha256,
-        "toolchain": side.compiled.compiler,
-    }

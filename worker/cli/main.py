@@ -8,9 +8,8 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -27,9 +26,6 @@ from tilewatch.worker.cli.toolchains.baselines import baselines
 from tilewatch.worker.cli.toolchains.group import toolchain
 from tilewatch.worker.cli.tuned import tuned
 from tilewatch.worker.cli.watch import watch
-
-if TYPE_CHECKING:
-    from tilewatch.worker.judging.rejudge import ChangedVerdict
 
 EXPECTED_ERROR = 2
 
@@ -163,17 +159,12 @@ def rejudge(
         print(f"tilewatch: {failure}", file=sys.stderr)
     if as_json:
         print(json.dumps([asdict(verdict) for verdict in comparison.changed], default=str))
-    else:
-        _print_changed(comparison.changed)
-        share = f"{len(comparison.changed)} of {comparison.runs} verdicts since {day}"
-        print(f"{share} would be different with {other.name}")
-    raise typer.Exit(EXPECTED_ERROR if comparison.failures else 0)
-
-
-def _print_changed(changed: Iterable["ChangedVerdict"]) -> None:
-    for verdict in changed:
+    for verdict in () if as_json else comparison.changed:
         run = f"{verdict.night} {verdict.kernel} {verdict.problem} on {verdict.gpu_model} at {short_sha(verdict.sha)}"
         print(f"{run}: {verdict.was} -> {verdict.would_be} ({verdict.reason})")
+    if not as_json:
+        print(f"{len(comparison.changed)} of {comparison.runs} verdicts would be different with {other.name}")
+    raise typer.Exit(EXPECTED_ERROR if comparison.failures else 0)
 
 
 @cli.command()

@@ -5,9 +5,9 @@ alarms.py decides which alarms should be open, outbox.py writes the messages.
 """
 
 import datetime as dt
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
-from typing import Self
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from typing import TypeVar
 
 from sqlalchemy.orm import Session
 
@@ -15,12 +15,11 @@ from tilewatch.db.lifecycle import alarms as life
 from tilewatch.db.page_reads import alarms as alarm_queries
 from tilewatch.db.page_reads import gpu_health, submissions
 from tilewatch.db.page_reads.alarms import AlarmRow
-from tilewatch.db.page_reads.submissions import SubmissionRow
 from tilewatch.db.repository_names import is_branch
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import fallen_configs, gpus, repositories, run_pairs, steps
 from tilewatch.db.worker_reads.fallen_configs import SweepPair
-from tilewatch.db.worker_reads.repositories import RepositoryRow, Rewrite
+from tilewatch.db.worker_reads.repositories import Rewrite
 from tilewatch.db.worker_reads.run_pairs import RunPair
 from tilewatch.nightlies import NightlyTimes
 from tilewatch.worker.isolation import isolate
@@ -33,6 +32,8 @@ RECENT = dt.timedelta(days=2)
 
 EVENTS = ("tie_lost", "baseline_changed", "line_lost", life.FAILED_REPOSITORY)
 """Kinds of alarm about a single event, which has no end."""
+
+Row = TypeVar("Row", RunPair, SweepPair, Rewrite)
 
 WRITTEN_ELSEWHERE = (life.FAILED_NIGHTLY, life.FAILED_REPOSITORY)
 """Kinds of alarm that are opened where no channel is known."""
@@ -60,34 +61,6 @@ def update_alarms(
     return changes
 
 
-@dataclass(frozen=True)
-class _Facts:
-    """What alarms are found in, of all repositories but branches: somebody who looks at it submitted a branch by
-    hand."""
-
-    stored: Sequence[AlarmRow]
-    nights: Sequence[SubmissionRow]
-    runs: Sequence[RunPair]
-    pairs: Sequence[SweepPair]
-    fetches: Sequence[RepositoryRow]
-    rewrites: Sequence[Rewrite]
-    now: dt.datetime
-
-    def list_repositories(self) -> set[str]:
-        rows = (*self.runs, *self.pairs, *self.rewrites)
-        return {each.repository for each in rows} | {row.name for row in self.fetches}
-
-    def of(self, repository: str) -> Self:
-        """Returns the facts of one repository."""
-        return replace(
-            self,
-            runs=[run for run in self.runs if run.repository == repository],
-            pairs=[pair for pair in self.pairs if pair.repository == repository],
-            fetches=[row for row in self.fetches if row.name == repository],
-            rewrites=[each for each in self.rewrites if each.repository == repository],
-        )
-
-
 def _list_alarms(
     opened: Session,
     stored: Sequence[AlarmRow],
@@ -96,17 +69,16 @@ def _list_alarms(
     regret_limit: float,
     now: dt.datetime,
 ) -> list[OpenAlarm]:
-    runs = run_pairs.list_newest_run_pairs(opened, now - alarms.FAILURE_STAYS_OPEN)
-    pairs = fallen_configs.list_newest_pairs(opened, now - RECENT)
-    facts = _Facts(
-        stored,
-        submissions.list_last_nights(opened),
-        [run for run in runs if not is_branch(run.repository)],
-        [pair for pair in pairs if not is_branch(pair.repository)],
-        repositories.list_repositories(opened),
-        repositories.list_rewrites(opened, now - alarms.EVENT_STAYS_OPEN),
-        now,
+    """Finds the alarms that should be open. What cannot be found of one repository hides nothing of the others."""
+    # A branch was submitted by hand, by a person who looks at the result.
+    newest = run_pairs.list_newest_run_pairs(opened, now - alarms.FAILURE_STAYS_OPEN)
+    runs = _group_by_repository(run for run in newest if not is_branch(run.repository))
+    pairs = _group_by_repository(
+        pair for pair in fallen_configs.list_newest_pairs(opened, now - RECENT) if not is_branch(pair.repository)
     )
+    fetches = {row.name: [row] for row in repositories.list_repositories(opened)}
+    rewrites = _group_by_repository(repositories.list_rewrites(opened, now - alarms.EVENT_STAYS_OPEN))
+    nights = submissions.list_last_nights(opened)
     failed = alarms.keep_failed_nightlies(stored, watched)
     on_time = set(watched) - {alarm.subject for alarm in failed}  # one alarm is enough
     found = [
@@ -116,31 +88,32 @@ def _list_alarms(
         *_list_still_broken(opened, stored, now),
     ]
     explained = set[str]()
-    for name in sorted({*watched, *facts.list_repositories()}):
+    for name in sorted({*watched, *runs, *pairs, *fetches, *rewrites}):
         of_name = alarms.keep([alarm for alarm in stored if name in alarm.subject])  # it is not known to have ended
         with isolate(opened, name, "its alarms cannot be looked for"):
-            own = facts.of(name)
-            explained |= alarms.list_explained_ties(own.runs)
+            recent = [run for run in runs[name] if run.made_at >= now - RECENT]
             last = steps.find_last_night(opened, name)
-            late = alarms.find_late_nightlies(name, facts.nights, last, now, times) if name in on_time else []
-            of_name = late + _list_alarms_of(opened, own, regret_limit)
+            explained |= alarms.list_explained_ties(runs[name])
+            of_name = [
+                *(alarms.find_late_nightlies(name, nights, last, now, times) if name in on_time else ()),
+                *alarms.find_failed_fetches(fetches.get(name, ())),
+                *alarms.find_rewrites(rewrites[name]),
+                *alarms.find_broken_configs(pairs[name], fallen_configs.list_fallen_configs(opened, pairs[name])),
+                *alarms.find_lost_ties(recent),
+                *alarms.find_changed_baselines(recent),
+                *alarms.find_lost_lines(recent),
+                *alarms.find_regret(runs[name], regret_limit, stored),
+            ]
         found += of_name
     events = [alarm for alarm in stored if alarm.kind in EVENTS and alarm.key not in explained]
     return found + alarms.keep(alarm for alarm in events if alarm.opened_at >= now - alarms.EVENT_STAYS_OPEN)
 
 
-def _list_alarms_of(opened: Session, facts: _Facts, regret_limit: float) -> list[OpenAlarm]:
-    """Lists the alarms of one repository that should be open, but for those about late nightlies."""
-    recent = [run for run in facts.runs if run.made_at >= facts.now - RECENT]
-    return [
-        *alarms.find_failed_fetches(facts.fetches),
-        *alarms.find_rewrites(facts.rewrites),
-        *alarms.find_broken_configs(facts.pairs, fallen_configs.list_fallen_configs(opened, facts.pairs)),
-        *alarms.find_lost_ties(recent),
-        *alarms.find_changed_baselines(recent),
-        *alarms.find_lost_lines(recent),
-        *alarms.find_regret(facts.runs, regret_limit, facts.stored),
-    ]
+def _group_by_repository(rows: Iterable[Row]) -> defaultdict[str, list[Row]]:
+    groups: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row.repository].append(row)
+    return groups
 
 
 def _list_still_broken(opened: Session, stored: Sequence[AlarmRow], now: dt.datetime) -> list[OpenAlarm]:

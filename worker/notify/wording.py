@@ -49,20 +49,18 @@ class Day:
     failed_messages: Sequence[MessageRow]
 
     def list_repositories(self) -> list[str]:
-        """Lists the repositories of which something changed, is open or was measured."""
-        changed = (*self.opened, *self.ended, *self.still_open, *self.improvements)
-        return sorted({each.repository for each in (*changed, *self.nights)})
+        return sorted({each.repository for name in OF_A_REPOSITORY for each in getattr(self, name)})
 
     def of(self, *repositories: str) -> Self:
-        """Returns this day of these repositories alone, with what is of no repository."""
-        return replace(
-            self,
-            opened=[each for each in self.opened if each.repository in repositories],
-            ended=[each for each in self.ended if each.repository in repositories],
-            still_open=[each for each in self.still_open if each.repository in repositories],
-            improvements=[each for each in self.improvements if each.repository in repositories],
-            nights=[each for each in self.nights if each.repository in repositories],
-        )
+        """Returns this day of these repositories alone, with what belongs to no repository."""
+        kept = {
+            name: [each for each in getattr(self, name) if each.repository in repositories] for name in OF_A_REPOSITORY
+        }
+        return replace(self, **kept)
+
+
+OF_A_REPOSITORY = ("opened", "ended", "still_open", "improvements", "nights")
+"""Fields of a Day."""
 
 
 def regression_text(story: RegressionStory, kind: str, dashboard_url: str) -> Text:

@@ -4,7 +4,7 @@ The base toolchain is in use, the head may replace it. A pair is one operator wi
 the base, and its ties, compiled with both.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -143,11 +143,6 @@ def add_compile_times(pairs: Iterable[ToolchainPair]) -> CompileTimes:
         sum(base.compile_s for base, _ in both),
         sum(head.compile_s for _, head in both),
     )
-
-
-def list_static_changes(pairs: Sequence[ToolchainPair]) -> tuple[ToolchainPair, ...]:
-    """Lists the pairs whose machine code differs, or that only one toolchain compiles."""
-    return tuple(pair for pair in pairs if pair.kind in ("changed", "stopped compiling", "compiles now"))
 
 
 def read_compiled_side(row: dict[str, Any]) -> CompiledSide:

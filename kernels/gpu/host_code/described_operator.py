@@ -42,9 +42,6 @@ MOST_MEMORY = 1000
 COMPARED = frozenset(ITEM_BYTES) - {"float8_e5m2"}
 """Types of results that the measuring process can compare."""
 
-ALL_BITS = 0xFF
-"""Fill of memory without values. It reads as NaN in each floating-point type, so an unwritten result is noticed."""
-
 
 @dataclass(frozen=True)
 class Memory:
