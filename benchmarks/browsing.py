@@ -56,9 +56,9 @@ def inside(browser: Browser, address: str, repeats: int) -> Iterator[tuple[str, 
     context = browser.new_context(base_url=address, viewport={"width": 1440, "height": 1000})
     context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
-    yield "Trends: another problem to its plot", _problems(page, repeats), 0.5
-    yield "page switch: Trends to Compare", _switches(page, repeats), 1.0
-    yield "page switch: Overview to Trends", _first_switches(browser, address, repeats), 1.0
+    yield "Series: another problem to its plot", _problems(page, repeats), 0.5
+    yield "page switch: Series to Compare", _switches(page, repeats), 1.0
+    yield "page switch: Overview to Series", _first_switches(browser, address, repeats), 1.0
     for name, took_s in _wide_sweep(page, repeats).items():
         yield name, took_s, 1.0
     yield "Compare: another commit, 488 series", _commits(page, repeats), 1.5
@@ -66,7 +66,7 @@ def inside(browser: Browser, address: str, repeats: int) -> Iterator[tuple[str, 
 
 
 def _problems(page: Page, repeats: int) -> list[float]:
-    page.goto("/trends")
+    page.goto("/series")
     _drawn(page)
     took = []
     for place in range(1, repeats + 1):
@@ -80,7 +80,7 @@ def _problems(page: Page, repeats: int) -> list[float]:
 def _switches(page: Page, repeats: int) -> list[float]:
     took = []
     for _ in range(repeats):
-        page.goto("/trends")
+        page.goto("/series")
         _drawn(page)
         took.append(_until_other_plot(page, page.get_by_role("link", name="Compare").first.click))
         page.get_by_text("Sorted differences").wait_for()
@@ -103,11 +103,11 @@ def _first_switches(browser: Browser, address: str, repeats: int) -> list[float]
 def _wide_sweep(page: Page, repeats: int) -> dict[str, list[float]]:
     """Until the heatmap is of the other space, and until the slowest of its charts is there too."""
     took: dict[str, list[float]] = {
-        "Sweeps: to the heatmap of 500 configs": [],
-        "Sweeps: to its parallel coordinates": [],
+        "Series: to the heatmap of 500 configs": [],
+        "Series: to its parallel coordinates": [],
     }
     for _ in range(repeats):
-        page.goto("/sweeps?gpu=h200&problem=320x32576x7168")
+        page.goto("/series?gpu=h200&problem=320x32576x7168")
         page.get_by_text("search space of 54 configs").wait_for()
         _drawn(page)
         page.get_by_role("combobox", name="Kernel").click()

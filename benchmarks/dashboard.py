@@ -34,7 +34,7 @@ from benchmarks import bounds, browsing, fleet, visitors
 from benchmarks.bounds import Figure
 from benchmarks.filled import open_filled, yesterday
 from tilewatch import processes
-from tilewatch.db.models import Sweep
+from tilewatch.db.models import Run, Sweep
 from tilewatch.db.page_reads import (
     actions,
     evidence,
@@ -55,12 +55,11 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = {
     "Overview": "/",
     "Overview, a year": "/?since=a+year+ago",
-    "Trends": "/trends",
-    "Sweeps": "/sweeps",
+    "Series": "/series",
     "Compare": "/compare",
     "Architectures": "/architectures",
     "Regressions": "/regressions?regression=1",
-    "Evidence": "/evidence?run=1",
+    "Series, a run": "/series?run=1&view=This+run",
 }
 SERVER = ROOT / "dashboard" / "server.py"
 BARE = "import plotly.graph_objects as go\nimport streamlit as st\nst.plotly_chart(go.Figure(go.Heatmap(z=[[1, 2]])))\n"
@@ -129,7 +128,7 @@ def _questions(url: str) -> dict[str, Callable[[Session], Any]]:
     year = noon - dt.timedelta(days=365)
     with session(url) as opened:
         shas = [row.sha for row in snapshots.list_commits(opened, fleet.REPOSITORY)]
-        newest = evidence.list_newest_runs(opened)[0].run_id
+        newest = opened.scalar(select(func.max(Run.id))) or 0
         series = series_queries.list_series(opened)[0]
         sweep_id = opened.scalar(select(func.max(Sweep.id))) or 0
         about = (series.repository, series.kernel, series.problem, series.gpu_model)
@@ -158,11 +157,9 @@ def _questions(url: str) -> dict[str, Callable[[Session], Any]]:
         "one run": lambda opened: evidence.find_run(opened, newest),
         "the run before": lambda opened: evidence.find_run_before(opened, newest),
         "samples of a run": lambda opened: evidence.list_samples(opened, newest),
-        "newest runs": evidence.list_newest_runs,
         "regressions": regressions.list_regressions,
         "series of a regression": lambda opened: regressions.list_series(opened, 1),
         "levels of a series": lambda opened: regressions.list_levels(opened, *about),
-        "raw samples of 20 runs": lambda opened: series_queries.list_raw_samples(opened, range(newest - 20, newest)),
         "canaries": gpu_health.list_canaries,
         "jobs and actions": lambda opened: [*queue.count_jobs(opened), *actions.list_actions(opened)],
     }
@@ -249,11 +246,11 @@ def _memory(url: str, home: Path) -> Iterator[Figure]:
 
 
 def _series_views(url: str) -> list[str]:
-    """Trends and sweeps of many series, as people look at many."""
+    """Returns pages of many series, as people look at many."""
     with session(url) as opened:
         series = series_queries.list_series(opened)[:: len(series_queries.list_series(opened)) // 40]
     about = [f"kernel={row.kernel}&problem={row.problem}&gpu={row.gpu_model}" for row in series]
-    return [f"/trends?{one}" for one in about] + [f"/sweeps?{one}" for one in about]
+    return [f"/series?{one}&view={view}" for one in about for view in ("This+sweep", "This+run")]
 
 
 def _count_queries(url: str, view: str) -> int:

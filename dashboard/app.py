@@ -12,14 +12,12 @@ from tilewatch.dashboard.widgets.errors import show_errors
 PAGES = (
     st.Page("views/overview.py", title="Overview", default=True),
     st.Page("views/inbox.py", title="Inbox"),
-    st.Page("views/trends.py", title="Series"),
+    st.Page("views/series.py", title="Series"),
     st.Page("views/compare.py", title="Compare"),
     st.Page("views/toolchains.py", title="Toolchains"),
     st.Page("views/checks.py", title="Checks"),
     st.Page("views/jobs.py", title="Jobs & workers"),
-    # One click below: a part of a series, of the inbox, of a comparison.
-    st.Page("views/sweeps.py", title="Sweeps", visibility="hidden"),
-    st.Page("views/evidence.py", title="Evidence", visibility="hidden"),
+    # One click below: a part of the inbox, of a comparison.
     st.Page("views/regressions.py", title="Regressions", visibility="hidden"),
     st.Page("views/architectures.py", title="Architectures", visibility="hidden"),
 )
@@ -40,6 +38,7 @@ STYLE = (
 .stExpander summary {opacity: 1 !important;}
 .stButtonGroup [role="radiogroup"] {flex-wrap: wrap; overflow: visible;}
 @media (max-width: 640px) {.stHorizontalBlock {row-gap: 1rem;}}
+.st-key-filters {display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); align-items: end;}
 .st-key-search {position: fixed; top: 0.7rem; right: 1rem; width: auto; z-index: 999991;}
 @media (min-width: 768px) and (max-width: 900px) {.st-key-search {top: 4.6rem;}}
 .st-key-search kbd, .st-key-search :has(> kbd) {color: inherit; opacity: 1;}

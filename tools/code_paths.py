@@ -31,10 +31,10 @@ CONFIG_PATH = (
     ("measure", "db/fact_writes.py", "write_trial_results"),
     ("show", "db/page_reads/sweeps.py", "list_trials"),
     ("show", "dashboard/frames/reads.py", "trials"),
-    ("show", "dashboard/panels/sweep.py", "show"),
+    ("show", "dashboard/panels/series/sweep.py", "show"),
     ("show", "dashboard/charts/sweep.py", "cells"),
 )
-"""From a point of a kernel's search space to a dot on the Sweeps page: the phase, the file, the function."""
+"""From a point of a kernel's search space to a dot on the Series page: the phase, the file, the function."""
 
 ALERT_PATH = (
     ("submit", "worker/cli/submit.py", "nightly"),
@@ -144,7 +144,7 @@ def _named(tree: ast.AST, name: str, file: str) -> ast.AST:
 def pictures() -> dict[Path, str]:
     """Returns the text of each picture by its path."""
     return {
-        PICTURES / "config_path.svg": svg(steps(CONFIG_PATH), "A config's way to a dot on the Sweeps page"),
+        PICTURES / "config_path.svg": svg(steps(CONFIG_PATH), "A config's way to a dot on the Series page"),
         PICTURES / "alert_path.svg": svg(steps(ALERT_PATH), "A commit's way to an alert"),
     }
 

@@ -89,7 +89,7 @@ RECORDED = (
     Picture("overview", "/", "since yesterday, in", scale=1),
     Picture(
         "trends",
-        "/trends?kernel=gemm_fp8_scaled&problem=4096x4096x7168&gpu=h200",
+        "/series?kernel=gemm_fp8_scaled&problem=4096x4096x7168&gpu=h200",
         "Points are medians",
         height=930,
         scale=1,
@@ -97,14 +97,14 @@ RECORDED = (
     Picture("toolchains", "/toolchains", "is not safe to take", height=1500),
     Picture(
         "why",
-        "/evidence?run={run}",
+        "/series?run={run}&view=This+run",
         "Hardware counters",
         height=2700,
         run=("grouped_bf16", "8x4096x4096x2048", "96bf3ebcea"),
     ),
     Picture(
         "why-tilegym",
-        "/evidence?run={run}",
+        "/series?run={run}&view=This+run",
         "lost TMA",
         height=700,
         run=("softmax_tma", "4096x4096:bf16", "3fbae3b654"),
@@ -114,19 +114,19 @@ SIMULATED = (
     Picture("fleet-overview", "/?since=a+month+ago", "Biggest movers, as a table", height=1250),
     Picture(
         "fleet-trends",
-        "/trends?kernel=attention&problem=4096x4096x4096&gpu=b200",
+        "/series?kernel=attention&problem=4096x4096x4096&gpu=b200",
         "Lines are medians",
         height=820,
     ),
     Picture(
         "fleet-sweeps",
-        "/sweeps?kernel=gemm_fp8_hinted&problem=320x32576x7168&gpu=h200",
+        "/series?kernel=gemm_fp8_hinted&problem=320x32576x7168&gpu=h200",
         "search space of 500 configs",
         height=1700,
     ),
     Picture(
         "fleet-moved",
-        "/sweeps?kernel=gemm_fp8&problem=320x32576x7168&gpu=h200&view=What+moved&before=b9d53f731b",
+        "/series?kernel=gemm_fp8&problem=320x32576x7168&gpu=h200&view=What+moved&before=b9d53f731b",
         "The median config",
         height=1150,
     ),
@@ -135,7 +135,7 @@ SIMULATED = (
 )
 MADE = (
     Picture("regressions", "/regressions?regression=1", "1 series changed", height=780),
-    Picture("evidence", "/evidence?run=5", "Paired samples", height=1500),
+    Picture("evidence", "/series?run=5&view=This+run", "Paired samples", height=1500),
     Picture("check", "/checks?check=1", "Evidence", height=1150),
     Picture("jobs", "/jobs", "Submissions", height=1350),
     Picture("jobs-800", "/jobs", "Submissions", width=800, height=1350, scale=1, dark=True),

@@ -5,9 +5,8 @@ Pure. The frames are `prepare(reads.trials(...))`: one row per config, one colum
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from statistics import fmean, median
 from typing import Any
 
@@ -16,7 +15,6 @@ import plotly.graph_objects as go
 
 from tilewatch.configs import config_text
 from tilewatch.dashboard.charts import colours
-from tilewatch.dashboard.charts.axes import log_numbers
 from tilewatch.text import count_text
 
 BAR_PX, NAMES_PX, NAMES_OF_A_ROW = 46, 22, 3
@@ -77,7 +75,6 @@ FACTS = (
 )
 
 
-TMA_KINDS = (("circle", "all loads through TMA"), ("diamond", "some loads through TMA"), ("x", "no TMA"))
 """The mark and the words of a config by its loads."""
 
 Row = Mapping[Any, Any]
@@ -182,61 +179,3 @@ def axis_title(fact: Fact) -> str:
     units = {"median_us": "us", "stack_bytes": "bytes", "shared_bytes": "bytes"}
     unit = units.get(fact.key, "%" if fact.more_is_better else "")
     return f"{fact.label}, {unit}" if unit else fact.label
-
-
-def fact_over_time(trials: pd.DataFrame, fact: Fact, tie: Collection[int]) -> go.Figure:
-    """Draws the time of each config over a static fact. Colour shows spills, the shape TMA loads, an outer circle a tie
-    with the winner."""
-    timed = trials.dropna(subset=["median_us", fact.key]).to_dict("records")
-    kinds: dict[tuple[bool, int], list[Row]] = {}
-    for trial in timed:
-        kinds.setdefault((trial["stack_bytes"] > 0, _tma_kind(trial["tma_share"])), []).append(trial)
-    traces: list[dict[str, Any]] = []
-    for spilled, tma in sorted(kinds):
-        symbol, words = TMA_KINDS[tma]
-        configs = kinds[spilled, tma]
-        colour = colours.WORSE if spilled else colours.KERNEL
-        traces.append(
-            {
-                **_dots(configs, fact, f"{'spills' if spilled else 'no spills'}, {words}"),
-                "marker": {"color": colour, "symbol": symbol, "size": 7, "opacity": 0.8},
-                "customdata": [_hint(trial) for trial in configs],
-                "hovertemplate": "%{customdata}<extra></extra>",
-            }
-        )
-    tied = [trial for trial in timed if trial["config_id"] in tie]
-    if tied:
-        marker = {"symbol": "circle-open", "size": 15, "color": colours.BETTER, "line": {"width": 2}}
-        traces.append(
-            {**_dots(tied, fact, "not distinguishable from the winner"), "marker": marker, "hoverinfo": "skip"}
-        )
-    layout = {
-        "height": 380,
-        "margin": {"t": 10, "b": 10, "l": 10, "r": 10},
-        "hoverlabel": {"align": "left"},
-        "xaxis": {"title": {"text": axis_title(fact)}, "zeroline": False},
-        "yaxis": {
-            **log_numbers([trial["median_us"] for trial in timed]),
-            "title": {"text": "time in the sweep, us (log)"},
-        },
-        "legend": {"orientation": "h", "y": -0.22, "x": 0},
-    }
-    return go.Figure(traces, layout)
-
-
-def _dots(configs: Sequence[Row], fact: Fact, name: str) -> dict[str, Any]:
-    x, y = ([config[key] for config in configs] for key in (fact.key, "median_us"))
-    return {"type": "scatter", "x": x, "y": y, "name": name, "mode": "markers"}
-
-
-def _tma_kind(share: float) -> int:
-    """The index in TMA_KINDS of a share of loads in percent; NaN where there is no load."""
-    return 0 if share >= 100 else 1 if share > 0 else 2
-
-
-def _hint(trial: Row) -> str:
-    lines = [f"<b>{escape(config_of_trial(trial))}</b>", f"{trial['median_us']:,.1f} us"]
-    for fact in FACTS[1:]:
-        if not pd.isna(trial[fact.key]):
-            lines.append(f"{fact.label}: {format(float(trial[fact.key]), fact.write)}")
-    return "<br>".join(lines)

@@ -10,9 +10,8 @@ from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
-import plotly.graph_objects as go
 
-from tilewatch.dashboard.charts import colours, trend_lines
+from tilewatch.dashboard.charts import colours, hover, trend_lines
 from tilewatch.dashboard.charts.marks import Mark
 from tilewatch.dashboard.charts.trend_layout import lay_out
 from tilewatch.dashboard.charts.trend_lines import Along, Trace
@@ -25,13 +24,11 @@ _NONE: Mapping[str, pd.DataFrame] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Drawing:
-    """One series: its figure, the figure's words and caption, and the number of measurements behind it. Without a
-    figure the words say why."""
+    """One series: its figure, and the figure's words and caption. Without a figure the words say why."""
 
     figure: dict[str, Any] | None
     words: str
     caption: str
-    measurements: int
 
 
 def trend(
@@ -40,14 +37,12 @@ def trend(
     *,
     along: Along = "commits",
     marks: Sequence[Mark] = (),
-    raw: pd.DataFrame | None = None,
     branches: Mapping[str, pd.DataFrame] = _NONE,
 ) -> dict[str, Any]:
     """One series: the kernel and its baselines, each with its 95 % interval, and the marks. The figure is a dict, which
     is kept for several viewers.
 
-    `raw` has a row per sample: sha, committed_at, implementation, role, value. `branches` are the kernel's points off
-    the main line, by the name of the branch.
+    `branches` are the kernel's points off the main line, by the name of the branch.
     """
     points = points.join(metric.values(points)).dropna(subset="value")
     points = points.assign(line=name_lines(points))
@@ -68,8 +63,6 @@ def trend(
         drawn = trend_lines.draw_line(line, metric, along, name, colour, main=role == "kernel")
         traces += [{**trace, "showlegend": False} for trace in drawn] if named else drawn
     traces += trend_lines.draw_verdicts(points, along)
-    if raw is not None and len(raw):
-        traces += trend_lines.draw_samples(raw, along)
     chosen = _choose_colours(beside, colours.OTHERS)
     traces += [
         trend_lines.draw_branch(line, metric, along, plain_html(name), chosen[name]) for name, line in beside.items()
@@ -79,7 +72,7 @@ def trend(
     return {"data": traces, "layout": lay_out(in_order, metric, along, marks)}
 
 
-def trends(series: Mapping[str, pd.DataFrame], metric: Metric, *, along: Along = "commits") -> go.Figure:
+def trends(series: Mapping[str, pd.DataFrame], metric: Metric, *, along: Along = "commits") -> dict[str, Any]:
     """A few series by name over the same commits: the kernels alone, each with its interval."""
     traces: list[Trace] = []
     shown = []
@@ -93,7 +86,17 @@ def trends(series: Mapping[str, pd.DataFrame], metric: Metric, *, along: Along =
             traces += trend_lines.draw_line(part, metric, along, label, chosen[name], main=True)
         shown.append(line)
     everything = pd.concat(shown).sort_values("position", kind="stable") if shown else pd.DataFrame()
-    return go.Figure(traces, lay_out(everything, metric, along, ()))
+    return {"data": traces, "layout": lay_out(everything, metric, along, ())}
+
+
+def ring(figure: Mapping[str, Any], run_id: int | None) -> dict[str, Any]:
+    """Adds a ring around the point of a run; where no line has one, the figure stays as it is."""
+    for trace in (each for each in figure["data"] if each.get("meta") == trend_lines.KERNEL):
+        of_runs = [row[hover.RUN] for row in trace.get("customdata", ())]
+        if run_id in of_runs:
+            place = of_runs.index(run_id)
+            return {**figure, "data": [*figure["data"], trend_lines.draw_ring(trace["x"][place], trace["y"][place])]}
+    return dict(figure)
 
 
 def _choose_colours(names: Iterable[str], palette: Sequence[str]) -> dict[str, str]:

@@ -16,10 +16,14 @@ from tilewatch.text import short_sha
 MOST_LABELLED_MARKS = 6
 """Marks beyond this many have a line and no words, which would overlap."""
 AXIS_TITLE_PX = 12
-SIDE_PX, FOOT_PX, END_PX = 92, 112, 32
+SIDE_PX, FOOT_PX, END_PX = 92, 148, 32
 """What the axes, their titles and one row of legend take beside and below the plot. Plotly draws a figure whose margins
 are too small once more, and often twice, with the margins that it found."""
-MOST_LABELS, MOST_DENSE_LABELS = 20, 14
+MOST_LABELS = 10
+"""More would overlap on a phone."""
+MOST_LETTERS = 16
+"""The letters of a subject below the axis."""
+SLANT_DEGREES = -40
 
 
 def lay_out(points: pd.DataFrame, metric: Metric, along: Along, marks: Sequence[Mark]) -> dict[str, Any]:
@@ -27,8 +31,10 @@ def lay_out(points: pd.DataFrame, metric: Metric, along: Along, marks: Sequence[
     commits = points.drop_duplicates("sha").reset_index(drop=True) if len(points) else points
     names = [short_sha(sha) for sha in commits["sha"]] if len(points) else []
     commit_axis = {
-        "title": {"text": "day and commit, in commit order"},
+        "title": {"text": _name_days(commits), "font": {"size": AXIS_TITLE_PX}, "standoff": 4},
         "type": "category",
+        "tickangle": SLANT_DEGREES,
+        "tickfont": {"size": 11},
         "categoryorder": "array",
         "categoryarray": names,
         "range": [-0.5, max(len(names), 1) - 0.5],
@@ -42,7 +48,7 @@ def lay_out(points: pd.DataFrame, metric: Metric, along: Along, marks: Sequence[
     return {
         "shapes": lines,
         "annotations": [_words(x, mark, labelled=i < MOST_LABELLED_MARKS, row=i) for mark, x, i in seen],
-        "height": 460,
+        "height": 500,
         "margin": {"t": 20 + 16 * min(len(marks), 3), "b": FOOT_PX, "l": SIDE_PX, "r": END_PX},
         "hovermode": "closest",
         "hoverlabel": {"align": "left"},
@@ -60,12 +66,24 @@ def lay_out(points: pd.DataFrame, metric: Metric, along: Along, marks: Sequence[
 
 
 def _label_commits(commits: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
-    """The day and the hash of some commits, evenly spread, and of the newest."""
-    most = MOST_LABELS if len(names) <= MOST_LABELS else MOST_DENSE_LABELS
-    step = max(1, -(-len(names) // most))
+    """Writes the day and the subject of some commits, evenly spread, and of the newest."""
+    step = max(1, -(-len(names) // MOST_LABELS))
     shown = [at for at in range(len(names)) if (len(names) - 1 - at) % step == 0]
-    labels = [f"{day(commits['committed_at'].iloc[at])}<br>{names[at]}" for at in shown]
+    labels = [
+        f"{commits['committed_at'].iloc[at]:%m-%d} {escape(_shorten(commits['subject'].iloc[at]))}" for at in shown
+    ]
     return {"tickmode": "array", "tickvals": [names[at] for at in shown], "ticktext": labels}
+
+
+def _shorten(subject: str) -> str:
+    return subject if len(subject) <= MOST_LETTERS else f"{subject[: MOST_LETTERS - 1].rstrip()}…"
+
+
+def _name_days(commits: pd.DataFrame) -> str:
+    if commits.empty:
+        return "commits in their order"
+    first, last = day(commits["committed_at"].min()), day(commits["committed_at"].max())
+    return f"commits of {first}" if first == last else f"commits of {first} to {last}, in their order"
 
 
 def _line(x: Any, mark: Mark) -> dict[str, Any]:

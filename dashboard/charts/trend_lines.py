@@ -32,6 +32,8 @@ LOOKS = {
 }
 QUARANTINED = "x-open"
 BRANCH = "hexagon2-open"
+KERNEL = "kernel"
+"""The meta of a line of the kernel's own points."""
 
 
 def draw_line(line: pd.DataFrame, metric: Metric, along: Along, name: str, colour: str, *, main: bool) -> list[Trace]:
@@ -49,6 +51,7 @@ def draw_line(line: pd.DataFrame, metric: Metric, along: Along, name: str, colou
         "y": _values(line["value"]),
         "error_y": None if dense else _bars(line),
         "name": name,
+        "meta": KERNEL if main else None,
         "legendgroup": name,
         "mode": "lines+markers" if main or not dense or ill.any() else "lines",
         "line": {"color": colour, "width": 2.5 if main else 1.5, "dash": dash},
@@ -74,6 +77,7 @@ def draw_branch(line: pd.DataFrame, metric: Metric, along: Along, name: str, col
         "y": _values(line["value"]),
         "error_y": _bars(line),
         "name": describe_branch(name),
+        "meta": KERNEL,
         "mode": "lines+markers",
         "line": {"color": colour, "width": 1, "dash": "dot"},
         "marker": {"color": colour, "size": 11, "symbol": BRANCH, "line": {"width": 2, "color": colour}},
@@ -82,26 +86,18 @@ def draw_branch(line: pd.DataFrame, metric: Metric, along: Along, name: str, col
     }
 
 
-def draw_samples(raw: pd.DataFrame, along: Along) -> list[Trace]:
-    """Every raw sample as a small dash, in the colour of its implementation."""
-    return [
-        {
-            "type": "scatter",
-            "x": _x(samples, along),
-            "y": _values(samples["value"]),
-            "name": f"{implementation}, samples",
-            "mode": "markers",
-            "marker": {
-                "color": colours.colour_of(implementation, role),
-                "size": 4,
-                "opacity": 0.35,
-                "symbol": "line-ew-open",
-            },
-            "hoverinfo": "skip",  # or a click near a median would find a sample, which has no evidence of its own
-            "showlegend": False,
-        }
-        for (implementation, role), samples in raw.groupby(["implementation", "role"], sort=False)
-    ]
+def draw_ring(x: Any, y: float) -> Trace:
+    """A ring around the point of the run that stands beside the chart."""
+    return {
+        "type": "scatter",
+        "x": [x],
+        "y": [y],
+        "name": "this run",
+        "mode": "markers",
+        "marker": {"size": 22, "symbol": "circle-open", "color": colours.LINE, "line": {"width": 2.5}},
+        "hoverinfo": "skip",
+        "showlegend": False,
+    }
 
 
 def draw_verdicts(points: pd.DataFrame, along: Along) -> list[Trace]:

@@ -152,6 +152,16 @@ def describe_boundary(detail: Mapping[str, Any]) -> str:
     return f"{who} {kept_from}".rstrip()
 
 
+def describe_clocks(readings: Sequence[Mapping[str, Any]]) -> str:
+    """Says at which clock the GPU measured, whether it was throttled, and whether another process used it."""
+    clocks = [reading["sm_clock_mhz"] for reading in readings if reading.get("sm_clock_mhz") is not None]
+    if not clocks:
+        return "This run has no telemetry."
+    throttled = sorted({reason for reading in readings for reason in reading.get("throttled") or ()})
+    held = f"Throttled: {', '.join(throttled)}." if throttled else "The GPU was not throttled in any reading."
+    return f"SM clock {min(clocks):,.0f} to {max(clocks):,.0f} MHz. {held} {describe_others(readings)}".rstrip()
+
+
 def describe_others(readings: Sequence[Mapping[str, Any]]) -> str:
     """Says whether other processes used the GPU while it measured. Empty of runs before 2026-11-23, and simulated
     ones."""

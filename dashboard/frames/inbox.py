@@ -176,7 +176,7 @@ def _undecided(rows: Sequence[Mapping[Any, Any]]) -> Item:
             str(first["repository"]),
         ),
         at=max(row["measured_at"] for row in rows),
-        page="views/evidence.py",
+        page="views/series.py",
         parameters={"run": str(first["run_id"])},
         label="Open the first of them",
         runs=tuple((row["repository"], row["kernel"], row["problem"], row["gpu_model"], row["sha"]) for row in rows),

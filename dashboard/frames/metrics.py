@@ -6,7 +6,7 @@ more of the metric, the ends of the interval change places.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,19 +127,6 @@ def _counter(name: str) -> Metric:
     label = LABELS[name]
     write = "{:,.0f}" if not name.endswith("_pct") else "{:.1f} %"
     return Metric(name, f"Counter: {label}", label, write.format, values, "No run of this series read counters", True)
-
-
-def values_of_samples(
-    metric: Metric, point: Mapping[Any, Any], samples_us: Sequence[float], baseline_us: Sequence[float]
-) -> list[float]:
-    """The metric of each raw sample; the ratio is of paired rounds. Empty where a sample has no such value."""
-    if metric.key == "time_us":
-        return list(samples_us)
-    if metric.key == "ratio":
-        return [rival / own for own, rival in zip(samples_us, baseline_us, strict=False)]
-    if metric.key in ("tflops", "gbps", "own", "roofline"):
-        return [point["value"] * point["median_us"] / own for own in samples_us]
-    return []
 
 
 def axis_title(metric: Metric, points: pd.DataFrame) -> str:

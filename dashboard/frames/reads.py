@@ -141,7 +141,6 @@ regressions = _frames(regression_queries.list_regressions, LIVE_TTL_S)
 regression_series = _frames(regression_queries.list_series, LIVE_TTL_S)
 events = _frames(regression_queries.list_events, LIVE_TTL_S)
 levels = _frames(regression_queries.list_levels, HISTORY_TTL_S)
-newest_runs = _frames(evidence_queries.list_newest_runs, HISTORY_TTL_S)
 series = _frames(series_queries.list_series, HISTORY_TTL_S)
 points = _frames(series_queries.list_points, HISTORY_TTL_S)
 sizes = _frames(sweep_queries.list_sizes, HISTORY_TTL_S)
@@ -240,14 +239,6 @@ def has_simulated_runs(url: str, repository: str) -> bool:
 def judge_score_since(url: str, since: dt.datetime | None) -> judge_score.Score:
     with session(url) as opened:
         return judge_score.read_score(opened, since)
-
-
-@_cached(HISTORY_TTL_S)
-def raw_samples(url: str, run_ids: tuple[int, ...]) -> dict[tuple[int, str], list[float]]:
-    """The samples in us by run and implementation."""
-    with session(url) as opened:
-        rows = series_queries.list_raw_samples(opened, run_ids)
-    return {(row.run_id, row.implementation): row.samples_us for row in rows}
 
 
 @_cached(LIVE_TTL_S)

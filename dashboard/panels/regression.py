@@ -10,8 +10,9 @@ from sqlalchemy.orm import Session
 
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import regression_picture, run_action, toolchains
+from tilewatch.dashboard.panels.series import run_beside
 from tilewatch.dashboard.text import moment
-from tilewatch.dashboard.widgets import badges, repository, tables
+from tilewatch.dashboard.widgets import badges, tables
 from tilewatch.db.lifecycle import actions, regressions
 from tilewatch.text import change_text, count_text, plain
 
@@ -29,7 +30,7 @@ def show(url: str, found: pd.Series) -> None:
     series = reads.regression_series(url, int(found["id"]))
     left, right = st.columns([3, 2], gap="medium")
     with left:
-        chosen = _series(url, found, series)
+        chosen = _series(series)
         measured = None if chosen is None else reads.evidence(url, int(chosen["run_id"]))
         if chosen is not None:
             regression_picture.show_step(url, found, chosen, measured)
@@ -37,7 +38,8 @@ def show(url: str, found: pd.Series) -> None:
         _act(url, found)
         regression_picture.show_commits(found)
         if measured is not None:
-            regression_picture.show_code(measured)
+            run_beside.show_change(measured)
+            run_beside.show_repeat(measured)
     _events(reads.events(url, int(found["id"])))
 
 
@@ -79,7 +81,7 @@ def _headline(url: str, found: pd.Series) -> None:
         st.link_button(f"Work on it: {plain(found['link'])}", found["link"], type="tertiary")
 
 
-def _series(url: str, found: pd.Series, series: pd.DataFrame) -> pd.Series | None:
+def _series(series: pd.DataFrame) -> pd.Series | None:
     """Shows the series that changed. Returns the selected one, else the worst; None where there is none."""
     st.subheader(f"{count_text(len(series), 'series')} changed", anchor=False)
     table = pd.DataFrame(
@@ -96,10 +98,7 @@ def _series(url: str, found: pd.Series, series: pd.DataFrame) -> pd.Series | Non
     row = tables.pick_row(table, series, "series")
     row = row if row is not None else next((worst for _, worst in series.iterrows()), None)
     if row is not None:
-        about = repository.series_parameters(url, {**row, "repository": found["repository"]})
-        with st.container(horizontal=True):
-            st.page_link("views/evidence.py", label="Open its evidence", query_params={"run": str(row["run_id"])})
-            st.page_link("views/trends.py", label="Open its trend", query_params=about)
+        st.page_link("views/series.py", label="Open its run", query_params={"run": str(row["run_id"])})
     return row
 
 

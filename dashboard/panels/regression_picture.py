@@ -1,17 +1,16 @@
-"""Shows one series of a regression: its trend with the step, the replay, what moved in the code, the commands."""
+"""Shows one series of a regression: its trend with the step, the replay, the commits, the commands."""
 
 import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from tilewatch.configs import config_text
 from tilewatch.dashboard.charts import evidence as evidence_charts
 from tilewatch.dashboard.charts import marks, trend
-from tilewatch.dashboard.frames import evidence, explanation, reads
+from tilewatch.dashboard.frames import evidence, reads
 from tilewatch.dashboard.frames.metrics import METRICS
-from tilewatch.dashboard.text import commit_address
-from tilewatch.dashboard.widgets import plots, tables
-from tilewatch.text import count_text, plain, plain_code, short_sha
+from tilewatch.dashboard.panels.series import run_beside
+from tilewatch.dashboard.widgets import plots
+from tilewatch.text import count_text, plain, short_sha
 
 COMMITS_BEFORE, COMMITS_AFTER = 25, 15
 """Commits around the first bad one in the picture: with more the step is too narrow to see."""
@@ -47,43 +46,11 @@ def around(points: pd.DataFrame, sha: str) -> pd.DataFrame:
 
 
 def show_commits(found: pd.Series) -> None:
-    """Shows where the diff of the change is, and the command that prints it in a clone."""
+    """Shows which commits the change may be of, and where their diff is."""
     one = found["commits_in_range"] <= 1
     st.subheader("The commit" if one else f"{count_text(found['commits_in_range'], 'commit')} in range", anchor=False)
     st.text(
         f"{short_sha(found['bad_sha'])} {found['bad_subject']}"
         + ("" if one else f"\nand all after {short_sha(found['good_sha'])} {found['good_subject']}")
     )
-    show = f"git show {found['bad_sha']}" if one else f"git log --patch {found['good_sha']}..{found['bad_sha']}"
-    st.code(show, language="bash", wrap_lines=True)
-    address = commit_address(found["repository"], found["bad_sha"])
-    if address:
-        st.link_button("Open the commit at its forge", address)
-
-
-def show_code(measured: reads.Evidence) -> None:
-    """Shows which static facts of the winner moved, its counters, and the commands that measure it again."""
-    st.subheader("What moved in the code", anchor=False)
-    new, old = measured.winner, measured.winner_before
-    if new is not None and old is not None:
-        facts = evidence.static_facts(before=old, this_run=new)
-        moved = facts[facts["before"] != facts["this run"]]
-        if old.params != new.params:
-            st.markdown(
-                f"Another config won: {plain_code(config_text(old.params))} before, "
-                f"{plain_code(config_text(new.params))} now."
-            )
-        if moved.empty:
-            st.caption("Every static fact of the winner is as before.")
-        else:
-            tables.show(moved, key="moved")
-    else:
-        st.caption("The cubins of both sides are not in this database.")
-    counted = explanation.tabulate_counters(measured)
-    if "before" in counted:
-        st.subheader("Hardware counters", anchor=False)
-        tables.show(counted[["counter", "before", "this run", "change"]], key="counters", height="content")
-        st.caption(plain(explanation.write_counters_source(measured)))
-    st.subheader("Repeat it", anchor=False)
-    st.caption(f"On a machine with this GPU model, {plain(measured.run.gpu_name)}, in a clone of the repository:")
-    st.code(evidence.repeat_commands(measured), language="bash", wrap_lines=True)
+    run_beside.show_diff(found["repository"], None if one else found["good_sha"], found["bad_sha"])

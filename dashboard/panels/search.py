@@ -15,7 +15,7 @@ from tilewatch.text import change_text, count_text, plain, short_sha
 
 KEY = "search"
 MOST_SHOWN = 10
-TRENDS, COMPARE, REGRESSIONS = "views/trends.py", "views/compare.py", "views/regressions.py"
+SERIES, COMPARE, REGRESSIONS = "views/series.py", "views/compare.py", "views/regressions.py"
 
 _FOCUS = st.components.v2.component(
     "tilewatch_focus",
@@ -80,7 +80,7 @@ def _rest(found: int) -> str:
 
 
 def list_series_places(series: pd.DataFrame, *, several: bool) -> dict[str, Place]:
-    """The series, the kernels, their problems and the GPU models, each by its words. Each leads to a trend.
+    """The series, the kernels, their problems and the GPU models, each by its words. Each leads to its series.
 
     `several` says that there is more than one repository, so that words and address name it.
     """
@@ -96,7 +96,7 @@ def list_series_places(series: pd.DataFrame, *, several: bool) -> dict[str, Plac
             (f"problem {kernel} {problem}", {"kernel": kernel, "problem": problem}),
             (f"GPU {row['gpu_name']}", {"gpu": gpu_model}),
         ):
-            place = Place(TRENDS, about | repository.name_repository(row, several=several))
+            place = Place(SERIES, about | repository.name_repository(row, several=several))
             places.setdefault(_name(words, row, several=several), place)
     return dict(sorted(places.items()))
 

@@ -10,11 +10,12 @@ that script imports. The HTML names those of the first elements, so that they co
 
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlencode
 
 import streamlit as st
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -25,6 +26,10 @@ LOGO = HERE / "logo.svg"
 INDEX = Path(st.__file__).parent / "static" / "index.html"
 PAGES = ("", *sorted(file.stem for file in (HERE / "views").glob("[a-z]*.py") if file.stem != "overview"))
 """The addresses of the pages, below that of the dashboard."""
+
+
+OLD_PAGES = {"trends": "", "sweeps": "", "evidence": "This run"}
+"""Addresses before 2026-11-28, which stand in mails and chats, each with its view of the page Series."""
 
 HEADERS = {
     "Content-Security-Policy": "img-src 'self' data: blob:; frame-ancestors 'self'; object-src 'none'; base-uri 'self'",
@@ -39,7 +44,7 @@ METRICS = "/_stcore/metrics"
 ABOVE = ("Html", "Button", "ButtonGroup", "Checkbox")
 """Streamlit's scripts for what stands above the first table of a page."""
 OVERVIEW_TABLE = "BidiComponent"
-"""Streamlit's script for the Overview's first table. Other pages gained nothing by theirs: not Trends by Plotly's, of
+"""Streamlit's script for the Overview's first table. Other pages gained nothing by theirs: not Series by Plotly's, of
 which 4.7 MB have to be parsed, nor Regressions by that of its list (2 cores, 2026-11-24)."""
 
 SERVER = "<script>window.__streamlit = {BACKEND_BASE_URL: new URL('.', location.href).href};</script>"
@@ -47,16 +52,29 @@ LOADING = '<p style="font: 1rem sans-serif; color: #6b7686; margin: 4rem" role="
 
 
 def list_routes() -> list[Route]:
-    """The addresses of the pages. Empty where they have a prefix: Streamlit answers there as it does by itself."""
-    if st.get_option("server.baseUrlPath"):
-        return []
+    """Returns the addresses of the pages, and the old ones. Where they have a prefix, Streamlit answers for the pages
+    as it does by itself."""
+    prefix = str(st.get_option("server.baseUrlPath") or "").strip("/")
+    old = [Route(f"/{prefix}/{name}".replace("//", "/"), _redirect(view)) for name, view in OLD_PAGES.items()]
+    if prefix:
+        return old
     html = INDEX.read_text(encoding="utf-8")
 
     def answer(page: str) -> Callable[[Request], HTMLResponse]:
         written = write_html(html, page)
         return lambda _: HTMLResponse(written, headers={"Cache-Control": "no-cache"})
 
-    return [Route(f"/{page}", answer(page)) for page in PAGES]
+    return [*old, *(Route(f"/{page}", answer(page)) for page in PAGES)]
+
+
+def _redirect(view: str) -> Callable[[Request], RedirectResponse]:
+    """Returns an answer that leads to the same place of the page Series."""
+
+    def answer(request: Request) -> RedirectResponse:
+        given = request.query_params.multi_items()
+        return RedirectResponse(f"series?{urlencode([*given, ('view', view)] if view else given)}")
+
+    return answer
 
 
 class Guard:

@@ -94,7 +94,7 @@ def _where(url: str, compared: pd.DataFrame) -> None:
         return
     tables.show(moved, key="where")
     shown = changes.keep_problems(compared, moved)
-    plots.show_grid(grid.change_table(shown, repository.trend_links(url)), "map")
+    plots.show_grid(grid.change_table(shown, repository.series_links(url)), "map")
     st.caption("The problems that differ on some GPU model; ≈ where that is noise or the code is identical.")
 
 

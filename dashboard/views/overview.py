@@ -91,7 +91,7 @@ def _series(url: str, name: str, now: dt.datetime) -> None:
     if pairs.empty:
         st.success(f"No series was judged a regression since {words}.")
         return
-    _movers(url, pairs, words)
+    _movers(pairs, words)
 
 
 def write_counts(pairs: pd.DataFrame, since: str) -> str:
@@ -124,7 +124,7 @@ def _draw_groups(url: str, name: str, since: dt.datetime, now: dt.datetime, *, o
     groups = [
         scores.find_group(kernel, baseline) for kernel, baseline in zip(pairs["kernel"], pairs["baseline"], strict=True)
     ]
-    links, sparks = repository.trend_links(url), _sparks(url, name)
+    links, sparks = repository.series_links(url), _sparks(url, name)
     return {
         group: grid.ratio_table(rows, links, sparks, SCALES[group])
         for group in scores.GROUPS
@@ -150,7 +150,7 @@ def _since(url: str, name: str, now: dt.datetime, picked: str) -> tuple[dt.datet
     return commit["committed_at"], sha
 
 
-def _movers(url: str, pairs: pd.DataFrame, words: str) -> None:
+def _movers(pairs: pd.DataFrame, words: str) -> None:
     """Lists every series, the largest change first, when it is opened."""
     title = "Biggest movers" if pairs["change"].notna().any() else "Latest measurements"
     with tables.open_expander(f"{title}, as a table", "movers") as is_open:
@@ -170,17 +170,15 @@ def _movers(url: str, pairs: pd.DataFrame, words: str) -> None:
         )
         st.caption(
             f"Change of time since {words}; ≈ where noise explains it or the code is identical. Select a row for its "
-            "trend and its evidence."
+            "series."
         )
-        _links(url, picked)
+        _link(picked)
 
 
-def _links(url: str, row: pd.Series | None) -> None:
+def _link(row: pd.Series | None) -> None:
     if row is None:
         return
-    with st.container(horizontal=True):
-        st.page_link("views/trends.py", label="Open its trend", query_params=repository.series_parameters(url, row))
-        st.page_link("views/evidence.py", label="Open its evidence", query_params={"run": str(row["run_id"])})
+    st.page_link("views/series.py", label="Open its run", query_params={"run": str(row["run_id"])})
 
 
 def _series_row(row: Mapping[Any, Any]) -> dict[str, str]:

@@ -32,7 +32,7 @@ def page(url: str) -> None:
             "No regression or improvement was opened here yet. Tilewatch opens one when a replay of the old "
             "and the new cubin confirms what the trend shows."
         )
-        st.page_link("views/trends.py", label="To the trends")
+        st.page_link("views/series.py", label="To the series")
         return
     repositories = sorted(set(found["repository"]))
     if len(repositories) > 1:

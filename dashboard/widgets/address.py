@@ -27,15 +27,16 @@ def show_whole() -> None:
     st.query_params.from_dict({key: st.query_params.get_all(key) for key in st.query_params})
 
 
-def restore(key: str, read: Callable[[list[str]], object]) -> Callable[[], None]:
+def restore(key: str, read: Callable[[list[str]], object], *, instead_of: Sequence[str] = ()) -> Callable[[], None]:
     """Gives the widget of a key the value that `read` makes of the address, and returns what writes a new choice there:
-    the widget's `on_change`."""
+    the widget's `on_change`. A new choice removes the parameters `instead_of`, which name the same thing."""
     st.session_state[key] = read(st.query_params.get_all(key))
-    return lambda: write(key)
+    return lambda: write(key, instead_of)
 
 
-def write(key: str) -> None:
+def write(key: str, instead_of: Sequence[str]) -> None:
     """Writes what was just chosen into the address, where Back finds what was chosen before."""
+    remove(instead_of)
     chosen = st.session_state[key]
     st.session_state[BY_HAND] = True
     if isinstance(chosen, bool):
@@ -46,10 +47,17 @@ def write(key: str) -> None:
         st.query_params[key] = [str(each) for each in chosen]
 
 
-def pick(choices: Mapping[str, str]) -> None:
+def pick(choices: Mapping[str, str], *, instead_of: Sequence[str] = ()) -> None:
     """Picks several values on this page, in place of whoever clicked something that names them."""
     st.session_state[BY_HAND] = True
+    remove(instead_of)
     st.query_params.update(choices)
+
+
+def remove(keys: Sequence[str]) -> None:
+    for key in keys:
+        if key in st.query_params:
+            del st.query_params[key]
 
 
 def was_picked_by_hand() -> bool:

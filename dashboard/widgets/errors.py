@@ -1,4 +1,5 @@
-"""Shows one sentence when the database cannot be read: never a stack trace, never a password."""
+"""Shows one sentence when the database cannot be read, or when the address names what is not there. It shows no stack
+trace and no password."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,6 +8,7 @@ import streamlit as st
 from sqlalchemy.exc import DBAPIError, ProgrammingError
 
 from tilewatch.dashboard.frames.reads import NoDatabase, database_url
+from tilewatch.dashboard.widgets.filters import UnknownChoice
 from tilewatch.db.session import DatabaseUnreachable, address
 
 
@@ -15,6 +17,8 @@ def show_errors() -> Iterator[None]:
     """Shows an error on the page instead of raising it. Live fragments need their own: they run without the page."""
     try:
         yield
+    except UnknownChoice as error:
+        st.warning(str(error))
     except (NoDatabase, DatabaseUnreachable) as error:
         st.error(str(error))
     except DBAPIError as error:

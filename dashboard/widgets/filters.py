@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 import streamlit as st
@@ -16,19 +16,53 @@ MAIN = ("gemm_fp8_scaled", "gemm_fp8", "320x32576x7168", "b200", "h200")
 """Kernels, problems and GPU models that pages open on, where there are any of these: the FP8 GEMM that is held against
 DeepGEMM, on Blackwell, else on the GPU model of the recorded nights, whose sweeps are whole."""
 OLDEST, NEWEST, THE_ONE_BEFORE = "oldest", "newest", "the one before"
+Picked = TypeVar("Picked")
 
 
-def pick(label: str, options: Sequence[str], key: str, **more: Any) -> str:
-    """Shows a select box and returns the choice, by default the first. An address that names what is no option gets a
-    sentence, and nothing else is shown until somebody picks."""
+class UnknownChoice(Exception):
+    """The address names what is not there; the message is a sentence, which stands in place of the page's contents."""
+
+
+def read(options: Sequence[str], key: str, default: str | None = None) -> str:
+    """Returns what the address says of a choice, before its widget is drawn."""
+    return address.one_of(options, default)(_lengthen(st.query_params.get_all(key), options))
+
+
+def pick(
+    label: str,
+    options: Sequence[str],
+    key: str,
+    default: str | None = None,
+    instead_of: Sequence[str] = (),
+    **more: Any,
+) -> str:
+    """Shows a select box and returns the choice, by default the first. Raises UnknownChoice below an empty box where
+    the address names what is no option."""
     given = _lengthen(st.query_params.get_all(key), options)
-    if given and given[0] not in options and not address.was_picked_by_hand():
-        on_change = address.restore(key, lambda _: None)
+    unknown = _find_unknown(key, given, options)
+    if unknown is not None:
+        on_change = address.restore(key, lambda _: None, instead_of=instead_of)
         st.selectbox(label, options, index=None, placeholder="Pick one", key=key, on_change=on_change, **more)
-        st.warning(f"There is no {label} '{plain(given[0])}' here. The link may belong to another Tilewatch.")
-        st.stop()
-    on_change = address.restore(key, lambda _: address.one_of(options)(given))
+        raise name_unknown(label, unknown)
+    on_change = address.restore(key, lambda _: read(options, key, default), instead_of=instead_of)
     return str(st.selectbox(label, options, key=key, on_change=on_change, **more))
+
+
+def name_unknown(label: str, value: str) -> UnknownChoice:
+    return UnknownChoice(f"There is no {label} '{plain(value)}' here. The link may belong to another Tilewatch.")
+
+
+def _find_unknown(key: str, given: Sequence[str], options: Sequence[str]) -> str | None:
+    """Returns the first value of the address that is no option. Where somebody picked something in this session, it
+    belonged to what was picked before: it leaves the address."""
+    unknown = next((value for value in given if value not in options), None)
+    if unknown is None or not address.was_picked_by_hand():
+        return unknown
+    kept = [value for value in given if value in options]
+    address.remove([key])
+    if kept:
+        st.query_params[key] = kept
+    return None
 
 
 def pick_value(rows: pd.DataFrame, label: str, column: str, key: str) -> pd.DataFrame:
@@ -51,49 +85,50 @@ def pick_or_newest(rows: pd.DataFrame, label: str, column: str, key: str, newest
 
 
 def choose(label: str, options: Sequence[str], key: str) -> str:
-    """One of a few, all of them visible; the first is the default."""
+    """Shows one of a few, all of them visible; the first is the default."""
+    unknown = _find_unknown(key, st.query_params.get_all(key), options)
     on_change = address.restore(key, address.one_of(options))
-    return str(st.segmented_control(label, options, required=True, key=key, on_change=on_change))
+    picked = str(st.segmented_control(label, options, required=True, key=key, on_change=on_change))
+    return _require_known(label, unknown, picked)
 
 
 def toggle(label: str, key: str) -> bool:
-    return bool(st.toggle(label, key=key, on_change=address.restore(key, address.is_yes)))
+    unknown = _find_unknown(key, st.query_params.get_all(key), (address.YES, address.NO))
+    picked = bool(st.toggle(label, key=key, on_change=address.restore(key, address.is_yes)))
+    return _require_known(label, unknown, picked)
 
 
 def pick_some(label: str, options: Sequence[str], key: str, **more: Any) -> list[str]:
-    """Any of a list; none of them by default."""
+    """Shows a list of which any may be picked; none of them by default."""
+    unknown = _find_unknown(key, st.query_params.get_all(key), options)
     on_change = address.restore(key, lambda given: [value for value in given if value in options])
-    return list(st.multiselect(label, options, key=key, on_change=on_change, **more))
-
-
-def pick_commit(rows: pd.DataFrame, label: str, key: str, newest: str) -> pd.DataFrame:
-    """The rows of one commit, picked on a slider in commit order, that of the sha `newest` if nobody picked; the rows
-    come newest first."""
-    names = rows["sha"].map(short_sha)
-    stops = [*dict.fromkeys(names.iloc[::-1]), NEWEST]
-    on_change = address.restore(key, lambda given: address.one_of(stops, NEWEST)(_lengthen(given, stops)))
-    picked = str(st.select_slider(label, stops, key=key, on_change=on_change))
-    return rows[rows["sha"] == newest] if picked == NEWEST else rows[names == picked]
+    return _require_known(label, unknown, list(st.multiselect(label, options, key=key, on_change=on_change, **more)))
 
 
 def pick_span(shas: Sequence[str], key: str) -> tuple[int, int]:
-    """The indices of the first and the last picked commit; of all commits by default."""
+    """Shows a slider and returns the indices of the first and the last picked commit; of all commits by default."""
     names = [short_sha(sha) for sha in shas]
     stops = [OLDEST, *names, NEWEST]
+    unknown = _find_unknown(key, _lengthen(st.query_params.get_all(key), stops), stops)
     on_change = address.restore(key, lambda given: _read_span(_lengthen(given, stops), stops))
-    first, last = st.select_slider(
-        "Commits", stops, value=(OLDEST, NEWEST), key=key, on_change=on_change, help="Fewer commits show raw samples."
-    )
-    return (
+    first, last = st.select_slider("Commits", stops, value=(OLDEST, NEWEST), key=key, on_change=on_change)
+    span = (
         0 if first == OLDEST else names.index(first) if first in names else len(names) - 1,
         len(names) - 1 if last == NEWEST else names.index(last) if last in names else 0,
     )
+    return _require_known("Commit", unknown, span)
 
 
 def pick_metric() -> Metric:
     """The metric to show of each point. The URL has its label."""
     label = pick("Show", [metric.label for metric in METRICS], "show")
     return next(metric for metric in METRICS if metric.label == label)
+
+
+def _require_known(label: str, unknown: str | None, picked: Picked) -> Picked:
+    if unknown is not None:
+        raise name_unknown(label, unknown)
+    return picked
 
 
 def _read_span(given: list[str], stops: Sequence[str]) -> tuple[str, str]:
@@ -103,8 +138,12 @@ def _read_span(given: list[str], stops: Sequence[str]) -> tuple[str, str]:
 
 def _lengthen(given: list[str], options: Sequence[str]) -> list[str]:
     """Completes a number that names an option alone, such as "#2", and the 8 digits of a commit that addresses of
-    earlier versions have in place of the 10 of `short_sha`."""
-    return [next((option for option in options if _is_short_for(value, option)), value) for value in given]
+    earlier versions have in place of the 10 of `short_sha`. The name of a repository is itself, and begins those of its
+    branches."""
+    return [
+        value if value in options else next((option for option in options if _is_short_for(value, option)), value)
+        for value in given
+    ]
 
 
 def _is_short_for(value: str, option: str) -> bool:

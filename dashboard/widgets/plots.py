@@ -95,11 +95,11 @@ def show_clickable(
 
 
 def show_grid(html: str, key: str) -> None:
-    """Shows a table of charts/grid.py; a click on a cell opens the trend that its link names, within the session."""
+    """Shows a table of charts/grid.py; a click on a cell opens the series that its link names, within the session."""
     _note_drawn()
     shown = _GRID(key=key, data={**_send("series-grid", key, html), **_saved_as(key)}, on_opened_change=_do_nothing)
     if shown.opened:
-        address.open_page("views/trends.py", shown.opened)
+        address.open_page("views/series.py", shown.opened)
 
 
 def show_scoreboard(html: str, key: str) -> None:

@@ -36,10 +36,10 @@ def series_parameters(url: str, row: Mapping[str, object]) -> dict[str, str]:
     return _series(row, several=has_several(url))
 
 
-def trend_links(url: str) -> Callable[[Mapping[str, object]], str]:
-    """A function from a row to the link of its series' trend. Reads once, for callers with hundreds of rows."""
+def series_links(url: str) -> Callable[[Mapping[str, object]], str]:
+    """Returns a function from a row to the link of its series. Reads once, for callers with hundreds of rows."""
     several = has_several(url)
-    return lambda row: f"trends?{urlencode(_series(row, several=several))}"
+    return lambda row: f"series?{urlencode(_series(row, several=several))}"
 
 
 def has_several(url: str) -> bool:

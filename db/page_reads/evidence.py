@@ -1,6 +1,6 @@
 """Reads everything about one run, and finds the run that it is compared with.
 
-That is the run of the same series at the nearest earlier commit, the previous point on the page Trends. The judge
+That is the run of the same series at the nearest earlier commit, the previous point on the page Series. The judge
 compares with a longer history, of one machine and toolchain, which need not contain that run.
 """
 
@@ -142,21 +142,6 @@ class PartRow:
     median_us: float
     verdict: str | None
     change: float | None
-
-
-@dataclass(frozen=True)
-class RunChoiceRow:
-    """A run in a list to choose from."""
-
-    run_id: int
-    kernel: str
-    problem: str
-    gpu_name: str
-    sha: str
-    subject: str
-    measured_at: dt.datetime
-    verdict: str | None
-    reason: str | None
 
 
 def find_run(session: Session, run_id: int) -> RunRow | None:
@@ -358,32 +343,3 @@ def has_simulated_runs(session: Session, repository: str, newest: int = 50) -> b
     sweeps = select(Sweep.id).where(Sweep.repository == repository).order_by(Sweep.id.desc()).limit(newest)
     origins = select(Run.origin).where(Run.sweep_id.in_(sweeps)).distinct()
     return "simulated" in session.scalars(origins)
-
-
-def list_newest_runs(session: Session, limit: int = 50) -> list[RunChoiceRow]:
-    """Lists the newest runs to choose from; those whose verdict is a change come first."""
-    newest = select(Run).order_by(Run.id.desc()).limit(limit).subquery()
-    chosen = aliased(Run, newest)
-    query = (
-        select(
-            chosen.id.label("run_id"),
-            Sweep.kernel,
-            Sweep.problem,
-            GpuModel.name.label("gpu_name"),
-            Commit.sha,
-            Commit.subject,
-            chosen.finished_at.label("measured_at"),
-            Verdict.verdict,
-            Verdict.reason,
-        )
-        .join(Sweep, Sweep.id == chosen.sweep_id)
-        .join(Commit, Commit.id == Sweep.commit_id)
-        .join(GpuModel, GpuModel.slug == Sweep.gpu_model)
-        .outerjoin(Verdict, Verdict.run_id == chosen.id)
-        .order_by(
-            func.coalesce(Verdict.verdict.in_(("regression", "improvement")), False).desc(),
-            chosen.finished_at.desc(),
-            chosen.id.desc(),
-        )
-    )
-    return read_rows(session, query, RunChoiceRow)

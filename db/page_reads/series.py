@@ -2,7 +2,6 @@
 
 import datetime as dt
 import difflib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -38,15 +37,6 @@ from tilewatch.db.query_parts import (
 )
 from tilewatch.db.repository_names import BRANCH_START, name_of_branch
 from tilewatch.errors import ExpectedError
-
-
-@dataclass(frozen=True)
-class RawSamplesRow:
-    """The raw samples of one implementation in a run."""
-
-    run_id: int
-    implementation: str
-    samples_us: list[float]
 
 
 @dataclass(frozen=True)
@@ -294,13 +284,3 @@ def _select_measurements(*, static_facts: bool) -> Query:
         .outerjoin(Trial, (Trial.sweep_id == runs.c.sweep_id) & (Trial.config_id == Measurement.config_id))
         .outerjoin(Compilation, Compilation.id == Trial.compilation_id)
     )
-
-
-def list_raw_samples(session: Session, run_ids: Sequence[int]) -> list[RawSamplesRow]:
-    """Lists the raw samples of these runs."""
-    query = (
-        select(Measurement.run_id, Measurement.implementation, Measurement.samples_us)
-        .where(Measurement.run_id.in_(run_ids), func.cardinality(Measurement.samples_us) > 0)
-        .order_by(Measurement.run_id, Measurement.id)
-    )
-    return read_rows(session, query, RawSamplesRow)

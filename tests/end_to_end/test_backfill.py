@@ -1,4 +1,4 @@
-"""A backfill goes through the queue to real workers, a compiler and a simulated GPU; Trends then shows its commits."""
+"""A backfill goes through the queue to real workers, a compiler and a simulated GPU; a chart then shows its commits."""
 
 import json
 from pathlib import Path
@@ -36,8 +36,8 @@ def test_a_backfill_s_commits_are_points_of_a_trend_in_commit_order(
     monkeypatch.setenv("TILEWATCH_DATABASE_URL", context.database_url)
     app = AppTest.from_file(str(APP), default_timeout=300)
     app.query_params["show"] = "Time"
-    app.switch_page("views/trends.py").run()
-    (chart,) = app.get("plotly_chart")
+    app.switch_page("views/series.py").run()
+    chart = app.get("plotly_chart")[0]
     traces = json.loads(chart.proto.spec)["data"]
     line = next(trace for trace in traces if trace["name"].startswith(f"{tiny_repository.KERNEL}, simulated"))
     assert line["x"] == [short_sha(sha) for sha in shas], "a point for each, in commit order"

@@ -62,7 +62,7 @@ def bisect(database_url: str, regression_id: int, who: str) -> str:
 def mark_run(database_url: str, run_id: int, who: str, *, right: bool, note: str | None) -> None:
     with session(database_url) as opened:
         if evidence.find_run(opened, run_id) is None:
-            raise NoSuchRegression(f"there is no run {run_id}; the Evidence page of a run shows its number")
+            raise NoSuchRegression(f"there is no run {run_id}; the Series page shows the number of a run")
         regressions.mark(opened, who, right=right, run_id=run_id, note=note)
 
 

@@ -11,10 +11,9 @@ import pandas as pd
 import pytest
 
 from tests.dashboard.fixtures.snapshots import pair, series_row
-from tests.dashboard.fixtures.trials import frame, trial
 from tilewatch import dashboard
 from tilewatch.baselines import BY_NAME
-from tilewatch.dashboard.charts import colours, evidence, hover, marks, search_space, sweep
+from tilewatch.dashboard.charts import colours, evidence, hover, marks, search_space
 from tilewatch.dashboard.charts.sorted_changes import draw_sorted_changes
 from tilewatch.dashboard.frames import metrics
 from tilewatch.dashboard.text import rate_text, time_text
@@ -177,8 +176,6 @@ def test_a_hover_of_a_trend_has_its_time_in_us() -> None:
 
 
 def test_hovers_of_a_sweep_and_of_raw_samples_are_in_us() -> None:
-    trials = frame(trial(64, 128, 32, median_us=150.0, registers=90), trial(128, 128, 32, median_us=140.0))
-    assert "150.0 us" in sweep._hint(trials.to_dict("records")[0])
     both = search_space.pair_trials(
         pd.DataFrame([{"config_id": 1, "outcome": "timed", "median_us": 100.0, "failure": None, "param.tile_m": 64}]),
         pd.DataFrame([{"config_id": 1, "outcome": "timed", "median_us": 110.0, "failure": None, "param.tile_m": 64}]),

@@ -49,20 +49,6 @@ def test_the_bar_of_outcomes_counts_every_trial_once() -> None:
     assert charts.outcomes(every).layout.height - bar.layout.height >= 20, "a second row of names on a phone"
 
 
-def test_beside_the_speed_spills_have_a_colour_and_tma_a_shape() -> None:
-    trials = frame(
-        trial(64, 128, 32, median_us=150.0, tma_loads=2),
-        trial(128, 128, 32, median_us=140.0, stack_bytes=64, tma_loads=0),
-    )
-    figure = charts.fact_over_time(trials, fact("registers"), {64 * 1000 + 128})
-    plain, spilled, tied = figure.data
-    assert (plain.name, spilled.name) == ("no spills, all loads through TMA", "spills, no TMA")
-    assert plain.marker.color != spilled.marker.color
-    assert plain.marker.symbol != spilled.marker.symbol
-    assert list(tied.y) == [150.0]
-    assert len(figure.layout.yaxis.tickvals) > 1, "none of 1, 2 and 5 of a decade lies between 140 and 150 us"
-
-
 def test_parameters_follow_the_order_of_the_space() -> None:
     trials = charts.prepare(pd.DataFrame([trial(64, 128, 32)]), [["tile_k", []], ["tile_m", []], ["tile_n", []]])
     assert charts.parameters(trials) == ["tile_k", "tile_m", "tile_n"]

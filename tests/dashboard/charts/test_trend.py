@@ -10,7 +10,7 @@ import pytest
 
 from tilewatch.dashboard.charts import colours, hover, marks, trend_lines
 from tilewatch.dashboard.charts import trend as charts
-from tilewatch.dashboard.frames.metrics import METRICS, axis_title, values_of_samples
+from tilewatch.dashboard.frames.metrics import METRICS, axis_title
 
 OF_KEY = {metric.key: metric for metric in METRICS}
 RATIO, TIME, TFLOPS, OWN, ROOFLINE = (OF_KEY[key] for key in ("ratio", "time_us", "tflops", "own", "roofline"))
@@ -355,7 +355,7 @@ def test_a_change_at_a_commit_that_this_series_did_not_measure_lies_between_thos
 
 def test_no_kernel_has_the_colour_of_a_baseline_while_others_are_free() -> None:
     names = [f"gemm_fp8 320x32576x7168 on {model}" for model in ("h100", "h200", "b200", "gb200", "a100")]
-    figure = charts.trends({name: frame(point(1)) for name in names}, TIME)
+    figure = go.Figure(charts.trends({name: frame(point(1)) for name in names}, TIME))
     assert not {trace.line.color for trace in figure.data} & set(colours.BASELINES.values())
 
 
@@ -383,16 +383,9 @@ def test_a_static_fact_is_a_trend_without_intervals_and_without_baselines() -> N
     assert "95 %" not in hover_text(figure.data[0], 0)
 
 
-def test_raw_samples_of_the_ratio_are_of_paired_rounds() -> None:
-    shown = {"value": 0.9, "median_us": 100.0}
-    assert values_of_samples(RATIO, shown, [100.0, 50.0], [90.0, 60.0]) == [0.9, 1.2]
-    assert values_of_samples(TIME, shown, [100.0, 50.0], []) == [100.0, 50.0]
-    assert values_of_samples(TFLOPS, {"value": 1000.0, "median_us": 100.0}, [50.0], []) == [2000.0]
-
-
 def test_a_few_series_share_their_commits_and_show_kernels_alone() -> None:
     a, b = frame(point(1), baseline(1)), frame(point(2, ratio=1.1), point(1, ratio=1.2))
-    figure = charts.trends({"gemm on h200": a, "gemm on b200": b}, RATIO)
+    figure = go.Figure(charts.trends({"gemm on h200": a, "gemm on b200": b}, RATIO))
     assert {trace.name for trace in figure.data} == {"gemm on h200", "gemm on b200"}
     assert list(figure.layout.xaxis.categoryarray) == ["0000000100", "0000000200"]
 
@@ -428,5 +421,5 @@ def test_a_few_branches_have_colours_that_differ() -> None:
 
 
 def test_eight_series_in_one_chart_have_colours_that_differ() -> None:
-    figure = charts.trends({f"gemm on gpu{i}": frame(point(1)) for i in range(8)}, RATIO)
+    figure = go.Figure(charts.trends({f"gemm on gpu{i}": frame(point(1)) for i in range(8)}, RATIO))
     assert len({trace.line.color for trace in figure.data}) == 8

@@ -11,13 +11,13 @@ from tests.dashboard.fixtures.small_database import SHAS
 from tilewatch.dashboard.charts import colours
 from tilewatch.dashboard.charts import evidence as evidence_charts
 from tilewatch.dashboard.frames import evidence, reads
-from tilewatch.db.page_reads import evidence as evidence_queries
+from tilewatch.db.page_reads import regressions
 from tilewatch.db.page_reads.replays import ReplayRow
 from tilewatch.text import WORD_JOINER
 
 
 def found(filled: Session, url: str) -> reads.Evidence:
-    shown = reads.evidence(url, evidence_queries.list_newest_runs(filled)[0].run_id)
+    shown = reads.evidence(url, regressions.list_series(filled, 1)[0].run_id)
     assert shown is not None
     return shown
 

@@ -7,14 +7,14 @@ from sqlalchemy.orm import Session
 
 from tests.dashboard.fixtures.small_database import COUNTERS
 from tilewatch.dashboard.frames import explanation, reads
-from tilewatch.db.page_reads import evidence as evidence_queries
+from tilewatch.db.page_reads import regressions
 
 COUNTED = {"good": {"instructions": 1e6, "l2_hit_pct": 90.0}, "bad": {"instructions": 2e6, "l2_hit_pct": 90.0}}
 
 
 def evidence_with(filled: Session, url: str, counters: dict[str, Any] | None, **other: Any) -> reads.Evidence:
     """The newest run, which a replay compared with the run before. Winners differ in their machine code."""
-    shown = reads.evidence(url, evidence_queries.list_newest_runs(filled)[0].run_id)
+    shown = reads.evidence(url, regressions.list_series(filled, 1)[0].run_id)
     assert shown is not None
     assert shown.winner is not None
     assert shown.winner_before is not None

@@ -5,7 +5,8 @@ import datetime as dt
 import pandas as pd
 
 from tilewatch.dashboard.frames.row_frames import to_frame
-from tilewatch.dashboard.panels import code_diff, gpu_health, judge_score, queue, submissions, submit_form, sweep
+from tilewatch.dashboard.panels import gpu_health, judge_score, queue, submissions, submit_form
+from tilewatch.dashboard.panels.series import code_diff, sweep
 from tilewatch.db.page_reads.evidence import CodeDiffRow, CubinRow
 from tilewatch.db.page_reads.judge_score import Delay, Score
 from tilewatch.db.page_reads.queue import WorkerRow

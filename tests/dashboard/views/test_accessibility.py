@@ -12,7 +12,7 @@ from tilewatch.dashboard.serving import index_page
 
 pytestmark = pytest.mark.browser
 
-ONE_OF_MANY = ("regressions?regression=1", "evidence?run=5", "checks?check=1")
+ONE_OF_MANY = ("regressions?regression=1", "series?run=5&view=This+run", "checks?check=1")
 HINDERS = ("serious", "critical")
 SHOWS = "title => document.title === title"
 """Set by the run of a page, which begins with that."""
@@ -24,7 +24,7 @@ finding of moderate impact, and to ask for it took 7 % of axe's time."""
 CONTRAST = {"runOnly": ["color-contrast"]}
 
 
-BELOW = ("sweeps", "evidence", "regressions", "architectures")
+BELOW = ("regressions", "architectures")
 """Pages that others lead to, and that are not on the first level."""
 MOST_ON_FIRST_LEVEL = 7
 

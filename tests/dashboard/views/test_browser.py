@@ -25,18 +25,16 @@ def select_first_row(table: Any) -> None:
     table.click(position={"x": 18, "y": 35 + 17})
 
 
-def test_overview_leads_from_a_regression_to_its_evidence_and_back_to_its_trend(page: Any) -> None:
+def test_overview_leads_from_a_regression_to_its_run_beside_the_chart(page: Any) -> None:
     page.goto("/?since=a+commit&from=5e6f7a8b00&movers=true")
     page.get_by_text("2 things need a person: 1 regression, 1 alarm.").wait_for()
     page.locator("table.series td").first.wait_for()
     table = page.get_by_test_id("stDataFrame").first
     cell(table, "320x32576x7168").wait_for(state="attached")
     select_first_row(table)
-    page.get_by_role("link", name="Open its evidence").click()
-    page.wait_for_url("**/evidence?run=*")
+    page.get_by_role("link", name="Open its run").click()
+    page.wait_for_url("**/series?run=*")
     page.get_by_text("9.3 % slower than its history").wait_for()
-    page.get_by_role("link", name="Its trend").click()
-    page.wait_for_url("**/trends*")
     page.locator(".js-plotly-plot .scatterlayer .trace").first.wait_for()
 
 
@@ -54,7 +52,7 @@ def test_the_overview_has_no_table_that_needs_a_script_before_somebody_opens_it(
 
 def test_markup_in_an_address_is_drawn_as_it_is(page: Any) -> None:
     answer = page.goto(
-        "/evidence?run=![p](http://x.example/p.png)[Sign in](http://x.example)$x$:red[y]http://x.example<b>"
+        "/series?run=![p](http://x.example/p.png)[Sign in](http://x.example)$x$:red[y]http://x.example<b>"
     )
     alert = page.get_by_test_id("stAlert")
     alert.get_by_text("[Sign in](http").wait_for()
@@ -78,7 +76,7 @@ def test_the_overview_is_one_stop_of_the_tab_key_and_walked_by_arrows(page: Any)
     for _ in range(2):
         page.keyboard.press("Shift+Tab")
     page.keyboard.press("Enter")
-    page.wait_for_url("**/trends?*problem=4096x4096x4096*")
+    page.wait_for_url("**/series?*problem=4096x4096x4096*")
     page.get_by_text("over 1: faster than DeepGEMM").wait_for()
 
 
@@ -123,24 +121,31 @@ def test_the_overview_is_saved_as_the_kind_of_picture_that_was_picked_and_its_op
     page.get_by_role("link", name="0.63").wait_for()
 
 
-def test_a_point_tells_its_commit_and_a_click_opens_its_evidence_whose_link_shows_the_same_again(page: Any) -> None:
-    page.goto("/trends")
+def test_a_point_tells_its_commit_and_a_click_opens_its_run_whose_link_shows_the_same_again(page: Any) -> None:
+    page.goto("/series?view=This+run")
     page.get_by_text("over 1: faster than DeepGEMM").wait_for()
     point = page.locator(".scatterlayer .trace .point").first
     point.hover(force=True)  # the drag layer lies over the points and hands the pointer on
     page.locator(".hovertext").get_by_text("1a2b3c4d00").wait_for()
+    loaded = page.evaluate("performance.timeOrigin")
+    newest = page.get_by_role("heading", name="9c0d1e2f00 Let <b>two</b> blocks share an SM")
+    newest.wait_for()
     point.click(force=True)
-    page.wait_for_url("**/evidence?run=*")
-    page.get_by_text("Paired samples").wait_for()
-    headline = page.get_by_text("Run ", exact=False).first.inner_text()
+    page.wait_for_url("**/series?*run=*")
+    clicked = page.get_by_role("heading", name="1a2b3c4d00 Walk tiles along M first")
+    clicked.wait_for()
+    newest.wait_for(state="detached")
+    assert page.evaluate("performance.timeOrigin") == loaded, "the page is the same"
+    assert page.locator(".js-plotly-plot").first.is_visible(), "beside the chart"
+    page.get_by_text("the first of its series").wait_for()
     with page.expect_download() as saved:
         page.get_by_role("button", name="Samples as CSV").click()
     assert saved.value.suggested_filename.endswith(".csv")
     page.reload()
+    clicked.wait_for()
     page.get_by_text("Paired samples").wait_for()
-    assert page.get_by_text("Run ", exact=False).first.inner_text() == headline
     page.go_back()
-    page.get_by_text("over 1: faster than DeepGEMM").wait_for()
+    newest.wait_for()
 
 
 def test_compare_keeps_its_two_commits_in_the_address(page: Any) -> None:
@@ -167,9 +172,9 @@ def test_architectures_show_the_configs_that_lost_their_tma(page: Any) -> None:
 
 
 def test_trends_answer_a_change_of_what_is_shown_and_keep_it_in_the_address(page: Any) -> None:
-    page.goto("/trends")
+    page.goto("/series")
     page.get_by_text("over 1: faster than DeepGEMM").wait_for()
-    page.get_by_text("driver 580.82 → 590.11").wait_for()
+    page.get_by_text("driver 580.82 → 590.11", exact=True).wait_for()
     page.get_by_role("combobox", name="Show").click()
     page.get_by_role("option", name="TFLOP/s").click()
     page.get_by_text("TFLOP/s (operations / median time)").wait_for()
@@ -181,7 +186,7 @@ def test_trends_answer_a_change_of_what_is_shown_and_keep_it_in_the_address(page
 def test_a_range_dragged_along_an_axis_keeps_the_configs_that_pass_and_narrow_axes_do_not_overlap(
     page: Any,
 ) -> None:
-    page.goto("/sweeps?gpu=h200")
+    page.goto("/series?gpu=h200")
     lines = page.locator(".parallel polyline")
     lines.first.wait_for(state="attached")
     count = page.locator(".parallel").get_by_role("status")
@@ -221,7 +226,7 @@ def test_a_range_dragged_along_an_axis_keeps_the_configs_that_pass_and_narrow_ax
 def test_a_selected_config_shows_what_the_compiler_said_and_stays_selected_when_new_results_appear(
     page: Any, filled_url: str
 ) -> None:
-    page.goto("/sweeps")
+    page.goto("/series?gpu=b200")
     page.get_by_text("compiled 15").wait_for()
     page.get_by_text("All configs").wait_for()
     page.get_by_text("3 configs failed: compile error 3").wait_for()
@@ -281,11 +286,10 @@ def test_a_regression_is_opened_and_acknowledged_and_its_link_shows_that(page: A
 
 
 def test_another_gpu_is_picked_from_the_list_and_what_moved_between_its_commits_is_in_the_address(page: Any) -> None:
-    page.goto("/sweeps")
+    page.goto("/series?gpu=b200")
     page.get_by_text("All configs").wait_for()
     page.get_by_role("combobox", name="GPU").click()
     page.get_by_role("option", name="h200").click()
-    page.get_by_text("Measurements").wait_for()
     page.get_by_text("timed with cupti").wait_for()
     assert "gpu=h200" in page.url
     page.get_by_role("radio", name="What moved").or_(page.get_by_role("button", name="What moved")).first.click()
@@ -294,9 +298,21 @@ def test_another_gpu_is_picked_from_the_list_and_what_moved_between_its_commits_
     page.get_by_text("Newly failing: 2 configs").wait_for()
 
 
+@pytest.mark.parametrize(
+    ("old", "now"),
+    [
+        ("/trends?kernel=gemm_fp8&show=Time", "series?kernel=gemm_fp8&show=Time"),
+        ("/sweeps?gpu=h200&view=What+moved", "series?gpu=h200&view=What+moved"),
+        ("/evidence?run=5", "series?run=5&view=This+run"),
+    ],
+)
+def test_an_old_address_leads_to_the_same_place_of_the_series_page(page: Any, old: str, now: str) -> None:
+    assert page.request.get(old, max_redirects=0).headers["location"] == now
+
+
 def test_a_table_is_saved_as_csv(page: Any) -> None:
     page.add_init_script("delete window.showSaveFilePicker")  # its dialogue is the browser's and has no download
-    page.goto("/trends?points=true")
+    page.goto("/series?points=true")
     table = page.get_by_test_id("stDataFrame").first
     table.wait_for()
     table.hover()
@@ -307,12 +323,12 @@ def test_a_table_is_saved_as_csv(page: Any) -> None:
 
 def test_a_browser_shows_that_a_page_loads_before_its_scripts_have_come(page: Any) -> None:
     page.route("**/static/js/**", lambda _: None)  # no script ever comes
-    page.goto("/trends", wait_until="commit")
+    page.goto("/series", wait_until="commit")
     page.get_by_role("status").get_by_text("Tilewatch is loading").wait_for()
 
 
 def test_a_plot_is_saved_as_the_kind_of_picture_that_was_picked_which_is_kept(page: Any) -> None:
-    page.goto("/trends")
+    page.goto("/series")
     page.get_by_text("over 1: faster than DeepGEMM").wait_for()
     page.get_by_role("radio", name="SVG").or_(page.get_by_role("button", name="SVG")).first.click()
     page.wait_for_function("document.querySelector('.js-plotly-plot')._context.toImageButtonOptions.format === 'svg'")

@@ -89,7 +89,7 @@ def test_a_compiler_engineer_lists_the_kernels_that_spill_on_two_architectures_b
     assert clicks(page) == 3
 
 
-def test_the_author_of_a_rival_checks_in_two_clicks_how_it_was_measured(page: Any) -> None:
+def test_the_author_of_a_baseline_checks_in_two_clicks_how_it_was_measured(page: Any) -> None:
     """And who cannot see colours reads good and bad on the way: from words and shapes."""
     page.goto(OVERVIEW)
     cell = page.get_by_role("link", name="0.83 ▼+9.3%")
@@ -100,16 +100,15 @@ def test_the_author_of_a_rival_checks_in_two_clicks_how_it_was_measured(page: An
     tooltip.filter(has_text="0.83x DeepGEMM (").wait_for()
     session_of_page = page.evaluate("performance.timeOrigin")
     cell.click()
-    page.wait_for_url("**/trends*")
+    page.wait_for_url("**/series*")
     page.get_by_text("over 1: faster than DeepGEMM").wait_for()
     assert page.evaluate("performance.timeOrigin") == session_of_page, "within the session, and not a page of its own"
-    page.locator(".scatterlayer .trace .point").first.click(force=True)
-    page.wait_for_url("**/evidence?run=*")
     page.get_by_text("timed with cupti").wait_for()
+    page.get_by_role("radio", name="This run").or_(page.get_by_role("button", name="This run")).first.click()
+    page.get_by_role("heading", name="Repeat it").wait_for()
     page.locator(".legendtext").get_by_text("deepgemm").first.wait_for()
     page.get_by_role("heading", name="Paired samples").wait_for()
     page.get_by_role("heading", name="Clocks and power").wait_for()
-    page.get_by_role("heading", name="Repeat it").wait_for()
 
 
 def test_who_has_a_keyboard_alone_comes_from_the_answer_to_a_regression_s_diff_and_to_another_page(page: Any) -> None:
@@ -126,12 +125,12 @@ def test_who_has_a_keyboard_alone_comes_from_the_answer_to_a_regression_s_diff_a
     page.get_by_role("heading", name="2 commits in range").wait_for()
     walk_to(page, "Series")
     page.keyboard.press("Enter")
-    page.wait_for_url("**/trends")
+    page.wait_for_url("**/series")
     page.get_by_text("over 1: faster than DeepGEMM").wait_for()
 
 
 def test_ctrl_k_finds_a_problem_and_a_regression_from_any_page(page: Any) -> None:
-    page.goto("/trends")
+    page.goto("/series")
     page.get_by_text("over 1: faster than DeepGEMM").wait_for()
     page.keyboard.press("Control+k")
     box = page.get_by_role("dialog").get_by_role("textbox")
@@ -140,8 +139,8 @@ def test_ctrl_k_finds_a_problem_and_a_regression_from_any_page(page: Any) -> Non
     page.keyboard.type("4096x4096 gemm")
     page.keyboard.press("Enter")
     page.get_by_role("link", name="problem gemm_fp8 4096x4096x4096").click()
-    page.wait_for_url("**/trends?*problem=4096x4096x4096*")
-    page.get_by_text("3 measurements behind the chart").wait_for()
+    page.wait_for_url("**/series?*problem=4096x4096x4096*")
+    page.get_by_text("Measurements behind the chart").wait_for()
     page.keyboard.press("Control+k")
     box.fill("regression #1")
     box.press("Enter")

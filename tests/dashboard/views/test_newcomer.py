@@ -42,7 +42,7 @@ def test_a_cell_opens_the_trend_of_its_own_series(page: Any, repository: str) ->
         wanted = parse_qs(urlsplit(cell.get_attribute("href")).query)
         assert wanted["repository"] == [repository]
         cell.click()
-        page.wait_for_url("**/trends?*")
+        page.wait_for_url("**/series?*")
         page.locator(".js-plotly-plot .scatterlayer .trace").first.wait_for()
         assert parse_qs(urlsplit(page.url).query) == wanted, "nothing of it is lost"
         (shown,) = (page.get_by_role("combobox", name=name, exact=True) for name in ("Problem",))
@@ -53,13 +53,10 @@ def test_a_cell_opens_the_trend_of_its_own_series(page: Any, repository: str) ->
 
 
 @pytest.mark.browser
-def test_a_link_to_another_page_keeps_the_repository_that_is_picked_here(page: Any) -> None:
-    """Both pages have a choice of that name."""
-    page.goto(f"/trends?{urlencode({'repository': newcomer.EXAMPLES})}")
+def test_a_click_on_a_point_keeps_the_repository_that_is_picked(page: Any) -> None:
+    page.goto(f"/series?{urlencode({'repository': newcomer.EXAMPLES})}")
     page.locator(".js-plotly-plot .scatterlayer .trace .point").first.click(force=True)
-    page.wait_for_url("**/evidence?run=*")
-    page.get_by_role("link", name="Open its trend").click()
-    page.wait_for_url("**/trends?*")
+    page.wait_for_url("**/series?*run=*")
     assert parse_qs(urlsplit(page.url).query)["repository"] == [newcomer.EXAMPLES]
     assert page.get_by_role("combobox", name="Repository").input_value() == newcomer.EXAMPLES
 

@@ -12,23 +12,21 @@ from streamlit.testing.v1 import AppTest
 from tests.conftest import NewDatabase
 from tests.dashboard.fixtures.app import APP, opened, rows
 from tests.dashboard.fixtures.small_database import MACHINE, OTHER_PROBLEM, REPOSITORY
-from tilewatch.dashboard.panels import sweep_sizes
+from tilewatch.dashboard.panels.series import sweep_sizes
 from tilewatch.db import session
 from tilewatch.db.lifecycle import actions
 from tilewatch.db.lifecycle import regressions as life
 from tilewatch.db.models import Commit
 from tilewatch.db.page_reads import actions as action_queries
-from tilewatch.db.page_reads import evidence, queue, regressions, snapshots
+from tilewatch.db.page_reads import queue, regressions, snapshots
 
 PAGES = (
     "overview",
     "inbox",
-    "trends",
-    "sweeps",
+    "series",
     "compare",
     "architectures",
     "regressions",
-    "evidence",
     "checks",
     "jobs",
 )
@@ -82,7 +80,7 @@ def test_each_page_is_shown_after_the_overview_and_after_the_others(filled_app: 
 
 @pytest.mark.parametrize(
     ("page", "key", "old", "shown"),
-    [("overview", "from", "5e6f7a8b", "5e6f7a8b00"), ("sweeps", "commit", "1a2b3c4d", "1a2b3c4d00")],
+    [("overview", "from", "5e6f7a8b", "5e6f7a8b00"), ("compare", "b", "5e6f7a8b", "5e6f7a8b00")],
 )
 def test_an_address_with_eight_digits_of_a_commit_still_works(
     filled_app: AppTest, page: str, key: str, old: str, shown: str
@@ -155,20 +153,20 @@ def test_overview_tells_how_each_gpu_models_night_went(filled_app: AppTest) -> N
     assert "B200: " in line
 
 
-def newest_run(url: str) -> str:
+def regressed_run(url: str) -> str:
     with session.session(url) as opened_session:
-        return str(evidence.list_newest_runs(opened_session)[0].run_id)
+        return str(regressions.list_series(opened_session, 1)[0].run_id)
 
 
 def test_the_evidence_of_a_run_is_a_permalink(filled_app: AppTest, filled_url: str) -> None:
-    filled_app.query_params["run"] = newest_run(filled_url)
-    app = opened(filled_app, "evidence")
+    filled_app.query_params["run"], filled_app.query_params["view"] = regressed_run(filled_url), "This run"
+    app = opened(filled_app, "series")
     assert [each.proto.ignore_rerun for each in app.get("download_button")] == [True, True], "a run would end the file"
-    assert "compared with 5e6f7a8b00" in words(app)
+    assert "compared with 5e6f7a8b00." in words(app)
     assert "1 commit in this database after the run before, up to this one." in words(app)
     assert "9.3 % slower than its history" in words(app)
-    assert {trace["name"] for trace in figure(app)["data"]} == {"gemm_fp8", "deepgemm", "cublaslt"}
-    assert "**confirmed**: slower in 6 of 6 launches" in words(app)
+    assert {trace["name"] for trace in figure(app, 1)["data"]} == {"gemm_fp8", "deepgemm", "cublaslt"}
+    assert "confirmed: slower in 6 of 6 launches" in words(app)
     assert "5e6f7a8b00 → 9c0d1e2f00: +8.8 % time over 6 launches" in words(app)
     assert "gemm.py:61 does something else" in words(app)
     tables = [frame.value for frame in app.dataframe]
@@ -190,9 +188,7 @@ def test_the_evidence_of_a_run_is_a_permalink(filled_app: AppTest, filled_url: s
         ["TMA loads", "✗ no", ""],
         ["no spills", "✓ yes", ""],
     ]
-    assert any(
-        table.to_dict("records") == [{"": "driver", "before": "580.82", "this run": "590.11"}] for table in tables
-    )
+    assert "Toolchain: driver 580.82 → 590.11." in words(app)
     assert app.code[-1].value.splitlines()[:2] == [
         "git checkout 9c0d1e2f" + "0" * 32,
         "python -m tilewatch.kernels sweep gemm_fp8 320x32576x7168",
@@ -200,8 +196,8 @@ def test_the_evidence_of_a_run_is_a_permalink(filled_app: AppTest, filled_url: s
 
 
 def test_the_first_run_of_a_series_speaks_of_no_run_before(filled_app: AppTest) -> None:
-    filled_app.query_params["run"] = "1"
-    shown = words(opened(filled_app, "evidence"))
+    filled_app.query_params["run"], filled_app.query_params["view"] = "1", "This run"
+    shown = words(opened(filled_app, "series"))
     assert "the first of its series" in shown
     assert "in this database: no run of this series was before." in shown
 
@@ -209,7 +205,7 @@ def test_the_first_run_of_a_series_speaks_of_no_run_before(filled_app: AppTest) 
 @pytest.mark.parametrize("run", ["999999999", "x'; drop table runs", "9" * 40])
 def test_a_link_to_a_run_that_is_not_there_says_so(filled_app: AppTest, run: str) -> None:
     filled_app.query_params["run"] = run
-    app = opened(filled_app, "evidence")
+    app = opened(filled_app, "series")
     assert "There is no run" in app.warning[0].value
 
 
@@ -225,7 +221,7 @@ def test_compare_holds_the_newest_commit_against_the_one_before(filled_app: AppT
 def test_step_by_step_is_headed_by_no_commit_and_gpu_of_its_own(filled_app: AppTest) -> None:
     """Its bars are of several."""
     filled_app.query_params["view"] = "Step by step"
-    app = opened(filled_app, "sweeps")
+    app = opened(filled_app, "series")
     assert "A step's worth is its time against the step above it" in words(app)
     assert "search space of" not in words(app)
 
@@ -233,7 +229,7 @@ def test_step_by_step_is_headed_by_no_commit_and_gpu_of_its_own(filled_app: AppT
 def test_steps_that_nobody_measured_are_a_sentence(filled_app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep_sizes, "_list_bars", lambda *_: iter(()))
     filled_app.query_params["view"] = "Step by step"
-    app = opened(filled_app, "sweeps")
+    app = opened(filled_app, "series")
     assert "No GPU model has measured a step" in app.info[0].value
     assert "A step's worth" not in words(app)
 
@@ -339,7 +335,8 @@ def test_a_regression_has_a_picture_of_its_step_its_replay_its_code_and_its_comm
     assert {"gemm_fp8", "regression"} <= {trace.get("name") for trace in step["data"]}
     assert "#1" in " ".join(each["text"] for each in step["layout"]["annotations"])
     assert [trace["x"] for trace in replayed["data"]] == [["old cubin", "new cubin"]] * 6
-    assert {"What moved in the code", "Hardware counters"} <= set(subheaders(app))
+    assert "gemm.py:61 does something else" in words(app)
+    assert app.table[0].value.loc["gemm_fp8"].tolist() == ["130.0 us", "142.0 us", "+9.3 %", "0.83x"]
     commands = " ".join(code.value for code in app.code)
     assert f"git log --patch 1a2b3c4d{'0' * 32}..9c0d1e2f{'0' * 32}" in commands
     assert "tilewatch replay gemm_fp8 320x32576x7168 --of 9c0d1e2f" in commands
@@ -426,20 +423,16 @@ def test_a_right_that_is_misspelt_closes_the_door(filled_app: AppTest, monkeypat
     assert not app.dataframe
 
 
-def test_evidence_without_a_run_offers_the_newest_and_changes_first(filled_app: AppTest) -> None:
-    assert opened(filled_app, "evidence").dataframe[0].value.iloc[0]["verdict"] == "regression"
-
-
 def test_trends_draw_the_kernel_its_baselines_and_its_recordings(filled_app: AppTest) -> None:
-    names = {trace["name"] for trace in figure(opened(filled_app, "trends"))["data"]}
+    names = {trace["name"] for trace in figure(opened(filled_app, "series"))["data"]}
     here = {"gemm_fp8", "deepgemm", "cublaslt"}
     recorded = {f"{name}, recorded on {MACHINE}" for name in here}
-    assert names == here | recorded | {f"{name}, samples" for name in here} | {"regression"}
+    assert names == here | recorded | {"regression", "this run"}
 
 
 def test_a_part_of_the_history_and_a_series_beside_it_are_in_the_link(filled_app: AppTest) -> None:
     filled_app.query_params["commits"] = ["5e6f7a8b00", "newest"]
-    app = opened(filled_app, "trends")
+    app = opened(filled_app, "series")
     assert figure(app)["layout"]["xaxis"]["categoryarray"] == ["5e6f7a8b00", "9c0d1e2f00"]
     app.multiselect(key="beside").select(f"gemm_fp8 {OTHER_PROBLEM} on h200").run()
     assert not app.exception
@@ -449,11 +442,11 @@ def test_a_part_of_the_history_and_a_series_beside_it_are_in_the_link(filled_app
 
 def test_trends_run_along_dates_on_request(filled_app: AppTest) -> None:
     filled_app.query_params["along"] = "Date"
-    assert figure(opened(filled_app, "trends"))["layout"]["xaxis"]["type"] == "date"
+    assert figure(opened(filled_app, "series"))["layout"]["xaxis"]["type"] == "date"
 
 
 def test_trends_of_another_problem_and_metric_follow_the_pickers(filled_app: AppTest) -> None:
-    app = opened(filled_app, "trends")
+    app = opened(filled_app, "series")
     app.selectbox(key="problem").select(OTHER_PROBLEM).run()
     app.selectbox(key="show").select("% of roofline").run()
     assert not app.exception
@@ -465,7 +458,7 @@ def test_trends_of_another_problem_and_metric_follow_the_pickers(filled_app: App
 def test_a_link_names_the_series_and_the_metric(filled_app: AppTest) -> None:
     filled_app.query_params["problem"] = OTHER_PROBLEM
     filled_app.query_params["show"] = "Time"
-    app = opened(filled_app, "trends")
+    app = opened(filled_app, "series")
     assert app.selectbox(key="problem").value == OTHER_PROBLEM
     assert figure(app)["layout"]["yaxis"]["title"]["text"] == "median time, us"
 
@@ -473,7 +466,7 @@ def test_a_link_names_the_series_and_the_metric(filled_app: AppTest) -> None:
 def test_a_link_to_what_is_not_there_says_so_and_shows_nothing_else(filled_app: AppTest) -> None:
     """It drew another series under the same address (2026-11-27)."""
     filled_app.query_params["gpu"] = "gtx1080"
-    app = opened(filled_app, "trends")
+    app = opened(filled_app, "series")
     assert app.warning[0].value == "There is no GPU 'gtx1080' here. The link may belong to another Tilewatch."
     assert not app.get("plotly_chart")
     app.selectbox(key="gpu").select("h200").run()
@@ -481,50 +474,71 @@ def test_a_link_to_what_is_not_there_says_so_and_shows_nothing_else(filled_app: 
     assert app.query_params["gpu"] == ["h200"] or app.query_params["gpu"] == "h200"
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "label"),
+    [
+        ("view", "Nope", "Below the chart"),
+        ("beside", "nope on h200", "Other series"),
+        ("everywhere", "maybe", "Every GPU model"),
+        ("commits", "0000000000", "Commit"),
+        ("along", "Size", "Order"),
+        ("commit", "0000000000", "Sweep"),
+        ("run", "77", "run"),
+    ],
+)
+def test_every_choice_of_an_address_that_is_not_there_is_named(
+    filled_app: AppTest, name: str, value: str, label: str
+) -> None:
+    filled_app.query_params[name] = value
+    assert opened(filled_app, "series").warning[0].value.startswith(f"There is no {label} '{value}' here.")
+
+
+def test_a_run_of_another_series_than_the_address_is_named(filled_app: AppTest, filled_url: str) -> None:
+    filled_app.query_params["run"], filled_app.query_params["problem"] = regressed_run(filled_url), OTHER_PROBLEM
+    shown = opened(filled_app, "series")
+    assert "is of gemm_fp8 320x32576x7168 on NVIDIA H200, which is not the series" in shown.warning[0].value
+    assert not shown.get("plotly_chart")
+
+
+def test_another_series_that_is_picked_takes_the_run_out_of_the_address(filled_app: AppTest, filled_url: str) -> None:
+    filled_app.query_params["run"] = regressed_run(filled_url)
+    app = opened(filled_app, "series")
+    app.selectbox(key="problem").select(OTHER_PROBLEM).run()
+    assert not app.exception
+    assert "run" not in app.query_params
+    assert "the first of its series" in words(app)
+
+
 def test_a_compiling_sweep_shows_its_static_facts_so_far(filled_app: AppTest) -> None:
-    app = opened(filled_app, "sweeps")
-    assert app.selectbox(key="gpu").value == "b200"
+    filled_app.query_params["gpu"] = "b200"
+    app = opened(filled_app, "series")
+    assert app.info[0].value == "No GPU measured this series: it has static facts alone."
     names = {trace["name"] for trace in figure(app)["data"]}
     assert names == {"compiled 15", "compile error 3", "waiting 36"}
     assert app.selectbox(key="fact").options[0] == "Registers"
     assert "15 of 54" in app.table[0].value.to_string()
 
 
-def test_a_measured_sweep_shows_the_checklist_of_its_winner(filled_app: AppTest) -> None:
-    filled_app.query_params["gpu"] = "h200"
-    app = opened(filled_app, "sweeps")
-    assert "The winner: 1 of 2 lines kept." in words(app)
-
-
 def test_a_kernel_over_its_sizes_at_one_commit(filled_app: AppTest) -> None:
     filled_app.query_params["gpu"], filled_app.query_params["view"] = "h200", "Over the sizes"
-    app = opened(filled_app, "sweeps")
+    app = opened(filled_app, "series")
     assert not app.exception
-    assert {trace["name"] for trace in figure(app)["data"]} == {"gemm_fp8", "deepgemm", "cublaslt"}
+    assert {trace["name"] for trace in figure(app, 1)["data"]} == {"gemm_fp8", "deepgemm", "cublaslt"}
     rates = app.dataframe[0].value.set_index("problem").loc["320x32576x7168"]
     assert rates["gemm_fp8, TFLOP/s"] == pytest.approx(2 * 320 * 32576 * 7168 / 142.0 / 1e6, rel=0.001)
 
 
 def test_the_failures_of_a_sweep_are_counted_by_kind_and_first_line(filled_app: AppTest) -> None:
-    filled_app.query_params["failed"] = "true"
-    failed = opened(filled_app, "sweeps").dataframe[0].value
+    filled_app.query_params["failed"], filled_app.query_params["gpu"] = "true", "b200"
+    failed = opened(filled_app, "series").dataframe[0].value
     assert failed.to_dict("records") == [
         {"outcome": "compile error", "reason": "error: tile of 256x64 is not legal in a cluster of 2", "configs": 3}
     ]
 
 
 def test_a_measured_sweep_shows_the_record_and_the_fastest_configs(filled_app: AppTest) -> None:
-    app = opened(filled_app, "sweeps")
-    app.selectbox(key="gpu").select("h200").run()
-    assert not app.exception
-    assert {metric.label: metric.value for metric in app.metric} == {
-        "gemm_fp8": "142.0 us",
-        "deepgemm": "118.0 us",
-        "cublaslt": "126.0 us",
-    }
-    assert "least 116.8 us of 21 samples" in words(app)
-    assert "block_m=128 block_n=192 num_stages=4" in words(app)
-    assert "deepgemm_as_called could not run: it was not asked." in words(app)
+    app = opened(filled_app, "series")
+    assert "The fastest config takes 142.0 us: slower than DeepGEMM (0.83x DeepGEMM)" in words(app)
     regrets = app.dataframe[0].value
     assert regrets["the config of"].tolist() == [
         "the library's host code",
@@ -540,15 +554,22 @@ def test_a_measured_sweep_shows_the_record_and_the_fastest_configs(filled_app: A
 def test_an_older_commit_is_picked_by_its_hash(filled_app: AppTest) -> None:
     filled_app.query_params["gpu"] = "h200"
     filled_app.query_params["commit"] = "1a2b3c4d00"
-    app = opened(filled_app, "sweeps")
+    app = opened(filled_app, "series")
     assert "Walk tiles along M first" in words(app)
-    assert [box.label for box in app.selectbox][:4] == ["Kernel", "Problem", "GPU", "Submission"]
-    assert app.select_slider(key="commit").options == ["1a2b3c4d00", "5e6f7a8b00", "9c0d1e2f00", "newest"]
+    names = app.selectbox(key="commit").options
+    assert [name[:10] for name in names] == ["9c0d1e2f00", "5e6f7a8b00", "5e6f7a8b00", "1a2b3c4d00", "1a2b3c4d00"]
+    assert app.selectbox(key="commit").value == "1a2b3c4d00 Walk tiles along M first, nightly of 2026-11-18"
+    app.query_params["submission"] = f"recorded on {MACHINE}"
+    assert app.run().selectbox(key="commit").value == names[-1], "an address of before 2026-11-28"
+    app.selectbox(key="commit").select(names[1]).run()
+    assert "submission" not in app.query_params
+    app.selectbox(key="commit").select(names[-1]).run()
+    assert f"recorded on {MACHINE}, 2026-11-18" in words(app), "the run beside the chart is that of the sweep"
 
 
 def test_two_commits_of_a_search_space_tell_which_configs_moved(filled_app: AppTest) -> None:
     filled_app.query_params["gpu"], filled_app.query_params["view"] = "h200", "What moved"
-    app = opened(filled_app, "sweeps")
+    app = opened(filled_app, "series")
     assert "5e6f7a8b00 Load B through TMA → 9c0d1e2f00" in words(app)
     assert "**Newly failing: 2 configs**" in words(app)
     assert "2 are more than 2 % slower and 0 as much faster" in words(app)
@@ -564,13 +585,13 @@ def test_two_commits_of_a_search_space_tell_which_configs_moved(filled_app: AppT
 def test_the_oldest_sweep_has_nothing_to_be_compared_with(filled_app: AppTest) -> None:
     filled_app.query_params["gpu"], filled_app.query_params["view"] = "h200", "What moved"
     filled_app.query_params["commit"] = "1a2b3c4d00"
-    assert "oldest commit of this search space" in opened(filled_app, "sweeps").info[0].value
+    assert "oldest commit of this search space" in opened(filled_app, "series").info[0].value
 
 
 def test_a_sweep_that_nothing_came_of_yet_says_so(filled_app: AppTest) -> None:
-    filled_app.query_params["problem"] = OTHER_PROBLEM
-    app = opened(filled_app, "sweeps")
-    assert [info.value for info in app.info] == [
+    filled_app.query_params["problem"], filled_app.query_params["gpu"] = OTHER_PROBLEM, "b200"
+    app = opened(filled_app, "series")
+    assert [info.value for info in app.info[1:]] == [
         "None of the 54 configs is compiled yet. A compile worker takes them in batches."
     ]
 
@@ -636,12 +657,10 @@ def test_work_is_submitted_and_cancelled_from_the_page_under_a_name(
     ("page", "words_shown"),
     [
         ("overview", "submitted"),
-        ("trends", "measured"),
-        ("sweeps", "sweep"),
+        ("series", "measured"),
         ("compare", "measured"),
         ("architectures", "sweep"),
         ("regressions", "No regression or improvement was opened here"),
-        ("evidence", "measured"),
         ("checks", "check"),
         ("jobs", "job"),
     ],
@@ -689,8 +708,8 @@ def test_what_up_wrote_down_in_its_home_is_enough(
 
 def test_a_counter_is_drawn_over_the_commits(filled_app: AppTest) -> None:
     filled_app.query_params["gpu"], filled_app.query_params["show"] = "h200", "Counter: L2 hits, %"
-    app = opened(filled_app, "trends")
+    app = opened(filled_app, "series")
     assert not app.exception
     assert figure(app)["layout"]["yaxis"]["title"]["text"] == "L2 hits, %"
     assert "gemm_fp8" in {trace["name"] for trace in figure(app)["data"]}
-    assert "deepgemm" not in {trace["name"] for trace in figure(app)["data"]}, "a rival has no counters"
+    assert "deepgemm" not in {trace["name"] for trace in figure(app)["data"]}, "a baseline has no counters"

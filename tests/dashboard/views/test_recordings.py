@@ -107,8 +107,8 @@ def test_every_bar_of_step_by_step_opens_the_sweep_behind_it(recorded_url: str, 
         page = visitor.new_page()
         for bar, kernel in ((0, "gemm_tiled"), (4, "gemm_nt_fp8")):
             page.goto("/sweeps?view=Step+by+step")
-            page.locator(".js-plotly-plot").first.locator(".barlayer .point path").nth(bar).click(force=True)
-            page.wait_for_url(f"**/sweeps?*kernel={kernel}*")
+            page.locator(".js-plotly-plot").nth(1).locator(".barlayer .point path").nth(bar).click(force=True)
+            page.wait_for_url(f"**/series?*kernel={kernel}*")
             page.get_by_text("The winner is").wait_for()
 
 

@@ -1,4 +1,4 @@
-"""A branch that was submitted by hand, on the Trends page of its repository; and the form of many repositories."""
+"""A branch that was submitted by hand, beside the main line of its repository; and the form of many repositories."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,12 +47,12 @@ def test_the_branches_of_a_series_are_those_of_its_repository(branch_url: str) -
 
 
 @pytest.mark.browser
-def test_a_branch_is_drawn_beside_the_main_line_and_leads_to_its_evidence(page: Any) -> None:
-    page.goto("/trends")
+def test_a_branch_is_drawn_beside_the_main_line_and_leads_to_its_run(page: Any) -> None:
+    page.goto("/series")
     page.get_by_text("over 1: faster than DeepGEMM").wait_for()
     page.locator(".legendtext").get_by_text(f"branch {BRANCH}").wait_for()
     page.get_by_text("hexagons are of branches and other toolchains, which count for no verdict").wait_for()
-    page.get_by_text("driver 580.82").wait_for()
+    page.get_by_text("driver 580.82 → 590.11", exact=True).wait_for()
     drawn = """() => [...document.querySelector('.js-plotly-plot').data].map(
         trace => [trace.name, trace.x.length, trace.marker.symbol])"""
     traces = {name: (points, symbol) for name, points, symbol in page.evaluate(drawn) if name}
@@ -62,8 +62,9 @@ def test_a_branch_is_drawn_beside_the_main_line_and_leads_to_its_evidence(page: 
         f"() => document.querySelector('.js-plotly-plot').data.findIndex(t => t.name === 'branch {BRANCH}')"
     )
     page.locator(".scatterlayer .trace").nth(index).locator(".point").first.click(force=True)
-    page.wait_for_url("**/evidence?*run=*")
-    page.get_by_text("Try four stages").first.wait_for()
+    page.wait_for_url("**/series?*run=*")
+    page.get_by_role("heading", name="Try four stages").wait_for()
+    page.locator(".legendtext").get_by_text(f"branch {BRANCH}").wait_for()
 
 
 def test_the_form_submits_for_the_picked_repository(

@@ -83,7 +83,7 @@ def test_alarms_compare_runs_of_one_repository(db_session: Session) -> None:
     assert sorted((run.repository, run.old_winner) for run in found) == [("another", None), ("one", None)]
 
 
-@pytest.mark.parametrize("name", ["overview", "trends", "sweeps", "compare", "architectures", "regressions"])
+@pytest.mark.parametrize("name", ["overview", "series", "compare", "architectures", "regressions"])
 def test_a_page_offers_repositories_only_where_there_are_several(
     name: str, both_url: str, filled_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,7 +96,7 @@ def test_a_page_offers_repositories_only_where_there_are_several(
 def test_the_page_opens_on_the_watched_repository_and_goes_to_the_picked_one(
     both_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = page(both_url, "trends", monkeypatch)
+    app = page(both_url, "series", monkeypatch)
     chosen = next(each for each in app.selectbox if each.label == "Repository")
     assert (chosen.value, chosen.options) == (REPOSITORY, [REPOSITORY, OTHER])
     app.selectbox(key="repository").set_value(OTHER).run()

@@ -20,7 +20,17 @@ from tests.dashboard.fixtures.small_database import (
 from tests.db.fixtures import one_commit
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Measurement, Run, Verdict
-from tilewatch.db.page_reads import evidence, queue, series, snapshots, static_facts, submissions, sweeps, verdicts
+from tilewatch.db.page_reads import (
+    evidence,
+    queue,
+    regressions,
+    series,
+    snapshots,
+    static_facts,
+    submissions,
+    sweeps,
+    verdicts,
+)
 
 
 def test_status_turns_into_json_and_counts_every_state(filled: Session) -> None:
@@ -146,7 +156,7 @@ def test_a_run_is_held_against_the_commit_before_on_the_same_machine(filled: Ses
 
 
 def test_a_run_has_its_samples_its_cubin_and_its_commits(filled: Session) -> None:
-    run_id = evidence.list_newest_runs(filled)[0].run_id
+    run_id = regressions.list_series(filled, 1)[0].run_id
     run = evidence.find_run(filled, run_id)
     assert run is not None
     assert (run.sha, run.verdict) == (SHAS[2], "regression")
@@ -217,12 +227,12 @@ def test_undecided_series_are_those_whose_newest_run_asks_for_somebody(filled: S
     """Not those that coming nights decide, that were recorded elsewhere, or that a later run decided."""
     ever = FIRST_DAY - dt.timedelta(days=1)
     assert verdicts.list_undecided(filled, ever) == [], "the newest run is a regression"
-    run = evidence.list_newest_runs(filled)[0]
-    verdict = filled.get_one(Verdict, run.run_id)
+    run_id = regressions.list_series(filled, 1)[0].run_id
+    verdict = filled.get_one(Verdict, run_id)
     verdict.verdict, verdict.reason = "undecided", "not sure enough: 8 launches"
     filled.flush()
     (found,) = verdicts.list_undecided(filled, ever)
-    assert (found.run_id, found.sha, found.reason) == (run.run_id, SHAS[2], "not sure enough: 8 launches")
+    assert (found.run_id, found.sha, found.reason) == (run_id, SHAS[2], "not sure enough: 8 launches")
     assert verdicts.list_undecided(filled, dt.datetime.now(dt.UTC) + dt.timedelta(days=1)) == []
     verdict.reason = "3 of the 5 earlier nights needed on this machine and toolchain"
     filled.flush()

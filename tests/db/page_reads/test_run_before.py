@@ -14,7 +14,7 @@ WORLDS = 80
 
 
 def find_before(points: Sequence[PointRow], this: PointRow) -> int | None:
-    """Finds the run before slowly, among the points that Trends draws, whose commits are in the order of the branch."""
+    """Finds the run before slowly, among the points of the page Series; commits are in the order of the branch."""
     order = list(dict.fromkeys(point.sha for point in points))
 
     def place(point: PointRow) -> tuple[int, bool, dt.datetime, int]:

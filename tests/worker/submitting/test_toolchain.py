@@ -51,7 +51,7 @@ def test_a_night_under_a_toolchain_is_compiled_with_it_and_kept_apart(
         assert version is not None
         assert version.endswith("+next"), "a page says under which tileiras it was measured"
         assert f", kept apart as '{branch}'," in under.sentence
-        assert list_branches(opened, main, *SERIES, limit=2) == [branch], "Trends draws it beside the main line"
+        assert list_branches(opened, main, *SERIES, limit=2) == [branch], "drawn beside the main line"
         assert len({point.run_id for point in list_points(opened, main, *SERIES)}) == 1
         assert set(opened.scalars(select(Verdict.history_points))) == {0}, "neither is history of the other"
         assert steps.find_last_night(opened, branch) == NIGHT

@@ -13,17 +13,15 @@ import streamlit as st
 
 from tilewatch.dashboard.charts import parallel, search_space
 from tilewatch.dashboard.charts import sweep as sweep_charts
-from tilewatch.dashboard.frames import baseline_texts, evidence, reads
+from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.frames.metrics import US_GB, US_TFLOP
-from tilewatch.dashboard.panels import sweep_winner
-from tilewatch.dashboard.text import first_line, rate_unit, ratio_to, source_text, timer_text
+from tilewatch.dashboard.panels.series import sweep_winner
+from tilewatch.dashboard.text import first_line, rate_unit
 from tilewatch.dashboard.widgets import filters, plots, tables
 from tilewatch.dashboard.widgets.errors import show_errors
-from tilewatch.text import change_text, count_text, plain, plain_code, short_sha
+from tilewatch.text import change_text, count_text, plain_code, short_sha
 
 BEST_CONFIGS = 10
-A_ROW = 4
-"""Measurements beside each other; more would cut their names."""
 A_MONTH = dt.timedelta(days=30)
 
 
@@ -46,23 +44,14 @@ def show(url: str, sweep: pd.Series) -> None:
             )
             return
         _failures(trials)
-        _measurements(measured, sweep)
         show_regrets(url, trials, sweep, tie)
-        _checklist(measured)
         left, right = st.columns([3, 2], gap="medium")
         with left:
             _cells(trials, sweep)
         with right:
             _best(trials, tie, sweep)
-        _facts_and_speed(trials, tie)
         _all_parameters(trials)
         _configs(url, trials, sweep)
-
-
-def _checklist(measured: pd.DataFrame) -> None:
-    kernel = measured[measured["role"] == "kernel"] if len(measured) else measured
-    if len(kernel):
-        sweep_winner.show_checklist(kernel.iloc[0]["detail"])
 
 
 def _failures(trials: pd.DataFrame) -> None:
@@ -78,37 +67,6 @@ def _group_failures(failed: pd.DataFrame) -> pd.DataFrame:
     lines = failed.assign(reason=failed["failure"].map(first_line))
     table = lines.groupby(["outcome", "reason"]).size().rename("configs").reset_index()
     return table.sort_values("configs", ascending=False)
-
-
-def _measurements(measured: pd.DataFrame, sweep: pd.Series) -> None:
-    """Shows the measurements of the newest run: the winner and its baselines."""
-    if measured.empty:
-        return
-    run = measured[measured["run_id"] == measured.iloc[0]["run_id"]]
-    st.subheader("Measurements", anchor=False)
-    cells = [cell for _ in range(0, len(run), A_ROW) for cell in st.columns(min(max(len(run), 3), A_ROW))]
-    for cell, (_, row) in zip(cells, run.iterrows(), strict=False):
-        with cell, st.container(border=True, height="stretch"):
-            st.metric(plain(row["implementation"]), f"{row['median_us']:,.1f} us")
-            is_main = row["implementation"] == row["baseline"]  # its ratio is to itself
-            ratio = "" if is_main or pd.isna(row["ratio"]) else f"{ratio_to(row['ratio'], row['baseline'])}, "
-            st.caption(
-                f"{ratio}95 %: {row['low_us']:,.1f} to {row['high_us']:,.1f} us, least {row['least_us']:,.1f} us "
-                f"of {count_text(row['samples'], 'sample')}"
-            )
-            params = row["params"] and {name: row["params"][name] for name, _ in sweep["axes"]}
-            st.caption(plain(baseline_texts.describe_choice(params, row["detail"])))
-    first = run.iloc[0]
-    for sentence in baseline_texts.list_missing(first["detail"]):
-        st.caption(plain(sentence))
-    ours = run[run["role"] == "kernel"]
-    if not ours.empty and ours.iloc[0]["detail"].get("library_runs_apart") is False:
-        st.caption(plain(evidence.describe_boundary(ours.iloc[0]["detail"])))
-    st.caption(
-        f"{plain(source_text(first['origin'], first['machine'], first['measured_at']))} "
-        f"({plain(first['device_name'])}{timer_text(first['timer'])}); "
-        f"the sweep took {first['sweep_gpu_s']:.1f} s of GPU time."
-    )
 
 
 def show_regrets(url: str, trials: pd.DataFrame, sweep: pd.Series, tie: set[int]) -> None:
@@ -155,17 +113,6 @@ def _all_parameters(trials: pd.DataFrame) -> None:
         "Drag along an axis to keep the configs that pass there, click on it to keep all again; drag its name to "
         "move the axis. Teal is better."
     )
-
-
-def _facts_and_speed(trials: pd.DataFrame, tie: set[int]) -> None:
-    timed = trials.dropna(subset="median_us")
-    facts = [fact for fact in sweep_charts.FACTS if fact.key != "median_us" and timed[fact.key].notna().any()]
-    if timed.empty or not facts:
-        return
-    st.subheader("Static facts and speed", anchor=False)
-    label = filters.pick("Static fact", [fact.label for fact in facts], "beside")
-    fact = next(fact for fact in facts if fact.label == label)
-    plots.show(sweep_charts.fact_over_time(trials, fact, tie), "beside-speed", f"{fact.label} and time of each config")
 
 
 def _cells(trials: pd.DataFrame, sweep: pd.Series) -> None:

@@ -5,8 +5,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from tilewatch.dashboard.panels.sweep import common_text
-from tilewatch.dashboard.panels.sweep_winner import headline, is_whole, list_reasons
+from tilewatch.dashboard.panels.series.sweep import common_text
+from tilewatch.dashboard.panels.series.sweep_winner import headline, is_whole, list_reasons
 
 
 def trials(*times_us: float | None) -> pd.DataFrame:

@@ -10,12 +10,13 @@ import streamlit as st
 from tilewatch.dashboard.charts import sizes, step_by_step
 from tilewatch.dashboard.charts.step_by_step import B200_DEEPGEMM_US, B200_SIZE, B200_US, RIVALS, STEPS, Bar
 from tilewatch.dashboard.frames import reads
+from tilewatch.dashboard.frames.series_choice import COMMIT, RUN, SUBMISSION
 from tilewatch.dashboard.text import rival_text, time_text
 from tilewatch.dashboard.widgets import address, plots, tables
 from tilewatch.text import plain, short_sha
 
 THIS_SWEEP = "This sweep"
-"""The view of the page Sweeps that a bar opens."""
+"""The view of the page Series that a bar opens."""
 
 
 def show(url: str, sweep: pd.Series) -> None:
@@ -108,4 +109,4 @@ def _pick(bars: Sequence[Bar], point: Mapping[str, object]) -> None:
     """Picks the sweep of a bar on this page."""
     sweep = bars[int(str(point["customdata"]))].sweep
     about = {"kernel": sweep["kernel"], "problem": sweep["problem"], "gpu": sweep["gpu_model"]}
-    address.pick({**about, "commit": short_sha(sweep["sha"]), "view": THIS_SWEEP})
+    address.pick({**about, COMMIT: short_sha(sweep["sha"]), "view": THIS_SWEEP}, instead_of=(RUN, SUBMISSION))

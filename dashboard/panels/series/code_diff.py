@@ -63,7 +63,7 @@ def _show(diff: CodeDiffRow, name: str) -> None:
 
 
 def tabulate_changes(diff: CodeDiffRow) -> pd.DataFrame:
-    """The source lines that do something else, causes first."""
+    """Returns the source lines that do something else, causes first."""
     return pd.DataFrame(
         [
             {
@@ -78,7 +78,7 @@ def tabulate_changes(diff: CodeDiffRow) -> pd.DataFrame:
 
 
 def tabulate_instructions(diff: CodeDiffRow, left: str, right: str) -> pd.DataFrame:
-    """Both sides beside each other, a line for each instruction."""
+    """Returns both sides beside each other, a line for each instruction."""
 
     def count(times: int, text: str) -> str:
         return f"{times} x {text}" if times else ""

@@ -19,7 +19,7 @@ def show(parts: Sequence[PartRow]) -> None:
         "parts: the total changes by what they changed. A selected part opens its evidence."
     )
     if picked is not None:
-        address.open_page("views/evidence.py", {"run": picked["run_id"]})
+        address.open_page("views/series.py", {"run": picked["run_id"]})
 
 
 def parts_table(parts: Sequence[PartRow]) -> pd.DataFrame:

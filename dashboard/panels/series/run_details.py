@@ -1,4 +1,5 @@
-"""Shows the evidence behind one point; `?run=ID` is its permalink."""
+"""Shows what is stored of one run: its samples, its replays, its winner's machine code, the GPU's clocks, and the
+commands that repeat it."""
 
 from dataclasses import asdict
 from functools import partial
@@ -8,37 +9,17 @@ import streamlit as st
 
 from tilewatch.configs import config_text
 from tilewatch.dashboard.charts import evidence as evidence_charts
-from tilewatch.dashboard.frames import baseline_texts, evidence, explanation, reads
+from tilewatch.dashboard.frames import baseline_texts, evidence, explanation
 from tilewatch.dashboard.frames.reads import Evidence
-from tilewatch.dashboard.panels import code_diff, counters, sweep_winner, total
-from tilewatch.dashboard.text import commit_text, moment, ratio_to, source_text, time_text, timer_text
-from tilewatch.dashboard.widgets import address, badges, page_head, plots, repository, tables
+from tilewatch.dashboard.panels.series import code_diff, counters, run_beside, sweep_winner, total
+from tilewatch.dashboard.text import moment, ratio_to, time_text
+from tilewatch.dashboard.widgets import plots, tables
 from tilewatch.db.page_reads.evidence import SamplesRow
-from tilewatch.mechanisms.find import write_mechanisms
 from tilewatch.text import change_text, count_text, plain, plain_code, short_sha
 
-ABOUT = (
-    "Everything behind one measurement: every sample, the winner's machine code, the clocks of the GPU, what "
-    "changed since the run before, and the commands that repeat it."
-)
 
-
-def page(url: str) -> None:
-    page_head.show("Evidence", ABOUT)
-    run_id = st.query_params.get("run", "")
-    if not run_id:
-        _choose(url)
-        return
-    is_number = run_id.isdecimal() and len(run_id) <= 18  # fits a bigint
-    found = reads.evidence(url, int(run_id)) if is_number else None
-    if found is None:
-        st.warning(f"There is no run '{plain(run_id)}' in this database. The link may belong to another Tilewatch.")
-        st.page_link("views/overview.py", label="To the overview")
-        return
-    _headline(url, found)
-    change = explanation.find_change(found)
-    if change is not None:
-        st.text(f"Mechanism of the change: {write_mechanisms(change)}.")
+def show(found: Evidence) -> None:
+    """Shows the parts of a weighted total in place of a winner, which it does not have."""
     st.subheader("What was measured, and what changed" if found.before else "What was measured", anchor=False)
     _measurements(found)
     left, right = st.columns(2, gap="medium")
@@ -70,56 +51,6 @@ def page(url: str) -> None:
         )
         code_diff.show(found)
         _repeat(found)
-
-
-def _choose(url: str) -> None:
-    runs = reads.newest_runs(url)
-    if runs.empty:
-        st.info("Nothing is measured yet. Submit a nightly, or import a recording.")
-        st.code("tilewatch submit nightly\ntilewatch import FILE")
-        return
-    st.caption("The newest runs, changes first. Select one to see its evidence.")
-    table = pd.DataFrame(
-        {
-            "verdict": [row["verdict"] or "" for _, row in runs.iterrows()],
-            "series": [f"{row['kernel']} {row['problem']}" for _, row in runs.iterrows()],
-            "GPU": runs["gpu_name"],
-            "commit": [f"{short_sha(row['sha'])} {row['subject']}" for _, row in runs.iterrows()],
-            "why": [row["reason"] or "" for _, row in runs.iterrows()],
-            "measured": [moment(at) for at in runs["measured_at"]],
-        }
-    )
-    picked = tables.pick_row(table, runs, "runs")
-    if picked is not None:
-        address.open_page("views/evidence.py", {"run": picked["run_id"]})
-
-
-def _headline(url: str, found: Evidence) -> None:
-    run, before = found.run, found.before
-    st.markdown(f"#### {plain(f'{run.kernel} {run.problem} on {run.gpu_name}')}")
-    of = f" of {run.repository}" if len(reads.repositories(url)) > 1 else ""
-    st.text(f"{short_sha(run.sha)}{of}: {commit_text(run.subject, run.author, run.committed_at)}")
-    if run.verdict:
-        st.markdown(f"**:{badges.VERDICTS[run.verdict]}[{run.verdict}]** ({run.policy}): {plain(run.reason)}")
-    source = source_text(run.origin, run.machine, run.measured_at)
-    against = "the first of its series"
-    if before is not None:
-        elsewhere = "" if before.machine == run.machine else f" on another machine, {before.machine}"
-        against = f"compared with {short_sha(before.sha)} of {moment(before.measured_at)}{elsewhere}"
-    st.caption(plain(f"Run {run.run_id}, {source} ({run.device_name}{timer_text(run.timer)}); {against}."))
-    with st.container(horizontal=True):
-        series = {
-            "kernel": run.kernel,
-            "problem": run.problem,
-            "gpu": run.gpu_model,
-            **repository.repository_parameters(url, {"repository": run.repository}),
-        }
-        st.page_link("views/trends.py", label="Open its trend", query_params=series)
-        if not found.parts:
-            of_commit = {**series, "commit": short_sha(run.sha)}
-            st.page_link("views/sweeps.py", label="Open its sweep", query_params=of_commit)
-        if before:
-            st.page_link("views/evidence.py", label="Open the run before", query_params={"run": str(before.run_id)})
 
 
 def _measurements(found: Evidence) -> None:
@@ -155,11 +86,9 @@ def _measurements(found: Evidence) -> None:
 
 def _replays(found: Evidence) -> None:
     """Shows the replays: the old cubin and the new one, timed side by side on one GPU in the same minutes."""
-    if found.suspicion is None and not found.replays:
+    if not found.replays:
         return
     st.subheader("Replays: old and new cubin side by side", anchor=False)
-    if found.suspicion is not None:
-        st.markdown(f"**{found.suspicion.state}**: {plain(found.suspicion.reason)}")
     for i, row in enumerate(found.replays):
         words, drawing = st.columns([2, 3], gap="medium", vertical_alignment="center")
         with words:
@@ -207,30 +136,12 @@ def _winner(found: Evidence) -> None:
 def _circumstances(found: Evidence) -> None:
     """Shows what else may have changed the time: clocks, toolchain, and the commits in between."""
     st.subheader("Clocks and power", anchor=False)
-    throttled = sorted({reason for reading in found.run.telemetry for reason in reading.get("throttled") or ()})
     if any(reading.get("sm_clock_mhz") is not None for reading in found.run.telemetry):
         figure = evidence_charts.telemetry(found.run.telemetry)
         plots.show(figure, "telemetry", "SM clock and power while it was measured")
-        st.caption(
-            (
-                f"Throttled: {plain(', '.join(throttled))}. "
-                if throttled
-                else "The GPU was not throttled in any reading. "
-            )
-            + plain(evidence.describe_others(found.run.telemetry))
-        )
-    else:
-        st.caption("This run has no telemetry.")
+    st.caption(plain(evidence.describe_clocks(found.run.telemetry)))
     st.subheader("Toolchain", anchor=False)
-    if found.before is None:
-        st.caption(plain(", ".join(f"{name} {version}" for name, version in found.run.toolchain.items())))
-    else:
-        changed = evidence.differences(found.before.toolchain, found.run.toolchain)
-        if changed.empty:
-            versions = ", ".join(f"{n} {v}" for n, v in found.run.toolchain.items())
-            st.caption(f"The same as before: {plain(versions)}")
-        else:
-            tables.show(changed, key="toolchain")
+    st.caption(plain(", ".join(f"{name} {version}" for name, version in found.run.toolchain.items())))
     st.subheader("Commits in range", anchor=False)
     after = " after the run before, up to this one" if found.before else ": no run of this series was before"
     st.caption(f"{count_text(len(found.commits), 'commit')} in this database{after}.")
@@ -247,15 +158,10 @@ def _circumstances(found: Evidence) -> None:
 
 
 def _repeat(found: Evidence) -> None:
-    st.subheader("Repeat it", anchor=False)
-    st.caption(f"On a machine with this GPU model, {plain(found.run.gpu_name)}, in a clone of the watched repository:")
-    st.code(evidence.repeat_commands(found), language="bash", wrap_lines=True)
+    run_beside.show_repeat(found)
     name = f"tilewatch-run-{found.run.run_id}"
     # A click that ran the page again would, now and then, delete the file before the browser has it (2026-11-24).
     save = partial(st.download_button, on_click="ignore")
     with st.container(horizontal=True):
         save("Everything as JSON", lambda: evidence.as_json(found), f"{name}.json", "application/json")
         save("Samples as CSV", lambda: evidence.samples_csv(found), f"{name}.csv", "text/csv")
-
-
-page(reads.database_url())

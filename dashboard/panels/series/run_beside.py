@@ -1,0 +1,133 @@
+"""Shows one run beside the chart of its series: its commit, its verdict and cause, its times, what else changed."""
+
+from collections.abc import Iterator
+
+import pandas as pd
+import streamlit as st
+
+from tilewatch.dashboard.frames import baseline_texts, evidence, explanation, reads
+from tilewatch.dashboard.frames.plan import write_plan
+from tilewatch.dashboard.frames.reads import Evidence
+from tilewatch.dashboard.frames.series_choice import COMMIT, RUN, SUBMISSION, find_key
+from tilewatch.dashboard.panels.series.code_diff import why_missing
+from tilewatch.dashboard.text import (
+    commit_address,
+    commit_text,
+    ratio_text,
+    rival_text,
+    source_text,
+    time_text,
+    timer_text,
+)
+from tilewatch.dashboard.widgets import address, badges
+from tilewatch.mechanisms.find import write_mechanisms
+from tilewatch.text import change_text, count_text, plain, short_sha
+
+
+def show(url: str, found: Evidence) -> None:
+    run, before = found.run, found.before
+    of = f" of {run.repository}" if len(reads.repositories(url)) > 1 else ""
+    st.markdown(f"##### {plain(f'{short_sha(run.sha)} {run.subject}')}")
+    if run.verdict:
+        reason = run.reason or ""
+        plan = f"; {write_plan(reason, is_recorded=run.origin == 'recorded')}" if run.verdict == "undecided" else ""
+        st.markdown(f":{badges.VERDICTS[run.verdict]}-badge[{run.verdict}] {plain(reason + plan)}")
+    show_change(found)
+    show_diff(run.repository, before.sha if before and len(found.commits) > 1 else None, run.sha)
+    source = source_text(run.origin, run.machine, run.measured_at)
+    st.caption(
+        plain(
+            f"Run {run.run_id}{of}, {commit_text('', run.author, run.committed_at).lstrip(', ')}; "
+            f"{source} ({run.device_name}{timer_text(run.timer)}); {_name_before(found)}."
+        )
+    )
+    _lead_on(url, found)
+
+
+def show_change(found: Evidence) -> None:
+    """Shows the times of a run and of the run before, why they differ, and what else may have changed them."""
+    for sentence in _list_causes(found):
+        st.text(sentence)
+    st.table(_tabulate_times(found), border="horizontal")
+    for sentence in _list_circumstances(found):
+        st.caption(plain(sentence))
+
+
+def show_diff(repository: str, base_sha: str | None, head_sha: str) -> None:
+    """Shows the command that prints the diff of a commit in a clone, or of all after a base, and the forge's page."""
+    show = f"git show {head_sha}" if base_sha is None else f"git log --patch {base_sha}..{head_sha}"
+    st.code(show, language="bash", wrap_lines=True)
+    if forge := commit_address(repository, head_sha):
+        st.link_button("Open the commit at its forge", forge)
+
+
+def show_repeat(found: Evidence) -> None:
+    """Shows the commands that measure a run again, and time both sides in turns."""
+    st.subheader("Repeat it", anchor=False)
+    st.caption(f"On a machine with this GPU model, {plain(found.run.gpu_name)}, in a clone of the repository:")
+    st.code(evidence.repeat_commands(found), language="bash", wrap_lines=True)
+
+
+def _list_causes(found: Evidence) -> Iterator[str]:
+    """Says why the time changed: the mechanism, the replays, and what differs in the code."""
+    if (change := explanation.find_change(found)) is not None:
+        yield f"Mechanism of the change: {write_mechanisms(change)}."
+    if found.suspicion is not None:
+        yield f"{found.suspicion.state}: {found.suspicion.reason}"
+    yield from map(evidence.replay_sentence, found.replays)
+    if found.diff_to_before is not None:
+        yield found.diff_to_before.sentence or "Nothing differs in the winners' code."
+    elif found.winner is not None and found.winner_before is not None:
+        yield f"Code of the winners: {why_missing(found.winner_before, found.winner, found.run.origin)}"
+
+
+def _tabulate_times(found: Evidence) -> pd.DataFrame:
+    earlier = {row.implementation: row for row in found.sampled_before}
+    shown = pd.DataFrame([{**vars(row), "run_id": found.run.run_id} for row in found.sampled])
+    rows = []
+    for row, name in zip(found.sampled, baseline_texts.name_lines(shown) if found.sampled else (), strict=True):
+        old = earlier.get(row.implementation)
+        cells = {"time": time_text(row.median_us)}
+        if earlier:
+            cells = {"before": time_text(old.median_us) if old else "", **cells}
+            cells["change"] = change_text(row.median_us / old.median_us - 1) if old else ""
+        if row.baseline is not None:
+            cells[f"to {rival_text(row.baseline)}"] = "" if row.ratio is None else ratio_text(row.ratio)
+        rows.append({"": plain(name), **cells})
+    return pd.DataFrame(rows).set_index("") if rows else pd.DataFrame()
+
+
+def _list_circumstances(found: Evidence) -> Iterator[str]:
+    """Says what else may have changed the time: the toolchain, the clocks, other processes."""
+    if found.before is not None:
+        changed = evidence.differences(found.before.toolchain, found.run.toolchain).to_dict("records")
+        moved = [f"{row['']} {row['before']} → {row['this run']}" for row in changed]
+        yield f"Toolchain: {', '.join(moved)}." if moved else "The toolchain is the same as before."
+    yield evidence.describe_clocks(found.run.telemetry)
+    counted = explanation.tabulate_counters(found)
+    if "change" in counted:
+        moved = [f"{row['counter']} {row['change']}" for row in counted.to_dict("records") if row["change"] != "+0.0 %"]
+        yield f"Counters that moved: {', '.join(moved)}." if moved else "No counter moved."
+
+
+def _name_before(found: Evidence) -> str:
+    if found.before is None:
+        return "the first of its series"
+    before = found.before
+    elsewhere = "" if before.machine == found.run.machine else f" on another machine, {before.machine}"
+    commits = f", {count_text(len(found.commits), 'commit')} before" if len(found.commits) > 1 else ""
+    return f"compared with {short_sha(before.sha)}{commits}{elsewhere}"
+
+
+def _lead_on(url: str, found: Evidence) -> None:
+    with st.container(horizontal=True):
+        if found.before is not None:
+            before = {RUN: str(found.before.run_id)}
+            st.button(
+                "The run before", on_click=address.pick, args=(before,), kwargs={"instead_of": (COMMIT, SUBMISSION)}
+            )
+        levels = reads.levels(url, *find_key(found))
+        for level in levels[levels["bad_position"] == found.run.position].to_dict("records") if len(levels) else ():
+            number = str(level["regression_id"])
+            label = f"{level['direction'].capitalize()} #{number}: triage, history"
+            st.page_link("views/regressions.py", label=label, query_params={"regression": number})
