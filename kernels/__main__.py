@@ -95,13 +95,13 @@ def compile(
 
     Example: python -m tilewatch.kernels compile gemm_fp8 --arch sm_100 --jobs 2
     """
-    plan = _plan(library, arch, kernel, problem)
+    plan = _read_plan(library, arch, kernel, problem)
     started = time.monotonic()
     outcomes = list(
         _with_progress(compile_plan(library.absolute(), plan, store.folder(cubins), jobs=jobs, limit_s=limit), plan)
     )
     wall_s = time.monotonic() - started
-    summary = _compile_summary(plan, outcomes, wall_s, jobs)
+    summary = _summarize_compiling(plan, outcomes, wall_s, jobs)
     if as_json:
         rows = [{"config": dict(trial.config), **asdict(outcome)} for trial, outcome in outcomes]
         print(json.dumps({**summary, "configs": rows}))
@@ -143,7 +143,7 @@ def sweep(
     if model is None:
         raise device.UnknownGpu(f"GPU {gpu} is an {gpus[gpu].name}, but cuTile compiles for sm_80 and later")
     commit = git_commit.commit_of(library) if record else None
-    plan = _plan(library, model.arch, kernel, problem)
+    plan = _read_plan(library, model.arch, kernel, problem)
     url = store.folder(cubins)
     outcomes: list[tuple[PlannedTrial, Compiled]] = []
 
@@ -181,7 +181,7 @@ def sweep(
     result = add_checklist(result, request, cubins_made)
     if record is not None and commit is not None:
         machine = f"{result.host}, {result.gpu_name}"
-        header = recording_file.Header(machine, recording_file.now(), commit.repository, _version())
+        header = recording_file.Header(machine, recording_file.now(), commit.repository, _name_release())
         rows = recording_file.append(record, header, list_rows(plan, commit, model, outcomes, result))
         say.print(f"{rows} rows written to {record}; `tilewatch import {record}` reads them")
     if as_json:
@@ -199,7 +199,7 @@ toolchain.command("reproduce")(reproduce)
 app.add_typer(toolchain, name="toolchain")
 
 
-def _plan(library: Path, arch: str, kernel: str, problem: str | None) -> Plan:
+def _read_plan(library: Path, arch: str, kernel: str, problem: str | None) -> Plan:
     reading = catalog.read_library(library.absolute(), arch=arch, kernel=kernel, problem=problem)
     for failure in reading.failures:
         say.print(
@@ -225,7 +225,7 @@ def _print_step(step: str, done: int, total: int) -> None:
         say.print(f"  {step}: {done} of at most {total}")
 
 
-def _compile_summary(
+def _summarize_compiling(
     plan: Plan, outcomes: list[tuple[PlannedTrial, Compiled]], wall_s: float, jobs: int
 ) -> dict[str, Any]:
     fresh = [outcome for _, outcome in outcomes if not outcome.reused]
@@ -243,7 +243,7 @@ def _compile_summary(
     }
 
 
-def _version() -> str:
+def _name_release() -> str:
     return f"tilewatch {find_release()}"
 
 

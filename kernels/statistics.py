@@ -30,7 +30,7 @@ def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) ->
     if not samples:
         raise ValueError("no samples: a median needs at least one")
     ordered = sorted(samples)
-    skip = _outside(len(ordered), confidence)
+    skip = _count_outside(len(ordered), confidence)
     return Interval(statistics.median(ordered), ordered[skip], ordered[-1 - skip])
 
 
@@ -50,7 +50,7 @@ def ratio_interval(
 
 
 @functools.lru_cache(maxsize=1024)
-def _outside(n: int, confidence: float) -> int:
+def _count_outside(n: int, confidence: float) -> int:
     """Returns how many ordered samples lie outside the interval on each side: the largest k with P(Binomial(n, 1/2) <=
     k) <= (1 - confidence) / 2, else 0."""
     tail, cumulative, skip = (1 - confidence) / 2, 0.0, 0

@@ -159,7 +159,7 @@ def table_config(gpu: str, element_bytes: int, configs: Iterable[Params]) -> Par
         return None
     prefers = {**PLAIN, **row.prefers}
     # Among equally near configs the smaller values win, in whatever order the configs come.
-    return min(space, key=lambda config: (_distance(config, prefers), sorted(config.items())))
+    return min(space, key=lambda config: (_measure_distance(config, prefers), sorted(config.items())))
 
 
 def default_config(gpu: str, element_bytes: int, configs: Iterable[Params]) -> Params:
@@ -168,8 +168,8 @@ def default_config(gpu: str, element_bytes: int, configs: Iterable[Params]) -> P
     named = table_config(gpu, element_bytes, space)
     if named is not None:
         return named
-    middle = {axis: _median({config[axis] for config in space}) for axis in space[0] if axis not in PLAIN}
-    return min(space, key=lambda config: (_distance(config, {**PLAIN, **middle}), sorted(config.items())))
+    middle = {axis: _find_median({config[axis] for config in space}) for axis in space[0] if axis not in PLAIN}
+    return min(space, key=lambda config: (_measure_distance(config, {**PLAIN, **middle}), sorted(config.items())))
 
 
 def stored_space(plan: Plan, gpu: str) -> dict[str, Any]:
@@ -186,11 +186,11 @@ def stored_space(plan: Plan, gpu: str) -> dict[str, Any]:
     }
 
 
-def _distance(config: Params, prefers: Mapping[str, int]) -> float:
+def _measure_distance(config: Params, prefers: Mapping[str, int]) -> float:
     # Flags and hints may be 0, which has no logarithm; adding one keeps the order.
     return sum(abs(math.log2((config[axis] + 1) / (prefers[axis] + 1))) for axis in config if axis in prefers)
 
 
-def _median(values: set[int]) -> int:
+def _find_median(values: set[int]) -> int:
     ordered = sorted(values)
     return ordered[(len(ordered) - 1) // 2]

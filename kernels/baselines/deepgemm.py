@@ -39,27 +39,27 @@ class Scales:
 
 def with_scales_laid_out(call: Call) -> BaselineLaunch:
     """Lays the scales out beforehand as DeepGEMM's kernel reads them, so that only the product is timed."""
-    deep_gemm = _module()
+    deep_gemm = _import_deepgemm()
     if "logits" in call.outputs:
-        return _mqa_logits(call)
+        return _make_mqa_logits(call)
     if call.dtypes["a"] == "bfloat16":
         a, b, d = (tensor(call, name) for name in ("a", "b", "d"))
         return BaselineLaunch(lambda: deep_gemm.bf16_gemm_nt(a, b, d), {"version": version("sgl-deep-gemm")}, kernels=1)
     scales = _find_scales(call)
-    return _fp8(call, *_lay_out(call, scales), f"{scales.held}, laid out beforehand", kernels=1)
+    return _make_fp8(call, *_lay_out(call, scales), f"{scales.held}, laid out beforehand", kernels=1)
 
 
 def with_scales_as_called(call: Call) -> BaselineLaunch:
     """Passes row-major scales, as most callers have them. DeepGEMM lays them out in every call, which is timed too."""
     scales = _find_scales(call)
-    return _fp8(call, scales.a.contiguous(), scales.b, f"{scales.held}, row-major")
+    return _make_fp8(call, scales.a.contiguous(), scales.b, f"{scales.held}, row-major")
 
 
 def by_ends(call: Call) -> BaselineLaunch:
     """Passes DeepGEMM the ends of groups (its psum layout), not each row's group. Scales are laid out beforehand."""
-    deep_gemm, scales = _module(), _find_scales(call)
+    deep_gemm, scales = _import_deepgemm(), _find_scales(call)
     a, b, ends = (tensor(call, name) for name in ("a", "b", "end_of_group"))
-    d = _rows_of_d(call)
+    d = _reshape_d(call)
     scale_a, scale_b = _lay_out(call, scales)
     left, right = (a, scale_a), (b, scale_b)
     return BaselineLaunch(
@@ -72,7 +72,7 @@ def by_ends(call: Call) -> BaselineLaunch:
 def moe_gate_up(call: Call) -> BaselineLaunch:
     """Copies the tokens' rows and scales, multiplies all experts in one launch, and activates in two kernels of torch.
     DeepGEMM knows the padding as our kernel does: its warps for 64 rows of padding multiply nothing."""
-    deep_gemm, torch = _module(), torch_module()
+    deep_gemm, torch = _import_deepgemm(), torch_module()
     x, scale_x, gate_up, scale_w, y = (tensor(call, each) for each in ("x", "scale_x", "gate_up", "scale_w", "y"))
     tokens = tensor(call, "token_of_row")
     groups = tensor(call, "expert_of_half").repeat_interleave(BLOCK // 2)
@@ -96,8 +96,8 @@ def moe_gate_up(call: Call) -> BaselineLaunch:
     return BaselineLaunch(launch, {"version": version("sgl-deep-gemm"), "scales": "the kernel's own"})
 
 
-def _mqa_logits(call: Call) -> BaselineLaunch:
-    deep_gemm = _module()
+def _make_mqa_logits(call: Call) -> BaselineLaunch:
+    deep_gemm = _import_deepgemm()
     q, k, scale_k, weights, first, last = (
         tensor(call, each) for each in ("q", "k", "scale_k", "weights", "first", "last")
     )
@@ -113,9 +113,9 @@ def _mqa_logits(call: Call) -> BaselineLaunch:
     return BaselineLaunch(launch, {"version": version("sgl-deep-gemm")}, settle, kernels=1)
 
 
-def _fp8(call: Call, scale_a: Any, scale_b: Any, scales: str, *, kernels: int | None = None) -> BaselineLaunch:
-    deep_gemm = _module()
-    a, b, d = tensor(call, "a"), tensor(call, "b"), _rows_of_d(call)
+def _make_fp8(call: Call, scale_a: Any, scale_b: Any, scales: str, *, kernels: int | None = None) -> BaselineLaunch:
+    deep_gemm = _import_deepgemm()
+    a, b, d = tensor(call, "a"), tensor(call, "b"), _reshape_d(call)
     detail = {"version": version("sgl-deep-gemm"), "scales": scales}
     if "group_of_row" in call.inputs or "end_of_group" in call.inputs:
         groups = find_group_of_row(call)
@@ -134,7 +134,7 @@ def _fp8(call: Call, scale_a: Any, scale_b: Any, scales: str, *, kernels: int | 
     return BaselineLaunch(lambda: deep_gemm.fp8_gemm_nt((a, scale_a), (b, scale_b), d), detail, kernels=kernels)
 
 
-def _rows_of_d(call: Call) -> Any:
+def _reshape_d(call: Call) -> Any:
     """Returns D in DeepGEMM's shape (.., M, N). A kernel may store its columns in several axes."""
     return tensor(call, "d").view(*call.inputs["a"].shape[:-1], -1)
 
@@ -163,7 +163,7 @@ def _find_scales(call: Call) -> Scales:
 def _lay_out(call: Call, scales: Scales) -> tuple[Any, Any]:
     """Returns the scales of A and B as this GPU's kernels read them, so that a call runs the product alone."""
     if find_major() == HOPPER:
-        return _module().get_mn_major_tma_aligned_tensor(scales.a), scales.b
+        return _import_deepgemm().get_mn_major_tma_aligned_tensor(scales.a), scales.b
     return (
         _pack(scales.a, tensor(call, "a"), scales.recipe, is_of_a=True),
         _pack(scales.b, tensor(call, "b"), scales.recipe, is_of_a=False),
@@ -174,10 +174,10 @@ def _pack(scales: Any, matrix: Any, recipe: tuple[int, int, int], *, is_of_a: bo
     """Returns the scales of a matrix (.., rows, K) as B200 reads them: as exponents, which keep powers of two exact."""
     groups = matrix.shape[0] if matrix.dim() == 3 else None
     rows, k = matrix.shape[-2:]
-    return _module().transform_sf_into_required_layout(scales.contiguous(), rows, k, recipe, groups, is_of_a)
+    return _import_deepgemm().transform_sf_into_required_layout(scales.contiguous(), rows, k, recipe, groups, is_of_a)
 
 
-def _module() -> Any:
+def _import_deepgemm() -> Any:
     """Imports DeepGEMM. Raises BaselineMissing if it is not installed, or has no kernels for this GPU."""
     torch_module()
     if (major := find_major()) not in (HOPPER, BLACKWELL):

@@ -173,7 +173,7 @@ def attention(backend: str) -> Callable[[Call], BaselineLaunch]:
             with sdpa_kernel(getattr(SDPBackend, backend)):
                 return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=shared)
 
-        return _with_own_output(call, compute, "out", {"backend": backend})
+        return _make_allocating(call, compute, "out", {"backend": backend})
 
     return build
 
@@ -183,7 +183,7 @@ def attention_flash_backward(call: Call) -> BaselineLaunch:
     torch = torch_module()
     gradient = torch.ops.aten._scaled_dot_product_flash_attention_backward
     unused = torch.zeros((), dtype=torch.uint64, device="cuda")  # the random state of dropout
-    return _gradients(call, lambda given, logs, sizes: gradient(*given, logs, None, None, *sizes, unused, unused))
+    return _make_gradients(call, lambda given, logs, sizes: gradient(*given, logs, None, None, *sizes, unused, unused))
 
 
 def attention_cudnn_backward(call: Call) -> BaselineLaunch:
@@ -191,12 +191,12 @@ def attention_cudnn_backward(call: Call) -> BaselineLaunch:
     torch = torch_module()
     gradient = torch.ops.aten._scaled_dot_product_cudnn_attention_backward
     unused = torch.zeros((), dtype=torch.int64, device="cuda")  # the random state of dropout
-    return _gradients(
+    return _make_gradients(
         call, lambda given, logs, sizes: gradient(*given, logs[..., None], unused, unused, None, None, None, *sizes)
     )
 
 
-def _gradients(call: Call, compute: Callable[[tuple[Any, ...], Any, tuple[Any, ...]], Any]) -> BaselineLaunch:
+def _make_gradients(call: Call, compute: Callable[[tuple[Any, ...], Any, tuple[Any, ...]], Any]) -> BaselineLaunch:
     """Makes a baseline of a function that computes dq, dk and dv. It gets (dout, Q, K, V, result), the log sums, and
     (both lengths, no dropout, whether it is causal).
 
@@ -221,7 +221,7 @@ def _gradients(call: Call, compute: Callable[[tuple[Any, ...], Any, tuple[Any, .
 def rms_norm(call: Call) -> BaselineLaunch:
     torch = torch_module()
     x, weight = tensor(call, "x"), tensor(call, "weight")
-    return _with_own_output(
+    return _make_allocating(
         call, lambda: torch.nn.functional.rms_norm(x, (x.shape[-1],), weight, NORM_EPSILON), "y", {}
     )
 
@@ -229,7 +229,7 @@ def rms_norm(call: Call) -> BaselineLaunch:
 def layer_norm(call: Call) -> BaselineLaunch:
     torch = torch_module()
     x, weight, bias = (tensor(call, name) for name in ("x", "weight", "bias"))
-    return _with_own_output(
+    return _make_allocating(
         call, lambda: torch.nn.functional.layer_norm(x, (x.shape[-1],), weight, bias, NORM_EPSILON), "y", {}
     )
 
@@ -251,7 +251,7 @@ def silu_and_multiply(call: Call) -> BaselineLaunch:
 def softmax(call: Call) -> BaselineLaunch:
     torch = torch_module()
     x = tensor(call, "x")
-    return _with_own_output(call, lambda: torch.softmax(x, -1), "y", {})
+    return _make_allocating(call, lambda: torch.softmax(x, -1), "y", {})
 
 
 def moe_route(call: Call) -> BaselineLaunch:
@@ -321,7 +321,7 @@ def mla_decode(call: Call) -> BaselineLaunch:
     return BaselineLaunch(launch, {"version": torch.__version__, "kernels": 3})
 
 
-def _with_own_output(call: Call, compute: Callable[[], Any], output: str, detail: dict[str, Any]) -> BaselineLaunch:
+def _make_allocating(call: Call, compute: Callable[[], Any], output: str, detail: dict[str, Any]) -> BaselineLaunch:
     """Makes a baseline that allocates its output. torch's allocator keeps the memory, so a launch stays one kernel."""
     torch = torch_module()
     computed: list[Any] = []

@@ -118,14 +118,14 @@ def build(machine: str, process_id: int, policy: CallPolicy) -> list[Instruction
     rules: dict[str, Sequence[Instruction]] = {
         **{name: [REFUSE] for name in refused},
         **{name: [_load(which), *_answer(own, ACCEPT), REFUSE] for name, which in TARGETS.items()},
-        **{name: _priority_rules(kind, own) for name, kind in PRIORITIES.items()},
+        **{name: _bound_priority(kind, own) for name, kind in PRIORITIES.items()},
         "socket": [_load(0), *_answer(policy.families, ACCEPT), *of_unix, REFUSE_SOCKET],
         "socketpair": connected,
         "prctl": [_load(0), *_answer((processes.PR_SET_CHILD_SUBREAPER, PR_SCHED_CORE), REFUSE), ACCEPT],
         "clone": [_load(0), (MASK, 0, 0, CLONE_FLAGS), *_answer((0,), ACCEPT), REFUSE],
         "clone3": [UNKNOWN],
-        "mknod": _device_rules(1),
-        "mknodat": _device_rules(2),
+        "mknod": _refuse_devices(1),
+        "mknodat": _refuse_devices(2),
         "fcntl": [_load(1), *_answer((SET_OWNER, SET_OWNER_EX), REFUSE), ACCEPT],
         "ioctl": [_load(1), *_answer(IOCTLS, REFUSE), ACCEPT],
     }
@@ -134,7 +134,7 @@ def build(machine: str, process_id: int, policy: CallPolicy) -> list[Instruction
     if not policy.bounds_signals:
         rules |= {name: [_load(0), *_answer(own, ACCEPT), REFUSE] for name in SIGNALS}
     if not policy.bounds_truncate:
-        rules |= {"truncate": [REFUSE], "openat2": [UNKNOWN], "open": _cut_rules(1), "openat": _cut_rules(2)}
+        rules |= {"truncate": [REFUSE], "openat2": [UNKNOWN], "open": _refuse_cuts(1), "openat": _refuse_cuts(2)}
     numbers = NUMBERS[machine]
     program: list[Instruction] = [
         *((LOAD, 0, 0, 4), (EQUAL, 1, 0, AUDIT[machine]), REFUSE_SOCKET),
@@ -156,16 +156,16 @@ def _answer(values: Iterable[int], answer: Instruction) -> list[Instruction]:
     return [each for value in values for each in ((EQUAL, 0, 1, value), answer)]
 
 
-def _priority_rules(kind: int, own: Sequence[int]) -> list[Instruction]:
+def _bound_priority(kind: int, own: Sequence[int]) -> list[Instruction]:
     return [_load(0), (EQUAL, 1, 0, kind), REFUSE, _load(1), *_answer(own, ACCEPT), REFUSE]
 
 
-def _device_rules(mode: int) -> list[Instruction]:
+def _refuse_devices(mode: int) -> list[Instruction]:
     """Refuses to make device files, which a child on a GPU could do as root."""
     return [_load(mode), (MASK, 0, 0, FILE_KIND), *_answer(DEVICES, REFUSE), ACCEPT]
 
 
-def _cut_rules(flags: int) -> list[Instruction]:
+def _refuse_cuts(flags: int) -> list[Instruction]:
     """Refuses to truncate a file that is not opened for writing. Landlock does not see that before its version 3."""
     cut = (os.O_RDONLY | TRUNCATE, ACCESS | TRUNCATE)
     return [_load(flags), (MASK, 0, 0, ACCESS | TRUNCATE), *_answer(cut, REFUSE), ACCEPT]

@@ -195,9 +195,9 @@ class ChildProcess:
         except BrokenPipeError:
             raise self._end(deadline) from None
         for _ in range(self._unread):
-            self._answer(deadline)
+            self._read_answer(deadline)
         self._unread = 0
-        return self._answer(deadline)
+        return self._read_answer(deadline)
 
     def begin(self, request: Mapping[str, Any]) -> None:
         """Sends one request without waiting. `finish` returns its answer, `ask` discards it; both raise if the child
@@ -211,7 +211,7 @@ class ChildProcess:
         if self._stdout.closed:
             raise ChildDied("it had ended before it answered")
         deadline = time.monotonic() + deadline_s
-        answers = [self._answer(deadline) for _ in range(max(1, self._unread))]
+        answers = [self._read_answer(deadline) for _ in range(max(1, self._unread))]
         self._unread = 0
         return answers[-1]
 
@@ -252,10 +252,10 @@ class ChildProcess:
         line = memoryview(json.dumps(request).encode() + b"\n")
         while line:
             if not writable.poll(1000 * max(0.0, deadline - time.monotonic())):
-                raise self._hung()
+                raise self._end_hung()
             line = line[os.write(self._stdin.fileno(), line[: select.PIPE_BUF]) :]
 
-    def _answer(self, deadline: float) -> dict[str, Any]:
+    def _read_answer(self, deadline: float) -> dict[str, Any]:
         searched = 0
         while (end := self._buffer.find(b"\n", searched)) < 0:
             searched = len(self._buffer)
@@ -264,7 +264,7 @@ class ChildProcess:
                 raise ChildDied(f"it answered with more than {ANSWER_BYTES >> 20} MiB")
             left_s = deadline - time.monotonic()
             if left_s <= 0:
-                raise self._hung()
+                raise self._end_hung()
             self._end_if_too_big()
             if not self._selector.select(min(left_s, LOOK_EVERY_S)):
                 continue
@@ -279,7 +279,7 @@ class ChildProcess:
             raise ChildDied("its answer is not a JSON object")
         return answer
 
-    def _hung(self) -> ChildHung:
+    def _end_hung(self) -> ChildHung:
         self.close()
         return ChildHung("no answer before its deadline")
 
@@ -288,7 +288,7 @@ class ChildProcess:
         try:
             self._process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            return self._hung()
+            return self._end_hung()
         words = failure_text(processes.last_words(self._process, self._errors))
         self.close()
         return ChildDied(words)

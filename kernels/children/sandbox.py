@@ -45,7 +45,7 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom",
 NO_NEW_PRIVS, SET_SECCOMP, SECCOMP_FILTER = 38, 22, 2  # prctl(2)
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # landlock(7); these numbers hold on x86-64 and arm64
 READS = 0b1101  # execute, read a file, read a folder
-WRITES = 0b1_1111_1111_0010  # write, remove and make anything; `_files_rights` adds the rights of newer kernels
+WRITES = 0b1_1111_1111_0010  # write, remove and make anything; `_find_file_rights` adds the rights of newer kernels
 OF_A_FILE = 0b1_0100_0000_0000_0111  # execute, write, read, truncate, connect; folders have the others too
 CONNECTS = 1 << 16  # connect to a socket that a process outside of this sandbox made
 OLDEST_WITH_TRUNCATE, OLDEST_WITHOUT_FILES, OLDEST_WITH_SIGNALS, OLDEST_WITH_SOCKETS = 3, 4, 6, 9
@@ -219,24 +219,24 @@ def _enter_landlock(
     """Confines this process to files by Landlock. If `readable` and `writable` are None, access to files stays. Of
     other processes' Unix sockets it may connect only to those in `sockets`, and to no abstract one (version 6)."""
     version = landlock_version()
-    rights = 0 if writable is None else _files_rights(version)
+    rights = 0 if writable is None else _find_file_rights(version)
     connects = CONNECTS if version >= OLDEST_WITH_SOCKETS else 0
     tcp = 0b11 if version >= 4 else None
     others = 0b11 if version >= OLDEST_WITH_SIGNALS else None
     fields = [rights | connects, tcp, others]
     values = [each for each in fields if each is not None]
-    ruleset = _checked(_libc().syscall(CREATE_RULESET, struct.pack(f"={len(values)}Q", *values), 8 * len(values), 0))
+    ruleset = _require(_libc().syscall(CREATE_RULESET, struct.pack(f"={len(values)}Q", *values), 8 * len(values), 0))
     for path in readable or ():
         _allow(ruleset, path, READS)
     for path in writable or ():
         _allow(ruleset, path, rights)
     for path in sockets if connects else ():
         _allow(ruleset, path, connects)
-    _checked(_libc().syscall(RESTRICT_SELF, ruleset, 0))
+    _require(_libc().syscall(RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)
 
 
-def _files_rights(version: int) -> int:
+def _find_file_rights(version: int) -> int:
     """Returns the rights that a ruleset governs, with moving between folders since version 2 and truncating since 3."""
     return READS | WRITES | (1 << 13 if version >= 2 else 0) | (1 << 14 if version >= 3 else 0)
 
@@ -250,26 +250,26 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
     try:
         if not stat.S_ISDIR(os.fstat(file).st_mode):
             rights &= OF_A_FILE
-        _checked(_libc().syscall(ADD_RULE, ruleset, 1, struct.pack("=Qi", rights, file), 0))
+        _require(_libc().syscall(ADD_RULE, ruleset, 1, struct.pack("=Qi", rights, file), 0))
     finally:
         os.close(file)
 
 
 def _forbid_new_privileges() -> None:
-    _checked(_libc().prctl(NO_NEW_PRIVS, 1, 0, 0, 0))
+    _require(_libc().prctl(NO_NEW_PRIVS, 1, 0, 0, 0))
 
 
 def _drop_capabilities() -> None:
     """Drops all capabilities, so that root can only use what it owns. With CAP_PERFMON it could read other processes'
     environment in spite of Landlock (Linux 6.18)."""
-    _checked(_libc().capset(struct.pack("=Ii", 0x20080522, 0), bytes(24)))  # version 3, this process; all sets empty
+    _require(_libc().capset(struct.pack("=Ii", 0x20080522, 0), bytes(24)))  # version 3, this process; all sets empty
 
 
 def _filter_calls(policy: CallPolicy) -> None:
     program = call_filter.build(platform.machine(), os.getpid(), policy)
     code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *each) for each in program))
     described = struct.pack("=HxxxxxxQ", len(program), ctypes.addressof(code))
-    _checked(_libc().prctl(SET_SECCOMP, SECCOMP_FILTER, described, 0, 0))
+    _require(_libc().prctl(SET_SECCOMP, SECCOMP_FILTER, described, 0, 0))
 
 
 def _has_seccomp() -> bool:
@@ -280,7 +280,7 @@ def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _checked(result: int) -> int:
+def _require(result: int) -> int:
     if result < 0:
         raise OSError(ctypes.get_errno(), "the sandbox cannot be entered")
     return result

@@ -114,7 +114,7 @@ def find_changed(comparison: Comparison, targets: Sequence[Target]) -> list[Chan
         else:
             chosen.append((target, candidates))
     identified = _identify(comparison, chosen)
-    differing = [each for each in identified if not end_if_identical(comparison, each, _identities)]
+    differing = [each for each in identified if not end_if_identical(comparison, each, _get_identity)]
     compiled = [each for each in _compile(comparison, differing) if not _end_if_broken(comparison, each)]
     return _explain(comparison, [each for each in compiled if not end_if_identical(comparison, each, machine_codes)])
 
@@ -188,7 +188,7 @@ def _compile(comparison: Comparison, differing: Sequence[Changed]) -> list[Chang
 
 
 def _explain(comparison: Comparison, changed: Sequence[Changed]) -> list[Changed]:
-    pairs = {each.target: _key_pair(each) for each in changed}
+    pairs = {each.target: _find_key_pair(each) for each in changed}
     wanted = [pair for pair in pairs.values() if pair is not None]
     sentences = write_code_sentences(CubinStore(comparison.pool.store_url), wanted, jobs=comparison.pool.jobs)
     return [
@@ -197,7 +197,7 @@ def _explain(comparison: Comparison, changed: Sequence[Changed]) -> list[Changed
     ]
 
 
-def _key_pair(changed: Changed) -> tuple[str, str] | None:
+def _find_key_pair(changed: Changed) -> tuple[str, str] | None:
     """Returns the content keys of both sides' preferred cubins, None if one of them has no cubin."""
     base, head = changed.base[0].cubin, changed.head[0].cubin
     return None if base is None or head is None else (base.content_key, head.content_key)
@@ -205,18 +205,18 @@ def _key_pair(changed: Changed) -> tuple[str, str] | None:
 
 def _end_if_broken(comparison: Comparison, each: Changed) -> bool:
     """Ends a target if a side has no cubin at all. If it has some, the race leaves out its other configs."""
-    failures = [{_failure(code) for code in codes} for codes in (each.base, each.head)]
+    failures = [{_find_failure(code) for code in codes} for codes in (each.base, each.head)]
     if failures[0] == failures[1] and None not in failures[0]:
-        comparison.end(each.target, each.outcome(kind="neither", reason=_failure(each.head[0])))
+        comparison.end(each.target, each.outcome(kind="neither", reason=_find_failure(each.head[0])))
         return True
     for library, codes in ((comparison.base, each.base), (comparison.head, each.head)):
         if not any(code.cubin for code in codes):
-            comparison.fail(each.target, f"{library.name} does not compile: {_failure(codes[0])}")
+            comparison.fail(each.target, f"{library.name} does not compile: {_find_failure(codes[0])}")
             return True
     return False
 
 
-def _failure(code: Code) -> str | None:
+def _find_failure(code: Code) -> str | None:
     return code.identity.failure or (code.compiled.failure if code.compiled else None)
 
 
@@ -232,7 +232,7 @@ def end_if_identical(comparison: Comparison, each: Changed, name: Callable[[Code
     return same
 
 
-def _identities(code: Code) -> object:
+def _get_identity(code: Code) -> object:
     return None if code.identity.content_key is None else code.identity
 
 

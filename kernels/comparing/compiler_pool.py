@@ -31,7 +31,7 @@ class CompilerPool:
         """Returns the results in order. Raises the first error of a work (BuildError if nothing compiles)."""
         done: queue.SimpleQueue[tuple[int, Any, Exception | None]] = queue.SimpleQueue()
         for index, work in enumerate(works):
-            self._todo.put(_reporting(index, work, done))
+            self._todo.put(_make_reporter(index, work, done))
         while len(self._compilers) < min(self.jobs, len(works)):
             self._start_process()
         results: list[Any] = [None] * len(works)
@@ -77,7 +77,7 @@ class CompilerPool:
                 work(compiler)
 
 
-def _reporting(
+def _make_reporter(
     index: int, work: Callable[[Compiler], Any], done: "queue.SimpleQueue[tuple[int, Any, Exception | None]]"
 ) -> Callable[[Compiler], None]:
     def report(compiler: Compiler) -> None:

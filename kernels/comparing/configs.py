@@ -98,12 +98,12 @@ def choose_configs(
     base, head = target.base, target.head
     if source in (ConfigSource.auto, ConfigSource.recording):
         recorded = _find_recorded(target, gpu, winners)
-        sides = [_only_planned(recorded, plan) for plan in (base, head)]
+        sides = [_keep_planned(recorded, plan) for plan in (base, head)]
         if all(sides):
             return Candidates(ConfigSource.recording, sides[0], sides[1])
     ships = source is ConfigSource.auto and (not may_sweep or _is_shipped(base, gpu))
     if ships or source is ConfigSource.shipped:
-        return Candidates(ConfigSource.shipped, (_default(base, gpu),), (_default(head, gpu),))
+        return Candidates(ConfigSource.shipped, (_choose_default(base, gpu),), (_choose_default(head, gpu),))
     if may_sweep and source in (ConfigSource.auto, ConfigSource.sweep):
         return Candidates(ConfigSource.sweep, _list_space(base), _list_space(head))
     return None
@@ -121,7 +121,7 @@ def _find_recorded(target: "Target", gpu: str, winners: Sequence[RecordedWinner]
     return matching[-1].configs if matching else ()
 
 
-def _only_planned(configs: Iterable[Params], plan: Plan) -> tuple[Params, ...]:
+def _keep_planned(configs: Iterable[Params], plan: Plan) -> tuple[Params, ...]:
     planned = {config_key(trial.config) for trial in plan.trials}
     return tuple(config for config in configs if config_key(config) in planned)
 
@@ -130,7 +130,7 @@ def _is_shipped(plan: Plan, gpu: str) -> bool:
     return plan.ships is not None or table_config(gpu, plan.element_bytes, _list_space(plan)) is not None
 
 
-def _default(plan: Plan, gpu: str) -> Params:
+def _choose_default(plan: Plan, gpu: str) -> Params:
     return plan.ships if plan.ships is not None else default_config(gpu, plan.element_bytes, _list_space(plan))
 
 

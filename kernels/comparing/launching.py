@@ -96,7 +96,7 @@ def end_by_launches(
         for each in open_targets:
             base_us, head_us = times[each.target]
             try:
-                _launch_until_look(each.target, _sides(comparison, each), gpu, budget, design, base_us, head_us)
+                _launch_until_look(each.target, _make_sides(comparison, each), gpu, budget, design, base_us, head_us)
             except (ReplayFailed, MeasureFailed) as error:
                 comparison.fail(each.target, str(error))
                 continue
@@ -118,7 +118,7 @@ def end_by_launches(
         open_targets = still_open
 
 
-def _sides(comparison: Comparison, each: Changed) -> tuple[ReplaySide, ReplaySide]:
+def _make_sides(comparison: Comparison, each: Changed) -> tuple[ReplaySide, ReplaySide]:
     base, head = each.base[0].cubin, each.head[0].cubin
     assert base is not None
     assert head is not None

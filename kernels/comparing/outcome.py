@@ -124,15 +124,15 @@ def write_verdict(verdict: Verdict) -> str:
     """Returns the verdict in words, such as: slower +1.8 % (1.5 to 2.1) after 12 launches."""
     launches = f"after {verdict.launches} launches"
     if verdict.kind == "undecided":
-        return f"undecided {launches} ({_per_cent(verdict.low)} to {_per_cent(verdict.high)} %)"
+        return f"undecided {launches} ({_format_per_cent(verdict.low)} to {_format_per_cent(verdict.high)} %)"
     if verdict.kind == "not slower" and verdict.not_slower_than > 0:
         return f"not slower than {verdict.not_slower_than * 100:.1f} % {launches}"
     if verdict.kind == "not slower":
-        interval = f"{_per_cent(verdict.low)} to {_per_cent(verdict.high)} %"
+        interval = f"{_format_per_cent(verdict.low)} to {_format_per_cent(verdict.high)} %"
         return f"not slower {launches}, too few to call it faster ({interval})"
-    interval = f"({_per_cent(verdict.low)} to {_per_cent(verdict.high)})"
+    interval = f"({_format_per_cent(verdict.low)} to {_format_per_cent(verdict.high)})"
     return f"{verdict.kind} {verdict.change * 100:+.1f} % {interval} {launches}"
 
 
-def _per_cent(share: float) -> str:
+def _format_per_cent(share: float) -> str:
     return f"{share * 100:.1f}"

@@ -33,16 +33,16 @@ def write_lines(outcomes: Sequence[Outcome], about: About) -> list[str]:
     say the same of several problems or architectures."""
     timed = []
     for each in (each for each in _sort(outcomes) if each.verdict):
-        timed.append(f"{each.kernel} {each.problem}: {_statement(each)}")
+        timed.append(f"{each.kernel} {each.problem}: {_write_statement(each)}")
         if each.kind == "slower" and about.can_replay:
             timed.append(f"  again: {_write_replay(each, about)}")
-    return [*timed, *_write_shared([each for each in _sort(outcomes) if not each.verdict]), _summary(outcomes, about)]
+    return [*timed, *_write_shared([each for each in _sort(outcomes) if not each.verdict]), _sum_up(outcomes, about)]
 
 
 def _write_shared(outcomes: Sequence[Outcome]) -> list[str]:
     archs: dict[tuple[str, str, str], list[str]] = {}
     for each in outcomes:
-        archs.setdefault((each.kernel, each.problem, _statement(each)), []).append(each.arch)
+        archs.setdefault((each.kernel, each.problem, _write_statement(each)), []).append(each.arch)
     problems: dict[tuple[str, str, str], list[str]] = {}
     for (kernel, problem, statement), listed in archs.items():
         problems.setdefault((kernel, ", ".join(listed), statement), []).append(problem)
@@ -52,7 +52,7 @@ def _write_shared(outcomes: Sequence[Outcome]) -> list[str]:
     ]
 
 
-def _statement(outcome: Outcome) -> str:
+def _write_statement(outcome: Outcome) -> str:
     return f"{outcome.sentence}; {', '.join(outcome.changes)}" if outcome.changes else outcome.sentence
 
 
@@ -64,7 +64,7 @@ def write_json(outcomes: Sequence[Outcome], about: About) -> str:
             if row[f"{side}_facts"] is not None:
                 del row[f"{side}_facts"]["remarks"]  # kilobytes that no program needs
         if outcome.verdict is not None:
-            row["verdict"] = {name: _finite(value) for name, value in row["verdict"].items()}
+            row["verdict"] = {name: _encode(value) for name, value in row["verdict"].items()}
             row["repeat"] = _write_replay(outcome, about) if about.can_replay else None
         rows.append(row)
     return json.dumps({**asdict(about), "exit_code": exit_code(outcomes), "outcomes": rows})
@@ -81,7 +81,7 @@ def write_markdown(outcomes: Sequence[Outcome], about: About) -> str:
         where = outcome.problem if outcome.verdict else f"{outcome.problem} {outcome.arch}"
         cells = (outcome.kernel, where, outcome.sentence, ", ".join(outcome.changes) or "-")
         lines.append(f"| {' | '.join(plain(cell) for cell in cells)} |")
-    end = ["", _summary(outcomes, about), "", f"Repeat it: {plain_code(about.repeat)}", ""]
+    end = ["", _sum_up(outcomes, about), "", f"Repeat it: {plain_code(about.repeat)}", ""]
     return "\n".join([*fit_lines(lines, COMMENT_CHARACTERS - sum(len(line) + 1 for line in end)), *end])
 
 
@@ -95,12 +95,12 @@ def write_junit(outcomes: Sequence[Outcome], about: About) -> str:
         )
         if outcome.verdict is not None and outcome.verdict.is_over:
             failures += 1
-            ElementTree.SubElement(test, "failure", message=outcome.sentence).text = _statement(outcome)
+            ElementTree.SubElement(test, "failure", message=outcome.sentence).text = _write_statement(outcome)
         elif outcome.is_unsure:
             errors += 1
-            ElementTree.SubElement(test, "error", message=outcome.sentence).text = _statement(outcome)
+            ElementTree.SubElement(test, "error", message=outcome.sentence).text = _write_statement(outcome)
         else:
-            ElementTree.SubElement(test, "system-out").text = _statement(outcome)
+            ElementTree.SubElement(test, "system-out").text = _write_statement(outcome)
     suite.set("failures", str(failures))
     suite.set("errors", str(errors))
     suite.set("time", f"{about.wall_s:.1f}")
@@ -118,7 +118,7 @@ def _write_replay(outcome: Outcome, about: About) -> str:
     return line
 
 
-def _summary(outcomes: Sequence[Outcome], about: About) -> str:
+def _sum_up(outcomes: Sequence[Outcome], about: About) -> str:
     if not outcomes:
         return f"{about.base} .. {about.head}: there is no kernel to compare"
     kinds = Counter(outcome.kind for outcome in outcomes)
@@ -149,5 +149,5 @@ def _sort(outcomes: Sequence[Outcome]) -> list[Outcome]:
     return sorted(outcomes, key=rank)
 
 
-def _finite(value: Any) -> Any:
+def _encode(value: Any) -> Any:
     return None if isinstance(value, float) and math.isinf(value) else value

@@ -51,7 +51,7 @@ def read_range(changes: Sequence[float], looks: Sequence[int], error: float) -> 
         if look > len(changes):
             break
         if outside >= 0:
-            averages = _sorted_averages(tuple(changes[:look]))
+            averages = _sort_averages(tuple(changes[:look]))
             low, high = max(low, averages[outside]), min(high, averages[-1 - outside])
     if low > high:  # the noise was not symmetric, or a rare case: return the range around which the launches lie
         low, high = high, low
@@ -60,7 +60,7 @@ def read_range(changes: Sequence[float], looks: Sequence[int], error: float) -> 
 
 def estimate(changes: Sequence[float]) -> float:
     """Returns the Hodges-Lehmann estimate: the median of the averages of all pairs of launches."""
-    return median(_sorted_averages(tuple(changes)))
+    return median(_sort_averages(tuple(changes)))
 
 
 @functools.lru_cache(maxsize=256)
@@ -70,16 +70,16 @@ def list_critical_values(looks: tuple[int, ...], error: float) -> tuple[int, ...
     found, spent = [], 0.0
     for look in looks:
         released = error * math.expm1(-SPEND_GAMMA * look / looks[-1]) / math.expm1(-SPEND_GAMMA)
-        outside, cost = _largest_rank_sum(look, released - spent)
+        outside, cost = _find_largest_rank_sum(look, released - spent)
         spent += cost
         found.append(outside)
     return tuple(found)
 
 
-def _largest_rank_sum(launches: int, room: float) -> tuple[int, float]:
+def _find_largest_rank_sum(launches: int, room: float) -> tuple[int, float]:
     """Returns the largest rank sum whose lower tail fits into `room`, and that tail; (-1, 0) if none fits."""
     tail, outside, cost = 0.0, -1, 0.0
-    for rank_sum, probability in enumerate(_rank_sum_distribution(launches)):
+    for rank_sum, probability in enumerate(_compute_rank_sums(launches)):
         tail += probability
         if tail > room:
             break
@@ -88,7 +88,7 @@ def _largest_rank_sum(launches: int, room: float) -> tuple[int, float]:
 
 
 @functools.lru_cache(maxsize=64)
-def _rank_sum_distribution(launches: int) -> tuple[float, ...]:
+def _compute_rank_sums(launches: int) -> tuple[float, ...]:
     """Returns the probability of each sum of positive ranks if every sign is a fair coin."""
     counts = [1]
     for rank in range(1, launches + 1):
@@ -100,6 +100,6 @@ def _rank_sum_distribution(launches: int) -> tuple[float, ...]:
 
 
 @functools.lru_cache(maxsize=64)
-def _sorted_averages(values: tuple[float, ...]) -> tuple[float, ...]:
+def _sort_averages(values: tuple[float, ...]) -> tuple[float, ...]:
     """Returns the averages of all pairs of values in order, each value paired with itself too (Walsh averages)."""
     return tuple(sorted((value + other) / 2 for index, value in enumerate(values) for other in values[index:]))

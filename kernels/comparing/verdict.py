@@ -77,9 +77,9 @@ def judge(base_us: Sequence[float], head_us: Sequence[float], design: Design) ->
     if not base_us or len(base_us) != len(head_us):
         raise ValueError(f"launches come in pairs: {len(base_us)} of the base, {len(head_us)} of the head")
     changes = [math.log(head / base) for base, head in zip(base_us, head_us, strict=True)]
-    shown = _shares(read_range(changes, design.looks, INTERVAL_ERROR))
-    strict = _shares(read_range(changes, design.looks, FAMILY_ERROR / design.operators))
-    outer = _shares(read_range(changes, design.looks, 2 * NOT_SLOWER_ERROR / design.operators))
+    shown = _convert_to_shares(read_range(changes, design.looks, INTERVAL_ERROR))
+    strict = _convert_to_shares(read_range(changes, design.looks, FAMILY_ERROR / design.operators))
+    outer = _convert_to_shares(read_range(changes, design.looks, 2 * NOT_SLOWER_ERROR / design.operators))
     most = outer.high
     not_slower_than = math.inf if math.isinf(most) else max(0.0, math.ceil(most / STEP - 1e-9) * STEP)
     change = math.expm1(estimate(changes))
@@ -114,5 +114,5 @@ def find_next_look(launches: int, design: Design) -> int:
     return next((look for look in design.looks if look > launches), launches)
 
 
-def _shares(logarithms: Range) -> Range:
+def _convert_to_shares(logarithms: Range) -> Range:
     return Range(math.expm1(logarithms.low), math.inf if math.isinf(logarithms.high) else math.expm1(logarithms.high))

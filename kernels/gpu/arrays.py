@@ -140,20 +140,20 @@ def poison(out: Any) -> None:
 def differ(values: Any, others: Any) -> bool:
     """Returns whether two arrays of one raw type differ in any bit."""
     bits = f"uint{8 * values.itemsize}"
-    return bool(_find_largest(_difference(bits), values.view(bits), others.view(bits)))
+    return bool(_find_largest(_make_difference(bits), values.view(bits), others.view(bits)))
 
 
 def differ_from(values: Any, number: int) -> bool:
     """Returns whether any element of an array of whole numbers differs from `number` in its bits."""
     bits = np.dtype(f"uint{8 * values.itemsize}").type
-    difference = _difference(bits.__name__)
+    difference = _make_difference(bits.__name__)
     return bool(_find_largest(lambda rows, axis: difference(rows, bits(number), axis=axis), values.view(bits)))
 
 
 def encode(values: Any, dtype: str) -> Any:
     """Rounds float32 values to the nearest value of a type, and returns them as its raw type."""
     if dtype == "float8_e4m3fn":
-        codes, middles = _e4m3()
+        codes, middles = _sort_e4m3_codes()
         return codes[cupy.searchsorted(middles, values)]
     if dtype == "float8_e8m0fnu":  # a power of two by its exponent, biased by 127 (the same specification, section 5)
         return (cupy.rint(cupy.log2(values)) + 127).astype(cupy.uint8)
@@ -202,7 +202,7 @@ def e4m3_values() -> Any:
 
 
 @functools.cache
-def _e4m3() -> tuple[Any, Any]:
+def _sort_e4m3_codes() -> tuple[Any, Any]:
     """Returns the FP8 codes in order of value, and the midpoints between their values. Zero is left out, because it
     would hide elements that a kernel never reads."""
     values = e4m3_values()
@@ -225,5 +225,5 @@ def without_cub() -> Iterator[None]:
 
 
 @functools.cache
-def _difference(bits: str) -> Any:
+def _make_difference(bits: str) -> Any:
     return cupy.ReductionKernel(f"{bits} x, {bits} y", "float32 e", "(x == y ? 0 : 1)", "max(a, b)", "e = a", "0")

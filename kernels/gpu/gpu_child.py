@@ -74,9 +74,9 @@ def begin(make: Callable[[str, timing.Timer], Prepared], wanted_timer: str | Non
     """Replaces the prepared problem by the one that `make` prepares, and returns facts about it and the GPU."""
     global _prepared
     _prepared = None  # frees its arrays before those of the new problem are made
-    _prepared = make(_uuid(), _start_timer(wanted_timer))
+    _prepared = make(_read_uuid(), _start_timer(wanted_timer))
     _require_tolerance(_prepared.tolerance)
-    return _introduction(_prepared)
+    return _introduce(_prepared)
 
 
 def _start_timer(wanted: str | None) -> timing.Timer:
@@ -90,13 +90,13 @@ def _require_tolerance(tolerance: float | None) -> None:
         raise LibraryError(f"its tolerance is {tolerance:g}; at most {MOST_TOLERANCE:g} is accepted")
 
 
-def _introduction(prepared: Prepared) -> Mapping[str, Any]:
+def _introduce(prepared: Prepared) -> Mapping[str, Any]:
     properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
     return {
         "gpu_name": properties["name"].decode(),
-        "gpu_uuid": _uuid(),
+        "gpu_uuid": _read_uuid(),
         "timer": prepared.timer.name,
-        "cuda_driver": _version(cupy.cuda.runtime.driverGetVersion()),
+        "cuda_driver": _format_version(cupy.cuda.runtime.driverGetVersion()),
         "sm_count": prepared.sm_count,
         "element_bytes": prepared.element_bytes,
         "work": prepared.work,
@@ -111,10 +111,10 @@ def _expect(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]
         prepared.expect(references.use(request["place"]))
     else:
         prepared.expect(take_references(prepared.described, request["outputs"]))
-    return _introduction(prepared)
+    return _introduce(prepared)
 
 
-def _trial(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
+def _try_config(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Loads a config, checks it on one set of inputs, then times it and compares a timed launch on another set. A wrong
     config is never timed. `is_final`: the library's own process need not be asked to confirm this failure."""
     misfit = prepared.find_misfit(request)
@@ -127,9 +127,9 @@ def _trial(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
     except WrongWhenTimed as wrong:
         return {"status": "wrong", "error": None, "failure": str(wrong), "is_final": True}
     except cupy.cuda.driver.CUDADriverError as failed:
-        return _failure("launch_error", failed)
+        return _make_failure("launch_error", failed)
     except (cupy.cuda.runtime.CUDARuntimeError, timing.TimingError) as failed:
-        return _failure_of_launch(prepared, failed)
+        return _make_launch_failure(prepared, failed)
     failure = error.failure
     changed = prepared.restore_inputs()
     outside = prepared.restore_guards()
@@ -146,11 +146,11 @@ def _trial(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         # No rests here: they would delay hundreds of configs, and racing.py allows for a first sample at the power cap.
         others = [each for each in prepared.checked_sets if each != turn]
-        samples = _sample(prepared, [request["id"]], request["samples"], sets=others, rest=False)[0]
+        samples = _take_samples(prepared, [request["id"]], request["samples"], sets=others, rest=False)[0]
     except WrongWhenTimed as wrong:
         return {"status": "wrong", "error": None, "failure": str(wrong), "is_final": True}
     except (cupy.cuda.runtime.CUDARuntimeError, timing.TimingError) as failed:
-        return _failure_of_launch(prepared, failed)
+        return _make_launch_failure(prepared, failed)
     return {"status": "timed", "error": error.largest, "samples_us": samples}
 
 
@@ -162,10 +162,10 @@ def _load(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _time(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Takes more samples of checked configs, in rounds of random order."""
-    return {"samples_us": _sample(prepared, request["ids"], request["samples"])}
+    return {"samples_us": _take_samples(prepared, request["ids"], request["samples"])}
 
 
-def _baselines(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
+def _prepare_baselines(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Prepares the baselines and checks them against the same references."""
     details: dict[str, Any] = {}
     for name in request["names"]:
@@ -206,7 +206,7 @@ def _verify_baseline(prepared: Prepared, name: str, baseline: BaselineLaunch) ->
     return error
 
 
-def _rounds(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
+def _run_rounds(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Runs paired rounds of configs and baselines."""
     entries = [prepared.entry(identity) for identity in request["ids"]]
     for name in request["names"]:
@@ -217,7 +217,7 @@ def _rounds(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]
     return {"samples_us": samples, "telemetry": [before, prepared.telemetry.read("after rounds")]}
 
 
-def _parts(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
+def _time_parts(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"parts_us": prepared.time_parts(request["id"], request["rounds"])}
 
 
@@ -226,7 +226,7 @@ def _describe(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, An
     return {"missing": described} if isinstance(described, str) else {"described": described.as_json}
 
 
-def _canary(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
+def _run_canary(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"telemetry": {"when": request["when"], **canary.canary(prepared.timer)}}
 
 
@@ -238,14 +238,14 @@ def _look(_: Prepared, __: Mapping[str, Any]) -> Mapping[str, Any]:
 ANSWERS: Mapping[str, Callable[[Prepared, Mapping[str, Any]], Mapping[str, Any]]] = {
     "look": _look,
     "expect": _expect,
-    "trial": _trial,
+    "trial": _try_config,
     "load": _load,
     "time": _time,
-    "baselines": _baselines,
-    "rounds": _rounds,
-    "parts": _parts,
+    "baselines": _prepare_baselines,
+    "rounds": _run_rounds,
+    "parts": _time_parts,
     "describe": _describe,
-    "canary": _canary,
+    "canary": _run_canary,
 }
 
 WITH_LOOK = ("look", "trial", "time", "rounds", "parts", "canary")
@@ -253,7 +253,7 @@ WITH_LOOK = ("look", "trial", "time", "rounds", "parts", "canary")
 discarded (kernels/measuring/other_processes.py)."""
 
 
-def _sample(
+def _take_samples(
     prepared: Prepared, ids: list[int], rounds: int, *, sets: Sequence[int] = (), rest: bool = True
 ) -> list[list[float]]:
     """Returns the samples of kept configs. `sets` are the input sets on which launches may be compared; if it is empty,
@@ -298,19 +298,19 @@ def _launch_baseline(baseline: BaselineLaunch, _: int) -> None:
     baseline.launch()  # a baseline keeps its first input set; L2 is flushed before every launch all the same
 
 
-def _failure_of_launch(prepared: Prepared, failure: Exception) -> dict[str, Any]:
-    if _context_is_dead():
-        return _failure("crashed", failure)
+def _make_launch_failure(prepared: Prepared, failure: Exception) -> dict[str, Any]:
+    if _is_context_dead():
+        return _make_failure("crashed", failure)
     prepared.restore_inputs()  # the next config is not to blame for what this one wrote
     prepared.restore_guards()
-    return _failure("launch_error", failure)
+    return _make_failure("launch_error", failure)
 
 
-def _failure(status: str, failure: Exception) -> dict[str, Any]:
+def _make_failure(status: str, failure: Exception) -> dict[str, Any]:
     return {"status": status, "failure": f"{type(failure).__name__}: {failure}".splitlines()[0]}
 
 
-def _context_is_dead() -> bool:
+def _is_context_dead() -> bool:
     """Returns whether a fault makes every later CUDA call fail. The parent then replaces this process."""
     try:
         cupy.cuda.runtime.deviceSynchronize()
@@ -320,7 +320,7 @@ def _context_is_dead() -> bool:
     return False
 
 
-def _uuid() -> str:
+def _read_uuid() -> str:
     """Returns the GPU's UUID. CuPy 14.2 cuts it off at its first zero byte, which one GPU of 17 has (H200, 2026-11-23).
     It is then read from CUDA_VISIBLE_DEVICES, in which the parent names the GPU."""
     raw = bytes(cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["uuid"])[:UUID_BYTES]
@@ -331,5 +331,5 @@ def _uuid() -> str:
     return f"GPU-{hexed[:8]}-{hexed[8:12]}-{hexed[12:16]}-{hexed[16:20]}-{hexed[20:]}"
 
 
-def _version(number: int) -> str:
+def _format_version(number: int) -> str:
     return f"{number // 1000}.{number % 1000 // 10}"

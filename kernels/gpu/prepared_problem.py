@@ -137,7 +137,7 @@ class PreparedProblem:
     def find_misfit(self, request: Mapping[str, Any]) -> str | None:
         """Returns why a config cannot be launched on the prepared arrays, None if it can. In a replay the request names
         the library whose launch is used."""
-        side = self._side_of(request)
+        side = self._find_side(request)
         if side is None:
             return f"the library of that commit has no kernel {self.described.kernel}"
         if side.arrays != self.described.arrays:
@@ -157,13 +157,13 @@ class PreparedProblem:
 
     def _find_launch(self, request: Mapping[str, Any]) -> tuple[ConfigLaunch, tuple[Array | Scalar, ...]]:
         """Returns the launch of a config. The caller has checked that `find_misfit` is None."""
-        side = self._side_of(request)
+        side = self._find_side(request)
         assert side is not None
         launch = side.find_launch(request["config"])
         assert isinstance(launch, ConfigLaunch), launch
         return launch, side.list_arguments(launch)
 
-    def _side_of(self, request: Mapping[str, Any]) -> DescribedProblem | None:
+    def _find_side(self, request: Mapping[str, Any]) -> DescribedProblem | None:
         library = request.get("library")
         return self.described if library is None else self.sides[library]
 
@@ -298,13 +298,13 @@ def count_sets(inputs: Sequence[Array]) -> int:
     """Returns how many sets of these inputs the rounds rotate over on this GPU."""
     device = cupy.cuda.Device()
     return count_input_sets(
-        sum(map(_bytes, inputs)),
+        sum(map(_count_bytes, inputs)),
         l2_bytes=device.attributes["L2CacheSize"],
         budget_bytes=INPUT_BUDGET * device.mem_info[1],
     )
 
 
-def _bytes(spec: Array) -> int:
+def _count_bytes(spec: Array) -> int:
     size: int = arrays.raw_dtype(spec)().itemsize
     for length in spec.shape:
         size *= length

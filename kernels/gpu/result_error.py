@@ -65,10 +65,10 @@ class Reference:
 
     @classmethod
     def of(cls, values: Any) -> Self:
-        counts = _reduce(_present(str(values.dtype)), values)
+        counts = _reduce(_make_present(str(values.dtype)), values)
         if values.dtype.kind == "i":
             return cls(values, 0.0, 0.0, counts)
-        scale = float(_reduce(_magnitude(str(values.dtype)), values).max(initial=0.0))
+        scale = float(_reduce(_make_magnitude(str(values.dtype)), values).max(initial=0.0))
         return cls(values, scale, _find_typical(values) or scale, counts)
 
     @property
@@ -132,9 +132,9 @@ def _judge_floats(result: Result) -> ResultError:
     raw = "bfloat16" if (kind, result.dtype) == ("float32", "bfloat16") else kind
     values = shaped if raw == "bfloat16" else _decode(shaped, result.dtype).astype(kind, copy=False)
     wanted = reference.values.astype(kind, copy=False)
-    largest = _reduce(_largest(raw), values, wanted)
+    largest = _reduce(_make_largest(raw), values, wanted)
     typical = getattr(cupy, kind)(reference.typical)
-    means = _reduce(lambda *rows, axis: _relative(raw)(*rows, typical, axis=axis), values, wanted)
+    means = _reduce(lambda *rows, axis: _make_relative(raw)(*rows, typical, axis=axis), values, wanted)
     means = means / np.maximum(reference.counts, LEAST_COUNTED)
     worst, mean = float(largest.max(initial=0.0)), float(means.max(initial=0.0))
     share = worst / reference.scale if reference.scale else math.inf if worst else 0.0
@@ -170,7 +170,7 @@ def _judge_whole(result: Result) -> ResultError:
     shaped = cupy.ascontiguousarray(result.values).reshape(reference.values.shape)
     kind = "int64" if reference.values.dtype.kind == "i" else "float64"
     values, wanted = (each.astype(kind, copy=False) for each in (shaped, reference.values))
-    counts = _reduce(_different(kind), values, wanted)
+    counts = _reduce(_make_different(kind), values, wanted)
     if not counts.any():
         return NO_ERROR
     start = arrays.ROW * int(counts.argmax())
@@ -223,32 +223,32 @@ def _reduce(kernel: Any, *compared: Any) -> Any:
 
 
 @functools.cache
-def _largest(raw: str) -> Any:
+def _make_largest(raw: str) -> Any:
     """Returns the kernel of the largest difference. Equal infinities do not differ; NaN differs infinitely."""
     return _make_kernel(raw, "(isnan(y) ? 0 : X == y ? 0 : ABS(X - y) <= MAX ? ABS(X - y) : INF)", "max(a, b)")
 
 
 @functools.cache
-def _relative(raw: str) -> Any:
+def _make_relative(raw: str) -> Any:
     """Returns the kernel of the sum of relative differences, each at most 1."""
     share = "ABS(X - y) < ABS(y) + t ? ABS(X - y) / (ABS(y) + t) : 1"
     return _make_kernel(raw, f"(isnan(y) ? 0 : X == y ? 0 : {share})", "a + b", ", KIND t")
 
 
 @functools.cache
-def _different(kind: str) -> Any:
+def _make_different(kind: str) -> Any:
     different = "(x == y ? 0 : 1)" if kind == "int64" else "(isnan(y) ? 0 : x == y ? 0 : 1)"
     return cupy.ReductionKernel(f"{kind} x, {kind} y", "float32 e", different, "a + b", "e = a", "0")
 
 
 @functools.cache
-def _present(kind: str) -> Any:
+def _make_present(kind: str) -> Any:
     present = "(y == y ? 1 : 0)"  # NaN is not equal to itself
     return cupy.ReductionKernel(f"{kind} y", "float32 e", present, "a + b", "e = a", "0")
 
 
 @functools.cache
-def _magnitude(kind: str) -> Any:
+def _make_magnitude(kind: str) -> Any:
     magnitude = _fill_in(kind, "(ABS(y) <= MAX ? ABS(y) : 0)")
     return cupy.ReductionKernel(f"{kind} y", f"{kind} e", magnitude, "max(a, b)", "e = a", "0")
 

@@ -46,7 +46,7 @@ class Telemetry:
             "power_limit_w": lambda: round(pynvml.nvmlDeviceGetEnforcedPowerLimit(self._handle) / 1000, 1),
             "most_sm_clock_mhz": lambda: pynvml.nvmlDeviceGetMaxClockInfo(self._handle, pynvml.NVML_CLOCK_SM),
             "temperature_c": lambda: pynvml.nvmlDeviceGetTemperature(self._handle, pynvml.NVML_TEMPERATURE_GPU),
-            "throttled": self._throttled,
+            "throttled": self._list_throttle_reasons,
             "ecc_uncorrected": lambda: pynvml.nvmlDeviceGetTotalEccErrors(
                 self._handle, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC
             ),
@@ -59,7 +59,7 @@ class Telemetry:
                 reading.setdefault("unreadable", {})[name] = str(error)
         return reading
 
-    def _throttled(self) -> list[str]:
+    def _list_throttle_reasons(self) -> list[str]:
         reasons = pynvml.nvmlDeviceGetCurrentClocksEventReasons(self._handle)
         return [text for bit, text in THROTTLE_REASONS.items() if reasons & bit]
 

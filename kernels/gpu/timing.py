@@ -83,7 +83,7 @@ class CuptiTimer:
         self._cupti = cupti
         self._records: list[tuple[int, int, str]] = []
         self._flush_l2 = Flush()
-        cupti.activity_register_callbacks(lambda: (8 << 20, 0), self._completed)
+        cupti.activity_register_callbacks(lambda: (8 << 20, 0), self._add_records)
         cupti.activity_enable(cupti.ActivityKind.CONCURRENT_KERNEL)
         self._probe()
 
@@ -111,7 +111,7 @@ class CuptiTimer:
             mine = records[at : at + len(kernels)]
             if tuple(name for _, _, name in mine) != kernels:
                 raise TimingError(f"kernels {[name for _, _, name in mine]} ran where {list(kernels)} were launched")
-            times.append(_busy_us([(start, end) for start, end, _ in mine]))
+            times.append(_find_busy_us([(start, end) for start, end, _ in mine]))
             at += len(kernels)
         return times
 
@@ -122,7 +122,7 @@ class CuptiTimer:
         records, self._records = sorted(self._records), []
         return records
 
-    def _completed(self, activities: list[Any]) -> None:
+    def _add_records(self, activities: list[Any]) -> None:
         for activity in activities:
             if activity.kind == self._cupti.ActivityKind.CONCURRENT_KERNEL:
                 self._records.append((activity.start, activity.end, activity.name))
@@ -134,7 +134,7 @@ class CuptiTimer:
             raise TimingError("CUPTI recorded no kernel")
 
 
-def _busy_us(records: Sequence[tuple[int, int]]) -> float:
+def _find_busy_us(records: Sequence[tuple[int, int]]) -> float:
     """Returns the microseconds in which at least one of these kernels ran: overlaps count once. In a programmatic
     dependent launch a kernel begins, and waits, while the kernel ahead of it still runs."""
     busy, ended = 0, 0

@@ -145,7 +145,7 @@ def _run_rounds(
         for column, samples in timed.items():
             (throttled if slowed else calm)[column] += samples
         on_step("rounds", block * BLOCK_ROUNDS, MOST_ROUNDS)
-        if main is not None and _narrow(calm[ids[0]], calm[main]):
+        if main is not None and _is_narrow(calm[ids[0]], calm[main]):
             return Rounds(calm, throttled, readings, "interval")
     return Rounds(calm, throttled, readings, "budget")
 
@@ -159,7 +159,7 @@ def _left_out(apart: Mapping[Column, list[float]], column: Column) -> dict[str, 
     return {"throttled_us": apart[column]} if apart.get(column) else {}
 
 
-def _narrow(ours: list[float], theirs: list[float]) -> bool:
+def _is_narrow(ours: list[float], theirs: list[float]) -> bool:
     if len(ours) != len(theirs):  # its process has ended
         return False
     interval = ratio_interval(ours, theirs)

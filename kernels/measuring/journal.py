@@ -39,7 +39,7 @@ class Journal:
             for line in self._path.read_bytes().splitlines(keepends=True):
                 if not line.endswith(b"\n"):
                     break  # the kill cut off this line
-                trial = _trial(line)
+                trial = _read_trial(line)
                 self.trials[config_key(trial.config)] = trial
                 whole += line
         self._file = self._path.open("r+b" if self._path.exists() else "wb")
@@ -67,6 +67,6 @@ class Journal:
         self._file.close()
 
 
-def _trial(line: bytes) -> TrialResult:
+def _read_trial(line: bytes) -> TrialResult:
     fields = json.loads(line)
     return TrialResult(**{**fields, "samples_us": tuple(fields["samples_us"])})

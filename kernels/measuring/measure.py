@@ -156,7 +156,7 @@ def _measure(
     processes: list[BaselineProcess] = []
     try:
         introduction = child.introduction
-        telemetry: list[Mapping[str, Any]] = [introduction["telemetry"], _canary(child, "before")]
+        telemetry: list[Mapping[str, Any]] = [introduction["telemetry"], _run_canary(child, "before")]
         on_step("sweep", 0, 0)
         result = sweep(
             child,
@@ -173,7 +173,7 @@ def _measure(
         if result.winner is not None:
             winner = [trial.config for trial in result.trials].index(result.winner)
             on_step("baselines", 0, len(request.baselines))
-            named = _named_trials(gpu, introduction["element_bytes"], result.trials, request)
+            named = _find_named_trials(gpu, introduction["element_bytes"], result.trials, request)
             for environment in request.environments:
                 taken = [name for process in processes for name in process.details]
                 processes.append(start_environment(environment, setup, request.baselines, taken))
@@ -195,7 +195,7 @@ def _measure(
             counted = _find_tied(result, winner)
             configs = tuple(result.trials[each].config for each in counted)
             described = child.describe(counted)
-        telemetry.append(_canary(child, "after"))
+        telemetry.append(_run_canary(child, "after"))
     except (SweepFailed, ChildDied, ChildHung) as error:
         raise MeasureFailed(f"measuring {request.kernel} on {request.problem} stopped: {error}") from None
     finally:
@@ -250,7 +250,7 @@ def _find_floor_us(gpu: device.Gpu, work: Mapping[str, Any]) -> float:
     return find_floor_us(gpu.model, work["dtypes"], work["flops"], work["bytes"])
 
 
-def _canary(child: GpuChild, when: str) -> Mapping[str, Any]:
+def _run_canary(child: GpuChild, when: str) -> Mapping[str, Any]:
     reading: Mapping[str, Any] = child.ask({"ask": "canary", "when": f"canary {when}"})["telemetry"]
     return reading
 
@@ -271,7 +271,7 @@ def usable_gpu(gpu_index: int, arch: str) -> device.Gpu:
     return gpu
 
 
-def _named_trials(
+def _find_named_trials(
     gpu: device.Gpu, element_bytes: int, trials: Sequence[TrialResult], request: MeasureRequest
 ) -> dict[str, int]:
     """Returns the trials that are timed beside the winner, by baseline name: the shipped config's and the tile table's.

@@ -45,7 +45,7 @@ class UndisturbedGpu:
             if not others:
                 self._note(answer, seen or {})
                 return answer
-            self._met |= {_name(each) for each in others}
+            self._met |= {_describe_process(each) for each in others}
             time.sleep(WAIT_S)
         raise GpuBusy(
             f"the GPU was used by {', '.join(sorted(self._met))} for {MOST_WAITS * WAIT_S:g} s while it measured: end "
@@ -70,7 +70,7 @@ class UndisturbedGpu:
         self._met = set()
 
 
-def _name(process_id: int) -> str:
+def _describe_process(process_id: int) -> str:
     """Returns the name of a process. A process of another container has its machine's number, and no name here."""
     try:
         name = Path(f"/proc/{process_id}/comm").read_text(errors="replace").strip()

@@ -201,7 +201,7 @@ def read_counts(output: str, launches: Sequence[int]) -> tuple[Counts, ...]:
 
 def _join(launches: Sequence[Mapping[str, float]]) -> Counts:
     """Combines the metrics of an operator's launches into its counters. A counter that one launch lacks is left out."""
-    named = [_name(each) for each in launches]
+    named = [_add_metrics(each) for each in launches]
     if len(named) == 1:
         return named[0]
     joined = {}
@@ -217,7 +217,7 @@ def _take_medians(counted: Sequence[Counts]) -> Counts:
     return {name: median(each[name] for each in counted if name in each) for name in counted[0]}
 
 
-def _name(values: Mapping[str, float]) -> Counts:
+def _add_metrics(values: Mapping[str, float]) -> Counts:
     return {
         name: sum(values[each] for each in metrics if each in values)
         for name, metrics in METRICS.items()

@@ -26,7 +26,7 @@ class RacePolicy:
 
 def still_in(samples_us: Mapping[int, Sequence[float]], policy: RacePolicy) -> list[int]:
     """Returns the ids still in the race, fastest first. The best one is always among them."""
-    bounds = {each: _bounds(samples, policy) for each, samples in samples_us.items() if samples}
+    bounds = {each: _find_bounds(samples, policy) for each, samples in samples_us.items() if samples}
     if not bounds:
         return []
     reachable = min(high for _, _, high in bounds.values())
@@ -56,7 +56,7 @@ def ranking(fresh_us: Mapping[int, Sequence[float]], policy: RacePolicy) -> tupl
     return winner, tuple(tied)
 
 
-def _bounds(samples: Sequence[float], policy: RacePolicy) -> tuple[float, float, float]:
+def _find_bounds(samples: Sequence[float], policy: RacePolicy) -> tuple[float, float, float]:
     """Returns the lowest value that the median may have, its estimate, and the highest."""
     interval = median_interval(samples)
     if len(samples) < 6:

@@ -237,7 +237,7 @@ def launches(request: ReplayRequest, gpu: device.Gpu, processes: ProcessesAhead)
             try:
                 times_us, telemetry = _launch(child, request, seed=number)
                 if described is None:  # once: an operator's may hold megabytes, and one pair of counters is read
-                    described = describe(child, (_request_of(BASE, request.base), _request_of(HEAD, request.head)))
+                    described = describe(child, (_make_request(BASE, request.base), _make_request(HEAD, request.head)))
                 break
             except (ChildDied, ChildHung, SweepFailed) as error:
                 spare -= 1
@@ -272,7 +272,7 @@ def _describe_side(
 def _launch(child: GpuChild, request: ReplayRequest, seed: int) -> tuple[list[list[float]], list[Mapping[str, Any]]]:
     """Returns the samples of both sides in one launch, and readings of the GPU around them."""
     for identity, name, side in ((BASE, "base", request.base), (HEAD, "head", request.head)):
-        answer = child.ask(_request_of(identity, side))
+        answer = child.ask(_make_request(identity, side))
         if answer["status"] == "crashed":
             raise ChildDied(answer["failure"])
         if answer["status"] != "timed":
@@ -283,5 +283,5 @@ def _launch(child: GpuChild, request: ReplayRequest, seed: int) -> tuple[list[li
     return answer["samples_us"], answer["telemetry"]
 
 
-def _request_of(identity: int, side: ReplaySide) -> dict[str, Any]:
+def _make_request(identity: int, side: ReplaySide) -> dict[str, Any]:
     return {**trial_request(identity, side.cubin, CHECK_SAMPLES), "library": str(side.library)}

@@ -144,7 +144,7 @@ class GpuChild:
             self._restart()
         for each in ids:
             if each not in self._loaded:
-                self.ask({**_cubin_request(each, self._checked[each]), "ask": "load"})
+                self.ask({**_make_request(each, self._checked[each]), "ask": "load"})
                 self._loaded.add(each)
         answer = self.ask({"ask": "time", "ids": list(ids), "samples": samples}, deadline_s)
         return {each: tuple(times) for each, times in zip(ids, answer["samples_us"], strict=True)}
@@ -156,7 +156,7 @@ class GpuChild:
     def describe(self, identities: Sequence[int]) -> Described | str:
         """Describes checked configs' launches, or returns why one cannot be described. Raises ChildDied or
         ChildHung."""
-        return describe(self, [_cubin_request(each, self._checked[each]) for each in identities])
+        return describe(self, [_make_request(each, self._checked[each]) for each in identities])
 
     def close(self) -> None:
         if self._child is not None:
@@ -216,10 +216,10 @@ def describe(child: GpuChild, requests: Iterable[Mapping[str, Any]]) -> Describe
 
 def trial_request(identity: int, cubin: Cubin, samples: int, best_us: float | None = None) -> dict[str, Any]:
     """Returns a request to check and time one config. One that is hopelessly slower than `best_us` is timed once."""
-    return {**_cubin_request(identity, cubin), "ask": "trial", "samples": samples, "best_us": best_us}
+    return {**_make_request(identity, cubin), "ask": "trial", "samples": samples, "best_us": best_us}
 
 
-def _cubin_request(identity: int, cubin: Cubin) -> dict[str, Any]:
+def _make_request(identity: int, cubin: Cubin) -> dict[str, Any]:
     return {"id": identity, "config": dict(cubin.config), "content_key": cubin.content_key, "symbol": cubin.symbol}
 
 
@@ -255,7 +255,7 @@ def sweep(
     raced, fresh = dict(trials), {}
     for _ in range(MOST_RACES):
         raced = _race(gpu, raced, policy)
-        ids = still_in(_samples(raced), policy)[: policy.finalists]
+        ids = still_in(_list_samples(raced), policy)[: policy.finalists]
         fresh = _time_more(gpu, raced, ids, _count_affordable(raced, ids, policy.fresh, policy)) if ids else {}
         if len(fresh) == len(ids):
             break
@@ -281,7 +281,7 @@ def _refuse_impossible(trial: TrialResult, floor_us: float) -> TrialResult:
 def _race(gpu: GpuChild, trials: dict[int, TrialResult], policy: RacePolicy) -> dict[int, TrialResult]:
     raced = dict(trials)
     for wanted in policy.rounds:
-        ids = still_in(_samples(raced), policy)
+        ids = still_in(_list_samples(raced), policy)
         if len(ids) < 2:
             break
         for identity, more in _time_more(gpu, raced, ids, _count_affordable(raced, ids, wanted, policy)).items():
@@ -294,7 +294,7 @@ def _count_affordable(trials: Mapping[int, TrialResult], ids: Sequence[int], wan
     return count_affordable(wanted, [trials[each].median_us or 0.0 for each in ids], policy)
 
 
-def _samples(trials: dict[int, TrialResult]) -> dict[int, tuple[float, ...]]:
+def _list_samples(trials: dict[int, TrialResult]) -> dict[int, tuple[float, ...]]:
     return {each: trial.samples_us for each, trial in trials.items() if trial.status == "timed"}
 
 

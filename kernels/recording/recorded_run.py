@@ -32,7 +32,7 @@ def list_rows(
         "bytes": plan.bytes,
     }
     for trial, outcome in {trial.code_key: (trial, outcome) for trial, outcome in outcomes}.values():
-        yield _compilation(trial, outcome, result.host)
+        yield _make_compilation(trial, outcome, result.host)
     timed = {config_key(trial.config): trial for trial in result.trials}
     for planned, outcome in outcomes:
         ran = timed.get(config_key(planned.config))
@@ -47,10 +47,10 @@ def list_rows(
             "samples_us": [round(sample, 3) for sample in ran.samples_us] if ran and ran.samples_us else None,
             "error": ran.error if ran else None,
         }
-    yield from _run(result)
+    yield from _list_run(result)
 
 
-def _compilation(trial: PlannedTrial, outcome: Compiled, host: str) -> dict[str, Any]:
+def _make_compilation(trial: PlannedTrial, outcome: Compiled, host: str) -> dict[str, Any]:
     facts = asdict(outcome.facts) if outcome.facts else {}
     columns = ("registers", "stack_bytes", "shared_bytes", "code_bytes", "cubin_bytes")
     counts = ("tma_loads", "loads", "tensor_core_mmas", "mmas")
@@ -72,7 +72,7 @@ def _compilation(trial: PlannedTrial, outcome: Compiled, host: str) -> dict[str,
     }
 
 
-def _run(result: RunResult) -> Iterator[dict[str, Any]]:
+def _list_run(result: RunResult) -> Iterator[dict[str, Any]]:
     key = f"{result.host}:{result.gpu_uuid}:{result.started_at.isoformat()}"
     yield {
         "row": "run",

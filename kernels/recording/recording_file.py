@@ -68,7 +68,7 @@ class RecordingContents:
 
 def rename_repository(contents: RecordingContents, repository: str) -> RecordingContents:
     """Returns the same runs under another repository's name."""
-    return replace(contents, rows=tuple(_of_repository(row, repository) for row in contents.rows))
+    return replace(contents, rows=tuple(_rename_in_row(row, repository) for row in contents.rows))
 
 
 def write(path: Path, header: Header, rows: Iterable[Mapping[str, Any]]) -> int:
@@ -77,14 +77,14 @@ def write(path: Path, header: Header, rows: Iterable[Mapping[str, Any]]) -> int:
     count = 0
     # No time stamp in the gzip header: the same runs give the same bytes.
     with partial.open("wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as out:
-        out.write(_line({"tilewatch_recording": VERSION, **asdict(header)}))
+        out.write(_make_line({"tilewatch_recording": VERSION, **asdict(header)}))
         for row in rows:
             count += 1
             if count > MOST_ROWS:
                 partial.unlink()
                 raise BadRecording(f"{path} would have {TOO_MANY}: choose a kernel, a GPU model or later days")
-            out.write(_line(row))
-        out.write(_line({"row": "end", "rows": count}))
+            out.write(_make_line(row))
+        out.write(_make_line({"row": "end", "rows": count}))
     partial.replace(path)
     return count
 
@@ -121,11 +121,11 @@ def renumber(there: Sequence[Mapping[str, Any]], rows: Iterable[Mapping[str, Any
 
 def read(path: Path) -> RecordingContents:
     """Reads and validates the whole file. Raises BadRecording."""
-    for number, _ in enumerate(_lines(path)):
+    for number, _ in enumerate(_read_lines(path)):
         if number > MOST_ROWS + 1:  # the first and the last line are not rows
             raise BadRecording(f"{path} has {TOO_MANY}")
     before_bytes = _measure_memory()
-    lines = enumerate(_lines(path), start=1)
+    lines = enumerate(_read_lines(path), start=1)
     number, line = next(lines, (1, b"{}"))
     first = _parse(path, number, line)
     version = first.pop("tilewatch_recording", None)
@@ -169,7 +169,7 @@ def now() -> str:
     return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
 
 
-def _lines(path: Path) -> Iterator[bytes]:
+def _read_lines(path: Path) -> Iterator[bytes]:
     """Yields the lines. Reads one at a time, because 10 MiB of compressed zeros are 10 GiB."""
     read_bytes = 0
     try:
@@ -222,16 +222,16 @@ def _check(path: Path, number: int, kind: str, row: Mapping[str, Any]) -> None:
         raise BadRecording(f"{path} line {number}: the {kind}'s {field}: {first['msg'].lower()}") from None
 
 
-def _line(row: Mapping[str, Any]) -> bytes:
+def _make_line(row: Mapping[str, Any]) -> bytes:
     return json.dumps(row, sort_keys=True, separators=(",", ":")).encode() + b"\n"
 
 
-def _of_repository(row: Mapping[str, Any], repository: str) -> dict[str, Any]:
+def _rename_in_row(row: Mapping[str, Any], repository: str) -> dict[str, Any]:
     """Returns a row as one of another repository. A sweep has one commit, a replay one per side, other rows none."""
     changed = dict(row)
     if "commit" in row:
         changed["commit"] = {**row["commit"], "repository": repository}
     for side in ("good", "bad"):
         if side in row:
-            changed[side] = _of_repository(row[side], repository)
+            changed[side] = _rename_in_row(row[side], repository)
     return changed

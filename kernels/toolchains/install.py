@@ -39,7 +39,7 @@ def find_hashes(versions: Mapping[str, str], wheels: Path | None) -> tuple[Packa
     """Returns the packages with the hashes of the wheels that pip would install here. `wheels` is a folder of wheels;
     None means the package index of this machine's pip. Raises NotInstalled."""
     named = [f"{name}=={version}" for name, version in versions.items()]
-    report = json.loads(_pip(wheels, "--dry-run", "--ignore-installed", "--report", "-", *named))
+    report = json.loads(_run_pip(wheels, "--dry-run", "--ignore-installed", "--report", "-", *named))
     hashes = {
         each["metadata"]["name"].lower().replace("_", "-"): each["download_info"]["archive_info"]["hashes"]["sha256"]
         for each in report["install"]
@@ -65,13 +65,13 @@ def install(
     """Installs packages by their hashes, runs `check` on the new toolchain, and returns it. If NotInstalled or an error
     of `check` is raised, nothing is left."""
     require_new_name(root, name)
-    with _alone(root):
+    with _hold_lock(root):
         require_new_name(root, name)  # another command may have added it meanwhile
         part = root / f".{name}{PART}"
         try:
             (part / SITE).mkdir(parents=True)
             (part / LIST).write_text(_write_list(packages), encoding="utf-8")
-            _pip(wheels, "--require-hashes", "--requirement", str(part / LIST), "--target", str(part / SITE))
+            _run_pip(wheels, "--require-hashes", "--requirement", str(part / LIST), "--target", str(part / SITE))
             made = Toolchain(name, part / SITE, tuple(packages))
             _require_own_versions(made, list_toolchains(root))
             check(made)
@@ -83,7 +83,7 @@ def install(
 
 def remove(root: Path, name: str) -> None:
     """Removes a toolchain. Raises UnknownToolchain, and NotInstalled for Tilewatch's own one."""
-    with _alone(root):
+    with _hold_lock(root):
         found = find_toolchain(root, name)
         if found.folder is None:
             raise NotInstalled("the installed toolchain belongs to Tilewatch itself and cannot be removed")
@@ -93,7 +93,7 @@ def remove(root: Path, name: str) -> None:
 
 
 @contextlib.contextmanager
-def _alone(root: Path) -> Iterator[None]:
+def _hold_lock(root: Path) -> Iterator[None]:
     """Holds the root's lock, and removes what a killed process left. Raises NotInstalled if another process has it."""
     root.mkdir(parents=True, exist_ok=True)
     with (root / ".lock").open("w") as lock:
@@ -106,7 +106,7 @@ def _alone(root: Path) -> Iterator[None]:
         yield
 
 
-def _pip(wheels: Path | None, *arguments: str) -> str:
+def _run_pip(wheels: Path | None, *arguments: str) -> str:
     """Runs pip and returns what it printed. Raises NotInstalled with its first error."""
     source = [] if wheels is None else ["--no-index", "-f", str(wheels)]
     done = subprocess.run([*PIP, *source, *arguments], capture_output=True, text=True, check=False)

@@ -59,7 +59,7 @@ def write_answer(report: ToolchainReport) -> str:
 def find_worst(judged: Sequence[OperatorSafety]) -> OperatorSafety | None:
     """Returns the operator that the head slows down most, among the most urgent. None if it makes none worse."""
     worse = [each for each in judged if each.safety in ("not safe", "safe if re-tuned")]
-    return min(worse, key=lambda each: (ORDER.index(each.safety), -_change(each)), default=None)
+    return min(worse, key=lambda each: (ORDER.index(each.safety), -_find_change(each)), default=None)
 
 
 def write_lines(report: ToolchainReport) -> list[str]:
@@ -72,7 +72,7 @@ def write_lines(report: ToolchainReport) -> list[str]:
     for arch in list_archs(report):
         lines += [f"  {arch}: {_summarize(report, arch)}", *(f"    {line}" for line in _list_moved(report, arch))]
     for arch in list_untimed_archs(report):
-        lines += _share_lines(_broken(report, arch))
+        lines += _share_lines(_list_broken(report, arch))
     lines += ["", *_describe(report)]
     return lines
 
@@ -103,7 +103,7 @@ def write_markdown(report: ToolchainReport) -> str:
     for arch in list_archs(report):
         lines += ["", *(f"- {arch} {line}" for line in _list_moved(report, arch))]
     for arch in list_untimed_archs(report):
-        lines += ["", *(line.strip() for line in _share_lines(_broken(report, arch)))]
+        lines += ["", *(line.strip() for line in _share_lines(_list_broken(report, arch)))]
     lines += ["", *_describe(report), ""]
     return "\n".join(lines)
 
@@ -131,9 +131,9 @@ def make_answer(report: ToolchainReport) -> dict[str, Any]:
             "moved_to": each.moved_to,
         }
         for name, verdict in (("frozen", each.frozen), ("retuned", each.retuned)):
-            row[name] = None if verdict is None else {key: _finite(value) for key, value in asdict(verdict).items()}
+            row[name] = None if verdict is None else {key: _encode(value) for key, value in asdict(verdict).items()}
         operators.append(row)
-    compiled = {arch: rename_fields(asdict(_times(report, arch)), STORED_NAMES) for arch in list_archs(report)}
+    compiled = {arch: rename_fields(asdict(_add_times(report, arch)), STORED_NAMES) for arch in list_archs(report)}
     about = {"answer": write_answer(report), "safety": judge_all(judged), "exit_code": safety_exit_code(judged)}
     sides = {
         "a": asdict(report.base),
@@ -178,7 +178,7 @@ def _summarize(report: ToolchainReport, arch: str) -> str:
             parts.append(f"{name}: more in {more}, fewer in {fewer}, at most {worst[0]} -> {worst[1]}{unit}")
     if serial := sum(pair.waits_for_each_mma for pair in changed):
         parts.append(f"waits for each MMA now: {serial}")
-    times = _times(report, arch)
+    times = _add_times(report, arch)
     if times.configs:
         slower = "slower to compile" if times.is_slower else "compiling"
         parts.append(
@@ -209,7 +209,7 @@ FACTS: tuple[tuple[str, Callable[[Any], int], str], ...] = (
 )
 
 
-def _broken(report: ToolchainReport, arch: str) -> list[OperatorSafety]:
+def _list_broken(report: ToolchainReport, arch: str) -> list[OperatorSafety]:
     return [each for each in judge_statically(report, arch) if each.safety == "not safe"]
 
 
@@ -234,15 +234,15 @@ def _describe(report: ToolchainReport) -> list[str]:
     return lines
 
 
-def _times(report: ToolchainReport, arch: str) -> Any:
+def _add_times(report: ToolchainReport, arch: str) -> Any:
     return add_compile_times(pair for pair in report.pairs.values() if pair.arch == arch)
 
 
 def _sort(judged: Sequence[OperatorSafety]) -> list[OperatorSafety]:
-    return sorted(judged, key=lambda each: (ORDER.index(each.safety), -_change(each)))
+    return sorted(judged, key=lambda each: (ORDER.index(each.safety), -_find_change(each)))
 
 
-def _change(each: OperatorSafety) -> float:
+def _find_change(each: OperatorSafety) -> float:
     return each.frozen.change if each.frozen is not None else math.inf if each.safety == "not safe" else 0.0
 
 
@@ -252,5 +252,5 @@ def _write_optimum(each: OperatorSafety) -> list[str]:
     return [f"optimum {config_option(each.pair.base[0].config)} -> {config_option(each.moved_to)}"]
 
 
-def _finite(value: Any) -> Any:
+def _encode(value: Any) -> Any:
     return None if isinstance(value, float) and math.isinf(value) else value

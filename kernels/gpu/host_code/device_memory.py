@@ -37,7 +37,7 @@ def find_fill(values: Any) -> int | None:
 
 
 def is_filled(values: Any, byte: int) -> bool:
-    words, rest = _words(values)
+    words, rest = _split(values)
     return not arrays.differ_from(words, int.from_bytes([byte] * 8, "little")) and not arrays.differ_from(rest, byte)
 
 
@@ -45,10 +45,10 @@ def is_equal(values: Any, others: Any) -> bool:
     """Returns whether two arrays of bytes are equal."""
     if values.size != others.size:
         return False
-    return not any(arrays.differ(ours, theirs) for ours, theirs in zip(_words(values), _words(others), strict=True))
+    return not any(arrays.differ(ours, theirs) for ours, theirs in zip(_split(values), _split(others), strict=True))
 
 
-def _words(values: Any) -> tuple[Any, Any]:
+def _split(values: Any) -> tuple[Any, Any]:
     """Splits bytes into words of eight bytes, which are compared faster, and the rest."""
     whole = values.size // 8 * 8
     return values[:whole].view(cupy.int64), values[whole:]

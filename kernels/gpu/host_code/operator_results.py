@@ -25,13 +25,13 @@ def judge_result(result: Any, expected: Sequence[Any], tolerance: float | None, 
     values = flatten(result)
     require_shapes(values, expected)
     return judge(
-        _pair(str(number), value, wanted, tolerance, slack)
+        _make_result(str(number), value, wanted, tolerance, slack)
         for number, (value, wanted) in enumerate(zip(values, expected, strict=False), start=1)
         if wanted is not None
     )
 
 
-def _pair(name: str, value: Any, wanted: Any, tolerance: float | None, slack: float) -> Result:
+def _make_result(name: str, value: Any, wanted: Any, tolerance: float | None, slack: float) -> Result:
     own = _name_type(value)
     accepted = find_tolerance(own) if tolerance is None else tolerance
     dtype = shared_arrays.find_shared_type(_name_type(wanted), own)

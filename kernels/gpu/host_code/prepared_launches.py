@@ -110,16 +110,16 @@ class PreparedLaunches:
     def find_misfit(self, request: Mapping[str, Any]) -> str | None:
         """Returns why a side of a replay cannot be compared with the library under test, None if it can. A config that
         cannot be launched fails later, in `load`."""
-        shapes = [[each and each["shape"] for each in side.described.reference[0]] for side in self._pair(request)]
+        shapes = [[each and each["shape"] for each in side.described.reference[0]] for side in self._find_pair(request)]
         return None if shapes[0] == shapes[1] else "that commit has results of other shapes, so it is not the same work"
 
-    def _pair(self, request: Mapping[str, Any]) -> tuple[Side, Side]:
+    def _find_pair(self, request: Mapping[str, Any]) -> tuple[Side, Side]:
         """Returns the side under test and the side that the request names."""
         return self.sides[self.library], self.sides[request.get("library") or self.library]
 
     def load(self, request: Mapping[str, Any]) -> LoadedLaunches:
         """Loads the cubins of a config, and makes its memory."""
-        _, side = self._pair(request)
+        _, side = self._find_pair(request)
         config = side.described.find_config(request["config"])
         if isinstance(config, str):
             raise timing.TimingError(config)
@@ -176,10 +176,10 @@ class PreparedLaunches:
         ComputedBefore."""
         turn %= len(config.turns)
         config.memory.restore_all(config.places[turn])
-        if self._error(config, turn).failure is None:
+        if self._judge(config, turn).failure is None:
             raise ComputedBefore("its result is there before its first launch, so that its launches do not compute it")
         (checked_us,) = self.timer.time([lambda: self.launch(config, turn)], [config.names])
-        error = self._error(config, turn)
+        error = self._judge(config, turn)
         config.memory.find_written(config.places, turn)
         config.was_launched = True
         return checked_us, error
@@ -196,7 +196,7 @@ class PreparedLaunches:
 
     def describe(self, request: Mapping[str, Any]) -> DescribedRun | str:
         """Describes the launches of a config for the process under a profiler, or returns why it cannot repeat them."""
-        _, side = self._pair(request)
+        _, side = self._find_pair(request)
         config = side.described.find_config(request["config"])
         if isinstance(config, str):
             return config
@@ -244,7 +244,7 @@ class PreparedLaunches:
     def verify_baseline(self, baseline: BaselineLaunch, turn: int, slack: float) -> ResultError:
         raise AssertionError(f"{baseline} solves nothing on set {turn}, with slack {slack}")
 
-    def _error(self, config: LoadedLaunches, turn: int) -> ResultError:
+    def _judge(self, config: LoadedLaunches, turn: int) -> ResultError:
         """Judges a config's results on a set of inputs. Each has the tolerance of its type if the case states none."""
         pairs = zip(config.results[turn], self.expected[turn], strict=False)
         return judge(
@@ -257,7 +257,7 @@ class PreparedLaunches:
     def _verify_timed(self, config: LoadedLaunches, turn: int) -> None:
         if (outside := config.memory.guards.restore()) is not None:
             raise WrongWhenTimed(f"{WROTE_OUTSIDE}: {outside}")
-        if (failure := self._error(config, turn % len(config.turns)).failure) is not None:
+        if (failure := self._judge(config, turn % len(config.turns)).failure) is not None:
             raise WrongWhenTimed(f"when it was timed, {failure}")
 
 

@@ -83,7 +83,7 @@ class LoadedOperator:
         if id(launch.kernel) not in self.kernels:
             self.kernels[id(launch.kernel)] = (launch.kernel, launch.kernel.replace_hints())
         _, kernel = self.kernels[id(launch.kernel)]
-        with _serving(self.cubins):
+        with _serve_cubins(self.cubins):
             launch_for_real(replace(launch, kernel=kernel))
 
 
@@ -109,7 +109,7 @@ class PreparedOperator:
         sets = count_sets(sum(each.nbytes for each in arrays))
         self._sides = {self._library: first if sets == 1 else self._prepare(loaded, sets)}
         self._expected = tuple(
-            operator_results.expected_values(self._fresh_case(self._own, turn).reference())
+            operator_results.expected_values(self._remake_case(self._own, turn).reference())
             for turn in range(min(sets, CHECKED_SETS))
         )
         self.tolerance = first.cases[0].tolerance
@@ -158,7 +158,7 @@ class PreparedOperator:
         return wrong or checked[turn]
 
     def _verify(self, config: LoadedOperator, turn: int) -> tuple[float, ResultError]:
-        case, results = self._fresh_case(config.side, turn), []
+        case, results = self._remake_case(config.side, turn), []
 
         def run() -> None:
             with operator_results.poisoned_outputs():
@@ -202,7 +202,7 @@ class PreparedOperator:
 
     def build_baseline(self, name: str, turn: int = 0) -> BaselineLaunch:
         """Returns the launch of a baseline on its own inputs. Raises BaselineMissing."""
-        case = self._fresh_case(self._own, turn)
+        case = self._remake_case(self._own, turn)
         if name not in case.baselines:
             assert name in BUILT_IN
             return makers.build(name, Call(self._own.loaded.kernel.name, {}, {}, {}, {}, self.bytes_moved))
@@ -226,7 +226,7 @@ class PreparedOperator:
         arch = f"sm_{cupy.cuda.Device().compute_capability}"
         return _Side(loaded, find_given(loaded.kernel, self.problem, arch), cases)
 
-    def _fresh_case(self, side: _Side, turn: int) -> Case:
+    def _remake_case(self, side: _Side, turn: int) -> Case:
         activate(side.loaded.project)
         return make_case(side.loaded.kernel, self.problem, self._seed + turn)
 
@@ -247,7 +247,7 @@ _served: list[Mapping[str, bytes]] = []
 
 
 @contextmanager
-def _serving(cubins: Mapping[str, bytes]) -> Iterator[None]:
+def _serve_cubins(cubins: Mapping[str, bytes]) -> Iterator[None]:
     _served.append(cubins)
     try:
         yield
@@ -259,7 +259,7 @@ _compile = ct.kernel._compile
 
 
 def _serve(kernel: Any, signature: Any, *arguments: Any, **named: Any) -> Any:
-    """Returns the stored cubin of exactly this request, in place of cuTile's compiler. Outside `_serving` (for a
+    """Returns the stored cubin of exactly this request, in place of cuTile's compiler. Outside `_serve_cubins` (for a
     baseline that is a cuTile kernel) cuTile compiles."""
     if not _served:
         return _compile(kernel, signature, *arguments, **named)

@@ -50,7 +50,7 @@ def test_a_gpu_with_a_zero_in_its_uuid_has_its_whole_uuid(
     known = bytes.fromhex(uuid.removeprefix("GPU-").replace("-", "")).partition(b"\0")[0]
     monkeypatch.setattr(gpu_child.cupy.cuda.runtime, "getDeviceProperties", lambda _: {"name": b"", "uuid": known})
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert gpu_child._uuid() == uuid
+    assert gpu_child._read_uuid() == uuid
 
 
 def test_a_process_that_waits_for_its_job_reads_its_library_and_touches_no_gpu(gpu: FakeGpu) -> None:
