@@ -166,6 +166,6 @@ def _refuse_devices(mode: int) -> list[Instruction]:
 
 
 def _refuse_cuts(flags: int) -> list[Instruction]:
-    """Refuses to truncate a file that is not opened for writing. Landlock does not see that before its version 3."""
+    """Refuses to truncate a file that is not opened for writing, which Landlock allows before its version 3."""
     cut = (os.O_RDONLY | TRUNCATE, ACCESS | TRUNCATE)
     return [_load(flags), (MASK, 0, 0, ACCESS | TRUNCATE), *_answer(cut, REFUSE), ACCEPT]

@@ -23,8 +23,8 @@ HOME_BYTES, HOME_FILES = 1 << 30, 100_000
 """Most that a home may hold. A child that writes more is ended, and the next child gets a new home."""
 
 CUPY_CACHE = Path(".cupy", "kernel_cache")
-"""Where CuPy keeps compiled kernels, below a home. A new home gets a copy of the user's own cache, which only processes
-without a library write. Otherwise each commit's first child would compile for 7 s (H200, 2026-11-22)."""
+"""Folder of CuPy's compiled kernels in a home. A new home starts with a copy of the user's cache, to which no library
+can write. Otherwise each commit's first child would compile for 7 s (H200, 2026-11-22)."""
 
 MOST_SEEDS = 2_000
 

@@ -24,7 +24,7 @@ from tilewatch.kernels.children.call_filter import CallPolicy
 
 REQUIRE, SWITCH = "TILEWATCH_REQUIRE_SANDBOX", "TILEWATCH_SANDBOX"
 REQUIRE_APART = "TILEWATCH_REQUIRE_APART"
-"""Environment variable that refuses host code which its own process would have to measure (see Apart)."""
+"""Environment variable that forbids a process to measure the host code that it runs (see Apart)."""
 
 SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr", "/etc", "/opt", "/nix", "/proc", "/sys")
 """Folders that programs and libraries read. Homes, /var, /tmp, /run, terminals and other disks are not among them."""

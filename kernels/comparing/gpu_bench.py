@@ -81,7 +81,7 @@ class RealBench:
         return self._not_apart.get(target, "")
 
     def close(self) -> None:
-        """Ends the processes that wait for the next launch."""
+        """Ends the processes that were started for the next launches."""
         if self._processes is not None:
             self._processes.close()
 

@@ -44,7 +44,7 @@ def list_looks(most_launches: int) -> tuple[int, ...]:
 
 
 def read_range(changes: Sequence[float], looks: Sequence[int], error: float) -> Range:
-    """Returns the two-sided interval that misses the true change with at most this probability over all looks.
+    """Returns the two-sided interval that misses the true change with probability `error` at most, over all looks.
     `changes` holds one number per launch, in order; launches after the last look that was reached are ignored."""
     low, high = EVERYTHING
     for look, outside in zip(looks, list_critical_values(tuple(looks), error / 2), strict=True):

@@ -33,7 +33,7 @@ class DescribedLaunch:
 
 
 def read_launch(described: Mapping[str, Any]) -> DescribedLaunch:
-    """Reads what `as_json` wrote."""
+    """Reads the JSON of a DescribedLaunch."""
     launched = tuple(
         Scalar(**each) if "value" in each else Array(**{**each, "shape": tuple(each["shape"])})
         for each in described["arguments"]

@@ -156,7 +156,7 @@ class PreparedProblem:
         return LoadedConfig(launch, function, given)
 
     def _find_launch(self, request: Mapping[str, Any]) -> tuple[ConfigLaunch, tuple[Array | Scalar, ...]]:
-        """Returns the launch of a config. The caller has checked that `find_misfit` is None."""
+        """Returns the launch of a config for which `find_misfit` returned None."""
         side = self._find_side(request)
         assert side is not None
         launch = side.find_launch(request["config"])

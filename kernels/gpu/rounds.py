@@ -47,7 +47,7 @@ class WrongWhenTimed(Exception):
 
 
 def count_input_sets(set_bytes: int, *, l2_bytes: int, budget_bytes: float) -> int:
-    """Returns how many sets of inputs rounds rotate over: what INPUT_L2S needs and the budget allows, at least one."""
+    """Returns how many sets of inputs rounds rotate over: the number that INPUT_L2S needs, limited by the budget."""
     set_bytes = max(1, set_bytes)
     enough = -(-INPUT_L2S * l2_bytes // set_bytes)
     return max(1, min(enough, int(budget_bytes / set_bytes)))

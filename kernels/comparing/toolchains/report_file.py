@@ -60,7 +60,7 @@ class GpuUsed:
 
 @dataclass
 class ToolchainReport:
-    """All results so far. `winners` are the head's own winners, compiled, for the GPU."""
+    """All results so far. `winners` are the head's own winners, compiled and ready to be timed."""
 
     base: ToolchainName
     head: ToolchainName
@@ -86,7 +86,7 @@ class ReportKeeper(Protocol):
 
 
 class ReportFile:
-    """The file of an unfinished report."""
+    """The JSON file of an unfinished report."""
 
     def __init__(self, path: Path, report: ToolchainReport) -> None:
         self._path, self._report, self._saved_at = path, report, 0.0

@@ -45,7 +45,7 @@ Race = Callable[[ToolchainPair, Sequence[Cubin]], tuple[Params, ...]]
 
 @dataclass(frozen=True)
 class Retuned:
-    """The result of a sweep, and its compiled winner with a kept cubin; None without a winner."""
+    """The result of a sweep, and its winner, compiled and with its cubin stored; None without a winner."""
 
     retuning: Retuning
     winner: CompiledSide | None

@@ -52,8 +52,8 @@ class ToolchainBench:
 def open_toolchain_bench(
     library: Path, gpu: Gpu, arch: str, pairs_store: str, race_store: str, *, may_use_events: bool = False
 ) -> Iterator[ToolchainBench]:
-    """Opens this machine's GPU. The stores have the cubins of pairs, and those to race. Raises GpuMissing or
-    GpuBusy."""
+    """Opens this machine's GPU. `pairs_store` holds the cubins to time, `race_store` those to race. Raises GpuMissing
+    or GpuBusy."""
     racer = RealBench(gpu.index, race_store, may_use_events=may_use_events)
     racer.usable(arch)  # checked now: later, a process of ours that just ended may still be on the GPU
 

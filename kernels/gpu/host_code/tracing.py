@@ -38,7 +38,8 @@ CONVENTIONS = (1, 2)
 
 
 class NotReplayable(LibraryError):
-    """Host code that does more than its launches; the message continues the sentence "its host code "."""
+    """Host code does work besides its launches, so replaying these is not enough; the message continues "its host code
+    "."""
 
 
 @dataclass
