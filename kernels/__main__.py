@@ -55,6 +55,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standar
 
 CORES = os.cpu_count() or 1
 LIBRARY = watched_folder()
+ENVIRONMENTS = HOME / "rivals"  # its name on disk, as in worker/settings.py
 SPARE_CORES = max(1, CORES - 1)
 
 
@@ -121,9 +122,8 @@ def sweep(
     library: Library = LIBRARY,
     cubins: Store = store.DEFAULT_FOLDER,
     environments: Annotated[
-        Path,
-        typer.Option("--environments", "--rivals", help="Folder of other versions of the baselines, timed too."),
-    ] = HOME / "rivals",
+        Path, typer.Option(help="Folder of other versions of the baselines, timed too.")
+    ] = ENVIRONMENTS,
     record: Annotated[
         Path | None, typer.Option(callback=require_place, help="Also add the run to FILE, for `tilewatch import`.")
     ] = None,
