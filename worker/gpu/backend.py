@@ -1,4 +1,4 @@
-"""The GPU of a worker, real or simulated: steps and processes use it by this protocol and do not know which it is."""
+"""Defines the protocol by which steps and processes use a worker's GPU, whether it is real or simulated."""
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
@@ -20,19 +20,19 @@ from tilewatch.worker.queue.replay_job import ReplayJob
 
 
 class GpuProbe(Protocol):
-    """Looks after one GPU, in the worker's parent process, while steps may be using it."""
+    """Reads the health of a GPU, in the worker's parent process, while steps may be using it."""
 
     def look(self) -> Reading:
-        """Counts and Xids of this moment. Raises NoAnswer."""
+        """Reads the GPU's error counts and Xids. Raises NoAnswer."""
 
     def canary(self, ill: OpenQuarantine) -> Sequence[Reading]:
-        """Runs a canary for an open quarantine. Raises NoAnswer, also while somebody else uses the GPU."""
+        """Runs a canary for an open quarantine. Raises NoAnswer, also if another process uses the GPU."""
 
     def close(self) -> None: ...
 
 
 class Bench(LaunchBench, Protocol):
-    """Times two sides launch by launch; `gpu_s` counts what that took. Raises GpuMissing, GpuBusy or NoCupti too."""
+    """Times two sides launch by launch. `gpu_s` adds up the GPU seconds. Also raises GpuMissing, GpuBusy or NoCupti."""
 
     gpu_s: float
 
@@ -42,13 +42,13 @@ class Bench(LaunchBench, Protocol):
 class GpuBackend(Protocol):
     @property
     def host(self) -> str:
-        """Returns the node that the GPU is in."""
+        """Returns the name of the GPU's node."""
 
     def own_gpu(self) -> Gpu:
-        """Returns the one GPU that this process may use. Raises WrongWorker."""
+        """Returns the only GPU that this process may use. Raises WrongWorker."""
 
     def require_software(self, gpu: Gpu) -> None:
-        """Raises WrongWorker where the driver or a package cannot measure."""
+        """Raises WrongWorker if the driver is too old or a package is missing."""
 
     def measure(self, sweep: SweepToMeasure, gpu: Gpu, *, on_trial: Callable[[TrialResult], None]) -> RunResult:
         """Measures a sweep. Raises GpuMissing, GpuBusy or MeasureFailed."""
@@ -66,7 +66,7 @@ class GpuBackend(Protocol):
 
 
 def backend_for(gpu_models: Collection[str], context: Context) -> GpuBackend:
-    """Returns the backend of a worker for any of these GPU models, named by their slugs."""
+    """Returns the backend of a worker for any of these GPU models, which are named by their slugs."""
     if set(gpu_models) == {SIMULATED.slug}:
         return SimulatedGpu(context.simulation)
     return RealGpu(frozenset(gpu_models), context)

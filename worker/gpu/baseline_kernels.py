@@ -1,6 +1,6 @@
-"""Has baselines compile the kernels of a whole submission at once, before its first series is measured on this machine.
+"""Lets baselines compile their kernels for a whole submission at once, before its first series is measured here.
 
-One after the other they would keep the GPU waiting for minutes: nvcc takes some 10 s for a kernel of DeepGEMM.
+Compiled one after the other, they would keep the GPU waiting for minutes: nvcc takes 10 s for a kernel of DeepGEMM.
 """
 
 import fcntl
@@ -23,8 +23,8 @@ log = structlog.get_logger()
 def prepare(
     folder: Path, series: Sequence[SeriesToPrepare], gpu: Gpu, store_url: str, *, is_needed: bool = True
 ) -> None:
-    """Prepares the series that this machine has not met with these versions of the baselines. While another process of
-    this machine does it, waits for it if it `is_needed` for the series that comes next."""
+    """Prepares the series that this machine has not prepared yet with these versions of the baselines. If another
+    process of this machine is doing so, waits for it only if it `is_needed` for the next series."""
     series = [each for each in series if any(name in baseline_cache.COMPILING for name in each.baselines)]
     if not series:
         return

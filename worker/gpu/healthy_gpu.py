@@ -1,4 +1,4 @@
-"""Gives a step this worker's GPU for a while, and looks before and after whether the GPU is well."""
+"""Gives a step this worker's GPU, and makes sure that the GPU was not ill before, meanwhile or after."""
 
 import time
 from collections.abc import Iterator
@@ -18,12 +18,12 @@ from tilewatch.worker.queue.outage import NotNow
 
 
 class FellIll(NotNow):
-    """The GPU went into quarantine while a step used it: what was measured meanwhile is worth nothing."""
+    """The GPU went into quarantine while a step used it, so the step's measurements are worthless."""
 
 
 @dataclass(frozen=True)
 class HealthyGpu:
-    """The GPU of a step, in quarantine neither before nor after. `times_ill` counts its quarantines before."""
+    """A GPU that is not in quarantine. `times_ill` counts its quarantines so far."""
 
     backend: GpuBackend
     gpu: Gpu
@@ -32,10 +32,10 @@ class HealthyGpu:
 
 @contextmanager
 def use_gpu(context: Context, gpu_model: str, gpu_uuid: str | None = None) -> Iterator[HealthyGpu]:
-    """Gives this worker's GPU, which must be of this model, and the one of this UUID if there is one.
+    """Gives a step this worker's GPU, which must be of this model and have this UUID, unless that is None.
 
-    Raises NotNow where the GPU is in use, is gone, is another one or is ill: the job may be another worker's. Raises
-    FellIll at the end if the GPU fell ill meanwhile, also if it is well again by then.
+    Raises NotNow if the GPU is in use, gone, ill or another one: another worker may do the job. Raises FellIll at the
+    end if the GPU was in quarantine meanwhile.
     """
     backend = backend_for({gpu_model}, context)
     try:
@@ -46,7 +46,7 @@ def use_gpu(context: Context, gpu_model: str, gpu_uuid: str | None = None) -> It
         try:
             yield own
         except (MeasureFailed, ReplayFailed) as error:
-            if isinstance(error, MeasureFailed):  # what broke it may have been the GPU, as its watch will have seen
+            if isinstance(error, MeasureFailed):  # the GPU may be the reason, and its watch needs time to notice
                 time.sleep(quarantine.NOTICED_S)
             _require_well(context, own)
             raise

@@ -1,7 +1,7 @@
 """Puts an ill GPU into quarantine, where it gets no sweeps, and ends the quarantine after a clean canary.
 
-kernels/gpu/health/illness.py decides what an illness is; db/lifecycle/quarantine.py keeps the row. The thread between
-them runs in the worker's parent process, so also while a sweep is under way.
+kernels/gpu/health/illness.py decides what an illness is; db/lifecycle/quarantine.py stores the quarantine. The thread
+that reads the GPU's health runs in the worker's parent process, also during sweeps.
 """
 
 import threading
@@ -28,11 +28,11 @@ log = structlog.get_logger()
 
 LOOK_EVERY_S = 5.0
 NOTICED_S = 2 * LOOK_EVERY_S
-"""Seconds after which an illness, if there is one, has been written down."""
+"""Seconds after which an illness is noticed and stored."""
 
 
 class GpuWatch:
-    """The thread. Calls `consume` with whether the worker may take sweeps, each time that changes."""
+    """The thread that watches a GPU. It calls `consume` with whether the worker may take sweeps, when that changes."""
 
     def __init__(
         self,
@@ -56,8 +56,7 @@ class GpuWatch:
         self._over.set()
 
     def look(self) -> None:
-        """Does one round: begins a quarantine, tries a canary in one, or does nothing. Raises SQLAlchemyError when
-        Postgres is away."""
+        """Reads the GPU's health once, and begins a quarantine or runs a canary if need be. Raises SQLAlchemyError."""
         with session(self._database_url) as opened:
             ill = quarantine.find_open(opened, self._gpu.uuid)
         well = ill is None
@@ -77,11 +76,10 @@ class GpuWatch:
             self._consume(well)
 
     def _find_illness(self) -> Illness | None:
-        """Returns what makes the GPU ill, from two readings: counts are compared with those of the reading before. None
-        if it is not known to be ill."""
+        """Returns the illness that the last two readings of the error counts show; None if they show none."""
         try:
             self._readings = [*self._readings[-1:], self._probe.look()]
-        except NoAnswer as error:  # NVML's silence does not make it ill; a GPU that is gone fails its sweeps
+        except NoAnswer as error:  # this does not make the GPU ill; if it is gone, its sweeps fail anyway
             log.warning("the GPU could not be looked at", reason=str(error))
             return None
         return illness.find_in_readings(self._readings)
@@ -110,8 +108,7 @@ class GpuWatch:
 
 
 def refuse_if_ill(opened: Session, gpu_uuid: str) -> int:
-    """Returns how often a GPU was in quarantine before. Raises NotNow for a GPU that is in quarantine: a measurement
-    would be worth nothing."""
+    """Returns how often a GPU was in quarantine. Raises NotNow if it is in quarantine now."""
     ill = quarantine.find_open(opened, gpu_uuid)
     if ill is not None:
         raise NotNow(f"GPU {gpu_uuid} is in quarantine since {ill.began_at:%Y-%m-%d %H:%M} UTC: {ill.reason}")
@@ -119,8 +116,8 @@ def refuse_if_ill(opened: Session, gpu_uuid: str) -> int:
 
 
 def illness_of_run(opened: Session, result: RunResult) -> str | None:
-    """Returns why a run is not a measurement: its own readings, or a quarantine of its GPU meanwhile. None for a good
-    run. A run that shows the illness itself puts the GPU into quarantine, with the run as its evidence."""
+    """Returns why a run must not be stored, from its own readings or from a quarantine during the run; None for a good
+    run. If its readings show an illness, begins a quarantine with the run as its evidence."""
     history = quarantine.list_readings(opened, result.gpu_uuid)
     ill = illness.find_in_readings(result.telemetry) or illness.find_in_canaries(history, result.telemetry)
     if ill is None:
@@ -137,7 +134,7 @@ def illness_of_run(opened: Session, result: RunResult) -> str | None:
 
 
 def isolate(opened: Session, gpu: Gpu, host: str, found: Illness, evidence: dict[str, Any]) -> None:
-    """Begins the quarantine of a GPU of this machine, unless it is in one."""
+    """Begins the quarantine of a GPU of this machine, unless it is in quarantine already."""
     assert gpu.model is not None
     if quarantine.begin(
         opened, gpu_uuid=gpu.uuid, gpu_model=gpu.model.slug, host=host, **asdict(found), evidence=evidence

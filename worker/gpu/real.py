@@ -31,7 +31,7 @@ from tilewatch.worker.queue.replay_job import BuildSide, ReplayJob
 
 @dataclass(frozen=True)
 class RealGpu:
-    """One of these GPU models; which GPU it is, CUDA_VISIBLE_DEVICES says."""
+    """An NVIDIA GPU of one of these models. CUDA_VISIBLE_DEVICES says which GPU it is."""
 
     gpu_models: frozenset[str]
     context: Context
@@ -48,10 +48,8 @@ class RealGpu:
         require_packages()
 
     def measure(self, sweep: SweepToMeasure, gpu: Gpu, *, on_trial: Callable[[TrialResult], None]) -> RunResult:
-        """Trials that a killed attempt of this job timed on this GPU are on disk and are not measured again.
-
-        They are not read from the database: another GPU's times would be of no use here.
-        """
+        """Measures a sweep. Trials that a killed attempt of this job timed on this GPU are read from disk, not measured
+        again. The database may have times of another GPU, which would be of no use here."""
         library = watched.library_at(self.context, sweep.facts.repository, sweep.facts.sha, sweep.library)
         together = sweep.together
         series = [SeriesToPrepare(library, kernel, problem, tuple(names)) for kernel, problem, names in together]
@@ -129,8 +127,7 @@ class RealProbe:
         return self._watcher.look()
 
     def canary(self, _: OpenQuarantine) -> Sequence[Reading]:
-        """Runs a canary, only on a GPU that nobody uses, nor began to: next to other work it would measure
-        that work."""
+        """Runs a canary. Raises NoAnswer if another process uses the GPU, because the canary would measure that too."""
         self._require_alone()
         readings = watcher.canary(self._gpu_uuid)
         self._require_alone()

@@ -1,8 +1,7 @@
-"""The simulated GPU backend: times from a seed instead of a GPU, for tests, load figures and demonstrations.
+"""The simulated GPU backend: makes times from a seed, without a GPU, for tests, load figures and demonstrations.
 
-Its results differ from a real GPU's in their timer, which is "simulated"; a run is stored under that origin and the
-GPU model "sim", so nothing that reads measurements can take it for one. Its speeds are known: equal code on an equal
-problem is equally fast at every commit, and all of it follows from the seed.
+Its runs have the timer and the origin "simulated" and the GPU model "sim", so that they cannot be mistaken for
+measurements. All times follow from the seed: the same code on the same problem is equally fast at every commit.
 """
 
 import contextlib
@@ -34,7 +33,7 @@ from tilewatch.worker.queue.replay_job import ReplayJob
 
 FASTEST_US, SLOWEST_US = 100.0, 300.0
 NOISE = 0.004
-"""Relative, one standard deviation: about what an H200 shows between samples of one session."""
+"""Relative standard deviation of a sample: about that of an H200 within a session."""
 
 WRONG, CRASHED = 0.02, 0.01
 """The shares of configs that give a wrong answer, or crash."""
@@ -44,7 +43,7 @@ TRIAL_SAMPLES, ROUNDS = 3, 40
 CANARY_US = {"canary_compute_us": 220.0, "canary_memory_us": 135.0}
 ILLNESSES = ("xid", "ecc", "canary")
 STILL_ILL = 0.5
-"""The share of canaries of an ill GPU that show its illness again."""
+"""The share of an ill GPU's canaries that show the illness again."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ class SimulatedGpu:
         )
 
     def replay(self, asked: ReplayJob, gpu: Gpu, *, on_launch: Callable[[int], None]) -> ReplayResult:
-        """Launches take their noise from the question's key, and all of them end at once."""
+        """Returns simulated launches of two builds, all at once. Their noise comes from the question's key."""
         started_at = dt.datetime.now(dt.UTC)
         simulation, question = self.simulation, asked.question
         medians_us = []
@@ -133,7 +132,7 @@ class SimulatedGpu:
 
 @dataclass(frozen=True)
 class SimulatedProbe:
-    """A simulated GPU falls ill in sweeps alone (`Simulation.ill`), never between them."""
+    """Reads the health of a simulated GPU. It falls ill only during sweeps (`Simulation.ill`)."""
 
     simulation: Simulation
 
@@ -141,7 +140,7 @@ class SimulatedProbe:
         return {"when": "watch", "xids": []}
 
     def canary(self, ill: OpenQuarantine) -> Sequence[Reading]:
-        """Shows the illness again in a share of STILL_ILL, so it is clean in the end."""
+        """Returns a canary that shows the illness again with probability STILL_ILL, so that the quarantine ends."""
         chance = _random(self.simulation.seed, "canary", str(ill.id), str(ill.canaries))
         still_ill = chance.random() < STILL_ILL
         return ({"when": "canary", "simulated": True, "xids": [79] if still_ill else [], **_canary(chance, 1.0)},)
@@ -151,7 +150,7 @@ class SimulatedProbe:
 
 
 class SimulatedBench:
-    """Launches of two sides. Their noise comes from the cubins and the number of the launch."""
+    """Simulates launches of two sides. Their noise comes from the cubins and the number of the launch."""
 
     def __init__(self, simulation: Simulation, sleep: Callable[[float], None]) -> None:
         self._simulation, self._sleep = simulation, sleep
@@ -173,7 +172,7 @@ class SimulatedBench:
 
 
 class SimulatedPairs:
-    """Launches of pairs and races of configs: what is fastest is what `true_us` says."""
+    """Simulates launches of pairs, and races of configs, which the config with the smallest `true_us` wins."""
 
     def __init__(self, simulation: Simulation, sleep: Callable[[float], None]) -> None:
         self._simulation, self._sleep = simulation, sleep
@@ -212,10 +211,8 @@ def trial(facts: SweepFacts, config: CompiledConfig, simulation: Simulation) -> 
 
 
 def _telemetry(sweep: SweepToMeasure, simulation: Simulation) -> tuple[Reading, ...]:
-    """Returns the canaries and counts around a sweep: those of a healthy GPU, unless it falls ill in this sweep.
-
-    `times_ill` is part of the seed, so that a sweep that made the GPU ill goes well later, as a real one would.
-    """
+    """Returns the readings before and after a sweep, in which the GPU may fall ill. `times_ill` is part of the seed, so
+    that the sweep that made the GPU ill succeeds when it is repeated."""
     facts = sweep.facts
     chance = _random(simulation.seed, "health", facts.sha, facts.problem, str(sweep.times_ill))
     illness = chance.choice(ILLNESSES) if chance.random() < simulation.ill else None
@@ -241,7 +238,7 @@ def _here_us(problem: str, content_key: str, simulation: Simulation) -> float:
 
 
 def true_us(problem: str, content_key: str, seed: int) -> float:
-    """Returns the time that samples of this code on this problem scatter around, on a node that is not slow."""
+    """Returns the time of this code on this problem without noise, on a node that is not slow."""
     return _random(seed, "speed", problem, content_key).uniform(FASTEST_US, SLOWEST_US)
 
 
@@ -265,7 +262,7 @@ def _samples(true: float, count: int, noise: Random) -> tuple[float, ...]:
 
 
 def _random(seed: int, *of: str) -> Random:
-    """Returns a random generator for these words. A digest seeds it, which gives the same numbers in every process and
-    release of Python; Random(text) does not."""
+    """Returns a random generator for these words. It is seeded by a digest, because Random(text) gives other numbers in
+    other releases of Python."""
     seeded = int.from_bytes(hashlib.sha256("\0".join((str(seed), *of)).encode()).digest()[:8], "big")
-    return Random(seeded)  # noqa: S311 - numbers that repeat are the point, and nothing is secret here
+    return Random(seeded)  # noqa: S311 - the numbers must repeat, and are not secret

@@ -1,4 +1,4 @@
-"""A measure job's sweep, as a GPU needs it."""
+"""Defines the sweep of a measure job, as a GPU backend needs it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,17 +10,14 @@ from tilewatch.kernels.results import Params
 
 @dataclass(frozen=True)
 class SweepToMeasure:
-    """A sweep with what measuring it needs. `configs` are those whose cubins are in the store; `library` is the folder
-    of the watched repository. `ships` is the config that the library ships, if it is known, and `times_ill` how often
-    this GPU was in quarantine before. `counted` are counters that earlier runs read, by their launches. `together` are
-    kernel, problem and baselines of all sweeps of the submission."""
+    """A sweep with everything that its measurement needs."""
 
     job_key: str
     facts: SweepFacts
-    configs: Sequence[CompiledConfig]
-    library: str
+    configs: Sequence[CompiledConfig]  # those whose cubins are in the store
+    library: str  # the library's folder in the watched repository
     baselines: tuple[str, ...]
-    ships: Params | None = None
-    times_ill: int = 0
-    counted: Mapping[str, Counted] = field(default_factory=dict)
-    together: Sequence[tuple[str, str, Sequence[str]]] = ()
+    ships: Params | None = None  # the config that the library's host code launches, if it is known
+    times_ill: int = 0  # how often this GPU was in quarantine before
+    counted: Mapping[str, Counted] = field(default_factory=dict)  # counters that earlier runs read, by launch
+    together: Sequence[tuple[str, str, Sequence[str]]] = ()  # kernel, problem and baselines of the submission's sweeps

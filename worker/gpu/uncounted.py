@@ -1,8 +1,7 @@
-"""Keeps launches on this machine's disk whose hardware counters are still to be read, and reads those of many runs at
-once.
+"""Keeps the launches of runs on disk whose hardware counters were not read yet, and reads those of many runs at once.
 
-Nsight Compute takes 2.6 s for a run alone, and 6 s where four GPUs of one host are measured at once: more than all
-else of a run (four H100, driver 580.159.04, 2026-11-28). Most of it is its start, so one start serves many runs.
+Nsight Compute takes 2.6 s for one run, and 6 s if four GPUs of a host are measured at once: more than the rest of a run
+(four H100, driver 580.159.04, 2026-11-28). Most of that is its start, so one start serves many runs.
 """
 
 import contextlib
@@ -31,21 +30,20 @@ from tilewatch.kernels.results import Cubin, Measured, Params
 log = structlog.get_logger()
 
 LATER = "they are read when the GPU has no series to measure"
-"""Goes on from "no counters: "."""
+"""Why a run has no counters yet, as the end of a sentence."""
 
 MOST_AT_ONCE = 32
-"""Runs whose counters are read with one start of Nsight Compute. A launch takes some 0.4 s, so a check that comes
-meanwhile waits for less than a minute."""
+"""Most runs per start of Nsight Compute. A launch takes about 0.4 s, so a check waits for less than a minute."""
 
 KEPT_S = 24 * 3600.0
-"""A run that is not on record a day later never comes: its GPU was ill."""
+"""Seconds after which the launches of a run that was never stored, because its GPU was ill, are deleted."""
 
 CHECKLISTS_AT_ONCE = 4
 
 
 @dataclass(frozen=True)
 class Uncounted:
-    """A run without counters. `described` are the launches of `configs`, the winner's first, as JSON."""
+    """A run without counters. `described` holds the launches of `configs` as JSON, the winner's first."""
 
     run_key: str
     library: str
@@ -59,16 +57,16 @@ class Uncounted:
 
 _READ = TypeAdapter(Uncounted)
 Write = Callable[[str, Mapping[str, Any]], bool]
-"""Adds facts to a run by its key; False where the run is not on record."""
+"""Adds counters to the run with a key. Returns False if the run is not stored."""
 
 
 def refuse_for_now() -> Profiler:
-    """Raises NoCounters: nothing is profiled while series wait for the GPU."""
+    """Raises NoCounters, because nothing is profiled while series wait for the GPU."""
     raise NoCounters(LATER)
 
 
 def keep(folder: Path, run_key: str, gpu: Gpu, run: UncountedRun, request: MeasureRequest) -> None:
-    """Writes what is needed to read a run's counters later. A full disk costs the counters and not the run."""
+    """Writes a file from which a run's counters can be read later. On a full disk the run just gets no counters."""
     winner = next((each for each in request.cubins if config_key(each.config) == config_key(run.configs[0])), None)
     if winner is None or isinstance(run.described, str):
         return
@@ -91,7 +89,7 @@ def list_waiting(folder: Path, gpu: Gpu) -> list[Path]:
 
 
 def read_counters(folder: Path, gpu: Gpu, store_url: str, write: Write) -> int:
-    """Reads the counters of the oldest waiting runs, writes them with their checklists, and returns how many runs."""
+    """Reads the counters of the oldest waiting runs and writes them with the checklists. Returns the number of runs."""
     files = list_waiting(folder, gpu)[:MOST_AT_ONCE]
     found = {file: _read(file) for file in files}
     runs = {file: each for file, each in found.items() if each is not None}
@@ -118,7 +116,7 @@ def _read(file: Path) -> Uncounted | None:
 
 
 def _count(runs: Sequence[Uncounted], gpu: Gpu, store_url: str) -> list[dict[str, Any]]:
-    """Returns the detail with counters, or with the reason why there are none, for each run."""
+    """Returns for each run the detail to store: its counters, or the reason why there are none."""
     described = [[read_described(each) for each in run.described] for run in runs]
     with contextlib.ExitStack() as opened:
         first = opened.enter_context(start_profiler(gpu.uuid))  # it needs 2 s before it touches the GPU

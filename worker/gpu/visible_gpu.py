@@ -1,4 +1,4 @@
-"""Finds the GPU that this worker may use and checks that driver and packages are the right ones."""
+"""Finds the GPU that this worker may use, and requires the right driver and packages."""
 
 import os
 from collections.abc import Collection
@@ -10,11 +10,11 @@ from tilewatch.worker.queue.dispatch import gpu_queue
 
 
 class WrongWorker(ExpectedError):
-    """A worker was started in a way that cannot work; the message is a sentence."""
+    """A worker cannot work as it was started. The message is a sentence."""
 
 
 def visible_gpu(models: Collection[str]) -> Gpu:
-    """Returns the one GPU of these models that this process may use."""
+    """Returns the only GPU of these models that this process may use. Raises WrongWorker."""
     wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
     chosen = None if wanted is None else [name.strip() for name in wanted.split(",")]
     seen = [gpu for gpu in gpus() if chosen is None or gpu.uuid in chosen or str(gpu.index) in chosen]
@@ -30,7 +30,7 @@ def visible_gpu(models: Collection[str]) -> Gpu:
 
 
 def require_driver(gpu: Gpu) -> None:
-    """Raises WrongWorker for a driver under which our cubins do not load."""
+    """Raises WrongWorker if the driver is too old for our cubins."""
     major = gpu.driver.split(".")[0]
     if major.isdigit() and int(major) < OLDEST_DRIVER:
         raise WrongWorker(
@@ -40,17 +40,17 @@ def require_driver(gpu: Gpu) -> None:
 
 
 def require_packages() -> None:
-    """Raises WrongWorker without CuPy, which a GPU worker measures with."""
+    """Raises WrongWorker if CuPy, with which a GPU worker measures, is missing."""
     if "cupy-cuda13x" not in versions(MEASURING):
-        raise WrongWorker("CuPy is not installed here, which a GPU worker measures with: run `make install`")
+        raise WrongWorker("CuPy, with which a GPU worker measures, is not installed here: run `make install`")
 
 
 def require_compiler(wanted: str | None) -> None:
-    """Raises WrongWorker for another compiler than `wanted`, the fleet's: with two compilers everything is compiled
-    twice, and builds differ by their compiler."""
+    """Raises WrongWorker unless this machine has the fleet's compiler, `wanted`. With two compilers everything would be
+    compiled twice, and builds would differ by their compiler."""
     here = compiler_version()
     if not here:
-        raise WrongWorker("the tile compiler is not installed here, which a compile worker needs: run `make install`")
+        raise WrongWorker("the tile compiler, which a compile worker needs, is not installed here: run `make install`")
     if wanted is not None and here != wanted:
         raise WrongWorker(
             f"this machine compiles with {here}, but TILEWATCH_COMPILER wants {wanted}: run `make install` of the "

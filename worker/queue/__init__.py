@@ -1,1 +1,1 @@
-"""Jobs and their messages: sending, leases, outages, and what comes next after a step. It does no job itself."""
+"""Sends the messages of jobs, holds their leases, waits out outages, and queues the jobs that follow a step."""

@@ -1,7 +1,7 @@
-"""Sends the ids of jobs to workers: the Celery settings that both ends share, sending, and what waits in Redis.
+"""Sends the ids of jobs to workers through Redis: the Celery settings of both ends, sending, and finding lost messages.
 
-Redis may lose every message: the job table says what is queued, and reconcile.py sends again. So messages are
-acknowledged on receipt, there is no result backend, and no job's state is read here.
+Redis may lose every message: the job table says what is queued, and reconcile.py sends messages again. So a message is
+acknowledged on receipt, and there is no result backend.
 """
 
 import contextlib
@@ -24,32 +24,32 @@ NOTIFY_TASK = "worker.tell"
 COUNT_TASK = "worker.read_counters"
 COMPILE = "compile"
 TRACE_QUEUE = "record"
-"""The queue of host code that only some nodes can run: those that have PyTorch, or whatever it imports."""
+"""The queue for host code that only some nodes can run, because it imports PyTorch or another package."""
 JUDGE = "judge"
 NOTIFY_QUEUE = "tell"
-"""What talks to people and to the forge. Its worker takes from no other queue: it has the forge's token, and the others
-run the code of commits. So a message never waits behind a night of runs to judge either."""
+"""The queue of messages to people and forges. Its worker takes no other jobs: it has the forge's token, and other
+workers run the code of commits. So messages never wait behind the runs of a night."""
 OF_ONE_GPU = "@"
 CONNECT_LIMIT_S = 5
 RESEND_AFTER_S = 60
-"""A message this old whose job is still queued is either behind others or lost; Redis itself is asked which."""
+"""Seconds after which the message of a queued job may be lost. `find_lost` then looks for it in Redis."""
 
 CONFIGURATION: dict[str, Any] = {
     "task_serializer": "json",
     "accept_content": ["json"],
     "task_ignore_result": True,
-    # A lease in Postgres replaces late acknowledgement: with it, a job longer than Redis' visibility timeout ran three
-    # times at once, and a node killed with its job was found only after 100 s.
+    # A lease in Postgres replaces late acknowledgement, which ran a job longer than Redis' visibility timeout three
+    # times at once, and noticed only after 100 s that a job's node was killed.
     "task_acks_late": False,
-    # Otherwise a busy worker holds messages that an idle one could take. Redis only, new in Celery 5.7.
+    # Without this a busy worker holds messages that an idle one could take. Only for Redis, new in Celery 5.7.
     "worker_disable_prefetch": True,
     "worker_cancel_long_running_tasks_on_connection_loss": False,
     "broker_connection_retry_on_startup": True,
     "broker_transport": "tilewatch.worker.queue.transport:Transport",
-    # Workers are controlled by signals alone: through the broker, whoever can write there could stop them.
+    # Workers are controlled only by signals: anybody who can write to the broker could otherwise stop them.
     "worker_enable_remote_control": False,
-    # Without ack_emulation Kombu keeps no copy of a message under way in Redis: one that somebody else wrote there
-    # ended each worker that restored it, after every start. Ours need no copy: the job table says what is queued.
+    # With ack_emulation Kombu keeps copies of received messages in Redis and restores them later: a copy that somebody
+    # else wrote ended each worker that restored it. We need no copies, because the job table says what is queued.
     "broker_transport_options": {"socket_connect_timeout": CONNECT_LIMIT_S, "ack_emulation": False},
     "task_publish_retry_policy": {"max_retries": 2, "interval_start": 0.2, "interval_step": 0.5},
     "task_default_queue": JUDGE,
@@ -59,24 +59,24 @@ CONFIGURATION: dict[str, Any] = {
 
 
 class BrokerUnreachable(ExpectedError):
-    """Redis cannot be used; the message is a sentence with its address and without its password."""
+    """Redis cannot be used. The message is a sentence with its address, without the password."""
 
 
 def gpu_queue(slug: str) -> str:
-    """Returns the queue of work that any GPU of a model may do."""
+    """Returns the name of the queue for any GPU of a model."""
     return f"gpu.{slug}"
 
 
 def one_gpu_queue(slug: str, gpu_uuid: str) -> str:
-    """Returns the queue of work that one GPU alone may do: a replay that compares two nodes is of no use on a third."""
+    """Returns the name of the queue for one GPU, which replays that compare two nodes use."""
     return f"{gpu_queue(slug)}{OF_ONE_GPU}{gpu_uuid}"
 
 
 def configuration(broker_url: str) -> dict[str, Any]:
-    """Celery's settings for a broker.
+    """Returns Celery's settings for a broker.
 
-    Kombu speaks plain text to a rediss:// URL without `broker_use_ssl`; what the URL says of certificates
-    (ssl_ca_certs, ssl_certfile, ssl_keyfile) goes before this.
+    Without `broker_use_ssl` Kombu does not encrypt, even for a rediss:// URL. Certificates that the URL names
+    (ssl_ca_certs, ssl_certfile, ssl_keyfile) override it.
     """
     encrypted = {"broker_use_ssl": {"ssl_cert_reqs": "required"}} if broker_url.startswith("rediss://") else {}
     return {**CONFIGURATION, **encrypted, "broker_url": broker_url}
@@ -88,12 +88,11 @@ def sender(broker_url: str) -> Celery:
 
 
 def send(celery: Celery, database_url: str, queued: Sequence[UnsentJob]) -> None:
-    """Sends one message per job. Call it after the transaction that queued them is committed: a worker may look at
-    once.
+    """Sends one message per job. Call it after the transaction that queued the jobs is committed, because a worker may
+    claim them at once. Raises BrokerUnreachable.
 
-    Jobs are marked before they are sent: a claim passes over a row that is being changed, so a worker that came while
-    its job was being marked found nothing, and the job waited for the reconciler, which also finds what was marked and
-    not sent.
+    The jobs are marked as sent first. Marked afterwards, their rows could be locked when a worker claims them, which
+    skips locked rows. The reconciler finds jobs that were marked and not sent.
     """
     if not queued:
         return
@@ -107,8 +106,8 @@ def send(celery: Celery, database_url: str, queued: Sequence[UnsentJob]) -> None
 
 
 def wake_outbox(celery: Celery, database_url: str) -> None:
-    """Sends the task that sends messages to people, if there are new ones. Beat sends it too: a lost one is only
-    late."""
+    """Starts the task that sends messages to people, if a change is not reported yet. Beat starts it too, so a lost
+    task only delays them."""
     with session(database_url) as opened:
         if not messages.list_unreported_changes(opened):
             return
@@ -119,8 +118,7 @@ def wake_outbox(celery: Celery, database_url: str) -> None:
 
 
 def read_counters(celery: Celery, slug: str, gpu_uuid: str) -> None:
-    """Sends the task that reads counters on one GPU. It is sent again with a later heartbeat: a lost one is only
-    late."""
+    """Starts the task that reads hardware counters on one GPU. A later heartbeat starts it again, if it is lost."""
     try:
         celery.send_task(COUNT_TASK, queue=one_gpu_queue(slug, gpu_uuid))
     except OperationalError as error:
@@ -128,8 +126,8 @@ def read_counters(celery: Celery, slug: str, gpu_uuid: str) -> None:
 
 
 def find_lost(broker_url: str, queued: Iterable[UnsentJob]) -> list[UnsentJob]:
-    """Finds the queued jobs that have no message in Redis any more. Looking saves a queue without a worker from filling
-    up with copies."""
+    """Returns the queued jobs without a message in Redis. Only these are sent again, so that a queue without a worker
+    does not fill up with copies."""
     messages: dict[str, set[str]] = {}
     missing = []
     with _client(broker_url) as client:
@@ -151,7 +149,7 @@ def require_broker(broker_url: str) -> None:
 
 
 def address(broker_url: str) -> str:
-    """Returns the host:port of a URL, which may be shown."""
+    """Returns host:port of a URL, which may be shown to people."""
     try:
         parts = urlsplit(broker_url)
         return f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
@@ -164,12 +162,12 @@ def _client(broker_url: str) -> "redis.Redis":
         raise BrokerUnreachable("the broker URL cannot be read; expected redis://:password@host:port/number")
     try:
         return redis.Redis.from_url(broker_url, socket_connect_timeout=CONNECT_LIMIT_S, socket_timeout=CONNECT_LIMIT_S)
-    except ValueError:  # its message repeats pieces of the URL, so maybe of the password
+    except ValueError:  # its message may repeat the password
         raise BrokerUnreachable("the broker URL cannot be read; expected redis://:password@host:port/number") from None
 
 
 def _ids(raw: bytes) -> Iterator[str]:
-    """Yields the id of a message; nothing for one that cannot be read, which the next worker of the queue drops."""
+    """Yields the id of a message. Yields nothing for a message that cannot be read: a worker will drop it."""
     with contextlib.suppress(task_message.Refused):
         yield task_message.read(raw).id
 

@@ -1,4 +1,4 @@
-"""Says what comes next: the jobs that follow the end of a job, a run on record, or a question of the judge."""
+"""Queues the jobs that follow from something: from the end of a job, a written run, or a question of the judge."""
 
 import hashlib
 
@@ -14,10 +14,10 @@ from tilewatch.worker.queue.replay_job import BuildQuestion, ReplayJob
 
 
 def queue_next(session: Session, job: ClaimedJob) -> list[UnsentJob]:
-    """Queues what waited for the end of this job, good or bad.
+    """Queues the jobs that waited for the end of this job, whether it succeeded or not. Returns the jobs to send.
 
-    Call it in a transaction of its own, after the end is committed: of two jobs that end at once, the later one then
-    sees both. A crash in between is for reconcile.py.
+    Call it in a transaction of its own, after the end is committed: if two jobs end at once, the later call then sees
+    both ends. After a crash in between, reconcile.py does the same.
     """
     if job.kind in ("prepare", "confirm"):
         return judge_again(session, ReplayJob.from_payload(job.payload), job.priority)
@@ -39,8 +39,8 @@ def add_judge_job(
     priority: int,
     again: str | None = None,
 ) -> tuple[UnsentJob, bool]:
-    """Returns its message to send, and whether it is new: a run is judged once, and once more for each reason
-    `again`."""
+    """Adds the judge job of a run. Returns the job to send, and whether it is new. A run has one such job, and another
+    one for each reason `again`."""
     job_id, new = jobs.add(
         session,
         key=f"judge:{run_id}" if again is None else f"judge:{run_id}:{again}",
@@ -56,8 +56,8 @@ def add_judge_job(
 
 
 def judge_the_rest(session: Session, submission_id: int | None = None) -> list[UnsentJob]:
-    """Queues a judge job, once, for each night, or this one, whose runs wait for a measurement that ended without a
-    run."""
+    """Queues a judge job for each night with runs that no job would judge, because the last measurement ended without a
+    run; with `submission_id`, only for this night. Returns the jobs to send."""
     added = [
         add_judge_job(
             session,
@@ -73,15 +73,15 @@ def judge_the_rest(session: Session, submission_id: int | None = None) -> list[U
 
 
 def judge_run(session: Session, facts: SweepFacts, run_id: int, priority: int) -> UnsentJob:
-    """Queues the judge job of a run that came on record."""
+    """Queues the judge job of a run that was written. Returns the job to send."""
     subject = f"{facts.kernel} {facts.problem} on {facts.gpu_model}"
     unsent, _ = add_judge_job(session, run_id, submission_id=facts.submission_id, subject=subject, priority=priority)
     return unsent
 
 
 def ask(session: Session, asked: ReplayJob, priority: int) -> list[UnsentJob]:
-    """Queues the job that answers a question: "confirm" where both sides are compiled, else "prepare". Returns an empty
-    list for a question that was asked before."""
+    """Queues the job that answers a question: "confirm" if both sides are compiled, else "prepare". Returns the job to
+    send, in a list, which is empty if the question was asked before."""
     question, ready = asked.question, asked.question.is_compiled
     prepare_key, confirm_key = judging.job_keys(question.key)
     queue = _gpu_queue_of(question) if ready else COMPILE
@@ -101,7 +101,7 @@ def ask(session: Session, asked: ReplayJob, priority: int) -> list[UnsentJob]:
 
 
 def cancel_stranded(session: Session) -> None:
-    """Ends what was asked of a GPU that is gone: its night waits for nothing else."""
+    """Cancels replay jobs for a GPU that is gone, and queues the judge jobs that waited for them."""
     for job in gpus.list_stranded_jobs(session):
         with isolate(session, str(job.payload.get("repository")), f"job {job.id} cannot be cancelled"):
             jobs.cancel(session, [job.id])
@@ -109,7 +109,8 @@ def cancel_stranded(session: Session) -> None:
 
 
 def judge_again(session: Session, asked: ReplayJob, priority: int) -> list[UnsentJob]:
-    """Queues a judge job for the run that asked, once per round; an empty list while a question of it is open."""
+    """Queues a judge job for the run that asked a question, once all questions of its round have ended. Returns the job
+    to send, in a list, which is empty before that."""
     suspicions.lock_run(session, asked.run_id)
     if judging.is_any_pending(session, asked.round):
         return []
@@ -125,7 +126,7 @@ def judge_again(session: Session, asked: ReplayJob, priority: int) -> list[Unsen
 
 
 def _gpu_queue_of(question: BuildQuestion) -> str:
-    """Returns the queue of the GPU that is asked, or of its model."""
+    """Returns the queue for a question: that of one GPU if it names one, else that of its GPU model."""
     if question.gpu_uuid is None:
         return gpu_queue(question.gpu_model)
     return one_gpu_queue(question.gpu_model, question.gpu_uuid)

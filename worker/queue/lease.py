@@ -1,4 +1,4 @@
-"""Holds a job: a thread renews its lease in Postgres while the step works, and the step learns when it is lost."""
+"""Holds the lease on a job: a thread renews it in Postgres, and the step learns when it is lost."""
 
 import threading
 from collections.abc import Collection
@@ -14,18 +14,18 @@ from tilewatch.db.session import session
 log = structlog.get_logger()
 
 LEASE_S = 45
-"""A worker that is silent this long is given up. Long enough for a restart of Postgres, short enough to wait for."""
+"""Seconds of silence after which a worker loses its job: longer than a restart of Postgres, short enough to wait."""
 
 RENEW_S = 5
-"""Seconds between two renewals of a lease, each of which writes the progress and the job's last lines of log."""
+"""Seconds between two renewals of a lease, which also store the job's progress and the last lines of its log."""
 
 
 class LeaseLost(Exception):
-    """The job was cancelled, or given to another worker because this one was silent: stop, and write nothing more."""
+    """The job was cancelled, or given to another worker because this one was silent. The step must stop writing."""
 
 
 class Lease:
-    """Open while a step works on a claimed job. `lines` are the last ones of its log, as they come."""
+    """The lease on a claimed job, entered while its step works. `lines` holds the last lines of the job's log."""
 
     def __init__(self, database_url: str, job_id: int, owner: str, lines: Collection[str] = ()) -> None:
         self.owner = owner
@@ -37,8 +37,7 @@ class Lease:
         self._thread = threading.Thread(target=self._keep_renewing, name=f"lease of job {job_id}", daemon=True)
 
     def progress(self, done_steps: int = 0) -> None:
-        """Notes how far the step is, for the next renewal. Raises LeaseLost when the job is not this worker's any
-        more."""
+        """Sets the progress that the next renewal stores. Raises LeaseLost if this worker no longer has the job."""
         self._done_steps = done_steps
         if self._lost:
             raise LeaseLost
@@ -60,7 +59,7 @@ class Lease:
             try:
                 with session(self._database_url) as opened:
                     held = jobs.renew(opened, self._job_id, self.owner, LEASE_S, self._done_steps, newer)
-            except SQLAlchemyError as error:  # Postgres may be back before the lease is over
+            except SQLAlchemyError as error:  # Postgres may be back before the lease runs out
                 log.warning("lease not renewed", reason=type(error).__name__)
                 continue
             if not held:

@@ -1,7 +1,7 @@
-"""Tells trouble that passes by itself from failures, and waits for Postgres to come back.
+"""Recognises trouble that passes by itself, and waits until Postgres is back.
 
-A restart, a disk that is full, a store, a repository or a GPU that cannot be had at the moment: none of it is a job's
-fault, so it is waited out. Everything else is the job's failure or a bug (run_job.py).
+A restart, a full disk, or a store, repository or GPU that is not available now is not a job's fault, so the job is put
+off. Any other error is the job's failure or a bug (run_job.py).
 """
 
 import errno
@@ -21,8 +21,7 @@ log = structlog.get_logger()
 
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 15.0
-"""Most seconds between two attempts to reach Postgres. Results wait for it, so it is tried as often as a heartbeat is
-written."""
+"""Longest wait between two attempts to reach Postgres: short, because results wait for it."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -30,12 +29,12 @@ Result = TypeVar("Result")
 
 
 class NotNow(Exception):
-    """The step cannot run at the moment through no fault of its job; the message is a sentence, which `tilewatch
-    status` shows."""
+    """The step cannot run now, which is not the job's fault: the job is put off. The message is a sentence that
+    `tilewatch status` shows."""
 
 
 def passing(error: Exception) -> str | None:
-    """Returns the trouble in a sentence; None for an error that does not pass by itself."""
+    """Returns a sentence about trouble that passes by itself; None for any other error."""
     if isinstance(error, NotNow | StoreError | FetchFailed):
         return str(error)
     if (trouble := passing_trouble(error)) is not None:
@@ -48,8 +47,8 @@ def passing(error: Exception) -> str | None:
 def once_postgres_is_back(
     database_url: str, act: Callable[[Session], Result], sleep: Callable[[float], None] = time.sleep
 ) -> Result:
-    """Returns what `act` returns, in a transaction that is tried again until Postgres takes it. There is no time limit,
-    because the result is all that is left of work that was done. Stopping the process ends it."""
+    """Runs `act` in a transaction, again and again until Postgres commits it, and returns its result. There is no time
+    limit: `act` writes the result of work that would be lost."""
     wait_s = FIRST_WAIT_S
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Repairs the queue after a crash or an emptied Redis: the job table says what should be queued."""
+"""Repairs the queue after a crash or an emptied Redis, from the job table."""
 
 from tilewatch.db.lifecycle import checks, jobs
 from tilewatch.db.lifecycle.jobs import UnsentJob
@@ -8,7 +8,7 @@ from tilewatch.worker.queue import dispatch, follow_up
 
 
 def reconcile(database_url: str, broker_url: str) -> list[UnsentJob]:
-    """Ends expired leases, releases what can go on, and returns the jobs to send again."""
+    """Ends expired leases, queues the jobs that can go on, and returns the jobs to send again."""
     with session(database_url) as opened:
         jobs.requeue_expired(opened)
         jobs.release(opened, steps.list_ready_to_measure(opened))

@@ -1,6 +1,6 @@
 """The payload of the jobs "prepare" and "confirm": one question of the judge, and the night that asked it.
 
-The JSON keys are older than these classes and stay as they are: a job may have been queued by the release before.
+The JSON keys are older than these classes, and stay, because jobs of an earlier release may be queued.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from tilewatch.db.worker_reads.winners import Winner
 from tilewatch.text import short_sha
 
 Axis = Literal["commit", "toolchain", "node"]
-"""The thing that differs between the two sides, or between the two GPUs that replay them."""
+"""What differs between the two sides, or between the two GPUs that replay them."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ NOT_COMPILED: dict[str, None] = dict.fromkeys(MachineCode.__dataclass_fields__)
 
 @dataclass(frozen=True)
 class BuildSide:
-    """One build of a question. `code` is None where the prepare step is still to compile it; `measured` is False for a
-    commit that no night measured, whose config is a guess."""
+    """One side of a question: a commit and a config. `code` is None until the prepare step has compiled it. `measured`
+    is False if no night measured the commit, so that the config is a guess."""
 
     commit_id: int
     sha: str
@@ -42,8 +42,8 @@ class BuildSide:
 
     @classmethod
     def of_winner(cls, won: Winner, commit_id: int, sha: str, *, measured: bool = True, compiled: bool = True) -> Self:
-        """Makes the side of a config that won, at this commit, with the code that ran unless it is to be `compiled`
-        again."""
+        """Makes a side from a winner's config at a commit. With `compiled`, it has the winner's machine code; otherwise
+        the prepare step compiles it."""
         code = MachineCode(won.content_key, won.symbol, won.code_sha256, won.compiler) if compiled else None
         return cls(commit_id, sha, won.config_id, won.params, measured, code)
 
@@ -67,10 +67,10 @@ class BuildSide:
 
 @dataclass(frozen=True)
 class BuildQuestion:
-    """Replay these two builds: `launches` launches, after the `start` that are on record.
+    """A request to replay two sides, for `launches` launches after the `start` launches that are stored.
 
-    `key` names the question for ever, so one that is asked twice is one job. `gpu_uuid` and `host` name the one GPU
-    that may answer; None for any GPU of the model.
+    `key` is the question's name, so that a question asked twice has one job. `gpu_uuid` and `host` name the only GPU
+    that may answer; None if any GPU of the model may.
     """
 
     key: str
@@ -93,22 +93,24 @@ class BuildQuestion:
 
     @property
     def subject(self) -> str:
-        """Returns the line that people read."""
+        """Returns the question in one line for people."""
         where = self.gpu_model if self.host is None else f"{self.gpu_model} of {self.host}"
         base, head = short_sha(self.base.sha), short_sha(self.head.sha)
         return f"{self.kernel} {self.problem} on {where}: replay {base} against {head}"
 
 
 def question_key(scope: Scope, kernel: str, problem: str, ends: str, start: int, launches: int) -> str:
-    """Names a question, so that an equal one is found. `ends` says what is replayed: two commits, or two runs."""
+    """Returns the key of a question; equal questions have equal keys. `ends` names two commits or two runs."""
     return f"{scope.repository}:{scope.gpu_model}:{scope.origin}:{kernel}:{problem}:{ends}:{start}+{launches}"
 
 
 @dataclass(frozen=True)
 class ReplayJob:
-    """A question with what its job needs: the repository with its library's folder, the night that waits for the answer
-    (one of its runs, and its submission), its suspicion, and `round`, the keys of all questions that are asked together
-    with it."""
+    """A question with what its job needs.
+
+    `library` is the library's folder in the repository. `run_id` and `submission_id` name the night that waits for the
+    answer. `round` holds the keys of all questions that were asked together with this one.
+    """
 
     question: BuildQuestion
     repository: str

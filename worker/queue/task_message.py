@@ -1,8 +1,8 @@
-"""Reads a message of the broker strictly: which task, and for `worker.run` which job. Pure; everything else is refused.
+"""Reads a message of the broker strictly: its task, and the job of a `worker.run`. Refuses every other message. Pure.
 
-Whoever can reach Redis can write anything into a queue, and Celery would follow much of it (other tasks to run next,
-times to wait, limits) or break on it: its event loop ends at the first text that is not JSON. So a message is read
-here first, and Celery gets one that is made anew from the fields of a TaskMessage.
+Anybody who can reach Redis can write anything into a queue. Celery would obey much of it (further tasks, delays,
+limits) or end at it: its event loop ends at the first text that is not JSON. So each message is read here first, and
+Celery gets a new one, made from the fields of a TaskMessage.
 """
 
 import base64
@@ -15,7 +15,7 @@ from typing import Any
 
 RUN = "worker.run"
 LONGEST_BYTES = 64 << 10
-"""Ours have about 1000."""
+"""Longest message that is read; ours have about 1000 bytes."""
 
 LARGEST_ID = 2**63 - 1
 """The largest number that a job can have in Postgres."""
@@ -26,8 +26,7 @@ _ID = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 
 @dataclass(frozen=True)
 class TaskMessage:
-    """A message that the broker may deliver: which task, and for which job. `job_id` is there for RUN and None for any
-    other task."""
+    """A message that may be delivered: a task, and the job of the task RUN. `job_id` is None for any other task."""
 
     task: str
     id: str
@@ -35,7 +34,7 @@ class TaskMessage:
 
 
 class Refused(ValueError):
-    """A message that is not one of ours; the sentence says why, and repeats none of it."""
+    """A message that is not one of ours. The sentence says why, without repeating any of it."""
 
 
 def read(raw: bytes) -> TaskMessage:
@@ -57,7 +56,7 @@ def read(raw: bytes) -> TaskMessage:
 
 
 def to_celery(message: TaskMessage, queue: str) -> dict[str, Any]:
-    """Returns the message by Celery's protocol 2, as kombu keeps it in Redis."""
+    """Returns a message in Celery's protocol 2, in the form in which kombu stores it in Redis."""
     arguments = [] if message.job_id is None else [message.job_id]
     embedded = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
     body = json.dumps([arguments, {}, embedded]).encode()
@@ -101,7 +100,7 @@ def _arguments(message: dict[str, Any]) -> list[Any]:
     except (binascii.Error, ValueError, RecursionError) as error:
         raise error if isinstance(error, Refused) else Refused("its body is not JSON") from None
     if not (isinstance(content, list) and len(content) == 3 and isinstance(content[0], list) and content[1] == {}):
-        raise Refused("its body is no list of arguments")
+        raise Refused("its body is not a list of arguments")
     return content[0]
 
 

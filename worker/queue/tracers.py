@@ -1,4 +1,4 @@
-"""Finds out whether a worker takes the queue `record`: it can run host code that needs more than other nodes have."""
+"""Finds out whether a worker takes the queue `record`, and so can run host code that needs more packages."""
 
 from sqlalchemy.orm import Session
 
@@ -13,6 +13,6 @@ ADVICE = (
 
 
 def require_tracer(session: Session, error: PackageMissing) -> None:
-    """Raises PackageMissing, with advice, unless a live worker takes the queue."""
+    """Raises PackageMissing, with advice, unless a live worker takes the queue `record`."""
     if not steps.is_taken(session, TRACE_QUEUE):
         raise PackageMissing(f"{error}; {ADVICE}")

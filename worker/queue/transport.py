@@ -1,8 +1,8 @@
-"""Kombu's Redis transport, but for two things: a message that is none of ours is dropped, counted and logged; a Redis
-that refuses commands is one that cannot be reached.
+"""Kombu's Redis transport with two changes: a message that is not ours is dropped, counted and logged, and a Redis that
+refuses commands counts as unreachable.
 
-Kombu decodes a message inside the worker's event loop, and an exception there ends the worker. So message.py reads it
-before, and what goes on to kombu was made anew by it.
+Kombu decodes a message inside the worker's event loop, where an exception ends the worker. So task_message.py reads it
+first and makes a new one for kombu.
 """
 
 from queue import Empty
@@ -20,7 +20,7 @@ log = structlog.get_logger()
 
 class GuardedChannel(redis.Channel):
     def _brpop_read(self, **options: Any) -> bool:
-        """Kombu's own method, but for what happens to the item."""
+        """Reads the next message, like kombu's own method, and delivers it or drops it."""
         try:
             try:
                 popped = self.client.parse_response(self.client.connection, "BRPOP", **options)
@@ -46,16 +46,16 @@ class GuardedChannel(redis.Channel):
 
 class Transport(redis.Transport):
     Channel = GuardedChannel
-    # A full disk makes Valkey refuse every write, BRPOP too (MISCONF), and so does a full memory (OOM): that passes.
+    # Valkey refuses every write, BRPOP too, if its disk is full (MISCONF) or its memory (OOM): trouble that passes.
     connection_errors = (*redis.Transport.connection_errors, ResponseError)
 
     def establish_connection(self) -> Any:
-        """Connects only to a Redis that takes writes: Kombu waits longer after each attempt that fails here, and not
-        at all between two connections that fail at their first read."""
+        """Connects to Redis, and fails here if it refuses writes. Kombu waits longer after each attempt that fails
+        here, but not at all if the first read of a connection fails."""
         opened = super().establish_connection()  # type: ignore[no-untyped-call]  # kombu is half typed
         channel = self._avail_channels[-1]
         try:
-            channel.client.lpushx("tilewatch.nothing", "")  # changes nothing: there is no such list
+            channel.client.lpushx("tilewatch.nothing", "")  # a write that changes nothing: there is no such list
         except self.connection_errors:
             self._avail_channels.remove(channel)
             channel.close()
@@ -64,7 +64,7 @@ class Transport(redis.Transport):
 
 
 def refuse(queue: str, reason: Exception) -> None:
-    from tilewatch.worker import metrics  # after the worker has chosen where its metrics lie
+    from tilewatch.worker import metrics  # imported once the worker has set the folder of its metrics
 
     metrics.MESSAGES_REFUSED.inc()
     log.warning("message refused", queue=queue, reason=str(reason))

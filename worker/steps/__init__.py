@@ -1,3 +1,1 @@
-"""The steps of a nightly's jobs, except for judging: compile, prepare, measure, confirm. Each may run twice and writes
-every fact once.
-"""
+"""The steps of a nightly's jobs except judging: compile, prepare, measure, confirm. Each may run twice."""

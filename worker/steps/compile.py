@@ -1,9 +1,9 @@
-"""The compile step. Compiles a submission's configs and attaches the compilations to the trials that wait for them.
+"""The compile step: compiles a submission's configs and attaches the compilations to the trials that wait for them.
 
-The submit step cannot know what is compiled already, because that depends on the worker's compiler. So a kernel's first
-compile job plans: it attaches what this worker's compiler compiled before and queues batches of the rest, often none. A
-batch compiles. Where its host code cannot run, it is moved to the queue `record` (run_job.py), whose workers write the
-bytecode into the store and queue it again. All leave the database right when they run twice, or at once with others.
+What is compiled already depends on the worker's compiler. So a kernel's first compile job attaches the compilations
+that this compiler made before, and queues jobs for batches of the rest. A batch job compiles its configs. If their host
+code cannot run here, run_job.py moves the job to the queue `record`, whose workers write the bytecode into the store
+and queue the batch again. Each job may run twice, or at once with others.
 """
 
 import itertools
@@ -31,11 +31,10 @@ from tilewatch.worker.queue.payloads import CompilePayload, read_payload, write_
 from tilewatch.worker.steps.compiler import compile_each, open_compiler
 
 BATCH = 10
-"""Configs of a job at most: half a minute of work, so that a killed worker loses little and the last batches end
-together."""
+"""Most configs in a batch: half a minute of work, so that a killed worker loses little."""
 
 CHUNK = 3
-"""Configs between two writes, so that people see progress."""
+"""Configs per thread between two writes, so that people see progress."""
 
 NO_FACTS: dict[str, Any] = {**dict.fromkeys(each.name for each in fields(StaticFacts)), "remarks": []}
 
@@ -75,21 +74,21 @@ def _plan_batches(job: ClaimedJob, payload: CompilePayload, context: Context) ->
                 priority=job.priority,
             )
             if not new:
-                break  # an earlier attempt queued all of it already: this is one transaction
+                break  # an earlier attempt queued all batches, in one transaction
             queued.append(UnsentJob(job_id, COMPILE))
         return queued
 
 
 def attach_in_parts(database_url: str, compiler: str, submission_id: int, code_keys: Sequence[str]) -> None:
-    """Gives trials the compilations that are on record; `code_keys` in the order in which the trials were planned."""
+    """Attaches stored compilations to trials. `code_keys` are in the order in which the trials were planned."""
     for part in fact_writes.in_parts(code_keys):
         with session(database_url) as opened:
             fact_writes.attach_compilations(opened, compiler=compiler, submission_id=submission_id, code_keys=part)
 
 
 def split(items: Sequence[UnmeasuredCode]) -> list[list[UnmeasuredCode]]:
-    """Splits configs into batches that take about equally long, one problem after the other: the first series is
-    measured while others are compiled. Neighbours in a search space are slow together, so they are spread."""
+    """Splits configs into batches that take about equally long. Neighbours in a search space are slow together, so they
+    are put into different batches. Problems come in turn, so that the first is measured while the rest is compiled."""
     batches: list[list[UnmeasuredCode]] = [[]]
     for _, group in itertools.groupby(items, key=lambda each: each.problem):
         of_problem = list(group)
@@ -141,7 +140,7 @@ def _compile_batch(
 def _trace_batch(
     job: ClaimedJob, payload: CompilePayload, items: Sequence[UnmeasuredCode], context: Context, lease: Lease
 ) -> list[UnsentJob]:
-    """Writes what the configs launch into the store, and queues the batch for any compile worker."""
+    """Traces the launches of a batch's configs into the store, and queues the batch for any compile worker."""
     compiler = open_compiler(context, payload.toolchain)
     library = watched.library_at(context, payload.repository, payload.sha, payload.library)
     for done, item in enumerate(items):
@@ -163,10 +162,8 @@ def _trace_batch(
 
 
 def _find_usable(opened: Session, keys: Sequence[str], compiler: Compiler, store_url: str) -> set[str]:
-    """Finds the code keys that need no compiling here.
-
-    A cubin must lie in our store, to be measured or replayed: a recording has cubins that stayed elsewhere.
-    """
+    """Returns the code keys that need no compiling: compiling failed for good, or the cubin is in our store. Cubins of
+    a recording are not, so they cannot be measured or replayed."""
     cubins = steps.read_compiled_keys(opened, keys, compiler.version, compiler.limit_s)
     outcomes = CubinStore(store_url).outcomes({cubin for cubin in cubins.values() if cubin is not None})
     final = {cubin for cubin, outcome in outcomes.items() if is_final(outcome, compiler.limit_s)}

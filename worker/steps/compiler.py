@@ -1,6 +1,6 @@
-"""Keeps the compilers of a worker process, for each toolchain that its jobs named, and closes them.
+"""Keeps the compilers of a worker process open, one per thread and toolchain, and closes them.
 
-Each thread that compiles has compilers of its own: a child is killed when the thread that started it ends.
+Threads do not share compilers, because a compiler's child process is killed when the thread that started it ends.
 """
 
 import threading
@@ -17,14 +17,14 @@ _compilers: dict[tuple[int, str], tuple[Toolchain, Compiler]] = {}
 """Compilers by thread and toolchain."""
 
 _threads: list[ThreadPoolExecutor] = []
-"""The one pool of this process, from its first use on."""
+"""The only thread pool of this process, once it is used."""
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 
 
 def close() -> None:
-    """Ends this process's compilers, also in the middle of a compile."""
+    """Closes this process's compilers, even while they compile."""
     while _threads:
         _threads.pop().shutdown(wait=False, cancel_futures=True)
     while _compilers:
@@ -33,12 +33,10 @@ def close() -> None:
 
 
 def open_compiler(context: Context, name: str | None = None) -> Compiler:
-    """Returns the compiler of a toolchain of this machine; None for the name is the installed one.
+    """Returns this thread's compiler for a toolchain of this machine; without a name, for the installed one.
 
-    There is one per thread and toolchain: its child keeps the tile compiler loaded, and is started again by itself
-    when it dies. A toolchain that was installed again meanwhile gets a new one.
-
-    Raises NotNow without the toolchain: another worker may have it, and this one has it as soon as it is installed.
+    It stays open, because its child process keeps the tile compiler loaded. A toolchain that was installed again gets a
+    new one. Raises NotNow if this machine does not have the toolchain: another worker may, or it may be installed.
     """
     toolchain = require_toolchain(context, name or INSTALLED)
     place = (threading.get_ident(), toolchain.name)
@@ -54,7 +52,7 @@ def open_compiler(context: Context, name: str | None = None) -> Compiler:
 def compile_each(
     compile_one: Callable[[Item], Outcome], items: Sequence[Item], threads: int
 ) -> Iterator[tuple[Item, Outcome]]:
-    """Yields each item with what `compile_one` returned for it, as they end. One thread is the caller's own."""
+    """Yields each item with the result of `compile_one`, as they end. With one thread, the caller's is used."""
     if threads == 1:
         yield from ((item, compile_one(item)) for item in items)
         return
@@ -70,7 +68,7 @@ def compile_each(
 
 
 def require_toolchain(context: Context, name: str) -> Toolchain:
-    """Returns a toolchain of this machine. Raises NotNow without it."""
+    """Returns a toolchain of this machine. Raises NotNow if it is not installed."""
     try:
         return find_toolchain(context.toolchains, name)
     except UnknownToolchain as error:

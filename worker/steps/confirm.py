@@ -1,7 +1,7 @@
-"""The confirm step. Replays the two sides of a question on this worker's GPU and writes the answer.
+"""The confirm step: replays the two sides of a question on this worker's GPU and writes the answer.
 
-Both cubins are in the store; what had none came through the prepare step. Every question ends with a row, also when it
-cannot be answered, and the last one of a round lets the judge go on.
+The prepare step has put missing cubins into the store. Each question gets an answer, even if that is a failure, and the
+last answer of a round queues the judge again.
 """
 
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob

@@ -1,8 +1,7 @@
-"""The measure step. Checks, races and times a sweep's cubins on this worker's GPU and puts the run on record.
+"""The measure step: checks, races and times a sweep's cubins on this worker's GPU and writes the run.
 
-Everything that touches the GPU happens in a child process, so this process holds no CUDA context that a kernel could
-crash. The result is spooled to this machine's disk first: a Postgres that is away, or a kill just then, costs no GPU
-time.
+Only child processes touch the GPU, so a kernel cannot crash this process. The result is first spooled to this machine's
+disk, so that no GPU time is lost if Postgres is away or this process is killed.
 """
 
 from collections.abc import Sequence
@@ -31,7 +30,7 @@ from tilewatch.worker.steps.write_run import TrialWriter, deliver, not_compiled
 
 
 class NothingToMeasure(ExpectedError):
-    """No config of the sweep compiled, or what was compiled is not here; the message is a sentence."""
+    """No config of the sweep compiled, or its cubins are not in this store. The message is a sentence."""
 
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
@@ -62,23 +61,20 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         )
         result = own.backend.measure(sweep, own.gpu, on_trial=trial_ended)
         trials.write()
-        if wanted.toolchain is not None:  # not what is installed here compiled it
+        if wanted.toolchain is not None:  # it was not compiled by what is installed here
             with session(context.database_url) as opened:
                 compiled_by = read_compilers(steps.list_compilers(opened, job.sweep_id))
             result = replace(result, toolchain={**result.toolchain, **compiled_by})
         metrics.SWEEP_SECONDS.labels(facts.gpu_model).observe((result.finished_at - result.started_at).total_seconds())
-        # Inside: a run that shows the illness itself is the evidence of the quarantine.
+        # Within use_gpu, because a run that itself shows an illness becomes the evidence of the quarantine.
         return deliver(Spooled(job.id, job.key, result), context.spool, context.database_url)
 
 
 def _with_cubins(
     sweep_id: int, facts: SweepFacts, compiled: Sequence[CompiledConfig], store_url: str, database_url: str
 ) -> list[CompiledConfig]:
-    """Returns the configs whose cubins lie in this store. Raises NothingToMeasure when one is missing: the GPU would
-    take it for a config that crashes.
-
-    A recording may name a cubin that did not compile here, in the time that it may take: that trial ends so.
-    """
+    """Returns the configs whose cubins are in this store. Raises NothingToMeasure if one is missing, which would look
+    like a config that crashes. Configs that the store has as failures, from another machine, end as not compiled."""
     outcomes = CubinStore(store_url).outcomes({each.content_key for each in compiled})
     if missing := sum(each.content_key not in outcomes for each in compiled):
         raise NothingToMeasure(

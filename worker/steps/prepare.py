@@ -1,8 +1,8 @@
-"""The prepare step. Compiles the sides of a replay that have no cubin, then queues the replay itself.
+"""The prepare step: compiles the sides of a replay that have no cubin, then queues the replay.
 
-A side has none at an untested commit of a bisection, under another compiler, or when the store lost it. Both are
-compiled by this machine's compiler, so that only what is asked about differs. Sides that turn out to be identical
-machine code, or to have been replayed before, need no GPU.
+A side has no cubin if its commit was never measured, if another compiler made it, or if the store lost it. This
+machine's compiler makes both sides, so that only the commit differs. No replay is queued if the two are identical
+machine code, or if this code was replayed before.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from tilewatch.worker.steps.write_replay import code_columns, write_failure
 
 
 class DoesNotCompile(Exception):
-    """A side of a replay does not compile; the message is a sentence."""
+    """A side of a replay does not compile. The message is a sentence."""
 
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
@@ -51,7 +51,7 @@ def _with_code(asked: ReplayJob, context: Context, lease: Lease) -> BuildQuestio
     sides: list[BuildSide] = []
     for done, (name, side) in enumerate((("base", question.base), ("head", question.head))):
         lease.progress(done)
-        if side.code is not None:  # as another compiler made it, which is what is asked about
+        if side.code is not None:  # the question is about this very cubin
             sides.append(side)
             continue
         outcome = _compile(context, asked, side, side.params)
@@ -61,7 +61,7 @@ def _with_code(asked: ReplayJob, context: Context, lease: Lease) -> BuildQuestio
         sides.append(replace(side, code=code))
     base, head = sides
     if not head.measured:
-        # Where what won before is still the same code, nothing has changed yet, whatever wins at the next measured one.
+        # If base's config gives the same code at head, nothing has changed, whatever wins at the next measured commit.
         as_before = _code_of(_compile(context, asked, head, base.params))
         if as_before is not None and base.code is not None and as_before.code_sha256 == base.code.code_sha256:
             head = replace(base, commit_id=head.commit_id, sha=head.sha)

@@ -1,7 +1,7 @@
 """Keeps finished runs on this machine's disk until they are in the database: one file each, safe from a power cut.
 
-GPU time is what costs, so a run reaches the disk before it is sent to Postgres, and its file is deleted when Postgres
-has committed it (write_run.py).
+GPU time is expensive, so a run is written to disk first, and deleted there when Postgres has committed it
+(write_run.py).
 """
 
 import json
@@ -16,8 +16,8 @@ from tilewatch.kernels.results import RunResult
 
 @dataclass(frozen=True)
 class Spooled:
-    """A run, and the measure job that it is the result of. The key is checked on delivery: ids are those of one
-    database, and a folder may outlive it."""
+    """A run, and the measure job that made it. The job's key is compared on delivery, because the folder may be older
+    than the database, whose ids start again."""
 
     job_id: int
     job_key: str
@@ -28,7 +28,7 @@ _READ = TypeAdapter(Spooled)
 
 
 def keep(folder: Path, spooled: Spooled) -> Path:
-    """Writes a file that is whole or not there, and returns when the disk has it."""
+    """Writes a run to the spool and returns its file once it is safely on disk. The file is never half written."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"job-{spooled.job_id}-{os.getpid()}-{spooled.result.started_at:%Y%m%dT%H%M%S%f}.json"
     making = file.with_suffix(".making")
@@ -39,7 +39,7 @@ def keep(folder: Path, spooled: Spooled) -> Path:
             os.fsync(out.fileno())
         making.rename(file)
     except OSError:
-        making.unlink(missing_ok=True)  # half a file must not keep a full disk full
+        making.unlink(missing_ok=True)  # the disk may be full
         raise
     _sync(folder)
     return file
@@ -56,11 +56,8 @@ def list_refused(folder: Path) -> list[Path]:
 
 
 def read(file: Path) -> Spooled | None:
-    """Reads a run from the spool; None when the file is gone, because another process of this machine delivered it
-    meanwhile.
-
-    Raises ValueError for what is not a run, such as one of a release whose results looked different.
-    """
+    """Reads a run from the spool; None if another process of this machine has delivered it meanwhile. Raises ValueError
+    if the file is not a run, such as one of another release."""
     try:
         return _READ.validate_python(json.loads(file.read_text(encoding="utf-8")))
     except FileNotFoundError:
@@ -68,12 +65,12 @@ def read(file: Path) -> Spooled | None:
 
 
 def refuse(file: Path) -> Path:
-    """Renames a file that cannot be delivered, so that a person can look at it and nothing tries it again."""
+    """Renames a file that cannot be delivered, so that it is not tried again and a person can look at it."""
     return file.rename(file.with_suffix(".refused"))
 
 
 def _sync(folder: Path) -> None:
-    """Writes the folder to the disk: only then is a rename safe."""
+    """Writes a folder to disk, without which a rename in it is not safe."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

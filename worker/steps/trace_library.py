@@ -1,7 +1,7 @@
-"""The record step. Plans a submission where its host code can run, because who submitted it could not run it.
+"""The record step: plans a submission whose host code could not run on the machine that submitted it.
 
-It runs on a worker of the queue `record`. The batches of configs that come of it are recorded in the same queue, each
-when a compile worker could not run its host code (compile.py).
+It runs on a worker of the queue `record`. If compile workers cannot run the host code either, the same queue traces the
+batches of configs (compile.py).
 """
 
 from dataclasses import asdict, dataclass
@@ -27,8 +27,8 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class PlansWanted:
-    """What of a library is submitted: one kernel, one problem of it, or the suite; of the suite only `kernels`, where
-    they are not None."""
+    """The part of a library that is submitted: one kernel, one problem of it, or the suite. `kernels` limits the suite
+    to these kernels, unless it is None."""
 
     kernel: str | None
     problem: str | None

@@ -1,6 +1,6 @@
-"""Writes what a submission sweeps: the sweeps, trials and jobs of its plans.
+"""Writes the sweeps, trials and jobs of a submission's plans.
 
-Whoever ran the library files does it: the submit step, or the record step on another node.
+The process that ran the library files calls it: that of the submit command, or the record step on another node.
 """
 
 from collections.abc import Sequence
@@ -20,11 +20,12 @@ from tilewatch.worker.queue.payloads import CompilePayload, MeasurePayload, writ
 
 @dataclass(frozen=True)
 class PlannedSubmission:
-    """A submission whose plans are to be written. `key` is its own, which the keys of its jobs begin with.
+    """A submission whose plans are to be written.
 
-    `library` is the folder of commits whose pyproject.toml names none. `words` names, for people, a repository that was
-    added and the toolchain; it is empty for that of TILEWATCH_REPOSITORY without one. `measure` is False where no GPU
-    will be there to measure. `toolchain` names what compiles; None is what the workers have installed.
+    `key` is the submission's key, with which the keys of its jobs begin. `library` is the library's folder if the
+    commit's pyproject.toml does not name one. `words` names the repository and the toolchain for people, unless they
+    are the default ones. `measure` is False if no GPU will measure. `toolchain` is the one that compiles; None means
+    the installed one.
     """
 
     key: str
@@ -41,7 +42,7 @@ class PlannedSubmission:
 
 
 def write_plans(opened: Session, submission: PlannedSubmission, plans: Sequence[Plan]) -> list[UnsentJob]:
-    """Returns the jobs to send. A second call changes nothing."""
+    """Writes the sweeps, trials and jobs of plans. Returns the jobs to send. A second call changes nothing."""
     for plan in plans:
         sweep_id = _write_sweep(opened, submission, plan)
         if submission.measure:
@@ -66,7 +67,7 @@ def _measure_payload(submission: PlannedSubmission, plan: Plan) -> MeasurePayloa
 
 
 def _write_sweep(opened: Session, submission: PlannedSubmission, plan: Plan) -> int:
-    """Writes a sweep, its configs and its trials, none of them compiled yet. Returns the sweep's id."""
+    """Writes a sweep with its configs and waiting trials. Returns the sweep's id."""
     sweep_id = fact_writes.add_sweep(
         opened,
         submission_id=submission.submission_id,
@@ -89,7 +90,7 @@ def _write_sweep(opened: Session, submission: PlannedSubmission, plan: Plan) -> 
 
 
 def _compile_jobs(opened: Session, submission: PlannedSubmission, plans: Sequence[Plan]) -> list[UnsentJob]:
-    """Adds one job per kernel, for all its problems: they share code. It queues the batches (compile.py)."""
+    """Adds one compile job per kernel, for all its problems, which share code. It queues the batches (compile.py)."""
     arch = device.gpu_model(submission.gpu_model).arch
     queued = []
     for kernel in dict.fromkeys(plan.kernel for plan in plans):

@@ -1,4 +1,4 @@
-"""Writes a run and its trials to the database, by way of the spool."""
+"""Writes a run and its trials to the database. A run is kept in the spool until then."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -28,11 +28,11 @@ from tilewatch.worker.steps.spool import Spooled
 log = structlog.get_logger()
 
 WRITE_S = 2.0
-"""Trials end hundreds per second at best; people look every few seconds."""
+"""Seconds between two writes of trials: hundreds may end per second, and people look every few seconds."""
 
 
 def deliver_spooled(spool_folder: Path, database_url: str) -> list[UnsentJob]:
-    """Records the runs that an earlier worker of this machine left in the spool. Returns the jobs to send."""
+    """Writes the runs that an earlier worker of this machine left in the spool. Returns the jobs to send."""
     queued: list[UnsentJob] = []
     for file in spool.list_waiting(spool_folder):
         try:
@@ -49,16 +49,16 @@ def deliver_spooled(spool_folder: Path, database_url: str) -> list[UnsentJob]:
 
 
 class NotOurs(Exception):
-    """A spooled run whose job is not in this database; the message is a sentence."""
+    """A spooled run whose job is not in this database. The message is a sentence."""
 
 
 def deliver(spooled: Spooled, spool_folder: Path, database_url: str) -> list[UnsentJob]:
-    """Records a run, by way of the spool, and waits for Postgres if need be. Returns the jobs to send. Raises NotNow
-    where the run shows that its GPU is ill."""
+    """Spools a run, waits for Postgres if need be, and writes the run. Returns the jobs to send. Raises NotNow if the
+    run shows that its GPU is ill."""
     file: Path | None = None
     try:
         file = spool.keep(spool_folder, spooled)
-    except OSError as error:  # a full disk: it lies in memory, and Postgres may well be there
+    except OSError as error:  # such as a full disk: the run is still in memory, and Postgres may be there
         log.error("not spooled", job=spooled.job_id, reason=error.strerror)
     delivered = outage.once_postgres_is_back(database_url, lambda opened: write_spooled(opened, spooled))
     if file is not None:
@@ -70,16 +70,15 @@ def deliver(spooled: Spooled, spool_folder: Path, database_url: str) -> list[Uns
 
 @dataclass(frozen=True)
 class Delivered:
-    """Holds the jobs that a run queued, or why the GPU was ill. Such a run is not a measurement: only the quarantine
-    keeps it."""
+    """The jobs that a written run queued. `ill` says why the GPU was ill; such a run is not written, but kept as the
+    quarantine's evidence."""
 
     queued: list[UnsentJob]
     ill: str | None = None
 
 
 def write_spooled(opened: Session, spooled: Spooled) -> Delivered:
-    """Writes a run and its judge job, once: a second delivery, or another worker's run of the sweep, leaves the
-    first."""
+    """Writes a run and its judge job, unless the sweep has a run already. Raises NotOurs."""
     job = steps.find_measure_job(opened, spooled.job_id, spooled.job_key)
     if job is None:
         raise NotOurs(f"job {spooled.job_id} ({spooled.job_key}) is not in this database")
@@ -95,7 +94,7 @@ def write_spooled(opened: Session, spooled: Spooled) -> Delivered:
 
 
 class TrialWriter:
-    """Writes trials as they end, a few at a time; a sweep that is killed keeps what it found."""
+    """Writes trials as they end, a few at a time, so that a killed sweep keeps its results."""
 
     def __init__(
         self,
@@ -116,8 +115,8 @@ class TrialWriter:
             self.write()
 
     def write(self) -> None:
-        """Writes the trials that ended. Without Postgres the sweep goes on: these rows are kept for the next write, and
-        all come with the run."""
+        """Writes the trials that ended. If Postgres is away, the sweep goes on and the next write includes them; the
+        run has all of them anyway."""
         try:
             for part in fact_writes.in_parts(self._kept):
                 with session(self._database_url) as opened:
@@ -129,8 +128,7 @@ class TrialWriter:
 
 
 def write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, int]) -> int:
-    """Writes a run with its measurements, and its trials with their last samples (finalists are timed more than
-    once)."""
+    """Writes a run with its measurements and the final samples of its trials. Returns the run's id."""
     fact_writes.write_trial_results(opened, sweep_id, [_trial_row(trial, ids) for trial in result.trials])
     run_id = fact_writes.add_run(
         opened,
@@ -163,7 +161,7 @@ def write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, i
 
 
 def not_compiled(each: CompiledConfig, outcome: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the row of a trial whose cubin the store has as a failure."""
+    """Returns the row of a trial that the store has as a failure to compile."""
     no_time = {"samples_us": None, "median_us": None, "error": None}
     return {"config_id": each.config_id, "status": "not_compiled", "failure": outcome["failure"], **no_time}
 

@@ -1,1 +1,1 @@
-"""Turns what is submitted into rows and jobs: nightlies, checks, comparisons of toolchains. Needs Git, runs no job."""
+"""Turns requests into rows and jobs: nightlies, sweeps, checks, comparisons of toolchains. It needs Git."""

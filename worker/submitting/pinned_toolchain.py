@@ -1,6 +1,7 @@
-"""Asks for a comparison of two toolchains where the commit of a nightly pins another one than the night before did.
+"""Requests a comparison of two toolchains if the commit of a nightly pins another compiler than that of the last
+nightly.
 
-`kernels/toolchains/pins.py` decides; this reads the two commits. It is asked for once for each such change.
+kernels/toolchains/pins.py compares the pins. Each change is requested once.
 """
 
 from pathlib import Path
@@ -19,10 +20,10 @@ from tilewatch.worker.settings import Settings
 
 
 def ask_comparison(settings: Settings, name: str) -> str | None:
-    """Looks at the newest nightly of a repository. Returns a sentence about its pin; None where that is as before.
+    """Compares the pins of a repository's two newest nightlies and requests a comparison of the toolchains. Returns a
+    sentence about it; None if the pins did not change.
 
-    Before the first nightly was its commit's parent. What neither commit pins, or only one of them, is not known to
-    have changed.
+    A first nightly is compared with its commit's parent. Packages that only one of the two commits pins do not count.
     """
     database_url = settings.connection().database_url
     with session(database_url) as opened:
@@ -31,15 +32,15 @@ def ask_comparison(settings: Settings, name: str) -> str | None:
     shas += commits.first_parents(folder, shas[0], 2)[1:] if len(shas) == 1 else []
     if len(shas) < 2:
         return None
-    after, before = (pins.read_pins(_find_lines(folder, sha)) for sha in shas)
-    changed = pins.find_change(before, after)
+    head, base = (pins.read_pins(_find_lines(folder, sha)) for sha in shas)
+    changed = pins.find_change(base, head)
     if not changed:
         return None
-    moves = ", ".join(f"{package} {before[package]} -> {after[package]}" for package in changed)
+    moves = ", ".join(f"{package} {base[package]} -> {head[package]}" for package in changed)
     sentence = f"{short_sha(shas[0])} pins another compiler ({moves})"
     toolchains, installed = list_toolchains(settings.toolchains), versions(NEEDED)
     try:
-        a, b = (pins.find_toolchain(each, changed, toolchains, installed) for each in (before, after))
+        a, b = (pins.find_toolchain(each, changed, toolchains, installed) for each in (base, head))
     except BadPackages as error:
         return f"{sentence}, which are not compared: {error}"
     missing = [each.add for each in (a, b) if each.add is not None]
@@ -53,7 +54,8 @@ def ask_comparison(settings: Settings, name: str) -> str | None:
 
 
 def _find_lines(folder: Path, sha: str) -> list[str]:
-    """Finds the lines of a commit's lists that may name a compiler's package; none where its clone lacks the commit."""
+    """Returns the lines of a commit's requirements that may name a compiler's package. Returns an empty list if the
+    clone does not have the commit."""
     try:
         found = commits.git(folder, "grep", "-hIiE", "cuda[-_.]tile", sha, "--", *pins.FILES)
     except commits.RepositoryError:

@@ -1,9 +1,9 @@
-"""Submits nightlies at their hour and after a missed one, and prunes old samples.
+"""Submits nightlies at their hour or after a missed one, and prunes old samples.
 
-A night has a nightly of each watched repository. One that was added is fetched first; where that fails, the commit
-that is there is measured and an alarm says so. That of TILEWATCH_REPOSITORY is measured at its HEAD: whoever keeps that
-clone up to date decides what a night measures. Two beats submit one nightly, since a submission's key has the night and
-the commit. All times are UTC, so no clock change repeats or skips a night.
+Each night has a nightly of each watched repository. A repository that was added is fetched first. If that fails, the
+commit that is there is measured, and an alarm is opened. The repository of TILEWATCH_REPOSITORY is measured at its
+HEAD, which its owner keeps up to date. Two schedulers submit one nightly, because a submission's key contains the night
+and the commit. All times are UTC, so that no clock change repeats or skips a night.
 """
 
 import datetime as dt
@@ -29,17 +29,17 @@ log = structlog.get_logger()
 
 
 def submit(settings: Settings) -> list[str]:
-    """Submits the nightly of every watched repository; returns a sentence for each. What hinders one, such as a
-    library that does not load, hinders no other."""
+    """Submits the nightly of every watched repository. Returns a sentence for each. An error in one, such as a library
+    that does not load, does not stop the others."""
     names = watched.list_names(settings.connection().database_url, settings)
     return [_submit_one(settings, name, None) for name in names]
 
 
 def catch_up(settings: Settings, now: dt.datetime) -> list[str]:
-    """Submits the last night's nightly of each repository whose hour passed without it; returns a sentence for each.
+    """Submits the last night's nightly of each repository that missed it. Returns a sentence for each.
 
-    Nothing is missed before the first nightly. Of several missed nights only the last is submitted: the commit under
-    test would be the same.
+    A repository without any nightly has missed none. Of several missed nights only the last is submitted, because the
+    commit would be the same.
     """
     night = due_night(now, settings)
     names = watched.list_names(settings.connection().database_url, settings)
@@ -51,7 +51,7 @@ def catch_up(settings: Settings, now: dt.datetime) -> list[str]:
 
 
 def _submit_one(settings: Settings, name: str, night: dt.date | None) -> str:
-    """Submits a nightly; returns a sentence. Whatever is wrong with the repository is stored, and an alarm tells it."""
+    """Submits a nightly of a repository and returns a sentence. A failure is stored and opens an alarm."""
     night = night or dt.datetime.now(dt.UTC).date()
     outcome = _try_to_submit(settings, name, night)
     with session(settings.connection().database_url) as opened:
@@ -59,7 +59,7 @@ def _submit_one(settings: Settings, name: str, night: dt.date | None) -> str:
             repositories.write_fetch_failure(opened, name, outcome.fetch_failure)
         if outcome.is_submitted:
             alarms.close_failed_nightly(opened, name)
-        elif outcome.fetch_failure is None:  # that is an alarm of its own
+        elif outcome.fetch_failure is None:  # a failed fetch has an alarm of its own
             alarms.open_failure(opened, alarms.FAILED_NIGHTLY, name, outcome.sentence)
     return outcome.sentence
 
@@ -76,7 +76,7 @@ def _try_to_submit(settings: Settings, name: str, night: dt.date) -> _Outcome:
         submitted = submit_nightly(settings, repository=name, night=night)
     except AWAY:
         raise
-    except Exception as error:  # noqa: BLE001 - the edge of a repository: the others get their nightlies
+    except Exception as error:  # noqa: BLE001 - the other repositories shall get their nightlies
         reason = _describe(error, f"no nightly could be submitted for {name}")
         failure = reason if isinstance(error, FetchFailed) else None
         return _Outcome(f"no nightly was submitted for {name}: {reason}", False, failure)
@@ -95,7 +95,7 @@ def _ask_comparison(settings: Settings, name: str) -> str | None:
 
 
 def _describe(error: Exception, what: str) -> str:
-    """Returns the reason for people. A bug's traceback goes to the log."""
+    """Returns an error as a sentence for people. The traceback of an unexpected error is logged."""
     expected = errors.sentence(error)
     if expected is None:
         log.error(what, exc_info=error)
@@ -103,11 +103,11 @@ def _describe(error: Exception, what: str) -> str:
 
 
 BATCH = 10
-"""Sweeps in one transaction: some 5,000 trials."""
+"""Sweeps that are pruned in one transaction: some 5,000 trials."""
 
 
 def prune(database_url: str, days: int, now: dt.datetime) -> int:
-    """Reduces the samples of old trials that lost to their median; returns how many trials."""
+    """Deletes the samples of losing trials that are older than some days; their medians stay. Returns how many."""
     before = now - dt.timedelta(days=days)
     rolled_up = 0
     while True:

@@ -1,7 +1,7 @@
-"""The submit step. Writes a commit's submissions, sweeps, waiting trials and jobs, and sends one message per job.
+"""Submits a commit: writes its submissions, sweeps, waiting trials and jobs, and sends one message per job.
 
-It runs anywhere: it needs Git, Postgres and Redis, and no GPU stack. Bad input is refused before anything is written,
-and everything is written in one transaction or not at all.
+It needs Git, Postgres and Redis, but no GPU software. Bad input is refused before anything is written, and everything
+is written in one transaction.
 """
 
 import datetime as dt
@@ -43,17 +43,17 @@ from tilewatch.worker.steps.write_plans import PlannedSubmission, write_plans
 
 
 class BadToolchainName(ExpectedError):
-    """No toolchain can have this name; the message says what was expected."""
+    """A name that no toolchain can have. The message says what was expected."""
 
 
 class NothingToSubmit(ExpectedError):
-    """No GPU model was named, owned or watched, or no commit is in a range; the message is a sentence."""
+    """There is no GPU model, no kernel or no commit to submit. The message is a sentence."""
 
 
 @dataclass(frozen=True)
 class Submitted:
-    """What a request submitted. `created` is False when all of it was submitted before. `fetch_failure` says why the
-    clone is as it was."""
+    """The submissions of a request. `created` is False if all of them were submitted before. `fetch_failure` says why
+    the clone could not be fetched; None if it could."""
 
     submission_ids: tuple[int, ...]
     created: bool
@@ -63,8 +63,8 @@ class Submitted:
 
 @dataclass(frozen=True)
 class _Request:
-    """A request before its GPU models are resolved. `key` names a submission by sha and GPU model. `toolchain` is None
-    for what the workers have installed."""
+    """A request for any GPU model. `key` makes a submission's key from sha and GPU model. Without `toolchain`, the
+    installed one compiles."""
 
     reason: str
     priority: Priority
@@ -78,9 +78,10 @@ class _Request:
 
 @dataclass(frozen=True)
 class Source:
-    """Where to submit from. `fetch_failure` is None where the fetch went well, or is somebody else's business.
+    """The repository to submit from. `fetch_failure` says why it could not be fetched; None if it could, or if its
+    owner fetches it.
 
-    `library` is the folder of commits whose pyproject.toml names none.
+    `library` is the library's folder if the commit's pyproject.toml does not name one.
     """
 
     watched: WatchedRepository
@@ -88,25 +89,25 @@ class Source:
     library: str
 
     def list_kernels(self, settings: Settings) -> tuple[str, ...] | None:
-        """Returns the kernels that TILEWATCH_KERNELS leaves of the suite; None for all. It is about the library of
-        TILEWATCH_REPOSITORY alone."""
+        """Returns the kernels of the suite that TILEWATCH_KERNELS names; None means all. The setting only counts for
+        TILEWATCH_REPOSITORY."""
         is_whole = self.watched.clone is not None or settings.kernels == (EVERY_KERNEL,)
         return None if is_whole else settings.kernels
 
     @property
     def words(self) -> str:
-        """Names a repository that was added, for people; nothing for that of TILEWATCH_REPOSITORY."""
+        """Returns " of NAME" for a repository that was added, "" for that of TILEWATCH_REPOSITORY."""
         return f" of {self.watched.name}" if self.watched.clone is not None else ""
 
     @property
     def stale_words(self) -> str:
-        """Says why the clone is as it was; nothing where it was fetched."""
+        """Returns a clause that says why the clone could not be fetched; "" if it could."""
         return f"; the clone is as it was: {self.fetch_failure}" if self.fetch_failure else ""
 
 
 @dataclass(frozen=True)
 class _Read:
-    """The plans by architecture, none where a worker makes them; and what to say of the reading, for people."""
+    """The plans read from a library, by architecture, or none if a worker shall make them. `words` is for people."""
 
     plans: Mapping[str, tuple[Plan, ...]]
     words: str
@@ -114,8 +115,8 @@ class _Read:
 
 @dataclass(frozen=True)
 class _Target:
-    """A GPU model to submit for, its plans, and whether a GPU will be there to measure. `plans` is None where another
-    node makes them: one that can run the host code."""
+    """A GPU model to submit for. `measure` is whether there are GPUs of it. `plans` is None if a node that can run the
+    host code shall make them."""
 
     model: GpuSpec
     measure: bool
@@ -131,14 +132,13 @@ def submit_nightly(
     night: dt.date | None = None,
     toolchain: str | None = None,
 ) -> Submitted:
-    """Submits the library's whole suite. A night's second submission of a commit finds the first and changes
-    nothing.
+    """Submits the library's whole suite. A second submission of a commit in the same night changes nothing.
 
-    Under a toolchain of `tilewatch toolchain add`, what comes of it is kept apart like a branch. Workers know whether
-    they have the toolchain, and this machine need not. Raises BadToolchainName.
+    With a toolchain of `tilewatch toolchain add`, the results are kept apart like those of a branch. Only the workers
+    need the toolchain. Raises BadToolchainName.
     """
     if toolchain is not None and not is_name(toolchain):
-        raise BadToolchainName(f"'{toolchain}' is no name of a toolchain; expected one like next-13.5")
+        raise BadToolchainName(f"'{toolchain}' is not a name of a toolchain; expected one like next-13.5")
     night = night or dt.datetime.now(dt.UTC).date()
     source = open_source(settings, repository)
     return _submit(
@@ -158,8 +158,8 @@ def submit_nightly(
 
 
 def _choose_priority(settings: Settings, source: Source) -> Priority:
-    """Returns the priority of a repository's jobs. The checkout that this code runs in is an example where nobody chose
-    it: a repository that somebody added goes first."""
+    """Returns the priority of a repository's nightlies. It is lower for the default repository, this code's own
+    checkout, so that repositories that somebody chose go first."""
     is_chosen = source.watched.clone is not None or "repository" in settings.model_fields_set
     return Priority.NIGHTLY if is_chosen else Priority.BACKFILL
 
@@ -174,8 +174,8 @@ def submit_sweep(
     gpus: Sequence[str] = (),
     once: str | None = None,
 ) -> Submitted:
-    """Submits one kernel on one problem. Always a new submission, since who asks twice wants a second measurement;
-    requests with the same `once` are submitted once."""
+    """Submits one kernel on one problem. Each call is a new submission, because a person who asks twice wants a second
+    measurement; but calls with the same `once` are one submission."""
     unique = once or dt.datetime.now(dt.UTC).isoformat()
     return _submit(
         settings,
@@ -197,10 +197,8 @@ def submit_sweep(
 def submit_backfill(
     settings: Settings, revisions: str, *, repository: str | None = None, gpus: Sequence[str] = ()
 ) -> Iterator[Submitted]:
-    """Submits the whole suite for each commit of a range A..B, the newest first: a person looks at it soonest.
-
-    A commit's second backfill finds the first and changes nothing.
-    """
+    """Submits the whole suite for each commit of a range A..B, the newest first, because people look at it first. A
+    second backfill of a commit changes nothing."""
     source = open_source(settings, repository)
     shas = _list_range(settings, source.watched, revisions)
     if not shas:
@@ -211,8 +209,8 @@ def submit_backfill(
 
 
 def _list_range(settings: Settings, source: WatchedRepository, revisions: str) -> list[str]:
-    """Lists the commits of a range that are on the line of the followed branch, the oldest first; along first parents
-    where the range ends elsewhere."""
+    """Lists the commits of a range that are on the followed branch, oldest first. If the range ends elsewhere, lists
+    those along the first parents."""
     start, end = git_reads.resolve_range(source.folder, revisions)
     with session(settings.connection().database_url) as opened:
         order = watched.read_order(opened, source)
@@ -223,7 +221,7 @@ def _list_range(settings: Settings, source: WatchedRepository, revisions: str) -
 
 
 def open_source(settings: Settings, name: str | None) -> Source:
-    """Finds the repository to submit from, and fetches it. Raises RepositoryError."""
+    """Finds the repository to submit from and fetches it. Raises RepositoryError, or an error if a server is away."""
     servers = settings.connection()
     require_database(servers.database_url)
     require_head(servers.database_url)
@@ -246,8 +244,8 @@ def _submit(
     *,
     branch: str | None = None,
 ) -> Submitted:
-    """Submits a request for each of its GPU models. `branch` names the line of a commit that is not on the main line;
-    without it `revision` does."""
+    """Submits a request for each of its GPU models. `branch` names the branch of a commit that is not on the main line;
+    without it, `revision` does."""
     servers = settings.connection()
     models = tuple(dict.fromkeys(device.gpu_model(slug) for slug in gpus))
     with session(servers.database_url) as opened:
@@ -286,15 +284,15 @@ def _submit(
 
 
 def _describe_rewrite(source: WatchedRepository, removed: int) -> str:
-    """Says how many measured commits are not part of the branch any more; nothing where there are none."""
+    """Writes how many measured commits have left the branch; "" if none have."""
     return f"; {count_text(removed, 'measured commit')} left {source.branch}, which was rewritten" if removed else ""
 
 
 def _resolve(
     source: WatchedRepository, order: BranchOrder, revision: str, line: str, toolchain: str | None
 ) -> GitCommit:
-    """Reads a commit. One that is not on the main line is of a repository of its own, the branch `line`; so is each
-    under a toolchain, since another compiler is no change of the code."""
+    """Reads a commit. If it is not on the main line, it is stored under a repository of its own, the branch `line`. So
+    is any commit with a toolchain, because another compiler is not a change of the code."""
     commit = watched.resolve(source, revision)
     branch = None
     if order.has(commit.sha):
@@ -311,7 +309,7 @@ def _read(
 ) -> _Read:
     """Reads the library for each architecture, or leaves that to a worker that can run its host code.
 
-    Raises NothingToSubmit, what `read_library` raises, and PackageMissing where no worker could help.
+    Raises NothingToSubmit, the errors of `read_library`, and PackageMissing if no worker has the package either.
     """
     try:
         readings = {
@@ -340,7 +338,7 @@ def _read(
 
 
 def _refuse_submodule(reason: str, submodules: Sequence[str]) -> None:
-    """Raises PackageMissing where the missing package is a submodule's: no node would have it at this commit."""
+    """Raises PackageMissing if the missing package is in a submodule, because then no node would have it."""
     for package in re.findall(r"[\w.-]+", reason):
         if (submodule := outside_files.find_submodule(package, submodules)) is not None:
             raise PackageMissing(f"{reason}; {outside_files.describe_submodule(package, submodule)}")
@@ -351,8 +349,7 @@ def _read_elsewhere(reason: str) -> _Read:
 
 
 def _own_models() -> set[str]:
-    """Returns the models of this machine's own GPUs: `tilewatch up` submits before its GPU workers wrote a
-    heartbeat."""
+    """Returns the models of this machine's GPUs, because `tilewatch up` submits before its workers have a heartbeat."""
     return {gpu.model.slug for gpu in device.gpus() if gpu.model is not None}
 
 
@@ -365,15 +362,14 @@ def _write(
     request: _Request,
     wanted: PlansWanted,
 ) -> tuple[int, bool, list[UnsentJob]]:
-    """Writes one submission with its sweeps, trials and jobs; returns its id, whether it is new, and the jobs to
-    send."""
+    """Writes a submission with its sweeps, trials and jobs. Returns its id, whether it is new, and the jobs to send."""
     model = target.model
     fact_writes.add_gpu_model(opened, **model.stored)
     key = request.key(commit.sha, model.slug)
     if source.watched.clone is not None:
         key += f":{source.watched.name}"  # two repositories may share a commit
     if is_branch(commit.repository):
-        key += ":branch"  # once it is merged, the same commit is submitted again, for the main line
+        key += ":branch"  # so that the same commit can be submitted for the main line once it is merged
     submission_id, new = fact_writes.add_submission(
         opened,
         key=key,
@@ -419,7 +415,7 @@ def _sentence(
 
 
 def _say_unknown(toolchains: Path, name: str | None) -> str:
-    """Workers know whether they have a toolchain, and a misspelt name would wait without a word."""
+    """Writes a warning if this machine does not have a toolchain of this name, which may be misspelt; else ""."""
     if name is None or any(each.name == name for each in list_toolchains(toolchains)):
         return ""
     return f"; this machine has no toolchain named {name}, and what is compiled waits for a worker that has it"

@@ -1,7 +1,6 @@
 """Submits a check: the comparison of two commits before a merge, on the fleet's GPUs (docs/use/before-a-merge.md).
 
-It runs anywhere: it needs Git, Postgres and Redis, and no GPU. A second submission of the same comparison finds the
-first, so who waits can ask again.
+It needs Git, Postgres and Redis, but no GPU. A second submission of the same check finds the first.
 """
 
 from collections.abc import Sequence
@@ -26,12 +25,12 @@ from tilewatch.worker.submitting.submit import open_source
 
 
 class NoGpuForCheck(ExpectedError):
-    """No GPU worker could answer a check; the message is a sentence."""
+    """There is no GPU worker that could run a check. The message is a sentence."""
 
 
 @dataclass(frozen=True)
 class SubmittedChecks:
-    """One check per GPU model, in the order of `gpu_models`. `created` is False when all were submitted before."""
+    """The submitted checks, one per GPU model. `created` is False if all of them were submitted before."""
 
     check_ids: tuple[int, ...]
     gpu_models: tuple[str, ...]
@@ -50,10 +49,10 @@ def submit_check(
     gpus: Sequence[str] = (),
     fail_over: float = 0.0,
 ) -> SubmittedChecks:
-    """Submits the comparison of two revisions of a repository (None for the usual one) on these GPU models, or on all
-    that have a worker. A `fail_over` of 0.02 is 2 %.
+    """Submits the comparison of two revisions of a repository on these GPU models. Without models, all that have a
+    worker are taken; without a repository, the usual one. A `fail_over` of 0.02 is 2 %.
 
-    Raises RepositoryError, NoGpuForCheck, or what says that a server cannot be used.
+    Raises RepositoryError, NoGpuForCheck, or an error if a server cannot be used.
     """
     servers = settings.connection()
     source = open_source(settings, repository)
@@ -95,8 +94,8 @@ def submit_check(
 
 
 def _find_models(database_url: str, gpus: Sequence[str]) -> list[device.GpuSpec]:
-    """Finds the named GPU models, or all that have a worker. Raises NoGpuForCheck, also for one that no worker ever
-    had."""
+    """Returns the named GPU models, or all that ever had a worker. Raises NoGpuForCheck if there is none, or if a named
+    one never had a worker."""
     with session(database_url) as opened:
         measured = steps.list_gpu_models_measured_here(opened)
     named = [device.gpu_model(slug) for slug in dict.fromkeys(gpus)]

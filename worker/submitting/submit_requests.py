@@ -1,7 +1,7 @@
-"""Submits what somebody asks for, by the command line, the dashboard or a token, and writes down who it was.
+"""Submits what people and programs ask for, and stores who asked.
 
-What is only asked for (the dashboard and a forge do that) is carried out by beat's tick, on a machine that has the
-watched repositories. It may be tried twice: the second try finds the submission of the first.
+The command line submits at once. Requests of the dashboard and of forges are stored, and carried out each minute on a
+machine that has the watched repositories. A second attempt finds the submission of the first.
 """
 
 import datetime as dt
@@ -29,15 +29,15 @@ from tilewatch.worker.submitting.submit_check import SubmittedChecks, submit_che
 from tilewatch.worker.submitting.submit_toolchains import ToolchainsAsked, submit_toolchains
 
 AWAY = (BrokerUnreachable, DatabaseUnreachable, OperationalError)
-"""Trouble that passes: the action stays requested, and the next tick tries it again."""
+"""Errors of trouble that passes: the request stays open, and is tried again within a minute."""
 
 FETCHED_WITHIN = dt.timedelta(minutes=15)
-"""How long a check waits for its commit: a forge reports a commit before the watched clone is fetched again."""
+"""How long a check waits for its commit, because a forge may report a commit before it can be fetched."""
 
 
 @dataclass(frozen=True)
 class CheckAsked:
-    """The comparison of two revisions that a person or a token asks for. A `fail_over` of 0.02 is 2 %."""
+    """A request to compare two revisions in a check. A `fail_over` of 0.02 is 2 %."""
 
     base: str
     head: str
@@ -49,7 +49,7 @@ class CheckAsked:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """The end of an asked action. `learned` is added to what was wanted."""
+    """The outcome of a request. `learned` is added to the wanted fields."""
 
     refused: bool
     sentence: str
@@ -57,7 +57,7 @@ class _Outcome:
 
 
 def submit_for(settings: Settings, who: str, action: str, wanted: Mapping[str, Any]) -> Iterator[Submitted]:
-    """Submits now what a person asks for, and writes down that they did."""
+    """Submits at once what a person asks for, and stores who asked. Yields each submission."""
     sentences = []
     for submitted in submissions(settings, action, wanted):
         sentences.append(submitted.sentence)
@@ -67,7 +67,7 @@ def submit_for(settings: Settings, who: str, action: str, wanted: Mapping[str, A
 
 
 def submit_check_for(settings: Settings, holder: Holder, asked: CheckAsked) -> SubmittedChecks:
-    """Submits a check in the name of a token, and writes it down. Raises BudgetSpent and what `submit_check` raises."""
+    """Submits a check for a token's holder, and stores that. Raises BudgetSpent and the errors of `submit_check`."""
     with session(settings.connection().database_url) as opened:
         submitted = _within_budget(opened, settings, holder, asked)
         _write_check(opened, holder.who, asked, submitted)
@@ -75,7 +75,7 @@ def submit_check_for(settings: Settings, holder: Holder, asked: CheckAsked) -> S
 
 
 def submit_check_by(settings: Settings, who: str, asked: CheckAsked) -> SubmittedChecks:
-    """Submits a check for a person, and writes it down. Raises what `submit_check` raises."""
+    """Submits a check for a person, and stores who asked. Raises the errors of `submit_check`."""
     submitted = _submit_check(settings, who, asked)
     with session(settings.connection().database_url) as opened:
         _write_check(opened, who, asked, submitted)
@@ -83,8 +83,8 @@ def submit_check_by(settings: Settings, who: str, asked: CheckAsked) -> Submitte
 
 
 def carry_out(settings: Settings) -> list[str]:
-    """Carries out every requested action, one after the other; returns a sentence for each that ended. Two processes
-    that do this at once share the actions."""
+    """Carries out all open requests, one after the other. Returns a sentence for each that ended. Two processes that do
+    this at once share the requests."""
     sentences: list[str] = []
     last = 0
     while True:
@@ -120,14 +120,14 @@ def submissions(
 
 
 def _submit(opened: Session, settings: Settings, asked: RequestedAction) -> _Outcome | None:
-    """Returns None for what the next tick goes on with: a check whose commit is not there yet, a bisection that waits
-    for a replay. A bug is a refusal too: it would come back with every tick."""
+    """Carries out one request and returns its outcome. Returns None if the request must wait: a check for its commit,
+    or a bisection for a replay. An unexpected error refuses the request, because it would come again each minute."""
     try:
         with opened.begin_nested():  # what it raised may have been Postgres's, and its outcome is still to be written
             return _carry_out(opened, settings, asked)
     except AWAY:
         raise
-    except Exception as error:  # noqa: BLE001 - the edge of an action: what it raised is its outcome
+    except Exception as error:  # noqa: BLE001 - any error is the outcome of the request
         return _Outcome(True, errors.sentence(error) or f"{type(error).__name__}: {error}", {})
 
 
@@ -144,7 +144,7 @@ def _carry_out(opened: Session, settings: Settings, asked: RequestedAction) -> _
 
 
 def _submit_asked_check(opened: Session, settings: Settings, asked: RequestedAction) -> _Outcome | None:
-    """Submits the check that a forge asked for: what its branch changed since it left the other one."""
+    """Submits the check that a forge asked for: the head of a branch against the commit at which it left its base."""
     name = asked.wanted["token"]
     holder = tokens.find_holder_by_name(opened, name)
     if holder is None or "check" not in holder.rights:
@@ -187,12 +187,12 @@ def _write_check(opened: Session, who: str, asked: CheckAsked, submitted: Submit
 
 
 def _new_checks(submitted: SubmittedChecks) -> dict[str, Any]:
-    """Returns the checks whose cost is the token's: not those that somebody submitted before."""
+    """Returns the ids of the checks that a token must pay for. A check that was submitted before costs nothing."""
     return {"checks": list(submitted.check_ids)} if submitted.created else {}
 
 
 def _bisect(opened: Session, settings: Settings, asked: RequestedAction) -> _Outcome | None:
-    from tilewatch.worker.judging import bisection  # numpy and the judge: only a tick with a bisection needs them
+    from tilewatch.worker.judging import bisection  # imported here, as only a bisection needs NumPy and the judge
 
     found = bisection.carry_on(opened, Context.of(settings), int(asked.wanted["regression"]), asked.who)
     return None if found is None else _Outcome(False, found, {})

@@ -1,4 +1,4 @@
-"""Submits a comparison of two toolchains to the queue (docs/use/compilers.md). It runs anywhere and needs no GPU."""
+"""Submits a comparison of two toolchains to the queue (docs/use/compilers.md). It needs no GPU."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -24,8 +24,10 @@ from tilewatch.worker.submitting.submit import BadToolchainName, open_source
 
 @dataclass(frozen=True)
 class ToolchainsAsked:
-    """What to compare. `gpus` is empty for all GPU models that have a worker; `archs` are compiled for besides theirs,
-    and where there is neither, those of TILEWATCH_WATCH; `minutes` are of each GPU model; a `fail_over` of 0.01 is 1 %.
+    """A request to compare two toolchains. Without `gpus`, all GPU models with a worker are taken.
+
+    `archs` are compiled in addition to the architectures of the GPUs. Without any of the two, those of TILEWATCH_WATCH
+    are. `minutes` is the time on each GPU model. A `fail_over` of 0.01 is 1 %.
     """
 
     a: str
@@ -47,13 +49,15 @@ class SubmittedReport:
 
 
 def submit_toolchains(settings: Settings, asked: ToolchainsAsked) -> SubmittedReport:
-    """Submits a comparison; one that is being made of the same is found again.
+    """Submits a comparison, or finds an equal one that is being made.
 
-    Raises BadToolchainName, RepositoryError, UnknownGpu, or what says that a server cannot be used.
+    Raises BadToolchainName, RepositoryError, UnknownGpu, or an error if a server cannot be used.
     """
     for name in (asked.a, asked.b):
         if name != INSTALLED and not is_name(name):
-            raise BadToolchainName(f"'{name}' is no name of a toolchain; expected one like next-13.5, or {INSTALLED}")
+            raise BadToolchainName(
+                f"'{name}' is not a name of a toolchain; expected one like next-13.5, or {INSTALLED}"
+            )
     servers = settings.connection()
     source = open_source(settings, asked.repository)
     commit = watched.resolve(source.watched, asked.commit)

@@ -129,7 +129,7 @@ def test_without_a_toolchain_the_job_waits_for_a_worker_that_has_it(settings: Se
 
 
 def test_a_name_that_no_toolchain_can_have_is_refused(settings: Settings) -> None:
-    with pytest.raises(BadToolchainName, match=r"'\.\./other' is no name of a toolchain"):
+    with pytest.raises(BadToolchainName, match=r"'\.\./other' is not a name of a toolchain"):
         submit_toolchains(settings, ToolchainsAsked("installed", "../other"))
 
 

@@ -102,5 +102,5 @@ def test_a_toolchain_that_is_not_here_is_named_as_what_the_work_waits_for(settin
 
 @pytest.mark.parametrize("name", ["installed", "../other", "two words"])
 def test_what_is_no_name_of_a_toolchain_is_refused(settings: Settings, name: str) -> None:
-    with pytest.raises(BadToolchainName, match=f"'{name}' is no name of a toolchain"):
+    with pytest.raises(BadToolchainName, match=f"'{name}' is not a name of a toolchain"):
         submit_nightly(settings, night=NIGHT, toolchain=name)
