@@ -1,4 +1,4 @@
-"""Keeps what fails for one repository from hindering the others, wherever something is done for each of them."""
+"""Keeps an error in one repository from stopping the work for other repositories."""
 
 import contextlib
 from collections.abc import Iterator
@@ -15,14 +15,14 @@ log = structlog.get_logger()
 
 @contextlib.contextmanager
 def isolate(opened: Session, repository: str, what: str) -> Iterator[None]:
-    """Takes whatever is raised for a repository: undoes what was written for it, logs the traceback and opens an alarm
-    that names it. `what` says what cannot be done. A database that is away hinders everybody, and is raised."""
+    """Catches an error in a repository's part of the work: undoes what it wrote, logs the traceback and opens an alarm
+    that names the repository. `what` says what cannot be done. Raises the error if the database is away."""
     try:
         with opened.begin_nested():
             yield
     except DATABASE_IS_AWAY:
         raise
-    except Exception as error:  # the edge of a repository
+    except Exception as error:  # whatever it is, the work for other repositories goes on
         log.exception(what, repository=repository)
         alarms.open_failure(
             opened, alarms.FAILED_REPOSITORY, repository, f"{what}: {type(error).__name__}: {one_line(str(error))}"

@@ -1,1 +1,1 @@
-"""HTTP and MCP for programs and agents: one list of operations, served in both ways."""
+"""Serves programs and agents by HTTP and MCP, with one list of operations for the two."""

@@ -1,4 +1,4 @@
-"""Acts of programs: what a named token may do, beside reading. Each is on record with who, when, what and its cost."""
+"""Defines the acts of programs: what the holder of a token may do besides reading. Each act is stored with its cost."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -23,7 +23,7 @@ Revision = Annotated[
 
 @dataclass(frozen=True)
 class Act:
-    """The circumstances of an act: whose it is, and the servers and the repository that it needs."""
+    """The holder of the token behind an act, and the settings that it needs."""
 
     settings: Settings
     holder: Holder

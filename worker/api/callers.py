@@ -1,7 +1,6 @@
 """Decides who a caller is and what they may do.
 
-Reads need no token on the machine itself, like the dashboard of `tilewatch up`; everything else needs one. The decision
-is pure (`decide_caller`); `find_caller` asks the database.
+A caller on this machine may read without a token, as on the dashboard of `tilewatch up`. Everything else needs a token.
 """
 
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from tilewatch.worker.api.refusals import NobodyKnown, NotAllowed
 
 @dataclass(frozen=True)
 class Credentials:
-    """What a call came with. `token` is None without one; `local` is True if it came from this machine itself."""
+    """The credentials of a call: its token, if it has one, and whether it came from this machine."""
 
     token: str | None
     local: bool
@@ -23,19 +22,19 @@ class Credentials:
 
 @dataclass(frozen=True)
 class Caller:
-    """Who calls. `holder` is None for somebody on this machine without a token, who may only read."""
+    """A caller with the right that they need. `holder` is None for a caller on this machine without a token."""
 
     holder: Holder | None
 
 
 def find_caller(opened: Session, credentials: Credentials, right: Right) -> Caller:
-    """Returns the caller if they have the right; raises NobodyKnown or NotAllowed otherwise."""
+    """Returns the caller if they have a right. Raises NobodyKnown or NotAllowed if they do not."""
     holder = None if credentials.token is None else tokens.find_holder(opened, credentials.token)
     return decide_caller(credentials, holder, right)
 
 
 def decide_caller(credentials: Credentials, holder: Holder | None, right: Right) -> Caller:
-    """Decides who calls. `holder` is None without a token, or with one that is not valid."""
+    """Returns the caller if they have a right. `holder` is None without a valid token. Raises like `find_caller`."""
     if credentials.token is None:
         if credentials.local and right == "read":
             return Caller(None)

@@ -1,8 +1,8 @@
-"""Reads deliveries of a forge's webhook: is it really the forge, and which comparison does the event ask for?
+"""Reads what a forge's webhook delivers: tests that it is from the forge, and finds which check it asks for. Pure.
 
-GitHub signs the body with the common secret (https://docs.github.com/webhooks/using-webhooks/validating-webhook-deliveries),
-GitLab sends the secret itself. A pull request from a fork is not compared: its code is that of a stranger, and a check
-compiles and runs it. Pure: no database, no network.
+webhooks.py receives the deliveries and stores the requests. GitHub signs the body with the shared secret
+(https://docs.github.com/webhooks/using-webhooks/validating-webhook-deliveries); GitLab sends the secret itself. A pull
+request from a fork is not checked, because a check compiles and runs its code, which a stranger wrote.
 """
 
 import hashlib
@@ -19,29 +19,30 @@ from tilewatch.errors import ExpectedError
 SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 BRANCH = re.compile(r"[^\x00-\x20-][^\x00-\x20]{0,254}")
 NO_COMMIT = "0"
-"""A push that makes or deletes a branch has a sha of zeros before or after it."""
+"""A push that makes or deletes a branch has a sha of zeros as its commit before or after."""
 
 OPENED = ("opened", "reopened", "synchronize", "ready_for_review", "open", "reopen")
-"""Actions on a pull request (GitHub) or a merge request (GitLab) after which there is something to compare. A draft is
-compared like any other: a check that was made before is found again."""
+"""Actions on a pull request (GitHub) or merge request (GitLab) after which there is something to check. Drafts are
+checked too: an equal check is found again."""
 
 STARTED = ("pending", "running")
 """States of a pipeline (GitLab) that is beginning: it may skip the first."""
 
 
 class BadDelivery(ExpectedError):
-    """A delivery that cannot be read; the message is a sentence."""
+    """A delivery that cannot be read. The message is a sentence."""
 
 
 class Unsigned(ExpectedError):
-    """A delivery that nobody who knows the secret has made."""
+    """A delivery whose sender does not know the secret."""
 
 
 @dataclass(frozen=True)
 class WantedCheck:
-    """What a branch changed since it left another: `base` is a sha or a branch, `head` a sha. `of` names the event.
+    """A check that an event asks for: the commit `head` against the commit at which it left `base`, a sha or a branch.
 
-    `addresses` are those of the repository, as the forge has them. `key` is for several events that ask for one check.
+    `of` names the event. `addresses` are the repository's addresses on the forge. `key` is shared by events that ask
+    for one check.
     """
 
     base: str
@@ -53,14 +54,14 @@ class WantedCheck:
 
 @dataclass(frozen=True)
 class Nothing:
-    """An event that asks for no comparison, and why."""
+    """The reason why an event asks for no check."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """What a forge's delivery asks for. `key` is the same when a forge asks for the same thing again."""
+    """A delivery and what it asks for. `key` is the same if the forge asks for the same thing again."""
 
     key: str
     asks: WantedCheck | Nothing
@@ -104,7 +105,7 @@ def _push(event: Any) -> WantedCheck | Nothing:
     before, after, ref = event["before"], event["after"], event["ref"]
     branch = ref.removeprefix("refs/heads/")
     if branch == ref:
-        return Nothing(f"{ref} is no branch")
+        return Nothing(f"{ref} is not a branch")
     if not BRANCH.fullmatch(branch):
         raise ValueError(branch)
     if not after.strip(NO_COMMIT):
@@ -143,8 +144,7 @@ def _compare_with_target(event: Any, request: Any, head: str, of: str, key: str 
 
 
 def _is_update_to_compare(event: Any) -> bool:
-    """Returns whether an update of a merge request brought commits or another target branch, or ended its being a
-    draft."""
+    """Returns whether an update of a merge request has new commits or another target branch, or made a draft ready."""
     request, changes = event["object_attributes"], event.get("changes") or {}
     is_ready = (changes.get("draft") or {}).get("current") is False
     return request.get("action") == "update" and bool(request.get("oldrev") or "target_branch" in changes or is_ready)
@@ -165,7 +165,7 @@ def _pipeline(event: Any) -> WantedCheck | Nothing:
 
 
 def _merge_group(event: Any) -> WantedCheck | Nothing:
-    """Reads what a merge queue is about to merge. A person with the right to merge put it there, from a fork or not."""
+    """Reads an event of a merge queue. Forks are checked too, as a person with the right to merge queued them."""
     group = event["merge_group"]
     of = f"merge queue for {str(group['base_ref']).removeprefix('refs/heads/')}"
     if event["action"] != "checks_requested":

@@ -1,7 +1,6 @@
-"""Serves the operations to agents as tools of MCP, on standard input and output. Decides nothing.
+"""Serves the operations to agents as MCP tools, on standard input and output.
 
-The client starts it and gives it the token, in TILEWATCH_API_TOKEN. Without one its user reads, as by HTTP on this
-machine.
+The client starts this server with a token in TILEWATCH_API_TOKEN. Without a token it can only read.
 """
 
 from collections.abc import Callable

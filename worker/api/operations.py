@@ -1,4 +1,4 @@
-"""The operations that programs have, each by HTTP and as a tool of MCP with the same name, arguments and answer."""
+"""Lists the operations of programs. Each has the same name, arguments and answer by HTTP and as an MCP tool."""
 
 import inspect
 from collections.abc import Callable
@@ -23,8 +23,8 @@ NAMES = ("repository", "kernel", "problem", "gpu_model")
 
 @dataclass(frozen=True)
 class Operation:
-    """A function and its address; its name is the function's. A read gets a session before its arguments, an act the
-    circumstances of an act."""
+    """An operation: a function, which gives it its name, and its address. The function's first argument is a session
+    for a read, and an Act for an act."""
 
     path: str
     function: Callable[..., Any]
@@ -33,7 +33,7 @@ class Operation:
 
     @property
     def status(self) -> HTTPStatus:
-        """Returns the HTTP status of an answer. An act has begun when it is answered, and is not done."""
+        """Returns the HTTP status of an answer: that of an act only says that it was accepted."""
         return HTTPStatus.OK if self.method == "GET" else HTTPStatus.ACCEPTED
 
     @property
@@ -46,18 +46,18 @@ class Operation:
 
     @cached_property
     def signature(self) -> inspect.Signature:
-        """Returns the function's parameters without the first, which callers do not see."""
+        """Returns the function's signature without its first parameter, which callers do not see."""
         whole = inspect.signature(self.function)
         return whole.replace(parameters=list(whole.parameters.values())[1:])
 
     @cached_property
     def answer(self) -> TypeAdapter[Any]:
-        """Writes an answer as JSON; a number that is not finite becomes null."""
+        """Returns the adapter that writes an answer as JSON. NaN and infinite numbers become null."""
         return TypeAdapter(self.signature.return_annotation)
 
 
 def call(operation: Operation, settings: Settings, credentials: Credentials, arguments: dict[str, Any]) -> Any:
-    """Returns the answer. Raises an ExpectedError with the sentence for a caller that gets none."""
+    """Calls an operation for a caller and returns its answer. Raises ExpectedError with a sentence if it is refused."""
     with session(settings.connection().database_url) as opened:
         caller = find_caller(opened, credentials, operation.right)
         if operation.right == "read":

@@ -1,7 +1,7 @@
-"""Reads for programs, each a question of db/page_reads with the bounds and the words that a caller needs.
+"""Defines the reads of programs: functions of db/page_reads, with limits and descriptions for callers.
 
-The first parameter of each is the session, which callers do not see. The others, the answer and the docstring are what
-OpenAPI and MCP show, so they are written for somebody who has never seen this repository.
+Callers do not see the first parameter, the session. OpenAPI and MCP show the others, the answer and the docstring, so
+these are written for somebody who has never seen this repository.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from tilewatch.worker.api.refusals import NotThere
 
 LARGEST_ID = 2**63 - 1
 TEXT = r"^[^\x00]*$"
-"""Postgres has no text with a NUL in it."""
+"""Pattern of a text without NUL, which Postgres cannot store."""
 
 Repository = Annotated[str, Field(pattern=TEXT, description="A repository, as list_repositories names it.")]
 Kernel = Annotated[str, Field(pattern=TEXT, description="A kernel, such as gemm_fp8.")]
@@ -37,7 +37,7 @@ VerdictName = Literal["regression", "improvement", "unchanged", "undecided"]
 
 @dataclass(frozen=True)
 class SweepResults:
-    """What a sweep found: its trials, the fastest first, and the careful measurements of its winner and baselines."""
+    """The results of a sweep: its trials, the fastest first, and the measurements of its winner and baselines."""
 
     trials: list[TrialRow]
     measurements: list[MeasurementRow]
@@ -45,9 +45,9 @@ class SweepResults:
 
 @dataclass(frozen=True)
 class RunEvidence:
-    """Everything behind the verdict of a run. `run_before` is the one to compare it with, None for the first.
+    """Everything behind the verdict on a run. `run_before` is the run to compare it with; None for the first run.
 
-    `suspicion` is None where nothing was suspected; `replays` timed an old and a new cubin in the same minutes.
+    `suspicion` is None if the run was not suspected. `replays` timed two cubins in the same minutes.
     """
 
     run: RunRow
@@ -59,7 +59,7 @@ class RunEvidence:
 
 @dataclass(frozen=True)
 class RegressionRecord:
-    """A confirmed change with the series that it hit, and who did what about it."""
+    """A confirmed change, with the series that it changed and its history."""
 
     regression: RegressionRow
     series: list[RegressionSeriesRow]

@@ -1,4 +1,4 @@
-"""Refusals: why a caller gets no answer, as a sentence; worker/api/server.py has the status of each."""
+"""Defines the errors that refuse a caller, with a sentence. server.py has the HTTP status of each."""
 
 from tilewatch.errors import ExpectedError
 
@@ -8,8 +8,8 @@ class NotThere(ExpectedError):
 
 
 class NobodyKnown(ExpectedError):
-    """The caller has no token, or none that is valid."""
+    """The caller has no valid token."""
 
 
 class NotAllowed(ExpectedError):
-    """The caller is known and lacks the right."""
+    """The caller's token does not have the right."""

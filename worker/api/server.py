@@ -1,7 +1,7 @@
-"""Serves the operations by HTTP, with their description as OpenAPI. Decides nothing: it reads credentials and answers.
+"""Serves the operations by HTTP, with an OpenAPI description.
 
-FastAPI reads the parameters and describes them; an answer is written by its type at once, because FastAPI would copy
-each row of thousands first.
+FastAPI reads and describes the parameters. Answers are written as JSON here, because FastAPI would first copy each of
+thousands of rows.
 """
 
 import contextlib
@@ -37,18 +37,18 @@ from tilewatch.worker.settings import Settings
 log = structlog.get_logger()
 
 AT_ONCE = 8
-"""Answers at the same time: each holds a connection, and the embedded Postgres takes 50 from everybody."""
+"""Most answers at the same time: each holds a database connection, of which the embedded Postgres has few."""
 
 ABOUT = """Read what Tilewatch measured and judged. Where a call is refused, `detail` is one sentence that says why.
 
 A call from another machine needs a token: `Authorization: Bearer TOKEN`."""
 
 FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
-"""Headers by which a proxy says that the caller is somebody else than who is connected."""
+"""Headers with which a proxy says that it calls for somebody else."""
 
 
 class UnknownArgument(ExpectedError):
-    """An argument that an operation does not have; the message is a sentence with those that it has."""
+    """An argument that an operation does not have. The message is a sentence that lists those that it has."""
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
         has = f"it has {', '.join(known)}" if known else "this has none in its address"
@@ -68,11 +68,11 @@ STATUS: dict[type, HTTPStatus] = {
     DatabaseUnreachable: HTTPStatus.SERVICE_UNAVAILABLE,
     OperationalError: HTTPStatus.SERVICE_UNAVAILABLE,
 }
-"""The status of each error that is answered with its sentence; of the most special class that an error is of."""
+"""The HTTP status of each class of errors that is answered by its sentence. The most specific class counts."""
 
 REFUSAL = {"type": "object", "properties": {"detail": {"type": "string"}}, "required": ["detail"]}
 TOKEN = HTTPBearer(scheme_name="token", description="A token of `tilewatch token add`.", auto_error=False)
-"""Describes the header and refuses nobody: worker/api/callers.py decides."""
+"""Describes the header in OpenAPI. It refuses nobody: callers.py decides."""
 
 
 def make_app(settings: Settings) -> FastAPI:
@@ -115,9 +115,11 @@ def make_app(settings: Settings) -> FastAPI:
 
 
 def read_credentials(request: Request) -> Credentials:
-    """Reads the token, and whether the caller is on this machine: connected from it, by its name and not by a proxy.
+    """Reads the token of a call, and whether it is from this machine: from its address, to its own name, without a
+    proxy.
 
-    A browser here shows pages of others; one that gave its own name this machine's address has that name as host.
+    The host name is compared because of browsers on this machine: a page from elsewhere may have given this machine's
+    address to its own name.
     """
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     direct = not any(name in request.headers for name in FORWARDED)
@@ -173,7 +175,7 @@ def _is_loopback(host: str) -> bool:
 def _answer_refusal(_: Request, error: Exception) -> Response:
     status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
-        log.warning("no answer", reason=str(error).splitlines()[0])  # it has addresses, which are no caller's business
+        log.warning("no answer", reason=str(error).splitlines()[0])  # only logged, because it contains addresses
         return _refuse(status, "a server that this needs does not answer; try again later")
     return _refuse(status, str(error))
 

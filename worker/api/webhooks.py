@@ -1,6 +1,7 @@
-"""Takes deliveries of a forge: whoever signed one asks for a check in the name of the token TOKEN, once per delivery.
+"""Receives the deliveries of forges' webhooks by HTTP, and stores the checks that they ask for, once per delivery.
 
-The check is submitted by beat's tick, because the watched clone may not have the commit yet and a forge does not wait.
+deliveries.py reads them. The request is made for the holder of the token TOKEN, and carried out within a minute,
+because the clone may not have the commit yet and a forge does not wait.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -19,17 +20,17 @@ from tilewatch.worker.git import watched
 from tilewatch.worker.settings import Settings
 
 TOKEN = "webhook"  # noqa: S105 - a name
-"""The name of the token that forges act with: its budget is theirs, and revoking it ends it."""
+"""The name of the token for which forges act. Its budget is theirs, and revoking it stops them."""
 
 LARGEST_BODY_BYTES = 25 * 2**20
-"""GitHub sends no larger one."""
+"""Largest body that is read; GitHub's are not larger."""
 
 Read = Callable[[str, Mapping[str, str], bytes], Delivery]
 FORGES: dict[str, Read] = {"github": deliveries.read_github, "gitlab": deliveries.read_gitlab}
 
 
 def take_delivery_of(forge: str, settings: Settings) -> Callable[[Request], Awaitable[Response]]:
-    """Makes the answer to deliveries of one kind of forge."""
+    """Returns the endpoint that receives the deliveries of one kind of forge."""
     read = FORGES[forge]
 
     async def take_delivery(request: Request) -> Response:

@@ -1,1 +1,1 @@
-"""The steps of a comparison of two commits (a check) or of two toolchains, and the report that each of them stores."""
+"""The steps of a check, which compares two commits, and of a comparison of two toolchains, with their reports."""

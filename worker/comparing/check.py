@@ -1,7 +1,6 @@
-"""The step of a check on a GPU: launches of one operator, both sides in turns, until the verdict is sure.
+"""The step "check": times the two sides of one operator of a check in turns, until the verdict is sure.
 
-One job per operator: between two of them the worker takes what is more urgent, so a check holds a node for BUDGET_S at
-most.
+Each operator is a job of its own, so that the worker takes more urgent jobs after at most BUDGET_S.
 """
 
 import math
@@ -29,8 +28,8 @@ from tilewatch.worker.queue.lease import Lease
 from tilewatch.worker.queue.payloads import CheckPayload, read_payload
 
 BUDGET_S = 240.0
-"""After this long a job starts no further launch; together with CHECKS_TURN_S of db/lifecycle/jobs.py under 10 minutes.
-A launch takes an H200 1 to 4 s (2026-11), so 40 of them, the most, end before."""
+"""Seconds after which a job starts no further launch. With CHECKS_TURN_S of db/lifecycle/jobs.py this is less than 10
+minutes. A launch takes 1 to 4 s on an H200 (2026-11), so the most launches, 40, fit in."""
 
 NO_CUPTI = "CUPTI does not record kernel times on its GPU, and CUDA events add 2 to 3 us to each (`tilewatch doctor`)"
 

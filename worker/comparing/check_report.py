@@ -1,4 +1,4 @@
-"""Reads a stored check as what `tilewatch compare` reports, so that both print the same lines, JSON and comments."""
+"""Writes a stored check like a report of `tilewatch compare`: the same lines, JSON and comments."""
 
 import json
 import math
@@ -14,15 +14,14 @@ from tilewatch.text import short_sha
 
 
 def write_lines(story: CheckStory) -> list[str]:
-    """Writes the lines of a check that has ended, one per operator that was timed; why, where nothing was compared."""
+    """Writes the lines of a check that has ended, one per timed operator, or why nothing could be compared."""
     if story.check.failure is not None:
         return [f"could not be compared: {story.check.failure}"]
     return report.write_lines(*_read(story))
 
 
 def read_json(story: CheckStory, link: str) -> dict[str, Any]:
-    """Returns what --json prints of a check that has ended: the object of `tilewatch compare`, and which
-    check it is."""
+    """Returns the JSON of a check that has ended: that of `tilewatch compare`, with the check's own fields."""
     check = story.check
     named = {"id": check.id, "gpu_model": check.gpu_model, "link": link, "failure": check.failure}
     return {**named, **json.loads(report.write_json(*_read(story))), "exit_code": check.exit_code}
@@ -70,7 +69,7 @@ def read_outcome(row: CheckOperatorRow, arch: str) -> Outcome:
 
 
 def _read_verdict(row: CheckOperatorRow) -> Verdict | None:
-    """Reads the verdict on an operator; None if it needed no launch, or got none."""
+    """Reads the verdict on an operator; None if it had no launches."""
     if row.change is None:
         return None
     return Verdict(

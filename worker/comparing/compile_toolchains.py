@@ -1,4 +1,4 @@
-"""The compilers' half of a comparison of two toolchains. A killed worker's successor goes on where it stopped."""
+"""The step "compile_toolchains": compiles for a comparison of two toolchains. A retry continues where it stopped."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -38,8 +38,8 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 
 
 def queue_gpu_half(context: Context, priority: int, wanted: ToolchainsPayload) -> list[UnsentJob]:
-    """Queues the next job on the first of the GPU models; no job if there is none left. One job at a time makes a
-    report."""
+    """Queues a report's next timing job on the first of its GPU models, if one is left, and returns it. Only one job at
+    a time works on a report."""
     if not wanted.gpus:
         return []
     slug = wanted.gpus[0]
@@ -59,7 +59,7 @@ def queue_gpu_half(context: Context, priority: int, wanted: ToolchainsPayload) -
 
 
 def _list_winners(context: Context, repository: str, gpus: Sequence[str]) -> tuple[RecordedWinner, ...]:
-    """Lists what won last in this database, on each of the GPU models."""
+    """Lists the last winners in this database on each of the GPU models."""
     with session(context.database_url) as opened:
         return tuple(
             RecordedWinner(each.kernel, each.problem, slug, gpu_model(slug).arch, (each.params,), each.finished_at)

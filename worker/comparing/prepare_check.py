@@ -1,7 +1,7 @@
-"""The first step of a check: finds whose code changed, compiles it, and queues a job of launches for each.
+"""The step "prepare_check": finds the operators whose code changed, compiles them, and queues a timing job for each.
 
-Source and bytecode decide, as in `tilewatch compare` (kernels/comparing/changes.py): what is identical ends here and
-costs no GPU. Each side has one config, the one that won last in this database, or what the library ships.
+Source and bytecode are compared as in `tilewatch compare` (kernels/comparing/changes.py). Identical operators need no
+GPU. Each side has one config: the last winner in this database, or the one that the library ships.
 """
 
 import os
@@ -29,7 +29,7 @@ from tilewatch.worker.queue.lease import Lease
 from tilewatch.worker.queue.payloads import CheckPayload, PrepareCheckPayload, read_payload, write_payload
 
 MOST_COMPILERS = 4
-"""Compiler processes of one check: a worker has one per core already, and a person waits for this one."""
+"""Most compiler processes of a check: few, because a worker already has one per core."""
 
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
@@ -68,7 +68,7 @@ def _list_winners(opened: Session, check: CheckRow) -> list[RecordedWinner]:
 
 
 def _row(comparison: Comparison, target: Target, changed: Changed | None) -> dict[str, Any]:
-    """Returns the columns of a target: its outcome, or the code that is to be timed."""
+    """Returns the columns of an operator: its outcome, or the cubins to time."""
     outcome = comparison.outcomes[target] if changed is None else changed.outcome()
     if outcome.kind == "neither" and outcome.config_source == ConfigSource.shipped:  # so nothing was compared
         why = f"no config of it has won here, and the one that ships compiles on neither side: {outcome.reason}"

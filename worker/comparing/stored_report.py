@@ -1,4 +1,4 @@
-"""Keeps a comparison of two toolchains in the database while jobs make it, as `toolchain compare` does in a file."""
+"""Stores the report of two toolchains in the database while jobs make it; `toolchain compare` uses a file for that."""
 
 import os
 import time
@@ -19,11 +19,11 @@ from tilewatch.worker.steps.compiler import require_toolchain
 
 SAVE_EVERY_S = 10.0
 MOST_COMPILERS = 4
-"""Compiler processes of one comparison: a worker has one per core already."""
+"""Most compiler processes of a comparison: few, because a worker already has one per core."""
 
 
 class StoredReport:
-    """The report of a job's payload. Saving it raises LeaseLost when the job is not this worker's any more."""
+    """The report that a job works on. Saving it raises LeaseLost if this worker no longer has the job."""
 
     def __init__(self, context: Context, job: ClaimedJob, lease: Lease) -> None:
         self._url, self._lease, self._saved_at = context.database_url, lease, time.monotonic()
@@ -39,7 +39,7 @@ class StoredReport:
             self.save()
 
     def discard_changes(self) -> None:
-        """Stores the report again as it was when the job began: what was measured since is worth nothing."""
+        """Restores the report as it was when the job began, because the measurements since then are worthless."""
         self.report = self._read()
         self.save()
 
@@ -59,8 +59,8 @@ class StoredReport:
 
 
 def find_place(context: Context, wanted: ToolchainsPayload, *, report: ToolchainReport | None = None) -> Workplace:
-    """Finds where the comparison is made on this machine. With a `report`, whose cubins are in the store already,
-    toolchains need not be here. Raises NotNow without one that must be: another worker may have it."""
+    """Returns the library and toolchains for a comparison on this machine. Raises NotNow if a toolchain is missing, as
+    another worker may have it. With a `report`, whose cubins are in the store, no toolchain is needed."""
     library = watched.library_at(context, wanted.repository, wanted.sha, wanted.library)
     a, b = (
         require_toolchain(context, name) if report is None else find_side(name, context.toolchains, may_be_missing=True)

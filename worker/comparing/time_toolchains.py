@@ -1,4 +1,5 @@
-"""The GPU's half of a comparison of two toolchains, a turn of a few minutes: what is more urgent goes in between."""
+"""The step "time_toolchains": times a comparison of two toolchains on a GPU, for a few minutes at a time, so that more
+urgent jobs come in between."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -26,8 +27,7 @@ from tilewatch.worker.queue.lease import Lease
 log = structlog.get_logger()
 
 TURN_MINUTES = 4.0
-"""Minutes that a job may time, as many as an operator of a check may take (BUDGET_S of check.py), for the same reason.
-"""
+"""Longest time of a job in minutes, as that of an operator of a check (BUDGET_S of check.py)."""
 
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
@@ -54,7 +54,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 
 
 def _read_times(context: Context, repository: str, model: GpuSpec) -> RecordedTimes:
-    """Reads the times of the newest sweeps of this database: which configs are worth a trial with the head."""
+    """Reads the configs' times in the newest sweeps of this database. They show what is worth a trial with the head."""
     times: dict[tuple[str, str, str], dict[str, float]] = defaultdict(dict)
     with session(context.database_url) as opened:
         for each in winners.list_last_trials(opened, repository, model.slug):

@@ -1,7 +1,6 @@
-"""Compares the code of the winners of new runs, for pages: with the winner before, and with the next best config.
+"""Compares the code of new runs' winners with the previous winner and with the next best config, for pages.
 
-It is done apart from judging, by a compile worker with nothing else to do: a pair takes seconds, and a night's verdicts
-do not wait for it.
+Idle compile workers do this, so that verdicts need not wait for it: a pair takes seconds.
 """
 
 import logging
@@ -23,13 +22,13 @@ from tilewatch.kernels.compiling.store import CubinStore, StoreError
 logger = logging.getLogger(__name__)
 
 CHANGES_KEPT, INSTRUCTIONS_KEPT = 20, 200
-"""The first of each: a page shows them, and a kernel may have thousands."""
+"""Most lines and most instructions that are stored: a page shows these, and a kernel may have thousands."""
 RUNS_AT_ONCE = 100
 
 
 @dataclass(frozen=True)
 class Compared:
-    """How many runs were looked at, and how many pairs of cubins were compared for them."""
+    """The number of runs that were handled, and of pairs of cubins that were compared for them."""
 
     runs: int
     pairs: int
@@ -54,7 +53,8 @@ def compare_new_winners(database_url: str, store_url: str, budget_s: float) -> C
 
 
 def _try_to_compare(opened: Session, store: CubinStore, run_id: int) -> int:
-    """Returns 0 for a run whose code cannot be compared: it would keep the others waiting for ever."""
+    """Compares the code of a run's winner and returns the number of pairs. An unexpected error is logged and gives 0,
+    so that this run does not block the others for ever."""
     try:
         with opened.begin_nested():
             return _compare(opened, store, run_id)
@@ -77,13 +77,13 @@ def _compare(opened: Session, store: CubinStore, run_id: int) -> int:
 
 
 def _list_missing(opened: Session, run_id: int) -> Sequence[Pair]:
-    """Lists the pairs of cubins with other machine code that nobody compared yet."""
+    """Lists the pairs of cubins of a run that have different machine code and were not compared yet."""
     before_id = evidence.find_run_before(opened, run_id)
     found = winners.read_winners_of_runs(opened, [run_id] if before_id is None else [run_id, before_id])
     winner = found.get(run_id)
     if winner is None:
         return []
-    new = evidence.find_cubin(opened, winner.sweep_id, winner.config_id)
+    head = evidence.find_cubin(opened, winner.sweep_id, winner.config_id)
     before = found.get(before_id) if before_id is not None else None
     next_best = evidence.find_next_best(opened, winner.sweep_id, winner.config_id)
     others = [
@@ -96,13 +96,12 @@ def _list_missing(opened: Session, run_id: int) -> Sequence[Pair]:
         if other is not None
         and other.content_key is not None
         and other.code_sha256 != winner.code_sha256
-        and evidence.find_code_diff(opened, other, new) is None
+        and evidence.find_code_diff(opened, other, head) is None
     ]
 
 
 def _tabulate(diff: CubinDiff) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Tabulates the lines that do something else, and the instructions that one side has more often, of all
-    launches."""
+    """Returns rows for the source lines that changed, and for the instructions of which one side has more."""
     changes = [row for launch in diff.launches for row in _list_changes(launch)]
     instructions = [row for launch in diff.launches for row in _list_instructions(launch)]
     return changes[:CHANGES_KEPT], instructions[:INSTRUCTIONS_KEPT]

@@ -1,1 +1,1 @@
-"""Reads watched repositories: clones, checkouts of whole commits, working trees, commits. Knows no job and no row."""
+"""Reads watched repositories: clones, checkouts of commits, working trees, and the order of commits."""

@@ -1,8 +1,8 @@
-"""Orders the commits of a followed branch by ancestry: a commit stands after everything that it contains.
+"""Orders the commits of a followed branch by ancestry: each commit comes after everything that it contains.
 
-The line of a branch are the first parents of its tip, and those of each commit that was on record for the branch
-before. So commits that a foxtrot merge put beside the first parents keep their place, and commits that a force push
-removed stand before what replaced them. What stood first stays first, as far as ancestry lets it. Dates play no part.
+The line of a branch consists of the first parents of its tip, and those of each commit that was stored for the branch
+before. So commits that a foxtrot merge moved off the first parents keep their place, and commits that a forced push
+removed come before what replaced them. The stored order is kept where ancestry allows it. Dates do not count.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,8 +18,7 @@ Parents = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class BranchOrder:
-    """`positions` are those of the line's commits, from 1. `left` are those of them that are not part of the branch any
-    more."""
+    """The order of a branch. `positions` numbers the commits of its line from 1. `left` holds those that left it."""
 
     positions: Mapping[str, int]
     left: frozenset[str]
@@ -30,10 +29,10 @@ class BranchOrder:
 
 
 def order_branch(repository: Path, tips: Sequence[str], known: Sequence[str]) -> BranchOrder:
-    """Orders the commits on record for a branch, `known` in the order so far, and those that lead to them.
+    """Orders the stored commits of a branch, `known` in their stored order, and the commits that lead to them.
 
-    `tips` are the newest commits of the branch, the newest one last. A shallow clone does not say what lies before it:
-    nothing of it counts as removed. Raises RepositoryError."""
+    `tips` are the newest commits of the branch, the newest last. In a shallow clone, which does not have all commits,
+    no commit counts as removed. Raises RepositoryError."""
     first_parents = git(repository, "rev-list", "--first-parent", tips[-1], "--").split()
     if {*known, *tips} <= set(first_parents):
         return BranchOrder({sha: place for place, sha in enumerate(reversed(first_parents), 1)}, frozenset())
@@ -41,15 +40,15 @@ def order_branch(repository: Path, tips: Sequence[str], known: Sequence[str]) ->
     found = _list_found(repository, listed)
     parents = _read_parents(repository, [sha for sha in listed if sha in found])
     reached = find_reached(parents, tips)
-    heads = sorted((sha for sha in listed if sha in found), key=reached.__contains__)  # what was removed comes first
+    heads = sorted((sha for sha in listed if sha in found), key=reached.__contains__)  # removed commits first
     ordered = place_lost(order_by_ancestry(parents, [*heads, tips[-1]]), known, set(listed) - found)
     left = set[str]() if is_shallow(repository) else set(ordered) - reached
     return BranchOrder({sha: place for place, sha in enumerate(ordered, 1)}, frozenset(left))
 
 
 def order_by_ancestry(parents: Parents, heads: Sequence[str]) -> list[str]:
-    """Lists the first parents of all heads, each commit after everything that it contains. Where ancestry leaves that
-    open, what an earlier head contains comes first, and of a merge the first parent."""
+    """Lists the first parents of all heads, each commit after everything that it contains. Otherwise the commits of an
+    earlier head come first, and those of a merge's first parent before those of its second."""
     line: set[str] = set()
     for head in heads:
         line.update(takewhile(lambda sha: sha not in line, _walk_first_parents(parents, head)))
@@ -57,7 +56,7 @@ def order_by_ancestry(parents: Parents, heads: Sequence[str]) -> list[str]:
 
 
 def find_reached(parents: Parents, heads: Iterable[str]) -> set[str]:
-    """Returns the heads and everything that they contain."""
+    """Returns the heads and all commits that they contain."""
     reached: set[str] = set()
     waiting = list(heads)
     while waiting:
@@ -69,7 +68,7 @@ def find_reached(parents: Parents, heads: Iterable[str]) -> set[str]:
 
 
 def place_lost(ordered: Sequence[str], known: Sequence[str], lost: Collection[str]) -> list[str]:
-    """Puts commits that the repository does not have any more where they stood: each after the known one before it."""
+    """Inserts commits that the repository no longer has: each after the known commit that it followed before."""
     after: dict[str | None, list[str]] = {}
     before: str | None = None
     for sha in known:
@@ -88,7 +87,7 @@ def _walk_first_parents(parents: Parents, head: str) -> Iterator[str]:
 
 
 def _walk_after_parents(parents: Parents, heads: Iterable[str]) -> Iterator[str]:
-    """Yields each commit once, after its parents. A history is deeper than Python's stack."""
+    """Yields each commit once, after its parents. It does not recurse, as a history is deeper than Python's stack."""
     done: set[str] = set()
     for head in heads:
         path = [head] if head not in done else []
@@ -104,7 +103,7 @@ def _walk_after_parents(parents: Parents, heads: Iterable[str]) -> Iterator[str]
 
 
 def _list_found(repository: Path, shas: Sequence[str]) -> set[str]:
-    """Returns those of these commits that the repository has."""
+    """Returns the commits that the repository has, of these."""
     asked = "".join(f"{sha}^{{commit}}\n" for sha in shas)
     answers = git(repository, "cat-file", "--batch-check=%(objectname)", stdin=asked).splitlines()
     return {sha for sha, answer in zip(shas, answers, strict=True) if answer == sha}

@@ -1,8 +1,7 @@
-"""Checks out whole commits of a watched repository, read-only, and removes those that were not used for long.
+"""Checks out whole commits of a watched repository, read-only, and removes checkouts that were not used for long.
 
-A commit is checked out once per home, under its sha, and shared by all that read it. Kept are the KEPT_COMMITS commits
-that were used last, of at most KEPT_BYTES together; a commit that was used within IN_USE_S always stays, since a job
-may be reading it. A commit that was removed is checked out again when it is needed.
+A commit is checked out once per home, under its sha, for all processes. The last used KEPT_COMMITS checkouts are kept,
+up to KEPT_BYTES together. A checkout that was used within IN_USE_S is never removed, because a job may read it.
 """
 
 import contextlib
@@ -21,7 +20,7 @@ from tilewatch.worker.git.commits import RepositoryError, git, read_settings, re
 KEPT_COMMITS = 100
 KEPT_BYTES = 10 << 30
 IN_USE_S = 6 * 3600.0
-"""More than any job reads a checkout after it asked for it: the longest sweep of an H200 took 12 minutes (2026-11)."""
+"""Seconds for which a job may read a checkout: the longest sweep of an H200 took 12 minutes (2026-11)."""
 
 _SHA = re.compile("[0-9a-f]{40,64}")
 _MAKING, _REMOVING = ".making-", ".removing-"
@@ -30,7 +29,7 @@ _WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 @dataclass(frozen=True)
 class KeptCommit:
-    """A checkout: when somebody asked for it last, in seconds of the epoch, and the bytes of its files."""
+    """A checkout, with the time of its last use (in seconds since 1970) and the size of its files."""
 
     folder: Path
     used_at: float
@@ -38,19 +37,18 @@ class KeptCommit:
 
 
 def checkout_library(repository: Path, sha: str, usual: str, cache: Path) -> Path:
-    """Returns the folder of a commit's checkout that its pyproject.toml names in `watch`, else the folder `usual`.
-    Raises RepositoryError and BadProject."""
-    checkout_commit(repository, sha, cache)  # whose sentence for a commit that is not here names what to do
+    """Returns the library's folder in the checkout of a commit: the one that `watch` in its pyproject.toml names, else
+    `usual`. Raises RepositoryError and BadProject."""
+    checkout_commit(repository, sha, cache)  # first, because its error for a missing commit says what to do
     settings = read_settings(repository, sha)
     return checkout(repository, sha, settings.watch if settings and settings.watch else usual, cache)
 
 
 def checkout(repository: Path, sha: str, library: str, cache: Path) -> Path:
-    """Returns the folder `library` of the commit's checkout. Raises RepositoryError if the commit has no such folder.
-    The name may come from the row of a job, which a dashboard that may act can change: it cannot lead out of the
-    checkout."""
+    """Returns the folder `library` in the checkout of a commit. Raises RepositoryError if there is no such folder, or
+    if it is outside the checkout: the name may come from a job, which a dashboard may have changed."""
     if Path(library).is_absolute() or ".." in Path(library).parts:
-        raise RepositoryError(f"{library!r} is no folder of a commit")
+        raise RepositoryError(f"{library!r} is not a folder of a commit")
     top = checkout_commit(repository, sha, cache)
     folder = top / library
     if not folder.resolve().is_relative_to(top.resolve()):
@@ -61,11 +59,10 @@ def checkout(repository: Path, sha: str, library: str, cache: Path) -> Path:
 
 
 def checkout_commit(repository: Path, sha: str, cache: Path) -> Path:
-    """Returns the folder of the whole commit, made once under `cache` and then reused.
+    """Returns the checkout of a whole commit, which is made once under `cache` and then reused.
 
-    It appears by one rename, so workers that make it at the same time cannot see half of it. Plumbing commands with an
-    index of their own are used instead of `git archive`, which drops files that .gitattributes marks export-ignore.
-    Submodules are empty folders.
+    It appears by a rename, so that other workers never see half of it. `git archive` is not used, because it drops
+    files that .gitattributes marks export-ignore. Submodules are empty folders.
     """
     target = cache / sha
     if _mark_used(target):
@@ -89,21 +86,21 @@ def checkout_commit(repository: Path, sha: str, cache: Path) -> Path:
         git(repository, "read-tree", sha, **own)
         git(repository, "checkout-index", "--all", **own)
         _protect_contents(files)
-        os.utime(files)  # it has the time of its last file
+        os.utime(files)  # marks it as used now; it had the time of its last file
         try:
             files.rename(target)
         except OSError:
             if not target.is_dir():  # otherwise another worker was first, with the same content
                 raise
         else:
-            target.chmod(target.stat().st_mode & ~_WRITABLE)  # a folder that cannot be written cannot be moved
+            target.chmod(target.stat().st_mode & ~_WRITABLE)  # after the rename, which a read-only folder refuses
     remove_unused(cache, time.time())
     return target
 
 
 def remove_unused(cache: Path, now: float) -> None:
-    """Removes the checkouts of a cache that `choose_unused` names, but one that somebody asks for meanwhile; and what
-    processes left half made or half removed that were killed."""
+    """Removes the checkouts that `choose_unused` returns, unless they are used meanwhile, and the remains of killed
+    processes: checkouts that are half made or half removed."""
     for left in (*cache.glob(f"{_REMOVING}*"), *cache.glob(f"{_MAKING}*")):
         with contextlib.suppress(FileNotFoundError):
             if left.name.startswith(_REMOVING) or now - left.stat().st_mtime > IN_USE_S:
@@ -117,11 +114,11 @@ def remove_unused(cache: Path, now: float) -> None:
     for folder in choose_unused(kept, now):
         going = cache / f"{_REMOVING}{folder.name}"
         try:
-            if folder.stat().st_mtime != used_at[folder]:  # the sizes of a hundred commits take seconds to add up
+            if folder.stat().st_mtime != used_at[folder]:  # used while the sizes were added up, which takes seconds
                 continue
             folder.chmod(0o700)
             folder.rename(going)
-        except OSError:  # another process removes it
+        except OSError:  # another process is removing it
             continue
         _delete(going)
 
@@ -134,7 +131,7 @@ def _delete(folder: Path) -> None:
 
 
 def choose_unused(kept: list[KeptCommit], now: float) -> list[Path]:
-    """Returns the checkouts to remove: of those not in use, the longest unused, until the rest is within the limits."""
+    """Returns the checkouts to remove: the longest unused ones that are not in use, until the rest is within limits."""
     count, total_bytes = len(kept), sum(each.size_bytes for each in kept)
     chosen: list[Path] = []
     for each in sorted(kept, key=lambda each: each.used_at):
@@ -159,7 +156,7 @@ def _mark_used(folder: Path) -> bool:
 
 
 def _protect_contents(folder: Path) -> None:
-    """Takes the right to write from everything inside: what a commit's code writes must not change the commit."""
+    """Makes everything in a folder read-only, so that the code of a commit cannot change the commit."""
     for parent, folders, names in os.walk(folder):
         for name in (*folders, *names):
             path = Path(parent, name)
@@ -168,7 +165,7 @@ def _protect_contents(folder: Path) -> None:
 
 
 def _size_bytes(folder: Path) -> int:
-    """Returns the bytes of a folder's files; what vanishes meanwhile counts as nothing."""
+    """Returns the size of a folder's files. Files that vanish meanwhile do not count."""
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:

@@ -1,8 +1,8 @@
-"""Clones watched repositories into the home, and keeps the clones fetched. Only git itself has credentials.
+"""Clones watched repositories into the home and fetches them. Only git itself has credentials.
 
-A clone is bare, its HEAD is the followed branch, and its branches and tags are those of the remote. Nothing is asked
-for on a terminal, since a worker has none: an SSH agent or key, or a credential helper, has to answer. Nothing that was
-fetched is ever deleted, so a commit that was measured stays readable when its branch is gone.
+A clone is bare. Its HEAD is the followed branch; its branches and tags are those of the remote. A worker has no
+terminal, so an SSH agent or key, or a credential helper, must answer git. Fetched commits are never deleted, so that a
+measured commit can be read after its branch is gone.
 """
 
 import contextlib
@@ -26,28 +26,28 @@ from tilewatch.text import short_sha, without_controls
 from tilewatch.worker.git.commits import UNSHALLOW, GitFailed, RepositoryError, git, read_settings
 
 FETCH_LIMIT_S = 900.0
-"""A clone of all of PyTorch takes some minutes."""
+"""Longest time of a fetch; a clone of PyTorch takes some minutes."""
 SLOWEST = ("-c", "http.lowSpeedLimit=1000", "-c", "http.lowSpeedTime=60")
-"""A server that sends less than 1,000 bytes a second for a minute is given up."""
+"""Options that give up a server which sends less than 1,000 bytes a second for a minute."""
 SAFE = ("-c", "protocol.ext.allow=never")
-"""An address that starts a program is never one of a repository."""
+"""Options that refuse addresses which would start a program."""
 EVERYTHING = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 OF_A_HOOK = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_PREFIX")
-"""What git sets for a hook, which would make another repository of ours."""
+"""Variables that git sets for a hook, which would make git use the hook's repository."""
 NO_REASON = ("Cloning into", "Please make sure you have", "and the repository exists", "hint:", "warning:", "From ")
 
 
 class BadAddress(ExpectedError):
-    """The address of a repository cannot be used; the message is a sentence, without the address."""
+    """The address of a repository cannot be used. The message is a sentence, without any secret."""
 
 
 class FetchFailed(RepositoryError):
-    """A repository cannot be cloned or fetched now, which may pass; the message is a sentence."""
+    """A repository cannot be cloned or fetched now, which may pass. The message is a sentence."""
 
 
 @dataclass(frozen=True)
 class Clone:
-    """A repository's clone in this home, which may not have been made yet."""
+    """The clone of a repository in this home. It may not be made yet."""
 
     name: str
     url: str
@@ -55,15 +55,14 @@ class Clone:
 
 
 def clone_of(name: str, url: str, clones: Path) -> Clone:
-    """Returns the clone of a name and address. Each has a folder of its own, with the name in it for people
-    who look."""
+    """Returns the clone for a name and an address. Its folder has the name in it, for people."""
     readable = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[-60:]
     digest = hashlib.sha256(f"{name}\0{url}".encode()).hexdigest()[:10]
     return Clone(name, url, clones / f"{readable}-{digest}.git")
 
 
 def clean_address(address: str) -> str:
-    """Returns the address to store: an absolute path for a folder of this machine. Raises BadAddress."""
+    """Returns the address to store; a folder of this machine becomes an absolute path. Raises BadAddress."""
     folder = Path(address).expanduser()
     if folder.is_dir():
         return str(folder.resolve())
@@ -75,25 +74,25 @@ def clean_address(address: str) -> str:
             "credential helper of the user that runs Tilewatch"
         )
     if address.startswith("-") or not (parts.scheme in ("https", "http", "ssh", "git", "file") or "@" in address):
-        raise BadAddress(f"'{address}' is no folder here and no address of a Git repository")
+        raise BadAddress(f"'{address}' is neither a folder here nor an address of a Git repository")
     return address
 
 
 def fetch(clone: Clone) -> None:
-    """Brings all branches and tags; clones first if need be. Raises FetchFailed; the clone then stays as it was."""
+    """Fetches all branches and tags, or clones the repository. Raises FetchFailed, which leaves the clone unchanged."""
     with _locked(clone):
         _fetch(clone)
 
 
 def follow(clone: Clone, branch: str) -> None:
-    """Makes a branch the clone's HEAD. Raises FetchFailed where the remote has no such branch, which may come back, or
-    where the fetch left the clone's branch as it was: git ends well then too."""
+    """Makes a branch the clone's HEAD. Raises FetchFailed if the remote has no such branch, which may come back, or if
+    a fetch did not update it, which git does not report."""
     remote = _ask_remote(clone, branch)
     if remote.branch_sha is None:
         raise FetchFailed(f"{clone.name} has no branch '{branch}'{_describe_default(clone, branch, remote)}")
     ref = f"refs/heads/{branch}"
     if _read_ref(clone, ref) != remote.branch_sha:
-        fetch(clone)  # somebody pushed since the last one
+        fetch(clone)  # somebody pushed since the last fetch
         remote = _ask_remote(clone, branch)
     if (here := _read_ref(clone, ref)) != remote.branch_sha:
         there, own = (short_sha(sha or "nothing") for sha in (remote.branch_sha, here))
@@ -103,14 +102,14 @@ def follow(clone: Clone, branch: str) -> None:
 
 @dataclass(frozen=True)
 class _Remote:
-    """What a remote has now: the commit of a branch, None where there is no such branch, and its default branch."""
+    """The state of a remote: the commit of a branch, None if there is no such branch, and the default branch."""
 
     branch_sha: str | None
     default_branch: str | None
 
 
 def _ask_remote(clone: Clone, branch: str) -> _Remote:
-    """Raises FetchFailed."""
+    """Asks the remote for a branch and its default branch. Raises FetchFailed."""
     ref = f"refs/heads/{branch}"
     listed = _run(clone, "ls-remote", "--symref", "--", clone.url, "HEAD", ref)
     sha = default = None
@@ -143,24 +142,24 @@ def _read_ref(clone: Clone, ref: str) -> str | None:
 
 
 def has_branch(clone: Clone, branch: str) -> bool:
-    """Returns whether the remote has a branch; False also without a clone."""
+    """Returns whether the clone has a branch; False if there is no clone."""
     return _has(clone, f"refs/heads/{branch}")
 
 
 def bring_commit(clone: Clone, sha: str) -> None:
-    """Fetches if the clone lacks the commit. Raises FetchFailed, and RepositoryError where the remote lacks it too."""
+    """Fetches a commit if the clone lacks it. Raises FetchFailed, or RepositoryError if the remote lacks it too."""
     if _has(clone, sha):
         return
     with _locked(clone):
-        if not _has(clone, sha):  # otherwise another worker brought it meanwhile
+        if not _has(clone, sha):  # otherwise another worker has fetched it meanwhile
             _fetch(clone)
         if not _has(clone, sha):
             _fetch_one(clone, sha)
 
 
 def bring_revision(clone: Clone, revision: str) -> str:
-    """Fetches what is neither a branch nor a tag, such as a pull request's `pull/12/head`; returns its sha. Raises
-    RepositoryError where the remote has none."""
+    """Fetches a ref that is neither a branch nor a tag, such as `pull/12/head`, and returns its sha. Raises
+    RepositoryError if the remote does not have it."""
     if ":" in revision or revision.startswith(("-", "+")):
         raise RepositoryError(f"'{revision}' is not the name of a commit")
     with _locked(clone):
@@ -169,7 +168,7 @@ def bring_revision(clone: Clone, revision: str) -> str:
 
 
 def default_branch(clone: Clone) -> str:
-    """Returns the branch that the remote calls its default one. Raises RepositoryError where its HEAD is no branch."""
+    """Returns the default branch of the remote. Raises RepositoryError if its HEAD is not a branch."""
     try:
         return git(clone.folder, "symbolic-ref", "HEAD").strip().removeprefix("refs/heads/")
     except GitFailed:
@@ -177,14 +176,14 @@ def default_branch(clone: Clone) -> str:
 
 
 def read_branch_setting(clone: Clone) -> str | None:
-    """Returns `branch` of [tool.tilewatch] in the pyproject.toml at HEAD; None where it does not say. Raises
-    BadProject and RepositoryError."""
+    """Returns `branch` of [tool.tilewatch] in the pyproject.toml at HEAD; None if it is not set. Raises BadProject and
+    RepositoryError."""
     settings = read_settings(clone.folder, "HEAD")
     return None if settings is None else settings.branch
 
 
 def delete(clone: Clone) -> None:
-    """Deletes the clone of this home; it is made again when it is needed."""
+    """Deletes the clone in this home. It is made again when it is needed."""
     with _locked(clone):
         shutil.rmtree(clone.folder, ignore_errors=True)
 
@@ -198,7 +197,7 @@ def _fetch(clone: Clone) -> None:
         _index(clone.folder)
         return
     prefix = f".cloning-{clone.folder.stem}-"
-    for left in clone.folder.parent.glob(f"{prefix}*"):  # by a process that was killed: the lock is ours
+    for left in clone.folder.parent.glob(f"{prefix}*"):  # by a killed process, as we hold the lock
         shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=clone.folder.parent, prefix=prefix) as scratch:
         made = Path(scratch) / "clone.git"
@@ -218,7 +217,7 @@ def _describe_shallow(clone: Clone) -> str:
 
 
 def _index(folder: Path) -> None:
-    """Lets Git list 100,000 commits in a third of the time. A clone without it is as good."""
+    """Writes the commit graph, with which Git lists 100,000 commits in a third of the time. It may fail."""
     with contextlib.suppress(GitFailed):
         git(folder, "commit-graph", "write", "--reachable", "--split")
 
@@ -240,7 +239,7 @@ def _has(clone: Clone, revision: str) -> bool:
 
 @contextlib.contextmanager
 def _locked(clone: Clone) -> Iterator[None]:
-    """Holds the lock of a clone: one process of this home at a time clones or fetches a repository."""
+    """Holds the lock of a clone, so that only one process of this home clones or fetches it."""
     clone.folder.parent.mkdir(parents=True, exist_ok=True)
     with clone.folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -248,8 +247,7 @@ def _locked(clone: Clone) -> Iterator[None]:
 
 
 def _run(clone: Clone, *arguments: str) -> str:
-    """Runs git over the network, without a terminal; returns what it wrote. Raises FetchFailed with git's own
-    reason."""
+    """Runs git over the network, without a terminal, and returns its output. Raises FetchFailed with git's reason."""
     environment = {name: value for name, value in os.environ.items() if name not in OF_A_HOOK}
     environment |= {"GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never", **AS_STORED}
     with tempfile.TemporaryFile() as log:
@@ -259,7 +257,7 @@ def _run(clone: Clone, *arguments: str) -> str:
             ended = process.wait(FETCH_LIMIT_S) == 0
         except subprocess.TimeoutExpired:
             raise FetchFailed(f"{clone.name} cannot be fetched: no end after {FETCH_LIMIT_S:.0f} s") from None
-        finally:  # also when whoever waits is interrupted: the next fetch would meet this one
+        finally:  # also after an interrupt, so that this git does not run beside the next one
             if process.poll() is None:
                 processes.kill([process])
         log.seek(0)

@@ -1,8 +1,7 @@
-"""Reads the watched Git repository: resolves revisions, and lists commits along first parents.
+"""Reads a Git repository: resolves revisions, and lists commits along first parents.
 
-A branch is always asked for by its full name, refs/heads/BRANCH: Git takes the short one for a tag where there is such
-a tag. Nothing writes into the repository: it may be read-only, and its working tree may have other work in progress,
-which is not measured.
+Branches are named in full, refs/heads/BRANCH, because Git takes a short name for a tag if there is such a tag. Nothing
+is written: the repository may be read-only, and its working tree may hold work in progress, which is not measured.
 """
 
 import os
@@ -16,7 +15,7 @@ from tilewatch.kernels.project_settings import ProjectSettings
 from tilewatch.kernels.recording.git_commit import AS_STORED, GitCommit, NoHistory, commit_of
 
 LIMIT_S = 300.0
-"""A repository on a disk that does not answer hinders no other for longer. A million commits are listed in 10 s."""
+"""Longest time of a git command on a disk that may be dead. A million commits are listed in 10 s."""
 
 IN_BLOCKS = {"GIT_FLUSH": "0"}
 """Git writes each line of a list apart into a pipe: 100,000 commits took 0.6 s instead of 0.3 (2026-11-28)."""
@@ -28,11 +27,11 @@ LINK = "120000"
 
 
 class RepositoryError(ExpectedError, RuntimeError):
-    """The repository does not have what was asked for; the message is a sentence for a person."""
+    """The repository does not have what was asked for. The message is a sentence for a person."""
 
 
 class GitFailed(RepositoryError):
-    """A command of Git ended with an error; `reason` is the first line that it wrote."""
+    """A command of Git failed. `reason` is the first line that it wrote."""
 
     def __init__(self, repository: Path, command: str, reason: str) -> None:
         super().__init__(f"`git {command}` fails in {repository}: {reason}")
@@ -40,7 +39,7 @@ class GitFailed(RepositoryError):
 
 
 def resolve(repository: Path, revision: str) -> GitCommit:
-    """Reads the commit that a revision names; a branch goes before a tag of its name. Raises RepositoryError."""
+    """Reads the commit that a revision names. A branch takes precedence over a tag. Raises RepositoryError."""
     require_history(repository)
     try:
         return commit_of(repository, find_branch(repository, revision) or revision)
@@ -57,14 +56,13 @@ def is_shallow(repository: Path) -> bool:
 
 
 def find_branch(repository: Path, name: str) -> str | None:
-    """Returns the full name of a branch, of this repository or as its remote has it; None where there is none, and for
-    HEAD, which no branch is called."""
+    """Returns the full name of a branch of this repository or of its remote; None if there is none, and for HEAD."""
     refs = [] if name == "HEAD" else [f"refs/heads/{name}", f"refs/remotes/{name}"]
     return next((ref for ref in refs if _succeeds(repository, "show-ref", "--verify", "--quiet", "--", ref)), None)
 
 
 def between(repository: Path, revisions: str) -> list[str]:
-    """Returns the commits of a range A..B along first parents, the oldest first: after A, up to and with B."""
+    """Lists the commits of a range A..B along first parents, oldest first: after A, up to and including B."""
     start, end = resolve_range(repository, revisions)
     return git(repository, "rev-list", "--reverse", "--first-parent", f"{start}..{end}", "--").split()
 
@@ -75,14 +73,14 @@ def list_range(repository: Path, start: str, end: str) -> set[str]:
 
 
 def list_path(repository: Path, start: str, end: str) -> set[str]:
-    """Returns the commits that lead from one to another: each contains `start` and is contained in `end`. Where `end`
-    does not contain `start`, as after a push with force, they are those that only `end` contains."""
+    """Returns the commits that contain `start` and are contained in `end`. If `end` does not contain `start`, as after
+    a forced push, returns the commits that only `end` contains."""
     path = ["--ancestry-path"] if is_ancestor(repository, start, end) else []
     return set(git(repository, "rev-list", *path, f"{start}..{end}", "--").split())
 
 
 def resolve_range(repository: Path, revisions: str) -> tuple[str, str]:
-    """Returns the shas of both ends of a range A..B. Raises RepositoryError."""
+    """Returns the shas of the two ends of a range A..B. Raises RepositoryError."""
     require_history(repository)
     start, dots, end = revisions.partition("..")
     if not (start and dots and end) or end.startswith("."):
@@ -91,8 +89,8 @@ def resolve_range(repository: Path, revisions: str) -> tuple[str, str]:
 
 
 def find_merge_base(repository: Path, base: str, head: str) -> str:
-    """Returns the commit at which `head` left `base`, a sha or a branch; of a branch the remote's is taken if there is
-    one. Raises RepositoryError."""
+    """Returns the commit at which `head` left `base`, which is a sha or a branch. The remote's branch is used if there
+    is one. Raises RepositoryError."""
     tip = resolve(repository, head).sha
     remote = None if SHA.fullmatch(base) else find_branch(repository, f"origin/{base}")
     other = resolve(repository, remote or base).sha
@@ -103,13 +101,12 @@ def find_merge_base(repository: Path, base: str, head: str) -> str:
 
 
 def is_ancestor(repository: Path, sha: str, of: str) -> bool:
-    """Returns whether a commit is another one or comes before it, along whichever parents; False where one of them is
-    not in this repository."""
+    """Returns whether the commit `of` is or contains the commit `sha`; False if the repository lacks one of them."""
     return _succeeds(repository, "merge-base", "--is-ancestor", sha, of)
 
 
 def split_range(revisions: str) -> tuple[str, str]:
-    """Returns BASE and HEAD of "BASE..HEAD". Raises RepositoryError."""
+    """Splits "BASE..HEAD" into BASE and HEAD. Raises RepositoryError."""
     base, dots, head = revisions.partition("..")
     if not (base and dots and head) or head.startswith("."):
         raise RepositoryError(f"'{revisions}' is not a range of commits; expected BASE..HEAD, such as main..HEAD")
@@ -117,8 +114,8 @@ def split_range(revisions: str) -> tuple[str, str]:
 
 
 def find_tips(repository: Path, branch: str) -> list[str]:
-    """Returns the newest commit of the followed branch, the last of the list; before it comes the one that its remote
-    has, where a clone was only fetched and stays behind. Raises RepositoryError where there is no such branch."""
+    """Lists the tips of the followed branch, the newest last: the branch's own and its remote's, which is ahead in a
+    clone that was fetched but not pulled. Raises RepositoryError if there is no such branch."""
     require_history(repository)
     ref = branch if branch == "HEAD" or branch.startswith("refs/") else find_branch(repository, branch)
     own = None if ref is None else _find_commit(repository, ref)
@@ -129,15 +126,14 @@ def find_tips(repository: Path, branch: str) -> list[str]:
 
 
 def find_tips_of_branch(repository: Path, branch: str, newest: str) -> list[str]:
-    """Returns the newest commit of a branch that is not followed, alone in the list: the branch's own if it contains
-    `newest`, else `newest`."""
+    """Lists the only tip of a branch that is not followed: the branch's own if it contains `newest`, else `newest`."""
     ref = find_branch(repository, branch)
     tip = None if ref is None else _find_commit(repository, ref)
     return [tip] if tip is not None and is_ancestor(repository, newest, tip) else [newest]
 
 
 def _find_upstream(repository: Path, ref: str) -> str | None:
-    """Returns the commit that the remote of a branch had at the last fetch; None where the branch has no remote."""
+    """Returns the commit of a branch's remote at the last fetch; None if the branch has no remote."""
     if ref == "HEAD":
         try:
             ref = git(repository, "symbolic-ref", "--quiet", "HEAD").strip()
@@ -148,8 +144,7 @@ def _find_upstream(repository: Path, ref: str) -> str | None:
 
 
 def first_parents(repository: Path, sha: str, count: int) -> list[str]:
-    """Returns a commit and those before it along first parents, the newest first; empty where the repository
-    lacks it."""
+    """Lists a commit and its first parents, newest first. The list is empty if the repository lacks the commit."""
     try:
         require_history(repository)
         return git(repository, "rev-list", "--first-parent", f"--max-count={count}", sha, "--").split()
@@ -158,8 +153,8 @@ def first_parents(repository: Path, sha: str, count: int) -> list[str]:
 
 
 def read_file(repository: Path, revision: str, name: str, most_bytes: int) -> str | None:
-    """Returns the text of a commit's file as Git holds it, so that no link of the commit is followed; None where the
-    commit has none. Raises RepositoryError for a link, a folder, and a file of more than `most_bytes`."""
+    """Returns the text of a file in a commit; None if there is none. It is read from Git, so that links are not
+    followed. Raises RepositoryError for a link, a folder, or a file of more than `most_bytes`."""
     try:
         entry = git(repository, "ls-tree", "--long", "--full-tree", revision, "--", name).split(None, 4)
     except GitFailed:
@@ -168,14 +163,14 @@ def read_file(repository: Path, revision: str, name: str, most_bytes: int) -> st
         return None
     mode, kind, blob, size, _ = entry
     if kind != "blob" or mode == LINK:
-        raise RepositoryError(f"{name} of commit {revision[:40]} is a link or a folder, and no file")
+        raise RepositoryError(f"{name} of commit {revision[:40]} is a link or a folder, not a file")
     if int(size) > most_bytes:
         raise RepositoryError(f"{name} of commit {revision[:40]} has more than {most_bytes / 2**20:g} MiB")
     return git(repository, "cat-file", "blob", blob)
 
 
 def read_settings(repository: Path, revision: str) -> ProjectSettings | None:
-    """Returns [tool.tilewatch] of a commit's pyproject.toml; None where it has none. Raises BadProject and
+    """Returns [tool.tilewatch] of a commit's pyproject.toml; None without one. Raises BadProject and
     RepositoryError."""
     text = read_file(repository, revision, project_settings.FILE, project_settings.MOST_BYTES)
     where = f"{project_settings.FILE} of commit {revision[:10]} of {repository}"
@@ -190,7 +185,7 @@ def require_history(repository: Path) -> None:
     except GitFailed as error:
         if "dubious ownership" in error.reason:
             raise RepositoryError(f"git refuses {repository}: {error.reason}") from None
-        if _has_commits(repository):  # the branch that HEAD names is gone, not the commits
+        if _has_commits(repository):  # only the branch that HEAD names is gone
             return
         raise RepositoryError(f"{repository} is not the top folder of a Git repository with commits") from None
 
@@ -218,8 +213,8 @@ def _succeeds(repository: Path, *arguments: str) -> bool:
 
 
 def git(repository: Path, *arguments: str, stdin: str | None = None, **extra: str) -> str:
-    """Runs git on exactly this folder: not on a repository around it, nor on the one whose hook started us. Raises
-    GitFailed, and RepositoryError where there is no git."""
+    """Runs git in exactly this repository: not in one around it, nor in one whose hook started us. Returns its output.
+    Raises GitFailed, or RepositoryError if git is not installed."""
     if not repository.is_dir():
         raise RepositoryError(f"{repository} is not a folder")
     clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}

@@ -1,8 +1,7 @@
-"""The repositories that this Tilewatch watches: those of `tilewatch watch add`, and the one of TILEWATCH_REPOSITORY.
+"""Finds the watched repositories: those of `tilewatch watch add`, and the one of TILEWATCH_REPOSITORY.
 
-The checkout of Tilewatch, which TILEWATCH_REPOSITORY is when nobody set it, is watched only as long as no other
-repository is; installed from a wheel there is none. Each node has clones of its own, made from the address in the
-database.
+If TILEWATCH_REPOSITORY is not set, it is the checkout of Tilewatch, if there is one; that is only watched as long as no
+repository was added. Each node has its own clones, made from the addresses in the database.
 """
 
 from collections.abc import Sequence
@@ -30,10 +29,10 @@ from tilewatch.worker.settings import Settings
 
 @dataclass(frozen=True)
 class WatchedRepository:
-    """A repository under watch, as this node reads it. `folder` is the clone to read, and the first parents of `branch`
-    are the main line.
+    """A watched repository on this node. `folder` is the clone to read. The first parents of `branch` are its main
+    line.
 
-    `clone` is None for the repository of TILEWATCH_REPOSITORY: whoever owns that clone keeps it fetched.
+    `clone` is None for the repository of TILEWATCH_REPOSITORY, which its owner fetches.
     """
 
     name: str
@@ -43,8 +42,7 @@ class WatchedRepository:
 
 
 def list_watched(opened: Session, settings: Settings) -> list[WatchedRepository]:
-    """Lists what is watched, which may be nothing. That of TILEWATCH_REPOSITORY is the first, if it is among them; only
-    that has no clone."""
+    """Lists the watched repositories. That of TILEWATCH_REPOSITORY, if it is watched, is the first."""
     rows = repositories.list_repositories(opened)
     added = [_of_clone(_clone(row, settings.clones), row.branch) for row in rows]
     if "repository" not in settings.model_fields_set and (added or not _has_git(settings.repository)):
@@ -54,16 +52,14 @@ def list_watched(opened: Session, settings: Settings) -> list[WatchedRepository]
 
 
 def list_names(database_url: str, settings: Settings) -> list[str]:
-    """Lists the names of what is watched."""
+    """Lists the names of the watched repositories."""
     with session(database_url) as opened:
         return [each.name for each in list_watched(opened, settings)]
 
 
 def choose(opened: Session, settings: Settings, name: str | None) -> WatchedRepository:
-    """Returns the repository of this name; without a name the only one, or that of TILEWATCH_REPOSITORY.
-
-    Raises RepositoryError, with the names that there are.
-    """
+    """Returns the watched repository with a name; without a name, the only one or that of TILEWATCH_REPOSITORY. Raises
+    RepositoryError, which lists the names."""
     watched = list_watched(opened, settings)
     if not watched:
         raise RepositoryError("no repository is watched yet: `tilewatch watch add URL` (or a folder) adds one")
@@ -79,8 +75,8 @@ def choose(opened: Session, settings: Settings, name: str | None) -> WatchedRepo
 
 
 def choose_by_address(opened: Session, settings: Settings, addresses: Sequence[str]) -> WatchedRepository:
-    """Returns the repository that has one of these addresses. Where none has, as for a mirror, `choose` decides without
-    a name. Raises RepositoryError."""
+    """Returns the watched repository with one of these addresses. If there is none, as for a mirror, returns that of
+    `choose` without a name. Raises RepositoryError."""
     places = {_place(address) for address in addresses}
     for each in list_watched(opened, settings):
         if _place(each.clone.url if each.clone else each.name) in places:
@@ -91,8 +87,8 @@ def choose_by_address(opened: Session, settings: Settings, addresses: Sequence[s
 def add(
     opened: Session, settings: Settings, address: str, *, name: str | None, branch: str | None
 ) -> WatchedRepository:
-    """Clones a repository and adds it. Without a branch it follows the one that its pyproject.toml names, else the
-    remote's default one. Raises BadAddress, RepositoryError and RepositoryRefused."""
+    """Clones a repository and starts watching it. Without `branch`, it follows the branch in its pyproject.toml, else
+    the default branch. Raises BadAddress, RepositoryError and RepositoryRefused."""
     url = clones.clean_address(address)
     name = (name or url.rstrip("/").replace(":", "/").rpartition("/")[2].removesuffix(".git")).strip()
     if BRANCH_START in name or not is_name(name):
@@ -107,10 +103,8 @@ def add(
 
 
 def fetch(watched: WatchedRepository) -> str | None:
-    """Fetches a repository that was added; returns a sentence if that failed, and the clone then stays as it was.
-
-    Raises FetchFailed where no clone has the followed branch, so that there is nothing to submit.
-    """
+    """Fetches a repository that was added. Returns a sentence if that failed, which leaves the clone unchanged; else
+    None. Raises FetchFailed if the clone does not have the followed branch, so that there is nothing to submit."""
     if watched.clone is None:
         return None
     try:
@@ -124,14 +118,15 @@ def fetch(watched: WatchedRepository) -> str | None:
 
 
 def read_order(opened: Session, watched: WatchedRepository) -> BranchOrder:
-    """Orders the followed branch with all commits on record for it. Raises RepositoryError."""
+    """Returns the order of the followed branch, including its stored commits. Raises RepositoryError."""
     known = [each.sha for each in commit_positions.list_known(opened, watched.name)]
     return order_branch(watched.folder, commits.find_tips(watched.folder, watched.branch), known)
 
 
 def order_commits(opened: Session, watched: WatchedRepository, stored_as: str, newest: str) -> int:
-    """Stores the order of a repository's commits, or of those of a branch that is kept apart from it, of which `newest`
-    was submitted last. Returns how many commits left the branch meanwhile. Raises RepositoryError."""
+    """Stores the order of the commits that are stored under the name `stored_as`: of a repository, or of one of its
+    branches, whose last submitted commit is `newest`. Returns how many commits left the branch since the last call.
+    Raises RepositoryError."""
     commit_positions.take_turns(opened, stored_as)
     branch = branch_without_toolchain(stored_as)
     if branch is None:
@@ -144,7 +139,7 @@ def order_commits(opened: Session, watched: WatchedRepository, stored_as: str, n
 
 
 def resolve(watched: WatchedRepository, revision: str) -> GitCommit:
-    """Reads a commit, under the watched name. Of a repository that was added, what no branch has is fetched."""
+    """Reads a commit and gives it the watched repository's name. Fetches a revision that the clone lacks."""
     try:
         found = commits.resolve(watched.folder, revision)
     except RepositoryError:
@@ -155,10 +150,10 @@ def resolve(watched: WatchedRepository, revision: str) -> GitCommit:
 
 
 def library_at(context: Context, name: str, sha: str, library: str) -> Path:
-    """Returns a commit's library folder, on a node that may not have the repository of this name yet. `library` is for
-    commits whose pyproject.toml names no folder.
+    """Returns the library's folder in a checkout of a commit. Clones or fetches the repository if this node lacks it.
 
-    A repository that nobody added is that of TILEWATCH_REPOSITORY. Raises FetchFailed and RepositoryError.
+    `library` is the folder if the commit's pyproject.toml names none. A name that was never added is taken for that of
+    TILEWATCH_REPOSITORY. Raises FetchFailed and RepositoryError.
     """
     row = _find(context, name)
     if row is None:
@@ -172,7 +167,7 @@ def library_at(context: Context, name: str, sha: str, library: str) -> Path:
 
 
 def find_history(opened: Session, context: Context, name: str) -> Path | None:
-    """Returns this node's clone of the repository of this name; None without a clone, and for a branch."""
+    """Returns this node's clone of the repository with a name; None without a clone, and for the name of a branch."""
     row = repositories.find_repository(opened, name)
     if row is not None:
         folder = _clone(row, context.clones).folder
@@ -186,7 +181,7 @@ def _find(context: Context, name: str) -> RepositoryRow | None:
 
 
 def _place(address: str) -> str:
-    """Returns host and path, which the addresses of one repository have in common: https, ssh, user@host:path."""
+    """Returns the host and path in an address, which its forms (https, ssh, user@host:path) have in common."""
     parts = urlsplit(address)
     host, path = parts.hostname or "", parts.path
     if not parts.scheme and ":" in address:
@@ -203,7 +198,7 @@ def _clone(row: RepositoryRow, folder: Path) -> Clone:
 
 
 def _has_git(folder: Path) -> bool:
-    """Returns False for a folder that cannot be read too: the others are watched."""
+    """Returns whether a folder is the top of a Git repository; False if it cannot be read."""
     try:
         return (folder / ".git").exists()
     except OSError:
@@ -211,8 +206,8 @@ def _has_git(folder: Path) -> bool:
 
 
 def _own_name(folder: Path) -> str:
-    """Names the repository of these settings. It is the folder's name if Git knows none: the first use of the
-    repository says what is wrong with it."""
+    """Returns the name of the repository in a folder; the folder's name if Git cannot read it, which the first use of
+    the repository will report."""
     try:
         return repository_name(folder)
     except NoHistory:

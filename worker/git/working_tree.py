@@ -1,4 +1,4 @@
-"""A repository as it lies in the working tree: what is tracked or new, without what Git ignores."""
+"""Copies the working tree of a repository: tracked and new files, without those that Git ignores."""
 
 import shutil
 import subprocess
@@ -8,12 +8,11 @@ from tilewatch.worker.git.commits import RepositoryError
 
 
 def copy_working_tree(repository: Path, library: str, target: Path) -> Path:
-    """Copies the repository to `target`, a new folder, and returns the folder `library` in it.
+    """Copies a repository's working tree to `target`, a new folder, and returns the folder `library` in it.
 
-    All of it, because a watch file imports its repository's own packages; a copy, because the original may be edited
-    while it is compared. Submodules are empty folders, as in a checkout of a commit.
-    Raises RepositoryError where there is no such folder, or it holds a submodule or lies in one, whose commit says
-    nothing of changes inside it.
+    The whole tree is copied, because a watch file imports its repository's packages, and the original may be edited
+    during a comparison. Submodules are empty folders, as in a checkout of a commit. Raises RepositoryError if there is
+    no folder `library`, or if it contains or lies in a submodule, whose uncommitted changes would be missing.
     """
     if not (repository / library).is_dir():
         raise RepositoryError(f"the working tree of {repository} has no folder {library!r}")

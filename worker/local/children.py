@@ -1,6 +1,6 @@
-"""Starts long-lived child processes, starts those again that end by themselves, and ends them all together.
+"""Starts long-lived child processes, restarts those that end by themselves, and ends all of them together.
 
-Knows nothing of what the children do. When the parent is killed, the kernel kills the children.
+If the parent is killed, the kernel kills the children.
 """
 
 import contextlib
@@ -15,26 +15,26 @@ from tilewatch import processes
 
 LONGEST_PAUSE_S = 60.0
 STEADY_S = 600.0
-"""A child that ran this long is healthy: the next pause before it is started again is the shortest one."""
+"""Seconds that a child must run before the pause in front of its next restart is the shortest again."""
 PATIENCE_S = 10.0
 
 
 @dataclass(frozen=True)
 class Child:
-    """A command to run. `name` is shown to people and names the log file."""
+    """A command to run. `name` is for people and for the log file."""
 
     name: str
     command: tuple[str, ...]
-    environment: Mapping[str, str] = field(repr=False)  # holds passwords
+    environment: Mapping[str, str] = field(repr=False)  # contains passwords
 
 
 CANNOT_START = 78
-"""The exit code of a child that ends each time until a person mends something (EX_CONFIG of sysexits.h)."""
+"""The exit code of a child that cannot run until a person mends something (EX_CONFIG of sysexits.h)."""
 
 
 @dataclass(frozen=True)
 class Death:
-    """A child that ended by itself and is started again after a pause; never where `pause_s` is None."""
+    """The end of a child by itself. It is restarted after `pause_s`; None means that it is not restarted."""
 
     name: str
     last_words: str
@@ -51,14 +51,14 @@ class Death:
 
 @dataclass
 class _Ended:
-    """A child that waits to be started again, at a time of time.monotonic()."""
+    """A child that waits for its restart. `start_at` is a time of time.monotonic()."""
 
     child: Child
     start_at: float
 
 
 class Children:
-    """The children that run. A terminal's Ctrl-C reaches the parent alone, who then ends them."""
+    """The running children. Ctrl-C in a terminal only reaches the parent, which then ends them."""
 
     def __init__(self, folder: Path, logs: Path) -> None:
         self._folder = folder
@@ -75,15 +75,15 @@ class Children:
         self._started_at[child.name] = time.monotonic()
 
     def restart_dead(self) -> list[Death]:
-        """Starts children again that ended by themselves, for ever, each after a pause; returns the new deaths.
+        """Restarts children that ended by themselves, each after a pause. Returns those that ended since the last call.
 
-        The pause doubles with each death, up to LONGEST_PAUSE_S: what a child needs may come back after hours, as room
-        on a disk does. One that ends with CANNOT_START is left.
+        The pause doubles each time, up to LONGEST_PAUSE_S, and there is no last try: room on a disk, for example, may
+        come back after hours. A child that ended with CANNOT_START is not restarted.
         """
         for name, ended in list(self._ended.items()):
             if time.monotonic() >= ended.start_at:
                 ended.start_at = time.monotonic() + LONGEST_PAUSE_S
-                with contextlib.suppress(OSError):  # its log takes room on a disk, too
+                with contextlib.suppress(OSError):  # its log may not fit on the disk
                     self.start(ended.child)
                     del self._ended[name]
         deaths = []
@@ -91,7 +91,7 @@ class Children:
             if process.poll() is None:
                 continue
             del self._running[name]
-            processes.kill([process])  # and the processes that it started: they would disturb the next one
+            processes.kill([process])  # kills the processes that it started too: they would disturb the next one
             last_words = processes.last_words(process, self._log(name))
             if process.returncode == CANNOT_START:
                 deaths.append(Death(name, last_words, self._log(name), None))
@@ -105,14 +105,14 @@ class Children:
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """Returns the names of children that ended and wait to be started again."""
+        """Returns the names of children that ended and wait for their restart."""
         return tuple(self._ended)
 
     def stop(self) -> None:
-        """Ends all of them by SIGTERM, and those left after PATIENCE_S by SIGKILL. A KeyboardInterrupt skips the wait.
+        """Ends all children by SIGTERM, and after PATIENCE_S by SIGKILL. A KeyboardInterrupt ends the wait.
 
-        The signal goes to whole groups: Celery's parent alone would finish its job first, but its pool processes hand
-        their jobs back within a second or two when they get it too.
+        The signals go to whole process groups. Celery's parent alone would finish its jobs first; its pool processes
+        hand their jobs back within two seconds.
         """
         running = [process for _, process in self._running.values()]
         try:

@@ -1,9 +1,8 @@
-"""`tilewatch demo`: the whole road on a machine without a GPU, in a folder of its own, until Ctrl-C.
+"""`tilewatch demo`: shows everything on a machine without a GPU, in a folder of its own, until Ctrl-C.
 
-A small repository with twenty commits is swept night after night on the simulated GPU: each commit is submitted,
-compiled by the real tile compiler, measured, judged and replayed by the steps that workers run. One commit makes the
-kernel slower, one makes it faster, and DeepGEMM gets a new version. The dashboard and a page with the messages show
-what becomes of that.
+It makes a small repository with twenty commits and runs a night for each on the simulated GPU. The steps of workers
+submit, compile (with the real tile compiler), measure, judge and replay each commit. One commit makes a kernel slower,
+one makes a kernel faster, and DeepGEMM gets a new version. The dashboard and a page with the messages show the results.
 """
 
 import contextlib
@@ -38,7 +37,7 @@ from tilewatch.worker.submitting.submit import submit_nightly
 GPU = "sim"
 ARCH = "sm_90"
 SIZES = {demo_repository.SLOWER: (0.15, 0.45), demo_repository.FASTER: (-0.35, -0.12)}
-"""How much the change of each kernel moves the time of each problem, relatively."""
+"""The smallest and largest relative change that each kernel's commit shall make to the time of each problem."""
 MOST_SEEDS = 2_000_000
 MOVED_BASELINE_US, MOVED_BASELINE_VERSION = 96.0, "0.2.0"
 DASHBOARD_LIMIT_S = 120
@@ -52,11 +51,11 @@ Print = Callable[[str], object]
 
 
 class CannotDemonstrate(ExpectedError):
-    """The demo cannot run here; the message is a sentence."""
+    """The demo cannot run here. The message is a sentence."""
 
 
 def run_demo(home: Path, dashboard_port: int, print_line: Print) -> None:
-    """Runs it in `home`, which is made anew, prints what happens, and serves the pages until Ctrl-C."""
+    """Runs the demo in the folder `home`, which is emptied first, and serves its pages until Ctrl-C."""
     if reason := port.taken(dashboard_port):
         raise CannotDemonstrate(f"port {dashboard_port} cannot be used ({reason}); name another with --port")
     started = time.monotonic()
@@ -82,7 +81,7 @@ def run_demo(home: Path, dashboard_port: int, print_line: Print) -> None:
 
 
 def play_nights(settings: Settings, mailbox: Mailbox, print_line: Print) -> None:
-    """Makes the repository and does the night of each commit; messages come as they would from workers."""
+    """Makes the repository and runs a night for each commit. Messages are sent as workers would send them."""
     commits = demo_repository.make_repository(settings.repository, dt.datetime.now(dt.UTC).date())
     print_line(f"made a repository with {len(commits)} commits of two kernels in {settings.repository}")
     context = _plant(Context.of(settings), settings.home)
@@ -95,8 +94,8 @@ def play_nights(settings: Settings, mailbox: Mailbox, print_line: Print) -> None
 
 
 def find_seed(cubins: Mapping[str, tuple[Sequence[str], Sequence[str]]]) -> int:
-    """Returns a seed of the simulated GPU under which each kernel's change moves its times as SIZES has it. `cubins`
-    are the keys of a kernel's cubins before its change and after it."""
+    """Returns a seed of the simulated GPU with which each kernel's times change as SIZES wants. `cubins` holds the keys
+    of each kernel's cubins before and after its change."""
     for seed in range(MOST_SEEDS):
         if all(_is_planted(kernel, *sides, seed) for kernel, sides in cubins.items()):
             return seed
@@ -106,8 +105,8 @@ def find_seed(cubins: Mapping[str, tuple[Sequence[str], Sequence[str]]]) -> int:
 def _is_planted(kernel: str, base: Sequence[str], head: Sequence[str], seed: int) -> bool:
     least, most = SIZES[kernel]
     for problem in PROBLEMS:
-        before, after = (min(true_us(problem, key, seed) for key in keys) for keys in (base, head))
-        if not least < after / before - 1 < most:
+        base_us, head_us = (min(true_us(problem, key, seed) for key in keys) for keys in (base, head))
+        if not least < head_us / base_us - 1 < most:
             return False
     return True
 
@@ -134,7 +133,7 @@ def _list_cubins(home: Path, kernel: str, *, changed: bool) -> list[str]:
 
 
 def make_settings(home: Path, servers: Servers, dashboard_port: int, mailbox: Mailbox) -> Settings:
-    """Returns the settings of the demo's steps, and writes the file that sends messages to the mailbox."""
+    """Returns the settings of the demo, and writes the notify.toml that sends messages to the mailbox."""
     notify = home / "notify.toml"
     notify.write_text(NOTIFY.format(url=mailbox.url), encoding="utf-8")
     return Settings(
@@ -160,7 +159,7 @@ def _await_dashboard(dashboard_port: int, children: Children) -> None:
 
 
 def _do_night(settings: Settings, context: Context, number: int, commit: DemoCommit) -> None:
-    """Submits a commit's night and does all its jobs in this process, as workers would."""
+    """Submits the night of a commit and runs all its jobs in this process, as workers would."""
     if number >= BASELINE_AT:
         moved = replace(context.simulation, baseline_us=MOVED_BASELINE_US, baseline_version=MOVED_BASELINE_VERSION)
         context = replace(context, simulation=moved)
@@ -176,7 +175,7 @@ def _list_queued(context: Context) -> list[int]:
 
 
 def _notify(settings: Settings) -> None:
-    """Opens alarms and sends what is due."""
+    """Opens and closes alarms, and sends the due messages."""
     outbox, now = Outbox.of(settings), dt.datetime.now(dt.UTC)
     update_alarms(outbox, (), NightlyTimes(), settings.regret_limit, now)
     write_and_send(outbox, now)

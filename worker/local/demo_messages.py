@@ -1,4 +1,4 @@
-"""Takes the messages of `tilewatch demo` as a webhook, and shows them on a page of this machine."""
+"""Receives the messages of `tilewatch demo` as a webhook, and shows them on a local page."""
 
 import json
 import threading
@@ -26,13 +26,13 @@ class Message:
 
 @dataclass
 class Mailbox:
-    """The messages that came, the oldest first; `url` takes them and shows them."""
+    """The received messages, the oldest first. `url` receives messages and shows them."""
 
     url: str
     messages: list[Message] = field(default_factory=list)
 
     def draw(self) -> str:
-        """Returns the page, the newest message first."""
+        """Returns the page with the messages, the newest first."""
         parts = [f"<h2>{escape(each.subject)}</h2><pre>{escape(each.body)}</pre>" for each in reversed(self.messages)]
         shown = "".join(parts) or "<p>No message yet.</p>"
         return (
@@ -63,7 +63,7 @@ def open_mailbox() -> Iterator[Mailbox]:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """The terminal is for the demo's own lines."""
+            """Does nothing, because the terminal is for the demo's own lines."""
 
     with ThreadingHTTPServer((HOST, 0), _Handler) as server:
         mailbox = Mailbox(f"http://{HOST}:{server.server_port}/")

@@ -1,5 +1,5 @@
-"""Makes the small repository of `tilewatch demo`: twenty commits, one a day, of two kernels. Most change a text and
-no code; one changes the code of a kernel, which the simulated GPU makes slower, and one that of the other, faster."""
+"""Makes the small repository of `tilewatch demo`: two kernels in twenty commits, one a day. Most commits only change a
+comment. One changes the code of a kernel, which the simulated GPU makes slower, and one that of the other, faster."""
 
 import datetime as dt
 import os
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SLOWER, FASTER = "scale", "shift"
-"""The kernel that a commit makes slower, and the one that a commit makes faster."""
+"""The kernel that becomes slower, and the one that becomes faster."""
 LIBRARY = "library"
 COMMITS = 20
 SLOWER_AT, FASTER_AT, BASELINE_AT = 9, 14, 17
-"""The commits, from 0, at which one kernel becomes slower and the other faster; and from which DeepGEMM is newer."""
+"""The commits, from 0, at which one kernel becomes slower, the other one faster, and DeepGEMM gets a new version."""
 
 BODIES = {SLOWER: ("tile * 2.0", "tile * 1.5 + tile * 0.5"), FASTER: ("tile * 0.5 + tile * 0.5 + 1.0", "tile + 1.0")}
-"""What each kernel computes before its change and after it: equal results, other code."""
+"""What each kernel computes before and after its change: equal results by different code."""
 RESULTS = {SLOWER: "x * 2.0", FASTER: "x + 1.0"}
 PROBLEMS = ("4096", "65536")
 CHANGED_AT = {SLOWER: SLOWER_AT, FASTER: FASTER_AT}
@@ -75,7 +75,7 @@ class DemoCommit:
 
 
 def make_repository(folder: Path, last_day: dt.date) -> list[DemoCommit]:
-    """Makes it, with its last commit on `last_day`; returns its commits, the oldest first."""
+    """Makes the repository, whose last commit is on `last_day`, and returns its commits, the oldest first."""
     (folder / LIBRARY).mkdir(parents=True)
     _git(folder, "init", "--quiet", "--initial-branch", "main")
     commits = []
@@ -107,5 +107,5 @@ def _git(folder: Path, *arguments: str, at: str | None = None) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Returns the environment without what a hook of another repository set, which would name that one."""
+    """Returns the environment without git's variables, which a hook of another repository may have set."""
     return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}

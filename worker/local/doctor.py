@@ -1,6 +1,6 @@
-"""Checks what Tilewatch needs on this machine, and says how to get what is missing. Starts and changes nothing.
+"""Examines what Tilewatch needs on this machine, and says how to get what is missing. Starts and changes nothing.
 
-The GPU's packages are looked up by name and never imported: torch alone takes seconds and a context on the GPU.
+Packages for the GPU are not imported, only looked up by name: torch alone takes seconds and a context on the GPU.
 """
 
 import importlib.metadata
@@ -33,7 +33,7 @@ from tilewatch.worker.settings import CHECKOUT, Settings
 PYTHONS = ((3, 11), (3, 13))
 ROOMY_BYTES = 5 << 30  # the packages take 1.3 GB (with DeepGEMM's torch several more), a night's cubins some 100 MB
 PACKAGED_CUDA = Path(sysconfig.get_path("purelib"), "nvidia", "cu13")
-"""Where NVIDIA's PyPI packages of CUDA 13 put their programs and headers."""
+"""The folder of programs and headers in NVIDIA's packages of CUDA 13."""
 
 
 def report(settings: Settings) -> tuple[Finding, ...]:
@@ -68,7 +68,7 @@ def report(settings: Settings) -> tuple[Finding, ...]:
 
 
 def _guarded(examine: Callable[[], Finding]) -> Finding:
-    """Turns an error of an examination into a finding, so that one broken thing does not end the report."""
+    """Runs an examination. An error becomes a finding, so that it does not end the report."""
     try:
         return examine()
     except (OSError, ValueError, ImportError, subprocess.SubprocessError) as error:
@@ -111,8 +111,7 @@ def _repository(settings: Settings) -> Finding:
 
 
 def _added_repositories(settings: Settings) -> list[RepositoryRow]:
-    """Lists the repositories of `tilewatch watch add`; none if the database cannot be read, which has a line of its
-    own."""
+    """Lists the repositories of `tilewatch watch add`. The list is empty if the database cannot be read."""
     from tilewatch.db import session
     from tilewatch.db.worker_reads import repositories
 
@@ -124,7 +123,7 @@ def _added_repositories(settings: Settings) -> list[RepositoryRow]:
 
 
 def _channels(settings: Settings) -> Finding:
-    """Reads notify.toml; `tilewatch notify test` tests whether the services accept a message."""
+    """Reads notify.toml. Whether the services accept messages is tested by `tilewatch notify test`."""
     example = "docs/use/notify.example.toml is an example"
     try:
         channels = routing.load(settings.notify_file).channels
@@ -179,7 +178,7 @@ def _compiler(wanted: str | None) -> Finding:
 
 
 def _toolchain(toolchain: Toolchain) -> Finding:
-    """Compiles with it, which takes two seconds."""
+    """Tests that a toolchain compiles, which takes two seconds."""
     from tilewatch.kernels.compiling.compile_children import BuildError
     from tilewatch.kernels.compiling.trial import require_compiles
 
@@ -205,7 +204,7 @@ OTHER_APART = {
     sandbox.Apart.ALWAYS: "; host code that only its own process can measure is refused, whatever its watch file says",
     sandbox.Apart.NEVER: "; host code may be measured by its own process, whatever its watch file says",
 }
-"""What is said where TILEWATCH_REQUIRE_APART is set."""
+"""What the finding adds if TILEWATCH_REQUIRE_APART is set."""
 
 
 def _sandbox() -> Finding:
@@ -273,7 +272,7 @@ def _gpu(gpu: Gpu) -> Finding:
 
 
 def _measuring(*, needed: bool) -> Iterator[Finding]:
-    """Checks what only a machine with a GPU needs."""
+    """Examines what only a machine with a GPU needs."""
     fix = "make install on a machine with an NVIDIA GPU" if not needed else "make install"
     yield _package("CuPy", ("cupy-cuda13x",), fix, needed=needed)
     yield _package("NVML", ("nvidia-ml-py",), f"{fix}; without it the health of GPUs is not checked", needed=needed)
@@ -287,7 +286,7 @@ def _measuring(*, needed: bool) -> Iterator[Finding]:
 
 
 def nvcc() -> Path | None:
-    """Finds nvcc by CUDA_HOME, CUDA_PATH or PATH, in /usr/local/cuda, or in the tile compiler's packages; else None."""
+    """Returns nvcc from CUDA_HOME, CUDA_PATH, PATH, /usr/local/cuda or the tile compiler's packages, or None."""
     named = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
     on_path = shutil.which("nvcc")
     paths = [*(Path(home, "bin", "nvcc") for home in named), *([Path(on_path)] if on_path else [])]

@@ -1,4 +1,4 @@
-"""Asks the servers and workers that these settings know whether they work, for `tilewatch doctor`."""
+"""Asks the servers and workers of these settings whether they work, for `tilewatch doctor`."""
 
 from collections.abc import Iterator, Sequence
 from http import HTTPStatus
@@ -50,7 +50,7 @@ def list_worker_findings(settings: Settings, gpus_here: Sequence[Gpu]) -> Iterat
 
 
 def runs_here(settings: Settings) -> bool:
-    """Returns whether these settings know servers: what answers at a port while they do not is another Tilewatch's."""
+    """Returns whether these settings have servers. If not, a worker that answers belongs to another Tilewatch."""
     try:
         settings.connection()
     except NotRunning:
@@ -59,7 +59,7 @@ def runs_here(settings: Settings) -> bool:
 
 
 def _list_health_endpoints(settings: Settings, gpus_here: Sequence[Gpu]) -> Iterator[tuple[str, str, int]]:
-    """Yields name, address and port of the health endpoint of each worker that may run on this machine."""
+    """Yields the name, address and port of the health endpoint of each worker that may run on this machine."""
     address = settings.health_address
     yield "compile worker", address, settings.compile_health_port
     yield "judge worker", address, settings.judge_health_port
@@ -70,7 +70,7 @@ def _list_health_endpoints(settings: Settings, gpus_here: Sequence[Gpu]) -> Iter
 
 
 def _worker(name: str, address: str, number: int, *, ours: bool) -> Finding:
-    """Asks a worker's health endpoint. A worker that does not run here is not a fault."""
+    """Asks a worker's health endpoint. A worker that does not run here does not count as a fault."""
     if not number:
         return Finding(name, None, "has no health endpoint")
     host = "127.0.0.1" if address == "0.0.0.0" else address  # noqa: S104 - only to be asked

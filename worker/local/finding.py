@@ -1,11 +1,11 @@
-"""Holds what `tilewatch doctor` found of one thing."""
+"""Defines a finding of `tilewatch doctor`."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report. `ok` is None for something that is missing and not needed on this machine."""
+    """One line of the report. `ok` is None for a thing that is missing but not needed on this machine."""
 
     name: str
     ok: bool | None

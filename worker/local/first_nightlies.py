@@ -1,5 +1,5 @@
-"""Submits the first nightlies of `tilewatch up`, in a process of its own: what that starts reads libraries, and `up`
-itself has the secrets of people in its environment."""
+"""Submits the first nightlies of `tilewatch up` in a process of its own, because submitting runs the code of libraries
+and the environment of `up` contains secrets."""
 
 import contextlib
 import subprocess
@@ -13,10 +13,10 @@ LOOK_EVERY_S = 0.2
 
 
 def submit_apart(environment: Mapping[str, str], log_file: Path, meanwhile: Callable[[], None]) -> list[str]:
-    """Returns a sentence for each watched repository, or one that says why nothing was submitted.
+    """Submits the nightlies in another process, with this environment. Returns a sentence for each watched repository,
+    or one that says why nothing was submitted.
 
-    `environment` is that of the process. What goes wrong there is in its log. `meanwhile` is called every LOOK_EVERY_S
-    until it ends: it fetches and reads repositories, which may take long.
+    `meanwhile` is called every LOOK_EVERY_S until the process ends, because fetching repositories may take long.
     """
     with processes.open_log(log_file) as log:
         process = processes.start(

@@ -1,5 +1,5 @@
-"""Makes the logins with which the dashboard and the workers of `tilewatch up` use our own Postgres, with a new
-password each time. The superuser's stays with `tilewatch up`: a superuser runs programs through the server."""
+"""Makes the Postgres logins of the dashboard and the workers of `tilewatch up`, with new passwords each time. Only
+`tilewatch up` itself has the superuser's password, because a superuser can run programs through the server."""
 
 import secrets
 from collections.abc import Mapping
@@ -13,32 +13,30 @@ DASHBOARD_LOGIN = "tilewatch_board"
 WORKER_LOGIN = "tilewatch_worker"
 
 MOST_OF_DASHBOARD = 15
-"""What its pool holds at most (db/session.py)."""
+"""Most connections of the dashboard's login, as many as its pool holds (db/session.py)."""
 
 MOST_OF_WORKERS = 47
-"""All others that the server has: neither login can keep the other out, nor both the owner."""
+"""Most connections of the workers' login. The two limits leave some for the owner, and no login can use up all."""
 
 
 def make_worker_login(owner_url: str) -> str:
-    """Makes the login that writes rows and changes no table, and returns its URL."""
+    """Makes the login of workers, which may write rows but not change tables, and returns its URL."""
     login = Login(WORKER_LOGIN, "tilewatch_write", secrets.token_hex(16), MOST_OF_WORKERS)
     logins.make(owner_url, (login,))
     return logins.url_of(owner_url, login)
 
 
 def let_owner_act(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Returns the environment of a dashboard that listens on this machine alone, so that anybody who works on it may
-    act. A setting of the owner's, or a secrets file, which may ask people to sign in, is left as it is."""
+    """Returns the environment of a dashboard that only listens on this machine, with the right to act for everybody on
+    it. It is unchanged if the owner set this right, or if a secrets file may ask people to sign in."""
     if "TILEWATCH_ANONYMOUS" in environment or _has_secrets():
         return environment
     return {**environment, "TILEWATCH_ANONYMOUS": "act"}
 
 
 def make_dashboard_login(owner_url: str, environment: Mapping[str, str]) -> str:
-    """Makes the dashboard's login and returns its URL.
-
-    It may only read, as in a cluster; where the settings let somebody act on the dashboard, it may triage too.
-    """
+    """Makes the dashboard's login and returns its URL. The login may only read, or also triage if the settings let
+    somebody act on the dashboard."""
     may_act = (
         environment.get("TILEWATCH_ANONYMOUS", "").strip() == "act"
         or bool(environment.get("TILEWATCH_TRIAGERS", "").strip())

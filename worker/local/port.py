@@ -1,4 +1,4 @@
-"""Checks whether the dashboard's port is free, and whether a dashboard answers on it."""
+"""Finds out whether the dashboard's port is free, and whether a dashboard answers on it."""
 
 from http.client import HTTPConnection, HTTPException
 
@@ -6,7 +6,7 @@ from tilewatch.db.server.free_ports import require_free
 
 
 def taken(port: int) -> str | None:
-    """Returns why nothing can listen on the port now; None when it is free."""
+    """Returns why a server cannot listen on a port now; None if the port is free."""
     try:
         require_free(port)
     except OSError as error:

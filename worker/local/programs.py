@@ -1,4 +1,4 @@
-"""Names the programs that `tilewatch up` runs beside the servers, each with the environment that it gets."""
+"""Defines the programs that `tilewatch up` runs beside the servers, each with its environment."""
 
 import os
 import sys
@@ -12,13 +12,13 @@ from tilewatch.worker.local.children import Child
 from tilewatch.worker.local.doctor import PACKAGED_CUDA, nvcc
 from tilewatch.worker.settings import Settings
 
-MOST_COMPILE_PROCESSES = 16  # each holds a database connection or two, and the embedded Postgres gives workers 47
+MOST_COMPILE_PROCESSES = 16  # each has up to two database connections, and the embedded Postgres gives workers 47
 MEMORY_PER_COMPILER_BYTES = 1 << 30  # tileiras needs a few hundred MB, more while it unrolls a large tile
 LANES = 2
-"""Processes of a GPU's worker: while one has the GPU, the other one prepares the next series and writes the last."""
+"""Processes of a GPU's worker: while one uses the GPU, the other writes the last series and prepares the next."""
 PACKAGE = Path(tilewatch.__file__).parent
 SECRETS_OF_PEOPLE = ("TILEWATCH_FORGE_TOKEN", "TILEWATCH_WEBHOOK_SECRET", "TILEWATCH_API_TOKEN")
-"""What only the processes that use it are given."""
+"""Secrets in the environment that only the processes which need them get."""
 
 
 def child_environment(settings: Settings, servers: Servers) -> dict[str, str]:
@@ -28,7 +28,7 @@ def child_environment(settings: Settings, servers: Servers) -> dict[str, str]:
         **({"TILEWATCH_KERNELS": ",".join(settings.kernels)} if settings.kernels is not None else {}),
         "TILEWATCH_DATABASE_URL": servers.database_url,
         "TILEWATCH_BROKER_URL": servers.broker_url,
-        # So that `python -m` and the programs next to it come from the environment that `up` runs in.
+        # first on the path, so that programs come from the Python environment that `up` runs in
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "PYTHONUNBUFFERED": "1",
     }
@@ -46,11 +46,11 @@ def dashboard(settings: Settings, environment: Mapping[str, str]) -> Child:
 def workers(
     settings: Settings, environment: Mapping[str, str], gpus_here: Iterable[Gpu], compilers: int
 ) -> Iterator[Child]:
-    """Yields one worker that compiles, one that judges, one that sends messages, one per GPU, and beat, the nightlies'
-    clock. The one that sends messages alone has the forge's token: it runs no library."""
+    """Yields a worker that compiles, one that judges, one that sends messages, one per GPU, and the scheduler (beat).
+    Only the worker that sends messages has the forge's token, as it does not run library code."""
     celery = (sys.executable, "-m", "celery", "-A", "tilewatch.worker.app")
     no_secrets = withhold(environment, *SECRETS_OF_PEOPLE)
-    # Mingle and gossip are for workers that coordinate; ours meet in Postgres, and start a second sooner without.
+    # Mingle and gossip are for workers that talk to each other. Ours do not, and start a second earlier without them.
     worker = (*celery, "worker", "--loglevel", "INFO", "--without-mingle", "--without-gossip")
     processes = -(-compilers // -(-compilers // MOST_COMPILE_PROCESSES))
     threads = {"TILEWATCH_COMPILE_THREADS": str(-(-compilers // processes))}
@@ -73,12 +73,10 @@ def withhold(environment: Mapping[str, str], *names: str) -> dict[str, str]:
 
 
 def cuda_home() -> dict[str, str]:
-    """Returns CUDA_HOME for DeepGEMM, which finds a machine's CUDA toolkit but not the nvcc of the tile compiler's
-    packages."""
+    """Returns CUDA_HOME for DeepGEMM, which does not find the nvcc in the tile compiler's packages by itself."""
     return {"CUDA_HOME": str(PACKAGED_CUDA)} if nvcc() == PACKAGED_CUDA / "bin" / "nvcc" else {}
 
 
 def count_compilers(cores: int, memory_bytes: int, gpus: int) -> int:
-    """Returns how many compilers run at once: one on each core that no process of a GPU needs, where the memory allows
-    it."""
+    """Returns how many compilers run at once: one per core that no GPU worker needs, if there is memory for it."""
     return max(1, min(cores - LANES * gpus, memory_bytes // MEMORY_PER_COMPILER_BYTES))

@@ -1,4 +1,4 @@
-"""Prints what a person at a terminal reads of `tilewatch up`."""
+"""Prints the lines of `tilewatch up` for a person at a terminal."""
 
 import contextlib
 import os
@@ -14,11 +14,11 @@ from tilewatch.db.server.embedded import Servers
 from tilewatch.db.session import passing_trouble, session
 from tilewatch.text import short_sha
 
-PRINT_EVERY_S = 15.0  # where the output is no terminal
+PRINT_EVERY_S = 15.0  # if the output is not a terminal
 
 
 class Screen:
-    """Prints lines for a person. A terminal's progress line is overwritten; a log gets one now and then."""
+    """Prints lines for a person. In a terminal, the progress line is overwritten; a log gets one now and then."""
 
     def __init__(self) -> None:
         self._terminal = sys.stdout.isatty()
@@ -43,15 +43,14 @@ class Screen:
         self._printed_at = time.monotonic()
 
     def _write(self, text: str) -> None:
-        with contextlib.suppress(OSError):  # it goes to a file on a disk that is full, or its reader is gone
+        with contextlib.suppress(OSError):  # such as a full disk, or a closed terminal
             sys.stdout.write(text)
             sys.stdout.flush()
 
 
 def progress(servers: Servers, ended: Sequence[str] = (), trouble: str | None = None) -> str:
-    """Returns one line with the submissions in progress, one for each GPU model; before it, which processes are ended
-    and what is wrong with Postgres. Where there are none, the jobs that are open all the same (checks, comparisons,
-    replays), or that failed."""
+    """Writes one line: the processes that ended, the trouble with Postgres, and the submissions in progress. Without
+    any of these, the line counts other open jobs (checks, comparisons, replays), or else failed jobs."""
     states = [f"{name} ended and will be started again" for name in ended]
     states += [trouble] if trouble else []
     try:

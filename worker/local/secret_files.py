@@ -1,4 +1,4 @@
-"""Finds files with secrets that other users of this machine may read, and a sign-in whose cookies can be forged."""
+"""Finds files with secrets that other users of this machine may read, and cookie secrets that are too short."""
 
 import stat
 import tomllib
@@ -9,7 +9,7 @@ from pathlib import Path
 from tilewatch.text import count_text
 
 SHORTEST_COOKIE_SECRET = 16
-"""Characters. Who guesses the secret signs a cookie with anybody's address; docs/use/dashboard.md asks for 32."""
+"""Least characters of a cookie secret, with which anybody can sign in; docs/use/dashboard.md asks for 32."""
 
 
 @dataclass(frozen=True)
@@ -19,12 +19,12 @@ class Weakness:
 
 
 def list_sign_in_files(folders: Iterable[Path]) -> list[Path]:
-    """Lists the files with secrets that Streamlit reads in a dashboard that is started in one of these folders."""
+    """Lists the files with secrets that Streamlit reads for a dashboard that is started in one of these folders."""
     return [file for folder in (*folders, Path.home()) if (file := folder / ".streamlit" / "secrets.toml").is_file()]
 
 
 def find_weaknesses(files: Iterable[Path]) -> list[Weakness]:
-    """Looks at those that are there."""
+    """Lists the weaknesses of those of these files that exist."""
     return [weakness for file in files if file.is_file() for weakness in (*_find_readers(file), *_find_short(file))]
 
 
@@ -34,8 +34,7 @@ def _find_readers(file: Path) -> Iterable[Weakness]:
 
 
 def _find_short(file: Path) -> Iterable[Weakness]:
-    """Yields a weakness if the cookie secret is too short; nothing for a file that is not TOML, which its reader
-    reports."""
+    """Yields a weakness if the cookie secret in a file is too short. A file that is not TOML is ignored."""
     try:
         signing = tomllib.loads(file.read_text(encoding="utf-8")).get("auth", {})
     except (OSError, ValueError):

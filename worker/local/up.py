@@ -1,7 +1,6 @@
 """`tilewatch up`: runs everything on one machine until Ctrl-C: servers, dashboard, workers, the first nightly.
 
-Decides what runs here, starts it and watches it. db/server/embedded.py runs the servers, children.py the other
-processes, which programs.py names; screen.py prints.
+db/server/embedded.py runs the servers, and children.py the other processes, which programs.py defines.
 """
 
 import contextlib
@@ -32,28 +31,26 @@ from tilewatch.worker.local.screen import Screen, progress
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.settings import CHECKOUT, Settings
 
-DASHBOARD_LIMIT_S = 120  # Streamlit's first import on a cold disk takes long; a dead dashboard is noticed before
+DASHBOARD_LIMIT_S = 120  # long, because Streamlit's first import from a cold disk is slow
 GPU_WORKERS_LIMIT_S = 60
 LOOK_EVERY_S = 1.0
 LOOK_AT_POSTGRES_S = 15.0
 RECORDINGS = PACKAGE / "recordings"
-"""Those of this checkout, or of the wheel."""
+"""The folder of recordings in this checkout or in the wheel."""
 WITHOUT_GPU = ("gemm_fp8",)
-"""What a nightly compiles where nothing is measured: 500 configs for each architecture take two cores some five
-minutes, the whole suite's 9,000 an hour and a half."""
+"""Kernels of a nightly on a machine without a GPU: their 500 configs per architecture take two cores five minutes, the
+whole suite's 9,000 an hour and a half."""
 
 
 def end_on_signals() -> None:
-    """Lets Ctrl-C, SIGTERM and SIGHUP all end what was started.
-
-    A process that a script starts in the background ignores SIGINT, unless it sets this itself.
-    """
+    """Makes SIGTERM and SIGHUP end everything like Ctrl-C. Ctrl-C is set too, because a process that a script starts in
+    the background would ignore it."""
     for kind in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(kind, signal.default_int_handler)
 
 
 def up(settings: Settings) -> int:
-    """Runs until Ctrl-C, SIGTERM or a closed terminal. Returns the exit code, which is 0 when a person ended it."""
+    """Runs Tilewatch until Ctrl-C, SIGTERM or a closed terminal. Returns the exit code: 0 if a person ended it."""
     screen = Screen()
     end_on_signals()
     processes.forbid_inspection()
@@ -66,7 +63,7 @@ def up(settings: Settings) -> int:
                 if not _is_interrupt(error):
                     raise
                 screen.print_line("stopping; press Ctrl-C again to stop at once")
-        processes.kill_descendants(os.getpid())  # what a library started and left
+        processes.kill_descendants(os.getpid())  # processes that a library has started and not ended
     except KeyboardInterrupt:
         screen.print_line("stopped at once")
         return 0
@@ -81,17 +78,16 @@ def up(settings: Settings) -> int:
 
 
 def _is_interrupt(error: BaseException | None) -> bool:
-    """Returns whether an error is Ctrl-C. A driver that tidies up after the signal may raise an error of its own over
-    it, as psycopg's ping does."""
+    """Returns whether an error is Ctrl-C, or was raised while a driver cleaned up after it, as psycopg's ping does."""
     return error is not None and (isinstance(error, KeyboardInterrupt) or _is_interrupt(error.__context__))
 
 
 class CannotRun(Exception):
-    """Tilewatch cannot run, or go on, on this machine; the message is a sentence."""
+    """Tilewatch cannot run on this machine. The message is a sentence."""
 
 
 def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> None:
-    # Checked before the servers start, which takes up to a minute.
+    # before the servers start, which may take a minute
     if reason := port.taken(settings.port):
         if (holder := find_holder(settings.home)) is not None:
             raise CannotRun(f"Tilewatch runs on {settings.home} already (process {holder})")
@@ -163,7 +159,7 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
     no_secrets = withhold(environment, *SECRETS_OF_PEOPLE)
     for line in submit_apart(no_secrets, settings.home / "log" / "first_nightlies.log", show):
         screen.print_line(line)
-    # After the nightly, which it would keep waiting for half a minute (64 cores, 2026-11-28).
+    # after the nightly, which would otherwise wait for half a minute (64 cores, 2026-11-28)
     _import(settings, servers, screen, watch)
     while True:
         show()
@@ -171,7 +167,7 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
 
 
 class DatabaseTrouble:
-    """Says what is wrong with Postgres, looking every LOOK_AT_POSTGRES_S; None where nothing is."""
+    """Returns what is wrong with Postgres, read anew every LOOK_AT_POSTGRES_S; None if nothing is."""
 
     def __init__(self, database_url: str) -> None:
         self._database_url, self._look_at, self._found = database_url, 0.0, ""
@@ -187,10 +183,8 @@ class DatabaseTrouble:
 
 
 def close_to_others(home: Path) -> None:
-    """Takes from other users what they may read of a home: clones and logs that other commands made in it.
-
-    Root's servers may run as nobody, who enters the home itself and their programs (db/server/user.py).
-    """
+    """Closes the files in a home to other users: clones and logs that other commands made. The home itself and the
+    servers' programs stay open, because root's servers may run as nobody (db/server/user.py)."""
     for each in home.iterdir():
         if each.name != "programs" and not each.is_symlink():
             each.chmod(each.stat().st_mode & 0o700)
@@ -198,7 +192,8 @@ def close_to_others(home: Path) -> None:
 
 @contextlib.contextmanager
 def write_connection_file(file: Path, servers: Servers) -> Iterator[None]:
-    """Writes the file by which other commands find the servers. It holds passwords, so only its owner may read it."""
+    """Writes the file with which other commands find the servers, and deletes it at the end. Only its owner may read
+    it, because it contains passwords."""
     making = file.with_suffix(".making")
     making.unlink(missing_ok=True)
     with open(os.open(making, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
@@ -211,20 +206,19 @@ def write_connection_file(file: Path, servers: Servers) -> Iterator[None]:
 
 
 def limit_kernels(settings: Settings, gpus_here: Sequence[Gpu]) -> Settings:
-    """Sweeps only WITHOUT_GPU of our own library where nothing can be measured and TILEWATCH_KERNELS is not set."""
+    """Limits nightlies of our own library to WITHOUT_GPU, on a machine without a GPU and without TILEWATCH_KERNELS."""
     if gpus_here or settings.kernels is not None or not _watches_checkout(settings):
         return settings
     return settings.model_copy(update={"kernels": WITHOUT_GPU})
 
 
 def _watches_checkout(settings: Settings) -> bool:
-    """Returns True for the clone that this code runs in; a wheel lies in no clone, or in one that is somebody
-    else's."""
+    """Returns whether the watched repository is the clone in which this code lies; False for code from a wheel."""
     return settings.repository == CHECKOUT and (CHECKOUT / ".git").exists()
 
 
 def find_usable(gpus_here: Iterable[Gpu], print_line: Callable[[str], None]) -> Iterator[Gpu]:
-    """Yields the GPUs that can be measured on. Prints why another one cannot."""
+    """Yields the GPUs on which can be measured, and prints why another GPU is not used."""
     for gpu in gpus_here:
         driver = gpu.driver.split(".")[0]
         if gpu.model is None:
@@ -238,8 +232,8 @@ def find_usable(gpus_here: Iterable[Gpu], print_line: Callable[[str], None]) -> 
 
 
 def _import(settings: Settings, servers: Servers, screen: Screen, watch: Callable[[], None]) -> None:
-    """Imports the recordings of this checkout: those of our own library under the name of this clone, those in folders
-    under the name of their own repository; and the comparisons of toolchains."""
+    """Imports the recordings and toolchain reports of this checkout. Recordings of our own library get the name of this
+    clone; those in folders keep the name of their repository."""
     from tilewatch.worker.transfer.importing import import_file
     from tilewatch.worker.transfer.toolchain_reports import import_report
 
@@ -256,7 +250,7 @@ def _import(settings: Settings, servers: Servers, screen: Screen, watch: Callabl
 
 
 def _name(repository: Path) -> str | None:
-    """Returns the name of the repository; None without Git history, and then the recordings keep the name in them."""
+    """Returns the name of a repository; None without Git history, so that recordings keep the names in them."""
     try:
         return repository_name(repository)
     except NoHistory:

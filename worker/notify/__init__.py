@@ -1,1 +1,1 @@
-"""Finds alarms and sends messages: to whom, in which words, by which service. It reads verdicts and makes none."""
+"""Finds alarms, and writes and sends messages to people: to whom, in which words, by which service."""

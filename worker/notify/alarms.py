@@ -1,8 +1,8 @@
-"""Finds alarms: facts of the last nights in, the alarms that should be open out. Pure.
+"""Finds the alarms that should be open, from facts of the last nights. Pure.
 
-An alarm is opened when its state begins and closed when it ends. Its key names the beginning (a submission, a night),
-so that the same trouble a second time is a second alarm. One alarm covers all configs and problems that one submission
-changed: a compiler that changed everything is one message and not sixty.
+An alarm is opened when a state begins and closed when it ends. Its key names the beginning (a submission, a night), so
+that the same trouble a second time is a second alarm. One alarm covers all configs and problems that a submission
+changed, so that a new compiler causes one message, not sixty.
 """
 
 import datetime as dt
@@ -25,15 +25,15 @@ from tilewatch.nightlies import NightlyTimes, is_late, missing_night
 from tilewatch.text import count_text, short_sha
 
 EVENT_STAYS_OPEN = dt.timedelta(days=7)
-"""How long an alarm about a single event, which has no end, stays open."""
+"""How long an alarm about an event, which has no end, stays open."""
 
 FAILURE_STAYS_OPEN = dt.timedelta(days=30)
-"""A failure that nobody fixed for so long counts as the normal state."""
+"""How long an alarm about broken configs stays open; then this counts as the normal state."""
 
 CONFIRMED = ("regression", "improvement")
-"""The verdicts on a change that replays confirmed."""
+"""Verdicts of changes that replays confirmed."""
 LOSS_THAT_MATTERS = 0.02
-"""A smaller loss counts as a tie: sweeps take few samples of each config."""
+"""Least relative loss that counts; a smaller one is a tie, because sweeps take few samples of each config."""
 
 Key = TypeVar("Key")
 
@@ -59,7 +59,7 @@ class Changes:
 
 
 def changes(current: Iterable[OpenAlarm], stored: Iterable[AlarmRow]) -> Changes:
-    """Compares the alarms that should be open now with those that are open in the database."""
+    """Returns which alarms to open and close: the difference between those that should be open and the stored ones."""
     by_key = {alarm.key: alarm for alarm in current}
     open_keys = {alarm.key for alarm in stored}
     return Changes(
@@ -71,8 +71,8 @@ def changes(current: Iterable[OpenAlarm], stored: Iterable[AlarmRow]) -> Changes
 def find_late_nightlies(
     repository: str, nights: Sequence[SubmissionRow], last: dt.date | None, now: dt.datetime, times: NightlyTimes
 ) -> list[OpenAlarm]:
-    """Finds the nightlies of a repository that are late. `last` is the newest night of this repository that was
-    submitted. Nightlies before it are not late any more."""
+    """Finds the missing or late nightlies of a repository. `last` is its newest submitted night; older ones are
+    over."""
     alarms: list[OpenAlarm] = []
     if missing := missing_night(last, now, times):
         alarms.append(
@@ -103,7 +103,7 @@ def find_late_nightlies(
 
 
 def find_failed_fetches(rows: Sequence[RepositoryRow]) -> list[OpenAlarm]:
-    """Returns one alarm for each repository that cannot be fetched, from the first failure to the next good fetch."""
+    """Returns an alarm for each repository that cannot be fetched, from the first failure to the next good fetch."""
     return [
         OpenAlarm(
             "fetch_failed",
@@ -118,7 +118,7 @@ def find_failed_fetches(rows: Sequence[RepositoryRow]) -> list[OpenAlarm]:
 
 
 def find_rewrites(rewrites: Sequence[Rewrite]) -> list[OpenAlarm]:
-    """One alarm for each time that measured commits left a followed branch."""
+    """Returns an alarm for each time that measured commits left a followed branch."""
     return [
         OpenAlarm(
             "history_rewritten",
@@ -133,12 +133,12 @@ def find_rewrites(rewrites: Sequence[Rewrite]) -> list[OpenAlarm]:
 
 
 def keep_failed_nightlies(stored: Iterable[AlarmRow], watched: Collection[str]) -> list[OpenAlarm]:
-    """Open alarms of repositories that get no nightly; the next nightly closes them (worker/submitting/schedule.py)."""
+    """Returns the open alarms of repositories that get no nightly. The next nightly closes them (schedule.py)."""
     return keep(alarm for alarm in stored if alarm.kind == FAILED_NIGHTLY and alarm.subject in watched)
 
 
 def find_quarantined_gpus(ill: Sequence[QuarantineRow]) -> list[OpenAlarm]:
-    """Returns one alarm for each GPU in quarantine; a GPU that falls ill again gets a new one."""
+    """Returns an alarm for each GPU in quarantine. A GPU that falls ill again gets a new one."""
     return [
         OpenAlarm(
             "gpu_quarantined",
@@ -153,7 +153,7 @@ def find_quarantined_gpus(ill: Sequence[QuarantineRow]) -> list[OpenAlarm]:
 
 
 def find_not_confined(confinements: Iterable[tuple[str, str]]) -> list[OpenAlarm]:
-    """One alarm for each host on which a worker says that commits' code is kept from less than it can be."""
+    """Returns an alarm for each host with a worker that reports that the code of commits is not fully confined."""
     less = {host: level for host, level in confinements if level != Level.FULL}
     return [
         OpenAlarm(
@@ -168,7 +168,7 @@ def find_not_confined(confinements: Iterable[tuple[str, str]]) -> list[OpenAlarm
 
 
 def find_broken_configs(pairs: Sequence[SweepPair], fallen: Sequence[FallenConfig]) -> list[OpenAlarm]:
-    """Returns one alarm for each kernel, GPU model, submission and kind."""
+    """Returns an alarm for each kernel, GPU model, submission and kind that has broken configs."""
     by_sweep = {pair.after_id: pair for pair in pairs}
     groups: dict[tuple[str, str, str, int], list[tuple[SweepPair, FallenConfig]]] = defaultdict(list)
     for each in fallen:
@@ -178,7 +178,7 @@ def find_broken_configs(pairs: Sequence[SweepPair], fallen: Sequence[FallenConfi
 
 
 def sweep_of_key(key: str) -> tuple[str, str, int] | None:
-    """Returns the kernel, GPU model and submission in the key of an alarm about configs; None for another kind."""
+    """Returns the kernel, GPU model and submission in the key of an alarm about configs; None for other alarms."""
     kind, *rest = key.split("/")
     if kind not in ("stopped_compiling", "became_wrong") or len(rest) != 3:
         return None
@@ -186,12 +186,12 @@ def sweep_of_key(key: str) -> tuple[str, str, int] | None:
 
 
 def lost_its_tie(run: RunPair) -> bool:
-    """Returns whether the config that won before is slower now by what matters."""
+    """Returns whether the previous winner is now slower by at least LOSS_THAT_MATTERS."""
     return run.old_winner_loss is not None and run.old_winner_loss >= LOSS_THAT_MATTERS
 
 
 def list_explained_ties(runs: Sequence[RunPair]) -> set[str]:
-    """Returns the keys of the alarms about lost ties that a confirmed change explains by now."""
+    """Returns the keys of alarms about lost ties that a confirmed change explains by now."""
     groups = _grouped([run for run in runs if lost_its_tie(run)])
     return {
         f"tie_lost/{kernel}/{gpu}/{submission}"
@@ -201,10 +201,10 @@ def list_explained_ties(runs: Sequence[RunPair]) -> set[str]:
 
 
 def find_lost_ties(runs: Sequence[RunPair]) -> list[OpenAlarm]:
-    """Finds configs that won or were tied before and are slower now: one alarm per kernel, GPU model and submission.
+    """Finds configs that won or tied before and are slower now: one alarm per kernel, GPU model and submission.
 
-    A run whose change was confirmed is left out: the message about that change has its commit, and a revert, which
-    brings the first winner back, would be blamed for it.
+    Runs with a confirmed change are left out, because the message about the change names its commit. A revert of it
+    would otherwise raise an alarm too.
     """
     lost = [run for run in runs if lost_its_tie(run) and run.verdict not in CONFIRMED]
     alarms: list[OpenAlarm] = []
@@ -228,8 +228,7 @@ def find_lost_ties(runs: Sequence[RunPair]) -> list[OpenAlarm]:
 
 
 def find_lost_lines(runs: Sequence[RunPair]) -> list[OpenAlarm]:
-    """Finds lines of a winner's checklist that turned from yes to no: one alarm per kernel, GPU model and
-    submission."""
+    """Finds checklist lines of winners that turned from yes to no: one alarm per kernel, GPU model and submission."""
     lost = {id(run): lines for run in runs if (lines := _list_lost_lines(run))}
     return [
         OpenAlarm(
@@ -257,12 +256,11 @@ def _list_lost_lines(run: RunPair) -> list[str]:
 
 
 def find_regret(runs: Sequence[RunPair], table_limit: float, stored: Sequence[AlarmRow]) -> list[OpenAlarm]:
-    """Finds kernels whose shipped config is slower than the best found. An alarm stays open as long as any problem is
-    behind.
+    """Finds kernels whose shipped config is slower than the best config found. An alarm stays open while this is true
+    of any problem.
 
-    What the library's own host code launches shall be tied with the best. Where that is not known, the tile table's
-    config stands for it. That is a guess of ours for all problems and nobody's mistake where it is slow from the first
-    nightly on: it opens an alarm only when it falls behind, from within `table_limit` to beyond.
+    The config that the library's host code launches should tie with the best one. If it is not known, the tile table's
+    config is used instead. That is only our guess, so it opens an alarm only if it was within `table_limit` before.
     """
     open_keys = {_regret_key(alarm.key): alarm.key for alarm in stored if alarm.kind == "regret"}
     behind = [run for run in runs if _is_behind(run, table_limit, open_keys)]
@@ -299,7 +297,7 @@ def _is_behind(run: RunPair, table_limit: float, open_keys: Mapping[tuple[str, .
 
 
 def find_changed_baselines(runs: Sequence[RunPair]) -> list[OpenAlarm]:
-    """Finds nodes whose package of a baseline changed: ratios before and after are to two versions of it."""
+    """Finds nodes on which the version of a baseline's package changed, so that ratios before and after differ."""
     alarms: dict[str, OpenAlarm] = {}
     for run in runs:
         for package, name in PACKAGES.items():
@@ -319,7 +317,7 @@ def find_changed_baselines(runs: Sequence[RunPair]) -> list[OpenAlarm]:
 
 
 def keep(stored: Iterable[AlarmRow]) -> list[OpenAlarm]:
-    """Returns open alarms that stay open, unchanged."""
+    """Returns stored alarms as alarms that stay open."""
     return [OpenAlarm(alarm.kind, alarm.key, alarm.subject, alarm.detail) for alarm in stored]
 
 

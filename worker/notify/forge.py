@@ -1,7 +1,7 @@
-"""Writes a regression or a check to its commit on a forge: a status and a comment, through GitHub's API or one like it.
+"""Writes a regression or a check to its commit on a forge: a status and a comment, by GitHub's API or a similar one.
 
-Safe to repeat: a status replaces the earlier one of its name, and a comment has the key of its message in a hidden
-line. Knows no database; the token is in no message, log line or repr.
+It is safe to repeat: a status replaces the earlier one with its name, and a comment contains the key of its message in
+a hidden line. The token is not in any message, log line or repr.
 """
 
 import re
@@ -36,7 +36,7 @@ STATES = {
 """The commit status for each kind of message. Other kinds are not sent to a forge."""
 
 COMMENTED = ("opened", "reopened", "check_fine", "check_slower", "check_unsure")
-"""Kinds of message that are a comment too. A check comments on a good commit as well: somebody waits for it."""
+"""Kinds of message that are also written as a comment: those that people wait for or must act on."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Forge:
             return SendResult.later(f"the forge cannot be reached ({type(error).__name__})")
 
     def probe(self) -> SendResult:
-        """Checks that the token can read the repository. Writes nothing."""
+        """Tests whether the token can read the repository, without writing anything."""
         try:
             return self._outcome(self._request("GET", ""))
         except requests.RequestException as error:
@@ -67,7 +67,7 @@ class Forge:
     def _set_status(self, message: OutgoingMessage, sha: str) -> SendResult:
         status = {
             "state": STATES[message.kind],
-            # One status per kernel: a commit may slow down two kernels, of which one recovers.
+            # one status per kernel, because a commit may slow down two kernels, and only one may recover
             "context": f"tilewatch/{message.about}",
             "description": shorten(message.subject, STATUS_CHARACTERS),
             **({"target_url": message.link} if message.link else {}),
@@ -75,8 +75,7 @@ class Forge:
         return self._outcome(self._request("POST", f"statuses/{sha}", json=status))
 
     def _comment(self, message: OutgoingMessage, sha: str) -> SendResult:
-        """Writes a comment on a commit, unless an earlier attempt wrote it: only after a first attempt is there
-        anything to look for."""
+        """Writes a comment on a commit, unless an earlier attempt has written it."""
         if message.attempt > 1:
             for answer in self._comment_pages(sha):
                 if not answer.ok:
@@ -103,7 +102,7 @@ class Forge:
                 "X-GitHub-Api-Version": "2022-11-28",
             },
             timeout=(CONNECT_LIMIT_S, ANSWER_LIMIT_S),
-            allow_redirects=False,  # a moved repository is an error: the token goes to no other address
+            allow_redirects=False,  # so that the token is not sent to another address
             **parameters,
         )
 
@@ -112,13 +111,13 @@ class Forge:
 
 
 def marker(key: str) -> str:
-    """Returns an HTML comment, which the page does not show. A `--` in a key would end it too early."""
+    """Returns a message's key in an HTML comment, which pages do not show. A `--` in the key would end the comment."""
     return f"<!-- tilewatch: {key.replace('--', '- -')} -->"
 
 
 def comment_of(message: OutgoingMessage) -> str:
-    """Puts the text into a code fence, so that a commit's subject in it mentions nobody and links nowhere. The heading,
-    which may have a kernel's name, is escaped."""
+    """Returns the Markdown of a comment. The text is in a code fence, so that a commit's subject cannot mention people
+    or contain links. The heading is escaped."""
     lines = fit_lines(message.body.split("\n"), COMMENT_CHARACTERS)
     longest = max((len(ticks) for line in lines for ticks in re.findall(r"`+", line)), default=0)
     fence = "`" * max(3, longest + 1)

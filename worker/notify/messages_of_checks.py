@@ -1,4 +1,4 @@
-"""Writes the message of each check that has ended, good or bad, for the forges: a merge can then require it."""
+"""Writes a message to the forges about each check that has ended, good or bad, so that a merge can require it."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -19,7 +19,7 @@ KINDS = ("check_fine", "check_slower", "check_unsure")
 
 
 def write_checks(opened: Session, settings: NotifySettings, forges: Collection[str]) -> None:
-    """Writes to those of these channels to which a route about checks leads."""
+    """Writes a message about each unreported check to the forges that have a route for checks."""
     if not forges:
         return
     for check_id in messages.list_unreported_checks(opened):
@@ -46,7 +46,7 @@ def _write_check(opened: Session, settings: NotifySettings, forges: Collection[s
 
 
 def check_text(story: CheckStory) -> Text:
-    """Returns the state and the counts in one line; then a line per operator, as `tilewatch compare` prints them."""
+    """Returns the message about a check: its state and counts as the subject, and the lines of `tilewatch compare`."""
     check = story.check
     counts = ", ".join(f"{count} {kind}" for kind, count in Counter(each.kind for each in story.operators).items())
     what = one_line(check.failure) if check.failure is not None else counts or "no kernel to compare"

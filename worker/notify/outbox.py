@@ -1,7 +1,7 @@
-"""Writes messages for changes of regressions, alarms and days, sends them, and stores the outcome of each.
+"""Writes the messages about changes of regressions, alarms and days, sends them, and stores the outcome of each.
 
-wording.py writes the texts, routing.py chooses the channels, senders.py and forge.py send, db/lifecycle/messages.py
-holds the states of a message. Any number of processes may run this at once, on any machine; one message has one sender.
+wording.py writes the texts, routing.py chooses the channels, senders.py and forge.py send, and db/lifecycle/messages.py
+changes the state of a message. Several processes may run this at once: each message is sent by one of them.
 """
 
 import datetime as dt
@@ -34,15 +34,15 @@ from tilewatch.worker.settings import Settings
 log = structlog.get_logger()
 
 LEASE_S = 120.0
-"""Longer than any sender needs for one message."""
+"""Seconds for which a sender claims a message: longer than it needs to send one."""
 
 FORGE_ONLY = ("resolved", "expected")
-"""Kinds of message that go to the commit's page only: a person made the change, so people know it."""
+"""Kinds of message that only forges get: a person made the change, so people know it."""
 
 
 @dataclass(frozen=True)
 class Outbox:
-    """The settings and senders that messages are written and sent with."""
+    """The settings and senders with which messages are written and sent."""
 
     database_url: str
     settings: NotifySettings
@@ -51,9 +51,8 @@ class Outbox:
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Makes the outbox of these settings. A channel without an address or a token sends nothing and says why.
-
-        Raises BadNotifySettings for a wrong file."""
+        """Makes the outbox for these settings. A channel without an address or token sends nothing and says why. Raises
+        BadNotifySettings if the file is wrong."""
         if settings.old_notify_name is not None:
             log.warning(settings.old_notify_name)
         notify = routing.load(settings.notify_file)
@@ -64,7 +63,7 @@ class Outbox:
 
 
 def write_and_send(outbox: Outbox, now: dt.datetime) -> int:
-    """Writes messages for all changes, sends those that are due, and returns how many were sent."""
+    """Writes the messages about all unreported changes, sends the due ones, and returns how many were sent."""
     with session(outbox.database_url) as opened:
         messages.take_turns(opened)
         write_changes(opened, outbox, now)
@@ -100,7 +99,8 @@ def _write_change(opened: Session, outbox: Outbox, change: UnreportedChange, now
 
 
 def write_alarm(opened: Session, outbox: Outbox, alarm_id: int, alarm: OpenAlarm, now: dt.datetime) -> None:
-    """Writes the messages of an alarm, in the transaction that opens it. Its kernel and GPU model choose the routes."""
+    """Writes the messages about an alarm, in the transaction that opens it, to the routes of its kernel and GPU
+    model."""
     text = wording.alarm_text(alarm.kind, alarm.subject, alarm.detail, outbox.dashboard_url)
     gpus = (alarm.gpu_model,) if alarm.gpu_model else ()
     for channel in routing.recipients(outbox.settings, "alarm", alarm.kernel, gpus):
@@ -118,7 +118,7 @@ def write_alarm(opened: Session, outbox: Outbox, alarm_id: int, alarm: OpenAlarm
 
 
 def write_digest(opened: Session, outbox: Outbox, now: dt.datetime) -> None:
-    """Writes one digest a day, since its key holds the day."""
+    """Writes the digest if it is due, once a day: the keys of its messages contain the day."""
     day = routing.digest_due(outbox.settings, now)
     if day is None or outbox.settings.digest is None:
         return
@@ -133,7 +133,7 @@ def write_digest(opened: Session, outbox: Outbox, now: dt.datetime) -> None:
 
 
 def _write_day(opened: Session, outbox: Outbox, day: wording.Day) -> Text:
-    """Writes the digest without those repositories about which it cannot be written."""
+    """Writes the digest, without a repository whose part of it cannot be written."""
     writable = []
     for repository in day.list_repositories():
         with isolate(opened, repository, "the digest cannot be written about it"):
@@ -143,7 +143,7 @@ def _write_day(opened: Session, outbox: Outbox, day: wording.Day) -> Text:
 
 
 def send_due(outbox: Outbox) -> int:
-    """Sends until no message is due. A channel that failed once is left out for the rest of this call."""
+    """Sends all due messages and returns how many were sent. A channel that fails is left out until the next call."""
     repeatable = [name for name, sender in outbox.senders.items() if sender.repeatable]
     failed: list[str] = []
     sent = 0
@@ -161,7 +161,7 @@ def send_due(outbox: Outbox) -> int:
 
 
 def send_tests(outbox: Outbox) -> dict[str, SendResult]:
-    """Sends a test message to every channel; of a forge it only checks the access. Returns the outcome of each."""
+    """Sends a test message to every channel and returns the outcomes. For a forge it only tests the access."""
     test = OutgoingMessage("check", "check", "Tilewatch can reach you here", f"Dashboard: {outbox.dashboard_url}")
     return {
         name: sender.probe() if isinstance(sender, Forge) else sender.send(test)
@@ -170,8 +170,8 @@ def send_tests(outbox: Outbox) -> dict[str, SendResult]:
 
 
 def _channels(outbox: Outbox, story: RegressionStory, kind: str) -> list[str]:
-    """Lists the channels of a message. A forge gets messages about regressions that a commit caused, not those of a
-    toolchain, a node or a baseline."""
+    """Lists the channels of a message about a regression. A forge only gets messages about regressions that a commit
+    caused, not a toolchain, a node or a baseline."""
     regression = story.regression
     topic: routing.Topic = "regression" if regression.direction == "regression" else "improvement"
     on_commit = topic == "regression" and regression.category in wording.BY_A_COMMIT
@@ -180,7 +180,7 @@ def _channels(outbox: Outbox, story: RegressionStory, kind: str) -> list[str]:
 
 
 def _with_owner(opened: Session, outbox: Outbox, story: RegressionStory) -> RegressionStory:
-    """Assigns a regression without an owner to the owner that its route names."""
+    """Assigns a regression without an owner to the owner in its route, and returns the changed story."""
     regression = story.regression
     owner = routing.find_owner(outbox.settings, regression.kernel, regression.gpu_models)
     if regression.owner or not owner:
@@ -215,7 +215,7 @@ def _send(outbox: Outbox, message: ClaimedMessage) -> SendResult:
     )
     try:
         return sender.send(outgoing)
-    except Exception as error:  # a message that crashes its sender must not stop the others
+    except Exception as error:  # a crash with one message must not stop the others
         log.exception("a sender crashed", channel=message.channel)
         trouble = f"the sender crashed ({type(error).__name__})"
         return (
@@ -240,7 +240,8 @@ def _store_outcome(opened: Session, message: ClaimedMessage, outcome: SendResult
 
 
 def _day(opened: Session, now: dt.datetime) -> wording.Day:
-    """Planted examples are in no digest, and what ended on the day it was opened is listed once: as ended."""
+    """Reads the content of a digest. Planted examples are left out. A regression that was opened and ended on this day
+    is only listed as ended."""
     since = now - dt.timedelta(days=1)
     rows = [row for row in regression_queries.list_regressions(opened) if not is_example(row.repository)]
     slower = [row for row in rows if row.direction == "regression"]

@@ -1,7 +1,7 @@
 """Reads notify.toml (TILEWATCH_NOTIFY) and decides who gets a message and when: routes, owners, quiet hours, digest.
 
-Pure except `load`. Knows no service, no message and no database. Errors in the file are sentences without the
-addresses, which are secrets: whoever has one can write into the channel.
+Pure except `load`. Errors in the file are sentences without addresses, because an address is a secret: anybody who has
+it can write to the channel.
 """
 
 import datetime as dt
@@ -18,16 +18,16 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from tilewatch.errors import ExpectedError
 
 LOG = "log"
-"""The channel that always exists: the log of the process that sends."""
+"""The channel that always exists: the log of the sending process."""
 
 DIGEST_PATIENCE = dt.timedelta(hours=6)
-"""A digest that is this late is not written any more; the next one has the same content."""
+"""How late a digest may be written; after that, the next day's contains what is still open."""
 
 Topic = Literal["regression", "improvement", "alarm", "check"]
 
 
 class BadNotifySettings(ExpectedError, ValueError):
-    """notify.toml is wrong; the message is a sentence without the addresses."""
+    """notify.toml is wrong. The message is a sentence without addresses."""
 
 
 def _zone(name: str) -> str:
@@ -43,9 +43,9 @@ class _Strict(BaseModel):
 
 
 class Channel(_Strict):
-    """Where messages go: an Apprise service, a webhook, or the commits of a forge.
+    """A channel for messages: an Apprise service, a webhook, or the commits of a forge.
 
-    `*_from` names an environment variable that holds the address, for those who keep secrets out of files.
+    `*_from` names an environment variable with the address, which keeps the secret out of the file.
     """
 
     apprise: str | None = Field(default=None, repr=False)
@@ -54,7 +54,7 @@ class Channel(_Strict):
     webhook_from: str | None = None
     forge: str | None = Field(default=None, pattern=r"^[\w.-]+/[\w.-]+$")
     api: str = Field(default="https://api.github.com", pattern=r"^https?://")
-    quiet: bool = True  # its messages wait during quiet hours; those of a forge never do
+    quiet: bool = True  # whether messages wait during quiet hours; those to a forge never do
 
     @model_validator(mode="after")
     def _one_address(self) -> Self:
@@ -65,17 +65,17 @@ class Channel(_Strict):
 
 
 class Route(_Strict):
-    """Which messages go to which channels. All routes that match are used; `*` stands for any letters, `?` for one."""
+    """A rule which messages go where. All matching routes are used. `*` stands for any text, `?` for a letter."""
 
     kernel: str = "*"
     gpu: str = "*"
-    about: tuple[Topic, ...] = ("regression", "alarm", "check")  # a check goes to forges alone
+    about: tuple[Topic, ...] = ("regression", "alarm", "check")  # messages about checks only go to forges
     to: tuple[str, ...] = Field(min_length=1)
     owner: str | None = None
 
 
 class Quiet(_Strict):
-    """Quiet hours, on the clock of the zone. They go over midnight if `to` is earlier than `from`."""
+    """Quiet hours, in the time zone of the settings. They pass midnight if `to` is earlier than `from`."""
 
     start: dt.time = Field(alias="from")
     end: dt.time = Field(alias="to")
@@ -87,7 +87,7 @@ class Digest(_Strict):
 
 
 class NotifySettings(_Strict):
-    """The whole of notify.toml. The default, without a file, sends every message to the log."""
+    """The content of notify.toml. Without a file, every message goes to the log."""
 
     zone: Annotated[str, AfterValidator(_zone)] = "UTC"
     channels: dict[str, Channel] = Field(default_factory=dict)
@@ -106,7 +106,8 @@ class NotifySettings(_Strict):
 
 
 def load(file: Path | None, environment: Mapping[str, str] = os.environ) -> NotifySettings:
-    """Reads the file, with addresses from the environment where it names a variable. None gives the default."""
+    """Reads the notification settings. Addresses may come from environment variables that the file names. Without a
+    file returns the default settings. Raises BadNotifySettings."""
     if file is None:
         return NotifySettings()
     try:
@@ -129,7 +130,7 @@ def find_owner(settings: NotifySettings, kernel: str | None, gpus: Sequence[str]
 
 
 def quiet_until(settings: NotifySettings, channel: str, now: dt.datetime) -> dt.datetime | None:
-    """Returns the end of the quiet hours; None if a message may be sent to this channel now."""
+    """Returns until when a message to a channel must wait because of quiet hours; None if it may be sent now."""
     hours, target = settings.quiet, settings.channels.get(channel)
     if hours is None or target is None or not target.quiet or target.forge:
         return None
@@ -145,7 +146,7 @@ def quiet_until(settings: NotifySettings, channel: str, now: dt.datetime) -> dt.
 
 
 def digest_due(settings: NotifySettings, now: dt.datetime) -> dt.date | None:
-    """Returns the day whose digest should be written by now; None if it is too early or too late for one."""
+    """Returns the day of the digest that is due; None if it is too early or too late today."""
     if settings.digest is None:
         return None
     zone = ZoneInfo(settings.zone)
@@ -155,8 +156,7 @@ def digest_due(settings: NotifySettings, now: dt.datetime) -> dt.date | None:
 
 
 def _matches(route: Route, kernel: str | None, gpus: Sequence[str]) -> bool:
-    """Returns whether a route is for a message. A message about no kernel, or no GPU model, matches the routes with `*`
-    there."""
+    """Returns whether a route matches a message. A message without a kernel or GPU models only matches `*` there."""
     fits_kernel = route.kernel == "*" if kernel is None else fnmatchcase(kernel, route.kernel)
     return fits_kernel and (any(fnmatchcase(gpu, route.gpu) for gpu in gpus) if gpus else route.gpu == "*")
 
@@ -177,7 +177,7 @@ def _read(name: str, text: str, environment: Mapping[str, str]) -> NotifySetting
 
 
 def _fill_in_address(fields: dict[str, Any], environment: Mapping[str, str]) -> None:
-    """Where the variable is not set, its name stays."""
+    """Replaces the name of an environment variable by the address in it, if the variable is set."""
     for kind in ("apprise", "webhook"):
         variable = fields.get(f"{kind}_from")
         if isinstance(variable, str) and kind not in fields and environment.get(variable):
@@ -186,7 +186,7 @@ def _fill_in_address(fields: dict[str, Any], environment: Mapping[str, str]) -> 
 
 
 def _sentences(name: str, error: ValidationError) -> list[str]:
-    """Writes one clause for each error: where it is and what is wrong, never the value, which may be an address."""
+    """Writes a clause for each error: where it is and what is wrong, without the value, which may be an address."""
     clauses = []
     for problem in error.errors(include_input=False, include_url=False):
         key = ".".join(str(part) for part in problem["loc"])

@@ -1,7 +1,7 @@
 """Sends one message by Apprise, a webhook or the log, and returns the outcome.
 
-Knows no database and no regression. An outcome says whether another attempt makes sense; outbox.py decides when. No
-outcome and no log line shows an address: whoever has one can write into the channel.
+An outcome says whether another attempt makes sense; outbox.py decides when. Outcomes and log lines never contain an
+address, because anybody who has it can write to the channel.
 """
 
 import datetime as dt
@@ -21,21 +21,20 @@ log = structlog.get_logger()
 
 CONNECT_LIMIT_S, ANSWER_LIMIT_S = 4.0, 10.0
 SERVICE_LIMIT_S = 20.0
-"""For all requests of one service of Apprise together. Well under outbox.py's LEASE_S."""
+"""Longest time in which an Apprise service may send a message: well under outbox.py's LEASE_S."""
 
 REFUSED = (400, 410, 413, 415, 422)
-"""HTTP answers that mean: this message will never be accepted. Others (401, 404, 5xx) may pass, or a person can fix
-them."""
+"""HTTP statuses after which a message is not sent again. Others (401, 404, 5xx) may pass, or a person can fix them."""
 
 LONGEST_RETRY_AFTER_S = 86_400.0
 SECRET_LENGTH = 6
-"""Pieces of an address this long may be secrets; shorter ones are words such as `api`."""
+"""Length from which a piece of an address may be a secret; shorter pieces are words such as `api`."""
 
 
 @dataclass(frozen=True)
 class OutgoingMessage:
-    """One message to one channel. `key` is the same however often it is sent; `sha` and `about` are for a forge:
-    the commit, and what the status of it is about."""
+    """A message to a channel. `key` is the same for every attempt. `sha` and `about` are for a forge: the commit, and
+    what its status is about."""
 
     key: str
     kind: str
@@ -49,7 +48,8 @@ class OutgoingMessage:
 
 @dataclass(frozen=True)
 class SendResult:
-    """Sent (`trouble` is None) or why not. `again`: another attempt makes sense, after `wait_s` if the service said."""
+    """The outcome of an attempt to send. `trouble` is None if the message was sent. `again`: another attempt makes
+    sense, after `wait_s` if the service asked for that."""
 
     trouble: str | None = None
     again: bool = False
@@ -68,8 +68,7 @@ TAKEN = SendResult()
 
 
 class Sender(Protocol):
-    """Sends messages to one channel. `repeatable`: a message that is sent twice arrives once, because the receiver
-    remembers its key."""
+    """Sends messages to one channel. `repeatable`: the receiver knows messages by their keys and shows each once."""
 
     @property
     def repeatable(self) -> bool: ...
@@ -79,7 +78,7 @@ class Sender(Protocol):
 
 @dataclass(frozen=True)
 class Closed:
-    """Sends nothing, and says why: its channel cannot be used until a person mends it. Others can."""
+    """Stands for a channel that cannot be used until a person mends it. Sends nothing, and says why."""
 
     trouble: str
     repeatable = True
@@ -90,7 +89,7 @@ class Closed:
 
 @dataclass(frozen=True)
 class Log:
-    """Writes messages to the log of this process; used where no channel is set up."""
+    """Writes messages to the log of this process. It is used if no channel is set up."""
 
     repeatable: bool = True
 
@@ -101,7 +100,7 @@ class Log:
 
 @dataclass(frozen=True)
 class Webhook:
-    """Sends JSON to an address. A receiver that remembers Idempotency-Key gets each message once, even if we crash."""
+    """Sends messages as JSON to an address. A receiver recognises a repeated message by its Idempotency-Key."""
 
     address: str
     repeatable: bool = True
@@ -129,13 +128,13 @@ class Webhook:
 
 @dataclass(frozen=True)
 class Service:
-    """Sends by a service of Apprise: mail, Slack, Teams and so on. Most know no keys, so nothing is sent twice."""
+    """Sends messages by an Apprise service such as mail or Slack. Most have no keys, so nothing is sent twice."""
 
     address: str
     repeatable: bool = False
 
     def send(self, message: OutgoingMessage) -> SendResult:
-        from apprise import Apprise, AppriseAsset, NotifyFormat  # takes 0.5 s, and only this sender needs it
+        from apprise import Apprise, AppriseAsset, NotifyFormat  # imported here: it takes 0.5 s
 
         logging.getLogger("apprise").setLevel(logging.INFO)  # its DEBUG lines show the address
         service = Apprise(asset=AppriseAsset(app_id="Tilewatch", service_timeout=SERVICE_LIMIT_S, async_mode=False))
@@ -151,11 +150,11 @@ class Service:
 
 
 ERROR_LEVELS = ("WARNING", "ERROR", "CRITICAL")
-"""Levels of Apprise's log entries that say what went wrong."""
+"""Levels of the log entries in which Apprise says what went wrong."""
 
 
 def read_result(answer: requests.Response, who: str, now: dt.datetime | None = None) -> SendResult:
-    """Returns the outcome that an HTTP answer means."""
+    """Returns the outcome of an attempt from its HTTP answer."""
     if answer.ok:
         return TAKEN
     trouble = f"{who} answers {answer.status_code} {answer.reason or ''}".strip()
@@ -165,8 +164,7 @@ def read_result(answer: requests.Response, who: str, now: dt.datetime | None = N
 
 
 def requested_wait_s(answer: requests.Response, now: dt.datetime) -> float | None:
-    """Returns how long the service asks us to wait, None if it does not: Retry-After in seconds or as a date, or
-    GitHub's rate limit."""
+    """Returns how long a service asks us to wait, by Retry-After or by GitHub's rate limit; None if it does not ask."""
     retry_after = answer.headers.get("Retry-After", "").strip()
     if retry_after.isdecimal():
         return float(retry_after)
@@ -182,7 +180,7 @@ def requested_wait_s(answer: requests.Response, now: dt.datetime) -> float | Non
 
 
 def without_secrets(text: str, address: str) -> str:
-    """Replaces every part of our address that a service repeats in its sentence by "..."; the host name stays."""
+    """Replaces the parts of our address in a service's sentence by "...", except for the host name."""
     host = urlsplit(address).hostname or ""
     pieces = {piece for piece in re.split(r"[/:@?&=+,]+", address) if len(piece) >= SECRET_LENGTH}
     for piece in sorted(pieces - {host}, key=len, reverse=True):

@@ -1,7 +1,7 @@
-"""Writes the texts of messages: facts in, a subject and a body out. Pure; knows no channel and no database.
+"""Writes the texts of messages, each a subject and a body, in plain text for mail, chat and logs. Pure.
 
-The message about a regression must be enough to decide what to do: size and interval, problem, cause, first bad commit,
-owner, evidence, and the commands that repeat it. Plain text, because it is read in mail, in chat and in a log.
+A message about a regression must be enough to decide what to do: size and interval, problem, cause, first bad commit,
+owner, evidence, and the commands that repeat it.
 """
 
 import shlex
@@ -16,10 +16,10 @@ from tilewatch.db.page_reads.submissions import SubmissionRow
 from tilewatch.text import change_text, count_text, one_line, short_sha, write_change
 
 LISTED = 12
-"""Lines of one kind in a digest; the dashboard has them all."""
+"""Most lines in a section of a digest; the dashboard has all of them."""
 
 BY_A_COMMIT = ("code", "search_space", "unknown")
-"""Causes in the watched repository."""
+"""Categories of causes that may be a commit of the watched repository."""
 
 HEADINGS = {
     "opened": "",
@@ -95,7 +95,7 @@ def regression_text(story: RegressionStory, kind: str, dashboard_url: str) -> Te
 
 
 def headline(regression: RegressionRow, was: str = "") -> str:
-    """Returns what changed, by how much, where and since when; `was` stands before the size of what has ended."""
+    """Writes what changed, by how much, where and since when. `was` is put before the size if the change has ended."""
     on = ", ".join(regression.gpu_models)
     return (
         f"{regression.kernel} on {on}: {was}{write_change(regression.size)} "
@@ -108,7 +108,7 @@ def alarm_text(kind: str, subject: str, detail: str, dashboard_url: str) -> Text
 
 
 def write_alarm(kind: str, subject: str) -> str:
-    """Returns an alarm in one line. A kind that only an older Tilewatch opened is its own words."""
+    """Writes an alarm in one line. An unknown kind, of an older release, is written as it is."""
     return f"{ALARMS.get(kind, kind)}: {one_line(subject)}"
 
 
@@ -129,11 +129,11 @@ ALARMS = {
     "repository_failed": "something cannot be done for a repository",
     "process_ended": "a process ended by itself",
 }
-"""The words for each kind of alarm; its subject follows them."""
+"""The words for each kind of alarm, which its subject follows."""
 
 
 def digest_text(day: Day, dashboard_url: str) -> Text:
-    """Returns the digest. It is sent on a day without news too, so that a missing digest is noticed."""
+    """Writes the digest of a day. It is also sent on a day without news, so that a missing digest is noticed."""
     counts = [
         count_text(len(day.opened), "new regression"),
         f"{len(day.still_open)} open",
@@ -191,8 +191,7 @@ def _among(regression: RegressionRow) -> str:
 
 
 def _since(regression: RegressionRow) -> str:
-    """Writes since when. A change of the code has a first bad commit; a change of the toolchain or a node was only
-    first seen at one."""
+    """Writes since which commit a regression exists. A change of the toolchain or a node was only first seen there."""
     last = f"{short_sha(regression.bad_sha)} {one_line(regression.bad_subject)}"
     first = "First bad commit" if regression.size > 0 else "First commit with it"
     if regression.category not in BY_A_COMMIT:

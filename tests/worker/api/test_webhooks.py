@@ -279,7 +279,7 @@ def test_what_nobody_signed_is_refused(server: str, context: Context, shas: dict
         ("ping", {"zen": "Keep it simple."}, "the event 'ping' asks for no check"),
         ("push", github_push("a" * 40, ZEROS), "the branch topic was deleted"),
         ("push", github_push(ZEROS, "a" * 40), "the branch topic is new, so there is nothing before it"),
-        ("push", github_push("a" * 40, "b" * 40, "refs/tags/v1"), "refs/tags/v1 is no branch"),
+        ("push", github_push("a" * 40, "b" * 40, "refs/tags/v1"), "refs/tags/v1 is not a branch"),
         ("pull_request", github_pull_request("a" * 40, "b" * 40, "labeled"), "neither a commit"),
         ("pull_request", github_pull_request("a" * 40, "b" * 40, "converted_to_draft"), "neither a commit"),
         ("pull_request", github_pull_request("a" * 40, "b" * 40, "enqueued"), "neither a commit"),

@@ -63,7 +63,7 @@ def test_settings_that_are_a_link_are_refused_unread(repository: Path, tmp_path:
     (repository / "pyproject.toml").symlink_to(named)
     tiny_repository.git(repository, "add", ".")
     tiny_repository.commit(repository, "Link", factor=3)
-    with pytest.raises(RepositoryError, match=r"pyproject.toml of commit .* is a link or a folder, and no file"):
+    with pytest.raises(RepositoryError, match=r"pyproject.toml of commit .* is a link or a folder, not a file"):
         checkout_library(repository, resolve(repository, "HEAD").sha, "library", tmp_path / "cache")
 
 
@@ -104,7 +104,7 @@ def test_a_library_outside_of_the_commit_is_refused(repository: Path, tmp_path: 
     (tmp_path / "elsewhere").mkdir()
     sha = resolve(repository, "HEAD").sha
     library = str(tmp_path / "elsewhere") if absolute else "../../elsewhere"
-    with pytest.raises(RepositoryError, match="is no folder of a commit"):
+    with pytest.raises(RepositoryError, match="is not a folder of a commit"):
         checkout(repository, sha, library, tmp_path / "cache")
 
 

@@ -111,7 +111,7 @@ def test_an_address_with_a_password_is_refused_and_not_repeated(settings: Settin
 
 @pytest.mark.parametrize("address", ["nowhere", "--upload-pack=touch x", "ext::sh -c touch% x"])
 def test_what_is_no_address_is_refused(settings: Settings, address: str) -> None:
-    with pytest.raises(BadAddress, match="is no folder here and no address"):
+    with pytest.raises(BadAddress, match="is neither a folder here nor an address"):
         add(settings, address)
 
 
