@@ -1,1 +1,1 @@
-"""The command line and the workers: every step from a commit to an alert, its queue, and what runs them."""
+"""The command line and the workers: all steps from a commit to an alert, their queue, and the processes."""

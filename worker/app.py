@@ -1,8 +1,8 @@
-"""The Celery application: its tasks, the schedule of beat, and what a worker process does as it starts and stops.
+"""The Celery application: its tasks, the schedule of beat, and the start and end of a worker process.
 
-Tasks only call other modules, imported when needed: no worker starts with what its jobs do not use. Queues: `compile`,
-`record`, `judge`, `tell` and `gpu.<model>`. A worker of a GPU takes from `gpu.<model>@<uuid>` as well, which is for
-that GPU alone.
+Tasks import the modules that they call when they run, so that a worker loads only what its jobs use. The queues are
+`compile`, `record`, `judge`, `tell` and `gpu.<model>`. A GPU worker also takes from `gpu.<model>@<uuid>`, the queue of
+its own GPU.
 
     celery -A tilewatch.worker.app worker -Q compile    -n compile@%h -c 4
     celery -A tilewatch.worker.app worker -Q record     -n record@%h  -c 2     (with what host code imports)
@@ -56,12 +56,12 @@ TELL_S = 30
 WATCH_S = 300
 CODE_S = 60
 CODE_BUDGET_S = 20
-"""A compile worker compares code so long at a time, and then takes a job again."""
-PRUNE_HOUR = 12  # UTC; far from the nightlies of most
+"""Seconds for which a compile worker compares code before it looks for a job again."""
+PRUNE_HOUR = 12  # UTC; few people have nightlies at noon
 
 
 def _configuration() -> dict[str, Any]:
-    """Returns Celery's settings. Celery calls it when it first needs one, so importing this module needs no server."""
+    """Returns Celery's settings. Celery calls this when it first needs one, so importing the module needs no server."""
     settings = Settings.load()
     night = crontab(hour=settings.nightly_at.hour, minute=settings.nightly_at.minute)
     on_notify_queue = {"queue": dispatch.NOTIFY_QUEUE}
@@ -106,13 +106,13 @@ def run_job(job_id: int) -> None:
     except OtherRelease as reason:
         log.warning("no job taken", reason=str(reason))
     except (BrokerUnreachable, OperationalError) as error:
-        # Before a claim, or with the job's end on record: the reconciler sends again whatever is queued.
+        # No job was claimed, or its end is stored: the reconciler sends the messages of queued jobs again.
         log.warning("no message sent or taken", reason=outage.passing(error) or str(error))
 
 
 @celery.task(name=dispatch.COUNT_TASK)  # type: ignore[untyped-decorator]  # Celery has no types
 def run_read_counters() -> None:
-    """Reads the counters that wait on this machine, unless series wait for the GPU and few counters do."""
+    """Reads the GPU counters of launches that wait on this machine; if jobs wait too, only when many launches do."""
     from tilewatch.db.worker_reads import steps
     from tilewatch.worker.gpu import uncounted
 
@@ -157,8 +157,8 @@ def run_reconcile() -> None:
 
 @celery.task(name=dispatch.NOTIFY_TASK)  # type: ignore[untyped-decorator]  # Celery has no types
 def run_tell() -> None:
-    """Skips no call: beat is not alone in sending it, and a change that was opened in the second after another one
-    waited for beat's next tick, up to 30 s (2026-11-23). Without news it is one question to the database."""
+    """Writes and sends messages. Unlike other tasks it skips no call, as other workers send it too: a skipped call left
+    a change unsent for up to 30 s (2026-11-23). Without news it costs one query."""
     from tilewatch.worker.notify import outbox
 
     out = _outbox()
@@ -191,7 +191,7 @@ def run_compare_code() -> None:
 
 
 def _outbox() -> "Outbox | None":
-    """Returns None, and writes a line into the log, if notify.toml is wrong: messages wait until it is right."""
+    """Returns the outbox of the settings. If notify.toml is wrong it logs a line and returns None; messages wait."""
     from tilewatch.worker.notify.outbox import Outbox
     from tilewatch.worker.notify.routing import BadNotifySettings
 
@@ -222,7 +222,8 @@ def _count_tick() -> None:
 
 
 def _set_up_worker(sender: str, instance: Any, **_: Any) -> None:
-    """Runs before the pool forks and after -Q was read. Celery ignores exceptions of signals, but not SystemExit."""
+    """Makes the worker's lifecycle after -Q was read and before the pool forks. Celery ignores exceptions of signal
+    handlers, except SystemExit."""
     global _lifecycle
     processes.forbid_inspection()  # the pool's processes inherit it
     try:
@@ -245,23 +246,23 @@ def _set_up_worker(sender: str, instance: Any, **_: Any) -> None:
 
 
 def _consume(controller: Any, queue: str, wanted: bool) -> None:
-    """Takes from this queue, or leaves it to other workers.
+    """Starts or stops taking from a queue.
 
-    It is called by another thread than the consumer's, so it does what Celery's own remote control does.
+    It is not called by the consumer's thread, so it works like Celery's own remote control.
     """
     change = controller.consumer.add_task_queue if wanted else controller.consumer.cancel_task_queue
     controller.consumer.call_soon(change, queue)
 
 
 def _list_busy() -> dict[int, str]:
-    """The task of each process of the pool, as this parent knows it. Another thread may change the set meanwhile."""
+    """Returns the task of each busy process of the pool, by process id."""
     while True:
-        with contextlib.suppress(RuntimeError):
+        with contextlib.suppress(RuntimeError):  # another thread changed the set meanwhile
             return {each.worker_pid: each.name for each in state.active_requests.copy() if each.worker_pid}
 
 
 def _deliver_waiting(gpu: Gpu) -> None:
-    """Delivers what waits on this machine's disk: runs, and launches whose counters are to be read."""
+    """Stores the runs that wait on this machine's disk, and sends a task to read the counters of waiting launches."""
     from tilewatch.worker.gpu import uncounted
     from tilewatch.worker.steps.write_run import deliver_spooled
 
@@ -275,7 +276,7 @@ def _deliver_waiting(gpu: Gpu) -> None:
 
 
 def _nothing() -> None:
-    """Does nothing: nothing waits on the disk of a worker without a GPU."""
+    """Does nothing: on a machine without a GPU nothing waits on the disk."""
 
 
 def _start(**_: Any) -> None:
@@ -290,7 +291,8 @@ def _stop(**_: Any) -> None:
 
 
 def _drain(how: str, **_: Any) -> None:
-    """Hands the running job back after `drain_s`, by a cold shutdown: a warm one waits for the job without a limit."""
+    """Turns a warm shutdown, which waits for the running job without a limit, into a cold one after `drain_s`. A cold
+    shutdown hands the job back."""
     stopping.mark()
     if how == "Warm":
         timer = threading.Timer(Settings.load().drain_s, os.kill, (os.getpid(), signal.SIGQUIT))
@@ -299,7 +301,7 @@ def _drain(how: str, **_: Any) -> None:
 
 
 def _mark_before_cold_stop() -> None:
-    """Celery's handler of SIGQUIT ends the pool first and sends its signal afterwards (5.7.0)."""
+    """Installs a SIGQUIT handler that marks the stop before Celery's handler, which ends the pool first (5.7.0)."""
     installed = signal.getsignal(signal.SIGQUIT)
 
     def stop(number: int, frame: Any) -> None:

@@ -12,8 +12,8 @@ from tilewatch.worker.settings import Settings
 
 @dataclass(frozen=True)
 class Simulation:
-    """How the simulated GPU behaves. `trial_s` is how long a trial keeps its worker busy; the times that it reports do
-    not depend on it. `ill` is the share of sweeps in which the GPU falls ill, `slow` how much longer everything takes
+    """The behaviour of the simulated GPU. A trial keeps its worker busy for `trial_s`, which does not change the
+    reported times. `ill` is the share of sweeps in which the GPU falls ill. `slow` is how much longer everything takes
     on this node (0.05 is 5 %). `baseline_us` is the time of the main baseline, whose package has `baseline_version`."""
 
     seed: int

@@ -1,4 +1,4 @@
-"""Sets up the log of workers: one line per event on standard error, with its job, and never with a password."""
+"""Sets up the log of workers: one line per event on standard error, with the job's id and without passwords."""
 
 import contextlib
 import logging
@@ -11,13 +11,13 @@ import structlog
 from tilewatch.text import without_passwords
 
 KEPT_LINES = 60
-"""Lines of a failed job's log that are stored with it: what came before its end, on one page of the dashboard."""
+"""Last lines of a failed job's log that are stored with it: as many as fit on a page of the dashboard."""
 
 LONGEST_LINE = 500
 
 
 def set_up(level: int | str) -> None:
-    """Formats our events and other libraries' records alike: as JSON, or for people on a terminal."""
+    """Formats our events and other libraries' records the same way: as JSON, or on a terminal for people."""
     shared = _shared()
     renderer = structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
     handler = logging.StreamHandler()
@@ -38,7 +38,7 @@ def set_up(level: int | str) -> None:
 
 @contextlib.contextmanager
 def keep_lines() -> Iterator[Collection[str]]:
-    """Gives the last lines of this process's log, as they come: what they say while it is open."""
+    """Yields a collection that always holds the last lines logged by this process since it was entered."""
     kept = _LastLines()
     root = logging.getLogger()
     root.addHandler(kept)
@@ -49,7 +49,7 @@ def keep_lines() -> Iterator[Collection[str]]:
 
 
 class _LastLines(logging.Handler):
-    """A text line for each event. The end of a long line is cut off: a traceback has a column of its own."""
+    """Keeps the last log lines as text. Long lines are cut, as a traceback is stored in a column of its own."""
 
     def __init__(self) -> None:
         super().__init__()

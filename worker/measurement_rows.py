@@ -1,7 +1,6 @@
 """Computes the rows of a run's measurements from their samples: medians, intervals, the ratio to the main baseline.
 
-Runs measured here and runs of a recording both go through it, so they are alike. kernels/statistics.py has the
-statistics.
+It is used for runs measured here and for runs of recordings. kernels/statistics.py has the statistics.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,7 @@ from tilewatch.kernels.statistics import median_interval, ratio_interval
 
 @dataclass(frozen=True)
 class Sampled:
-    """One implementation in a run: paired samples and how it was called. No samples: `detail["missing"]` says why."""
+    """The samples of one implementation in a run. If there are none, `detail["missing"]` has the reason."""
 
     implementation: str
     role: str
@@ -26,7 +25,7 @@ class Sampled:
 def measurement_rows(sampled: Sequence[Sampled]) -> list[dict[str, Any]]:
     """Makes the rows for db.fact_writes.measurements.
 
-    A baseline that could not run has no time to put on record; why it is missing goes to the kernel's own row.
+    A baseline that could not run gets no row. The reason why it is missing is in the kernel's row.
     """
     baselines = {each.implementation: each for each in sampled if each.role == "baseline" and each.samples_us}
     main = baselines.get(find_main(baselines) or "")

@@ -1,9 +1,9 @@
-"""Runs one job: claims it in Postgres, keeps its lease, runs its step, writes how it ended.
+"""Runs one job: claims it in Postgres, keeps its lease, runs its step, and writes how it ended.
 
-Three fates. Trouble that passes (Postgres away, a store or a GPU that cannot be had) puts the job off for a while; what
-a person must mend fails it with one sentence; a bug fails it with its traceback. A worker that is stopped hands its job
-back, and one that cannot run a job's host code gives it to those of the queue `record`. docs/reference/jobs.md has the
-whole life of a job.
+There are three kinds of error. After one that passes (no Postgres, store or GPU) the job is put off for a while. After
+one that a person must mend, the job fails with a sentence. After a bug, it fails with a traceback. A worker that is
+stopped hands its job back. A worker that cannot run a job's host code moves the job to the queue `record`.
+docs/reference/jobs.md describes the whole life of a job.
 """
 
 import traceback
@@ -29,7 +29,7 @@ from tilewatch.worker.queue.tracers import require_tracer
 log = structlog.get_logger()
 
 Step = Callable[[ClaimedJob, Context, Lease], list[UnsentJob]]
-"""Does a job's work and commits it; returns the jobs that it queued. A step may run twice and repeats no fact."""
+"""Does the work of a job, commits it, and returns the jobs that it queued. A second run of it adds no fact again."""
 
 
 def run(
@@ -39,11 +39,11 @@ def run(
     queues: Collection[str] | None = None,
     is_stopping: Callable[[], bool] = lambda: True,
 ) -> list[UnsentJob]:
-    """Does the most urgent job of this job's queue, if there is one and the queue is one of the worker's. Returns the
-    jobs to send now; raises NotNow for a job that was put off.
+    """Runs the most urgent job in the queue of `job_id`, if that is one of the worker's `queues`. Returns the jobs to
+    send now. Raises NotNow if the job was put off.
 
-    A job whose process is ended is handed back where the worker `is_stopping`. Else its lease runs out, which counts as
-    an attempt.
+    If this process is ended while the worker `is_stopping`, the job is handed back. Otherwise its lease runs out, which
+    counts as an attempt.
     """
     with session(context.database_url) as opened:
         job = jobs.claim(opened, job_id, owner, LEASE_S, queues)
@@ -87,8 +87,7 @@ def _hold_and_do(job: ClaimedJob, owner: str, context: Context, lines: Collectio
 
 
 def _step_of(kind: str) -> Step:
-    """Imports and returns the step of a kind of job: a judge worker loads nothing of compiling, and beat nothing at
-    all."""
+    """Imports and returns the step of a kind of job. So a judge worker does not load the compiler, for example."""
     if kind == "record":
         from tilewatch.worker.steps.trace_library import step
     elif kind == "compile":
@@ -113,8 +112,8 @@ def _step_of(kind: str) -> Step:
 
 
 def _find_end_of_process(error: BaseException) -> SystemExit | KeyboardInterrupt | None:
-    """Returns what ends this process where the error came of it: psycopg raises ProgrammingError where a signal
-    interrupts a ping of its connection (a cold shutdown, 2026-11-23)."""
+    """Returns the exception by which a signal ends this process, if it caused this error: psycopg raises
+    ProgrammingError if a signal interrupts a ping of its connection (a cold shutdown, 2026-11-23)."""
     each: BaseException | None = error
     while each is not None and not isinstance(each, SystemExit | KeyboardInterrupt):
         each = each.__cause__ or each.__context__
@@ -129,7 +128,7 @@ def _queue_next(job: ClaimedJob, context: Context) -> list[UnsentJob]:
 def _move_to_tracer(
     job: ClaimedJob, owner: str, context: Context, error: PackageMissing, lines: Collection[str]
 ) -> list[UnsentJob]:
-    """Gives a job to the workers that can run its host code; fails it where there are none, or this is one of them."""
+    """Moves a job to the workers that can run its host code. Fails it if there are none, or if this is one of them."""
     if job.queue == COMPILE:
         try:
             with session(context.database_url) as opened:
@@ -152,7 +151,7 @@ def _hand_back(job_id: int, owner: str, context: Context) -> None:
 
 
 def _put_off(job_id: int, owner: str, context: Context, trouble: str) -> None:
-    """Waits for Postgres if need be: a lease that runs out would count against the job."""
+    """Puts a job off. Waits until Postgres answers, because a lease that runs out would count as an attempt."""
     trouble = without_passwords(trouble)
     log.warning("put off", reason=trouble)
     outage.once_postgres_is_back(context.database_url, lambda opened: jobs.put_off(opened, job_id, owner, trouble))

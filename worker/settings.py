@@ -1,7 +1,7 @@
 """The settings of a process: folder, ports, servers, the watched repository.
 
-Every value comes from an environment variable TILEWATCH_<NAME> or from its default here. Nothing here opens a
-connection or starts anything; `tilewatch up` writes a small file from which the other commands read its servers.
+Every value comes from an environment variable TILEWATCH_<NAME> or from its default here. Other commands find the
+servers that `tilewatch up` started in a small file. No connection is opened here.
 """
 
 import json
@@ -21,23 +21,23 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 
 
 EVERY_KERNEL = "all"
-"""The value of TILEWATCH_KERNELS that means the whole suite."""
+"""The value of TILEWATCH_KERNELS for the whole suite."""
 
 NOTIFY_FILE, OLD_NOTIFY_FILE = "notify.toml", "tell.toml"
 
 MOST_DAYS = 36_500
-"""For ever, as far as samples go: a larger age has no date."""
+"""Most days for which samples can be kept: with more, the date would be out of range."""
 
 HOUR_S = 3600.0
 
 
 class NotRunning(ExpectedError, RuntimeError):
-    """No servers are known on this machine; the message says how to get some."""
+    """No servers are known on this machine. The message says how to start some."""
 
 
 def _default_home() -> Path:
-    """Returns the data folder of a machine that names none. For root it is a folder that Postgres, which refuses to run
-    as root, can reach; /root is closed to other users."""
+    """Returns the data folder if TILEWATCH_HOME is not set. For root it is not in /root, because Postgres, which runs
+    as another user, could not read it there."""
     return Path("/var/lib/tilewatch") if os.geteuid() == 0 else Path("~/.local/share/tilewatch")
 
 
@@ -45,39 +45,40 @@ class Settings(NightlyTimes):
     """The settings of one process, read once."""
 
     home: Path = Field(default_factory=_default_home)
-    # The machine's name in runs, quarantines and verdicts. A container needs one given: its host name is its id, and
-    # each new container would be a machine without a history.
+    # The machine's name in runs, quarantines and verdicts. Set it in a container, whose host name is new at each start,
+    # so that the machine keeps its history.
     node: str = Field(default_factory=socket.gethostname, min_length=1)
     port: int = Field(default=8501, ge=1, le=65535)
-    # Both hold passwords: out of repr, so out of logs and tracebacks.
+    # Both contain passwords, so they are left out of repr, and thereby of logs and tracebacks.
     database_url: str | None = Field(default=None, repr=False)
     broker_url: str | None = Field(default=None, repr=False)
     repository: Path = CHECKOUT
     library: str = "kernels/library"
-    # Its first parents are the main line; what is submitted from elsewhere is kept apart from its trends and verdicts.
+    # The watched branch. Other commits can be submitted, but are kept apart from its trends and verdicts.
     branch: str = "HEAD"
     store_url: str = Field(default_factory=lambda fields: (fields["home"] / "cubins").as_uri())
-    # GPU models compiled for although nobody here owns one.
+    # GPU models that are compiled for without a worker that has one.
     watch: Annotated[tuple[str, ...], NoDecode] = ("b200", "h200")
-    # What a nightly sweeps, of the library's suite: all of it, or these kernels. Not set: `tilewatch up` decides.
+    # The kernels of the library's suite that a nightly sweeps, or "all". If not set, `tilewatch up` decides.
     kernels: Annotated[tuple[str, ...] | None, NoDecode] = None
-    compiler: str | None = None  # what every compile worker must have, as `tilewatch doctor` names it; any when not set
+    compiler: str | None = None  # which every compile worker must have, as `tilewatch doctor` names it; None for any
     compile_limit_s: float = Field(default=15.0, gt=0, le=HOUR_S)
     compile_threads: int = Field(default=1, ge=1, le=256)  # compilers of each process of a compile worker
-    # For a worker of the simulated GPU (worker/gpu/simulated.py); no other worker reads them.
+    # The settings sim_* are for workers of the simulated GPU (worker/gpu/simulated.py) only.
     sim_seed: int = 0
     sim_trial_s: float = Field(default=0.005, ge=0, le=HOUR_S)
     sim_ill: float = Field(default=0.0, ge=0, le=1)  # the share of sweeps in which the simulated GPU falls ill
     sim_node: str = Field(default_factory=lambda fields: fields["node"], min_length=1)  # the node that it says it is in
     sim_slow: float = Field(default=0.0, ge=0, le=1000)  # how much longer everything takes there: 0.05 is 5 %
     sim_driver: str = Field(default="none", min_length=1)
-    # After SIGTERM a worker may finish its job for this long, then it hands it back. Less than what stops it will wait.
+    # Seconds after SIGTERM for which a worker may finish its job before it hands it back. Whoever stops the worker must
+    # wait longer than this.
     drain_s: float = Field(default=540.0, ge=0, le=24 * HOUR_S)
     canary_every_s: float = Field(default=600.0, gt=0, le=24 * HOUR_S)  # between two canaries of a GPU in quarantine
     keep_samples_days: int = Field(
         default=90, ge=1, le=MOST_DAYS
     )  # of trials that lost; everything else is kept for ever
-    # The numbers by which the judge decides, as a JSON file; by default those that benchmarks/judge.py reports.
+    # A JSON file with the numbers by which the judge decides; by default those that benchmarks/judge.py reports.
     policy: Path | None = None
     replay_launches: int = Field(
         default=240, ge=0, le=1_000_000
@@ -92,12 +93,12 @@ class Settings(NightlyTimes):
     dashboard_url: str = Field(
         default_factory=lambda fields: f"http://localhost:{fields['port']}", pattern=r"^https?://"
     )
-    # Where programs are answered by HTTP (worker/api); 0 for nowhere.
+    # The address of the HTTP API for programs (worker/api); port 0 for none.
     api_address: str = "127.0.0.1"
     api_port: int = Field(default_factory=lambda fields: min(fields["port"] + 1, 65535), ge=0, le=65535)
     webhook_secret: SecretStr | None = None  # what a forge signs its deliveries with
     api_token: SecretStr | None = None  # what `tilewatch mcp` acts with
-    # Where a worker of each kind answers /healthz and /metrics; 0 for nowhere. A GPU's index is added to the last one.
+    # The address of a worker's /healthz and /metrics; port 0 for none. A GPU worker adds its GPU's index to the port.
     health_address: str = "127.0.0.1"
     compile_health_port: int = Field(default=9471, ge=0, le=65535)
     judge_health_port: int = Field(default=9472, ge=0, le=65535)
@@ -112,22 +113,22 @@ class Settings(NightlyTimes):
     @field_validator("watch", "kernels", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
-        """Splits a list at its commas: people type `b200,h200` into an environment variable, not JSON."""
+        """Splits a list at its commas: environment variables contain `b200,h200`, not JSON."""
         return tuple(slug.strip() for slug in value.split(",") if slug.strip()) if isinstance(value, str) else value
 
     def sweeps(self, kernel: str) -> bool:
-        """Returns True if a nightly has this kernel of the suite."""
+        """Returns whether a nightly sweeps this kernel of the suite."""
         return self.kernels is None or self.kernels == (EVERY_KERNEL,) or kernel in self.kernels
 
     @property
     def notify_file(self) -> Path | None:
-        """Returns the file of TILEWATCH_NOTIFY, else notify.toml in the home, else None. Old names: old_notify_name."""
+        """Returns the file of TILEWATCH_NOTIFY, else notify.toml in the home, else None. Old names are read too."""
         usual = (self.home / name for name in (NOTIFY_FILE, OLD_NOTIFY_FILE))
         return self.notify or self.tell or next((file for file in usual if file.exists()), None)
 
     @property
     def old_notify_name(self) -> str | None:
-        """Returns a sentence if the file of `notify_file` is found by a name of before 0.2, else None."""
+        """Returns a warning if `notify_file` was found by a name from before 0.2, else None."""
         if self.notify is None and self.tell is not None:
             return "TILEWATCH_TELL is read for one release: set TILEWATCH_NOTIFY"
         if self.notify_file == self.home / OLD_NOTIFY_FILE:
@@ -151,8 +152,7 @@ class Settings(NightlyTimes):
 
     @property
     def baseline_environments(self) -> Path:
-        """Returns the folder of the environments that `tilewatch baselines add` installs; it keeps the name that homes
-        have."""
+        """Returns the folder of the environments that `tilewatch baselines add` installs. Its name is an old one."""
         return self.home / "rivals"
 
     @property
@@ -160,8 +160,8 @@ class Settings(NightlyTimes):
         return self.home / "connection.json"
 
     def connection(self) -> Servers:
-        """Returns the database and the broker: those of the environment, else those that `tilewatch up` started here.
-        Raises NotRunning."""
+        """Returns the servers that the environment names, else those that `tilewatch up` started here. Raises
+        NotRunning."""
         if self.database_url and self.broker_url:
             return Servers(database_url=self.database_url, broker_url=self.broker_url)
         if self.database_url or self.broker_url:

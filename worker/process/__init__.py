@@ -1,2 +1,1 @@
-"""A worker process without its jobs: name, heartbeat, health checks, `/metrics`. It reads the database and writes the
-worker's row."""
+"""What a worker process does besides jobs: name, heartbeat, health checks, `/metrics`. It writes one database row."""

@@ -1,4 +1,4 @@
-"""Checks whether a worker can work now, for `/healthz` and `tilewatch doctor`; each trouble is a sentence."""
+"""Finds the reasons why a worker cannot work now, for `/healthz` and `tilewatch doctor`. A reason is a sentence."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -17,14 +17,14 @@ from tilewatch.worker.queue import dispatch
 from tilewatch.worker.queue.dispatch import BrokerUnreachable
 
 SILENT_S = 60
-"""A heartbeat this old: the thread that writes it is gone or stuck."""
+"""Seconds without a heartbeat after which a worker is ill: the thread that writes it is gone or stuck."""
 
 STUCK_S = 300
-"""Seconds without an attempt to write a heartbeat after which the thread waits for what never comes. An outage of
-Postgres is different: each attempt ends, and the thread goes on."""
+"""Seconds without an attempt to write a heartbeat after which its thread counts as stuck. During an outage of Postgres
+there are attempts, which fail."""
 
 FULL_BYTES = 256 << 20
-"""A worker is ill if the disk of the data folder has less room than this: the next sweep's results may not fit."""
+"""Free bytes on the disk of the data folder below which a worker is ill: the next sweep's results may not fit."""
 
 
 def list_health_checks(
@@ -35,7 +35,7 @@ def list_health_checks(
     silent_s: Callable[[], float],
     progress: Callable[[], str | None],
 ) -> Troubles:
-    """Returns what finds the troubles of a worker of this kind. Only a GPU can be in quarantine."""
+    """Returns a function that runs all checks of a worker of this kind. Only a GPU worker is tested for quarantine."""
     checks: list[Callable[[], str | None]] = [
         lambda: database(context.database_url),
         lambda: broker(context.broker_url),
@@ -86,7 +86,7 @@ def heartbeat(silent_s: float) -> str | None:
 
 
 def stuck(tried_s: float) -> tuple[str, ...]:
-    """Returns why a restart would help this worker; empty when it would not, whatever else is wrong."""
+    """Returns the reason why this worker needs a restart; empty if a restart would not help."""
     if tried_s <= STUCK_S:
         return ()
     return (f"this worker has not tried to write a heartbeat for {tried_s:.0f} s, at most {STUCK_S} s were expected",)

@@ -19,7 +19,7 @@ HEARTBEAT_S = 15
 
 
 class Heartbeat:
-    """The row of this worker. `write` works in the pool's processes too; the thread runs in the parent only."""
+    """Writes this worker's row. `write` also works in processes of the pool; the thread only runs in their parent."""
 
     def __init__(
         self,
@@ -28,8 +28,8 @@ class Heartbeat:
         on_beat: Callable[[], None] = lambda: None,
         refuses: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`on_beat` runs after every heartbeat that Postgres took. `refuses` returns why the worker takes no job, which
-        is then what it says that it does; None while it takes them."""
+        """Takes `on_beat`, which is called after each stored heartbeat, and `refuses`, which returns the reason why the
+        worker takes no job, or None. The heartbeat then shows this reason instead of the running jobs."""
         self._database_url, self._identity, self._on_beat, self._refuses = database_url, identity, on_beat, refuses
         self._over = threading.Event()
         self._subjects: str | None = None
@@ -55,11 +55,11 @@ class Heartbeat:
             log.warning("no row removed", reason=type(error).__name__)
 
     def silent_s(self) -> float:
-        """Returns seconds since the last heartbeat that was written."""
+        """Returns the seconds since the last heartbeat was stored."""
         return time.monotonic() - self._written_at
 
     def tried_s(self) -> float:
-        """Returns seconds since the thread last began to write one, also where Postgres did not take it."""
+        """Returns the seconds since the thread last tried to write a heartbeat, successfully or not."""
         return time.monotonic() - self._tried_at
 
     def write(self, doing: str | None) -> None:
@@ -69,7 +69,7 @@ class Heartbeat:
     def _write(self, opened: Session, doing: str | None) -> None:
         who = self._identity
         model = who.gpu.model if who.gpu else None
-        # Once: all workers of a model write the same row, and each would wait for the others at every beat.
+        # Only once: all workers of a model write the same row, and would wait for each other at every heartbeat.
         if model is not None and not self._model_is_known:
             fact_writes.add_gpu_model(opened, **model.stored)
         fact_writes.write_heartbeat(
@@ -94,14 +94,14 @@ class Heartbeat:
                 self._model_is_known = True
                 self._written_at = time.monotonic()
                 self._on_beat()
-            except SQLAlchemyError as error:  # Postgres may be restarting; the next beat tries again
-                self._model_is_known = False  # it may come back as another, without the model
+            except SQLAlchemyError as error:  # Postgres may be restarting; the next heartbeat is another attempt
+                self._model_is_known = False  # Postgres may come back as another database, without the model
                 log.warning("heartbeat not written", reason=type(error).__name__)
             if self._over.wait(HEARTBEAT_S):
                 return
 
     def _doing(self, opened: Session) -> str | None:
-        """Returns the running jobs, or the last reason why there are none (a GPU in use) that a process of this worker
+        """Returns the running jobs. Without one: the last reason (such as a GPU in use) that a process of the pool
         wrote."""
         subjects = steps.list_running_subjects(opened, f"{self._identity.name}#")
         if subjects:

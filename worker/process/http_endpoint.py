@@ -1,7 +1,7 @@
-"""Serves `/healthz`, `/livez` (ok, or why not) and `/metrics` (for Prometheus) of a worker by HTTP.
+"""Serves a worker's `/healthz` and `/livez` (ok, or the reasons against it) and `/metrics` (for Prometheus) by HTTP.
 
-The answers come from functions that it is given. It runs in a thread of the worker's parent process, so it answers
-while a job is under way.
+The caller gives the functions that make the answers. The server is a thread of the worker's parent process, so it
+answers while a job runs.
 """
 
 import threading
@@ -14,14 +14,14 @@ import structlog
 log = structlog.get_logger()
 
 Troubles = Callable[[], Sequence[str]]
-"""The reasons why this worker cannot work now, or why it needs a restart, a sentence each; empty when it is well."""
+"""Returns the reasons why this worker cannot work now (or needs a restart), a sentence each; empty if it is well."""
 
 PLAIN = "text/plain; charset=utf-8"
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Endpoint:
-    """Open from `start` to `stop`. A port that is taken is a line in the log and not the end of the worker."""
+    """An HTTP server from `start` to `stop`. If its port is taken, it logs a line and the worker goes on without it."""
 
     def __init__(
         self, address: str, port: int, troubles: Troubles, stuck: Troubles, exposition: Callable[[], bytes]
@@ -31,7 +31,7 @@ class Endpoint:
         self._server: ThreadingHTTPServer | None = None
 
     def start(self) -> int | None:
-        """Returns the port; None when it is taken or not allowed."""
+        """Starts the server and returns its port; None if the port is taken or not allowed."""
         try:
             self._server = _Server((self._address, self._port), self._handler())
         except OSError as error:
@@ -49,8 +49,7 @@ class Endpoint:
             self._server = None
 
     def forget(self) -> None:
-        """Closes this process's copy of the socket. A forked child calls it: the port is the parent's, and must be free
-        as soon as the parent is gone."""
+        """Closes the socket that a forked child inherited, so that the port is free as soon as the parent is gone."""
         if self._server is not None:
             self._server.socket.close()
             self._server = None
@@ -77,7 +76,7 @@ class Endpoint:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: object) -> None:
-                """Logs nothing: there is a scrape every few seconds."""
+                """Logs nothing, because Prometheus asks every few seconds."""
 
         return Handler
 

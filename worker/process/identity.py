@@ -1,4 +1,4 @@
-"""Names a worker process: its kind, its host, its GPU and its toolchain."""
+"""Identifies a worker process: its name, kind, host, GPU and toolchain."""
 
 import os
 import platform
@@ -16,8 +16,8 @@ from tilewatch.worker.queue.dispatch import COMPILE, NOTIFY_QUEUE, OF_ONE_GPU, T
 
 @dataclass(frozen=True)
 class Identity:
-    """What a worker is: its name, kind and queues. `name` is Celery's node name; a process of the worker owns its jobs
-    as NAME#PID. A worker of a GPU also takes from the queue of that GPU alone, which nobody has to name."""
+    """The identity of a worker. `name` is Celery's node name; a process of the worker owns its jobs as NAME#PID. The
+    `queues` of a GPU worker always include the queue of its own GPU."""
 
     name: str
     kind: str
@@ -31,8 +31,8 @@ class Identity:
 
 
 def identify(name: str, queues: Iterable[str], context: Context, wanted_compiler: str | None = None) -> Identity:
-    """Returns what this worker is, from its name and queues. Raises WrongWorker for a GPU queue on a machine that does
-    not show that GPU, and for a wrong toolchain."""
+    """Returns the identity of a worker with this name and these queues. Raises WrongWorker if a queue needs a GPU that
+    this machine does not show, or if the toolchain is wrong."""
     taken = tuple(sorted(queues))
     toolchain = {"harness": HARNESS, "python": platform.python_version(), "sandbox": find_level().value}
     gpu_models = {queue.removeprefix("gpu.").partition(OF_ONE_GPU)[0] for queue in taken if queue.startswith("gpu.")}

@@ -1,6 +1,6 @@
-"""Starts and stops what runs in a worker's parent process next to Celery: heartbeat, health endpoint, GPU watch.
+"""Starts and stops what a worker's parent process runs next to Celery: heartbeat, health endpoint, GPU watch.
 
-It is made once the worker knows its name and queues, and before its pool forks. Import it only after
+A Lifecycle is made when the worker knows its name and queues, before its pool forks. Import this module only after
 `metrics_folder.count_in()`: prometheus_client reads the folder when it is imported.
 """
 
@@ -27,15 +27,14 @@ log = structlog.get_logger()
 
 
 class Lifecycle:
-    """The parts of a running worker. It closes `intake` while the database is of another release, and the queues of
-    its GPU while that is ill."""
+    """The parts of a running worker besides its jobs. It closes all queues of `intake` while the database belongs to
+    another release, and the GPU's queues while the GPU is ill."""
 
     def __init__(
         self, settings: Settings, identity: Identity, on_beat: Callable[[], None], intake: Intake, busy: Busy
     ) -> None:
-        """`busy` says what each process of the pool works on. Raises StoreError for a worker that can do nothing but
-        put jobs off, because it cannot use the cubin store. A judge asks the store too, but most of its jobs need
-        none."""
+        """Raises StoreError if a compile or GPU worker cannot use the cubin store, as it could only put jobs off. Most
+        jobs of a judge need no store. `busy` returns the task of each process of the pool."""
         context = Context.of(settings)
         if identity.kind in ("compile", "gpu"):
             CubinStore(context.store_url).require_access(writes=identity.kind == "compile")
@@ -75,18 +74,18 @@ class Lifecycle:
         self.heartbeat.stop()
 
     def forked(self) -> None:
-        """Closes what a process of the pool inherited and does not use."""
+        """Closes what a process of the pool inherited but does not use."""
         if self._endpoint is not None:
             self._endpoint.forget()
 
     def _keep_looking(self) -> None:
-        """Apart from the heartbeat, which waits for Postgres."""
+        """Looks at the pool's progress in a thread of its own, as the heartbeat's thread may wait for Postgres."""
         while not self._over.wait(HEARTBEAT_S):
             self._progress.look()
 
     def _refuses(self) -> str | None:
-        """Looks whether the database is that of this code: no job is taken as long as it is not. An old worker could
-        misread what a new one wrote, and the other way round."""
+        """Returns why the worker takes no job while the database belongs to another release, else None. Workers of
+        different releases could misread each other's rows."""
         try:
             migrate.require_head(self._database_url)
             refusal = None
@@ -111,8 +110,7 @@ class Lifecycle:
 
 
 def health_port(settings: Settings, identity: Identity) -> int:
-    """Returns the port of the health endpoint, 0 for none. Each GPU of a machine has a worker with a port of
-    its own."""
+    """Returns the port of the health endpoint, 0 for none. The workers of a machine's GPUs have different ports."""
     if identity.kind != "gpu" or not settings.gpu_health_port:
         ports = {
             "compile": settings.compile_health_port,

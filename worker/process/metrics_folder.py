@@ -1,7 +1,7 @@
-"""Chooses the folder in which the processes of a worker count together (metrics.py names what is counted).
+"""Makes the folder in which all processes of a worker count its metrics (metrics.py).
 
-Each process of the pool counts in a file of its own, and the parent adds the files up for a scrape: prometheus-client's
-multiprocess mode. That library reads the folder's name when it is first imported, so this module does not import it.
+Each process of the pool writes a file of its own, and the parent adds the files up when Prometheus asks. This is the
+multiprocess mode of prometheus-client, which reads the folder's name when it is imported. So it is not imported here.
 """
 
 import fcntl
@@ -11,20 +11,20 @@ from pathlib import Path
 
 FILES = "PROMETHEUS_MULTIPROC_DIR"
 LOCK = "lock"
-"""A file that is locked as long as a process of the worker lives: the system lets go of it, however they end."""
+"""A file that is locked as long as a process of the worker lives. The system unlocks it however the processes end."""
 
 _held: list[int] = []
-"""The open lock of this worker's folder. Its processes inherit it."""
+"""The open lock file of this worker's folder, which forked processes inherit."""
 
 
 def count_in(folder: Path) -> None:
-    """Empties this folder and counts in it, in this process and in those that will be forked from it.
+    """Makes an empty folder, in which this process and those forked from it will count.
 
-    Deletes the folders beside it whose workers are gone: a worker in a container has another name each time.
+    It deletes the folders of workers that are gone: a worker in a container has another name after each start.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / LOCK).open("w") as turn:
-        fcntl.flock(turn, fcntl.LOCK_EX)  # a folder that is made now has no lock yet
+        fcntl.flock(turn, fcntl.LOCK_EX)  # a folder that is being made is not locked yet
         for each in folder.parent.iterdir():
             if each.is_dir() and not _is_used(each):
                 shutil.rmtree(each, ignore_errors=True)
@@ -36,8 +36,7 @@ def count_in(folder: Path) -> None:
 
 
 def folder() -> Path | None:
-    """Returns the folder of this worker's metrics; None in a process that is not a worker, which counts in
-    its memory."""
+    """Returns the folder of this worker's metrics; None outside of a worker, where metrics stay in memory."""
     return Path(os.environ[FILES]) if FILES in os.environ else None
 
 

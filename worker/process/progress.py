@@ -1,7 +1,7 @@
-"""Looks whether the processes of a worker's pool get on with their tasks, and ends one that does not.
+"""Watches whether the processes of a worker's pool make progress with their tasks, and ends one that does not.
 
-A process that waits for what never comes stays asleep, while its other threads renew its lease. So what counts is how
-often its main thread was given a processor, and the time of all that it started.
+A process that waits for ever stays asleep, while another thread of it renews the lease of its job. So progress is
+measured by how often its main thread got a processor, and by the processor time of its child processes.
 """
 
 import contextlib
@@ -19,13 +19,13 @@ from tilewatch import processes
 log = structlog.get_logger()
 
 STILL_S = 60.0
-"""Asleep for so long, a worker is not healthy. A command of git gives a server up after as long."""
+"""Seconds asleep after which a worker is not healthy. A git command gives up on a server after the same time."""
 
 END_S = 300.0
-"""Such a process is ended, and its job given to the next one when its lease is over."""
+"""Seconds asleep after which a process is ended. Its job is given to another process when the lease runs out."""
 
 Busy = Callable[[], Mapping[int, str]]
-"""The name of the task that each process of the pool works on, by the process."""
+"""Returns the name of the task that each busy process of the pool works on, by process id."""
 
 
 @dataclass
@@ -36,7 +36,7 @@ class _Seen:
 
 
 class Progress:
-    """What `look` saw of each busy process. One thread looks; others ask."""
+    """The progress of each busy process. One thread calls `look`; others ask with `find_trouble`."""
 
     def __init__(
         self, busy: Busy, count: Callable[[int], int | None] | None = None, clock: Callable[[], float] = time.monotonic
@@ -45,7 +45,7 @@ class Progress:
         self._seen: dict[int, _Seen] = {}
 
     def look(self) -> None:
-        """Looks at the processes that are busy now, and ends those that were still for END_S."""
+        """Measures the progress of the processes that are busy now, and ends those that were asleep for END_S."""
         busy = self._busy()
         seen = {}
         for process, task in busy.items():
@@ -64,7 +64,7 @@ class Progress:
                 _end(process)
 
     def find_trouble(self) -> str | None:
-        """Says which task makes no progress; None where all do."""
+        """Returns a sentence about a task that makes no progress; None if all do."""
         for process, each in list(self._seen.items()):
             still_s = self._clock() - each.at
             if still_s >= STILL_S:
@@ -73,7 +73,7 @@ class Progress:
 
 
 def count_moves(process: int) -> int | None:
-    """Returns a number that grows while a process's main thread, or something that it started, gets on; None where the
+    """Returns a number that grows while a process's main thread or one of its child processes works; None if the
     process is gone."""
     try:
         status = Path(f"/proc/{process}/task/{process}/status").read_text()

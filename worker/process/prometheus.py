@@ -1,7 +1,7 @@
-"""Makes the page `/metrics`: what this worker's processes counted, and on a judge worker the metrics of the queue.
+"""Makes the page `/metrics`: the counts of this worker's processes and, on a judge worker, the metrics of the queue.
 
-The queue's metrics are read from Postgres when Prometheus asks. Only workers of the kind `judge` give them: every
-worker would give the same, at the cost of the same queries.
+The queue's metrics are read from Postgres when Prometheus asks. They are the same for all workers, so only workers of
+the kind `judge` read them.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -33,7 +33,7 @@ def exposition(*sources: Families) -> Callable[[], bytes]:
 
 
 def worker_metrics(kind: str, troubles: Troubles, spool_folder: Path) -> Families:
-    """Yields one metric for a worker's health; for a GPU worker also the number of files in its spool."""
+    """Returns the metric of a worker's health; for a GPU worker also the number of files in its spool."""
 
     def families() -> Iterator[Metric]:
         yield GaugeMetricFamily("tilewatch_healthy", "1 while /healthz says ok.", value=float(not troubles()))
@@ -92,7 +92,7 @@ def _queue_families(metrics: QueueMetrics) -> Iterator[Metric]:
 
 
 class _Source:
-    """A collector as prometheus-client wants it."""
+    """A collector for the registry of prometheus-client."""
 
     def __init__(self, families: Families) -> None:
         self._families = families
@@ -101,5 +101,5 @@ class _Source:
         return self._families()
 
     def describe(self) -> Iterable[Metric]:
-        """Returns nothing, so that registering asks no server."""
+        """Returns nothing, so that registering the collector queries no server."""
         return ()

@@ -1,26 +1,26 @@
-"""Knows whether this worker was told to stop. Its pool's processes see it too.
+"""Tells all processes of a worker whether the worker is being stopped.
 
-A process of the pool that ends although nobody stopped the worker was ended by something else: code of a commit, which
-is another process of the same user where the sandbox cannot keep signals apart (docs/operate/security.md). Its job
-counts an attempt then, as after a crash; handed back, it would be taken again without end.
+If a process of the pool is ended while the worker is not being stopped, the code of a commit may have sent the signal,
+where the sandbox cannot block that (docs/operate/security.md). This counts as an attempt of the job, like a crash. If
+the job were handed back instead, it would be taken again without end.
 """
 
 import mmap
 import time
 
 PATIENCE_S = 2.0
-"""Seconds to wait for the parent's mark: a signal to the group can reach a pool process first."""
+"""Seconds to wait for the parent's mark: a signal to all processes may reach one of the pool before the parent."""
 
 _flag = mmap.mmap(-1, 1)  # shared with every process that is forked from now on
 
 
 def mark() -> None:
-    """Marks that the worker is to stop. The signal that stops it calls this in its parent process."""
+    """Marks that the worker is being stopped. Its parent process calls this when the signal to stop comes."""
     _flag[0] = 1
 
 
 def is_stopping() -> bool:
-    """Waits up to PATIENCE_S for the answer to become True."""
+    """Returns whether the worker is being stopped. Waits up to PATIENCE_S for the mark."""
     deadline = time.monotonic() + PATIENCE_S
     while not _flag[0] and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -1,7 +1,7 @@
-"""The clock of periodic tasks: beat, whose own clock may be set back, and workers, which may have another one.
+"""Keeps periodic tasks running although the clocks of beat and of workers may be wrong.
 
-A message of beat says no time at which it is too old: a worker whose clock was ten minutes ahead dropped each of them
-without a word (2026-11). Instead, a worker that finds the ticks of a long pause does the first of them.
+Beat's messages have no expiry time, because a worker whose clock was ten minutes ahead silently dropped all of them
+(2026-11). Instead, a worker that finds many messages after a long pause runs the task for the first one only.
 """
 
 import datetime as dt
@@ -18,12 +18,13 @@ log = structlog.get_logger()
 SET_BACK = dt.timedelta(seconds=1)
 
 PAUSE_S = 1.0
-"""The ticks of a day wait 3,000 in a queue, and a worker takes hundreds a second that have nothing to do."""
+"""Seconds after a run in which a task is skipped. After a day's pause 3,000 messages wait in a queue, and a worker
+skips hundreds of them a second."""
 
 
 class Scheduler(PersistentScheduler):  # type: ignore[misc]  # Celery has no types
-    """Celery's own, but that a clock that was set back stops it for one period at most: it waited until the clock was
-    again where it had been."""
+    """Celery's scheduler, which a clock that was set back stops for one period at most. Celery's own would wait until
+    the clock has caught up."""
 
     def tick(self, *arguments: Any, **named: Any) -> float:
         now: dt.datetime = self.app.now()
@@ -38,7 +39,7 @@ class Scheduler(PersistentScheduler):  # type: ignore[misc]  # Celery has no typ
 
 
 def skip_repeated(task: Callable[[], None]) -> Callable[[], None]:
-    """Makes a periodic task do nothing where it ended less than PAUSE_S ago in this process."""
+    """Makes a periodic task do nothing if it ended less than PAUSE_S ago in this process."""
     ended_at: float | None = None
 
     @functools.wraps(task)

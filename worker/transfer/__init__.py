@@ -1,1 +1,1 @@
-"""Exports and imports recordings. It reads and writes the database and queues judge jobs, and measures nothing."""
+"""Exports and imports recordings, reports and tuned tables. It uses the database and queues judge jobs; no GPU."""

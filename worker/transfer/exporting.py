@@ -1,4 +1,4 @@
-"""Writes what was measured here to a recording."""
+"""Exports the runs that were measured here, as a recording."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -21,11 +21,11 @@ NOT_TRAVELLING = frozenset({"id", "created_at"})
 
 
 class NothingToExport(ExpectedError):
-    """No run fits what was asked for; the message is a sentence."""
+    """No run passes the filter. The message is a sentence."""
 
 
 def export_file(database_url: str, path: Path, wanted: ExportFilter) -> int:
-    """Write what workers of this database measured; returns the number of rows. Imported runs are not passed on."""
+    """Writes the runs that workers of this database measured, not imported ones. Returns the number of rows."""
     with session(database_url) as opened:
         sweeps = [
             export.read_sweep_export(opened, sweep_id) for sweep_id in export.list_sweeps_to_export(opened, wanted)

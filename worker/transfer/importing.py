@@ -1,7 +1,7 @@
 """Imports recordings: runs that were measured elsewhere.
 
-A file is imported whole or not at all, once by its content, and a run once by its key, so overlapping files do no harm.
-Numbers that follow from samples are computed again (measurement_rows.py), never taken from the file.
+A file is imported completely or not at all. A file with the same content, or a run with the same key, is imported only
+once, so files may overlap. Medians and ratios are computed again from the samples (measurement_rows.py).
 """
 
 import datetime as dt
@@ -35,16 +35,16 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Imported:
-    """What importing a file did. `created` is False when the file was imported before and nothing changed."""
+    """The outcome of importing a file. `created` is False if the file was imported before, so that nothing changed."""
 
     created: bool
     sentence: str
 
 
 def import_file(database_url: str, path: Path, *, named: str | None = None) -> Imported:
-    """Raises BadRecording, and then nothing has changed. `named` is the name of its repository here.
+    """Imports a recording and queues a judge job for each night, whose message the reconciler sends.
 
-    It queues a judge job for each night; the reconciler sends their messages.
+    `named` is the name that its repository gets here. Raises BadRecording; then nothing has changed.
     """
     if named is not None and not is_name(named):
         raise BadRecording(f"{named!r:.60} cannot be the name of a repository")
@@ -82,7 +82,7 @@ def _import(opened: Session, file_name: str, sha256: str, contents: recording_fi
         rows[row["row"]].append(row)
     known_keys = export.find_known_run_keys(opened, [run["key"] for run in rows["run"]])
     runs = [run for run in rows["run"] if run["key"] not in known_keys]
-    # A sweep whose runs are all here came with another file, or is our own.
+    # A sweep whose runs are all here came with another file, or was measured here.
     held = {run["sweep"] for run in rows["run"]} - {run["sweep"] for run in runs}
     sweeps = [sweep for sweep in rows["sweep"] if sweep["id"] not in held]
     recorded = [{**_columns(row), "host": row["host"] + RECORDED_HOST_END} for row in rows["compilation"]]
@@ -105,7 +105,7 @@ def _import(opened: Session, file_name: str, sha256: str, contents: recording_fi
 
 
 def _judge(opened: Session, recording_id: int) -> None:
-    """Queues a judge job for each night: verdicts are made here, like medians."""
+    """Queues a judge job for each night: a recording contains no verdicts."""
     for night in judging.list_nights_of_recording(opened, recording_id):
         follow_up.add_judge_job(
             opened,
@@ -125,8 +125,8 @@ def _config_ids(opened: Session, rows: Sequence[Row]) -> dict[str, int]:
 def _import_sweeps(
     opened: Session, rows: Sequence[Row], commits: RecordedCommits, recording_id: int, key: str, measured: set[Any]
 ) -> dict[Any, int]:
-    """Ids by the file's own numbers. Sweeps of one night, commit and GPU model share a submission, as they did; a
-    second one of a kernel and problem opens another."""
+    """Adds the sweeps and returns their ids by their ids in the file. As originally, the sweeps of a night, commit and
+    GPU model share a submission; a second sweep of the same kernel and problem gets another."""
     ids = {}
     for model in {tuple(sorted(row["gpu_model"].items())): row["gpu_model"] for row in rows}.values():
         fact_writes.add_gpu_model(opened, **model, corrects=False)

@@ -1,4 +1,4 @@
-"""Writes commits into the rows of a recording, and adds those that its rows name."""
+"""Exports the commits in the rows of a recording, and imports them."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from tilewatch.db.worker_reads import export
 
 
 def write_commit(commit: Commit) -> dict[str, Any]:
-    """Returns the fields of a commit in a recording. Only one that left its branch has `left_branch_at`."""
+    """Returns a commit's fields in a recording; `left_branch_at` only for a commit that left its branch."""
     left = commit.left_branch_at
     return {
         "repository": commit.repository,
@@ -29,16 +29,16 @@ DATES = ("committed_at", "left_branch_at")
 
 
 class RecordedCommits:
-    """Asks the database once for each commit, however many sweeps and replays have it."""
+    """Adds the commits of a recording to the database. Asks the database only once for each commit."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._own = export.list_own_repositories(session)
-        self._now = dt.datetime.now(dt.UTC)  # a date is decoration, and none lies ahead
+        self._now = dt.datetime.now(dt.UTC)  # dates are only shown, and none may be in the future
         self._ids: dict[tuple[tuple[str, Any], ...], int] = {}
 
     def add(self, commit: Mapping[str, Any]) -> int:
-        """Returns its id. One of a repository that is watched here stays as it is."""
+        """Adds a commit and returns its id. A stored commit of a repository that is watched here is not changed."""
         written = tuple(sorted(commit.items()))
         if written not in self._ids:
             dates = {name: self._read_date(commit[name]) for name in DATES if name in commit}

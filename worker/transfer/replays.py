@@ -1,6 +1,6 @@
 """Exports and imports the replays of a recording, which explain its runs.
 
-A commit of a replay may have no run of its own, so a row has both of its commits whole.
+A commit of a replay may have no run of its own, so each row contains both commits completely.
 """
 
 import datetime as dt
@@ -18,13 +18,13 @@ from tilewatch.worker.transfer.recorded_commits import RecordedCommits, write_co
 Row = Mapping[str, Any]
 
 ALIKE = ("kernel", "problem", "gpu_model", "axis", "failure", "host", "gpu_uuid", "telemetry", "gpu_s")
-"""Columns that are in the file as they are in the table."""
+"""Columns that are the same in the file and in the table."""
 
 OF_A_SIDE = ("content_key", "code_sha256", "toolchain")
 
 
 def replay_rows(exported: Iterable[ReplayExport]) -> Iterator[dict[str, Any]]:
-    """Yields one row of a recording for each replay. Recordings of before 2026-11-22 have no counters."""
+    """Yields a row for each replay. Rows from before 2026-11-22 have no counters."""
     for each in exported:
         replay = each.replay
         yield {
@@ -41,7 +41,7 @@ def replay_rows(exported: Iterable[ReplayExport]) -> Iterator[dict[str, Any]]:
 
 
 def write_replays(session: Session, rows: Sequence[Row], commits: RecordedCommits, recording_id: int) -> None:
-    """Writes a recording's replays; one whose key is here already stays as it is."""
+    """Writes a recording's replays. A replay that is here already (by its key) is not changed."""
     sides = [row[name] for row in rows for name in ("good", "bad")]
     config_ids = fact_writes.add_configs(session, [side["config"] for side in sides if side["config"] is not None])
     for row in rows:

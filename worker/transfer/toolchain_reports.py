@@ -1,4 +1,4 @@
-"""Imports the files that `tilewatch toolchain compare` keeps, judged, so that the dashboard shows them."""
+"""Imports the report files of `tilewatch toolchain compare`, so that the dashboard shows them with verdicts."""
 
 import datetime as dt
 from pathlib import Path
@@ -13,11 +13,11 @@ from tilewatch.text import is_name
 from tilewatch.worker.transfer.importing import Imported
 
 END = ".json"
-"""How the name of such a file ends; a recording's ends with .jsonl.gz."""
+"""The end of a report file's name; a recording's name ends with .jsonl.gz."""
 
 
 def import_report(database_url: str, path: Path) -> Imported:
-    """Stores a report, or what is new in it. Raises BadReport, and then nothing has changed."""
+    """Stores a report, or the new parts of a known one. Raises BadReport; then nothing has changed."""
     report, rows = read_report_and_rows(path)
     for name in (report.base.name, report.head.name):
         if not is_name(name):

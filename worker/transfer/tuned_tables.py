@@ -1,4 +1,4 @@
-"""Makes tuned tables, the JSON that tilewatch.tuned looks configs up in, from the newest winners of a database."""
+"""Makes tuned tables from the newest winners of a database: the JSON in which tilewatch.tuned looks configs up."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ Times = Mapping[tuple[int, int], float]
 
 
 class NothingTuned(ExpectedError):
-    """No winner fits what was asked for, or it is not clear of which repository; the message is a sentence."""
+    """No winner passes the filter, or winners of several repositories do. The message is a sentence."""
 
 
 def write_tables(
@@ -29,7 +29,7 @@ def write_tables(
     kernel: str | None = None,
     gpu_model: str | None = None,
 ) -> list[Mapping[str, Any]]:
-    """Writes the tables and returns them. `link` makes the address of a run's evidence. Raises NothingTuned."""
+    """Writes the tables and returns them. `link` returns the address of a run's page. Raises NothingTuned."""
     with session(database_url) as opened:
         found = tuned_rows.list_newest_winners(opened, repository=repository, kernel=kernel, gpu_model=gpu_model)
         winners = _of_one_repository(found, repository)
@@ -52,8 +52,8 @@ def make_tables(
     configs: Mapping[int, Mapping[str, Any]],
     link: Callable[[int], str],
 ) -> list[Mapping[str, Any]]:
-    """Makes one table for each kernel and GPU model, without the problems that were measured only before its source
-    changed. At one commit the sources of an operator may differ by problem: they are what tracing it has imported."""
+    """Makes one table for each kernel and GPU model. Problems that were last measured before the kernel's source
+    changed are left out. At one commit the source may differ by problem, as it is what tracing the problem imported."""
     groups: dict[tuple[str, str], list[NewestWinner]] = {}
     for winner in winners:
         groups.setdefault((winner.kernel, winner.gpu_model), []).append(winner)
@@ -89,9 +89,9 @@ def make_tables(
 
 
 def find_carried_regret(winner: NewestWinner, rows: Iterable[NewestWinner], times: Times) -> float | None:
-    """Returns what this problem loses, as a share of its best time, with the config of the one nearest to it.
+    """Returns how much slower this problem is with the config of the nearest problem, as a share of its best time.
 
-    0 where that config is tied with its own. None where it has no neighbour, or the config has no time in its sweep.
+    It is 0 if that config is tied with its own; None if there is no other problem or the config has no time here.
     """
     own = tuned.split_problem(winner.problem)
     near = [
@@ -105,12 +105,12 @@ def find_carried_regret(winner: NewestWinner, rows: Iterable[NewestWinner], time
     if carried == winner.config_id or carried in winner.tie:
         return 0.0
     best, taken = (times.get((winner.sweep_id, config_id)) for config_id in (winner.config_id, carried))
-    # The sweep's few samples may have had another order than the careful timing of the winner.
+    # In the sweep's few samples that config may have been faster than the winner of the careful timing.
     return None if best is None or taken is None else max(0.0, taken / best - 1)
 
 
 def _of_one_repository(winners: Sequence[NewestWinner], named: str | None) -> Sequence[NewestWinner]:
-    """Leaves out branches, which ship nothing yet, unless one is named. Raises NothingTuned."""
+    """Returns the winners of one repository; without a name, those of branches are left out. Raises NothingTuned."""
     kept = [winner for winner in winners if named is not None or not is_branch(winner.repository)]
     found = sorted({winner.repository for winner in kept})
     if not kept:
