@@ -18,13 +18,13 @@ def test_what_is_in_a_file_or_behind_a_link_to_one_is_returned(tmp_path: Path) -
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/ptmx", "/dev/null"])
 def test_a_link_to_a_device_is_no_file(tmp_path: Path, device: str) -> None:
     (tmp_path / "link").symlink_to(device)
-    with pytest.raises(BadFile, match="link is no file"):
+    with pytest.raises(BadFile, match="link is not a file"):
         read_given(tmp_path / "link", 10)
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(BadFile, match="pipe is no file"):
+    with pytest.raises(BadFile, match="pipe is not a file"):
         read_given(tmp_path / "pipe", 10)
 
 

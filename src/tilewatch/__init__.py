@@ -1,7 +1,7 @@
-"""Tilewatch as one installed package. Its four parts are the folders of the same names at the top of the repository.
+"""The package `tilewatch`. Its folders are links to folders of the same names at the top of the repository.
 
-They are links here, so that `import tilewatch.kernels` works from a checkout, an editable install and a wheel alike,
-and a repository under watch may have a folder `kernels` of its own.
+So `import tilewatch.kernels` works from a checkout, an editable install and a wheel, and a watched repository may have
+a folder `kernels` of its own.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -13,9 +13,8 @@ if TYPE_CHECKING:
 
 
 def find_release() -> str:
-    """Returns the installed version of Tilewatch; "unknown" where its folders are on the path and it is not
-    installed."""
-    import importlib.metadata  # not for children, which start often
+    """Returns the installed version of Tilewatch; "unknown" if it is only on the path and not installed."""
+    import importlib.metadata  # here, because child processes start often and do not need it
 
     try:
         return importlib.metadata.version("tilewatch")
@@ -24,7 +23,7 @@ def find_release() -> str:
 
 
 def __getattr__(name: str) -> Any:
-    """Imports what watch files use when it is asked for: everything else needs none of it."""
+    """Imports a function for watch files when it is first used, as other code needs none of them."""
     if name in ("case", "watch"):
         from tilewatch.kernels.watching import declare
 

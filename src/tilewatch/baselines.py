@@ -11,14 +11,14 @@ PACKAGES: Mapping[str, str] = {
     CUBLAS: "cuBLAS and cuBLASLt",
     CUDNN: "cuDNN",
 }
-"""The packages that baselines need, with what people call them. PyTorch runs with other releases of cuBLAS and cuDNN
+"""The packages that baselines need, with their usual names. PyTorch may run with another release of cuBLAS or cuDNN
 than it was published with."""
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """`label` is what people call it. `package` is what has to be installed, and `library` the package whose kernels
-    run: PyTorch finds cuBLAS and cuDNN beside itself. Both are None for one that needs none."""
+    """A baseline. `label` is its name for people. `package` must be installed; `library` is the package whose kernels
+    run, as PyTorch calls cuBLAS and cuDNN. Both are None for a baseline without a package."""
 
     name: str
     label: str

@@ -1,14 +1,14 @@
-"""Names compilers and the change from one to another, as the judge writes it into a regression and a page reads it.
+"""Writes and reads a change of the compiler as the cause of a regression.
 
-A compiler is a line such as "cuda-tile 1.7.0 cuda-tileiras 13.4.92 limit 15s": the packages that compile with their
-versions, and what limits their time. Knows nothing else of the product.
+A compiler is a line such as "cuda-tile 1.7.0 cuda-tileiras 13.4.92 limit 15s": the compiling packages with their
+versions, and their time limit.
 """
 
 from dataclasses import dataclass
 from typing import Self
 
 NAMED = ("cuda-tile", "nvidia-cuda-tileiras")
-"""The packages that a person names to add a toolchain; NVIDIA's others follow the second one's version."""
+"""The packages that a person names to add a toolchain. NVIDIA's other packages follow the version of the second."""
 
 CAUSE, ARROW, LIMIT = "another compiler: ", " -> ", " limit "
 
@@ -23,29 +23,29 @@ class CompilerChange:
 
     @property
     def cause(self) -> str:
-        """Returns the cause of a regression that a replay under both compilers confirmed. Its words are stored, so they
-        must not change."""
+        """Returns this change as the cause of a regression, after a replay with both compilers confirmed it. The text
+        is stored, so it must not change."""
         return f"{CAUSE}{self}"
 
     @classmethod
     def read(cls, cause: str) -> Self | None:
-        """Returns the change in the cause of a regression; None for another cause."""
+        """Returns the change that a regression's cause names; None for a cause of another kind."""
         before, arrow, after = cause.removeprefix(CAUSE).partition(ARROW)
         return cls(before, after) if cause.startswith(CAUSE) and arrow else None
 
     @property
     def without_limits(self) -> tuple[str, str]:
-        """Returns the names of both compilers as reports have them, without the limit of compile time."""
+        """Returns both compilers as reports name them, without the time limit."""
         return self.before.partition(LIMIT)[0], self.after.partition(LIMIT)[0]
 
     @property
     def versions_before(self) -> dict[str, str]:
-        """Returns the versions of NAMED before, as `tilewatch toolchain add` takes them."""
+        """Returns the versions of the packages in NAMED before the change, for `tilewatch toolchain add`."""
         return _read_versions(self.before)
 
     @property
     def toolchain_before(self) -> str | None:
-        """Returns the name under which a person is told to add the compiler before; None where neither of NAMED
+        """Returns the suggested toolchain name for the compiler before the change; None if no package in NAMED
         changed."""
         before, after = self.versions_before, _read_versions(self.after)
         changed = [package for package in NAMED if package in before and before[package] != after.get(package)]
@@ -53,7 +53,7 @@ class CompilerChange:
 
 
 def name_toolchain(package: str, version: str) -> str:
-    """Returns the name under which people are told to add a toolchain of this version."""
+    """Returns the name that is suggested to people for a toolchain with this version."""
     return f"{package.removeprefix('nvidia-')}-{version}"
 
 

@@ -1,4 +1,4 @@
-"""Names and writes a config, the parameters that a kernel is compiled with: one identity, one text, one option."""
+"""Writes a config, the parameters with which a kernel is compiled: as a key, as text and as a command's option."""
 
 import ast
 import json
@@ -9,11 +9,11 @@ from tilewatch.errors import ExpectedError
 
 
 class BadConfigText(ExpectedError):
-    """A text is not a config; the message names the part that is wrong."""
+    """A text that is not a config. The message names the wrong part."""
 
 
 def config_key(config: Mapping[str, Any]) -> str:
-    """Names a config: equal for equal parameters, in whatever order they were written."""
+    """Returns a text that is equal for configs with equal parameters, in any order."""
     return json.dumps(dict(config), sort_keys=True)
 
 
@@ -23,13 +23,13 @@ def config_text(config: Mapping[str, Any]) -> str:
 
 
 def config_option(config: Mapping[str, Any]) -> str:
-    """Writes a config as options of commands take it, in the order of the alphabet: num_ctas=1,tile_m=64."""
+    """Writes a config for an option of a command, in alphabetical order: num_ctas=1,tile_m=64."""
     return ",".join(f"{name}={value}" for name, value in sorted(config.items()))
 
 
 def parse_config(text: str) -> dict[str, Any]:
-    """Reads num_ctas=1,out_dtype=float32,wide=True as `config_option` writes it; the empty text is the config without
-    parameters. Raises BadConfigText."""
+    """Reads a config that `config_option` wrote, such as num_ctas=1,out_dtype=float32,wide=True. An empty text is the
+    config without parameters. Raises BadConfigText."""
     config = {}
     for part in text.split(",") if text else ():
         name, _, value = part.partition("=")
@@ -40,7 +40,7 @@ def parse_config(text: str) -> dict[str, Any]:
 
 
 def _parse_value(text: str) -> Any:
-    """Returns a number, True, False or None where it is written as one, else the text."""
+    """Reads a number, True, False or None. Returns any other text unchanged."""
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError):

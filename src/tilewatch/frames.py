@@ -1,8 +1,6 @@
-"""Reads series, trials and verdicts as data frames, for notebooks (docs/reference/data.md). It changes nothing.
+"""Reads series, trials and verdicts as data frames, for notebooks (docs/reference/data.md).
 
-from tilewatch import frames
-db = frames.open()
-db.series(kernel="gemm_fp8")
+from tilewatch import frames db = frames.open() db.series(kernel="gemm_fp8")
 """
 
 import os
@@ -26,16 +24,16 @@ from tilewatch.db.session import reading_session, require_database
 from tilewatch.worker.settings import Settings
 
 CUBIN_COLUMNS = ["registers", "stack_bytes", "shared_bytes", "code_bytes", "compile_s"]
-"""Columns of a point that are read with trials only: they took four fifths of the time."""
+"""Columns that `series` leaves out, because reading them took four fifths of its time. `trials` has them."""
 
 MOST_VERDICTS = 100_000
-"""A repository's verdicts in one answer: 480 series of a fleet have as many in 200 nights."""
+"""Most verdicts of a repository that are returned: those of 480 series in 200 nights."""
 
 
 def open(url: str | None = None) -> "Database":
-    """Opens the database of `url`, of TILEWATCH_DATABASE_URL, or the one that `tilewatch up` runs on this machine.
+    """Opens the database of `url`, else of TILEWATCH_DATABASE_URL, else of the `tilewatch up` on this machine.
 
-    Raises NotRunning where none of them names one, and DatabaseUnreachable where it does not answer.
+    Raises NotRunning if there is none of them, and DatabaseUnreachable if the database does not answer.
     """
     found = url or os.environ.get("TILEWATCH_DATABASE_URL") or Settings().connection().database_url
     require_database(found)
@@ -44,8 +42,8 @@ def open(url: str | None = None) -> "Database":
 
 @dataclass(frozen=True)
 class Database:
-    """A database to read. Every filter that is left out takes everything; a name that no sweep has raises
-    UnknownName, and an answer without rows has its columns."""
+    """A database to read. A filter that is left out selects everything. A filter with a name that no sweep has raises
+    UnknownName. An answer without rows has its columns too."""
 
     url: str = field(repr=False)
 
@@ -56,9 +54,9 @@ class Database:
         gpu_model: str | None = None,
         repository: str | None = None,
     ) -> pd.DataFrame:
-        """Returns one row for each implementation in each run of these series, in commit order.
+        """Returns a row for each implementation in each run of the selected series, in commit order.
 
-        `role` is "kernel" or "baseline"; times end in _us; `ratio` is the main baseline's time / the own time.
+        `role` is "kernel" or "baseline". Times end in _us. `ratio` is the main baseline's time / the row's time.
         """
         wanted = _wanted(kernel, problem, gpu_model, repository)
         with reading_session(self.url) as opened:
@@ -79,8 +77,9 @@ class Database:
         repository: str | None = None,
         commit: str | None = None,
     ) -> pd.DataFrame:
-        """Returns one row for each config of the newest sweep of each search space, or of the newest one at `commit`
-        (the first digits of its hash), the fastest first: its time, static facts and parameters as `param.NAME`."""
+        """Returns a row for each config of the newest sweep of each search space, the fastest config first. With
+        `commit` (first digits of a hash) it is the newest sweep at that commit. Columns: time, static facts, and
+        parameters as `param.NAME`."""
         wanted = _wanted(kernel, problem, gpu_model, repository)
         with reading_session(self.url) as opened:
             series_queries.require_known(opened, **wanted)
@@ -100,7 +99,7 @@ class Database:
         gpu_model: str | None = None,
         repository: str | None = None,
     ) -> pd.DataFrame:
-        """Returns the verdict of each run, the newest first. Changes are of the time: +0.05 is 5 % slower."""
+        """Returns the verdict of each run, the newest first. A change of +0.05 means 5 % more time."""
         with reading_session(self.url) as opened:
             series_queries.require_known(opened, **_wanted(kernel, problem, gpu_model, repository))
             names = series_queries.list_repositories(opened) if repository is None else [repository]
@@ -115,13 +114,13 @@ class Database:
 
 
 def _wanted(kernel: str | None, problem: str | None, gpu_model: str | None, repository: str | None) -> dict[str, str]:
-    """Returns the columns that a series must have, by name."""
+    """Returns the filters that were given, by column."""
     given = {"kernel": kernel, "problem": problem, "gpu_model": gpu_model, "repository": repository}
     return {name: value for name, value in given.items() if value is not None}
 
 
 def _sweeps_at(opened: Session, space: SpaceRow, commit: str | None) -> Iterator[SweepRow]:
-    """Yields the sweeps of a search space, of all commits or of one, the newest first."""
+    """Yields the sweeps of a search space, the newest first; with `commit`, only those at that commit."""
     for sweep in sweeps.list_sweeps(opened, space.repository, space.kernel, space.problem, space.gpu_model):
         if commit is None or sweep.sha.startswith(commit):
             yield sweep

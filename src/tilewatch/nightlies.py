@@ -1,4 +1,4 @@
-"""Decides when a nightly is missing or late: one definition for the alarms of the workers and for the dashboard."""
+"""Decides whether a nightly is missing or late, for the workers' alarms and for the dashboard."""
 
 import datetime as dt
 from typing import Self
@@ -9,18 +9,17 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from tilewatch.errors import ExpectedError
 
 SUBMIT_PATIENCE = dt.timedelta(minutes=5)
-"""The clock's own entry gets this long to submit a nightly."""
+"""Time that beat, which submits nightlies on schedule, gets before another process submits a nightly instead."""
 
 MISSING_AFTER = dt.timedelta(minutes=30)
-"""A nightly is missing from then on: the reconciler has submitted one that beat left out, if it can be submitted at
-all."""
+"""Time after which a nightly counts as missing. Until then the reconciler has submitted it, if that is possible."""
 
 ENDED_WELL = ("measured", "static facts only")
-"""States of a submission in which a nightly is over and nothing failed."""
+"""States of a submission whose nightly ended without a failure."""
 
 
 class BadSettings(ExpectedError, ValueError):
-    """A TILEWATCH_ variable with a value that makes no sense; the message is a sentence for a person."""
+    """A TILEWATCH_ variable with a bad value. The message is a sentence."""
 
 
 class NightlyTimes(BaseSettings):
@@ -31,7 +30,7 @@ class NightlyTimes(BaseSettings):
     )
 
     nightly_at: dt.time = dt.time(3, 0)  # UTC
-    nightly_limit_h: float = Field(default=8.0, gt=0, le=24 * 366)  # a nightly that is not over by then is late
+    nightly_limit_h: float = Field(default=8.0, gt=0, le=24 * 366)  # hours after which a running nightly is late
 
     @classmethod
     def load(cls) -> Self:
@@ -43,26 +42,25 @@ class NightlyTimes(BaseSettings):
 
 
 def due_night(now: dt.datetime, times: NightlyTimes, patience: dt.timedelta = SUBMIT_PATIENCE) -> dt.date:
-    """Returns the newest night whose nightly should have been submitted by now."""
+    """Returns the newest night whose nightly should be submitted by now, with `patience` after its time."""
     then = now - patience
     return then.date() if then.time() >= times.nightly_at else then.date() - dt.timedelta(days=1)
 
 
 def missing_night(last: dt.date | None, now: dt.datetime, times: NightlyTimes) -> dt.date | None:
-    """Returns the night that should have its nightly by now and lacks it; None if nothing is missing. `last` is the
-    newest night that was submitted. Before the first nightly nothing is missing."""
+    """Returns the night whose nightly is missing, else None. `last` is the newest night that was submitted; before the
+    first one nothing is missing."""
     due = due_night(now, times, MISSING_AFTER)
     return due if last is not None and last < due else None
 
 
 def is_late(state: str, requested_at: dt.datetime, now: dt.datetime, times: NightlyTimes) -> bool:
-    """Says whether a nightly of this state of its submission should be over by now. A failed one is late too."""
+    """Returns whether a nightly should have ended by now but has not ended well. `state` is its submission's state."""
     return state not in ENDED_WELL and now - requested_at > dt.timedelta(hours=times.nightly_limit_h)
 
 
 def _sentences(error: ValidationError) -> list[str]:
-    """Writes one clause for each wrong variable. The value of a URL or a token is never repeated, since it may be a
-    secret."""
+    """Writes a clause for each wrong variable. Values of URLs, tokens and secrets are left out, as they are secret."""
     clauses = []
     for problem in error.errors():
         if problem["type"] == "default_factory_not_called":  # a consequence of another field's error

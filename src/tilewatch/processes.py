@@ -1,8 +1,7 @@
-"""Starts processes that end with this one, ends them, reads their last words and tunes the memory of this one. Knows
-nothing of what they do.
+"""Starts and ends child processes, reads the last line of their logs, and tunes the memory of this process.
 
-Each process leads a session of its own: a terminal's Ctrl-C reaches us alone, and a signal to its group reaches all
-that it started.
+Each child leads a session of its own, so a terminal's Ctrl-C does not reach it, and a signal to its group also reaches
+the processes that it started.
 """
 
 import contextlib
@@ -23,13 +22,14 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 NICENESS = 5
 M_ARENA_MAX, ARENAS = -8, 2  # malloc.h
-"""Each view or call runs in a thread of its own, and glibc keeps up to eight arenas per core, which share no memory."""
+"""Most memory arenas of glibc's malloc. By default there are eight per core, which share no free memory, and each view
+or call runs in a thread of its own."""
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36  # linux/prctl.h
 
 
 class Process(Protocol):
-    """What is asked of a process here; a subprocess.Popen is one."""
+    """The methods of a process that are used here, such as those of a subprocess.Popen."""
 
     @property
     def pid(self) -> int: ...
@@ -41,7 +41,7 @@ class Process(Protocol):
 
 @dataclass(frozen=True)
 class Usage:
-    """What a process and its descendants hold and have used."""
+    """The memory and processor time of a process and its descendants."""
 
     resident_bytes: int
     cpu_s: float
@@ -78,20 +78,20 @@ def start(
 
 
 def python_path(*first: Path | str) -> str:
-    """Returns PYTHONPATH for a process: these folders, then what is on it here. An empty one is left out."""
+    """Returns PYTHONPATH for a process: these folders, then this process's PYTHONPATH if it is not empty."""
     return os.pathsep.join(filter(None, (*map(str, first), os.environ.get("PYTHONPATH", ""))))
 
 
 def open_log(path: Path) -> IO[bytes]:
-    """Opens an empty log. The log of the process before is kept as `NAME.previous.log`."""
+    """Opens an empty log. An existing log is kept as `NAME.previous.log`."""
     if path.exists():
         path.replace(path.with_suffix(".previous.log"))
     return path.open("wb")
 
 
 def stop(processes: Sequence[Process], *signals: tuple[signal.Signals, float]) -> None:
-    """Sends each signal to the groups that still run and waits up to its seconds. A group that ignores all of them runs
-    on."""
+    """Sends each signal to the groups of processes that still run, then waits up to the signal's seconds. A process
+    that ignores all signals keeps running."""
     for kind, limit_s in signals:
         for process in processes:
             if process.poll() is None:
@@ -100,7 +100,7 @@ def stop(processes: Sequence[Process], *signals: tuple[signal.Signals, float]) -
 
 
 def kill(processes: Sequence[Process]) -> None:
-    """Ends the processes at once, with everything they started."""
+    """Kills the groups of these processes at once, and waits for the processes."""
     for process in processes:
         signal_group(process, signal.SIGKILL)
     for process in processes:
@@ -108,12 +108,12 @@ def kill(processes: Sequence[Process]) -> None:
 
 
 def give_way() -> None:
-    """Lets this process and what it starts use what other processes leave of the processors.
+    """Gives other processes precedence on the processors over this one and those that it starts.
 
-    Where Linux groups processes by session, as desktops and some servers do, niceness counts within a session alone,
-    and this process leads one: then the group is made nice as well. Work that takes 1.7 s alone took 4.3 s beside 4
-    compilers on 2 cores, with niceness alone as without; with both it takes 2.1 s (2026-11-25). A compiler that shares
-    a core keeps a quarter of it, so that few meet their limit of wall time.
+    If Linux groups processes by session (desktops and some servers do), niceness only counts within a session, so this
+    process's session group is made nice too. Other work that takes 1.7 s alone took 4.3 s beside 4 compilers on 2
+    cores, whether these were nice or not, and 2.1 s with a nice group (2026-11-25). A compiler that shares a core keeps
+    a quarter of it, so few reach their time limit.
     """
     os.nice(NICENESS)
     with contextlib.suppress(OSError):  # there are no such groups here
@@ -123,28 +123,27 @@ def give_way() -> None:
 def adopt_orphans() -> None:
     """Makes this process the parent of every descendant whose own parent ends, so that `list_descendants` finds it.
 
-    Without this a grandchild in a session of its own belongs to the machine's first process, and nobody ends it.
+    Otherwise the machine's first process would become its parent, and nobody would end it.
     """
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def end_with_parent(death_signal: int) -> None:
-    """Asks the kernel to send this process a signal when the thread that forked it ends. A program that is started has
-    it from `start`."""
+    """Asks Linux to send this process a signal when the thread that forked it ends. `start` does the same."""
     _prctl(PR_SET_PDEATHSIG, death_signal)
 
 
 def forbid_inspection() -> None:
-    """Closes this process's environment and memory to the other processes of its user, but not to root's.
+    """Stops other processes of the same user (except root) from reading this process's environment and memory.
 
-    Forked children inherit this; a program that is started does not (prctl(2), PR_SET_DUMPABLE).
+    Forked children inherit this; started programs do not (prctl(2), PR_SET_DUMPABLE).
     """
     _prctl(PR_SET_DUMPABLE, 0)
 
 
 def kill_descendants(process_id: int, spare: Callable[[int], bool] = lambda _: False) -> None:
-    """Ends all descendants of a process, also those in sessions of their own. They are stopped first, so that none
-    starts another one meanwhile."""
+    """Kills all descendants of a process, also those in other sessions, except those that `spare` selects. They are
+    stopped first, so that none starts another process meanwhile."""
     stopped: set[int] = set()
     while new := [each for each in list_descendants(process_id) if each not in stopped and not spare(each)]:
         for each in new:
@@ -155,8 +154,8 @@ def kill_descendants(process_id: int, spare: Callable[[int], bool] = lambda _: F
 
 
 def end_orphans(own: Collection[int]) -> None:
-    """Ends the children of this process that are none of its `own`, with all that they started: their parent was a
-    child that has ended, and this process adopts orphans."""
+    """Kills the children that this process adopted, with their descendants. `own` are the children that it started
+    itself."""
     while orphans := [each for each in list_children(os.getpid()) if each not in own]:
         for each in orphans:
             _signal(each, signal.SIGSTOP)
@@ -167,7 +166,7 @@ def end_orphans(own: Collection[int]) -> None:
 
 
 def list_children(process_id: int) -> list[int]:
-    """Returns no children of a process that is gone."""
+    """Lists the children of a process; none if it is gone."""
     children: list[int] = []
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         for thread in Path(f"/proc/{process_id}/task").iterdir():
@@ -177,24 +176,24 @@ def list_children(process_id: int) -> list[int]:
 
 
 def list_descendants(process_id: int) -> list[int]:
-    """Returns the children of a process, their children and so on; none for a process that is gone."""
+    """Lists the children of a process, their children and so on; none if it is gone."""
     return [each for child in list_children(process_id) for each in (child, *list_descendants(child))]
 
 
 def measure_resident(process_id: int) -> int:
     """Returns the bytes of memory of a process without its descendants. Raises FileNotFoundError or ProcessLookupError
-    for a process that is gone."""
+    if it is gone."""
     return int(Path(f"/proc/{process_id}/statm").read_text().split()[1]) * PAGE_BYTES
 
 
 def measure_usage(process_id: int) -> Usage:
-    """Adds up a process and its descendants. Returns zeros for a process that is gone."""
+    """Adds up the usage of a process and its descendants; zero if it is gone."""
     resident_bytes, ticks = 0, 0
     for each in (process_id, *list_descendants(process_id)):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             resident_bytes += measure_resident(each)
-            # The name, field 2, is in brackets and may hold spaces. Fields 14 to 17 are the ticks of the process and of
-            # its children that ended, each in user and in system mode (proc_pid_stat(5)).
+            # Field 2, the name, is in brackets and may contain spaces. Fields 14 to 17 are the ticks of the process and
+            # of its ended children, each in user and in system mode (proc_pid_stat(5)).
             ticks += sum(
                 int(field) for field in Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()[11:15]
             )
@@ -217,10 +216,8 @@ def signal_group(process: Process, kind: signal.Signals) -> None:
 
 
 def last_words(process: Process, log: Path | IO[bytes]) -> str:
-    """Waits for the end of a process and returns how it ended, and the last line of its log if there is one.
-
-    For example "SIGSEGV", or "exit code 1: no space left on device".
-    """
+    """Waits for the end of a process. Returns how it ended, with the last line of its log if there is one: "SIGSEGV",
+    or "exit code 1: no space left on device"."""
     code = process.wait()
     end = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     with log.open("rb") if isinstance(log, Path) else contextlib.nullcontext(log) as file:
@@ -238,14 +235,14 @@ def _wait(processes: Sequence[Process], limit_s: float) -> None:
 
 
 def tune_memory() -> None:
-    """Sets two arenas for all threads, and freezes what is imported, so that the garbage collector skips it.
+    """Sets the number of memory arenas, and makes the garbage collector skip all objects that exist now.
 
-    Python's full collections walk over every object, in the middle of a visitor's request. With pandas, Plotly and
-    Streamlit imported one took 160 to 250 ms, without those objects 26 ms; in the API's process 94 to
-    126 ms. Of 40 reads of a series of 1,000 nights 4 or 5 had one (2026-11-23).
+    A full collection visits every other object, in the middle of a visitor's request. With the objects of pandas,
+    Plotly and Streamlit it took 160 to 250 ms, without them 26 ms; in the API's process 94 to 126 ms. It happened in 4
+    or 5 of 40 reads of a series of 1,000 nights (2026-11-23).
     """
     if sys.platform == "linux":
-        # musl has no mallopt, and needs none.
+        # musl has no mallopt and does not need it.
         getattr(ctypes.CDLL(None), "mallopt", lambda *_: 0)(M_ARENA_MAX, ARENAS)
     gc.collect()
     gc.freeze()

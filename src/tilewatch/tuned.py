@@ -1,4 +1,4 @@
-"""Looks up tuned configs for host code. This one file needs nothing but Python 3.10: import it, or copy it.
+"""Looks up tuned configs for host code. This file only needs Python 3.10, so it can be imported or copied.
 
 `tilewatch tuned export tuned.json` writes the file that it reads (docs/use/tuned.md):
 
@@ -16,32 +16,32 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 FORMAT = 1
-"""The version of the file's layout. A file of another version is refused."""
+"""The version of the file's format. A file with another version is refused."""
 
 MOST_DOUBLINGS = 1.0
-"""How far a measured problem may be for its config to be taken: the Euclidean distance, each size counted in doublings.
+"""The largest distance of a measured problem whose config is used: Euclidean, in doublings of each size.
 
-Of 82 problems that two H200s swept (benchmarks/tuned.py, 2026-11), within 1 doubling half lost nothing with the config
-of the nearest, and one in twenty 17 % or more; at any distance one in twenty lost 100 %.
+Two H200s swept 82 problems (benchmarks/tuned.py, 2026-11). Of those with another problem within 1 doubling, half lost
+nothing with its config, and one in twenty 17 % or more. At any distance, one in twenty lost 100 %.
 """
 
 KEPT_ANSWERS = 10_000
-"""Answers kept for problems that are not in the table, so that asking again costs one look into a dict."""
+"""Most answers that are kept for problems that are not in the table, so that a second question is fast."""
 
 Part = int | str
 _BETWEEN_PARTS = re.compile(r"(?<=\d)x(?=\d)|[-,;:=_/ ]+")
 
 
 class WrongTable(ValueError):
-    """The file has no table for this kernel, GPU or source; the message is a sentence."""
+    """The file has no table for this kernel, GPU or source. The message is a sentence."""
 
 
 class Choice(NamedTuple):
-    """The config to launch with, and why: "exact", "nearest" (of a measured problem) or "fallback".
+    """The config to launch with. `source` is "exact", "nearest" (the config of a near problem) or "fallback".
 
-    `problem` is the measured problem, empty for a fallback. `regret` is what the config is expected to lose to the best
-    one, as a share of its time: 0 for an exact hit; for a nearest problem what that problem would lose with the config
-    of the one nearest to it; None where that is not known.
+    `problem` is the measured problem, empty for a fallback. `regret` is the expected loss of time against the best
+    config, as a share: 0 for "exact"; for "nearest" the loss of the near problem with the config of its own nearest
+    problem; None if that is not known.
     """
 
     config: Mapping[str, Any]
@@ -51,7 +51,7 @@ class Choice(NamedTuple):
 
 
 class Row(NamedTuple):
-    """The winner of one measured problem. `carried_regret`: see Choice."""
+    """The winner of a measured problem. `carried_regret` is the `regret` of a Choice with this problem as "nearest"."""
 
     problem: str
     config: Mapping[str, Any]
@@ -59,7 +59,7 @@ class Row(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """The rows whose problems have the same words, sorted by their sizes in doublings; `firsts` are the first sizes."""
+    """The rows whose problems have the same words, sorted by their sizes (as log2). `firsts` are the first sizes."""
 
     firsts: list[float]
     sizes: list[tuple[float, ...]]
@@ -67,7 +67,7 @@ class _Group(NamedTuple):
 
 
 class Table:
-    """The winners of one kernel on one GPU model. Without rows it always answers with the fallback."""
+    """The winners of one kernel on one GPU model. A table without rows always returns the fallback."""
 
     def __init__(
         self, rows: Iterable[Row], fallback: Mapping[str, Any], most_doublings: float = MOST_DOUBLINGS
@@ -92,10 +92,10 @@ class Table:
         self._answers = dict(self._exact)
 
     def find(self, *problem: Part) -> Choice:
-        """Returns the choice for a problem, whose numbers and words are given in the order of its text.
+        """Returns the choice for a problem, given as the numbers and words of its name.
 
-        `find(4096, 4096, 4096, "float16")` asks for 4096x4096x4096-float16. Words must be equal, numbers near. Raises
-        ValueError for a number that is none, as NaN.
+        `find(4096, 4096, 4096, "float16")` asks for 4096x4096x4096-float16. Words must be equal, numbers may be near.
+        Raises ValueError for a number such as NaN.
         """
         found = self._answers.get(problem)
         if found is None:
@@ -107,7 +107,7 @@ class Table:
     def _find_nearest(self, problem: tuple[Part, ...]) -> Choice:
         for part in problem:
             if not isinstance(part, str) and not math.isfinite(part):
-                raise ValueError(f"a problem has sizes, and {part} is none")
+                raise ValueError(f"{part} is not the size of a problem")
         group = self._groups.get(_words(problem))
         if group is None:
             return self._fallback
@@ -128,16 +128,16 @@ def load(
     source: str | Path | None = None,
     most_doublings: float = MOST_DOUBLINGS,
 ) -> Table:
-    """Reads the table of one kernel for one GPU, by the driver's name ("NVIDIA H200") or the model's ("h200").
+    """Reads the table of one kernel for one GPU, which is named like "NVIDIA H200" or "h200".
 
-    With `source`, the file that holds the kernel, a table of another version of that file is refused.
-    Raises WrongTable, also for a file that is not there, cut or of others.
+    `source` is the file with the kernel: if it is given, a table made with another version of it is refused. Raises
+    WrongTable, also if the file is missing or damaged.
     """
     tables = read_tables(path)
     try:
         return _choose_table(path, tables, kernel, gpu, fallback, source, most_doublings)
     except (AttributeError, KeyError, TypeError) as error:
-        raise WrongTable(f"{path} is no table of `tilewatch tuned export`: {type(error).__name__} {error}") from None
+        raise WrongTable(f"{path} is not from `tilewatch tuned export`: {type(error).__name__} {error}") from None
     except OSError as error:
         raise WrongTable(f"{source} cannot be read: {error.strerror}") from None
 
@@ -170,19 +170,19 @@ def _choose_table(
 
 
 def read_tables(path: str | Path) -> list[dict[str, Any]]:
-    """Reads all tables of a file, as `tilewatch tuned export` wrote them. Raises WrongTable."""
+    """Reads all tables of a file that `tilewatch tuned export` wrote. Raises WrongTable."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise WrongTable(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise WrongTable(f"{path} is no table of `tilewatch tuned export`: {error}") from None
+        raise WrongTable(f"{path} is not from `tilewatch tuned export`: {error}") from None
     version = content.get("format") if isinstance(content, dict) else None
     if version != FORMAT:
         raise WrongTable(f"{path} has format {version}, and this tuned.py reads format {FORMAT}")
     tables = content.get("tables")
     if not isinstance(tables, list):
-        raise WrongTable(f"{path} is no table of `tilewatch tuned export`: it has no list of tables")
+        raise WrongTable(f"{path} is not from `tilewatch tuned export`: it has no list of tables")
     return tables
 
 
@@ -192,7 +192,7 @@ def split_problem(text: str) -> tuple[Part, ...]:
 
 
 def measure_distance(one: tuple[Part, ...], other: tuple[Part, ...]) -> float | None:
-    """Returns how far apart two problems are, as MOST_DOUBLINGS counts it; None where their words differ."""
+    """Returns the distance between two problems (see MOST_DOUBLINGS); None if their words differ."""
     if _words(one) != _words(other):
         return None
     return math.dist(_doublings(one), _doublings(other))

@@ -184,7 +184,7 @@ def test_a_bomb_is_refused_before_it_is_read(
 
 def test_a_pipe_is_no_recording(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(BadRecording, match="is no file"):
+    with pytest.raises(BadRecording, match="is not a file"):
         read(tmp_path / "pipe")
 
 

@@ -50,5 +50,5 @@ def test_what_has_no_end_is_no_report(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.json")
     (tmp_path / "zero.json").symlink_to("/dev/zero")
     for name in ("pipe.json", "zero.json"):
-        with pytest.raises(BadReport, match=f"{name} is no file"):
+        with pytest.raises(BadReport, match=f"{name} is not a file"):
             read_report(tmp_path / name)
