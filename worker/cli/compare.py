@@ -1,4 +1,4 @@
-"""`tilewatch compare` and `tilewatch replay`: parse, call, print. worker/cli/compare_sides.py does the work."""
+"""The commands `tilewatch compare` and `tilewatch replay`. worker/cli/compare_sides.py does the work."""
 
 import shlex
 import sys
@@ -216,7 +216,7 @@ def _run(
 
 
 def _leave_out_files(arguments: Iterable[str]) -> Iterator[str]:
-    """Yields what somebody else types to see the same: a CI job's files are of no use there."""
+    """Yields the arguments with which another person repeats the comparison: without the options that write files."""
     words = iter(arguments)
     for word in words:
         if word in ("--markdown", "--junit"):
@@ -243,16 +243,15 @@ def _print(
 
 @contextmanager
 def _make_scratch() -> Iterator[Path]:
-    """Makes a folder for cubins and the copied working tree, which is gone at the end: what is compared once needs no
-    keeping."""
+    """Makes a temporary folder for cubins and for the copy of the working tree."""
     with tempfile.TemporaryDirectory(prefix="tilewatch-compare-") as scratch:
         yield Path(scratch)
 
 
 @contextmanager
 def _exit_codes() -> Iterator[None]:
-    """Ctrl-C has ended every child by the time it gets here: their owners close them on the way. A bug ends with
-    UNSURE, because the 1 that Python would exit with means "slower"."""
+    """Turns Ctrl-C and bugs into exit codes. A bug ends with UNSURE, because Python's exit code 1 means "slower". The
+    owners of child processes have ended them by then."""
     try:
         yield
     except KeyboardInterrupt:

@@ -1,6 +1,6 @@
 """Does the work of `tilewatch compare` and `tilewatch replay`: takes two sides out of Git and compares them.
 
-No server, no database: a folder of cubins, checkouts and the GPU of this machine.
+It uses checkouts, a folder of cubins and this machine's GPU, but no server and no database.
 """
 
 import os
@@ -37,7 +37,7 @@ class Sides:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to compare and what it may cost."""
+    """The wanted comparison, with its limits."""
 
     kernel: str | None = None
     problem: str | None = None
@@ -50,8 +50,7 @@ class Wanted:
 
 
 def find_repository(settings: Settings) -> Path:
-    """Returns TILEWATCH_REPOSITORY if it is set, else the repository around the current folder. Raises
-    RepositoryError."""
+    """Returns TILEWATCH_REPOSITORY, else the repository around the current folder. Raises RepositoryError."""
     if "repository" in settings.model_fields_set:
         return settings.repository
     try:
@@ -64,8 +63,7 @@ def find_repository(settings: Settings) -> Path:
 
 
 def find_library(at: Path, settings: Settings) -> str:
-    """Finds the folder that the repository's pyproject.toml names as it lies there, else TILEWATCH_LIBRARY. Raises
-    BadProject."""
+    """Returns the folder that pyproject.toml in the working tree names, else TILEWATCH_LIBRARY. Raises BadProject."""
     own = project_settings.read(at)
     return own.watch if own is not None and own.watch is not None else settings.library
 
@@ -78,14 +76,14 @@ def open_commits(at: Path, library: str, cache: Path, base: str, head: str) -> S
 
 
 def open_working_tree(at: Path, library: str, cache: Path, scratch: Path) -> Sides:
-    """HEAD, and a copy in `scratch` of the library folder as it lies there now. Raises RepositoryError."""
+    """Checks HEAD out as the base; copies the working tree to `scratch` as the head. Raises RepositoryError."""
     commit = commits.resolve(at, "HEAD")
     changed = Library("the working tree", copy_working_tree(at, library, scratch / "working-tree"))
     return Sides(_checkout(at, commit, library, cache), changed)
 
 
 def list_recordings(at: Path, named: Sequence[Path]) -> tuple[Path, ...]:
-    """Lists the recordings that were named, else those that lie in the repository's folder `recordings`."""
+    """Returns the recordings that were named, else those in the repository's folder `recordings`."""
     return tuple(named) or tuple(sorted((at / "recordings").glob("*.jsonl.gz")))
 
 
@@ -94,7 +92,7 @@ def make_budget(launches: int, seconds: float | None) -> Budget:
 
 
 def compare_statically(sides: Sides, wanted: Wanted, store: Path) -> tuple[Outcome, ...]:
-    """Compares what the compiler makes of both sides, for every architecture. Needs no GPU."""
+    """Compares the machine code of both sides for every architecture, without a GPU."""
     targets = list_targets(sides.base, sides.head, Selection(ARCHS, wanted.kernel, wanted.problem))
     with CompilerPool(folder(store), jobs=wanted.jobs) as pool:
         comparison = Comparison(sides.base, sides.head, "", pool, _reader(wanted), wanted.source, wanted.given)
@@ -110,7 +108,7 @@ def compare_on_gpu(
     gpu: GpuSpec,
     on_progress: Callable[[str], None],
 ) -> tuple[Outcome, ...]:
-    """Compares both sides on one GPU; targets of unchanged code never get there."""
+    """Compares both sides on a GPU. Only targets whose code changed are timed."""
     targets = list_targets(sides.base, sides.head, Selection((gpu.arch,), wanted.kernel, wanted.problem))
     with CompilerPool(folder(store), jobs=wanted.jobs) as pool:
         comparison = Comparison(sides.base, sides.head, gpu.slug, pool, _reader(wanted), wanted.source, wanted.given)
@@ -127,5 +125,5 @@ def _checkout(at: Path, commit: GitCommit, library: str, cache: Path) -> Library
 
 
 def _reader(wanted: Wanted) -> Callable[[], Sequence[RecordedWinner]]:
-    """Recordings are read only when some code changed: they take seconds."""
+    """Returns a function that reads the recordings. It is only called if code changed, as it takes seconds."""
     return lambda: read_winners(wanted.recordings)

@@ -1,4 +1,4 @@
-"""`tilewatch prune`, `export`, `import`, `migrate` and `logins`: the database and what goes in and out of it."""
+"""The commands `tilewatch prune`, `export`, `import`, `migrate` and `logins`, which work on the database."""
 
 import datetime as dt
 import os
@@ -86,7 +86,7 @@ def import_(
 def migrate() -> None:
     """Create or update the tables of the database. Safe to run twice, or on several machines at once.
 
-    A table that somebody uses is waited for, at most two minutes; then the command names them and ends with 2.
+    If other processes use a table, it waits up to two minutes for them. Then it names them and ends with exit code 2.
     """
     from tilewatch.db import migrate as migrations
     from tilewatch.db.session import require_database
@@ -104,7 +104,7 @@ def logins(
 ) -> None:
     """Create or change the database logins of the workers (tilewatch_worker) and of the dashboard (tilewatch_board).
 
-    Each gets only the rights that it needs, and the dashboard's at most 45 connections, which are three dashboards'.
+    Each gets only the rights that it needs. The dashboard's login gets at most 45 connections, for three dashboards.
     Run this as the owner of the database, after `tilewatch migrate`. The passwords come from the environment:
     TILEWATCH_WORKER_PASSWORD and TILEWATCH_BOARD_PASSWORD.
     """

@@ -1,4 +1,4 @@
-"""The `tilewatch` command. Parses, calls, prints; an expected error is one sentence on standard error and exit code 2.
+"""The command `tilewatch`. An expected error is printed as a sentence on standard error, with exit code 2.
 
 Each command imports what it needs when it runs, so that `--help` is quick.
 """
@@ -94,8 +94,8 @@ def main() -> None:
 
 
 def _find_outage(error: Exception) -> str | None:
-    """Says what is wrong with Postgres where that is why the command failed; no command imports it for this alone."""
-    if "sqlalchemy" not in sys.modules:
+    """Returns the sentence about an outage of Postgres if that is why the command failed, else None."""
+    if "sqlalchemy" not in sys.modules:  # then it was not Postgres, and importing it here would be slow
         return None
     from tilewatch.db.session import passing_trouble
 
@@ -106,9 +106,9 @@ def _find_outage(error: Exception) -> str | None:
 def judge(
     stream: Annotated[bool, typer.Option("--stream", help="Read nights as JSON lines from standard input.")] = False,
 ) -> None:
-    """Try the judge on nights of your own: reads nights and answers, prints alerts and questions. Needs no database.
+    """Try the judge on your own nights. Reads nights and answers, prints alerts and questions. Needs no database.
 
-    Exit codes: 0 every line was read, 1 one was not.
+    Exit codes: 0 every line was read, 1 a line could not be read.
 
     Example: tilewatch judge --stream < nights.jsonl
     """
@@ -119,7 +119,7 @@ def judge(
     from tilewatch.worker.detection.stream import NO_LINE, answer_lines
 
     if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(errors="replace")  # a byte that is no text spoils its own line only
+        sys.stdin.reconfigure(errors="replace")  # a bad byte only spoils its own line
     unread = []
 
     def complain(text: str) -> None:
@@ -181,13 +181,16 @@ def up() -> None:
 @cli.command()
 def demo(
     home: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where it works; made anew. Without it, a folder of its own.")
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="The demo's data folder, which is emptied first. Default: a folder in ~/.cache."
+        ),
     ] = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="The dashboard's port.")] = 8501,
 ) -> None:
-    """Show the whole road without a GPU: twenty commits on the simulated GPU, one of them slower, until Ctrl-C.
+    """Show Tilewatch without a GPU: twenty commits on a simulated GPU, one of them slower. Runs until Ctrl-C.
 
-    The inbox and a message on a local page have the planted changes within two minutes.
+    The inbox and a message on a local page show the planted changes within two minutes.
     """
     from tilewatch.worker.local.demo import run_demo
     from tilewatch.worker.logs import set_up
@@ -240,7 +243,7 @@ def report(
         if repository not in names:
             those = ", ".join(names) or "none"
             raise errors.ExpectedError(f"no repository '{repository}' has results; those that have: {those}")
-    # A process of its own, as `up` starts the dashboard: what workers run neither imports it nor needs its packages.
+    # In a process of its own, because workers must not import the dashboard and may not have its packages.
     line = [sys.executable, "-m", "tilewatch.dashboard.report", "--week"]
     for option, file in (("--html", html), ("--png", png)):
         line += [] if file is None else [option, str(file.absolute())]
@@ -256,7 +259,7 @@ def report(
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list, for programs.")] = False) -> None:
     """Check this machine: driver, compiler, CUPTI, DeepGEMM, Postgres, Redis. Prints how to get what is missing.
 
-    Exit codes: 0 all that is needed is here, 1 something that is needed is missing or wrong, 2 an error.
+    Exit codes: 0 everything needed is here, 1 something needed is missing or wrong, 2 an error.
     """
     from dataclasses import asdict
 

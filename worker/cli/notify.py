@@ -1,4 +1,4 @@
-"""`tilewatch notify`: channels, messages and alarms. Parses, calls, prints."""
+"""The commands `tilewatch notify ...` for channels, messages and alarms."""
 
 from typing import Annotated
 
@@ -70,7 +70,7 @@ def again(
         list[int], typer.Argument(metavar="ID", max=options.LARGEST_ID, help="Messages that could not be sent.")
     ],
 ) -> None:
-    """Send failed messages again.
+    """Send failed messages again. A worker does it within a minute.
 
     Example: tilewatch notify again 12 13
     """

@@ -1,4 +1,4 @@
-"""Parameters that several commands share, and what they are read into. Imports little, so that `--help` is quick."""
+"""Parameters that several commands share, and functions that read them. Imports little, so that `--help` is quick."""
 
 import datetime as dt
 import functools
@@ -38,20 +38,20 @@ LARGEST_ID = 2**63 - 1
 """The largest number that a row can have in Postgres."""
 
 INTERRUPTED = 130
-"""What a shell expects of a command that Ctrl-C ended; 1 would mean "slower"."""
+"""The exit code after Ctrl-C, as shells expect it. 1 would mean "slower"."""
 
 
 class NoName(ExpectedError):
-    """It is not known who runs the command, and every action is stored with a name."""
+    """The name of the person who runs the command is not known, but every action is stored with a name."""
 
 
 def warn_of(old: str, new: str) -> Callable[[], None]:
-    """Returns what says on standard error that a command was renamed."""
+    """Returns a function that prints on standard error that a command was renamed."""
     return lambda: print(f"tilewatch: `{old}` is `{new}` now; the old name works for one release", file=sys.stderr)
 
 
 def add_old_name(group: typer.Typer, old: str, command: Callable[..., None], new: str) -> None:
-    """Adds a hidden command that warns, and then does what the renamed command does."""
+    """Adds a hidden command with the old name, which warns and then runs the renamed command."""
     warn = warn_of(f"{new.rpartition(' ')[0]} {old}", new)
 
     @group.command(old, hidden=True)
@@ -86,7 +86,7 @@ def day(text: str | None) -> dt.date | None:
 
 
 def name_of(who: str | None) -> str:
-    """Returns the name to store with an action: as given, else that of the account that runs the command."""
+    """Returns the name to store with an action: the given one, else that of the account that runs the command."""
     from tilewatch.db.lifecycle.regressions import ITSELF
 
     try:

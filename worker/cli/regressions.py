@@ -1,4 +1,4 @@
-"""`tilewatch regressions`: what the Regressions page does, from a terminal. Parses, calls triage.py, prints."""
+"""The commands `tilewatch regressions ...`, which do the same as the page Regressions, by triage.py."""
 
 import datetime as dt
 from collections.abc import Callable
@@ -199,7 +199,7 @@ def mark(
 
 @regressions.command()
 def rerun(number: Number, who: Who = None) -> None:
-    """Measure the series of a regression once more at its first bad commit. A worker queues this within a minute.
+    """Measure the series of a regression again at its first bad commit. A worker queues this within a minute.
 
     Example: tilewatch regressions rerun 7
     """
@@ -210,9 +210,9 @@ def rerun(number: Number, who: Who = None) -> None:
 
 @regressions.command()
 def bisect(number: Number, who: Who = None) -> None:
-    """Find the commit that caused a regression: replays of its worst series, the middle commit of its range first.
+    """Find the commit that caused a regression: replays its worst series, beginning with the middle of the commits.
 
-    Workers replay one commit after the other, before other work; the regression then names the commit.
+    Workers replay one commit after the other, before other work. In the end the regression names the commit.
 
     Example: tilewatch regressions bisect 7
     """

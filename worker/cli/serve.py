@@ -1,4 +1,4 @@
-"""`tilewatch api` and `tilewatch mcp`: serve programs and agents until they are stopped."""
+"""The commands `tilewatch api` and `tilewatch mcp`, which serve programs and agents until they are stopped."""
 
 import os
 import socket
@@ -14,7 +14,7 @@ from tilewatch.worker.local.children import CANNOT_START
 
 
 class AddressUnusable(ExpectedError):
-    """This machine cannot listen there; the message is a sentence."""
+    """This machine cannot listen at the address and port. The message is a sentence."""
 
 
 def api() -> None:
@@ -37,7 +37,7 @@ def api() -> None:
     config = uvicorn.Config(
         make_app(settings),
         log_level="warning",
-        proxy_headers=False,  # who calls is decided by who is connected (worker/api/server.py)
+        proxy_headers=False,  # the connection decides who the caller is (worker/api/server.py)
         server_header=False,
     )
     listening = _listen(settings.api_address, settings.api_port)
@@ -57,7 +57,7 @@ def _listen(address: str, port: int) -> list[socket.socket]:
             f"nothing can be served at {without_controls(address)}, port {port}: {reason}; set TILEWATCH_API_ADDRESS "
             "to an address of this machine and TILEWATCH_API_PORT to a port that is free"
         ) from None
-    for each in listening:  # connections inherit it; else the second part of an answer waits 40 ms for the first
+    for each in listening:  # inherited by connections; else the second part of an answer waits 40 ms for the first
         each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
 

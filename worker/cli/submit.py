@@ -1,5 +1,4 @@
-"""`tilewatch submit`: queues sweeps of a commit, of a range of commits, or of one problem, checks, and comparisons of
-toolchains."""
+"""The commands `tilewatch submit ...`, which queue sweeps, checks and comparisons of toolchains."""
 
 from typing import Annotated, Any
 
@@ -32,13 +31,12 @@ def nightly(
 ) -> None:
     """Sweep the whole library at a commit. A second nightly of the same commit on the same day changes nothing.
 
-    Without --gpu it sweeps for every GPU model that has a worker, and for the models in TILEWATCH_WATCH. Where no
-    worker has a GPU of the model, the sweep is only compiled: it ends with the static facts.
+    Without --gpu it sweeps for every GPU model that has a worker, and for the models in TILEWATCH_WATCH. If no worker
+    has a GPU of the model, the sweep is only compiled, and has only static facts.
 
-    Under a toolchain of its own it is kept apart from the trend and the verdicts, as a branch is.
+    With --toolchain the results are kept apart from trends and verdicts, like those of a branch.
 
-    With --wait the exit code says how it ended: 0 all well, 1 a regression was confirmed in it, 2 it failed or is
-    incomplete.
+    With --wait the exit code says how it ended: 0 all well, 1 it confirmed a regression, 2 it failed or is incomplete.
 
     Examples:
 

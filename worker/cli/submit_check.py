@@ -1,4 +1,4 @@
-"""`tilewatch submit check`: parse, call, wait, print. worker/submitting/submit_check.py does the work."""
+"""The command `tilewatch submit check`. worker/submitting/submit_check.py does the work."""
 
 import json
 import shlex
@@ -32,9 +32,8 @@ def check(
 ) -> None:
     """Compare the speed of two commits on the fleet's GPUs, ahead of all sweeps. Changes no trend and no verdict.
 
-    Without --gpu there is one check for every GPU model that has a worker. An equal check that was submitted before is
-    found again. With --wait it ends with the exit codes of compare: 0 fine, 1 slower than --fail-over, 2 could not
-    tell, or an error.
+    Without --gpu there is a check for every GPU model that has a worker. A check that was submitted before is not made
+    again. With --wait it has the exit codes of compare: 0 fine, 1 slower than --fail-over, 2 could not tell, or error.
 
     Example: tilewatch submit check main..HEAD --gpu h200 --fail-over 2% --wait
     """
@@ -96,7 +95,7 @@ def _wait_and_print(
 
 
 def worst_code(codes: list[int]) -> int:
-    """Returns the exit code of several checks: 1, surely slower, goes before 2, not known, and 2 before 0."""
+    """Returns the exit code of several checks: 1 (slower) if any check has it, else 2 (not known), else 0."""
     return next((code for code in (1, 2) if code in codes), 0)
 
 
@@ -108,7 +107,7 @@ def _read(opened: "Session", check_ids: tuple[int, ...]) -> "list[CheckStory]":
 
 
 def _write_state(stories: "list[CheckStory]") -> str | None:
-    """Writes how far the checks are, in a line; None when all have ended."""
+    """Writes the progress of the checks as a line; None when all have ended."""
     if all(story.check.exit_code is not None for story in stories):
         return None
     parts = []

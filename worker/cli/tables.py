@@ -23,7 +23,7 @@ ROW_OF_A_FILE = 1_000
 
 
 def print_answer(found: Found, draw: Callable[[Found], RenderableType], *, as_json: bool) -> None:
-    """Prints one dataclass, or a list of them: as JSON, or drawn."""
+    """Prints a dataclass, or a list of them, as JSON or as `draw` draws it."""
     if as_json:
         plain = [dataclasses.asdict(row) for row in found] if isinstance(found, list) else dataclasses.asdict(found)
         print(json.dumps(plain, default=str))
@@ -32,9 +32,9 @@ def print_answer(found: Found, draw: Callable[[Found], RenderableType], *, as_js
 
 
 class Terminal(Console):
-    """Draws text of others as it is: `[/red]` is not markup, and a control character is not an order to the terminal.
+    """A console that prints other people's text literally: it obeys neither markup (`[/red]`) nor control characters.
 
-    A file or a pipe has lines as long as a row: nobody wants a commit's subject in pieces of 13 letters there.
+    In a file or a pipe, lines are as long as a row needs, so that no text is folded.
     """
 
     def __init__(self) -> None:
@@ -154,7 +154,7 @@ def _hours(median_h: float | None, p90_h: float | None) -> str:
 
 
 def new_table(*headings: str) -> Table:
-    """Makes an empty table; without a heading row where all headings are empty."""
+    """Makes an empty table; without a heading row if all headings are empty."""
     table = Table(box=None, pad_edge=False, header_style="bold", show_header=any(headings))
     for heading in headings:
         table.add_column(heading, overflow="fold")
@@ -162,5 +162,5 @@ def new_table(*headings: str) -> Table:
 
 
 def _origin_text(row: RegressionRow) -> str:
-    """Returns a remark in brackets for a regression that no GPU of this Tilewatch showed; else an empty text."""
+    """Returns a remark in brackets for a regression that was simulated or recorded; else an empty text."""
     return " (simulated)" if row.simulated else " (recorded)" if row.recorded else ""

@@ -1,4 +1,4 @@
-"""`tilewatch token`: makes, lists and revokes the tokens of programs."""
+"""The commands `tilewatch token ...`, which make, list and revoke the tokens of programs."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -27,7 +27,7 @@ def add(
     gpu_seconds: Annotated[float, typer.Option(help="GPU seconds that its checks may cost in any 24 hours.")] = 0.0,
     who: Who = None,
 ) -> None:
-    """Make a token and print it. It is shown only now: the database keeps a hash of it.
+    """Make a token and print it. It cannot be shown again, because the database only has its hash.
 
     Example: tilewatch token add ci --may read --may check --gpu-seconds 3600
     """
@@ -43,7 +43,7 @@ def add(
 
 @token.command("list")
 def list_(as_json: AsJson = False) -> None:
-    """List every token: its rights, its budget, and since when it is revoked. Never the token itself.
+    """List the tokens by name, with their rights, their budgets, and when they were revoked.
 
     Example: tilewatch token list
     """

@@ -1,7 +1,6 @@
-"""Reads and changes regressions for `tilewatch regressions`, by the functions that the dashboard uses too.
+"""Reads and changes regressions for `tilewatch regressions`, with the functions that the dashboard uses too.
 
-Changes are made by db/lifecycle/regressions.py, with the name of the person. Needs no GPU stack and prints nothing
-(tables.py does).
+db/lifecycle/regressions.py makes the changes, and stores the person's name. tables.py prints.
 """
 
 from collections.abc import Callable
@@ -39,21 +38,21 @@ def story(database_url: str, regression_id: int) -> RegressionStory:
 
 
 def change(database_url: str, regression_id: int, act: Callable[[Session], None]) -> RegressionStory:
-    """Makes one change and returns the regression after it."""
+    """Makes a change by calling `act`, and returns the changed regression."""
     with session(database_url) as opened:
         act(opened)
         return _story(opened, regression_id)
 
 
 def measure_again(database_url: str, regression_id: int, who: str) -> str:
-    """Asks for sweeps of its series at its first bad commit; a worker queues them within a minute."""
+    """Requests sweeps of a regression's series at its first bad commit. A worker queues them within a minute."""
     with session(database_url) as opened:
         row = actions.measure_again(opened, regression_id, who)
     return f"asked for {count_text(row.series, 'sweep')} of {short_sha(row.bad_sha)}"
 
 
 def bisect(database_url: str, regression_id: int, who: str) -> str:
-    """Asks for a bisection of the commits that may be the cause; the workers carry it out step by step."""
+    """Requests a bisection of the commits that may have caused a regression. Workers make it step by step."""
     with session(database_url) as opened:
         row = actions.bisect(opened, regression_id, who)
     return f"asked for a bisection of {row.commits_in_range} commits after {short_sha(row.good_sha)}"

@@ -1,4 +1,4 @@
-"""`tilewatch tuned`: tables of winning configs, for host code to ship."""
+"""The command `tilewatch tuned export`, which writes tables of winning configs for host code."""
 
 from pathlib import Path
 from typing import Annotated

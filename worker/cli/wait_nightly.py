@@ -1,4 +1,4 @@
-"""Waits for a nightly, and turns how it ended into an exit code."""
+"""Waits for the end of a nightly and ends the command with its exit code."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 WELL, REGRESSION, NOT_COMPLETE = 0, 1, 2
-"""Exit codes. A regression goes before missing results."""
+"""The exit codes. If a nightly has a regression and missing results, it is REGRESSION."""
 
 
 def wait_for_nightly(database_url: str, submission_ids: Sequence[int]) -> None:
-    """Ends the command when no job of these submissions is open any more, replays and verdicts with them."""
+    """Waits until no job of these submissions is open, replays and verdicts included, then ends the command."""
     from tilewatch.db.page_reads import submissions
     from tilewatch.db.session import session
 
@@ -38,14 +38,14 @@ def wait_for_nightly(database_url: str, submission_ids: Sequence[int]) -> None:
 
 
 def nightly_code(states: Sequence[str], confirmed: Sequence[int]) -> int:
-    """States as db/page_reads/submissions.py names them, and the regressions that were confirmed."""
+    """Returns the exit code for the states of submissions and the ids of their confirmed regressions."""
     if confirmed:
         return REGRESSION
     return WELL if all(state in ENDED_WELL for state in states) else NOT_COMPLETE
 
 
 def _write_state(opened: "Session", submission_ids: Sequence[int]) -> str | None:
-    """Writes how far the submissions are, in a line; None when none has an open job."""
+    """Writes the progress of the submissions as a line; None when none has an open job."""
     from tilewatch.db.page_reads import submissions
     from tilewatch.db.worker_reads import steps
 

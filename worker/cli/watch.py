@@ -1,4 +1,4 @@
-"""`tilewatch watch`: adds, lists and removes repositories that Tilewatch clones and fetches itself."""
+"""The commands `tilewatch watch ...`, which add, list and remove repositories that Tilewatch clones and fetches."""
 
 import shlex
 from typing import Annotated
@@ -25,7 +25,7 @@ def add(
         str | None, typer.Option(metavar="N", help="Its name on all pages. Default: the last part of the address.")
     ] = None,
 ) -> None:
-    """Clone a repository and watch it: each night it is fetched and its library swept.
+    """Clone a repository and watch it: each night it is fetched and its library is swept.
 
     Examples:
 

@@ -1,4 +1,4 @@
-"""`tilewatch status`, `cancel` and `retry`: shows queued work, cancels it or queues it again. Needs no GPU stack."""
+"""The commands `tilewatch status`, `cancel` and `retry`, which show queued work, cancel it or queue it again."""
 
 from typing import Annotated
 

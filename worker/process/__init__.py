@@ -1,1 +1,1 @@
-"""What a worker process does besides jobs: name, heartbeat, health checks, `/metrics`. It writes one database row."""
+"""Runs a worker process besides its jobs: name, heartbeat, health checks, `/metrics`. It writes one database row."""

@@ -1,1 +1,1 @@
-"""`tilewatch toolchain`: the commands about several versions of the tile compiler side by side."""
+"""The commands about several versions of the tile compiler, or of baseline libraries, side by side."""

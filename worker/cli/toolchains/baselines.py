@@ -1,4 +1,4 @@
-"""`tilewatch baselines`: adds, lists and removes environments with other versions of the baselines' libraries."""
+"""The commands `tilewatch baselines ...`, which add, list and remove environments with other versions of baselines."""
 
 import sys
 from typing import Annotated
@@ -19,14 +19,15 @@ Name = Annotated[str, typer.Argument(help="The environment's name.")]
 def add(
     name: Name,
     packages: Annotated[
-        list[str], typer.Argument(metavar="PACKAGE==VERSION", help="Every package that differs from the installed.")
+        list[str],
+        typer.Argument(metavar="PACKAGE==VERSION", help="The packages with other versions than the installed."),
     ],
     wheels: Wheels = None,
 ) -> None:
     """Install other versions of baseline libraries under a name. Every later run of this machine times them too.
 
-    sgl-deep-gemm brings the baselines of DeepGEMM, torch those of cuBLAS, cuBLASLt, cuDNN and PyTorch. What else they
-    need in another version than the installed one has to be named. Where something fails, nothing is left.
+    sgl-deep-gemm brings the baselines of DeepGEMM, torch those of cuBLAS, cuBLASLt, cuDNN and PyTorch. Also name the
+    packages that these need in another version than the installed one. If something fails, nothing is left behind.
 
     Examples:
 
@@ -65,7 +66,7 @@ def list_(as_json: AsJson = False) -> None:
 
 @baselines.command()
 def remove(name: Name) -> None:
-    """Delete an environment. What it measured stays.
+    """Delete an environment. Its measurements are kept.
 
     Example: tilewatch baselines remove deepgemm-next
     """

@@ -1,4 +1,4 @@
-"""`tilewatch toolchain`: adds, lists and removes toolchains."""
+"""The commands `tilewatch toolchain ...`, which add, list and remove toolchains."""
 
 import sys
 from dataclasses import dataclass
@@ -32,8 +32,8 @@ Wheels = Annotated[
 
 @dataclass(frozen=True)
 class ToolchainRow:
-    """A toolchain as the command lists it. `sha256` is the hash of the toolchain's list; None for the installed one,
-    whose list is requirements/base.txt."""
+    """A toolchain as a row of `tilewatch toolchain list`. `sha256` is the hash of its list of packages; None for the
+    installed one, whose list is requirements/base.txt."""
 
     name: str
     packages: dict[str, str]
@@ -42,7 +42,7 @@ class ToolchainRow:
 
     @classmethod
     def of(cls, toolchain: "Toolchain") -> Self:
-        """Describes a toolchain as a row; reads the size of every file in its folder."""
+        """Makes the row of a toolchain. Reads the size of every file in its folder."""
         from tilewatch.kernels.toolchains.toolchain import hash_list, measure_disk_bytes
 
         packages = {package: version for package, version, _ in toolchain.packages}
@@ -54,7 +54,7 @@ def add(
     name: Name,
     packages: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PACKAGE==VERSION", help="What differs from the installed toolchain."),
+        typer.Argument(metavar="PACKAGE==VERSION", help="The packages with other versions than the installed."),
     ] = None,
     wheels: Wheels = None,
     list_file: Annotated[
@@ -64,15 +64,15 @@ def add(
             metavar="FILE",
             exists=True,
             dir_okay=False,
-            help="Install what the list of another machine names.",
+            help="Install the packages in the list of another machine.",
         ),
     ] = None,
 ) -> None:
     """Install another version of the tile compiler under a name, beside the one that Tilewatch has.
 
-    NVIDIA's packages get the version of nvidia-cuda-tileiras where it is named; what else you do not name has the
-    version that is installed. The list with the hash of each package is kept as requirements.txt in the toolchain's
-    folder. Where something fails, nothing is left.
+    If you name nvidia-cuda-tileiras, NVIDIA's other packages get its version. Packages that you do not name otherwise
+    get the installed version. The list of packages with their hashes is requirements.txt in the toolchain's folder. If
+    something fails, nothing is left behind.
 
     Examples:
 
@@ -104,7 +104,7 @@ def add(
 
 @toolchain.command("list")
 def list_(as_json: AsJson = False) -> None:
-    """List the toolchains of this machine: packages, disk use, and the hash of the list. Equal hashes are equal lists.
+    """List the toolchains of this machine: packages, disk use, and a hash, which is equal for equal packages.
 
     Example: tilewatch toolchain list
     """
@@ -133,7 +133,7 @@ def draw(what: str, rows: list[ToolchainRow]) -> "RenderableType":
 
 @toolchain.command()
 def remove(name: Name) -> None:
-    """Delete a toolchain. What it compiled stays in the cubin store; what runs with it fails.
+    """Delete a toolchain. Its cubins stay in the store. A job that uses it fails.
 
     Example: tilewatch toolchain remove next
     """

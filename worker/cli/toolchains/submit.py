@@ -1,4 +1,4 @@
-"""`tilewatch submit toolchain`: parse, call, wait, print. worker/submitting/submit_toolchains.py does the work."""
+"""The command `tilewatch submit toolchain`. worker/submitting/submit_toolchains.py does the work."""
 
 from typing import TYPE_CHECKING, Annotated
 
