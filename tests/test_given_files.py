@@ -44,5 +44,5 @@ def test_what_is_not_there_is_no_file_and_what_is_no_text_is_named(tmp_path: Pat
     with pytest.raises(NoFile, match="there is no file"):
         read_given(tmp_path / "nothing", 10)
     (tmp_path / "file").write_bytes(b"ab\xff")
-    with pytest.raises(BadFile, match="no text in UTF-8: invalid start byte at byte 2"):
+    with pytest.raises(BadFile, match="not text in UTF-8: invalid start byte at byte 2"):
         read_given_text(tmp_path / "file", 10)

@@ -37,7 +37,7 @@ def open_failure(session: Session, kind: str, subject: str, reason: str) -> None
 
 
 def close_failed_nightly(session: Session, repository: str) -> None:
-    """Closes the alarm that a repository gets no nightly."""
+    """Closes a repository's alarm about a failed nightly."""
     close(session, list(session.scalars(_find_open(FAILED_NIGHTLY, repository))))
 
 

@@ -66,8 +66,8 @@ def close(session: Session, run_id: int, outcome: Outcome, reason: str) -> None:
 
 
 def close_older(session: Session, scope: Scope, reason: str) -> int:
-    """Closes the open suspicions of a scope's earlier nights as undecided, and returns their number. If it still looks
-    like a change, this night opens its own."""
+    """Closes the open suspicions of a scope's earlier nights as undecided, and returns their number. A change that is
+    still suspected gets a new suspicion in this night."""
     older = (
         select(Run.id)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -111,5 +111,5 @@ def write_replay(
 
 
 def lock_run(session: Session, run_id: int) -> None:
-    """Locks a run until the transaction ends, so that of two replays that end at once the later sees the earlier."""
+    """Locks a run until the transaction ends. So if two replays end at the same time, the second sees the first."""
     session.execute(select(Run.id).where(Run.id == run_id).with_for_update())

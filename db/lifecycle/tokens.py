@@ -84,7 +84,7 @@ def find_holder(session: Session, token: str) -> Holder | None:
 
 
 def find_holder_by_name(session: Session, name: str) -> Holder | None:
-    """Returns the holder of the token with a name; None if it does not exist or was revoked."""
+    """Returns the holder of the token with this name; None if there is no such token or it was revoked."""
     return _find(session, Token.name == name)
 
 

@@ -16,10 +16,10 @@ from tilewatch.worker.detection.replay_evidence import Estimate, ReplayAnswer, R
 State = Literal["open", "believed", "confirmed", "refuted", "undecided"]
 
 MOST_NIGHTLY_LOG_ODDS = 6.0
-"""Nights alone lower a build's log-odds at most this far below the likeliest build's: only replays can rule it out."""
+"""Most by which nights alone can lower a build's log-odds below the likeliest one's. Only replays rule a build out."""
 
 WILD_NIGHT_LOG_ODDS = 3.2
-"""A smaller bound, for the two neighbours of the likeliest build: one wild night is enough to confuse the three."""
+"""Limit for the two neighbours of the likeliest build. It is smaller, as one wild night can confuse the three."""
 
 USUAL_SIZE = 0.02
 """The standard deviation of the sizes of changes (2 %)."""
@@ -29,7 +29,7 @@ _ERFC = np.frompyfunc(math.erfc, 1, 1)
 
 @dataclass(frozen=True)
 class NightEvidence:
-    """How large a change at each build is by the nights: size / variance (`weighed`), and 1 / variance (`precisions`).
+    """The size of a change at each build as nights show it: size / variance (`weighed`), 1 / variance (`precisions`).
 
     The two are zero where nights show nothing, such as in the first night on a new machine. `by_code` is what a build's
     change of the code adds to its log-odds: minus infinity if the build left the code of the series as it was.

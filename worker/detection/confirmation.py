@@ -1,7 +1,7 @@
 """Decides which replay to ask for next about a candidate: is the change real, which build made it, how large is it?
 
-A candidate goes from "open" to "believed" and "confirmed", or to "refuted" or "undecided". candidate.py computes what
-the evidence says; here is what it is worth.
+A candidate goes from "open" to "believed" and "confirmed", or to "refuted" or "undecided". candidate.py computes the
+probabilities; this module decides whether they are worth more launches.
 """
 
 import math
@@ -41,9 +41,9 @@ def find_ramp(candidate: Candidate, policy: Policy) -> Ramp | None:
 
     A build half-way up a ramp is as far from the level before as from the level after, however often it is replayed.
     The ramp begins after the last build that differs from `base` by less than two standard errors. It ends at the first
-    build from which on no replay differs from the whole change by as much. A ramp has at least three builds, and all of
-    them may have changed the code: other ranges ended at builds that had not (benchmarks/judge.py, seeds 2000 to 2002,
-    2026-11-23).
+    build after which all replays show the whole change, within two standard errors. A ramp has at least three builds,
+    and all of them may have changed the code: other ranges ended at builds that had not (benchmarks/judge.py, seeds
+    2000 to 2002, 2026-11-23).
     """
     by_code = candidate.nightly.by_code
     if len(candidate.builds) < 3 or by_code.max() > 0.0 or not np.isfinite(by_code).all():
@@ -108,7 +108,7 @@ def is_worth(candidate: Candidate, log_odds_: float, launches: int, policy: Poli
 
 
 def could_be_worth(log_odds_: float, policy: Policy) -> bool:
-    """Returns False where `is_worth` surely would, without needing a candidate: most possible changes end here."""
+    """Returns False if `is_worth` would surely be False. It needs no candidate, and rules out most possible changes."""
     return policy.worth_launches * probability_of(log_odds_) >= policy.first_launches
 
 

@@ -77,8 +77,8 @@ class Nights:
         return self.builds[-1 - builds] if 0 < builds < len(self.builds) else None
 
     def _compare_codes(self, readings: Mapping[int, Reading]) -> None:
-        """Sets `code_changes`: SAME_CODE for a build that left a series' code as it was, UNKNOWN_CODE where that is not
-        known, else the number of builds since the code was last known, one of which changed it."""
+        """Sets `code_changes` of tonight's build for each series: SAME_CODE if its code did not change, UNKNOWN_CODE if
+        its code is not known, else the number of builds that may have changed it since its code was last known."""
         rows = len(self.code_changes)
         for column, reading in readings.items():
             if reading.code is None:
@@ -126,7 +126,7 @@ class Nights:
         return np.asarray(noise)
 
     def scan(self, history_since: NDArray[np.int64]) -> Scan:
-        """Scans the nights of every series for steps, from the build in `history_since` on, which is by series."""
+        """Scans the nights of every series for steps, from the series' build in `history_since` on."""
         row = np.arange(len(self.builds))[:, None]
         counts = row >= np.searchsorted(self.builds, history_since)
         here = (row >= self.starts) & counts

@@ -14,8 +14,8 @@ class ReplayBudget:
     unspent: float = 0.0  # launches of tonight's own share
 
     def start_night(self, nightly_launches: int, policy: Policy) -> None:
-        """Adds a night's share to the budget, and the launches that were asked for and never answered. Nights can save
-        up what one suspicion may take, and no more."""
+        """Adds a night's share to the budget, and gives back launches that were asked for but never answered. At most
+        the launches of one suspicion are saved up."""
         self.policy = policy
         budget = self.policy.budget * nightly_launches
         earned = budget + sum(self.unanswered.values())

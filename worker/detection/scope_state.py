@@ -80,9 +80,9 @@ class ScopeState:
         return sorted(possible, key=lambda each: (-each[1], each[0]))
 
     def ages_in_question(self, key: int) -> int:
-        """Returns over how many nights, back from tonight, a change of a series is searched; 0 if no build can have
-        changed it since its last change. If tonight's code is new, only the builds that may have brought it count; else
-        up to `after_nights` builds do, as far back as one may have changed the code."""
+        """Returns how many nights back a change of a series is searched for; 0 if no build can have changed it since
+        its last change. If tonight's code is new, only the builds that may have brought it are searched; else up to
+        `after_nights` builds, back to the earliest that may have changed the code."""
         builds, series = self.nights.builds, self.series[key]
         since = len(builds) - int(np.searchsorted(builds, series.level_since, "right"))
         ages = min(self.policy.after_nights, since)
@@ -184,7 +184,7 @@ class ScopeState:
         """Yields each series that got a new machine or toolchain `min_history` nights ago, with a probe of tonight's
         build against the last build before it; with None if no build can have changed the series.
 
-        The caller sets `probe_at` to None when it takes the probe, so that there is one.
+        The caller sets `probe_at` to None when it takes the probe, so that the series gets only one.
         """
         prior = float(np.log(self.policy.changes_a_point))
         for key in self.keys:

@@ -103,7 +103,7 @@ def _walk_after_parents(parents: Parents, heads: Iterable[str]) -> Iterator[str]
 
 
 def _list_found(repository: Path, shas: Sequence[str]) -> set[str]:
-    """Returns the commits that the repository has, of these."""
+    """Returns those of the commits that the repository has."""
     asked = "".join(f"{sha}^{{commit}}\n" for sha in shas)
     answers = git(repository, "cat-file", "--batch-check=%(objectname)", stdin=asked).splitlines()
     return {sha for sha, answer in zip(shas, answers, strict=True) if answer == sha}

@@ -37,7 +37,7 @@ class ChangedVerdict:
 
 @dataclass(frozen=True)
 class Rejudged:
-    """`failures` are sentences about the scopes that cannot be judged again; their runs are not among `runs`."""
+    """The outcome of judging again. `failures` are sentences about scopes that failed; `runs` leaves their runs out."""
 
     runs: int
     changed: tuple[ChangedVerdict, ...]

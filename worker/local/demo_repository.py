@@ -1,5 +1,5 @@
 """Makes the small repository of `tilewatch demo`: two kernels in twenty commits, one a day. Most commits only change a
-comment. One changes the code of a kernel, which the simulated GPU makes slower, and one that of the other, faster."""
+comment. One changes a kernel's code so that the simulated GPU is slower, and one makes the other kernel faster."""
 
 import datetime as dt
 import os

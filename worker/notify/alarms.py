@@ -138,7 +138,7 @@ def keep_failed_nightlies(stored: Iterable[AlarmRow], watched: Collection[str]) 
 
 
 def find_quarantined_gpus(ill: Sequence[QuarantineRow]) -> list[OpenAlarm]:
-    """Returns an alarm for each GPU in quarantine. A GPU that falls ill again gets a new one."""
+    """Returns an alarm for each GPU in quarantine. A GPU that falls ill again gets a new alarm."""
     return [
         OpenAlarm(
             "gpu_quarantined",

@@ -52,7 +52,7 @@ class Day:
         return sorted({each.repository for name in OF_A_REPOSITORY for each in getattr(self, name)})
 
     def of(self, *repositories: str) -> Self:
-        """Returns this day of these repositories alone, with what belongs to no repository."""
+        """Returns the day without the rows of other repositories."""
         kept = {
             name: [each for each in getattr(self, name) if each.repository in repositories] for name in OF_A_REPOSITORY
         }
@@ -60,7 +60,7 @@ class Day:
 
 
 OF_A_REPOSITORY = ("opened", "ended", "still_open", "improvements", "nights")
-"""Fields of a Day."""
+"""Fields of a Day whose rows belong to a repository."""
 
 
 def regression_text(story: RegressionStory, kind: str, dashboard_url: str) -> Text:

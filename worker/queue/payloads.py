@@ -1,6 +1,6 @@
-"""The payload of each kind of job, as a frozen value: what a job needs besides its row. Replays have replay_job.py.
+"""The payload of each kind of job: what the job needs besides its row. The payload of replays is in replay_job.py.
 
-A payload is stored as JSON: a field's name is a stored name, and a field that is None is left out.
+A payload is stored as JSON, with the names of its fields. Fields that are None are left out.
 """
 
 from collections.abc import Mapping
@@ -17,8 +17,8 @@ Payload = TypeVar("Payload")
 
 @dataclass(frozen=True)
 class CompilePayload:
-    """Compiles a kernel of a submission. `library` is the folder of commits whose pyproject.toml names none;
-    `toolchain` is None for what the worker has installed; `items` is None for the job that plans the batches."""
+    """The payload of a job that compiles a kernel of a submission. `library` is the folder to use if the commit's
+    pyproject.toml names none. A `toolchain` of None is the installed one. `items` is None if the job plans batches."""
 
     repository: str
     sha: str
@@ -31,7 +31,7 @@ class CompilePayload:
 
 @dataclass(frozen=True)
 class MeasurePayload:
-    """Measures a sweep. `ships` is the config that the tuned table of the library ships; None without one."""
+    """The payload of a job that measures a sweep. `ships` is the config in the library's tuned table, if it has one."""
 
     library: str
     baselines: tuple[str, ...]
@@ -41,7 +41,7 @@ class MeasurePayload:
 
 @dataclass(frozen=True)
 class PrepareCheckPayload:
-    """Compiles both sides of a check. `kernels` are those that the repository watches; None for all."""
+    """The payload of a job that compiles both sides of a check. `kernels` are the watched kernels; None for all."""
 
     repository: str
     library: str
@@ -50,7 +50,7 @@ class PrepareCheckPayload:
 
 @dataclass(frozen=True)
 class CheckPayload:
-    """Times one operator of a check."""
+    """The payload of a job that times one operator of a check."""
 
     operator_id: int
     repository: str
@@ -59,10 +59,10 @@ class CheckPayload:
 
 @dataclass(frozen=True)
 class ToolchainsPayload:
-    """Compares the toolchains `a` and `b`, first on compile workers, then on each of `gpus` in turns.
+    """The payload of jobs that compare toolchain `a` (base) with `b` (head), first on compile workers, then on GPUs.
 
-    Winners and times on record are those of the repository `stored_as`. `minutes` are of each GPU model; a `fail_over`
-    of 0.01 is 1 %.
+    `stored_as` is the repository whose stored winners and times are used. Each GPU model is timed for `minutes`. A
+    `fail_over` of 0.01 is 1 %.
     """
 
     report_id: int
@@ -82,17 +82,17 @@ class ToolchainsPayload:
 
 
 def write_payload(payload: Any) -> dict[str, Any]:
-    """Returns a payload as it is stored."""
+    """Returns a payload in its stored form."""
     return {name: value for name, value in asdict(payload).items() if value is not None}
 
 
 def read_payload(kind: type[Payload], stored: Mapping[str, Any]) -> Payload:
-    """Reads a stored payload of this kind. Raises pydantic's ValidationError when it is of another kind."""
+    """Reads a stored payload of this kind. Raises pydantic's ValidationError if it is of another kind."""
     payload: Payload = _adapter(kind).validate_python(stored)  # type: ignore[arg-type]
     return payload
 
 
 @cache
 def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
-    """Makes the reader of a kind of payload once per process: pydantic takes milliseconds for it."""
+    """Returns the reader of a kind of payload. It is made once per process, because that takes milliseconds."""
     return TypeAdapter(kind)

@@ -1,4 +1,4 @@
-"""Alarms of any kind: worker/notify/wording.py names the kinds, and a new one needs no migration.
+"""Allows alarms of any kind. worker/notify/wording.py names the kinds, so a new kind needs no migration.
 
 Revision 0034, after 0033.
 """

@@ -26,7 +26,7 @@ def test_an_old_driver_is_refused_with_the_one_to_install(monkeypatch: pytest.Mo
 def test_a_gpu_worker_without_its_packages_is_refused(monkeypatch: pytest.MonkeyPatch, context: Context) -> None:
     monkeypatch.setattr(visible_gpu, "gpus", lambda: (gpu("580.65"),))
     monkeypatch.setattr(visible_gpu, "versions", lambda _: {})
-    with pytest.raises(WrongWorker, match=r"CuPy is not installed here.*make install"):
+    with pytest.raises(WrongWorker, match=r"CuPy, .* is not installed here.*make install"):
         identify("gpu0@n", ["gpu.h200"], context)
     monkeypatch.setattr(visible_gpu, "versions", lambda _: {"cupy-cuda13x": "14.2.0"})
     assert identify("gpu0@n", ["gpu.h200"], context).gpu == gpu("580.65")
