@@ -372,7 +372,7 @@ def write_trial_results(session: Session, sweep_id: int, rows: Sequence[Row]) ->
 
 
 def _result(row: Row) -> Row:
-    """Returns a row for JSON, with the error as text: it may be NaN or infinite, which Postgres reads from a text."""
+    """Returns a row for JSON with `error` as text: JSON has no NaN or infinity, but Postgres reads both from text."""
     error = row["error"]
     return {**row, "error": None if error is None else str(error)}
 

@@ -113,8 +113,8 @@ def mark_recovered(
 ) -> list[int]:
     """Marks a series as recovered in its open regressions after a confirmed improvement. Returns their ids.
 
-    A regression is resolved when its last series has recovered. With `of_node` only regressions of nodes count, and
-    without it none of them: a commit does not make a node faster. A change for the worse recovers nothing.
+    A regression is resolved when its last series has recovered. `of_node` selects the regressions of nodes;
+    otherwise they are left out, as a commit does not make a node faster. A change for the worse recovers nothing.
     """
     if moved.size >= 0:
         return []

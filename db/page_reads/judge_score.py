@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session, aliased
 from tilewatch.db.models import Commit, Mark, Message, Regression, RegressionSeries, Replay, Run, Suspicion, Verdict
 
 FALSE_ALARM_BUDGET = 0.05
-"""False alarms allowed per 1,000 judged points. The judge must reach this in the simulated worlds with nuisances."""
+"""Most false alarms per 1,000 judged points. The judge must keep to this in the simulated worlds with disturbances."""
 
 Z_95 = 1.96
 

@@ -113,8 +113,8 @@ def list_jobs(session: Session, states: Sequence[str], limit: int = 100) -> list
 def list_next_jobs(session: Session, limit: int = 100) -> list[JobRow]:
     """Lists queued jobs in the order in which they will be claimed, then waiting jobs.
 
-    The order is almost that of `lifecycle.jobs.claim`: jobs of checks come before sweeps of their priority. Only that a
-    worker may take a nightly's job between checks does not show.
+    The order is that of `lifecycle.jobs.claim`: jobs of checks come before sweeps of their priority. But a worker may
+    take a nightly's job between checks, which this list does not show.
     """
     return _read_jobs(session, ("queued", "waiting"), limit, Job.state, Job.priority, Job.check_id, Job.id)
 

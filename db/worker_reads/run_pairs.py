@@ -16,7 +16,7 @@ from tilewatch.db.models import TOTAL, Commit, Config, Measurement, Run, Sweep, 
 from tilewatch.db.query_parts import Query, is_of_series, measured_runs, read_rows, series_keys
 
 HISTORY = dt.timedelta(days=60)
-"""How long before the asked time the previous run may have ended."""
+"""Longest time between the start of the period that is asked for and the end of the run before it."""
 
 SHIPPED, TILE_TABLE = "shipped", "tile_table"
 """Implementations that are timed beside the winner: the kernel with the config that the library's host code launches,

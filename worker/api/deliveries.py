@@ -26,7 +26,7 @@ OPENED = ("opened", "reopened", "synchronize", "ready_for_review", "open", "reop
 checked too: an equal check is found again."""
 
 STARTED = ("pending", "running")
-"""States of a pipeline (GitLab) that is beginning: it may skip the first."""
+"""States in which a pipeline (GitLab) begins. It may skip the first of them."""
 
 
 class BadDelivery(ExpectedError):

@@ -20,7 +20,7 @@ from tilewatch.worker.git import watched
 from tilewatch.worker.settings import Settings
 
 TOKEN = "webhook"  # noqa: S105 - a name
-"""The name of the token for which forges act. Its budget is theirs, and revoking it stops them."""
+"""The name of the token that forges' requests count as. Its budget limits them, and revoking it stops them."""
 
 LARGEST_BODY_BYTES = 25 * 2**20
 """Largest body that is read; GitHub's are not larger."""

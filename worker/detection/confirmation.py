@@ -102,8 +102,8 @@ def is_believable(candidate: Candidate, policy: Policy) -> bool:
 
 
 def is_worth(candidate: Candidate, log_odds_: float, launches: int, policy: Policy) -> bool:
-    """Returns whether the probability of a change, times the launches that reporting it is worth, reaches
-    `launches`."""
+    """Returns whether a change is worth `launches` more launches: its probability, times the launches that a report of
+    it is worth, is at least `launches`."""
     return _worth(candidate, policy) * probability_of(log_odds_) >= launches
 
 

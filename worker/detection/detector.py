@@ -20,8 +20,8 @@ from tilewatch.worker.detection.series_verdict import give_verdict
 from tilewatch.worker.detection.verdict import ConfirmedChange, SeriesVerdict
 
 NOISY = 2.0
-"""A series with new code waits if it is this many times noisier than another one with new code at the same build: the
-answers about the quieter series come first. Without waiting, a tenth more replays were needed."""
+"""How many times noisier a series with new code must be than another one with new code at the same build to be asked
+about later. The answers about the quieter series come first, which saves a tenth of the replays."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ CLIP_DEVIATIONS = 3.5
 WILD_DEVIATIONS = 2.5
 """A column this far from what the factors predict counts half that night (Cauchy weights)."""
 COMMON_NOISES = 10.0
-"""Standard deviation of a whole node's move in one night, in deviations of a typical column."""
+"""Standard deviation of a whole node's move in one night, as a multiple of a typical column's noise."""
 PRIOR_NIGHTS = 6.0
 """Number of nights after which a learned share of the node's part counts as much as the first guess, which is 1."""
 NEAR_ONE = 0.25

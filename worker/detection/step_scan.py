@@ -20,7 +20,7 @@ LEAST_NODE_SERIES = 4
 RECENT_NIGHTS = 20
 """Nights on the previous machine or toolchain that count; an older level has drifted."""
 LEAST_MOVE_SPREAD = 0.001
-"""Least relative difference between series of a node in how far a new machine or toolchain moved them."""
+"""Least spread assumed for the relative moves of a node's series when its machine or toolchain changes."""
 MOVE_SPREAD_FACTOR = 1.5
 """Factor on the measured spread of these moves, because the spread of few series is unsure."""
 

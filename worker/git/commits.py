@@ -18,7 +18,7 @@ LIMIT_S = 300.0
 """Longest time of a git command on a disk that may be dead. A million commits are listed in 10 s."""
 
 IN_BLOCKS = {"GIT_FLUSH": "0"}
-"""Git writes each line of a list apart into a pipe: 100,000 commits took 0.6 s instead of 0.3 (2026-11-28)."""
+"""Makes git write a list into a pipe in blocks and not line by line: 100,000 commits in 0.3 s, not 0.6 (2026-11-28)."""
 
 SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 

@@ -140,7 +140,7 @@ class SimulatedProbe:
         return {"when": "watch", "xids": []}
 
     def canary(self, ill: OpenQuarantine) -> Sequence[Reading]:
-        """Returns a canary that shows the illness again with probability STILL_ILL, so that the quarantine ends."""
+        """Returns the readings of a canary, which shows the illness again with probability STILL_ILL."""
         chance = _random(self.simulation.seed, "canary", str(ill.id), str(ill.canaries))
         still_ill = chance.random() < STILL_ILL
         return ({"when": "canary", "simulated": True, "xids": [79] if still_ill else [], **_canary(chance, 1.0)},)

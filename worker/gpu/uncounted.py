@@ -61,7 +61,7 @@ Write = Callable[[str, Mapping[str, Any]], bool]
 
 
 def refuse_for_now() -> Profiler:
-    """Raises NoCounters, because nothing is profiled while series wait for the GPU."""
+    """Raises NoCounters: a profiler that measures nothing, used while series wait for the GPU."""
     raise NoCounters(LATER)
 
 

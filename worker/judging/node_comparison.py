@@ -67,10 +67,10 @@ class NodeSuspicion:
 
 @dataclass(frozen=True)
 class NodeAnswer:
-    """The result of the replays on two nodes, as logarithms of times over each other.
+    """The result of replays on two nodes, as logarithms of ratios of times.
 
-    `node` is the old cubin here over there. `code` is the new cubin over the old one, there and here; None if they are
-    the same machine code. `failure` says why nothing is known.
+    `node` is the old cubin on this node over the other node. `code` is the new cubin over the old one, on the other
+    node and on this one; None if they are the same machine code. `failure` says why nothing is known.
     """
 
     node: Estimate | None
@@ -81,7 +81,7 @@ class NodeAnswer:
         return self.node is not None and _is_believed(self.node, policy, WELL_GPUS_DIFFER)
 
     def changed(self, policy: Policy) -> tuple[bool, bool]:
-        """Returns whether the code differs there, and whether it differs here."""
+        """Returns whether the code's time changed on the other node, and whether it changed on this one."""
         if self.code is None:
             return False, False
         there, here = (_is_believed(each, policy, policy.min_change) for each in self.code)

@@ -17,7 +17,7 @@ from tilewatch.worker.judging.scope_judge import Series, series_of
 from tilewatch.worker.queue.replay_job import BuildQuestion
 
 RECENT_NIGHTS = 5
-"""Nights back to which a previous run is looked for: over a longer time a series has many other reasons to move."""
+"""Number of earlier nights that are searched for the previous run. Over more nights, many other things change."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from tilewatch.worker.judging.scope_judge import Launches, SeriesQuestion
 from tilewatch.worker.queue.replay_job import BuildSide
 
 SAME = 1.0
-"""Time in us of both sides of a launch of identical machine code, which is never measured."""
+"""Time in us that both sides of identical machine code get, because their launches are never measured."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Writes the sweeps, trials and jobs of a submission's plans.
 
-The process that ran the library files calls it: that of the submit command, or the record step on another node.
+It is called by the process that ran the library files: the submit command, or the record step on another node.
 """
 
 from collections.abc import Sequence

@@ -161,7 +161,7 @@ def write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, i
 
 
 def not_compiled(each: CompiledConfig, outcome: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the row of a trial that the store has as a failure to compile."""
+    """Returns the row of a trial whose config could not be compiled, as the store says."""
     no_time = {"samples_us": None, "median_us": None, "error": None}
     return {"config_id": each.config_id, "status": "not_compiled", "failure": outcome["failure"], **no_time}
 

@@ -24,10 +24,10 @@ from tilewatch.worker.submitting.submit import BadToolchainName, open_source
 
 @dataclass(frozen=True)
 class ToolchainsAsked:
-    """A request to compare two toolchains. Without `gpus`, all GPU models with a worker are taken.
+    """A request to compare two toolchains. Without `gpus`, all GPU models with a worker are used.
 
-    `archs` are compiled in addition to the architectures of the GPUs. Without any of the two, those of TILEWATCH_WATCH
-    are. `minutes` is the time on each GPU model. A `fail_over` of 0.01 is 1 %.
+    `archs` are compiled in addition to the GPUs' architectures; if there are no such, those of TILEWATCH_WATCH are.
+    `minutes` is the time on each GPU model. A `fail_over` of 0.01 is 1 %.
     """
 
     a: str
