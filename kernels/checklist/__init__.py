@@ -1,1 +1,1 @@
-"""Answers the optimisation guide's checklist for one config. Reads source, remarks and cubin; runs nothing on a GPU."""
+"""Checks one config against the optimisation guide, from source, compiler remarks and cubin. Needs no GPU."""

@@ -1,8 +1,6 @@
-"""Answers the optimisation guide's checklist for one config: each line yes, no or unknown, with the evidence.
+"""Checks one config against the optimisation guide: each rule gets yes, no or unknown, with the evidence.
 
-Evidence is the source's syntax tree, the compiler's remarks and the cubin; nothing is claimed by hand. Values in, lines
-out: compiles nothing.
-"""
+Evidence is the source's syntax tree, the compiler's remarks and the cubin. This module compiles nothing."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +22,7 @@ L2_HITS_PCT = 80.0
 """The guide asks for more than this share of hits in L2."""
 
 K_ALIGNMENT = {1: 32, 2: 16, 4: 8, 8: 4}
-"""Elements of K in one Tensor Core step, by bytes of an operand: 32 bytes of it."""
+"""Elements of K in one Tensor Core step of 32 bytes, by bytes per element."""
 
 
 @dataclass(frozen=True)
@@ -40,33 +38,33 @@ def checklist(
     threads_per_block: int | None,
     counters: Mapping[str, float] | None = None,
 ) -> tuple[Line, ...]:
-    """Checks a winner against the optimisation guide, and returns a line for each of its rules. `counters` are those of
-    tilewatch.mechanisms.counters, of a run: they answer what only a GPU knows."""
+    """Returns the checklist of a config. `counters` (tilewatch.mechanisms.counters) of a run answer the rules that only
+    a GPU can answer."""
     counters = counters or {}
     source = source_facts(described.source, described.entry, described.constants)
     facts = compiled.facts
     lines = [
-        _powers_of_two(source, described),
-        _accumulation(source, described),
-        _k_alignment(described),
-        _rows_alignment(described),
-        _loads(facts, compiled),
-        _tensor_cores(facts, compiled),
-        _persistence(source, described),
-        _swizzle(source, described),
-        _turned(source, described),
-        _latency(source, described),
-        _hint("occupancy hint", "occupancy", described),
-        _table(described),
-        _spills(facts, compiled),
-        _occupancy(facts, compiled, threads_per_block, counters),
-        _flush(source, described),
+        _check_powers_of_two(source, described),
+        _check_accumulation(source, described),
+        _check_k_alignment(described),
+        _check_rows_alignment(described),
+        _check_loads(facts, compiled),
+        _check_tensor_cores(facts, compiled),
+        _check_persistence(source, described),
+        _check_swizzle(source, described),
+        _check_transposed_loads(source, described),
+        _check_latency(source, described),
+        _check_hint("occupancy hint", "occupancy", described),
+        _check_tile_table(described),
+        _check_spills(facts, compiled),
+        _check_occupancy(facts, compiled, threads_per_block, counters),
+        _check_flush(source, described),
         *_list_counted(counters),
     ]
     return tuple(lines)
 
 
-def _powers_of_two(source: SourceFacts, described: Description) -> Line:
+def _check_powers_of_two(source: SourceFacts, described: Description) -> Line:
     sides = {name: value for name, value in described.config.items() if name.startswith("tile_")}
     odd = [f"{name}={value}" for name, value in sides.items() if value & (value - 1)]
     odd += [
@@ -81,7 +79,7 @@ def _powers_of_two(source: SourceFacts, described: Description) -> Line:
     return Line("powers of two", "yes" if seen else "unknown", f"tiles of {shapes}" if seen else "no shape is constant")
 
 
-def _accumulation(source: SourceFacts, described: Description) -> Line:
+def _check_accumulation(source: SourceFacts, described: Description) -> Line:
     item = "float32 accumulation"
     if not source.accumulators:
         return Line(item, "does not apply", "no matrix product")
@@ -92,7 +90,7 @@ def _accumulation(source: SourceFacts, described: Description) -> Line:
     return Line(item, "unknown" if "" in kinds else "yes" if kinds == {"float32"} else "no", evidence)
 
 
-def _k_alignment(described: Description) -> Line:
+def _check_k_alignment(described: Description) -> Line:
     k, step = described.sizes.get("k"), K_ALIGNMENT[described.element_bytes]
     if k is None:
         return Line("K aligned", "does not apply", "the problem has no K")
@@ -100,27 +98,29 @@ def _k_alignment(described: Description) -> Line:
     return Line("K aligned", "yes" if k % step == 0 else "no", evidence)
 
 
-def _rows_alignment(described: Description) -> Line:
+def _check_rows_alignment(described: Description) -> Line:
     crooked = [array.name for array in described.arrays if not array.aligned_rows]
     item = f"rows start on {ROW_ALIGNMENT_BYTES} bytes"
     if crooked:
         return Line(item, "no", f"those of {', '.join(crooked)} do not, which keeps them from TMA")
-    return Line(item, "yes", ", ".join(f"{array.name} {_by(array.shape)} {array.dtype}" for array in described.arrays))
+    return Line(
+        item, "yes", ", ".join(f"{array.name} {_join_shape(array.shape)} {array.dtype}" for array in described.arrays)
+    )
 
 
-def _loads(facts: StaticFacts | None, compiled: Compiled) -> Line:
+def _check_loads(facts: StaticFacts | None, compiled: Compiled) -> Line:
     if facts is None:
-        return _not_compiled("TMA loads", compiled)
+        return _make_unknown("TMA loads", compiled)
     if not facts.loads:
         return Line("TMA loads", "unknown", "the compiler remarked on no load")
-    others = _elsewhere(facts, "RemarkMemoryLoadInstructionSelected", "TMA")
+    others = _list_other_instructions(facts, "RemarkMemoryLoadInstructionSelected", "TMA")
     evidence = f"{facts.tma_loads} of {facts.loads} loads{others}"
     return Line("TMA loads", "yes" if facts.tma_loads == facts.loads else "no", evidence)
 
 
-def _tensor_cores(facts: StaticFacts | None, compiled: Compiled) -> Line:
+def _check_tensor_cores(facts: StaticFacts | None, compiled: Compiled) -> Line:
     if facts is None:
-        return _not_compiled("Tensor Core code", compiled)
+        return _make_unknown("Tensor Core code", compiled)
     if not facts.mmas:
         return Line("Tensor Core code", "does not apply", "the compiler remarked on no matrix product")
     shapes = {f"{remark['instruction']} {remark['shape']}" for remark in facts.remarks if "MMA" in remark["name"]}
@@ -128,7 +128,7 @@ def _tensor_cores(facts: StaticFacts | None, compiled: Compiled) -> Line:
     return Line("Tensor Core code", "yes" if facts.tensor_core_mmas == facts.mmas else "no", evidence)
 
 
-def _persistence(source: SourceFacts, described: Description) -> Line:
+def _check_persistence(source: SourceFacts, described: Description) -> Line:
     loops = [f"{described.file}:{line}" for line in source.persistent]
     if not loops:
         return Line("persistent grid", "no", f"no loop over tiles by the number of blocks in {described.file}")
@@ -137,7 +137,7 @@ def _persistence(source: SourceFacts, described: Description) -> Line:
     return Line("persistent grid", "no" if described.grid_follows_gpu is False else "yes", evidence)
 
 
-def _swizzle(source: SourceFacts, described: Description) -> Line:
+def _check_swizzle(source: SourceFacts, described: Description) -> Line:
     if not source.accumulators:
         return Line("2-D swizzle", "does not apply", "no matrix product")
     groups = {group for _, group in source.swizzles}
@@ -148,24 +148,24 @@ def _swizzle(source: SourceFacts, described: Description) -> Line:
     return Line("2-D swizzle", "yes" if max(groups) > 1 else "no", evidence)
 
 
-def _turned(source: SourceFacts, described: Description) -> Line:
+def _check_transposed_loads(source: SourceFacts, described: Description) -> Line:
     if not source.turned_loads:
         return Line("transposed loads", "does not apply", "no load turns an array")
     places = ", ".join(f"{described.file}:{line}" for line in sorted(set(source.turned_loads)))
     return Line("transposed loads", "yes", f"turned while they are loaded: {places}")
 
 
-def _latency(source: SourceFacts, described: Description) -> Line:
+def _check_latency(source: SourceFacts, described: Description) -> Line:
     evidence = ", ".join(f"{latency} in {described.file}:{line}" for line, latency in sorted(set(source.latencies)))
     return Line("load latency hints", "yes" if evidence else "no", evidence or "no load has one: the compiler chooses")
 
 
-def _hint(item: str, name: str, described: Description) -> Line:
+def _check_hint(item: str, name: str, described: Description) -> Line:
     value = described.config.get(name)
     return Line(item, "no" if value is None else "yes", "not in the config" if value is None else f"{name}={value}")
 
 
-def _table(described: Description) -> Line:
+def _check_tile_table(described: Description) -> Line:
     item, row = "tile sizes of the table", table_row(described.arch, described.element_bytes, described.config)
     tiles = {name: value for name, value in row.prefers.items() if name.startswith("tile_")} if row else {}
     if row is None or not tiles.keys() <= described.config.keys():
@@ -175,18 +175,18 @@ def _table(described: Description) -> Line:
         for name, value in tiles.items()
         if described.config.get(name, value) != value
     ]
-    return Line(item, "no" if other else "yes", ", ".join(other) or f"{_settings(tiles)}, from {row.source}")
+    return Line(item, "no" if other else "yes", ", ".join(other) or f"{_join_settings(tiles)}, from {row.source}")
 
 
-def _spills(facts: StaticFacts | None, compiled: Compiled) -> Line:
+def _check_spills(facts: StaticFacts | None, compiled: Compiled) -> Line:
     if facts is None:
-        return _not_compiled("no spills", compiled)
+        return _make_unknown("no spills", compiled)
     evidence = f"{facts.stack_bytes} bytes of stack and {facts.registers} registers per thread"
     return Line("no spills", "no" if facts.stack_bytes else "yes", evidence)
 
 
 def _list_counted(counters: Mapping[str, float]) -> Iterator[Line]:
-    """Yields the lines that a run's counters alone can answer; none without them."""
+    """Yields the lines that need a run's counters; none without counters."""
     hits, conflicts, instructions = (counters.get(each) for each in ("l2_hit_pct", "bank_conflicts", "instructions"))
     if hits is not None:
         item = f"more than {L2_HITS_PCT:g}% L2 hits"
@@ -197,7 +197,7 @@ def _list_counted(counters: Mapping[str, float]) -> Iterator[Line]:
         yield Line("no bank conflicts", "yes" if share <= CONFLICTS_SHARE else "no", evidence)
 
 
-def _occupancy(
+def _check_occupancy(
     facts: StaticFacts | None, compiled: Compiled, threads_per_block: int | None, counters: Mapping[str, float]
 ) -> Line:
     item = f"more than {BUSY_WARPS:.0%} of the warps"
@@ -205,7 +205,7 @@ def _occupancy(
         active = counters["warps_active_pct"]
         return Line(item, "yes" if active > 100 * BUSY_WARPS else "no", f"{active:.1f}% at work, counted")
     if facts is None:
-        return _not_compiled(item, compiled)
+        return _make_unknown(item, compiled)
     if threads_per_block is None:
         return Line(item, "unknown", "the cubin does not say how many threads a block has")
     found = occupancy(compiled.arch, threads_per_block, facts.registers, facts.shared_bytes)
@@ -218,7 +218,7 @@ def _occupancy(
     return Line(item, "yes" if found.warps_share > BUSY_WARPS else "no", evidence)
 
 
-def _flush(source: SourceFacts, described: Description) -> Line:
+def _check_flush(source: SourceFacts, described: Description) -> Line:
     if not source.flushable:
         return Line("flush to zero", "does not apply", "no operation of the source takes the flag")
     lines = ", ".join(f"{described.file}:{line}" for line in sorted(set(source.flushing)))
@@ -226,12 +226,13 @@ def _flush(source: SourceFacts, described: Description) -> Line:
     return Line("flush to zero", "yes" if source.flushing else "no", f"{evidence}{': ' if lines else ''}{lines}")
 
 
-def _not_compiled(item: str, compiled: Compiled) -> Line:
+def _make_unknown(item: str, compiled: Compiled) -> Line:
     return Line(item, "unknown", f"no cubin: {compiled.failure}")
 
 
-def _elsewhere(facts: StaticFacts, name: str, wanted: str) -> str:
-    """Says where the compiler chose something else, and what; empty when it never did."""
+def _list_other_instructions(facts: StaticFacts, name: str, wanted: str) -> str:
+    """Lists the loads or products for which the compiler chose another instruction than `wanted`; "" if
+    there are none."""
     others = [
         f"line {remark['line']}: {remark['instruction'] or remark['text']}"
         for remark in facts.remarks
@@ -240,9 +241,9 @@ def _elsewhere(facts: StaticFacts, name: str, wanted: str) -> str:
     return f"; {', '.join(others)}" if others else ""
 
 
-def _settings(values: dict[str, Any]) -> str:
+def _join_settings(values: dict[str, Any]) -> str:
     return " ".join(f"{name}={value}" for name, value in values.items())
 
 
-def _by(shape: Sequence[int]) -> str:
+def _join_shape(shape: Sequence[int]) -> str:
     return "x".join(map(str, shape))

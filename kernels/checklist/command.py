@@ -1,6 +1,4 @@
-"""Runs `python -m tilewatch.kernels checklist`: compiles one config and prints the optimisation guide's checklist for
-it.
-"""
+"""Runs `python -m tilewatch.kernels checklist`: compiles one config and prints its checklist."""
 
 import json
 import tempfile
@@ -18,7 +16,7 @@ from tilewatch.kernels.catalog.description import Description
 from tilewatch.kernels.checklist.checklist import Line, checklist
 from tilewatch.kernels.command_options import require_arch
 from tilewatch.kernels.compiling.compiler import Compiler
-from tilewatch.kernels.compiling.cubin import threads_per_block
+from tilewatch.kernels.compiling.cubin import read_threads_per_block
 from tilewatch.kernels.compiling.store import CubinStore, folder
 from tilewatch.kernels.library import watched_folder
 from tilewatch.kernels.results import Compiled, Params
@@ -27,7 +25,7 @@ from tilewatch.kernels.tile_table import default_config
 LIBRARY = watched_folder()
 
 PATIENT_S = 60.0
-"""One config and a person waiting for it: longer than a sweep has for each of hundreds."""
+"""CPU seconds for the compiler. A sweep of hundreds of configs allows less for each."""
 
 
 def command(
@@ -48,7 +46,7 @@ def command(
     """
     plan = catalog.read(library.absolute(), arch=arch, kernel=kernel, problem=problem)[0]
     configs = [trial.config for trial in plan.trials]
-    chosen = _changed(default_config(arch, plan.element_bytes, configs), config)
+    chosen = _apply_changes(default_config(arch, plan.element_bytes, configs), config)
     described = catalog.describe(library.absolute(), arch=arch, kernel=kernel, problem=plan.problem, config=chosen)
     with (
         tempfile.TemporaryDirectory(prefix="tilewatch-checklist-") as store_folder,
@@ -57,7 +55,7 @@ def command(
         compiled = compiler.compile(library.absolute(), kernel, plan.problem, chosen, arch)
         threads = None
         if compiled.content_key is not None and compiled.status == "ok":
-            threads = threads_per_block(CubinStore(folder(Path(store_folder))).cubin(compiled.content_key))
+            threads = read_threads_per_block(CubinStore(folder(Path(store_folder))).cubin(compiled.content_key))
     lines = checklist(described, compiled, threads)
     if as_json:
         about = {"kernel": kernel, "problem": plan.problem, "arch": arch, "config": dict(chosen)}
@@ -66,12 +64,12 @@ def command(
         _print(described, compiled, lines)
 
 
-def _changed(config: Params, changes: str) -> Params:
+def _apply_changes(config: Params, changes: str) -> Params:
     wanted = dict(config)
     for change in filter(None, changes.split(",")):
         name, _, value = change.partition("=")
         if name not in config:
-            raise typer.BadParameter(f"'{name}' is no parameter of this kernel; it has {', '.join(config)}")
+            raise typer.BadParameter(f"'{name}' is not a parameter of this kernel; it has {', '.join(config)}")
         if not value.isdigit():
             raise typer.BadParameter(f"'{change}' must be a name and a number, e.g. {name}={config[name]}")
         wanted[name] = int(value)

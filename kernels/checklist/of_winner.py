@@ -1,4 +1,4 @@
-"""Adds the checklist of its winner to a run: what its library file says, the store's cubin, and the run's counters."""
+"""Adds the winner's checklist to a run, made from its library file, its cubin and the run's counters."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from typing import Any
 from tilewatch.configs import config_key
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.checklist.checklist import checklist
-from tilewatch.kernels.compiling.cubin import threads_per_block
+from tilewatch.kernels.compiling.cubin import read_threads_per_block
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.measuring.measure import MeasureRequest
 from tilewatch.kernels.results import Compiled, Cubin, RunResult, StaticFacts
@@ -21,8 +21,8 @@ ELF = b"\x7fELF"
 
 
 def add_checklist(result: RunResult, request: MeasureRequest, cubins: Iterable[Cubin]) -> RunResult:
-    """Returns the run with the checklist's lines in the detail of its kernel's measurement. Returns it unchanged if it
-    has no winner, or if its library file or cubin cannot be read."""
+    """Returns the run with the checklist in the detail of its kernel's measurement. Returns it unchanged if it has no
+    winner, or if its library file or cubin cannot be read."""
     if result.winner is None:
         return result
     won = config_key(result.winner)
@@ -34,7 +34,7 @@ def add_checklist(result: RunResult, request: MeasureRequest, cubins: Iterable[C
     lines = list_lines(
         request.library, request.arch, request.kernel, request.problem, request.store_url, cubin, counters
     )
-    if lines is None:  # a run does not fail for it
+    if lines is None:  # a missing checklist does not fail a run
         return result
     detail = {**kernel.detail, "checklist": lines}
     measurements = tuple(replace(each, detail=detail) if each is kernel else each for each in result.measurements)
@@ -50,14 +50,14 @@ def list_lines(
     cubin: Cubin,
     counters: Mapping[str, float] | None,
 ) -> list[dict[str, Any]] | None:
-    """Lists the checklist of a compiled config as the detail of a measurement holds it; None where its library file or
-    its cubin cannot be read."""
+    """Returns the checklist of a compiled config as JSON for a measurement's detail; None if its library file or its
+    cubin cannot be read."""
     try:
         described = catalog.describe(library, arch=arch, kernel=kernel, problem=problem, config=cubin.config)
         store = CubinStore(store_url)
         facts = (store.outcome(cubin.content_key) or {}).get("facts")
         code = store.cubin(cubin.content_key)
-    except Exception as error:  # noqa: BLE001 - a run does not fail for it, nor a recording of many
+    except Exception as error:  # noqa: BLE001 - a missing checklist fails neither a run nor a recording
         log.warning("no checklist of %s on %s: %s: %s", kernel, problem, type(error).__name__, error)
         return None
     compiled = Compiled(
@@ -69,5 +69,5 @@ def list_lines(
         reused=True,
         facts=StaticFacts(**{**facts, "remarks": tuple(facts["remarks"])}) if facts else None,
     )
-    threads = threads_per_block(code) if code.startswith(ELF) else None
+    threads = read_threads_per_block(code) if code.startswith(ELF) else None
     return [asdict(line) for line in checklist(described, compiled, threads, counters)]

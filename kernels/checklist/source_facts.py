@@ -1,8 +1,7 @@
-"""Reads facts about a kernel from its syntax tree: nothing is run, no name is trusted.
+"""Reads facts about a kernel from its syntax tree, without running it.
 
-Starts at the entry with its compile-time constants and follows calls to functions of the same file, so that shapes
-and flags passed on to them are seen there too.
-"""
+Reading starts at the entry with its compile-time constants and follows calls to functions of the same file, so that
+shapes and flags passed to them are seen too."""
 
 import ast
 import operator
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 UNKNOWN = object()
-"""The value of an expression that only a running kernel knows."""
+"""Value of an expression that the source alone does not determine."""
 
 COMPUTE = frozenset(
     ("add", "sub", "mul", "truediv", "exp2", "sum", "prod", "max", "min", "maximum", "minimum", "sqrt", "rsqrt")
@@ -31,10 +30,11 @@ COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 
 @dataclass
 class SourceFacts:
-    """Line numbers of the file where each thing is found.
+    """Line numbers in the file where each fact was found.
 
-    shapes       (line, operation, sides); a side is None where the source alone does not say
+    shapes       (line, operation, sides); a side is None where the source alone does not show it
     accumulators (line, type) of each matrix product's third operand; "" where the source does not show its type
+    swizzles     (line, tile rows in a group) of expressions that compute a tile's position within a group
     flushable, flushing   operations that could flush subnormals to zero, and those that do
     """
 
@@ -50,8 +50,8 @@ class SourceFacts:
 
 
 def source_facts(source: str, entry: str, constants: Sequence[int | float]) -> SourceFacts:
-    """Reads the facts of an entry function and of the functions that it calls. `constants` are the values of the
-    entry's parameters that are annotated so, or of its last ones, in order."""
+    """Returns the facts of an entry function and of the functions that it calls. `constants` are the values of its
+    parameters annotated as constants, or else of its last parameters, in order."""
     functions = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
     parameters = functions[entry].args.args
     names = [each.arg for each in parameters if each.annotation and "Const" in ast.unparse(each.annotation)]
@@ -64,7 +64,7 @@ def source_facts(source: str, entry: str, constants: Sequence[int | float]) -> S
 
 
 class _Reader:
-    """Reads one function after another; `open_calls` are those being read, so that a recursion ends."""
+    """Reads functions one after another. `open_calls` are the functions being read, so that recursion ends."""
 
     def __init__(self, functions: Mapping[str, ast.FunctionDef], facts: SourceFacts, open_calls: set[str]) -> None:
         self.functions, self.facts, self.open_calls = functions, facts, open_calls
@@ -76,28 +76,29 @@ class _Reader:
         types: Mapping[str, str],
         groups: Mapping[str, int] | None = None,
     ) -> None:
-        """Reads a function's facts. `values` and `types` are values and element types of its parameters, as far as the
-        caller's source shows.
+        """Adds a function's facts. `values` and `types` are the values and element types of its parameters, if the
+        caller's source shows them.
 
-        `groups` maps a parameter that counts the tiles of a group to the number of tile rows in that group.
-        """
-        assigned, groups = _assignments(function), groups or {}
-        local = {name: evaluate(node, values) for name, node in assigned.items() if name not in _reassigned(function)}
+        `groups` maps a parameter that counts the tiles of a group to the number of tile rows in that group."""
+        assigned, groups = _find_first_values(function), groups or {}
+        local = {
+            name: evaluate(node, values) for name, node in assigned.items() if name not in _find_reassigned(function)
+        }
         values = {name: value for name, value in local.items() if value is not UNKNOWN} | dict(values)
         for node in _walk_reached(function, values):
             if isinstance(node, ast.Call):
-                self._call(node, values, assigned, types)
-            elif isinstance(node, ast.For) and _walks_the_grid(node.iter, assigned):
+                self._read_call(node, values, assigned, types)
+            elif isinstance(node, ast.For) and _is_grid_loop(node.iter, assigned):
                 self.facts.persistent.append(node.lineno)
             elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Mod):
-                group = groups.get(ast.unparse(node.right)) or _group(node.right, values, assigned)
+                group = groups.get(ast.unparse(node.right)) or _find_group_rows(node.right, values, assigned)
                 if group is not None:
                     self.facts.swizzles.append((node.lineno, group))
 
-    def _call(
+    def _read_call(
         self, call: ast.Call, values: Mapping[str, Any], assigned: Mapping[str, ast.expr], types: Mapping[str, str]
     ) -> None:
-        name = _operation(call)
+        name = _find_operation(call)
         if name is None:
             self._follow(call, values, assigned, types)
             return
@@ -119,7 +120,7 @@ class _Reader:
                 self.facts.turned_loads.append(call.lineno)
         if name in ("mma", "mma_scaled"):
             accumulator = next((each.value for each in call.keywords if each.arg == "acc"), None)
-            self.facts.accumulators.append((call.lineno, _type(accumulator or call.args[-1], assigned, types)))
+            self.facts.accumulators.append((call.lineno, _find_type(accumulator or call.args[-1], assigned, types)))
         if name in COMPUTE:
             self.facts.flushable.append(call.lineno)
             if keywords.get("flush_to_zero") is True:
@@ -137,18 +138,19 @@ class _Reader:
             **{each.arg: each.value for each in call.keywords if each.arg},
         }
         passed = {name: evaluate(node, values) for name, node in given.items()}
-        groups = {name: _group(node, values, assigned) for name, node in given.items()}
+        groups = {name: _find_group_rows(node, values, assigned) for name, node in given.items()}
         reader = _Reader(self.functions, self.facts, self.open_calls | {call.func.id})
         reader.read(
             function,
             {name: value for name, value in passed.items() if value is not UNKNOWN},
-            {name: _type(node, assigned, types) for name, node in given.items()},
+            {name: _find_type(node, assigned, types) for name, node in given.items()},
             {name: group for name, group in groups.items() if group is not None},
         )
 
 
 def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:
-    """Returns a constant expression's value: numbers, values names, choices, tuples (of which parts may be UNKNOWN)."""
+    """Returns the value of an expression of numbers, names in `values`, choices and tuples; UNKNOWN (also inside a
+    tuple) for anything else."""
     match node:
         case ast.Constant(value=value):
             return value
@@ -165,8 +167,8 @@ def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:
     return UNKNOWN
 
 
-def _assignments(function: ast.FunctionDef) -> dict[str, ast.expr]:
-    """Returns the first value given to each local name: a loop's accumulator is made before it is added to."""
+def _find_first_values(function: ast.FunctionDef) -> dict[str, ast.expr]:
+    """Returns the first value assigned to each local name: the one that a loop's accumulator is created with."""
     found: dict[str, ast.expr] = {}
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
@@ -174,16 +176,17 @@ def _assignments(function: ast.FunctionDef) -> dict[str, ast.expr]:
     return found
 
 
-def _reassigned(function: ast.FunctionDef) -> set[str]:
-    """Returns names bound more than once, whose first value says nothing of later ones."""
+def _find_reassigned(function: ast.FunctionDef) -> set[str]:
+    """Returns the names that are assigned more than once: the first value is not their later one."""
     bound = Counter(
         node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     )
     return {name for name, count in bound.items() if count > 1}
 
 
-def _operation(call: ast.Call) -> str | None:
-    """Returns the name behind `ct.`, "tiled_view", and "load" for such a view's; None for other calls."""
+def _find_operation(call: ast.Call) -> str | None:
+    """Returns the name of a call to `ct.<name>`, "tiled_view", or "load" for a load of such a view; None for other
+    calls."""
     function = call.func
     if not isinstance(function, ast.Attribute):
         return None
@@ -192,7 +195,7 @@ def _operation(call: ast.Call) -> str | None:
 
 
 def _walk_reached(node: ast.AST, values: Mapping[str, Any]) -> Iterator[ast.AST]:
-    """Walks through everything but branches that constants rule out."""
+    """Yields all nodes except in branches that constants rule out."""
     yield node
     children: Sequence[ast.AST] = list(ast.iter_child_nodes(node))
     if isinstance(node, ast.If) and (chosen := evaluate(node.test, values)) is not UNKNOWN:
@@ -201,19 +204,20 @@ def _walk_reached(node: ast.AST, values: Mapping[str, Any]) -> Iterator[ast.AST]
         yield from _walk_reached(each, values)
 
 
-def _walks_the_grid(iterated: ast.expr, assigned: Mapping[str, ast.expr]) -> bool:
-    """Returns whether a loop is range(..., ..., blocks): each block takes every n-th tile, n blocks in all."""
+def _is_grid_loop(iterated: ast.expr, assigned: Mapping[str, ast.expr]) -> bool:
+    """Returns True for a loop over range(..., ..., blocks), where blocks is the number of blocks in the grid: each
+    block takes every blocks-th tile."""
     if not isinstance(iterated, ast.Call) or not isinstance(iterated.func, ast.Name) or len(iterated.args) != 3:
         return False
     step = iterated.args[2]
     named = assigned.get(step.id, step) if isinstance(step, ast.Name) else step
-    stepping = {_operation(node) for node in ast.walk(named) if isinstance(node, ast.Call)}
+    stepping = {_find_operation(node) for node in ast.walk(named) if isinstance(node, ast.Call)}
     return iterated.func.id == "range" and "num_blocks" in stepping
 
 
-def _group(divisor: ast.expr, values: Mapping[str, Any], assigned: Mapping[str, ast.expr]) -> int | None:
-    """Returns the number of tile rows in a group, read from an expression that takes a tile's number apart: a product
-    of a number of the config and a number of tiles. None for other expressions."""
+def _find_group_rows(divisor: ast.expr, values: Mapping[str, Any], assigned: Mapping[str, ast.expr]) -> int | None:
+    """Returns the number of tile rows in a group if the divisor is a product of a number of the config and a number of
+    tiles; None for other expressions."""
     node = assigned.get(divisor.id, divisor) if isinstance(divisor, ast.Name) else divisor
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
         return None
@@ -221,23 +225,23 @@ def _group(divisor: ast.expr, values: Mapping[str, Any], assigned: Mapping[str, 
     return next((factor for factor in factors if isinstance(factor, int)), None)
 
 
-def _type(node: ast.expr, assigned: Mapping[str, ast.expr], types: Mapping[str, str]) -> str:
-    """Returns the element type that an expression was made with; "" where the source does not show it.
+def _find_type(node: ast.expr, assigned: Mapping[str, ast.expr], types: Mapping[str, str]) -> str:
+    """Returns the element type that an expression was created with; "" if the source does not show it.
 
-    A name stands for what it is first given: an accumulator keeps its type through its loop. Of the two sides of an
-    operation the wider float decides."""
+    A name has the type of its first value: an accumulator keeps its type through its loop. An operation has the wider
+    float type of its two sides."""
     match node:
         case ast.Name(id=name) if name in assigned:
-            # Without that name, so that one that is made from itself ends.
-            return _type(assigned[name], {each: made for each, made in assigned.items() if each != name}, types)
+            # Without this name, so that a name assigned from itself ends the recursion.
+            return _find_type(assigned[name], {each: made for each, made in assigned.items() if each != name}, types)
         case ast.Name(id=name):
             return types.get(name, "")
         case ast.BinOp(left=left, right=right):
-            sides = {_type(left, assigned, types), _type(right, assigned, types)}
+            sides = {_find_type(left, assigned, types), _find_type(right, assigned, types)}
             return "float32" if "float32" in sides else "" if "" in sides else max(sides)
-        case ast.Call() if _operation(node) in ("mma", "mma_scaled"):
-            return _type(node.args[-1], assigned, types)
-        case ast.Call() if _operation(node) in ("full", "zeros", "ones", "astype"):
+        case ast.Call() if _find_operation(node) in ("mma", "mma_scaled"):
+            return _find_type(node.args[-1], assigned, types)
+        case ast.Call() if _find_operation(node) in ("full", "zeros", "ones", "astype"):
             given = (*(each.value for each in node.keywords if each.arg == "dtype"), *node.args[1:])
             return next((each.attr for each in given if isinstance(each, ast.Attribute)), "")
     return ""

@@ -1,3 +1,1 @@
-"""Compiles configs into cubins with their static facts, in child processes. Needs the tile compiler and the cubin
-store; no GPU.
-"""
+"""Compiles configs into cubins with their static facts, in child processes. Needs the tile compiler; no GPU."""

@@ -1,10 +1,9 @@
-"""Hashes TileIR bytecode by what it does: all sections but the one that holds positions in the source.
+"""Hashes TileIR bytecode without the source positions in it, so that moved lines do not change the hash.
 
-Layout (CUDA Tile IR bytecode, version 13.1 to 13.4): 12 bytes of header, then sections until an end marker 0x00, each
-an id byte (bit 7: aligned), a length, and if aligned the alignment and padding of 0xcb up to it. Numbers are LEB128.
-A comment added above a kernel moves only line numbers, which live in section 3, so it keeps the name. A helper function
-also has a position in the name by which that section knows it, "helper@file:7:1_s0", which is a string like others.
-"""
+Layout (CUDA Tile IR bytecode, versions 13.1 to 13.4): a header of 12 bytes, then sections until the end marker 0x00. A
+section is an id byte (bit 7: aligned), a length, if aligned the alignment and padding bytes of 0xcb, and the content.
+Numbers are LEB128. Section 3 holds the source positions. The name of an inlined function also holds its position:
+"helper@file:7:1_s0"."""
 
 import hashlib
 import re
@@ -16,27 +15,27 @@ END = 0x00
 STRINGS = 0x01
 DEBUG = 0x03
 HELPER = re.compile(rb"(\w+@\w+):\d+:\d+(_s\d+)")
-"""The name of an inlined function, as cuda-tile 1.7 makes it: function, file, line, column, number of the inlining."""
+"""Name of an inlined function, as cuda-tile 1.7 makes it: function, file, line, column, number of the inlining."""
 
 
 class BadBytecode(ValueError):
-    """Not TileIR bytecode as this module knows it; the message says where."""
+    """The bytes are not TileIR bytecode in the layout above; the message says where."""
 
 
-def meaning_sha256(bytecode: bytes) -> str:
-    """Returns the hash of the header and of every section but debug information, without the positions of helper
-    functions."""
+def hash_without_positions(bytecode: bytes) -> str:
+    """Returns the hash of the header and of all sections except the debug information. Positions of inlined functions
+    are left out."""
     digest = hashlib.sha256(bytecode[:HEADER_BYTES])
-    for section, content in sections(bytecode):
+    for section, content in read_sections(bytecode):
         if section == DEBUG:
             continue
-        strings = _strings(content) if section == STRINGS else ()
-        hashed = b"".join(map(_without_position, strings)) or content
+        strings = _read_strings(content) if section == STRINGS else ()
+        hashed = b"".join(map(_drop_position, strings)) or content
         digest.update(bytes((section,)) + len(hashed).to_bytes(8, "little") + hashed)
     return digest.hexdigest()
 
 
-def sections(bytecode: bytes) -> Iterator[tuple[int, bytes]]:
+def read_sections(bytecode: bytes) -> Iterator[tuple[int, bytes]]:
     if not bytecode.startswith(MAGIC):
         raise BadBytecode("not TileIR bytecode: the magic number is missing")
     at = HEADER_BYTES
@@ -45,9 +44,9 @@ def sections(bytecode: bytes) -> Iterator[tuple[int, bytes]]:
         at += 1
         if section == END:
             return
-        length, at = _number(bytecode, at)
+        length, at = _read_number(bytecode, at)
         if aligned:
-            alignment, at = _number(bytecode, at)
+            alignment, at = _read_number(bytecode, at)
             at += -at % alignment
         if at + length > len(bytecode):
             raise BadBytecode(f"section {section} ends {at + length - len(bytecode)} bytes after the file")
@@ -56,17 +55,17 @@ def sections(bytecode: bytes) -> Iterator[tuple[int, bytes]]:
     raise BadBytecode("the end marker is missing")
 
 
-def _without_position(string: bytes) -> bytes:
-    """Returns the string, with its length before it."""
+def _drop_position(string: bytes) -> bytes:
+    """Returns a string with its length before it; the position is cut from the name of an inlined function."""
     helper = HELPER.fullmatch(string)
     kept = helper[1] + helper[2] if helper else string
     return len(kept).to_bytes(8, "little") + kept
 
 
-def _strings(content: bytes) -> Sequence[bytes]:
-    """Returns the strings of a section; none where it is not laid out as we know it."""
+def _read_strings(content: bytes) -> Sequence[bytes]:
+    """Returns the strings of a section; an empty tuple if the layout of the section is unknown."""
     try:
-        count, at = _number(content, 0)
+        count, at = _read_number(content, 0)
     except BadBytecode:
         return ()
     at += -at % 4
@@ -80,7 +79,7 @@ def _strings(content: bytes) -> Sequence[bytes]:
     return [texts[start:end] for start, end in zip(starts, ends, strict=True)]
 
 
-def _number(data: bytes, at: int) -> tuple[int, int]:
+def _read_number(data: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if at >= len(data):

@@ -1,8 +1,7 @@
-"""Child role `compile`: compiles what a config launches to a cubin with its static facts, or names its code.
+"""Child role `compile`: compiles the launches of a config to a cubin with its static facts, or hashes their code.
 
-It runs no library: its requests hold bytecode, which kernels/compiling/trace_child.py made in a process of its own. So
-no commit decides what its code is called, what is stored, or what the compiler may use.
-"""
+It runs no library: a request holds bytecode that trace_child.py made in another process. So no commit's code decides
+which key its cubin gets, what is stored, or what the compiler may use."""
 
 import functools
 import hashlib
@@ -21,8 +20,8 @@ from tilewatch.kernels import NAMING
 from tilewatch.kernels.compiling.bytecode import BadBytecode
 from tilewatch.kernels.compiling.compiler_guard import CompilerGuard
 from tilewatch.kernels.compiling.compiler_input import compile_input, find_compiler_files
-from tilewatch.kernels.compiling.cubin import code_sha256, static_facts
-from tilewatch.kernels.compiling.operator_code import bundle, bundle_key
+from tilewatch.kernels.compiling.cubin import hash_machine_code, read_static_facts
+from tilewatch.kernels.compiling.operator_code import hash_bundle, store_bundle
 from tilewatch.kernels.compiling.programs import ProgramMissing
 from tilewatch.kernels.compiling.store import CubinStore, StoreError, is_final
 from tilewatch.kernels.compiling.traced_code import LaunchInput, TracedCode, read_traced
@@ -34,8 +33,8 @@ _store = functools.cache(CubinStore)
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Compiles or names what a request asks for. A failure of a config is an answer with a status. Only a broken set-up
-    is an answer with "error", and a store that cannot be used one with "store_error"."""
+    """Compiles or identifies the code of a request. If a config fails, the answer has a status; if the set-up is broken
+    it has "error", and if the store cannot be used "store_error"."""
     ask = request["ask"]
     if ask == "ready":  # everything this role needs was imported
         return {"compiler": compiler_version(), "files": find_compiler_files()}
@@ -47,31 +46,31 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     except StoreError as error:
         return {"store_error": str(error)}
     except TracingError as error:
-        return _failure("error", str(error), 0.0, 0.0, None)
+        return _make_failure("error", str(error), 0.0, 0.0, None)
 
 
 def _identify(code: TracedCode, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Names the code and the way it is launched, without compiling."""
+    """Returns the hashes of the code and of how it is launched, without compiling."""
     try:
         keys = [_content_key(each, request) for each in code.launches]
     except BadBytecode as error:
-        return _failure("error", first_line(error), 0.0, 0.0, None)
-    key = bundle_key(keys, code.launches) if code.is_bundle else keys[0]
+        return _make_failure("error", first_line(error), 0.0, 0.0, None)
+    key = hash_bundle(keys, code.launches) if code.is_bundle else keys[0]
     return {"status": "ok", "content_key": key, "launch_sha256": code.launch_sha256}
 
 
 def _compile_all(code: TracedCode, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    by_key = {each.key: each for each in code.launches}
+    by_key = {each.launch_key: each for each in code.launches}
     outcomes = {key: _compile(each, request) for key, each in by_key.items()}
     if code.is_bundle:
-        return bundle(_store(request["store"]), code.launches, outcomes)
+        return store_bundle(_store(request["store"]), code.launches, outcomes)
     (outcome,) = outcomes.values()
     return outcome
 
 
 def _compile(launch: LaunchInput, request: Mapping[str, Any]) -> Mapping[str, Any]:
     store = _store(request["store"])
-    started, cpu = time.perf_counter(), _cpu_s()
+    started, cpu = time.perf_counter(), _measure_cpu_s()
     guard = CompilerGuard(memory_bytes=request["memory_bytes"], cpu_s=request["limit_s"])
     key = None
     try:
@@ -86,9 +85,9 @@ def _compile(launch: LaunchInput, request: Mapping[str, Any]) -> Mapping[str, An
             f"stopped after {request['wall_limit_s']:g} s with {guard.cpu_s:.1f} s of CPU time: the machine was too "
             "busy; submit it again to compile it again"
         )
-        outcome = _failure("timeout", failure, time.perf_counter() - started, _cpu_s() - cpu, key)
+        outcome = _make_failure("timeout", failure, time.perf_counter() - started, _measure_cpu_s() - cpu, key)
     except FileNotFoundError as error:
-        # cuda-tile found no tileiras: the machine is not set up, and no config is to blame for that.
+        # cuda-tile found no tileiras: the machine is not set up, so the config has not failed.
         return {"error": f"the tile compiler is missing: {error}"}
     except Exception as error:  # noqa: BLE001 - the edge of a trial: the compiler and the kernel may raise anything
         status, failure = "error", first_line(error)
@@ -96,16 +95,16 @@ def _compile(launch: LaunchInput, request: Mapping[str, Any]) -> Mapping[str, An
             failure = f"the tile compiler needed more than {request['memory_bytes'] / 2**30:g} GiB"
         elif guard.exceeded == "cpu":
             status, failure = "timeout", f"not compiled within {request['limit_s']:g} s of CPU time"
-        # A compiler that is killed takes what its own children used out of what this process can ask for.
-        cpu_s = max(_cpu_s() - cpu, guard.cpu_s)
-        outcome = _failure(status, failure, time.perf_counter() - started, cpu_s, key)
+        # The CPU time of a killed compiler's own children is missing in getrusage; the guard has seen it.
+        cpu_s = max(_measure_cpu_s() - cpu, guard.cpu_s)
+        outcome = _make_failure(status, failure, time.perf_counter() - started, cpu_s, key)
     else:
         outcome = {
             "status": "ok",
             "compile_s": time.perf_counter() - started,
-            "cpu_s": _cpu_s() - cpu,
+            "cpu_s": _measure_cpu_s() - cpu,
             "content_key": key,
-            "code_sha256": code_sha256(cubin),
+            "code_sha256": hash_machine_code(cubin),
             "symbol": launch.symbol,
             "facts": _read_facts(cubin, remarks),
         }
@@ -120,26 +119,24 @@ def _read_facts(cubin: bytes, remarks: str) -> dict[str, Any]:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        return asdict(static_facts(Path(file.name), remarks))
+        return asdict(read_static_facts(Path(file.name), remarks))
 
 
-def _failure(status: str, failure: str, compile_s: float, cpu_s: float, key: str | None) -> dict[str, Any]:
+def _make_failure(status: str, failure: str, compile_s: float, cpu_s: float, key: str | None) -> dict[str, Any]:
     return {"status": status, "failure": failure, "compile_s": compile_s, "cpu_s": cpu_s, "content_key": key}
 
 
 def _content_key(launch: LaunchInput, request: Mapping[str, Any]) -> str:
-    """Returns the name of a compilation's outcome: all that it follows from, so that no commit's stands in for
-    another's.
+    """Returns the key of a launch's compilation: the hash of everything that its outcome depends on.
 
-    The symbol is what machine code is launched by. The limits are part of it, because a compilation that meets one is
-    remembered too. Raises BadBytecode.
-    """
+    The symbol is part of it, because machine code is launched by it. The limits are, because a compilation that meets a
+    limit is stored too. Raises BadBytecode."""
     limits = [request["limit_s"], request["memory_bytes"]]
     parts = [NAMING, launch.symbol, launch.wanted.identify(), request["arch"], compiler_version(), limits]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def _cpu_s() -> float:
+def _measure_cpu_s() -> float:
     """Returns the CPU seconds of this process and of the compilers that it ran."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)

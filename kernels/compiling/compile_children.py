@@ -1,7 +1,7 @@
-"""Keeps the processes that one Compiler works with: one for each library that is read, and one that compiles.
+"""Keeps the child processes of a Compiler: one per library that is traced, and one that compiles.
 
-The first run a commit's code, and may write nowhere. The other runs none, and writes into the store.
-"""
+A tracing child runs a commit's code and may not write. The compiling child runs no commit's code and writes into the
+store."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,10 +11,10 @@ from tilewatch.kernels.children.child_process import ChildDied, ChildHung, Child
 from tilewatch.kernels.compiling.local_cubins import LocalCubins
 
 LIBRARIES = 2
-"""A comparison has two sides. Each process holds some 150 MB."""
+"""Most tracing children: a comparison has two libraries. Each child holds about 150 MB."""
 
 READY_S = 120.0
-"""Importing cuda-tile takes a second, more on a cold disk."""
+"""Seconds that a child may take to start: importing cuda-tile takes 1 s, more from a cold disk."""
 
 
 class BuildError(ExpectedError):
@@ -26,13 +26,13 @@ class CompileChildren:
         """`packages` is the folder of a toolchain; None is the installed one."""
         self._packages, self._cubins = packages, cubins
         self._tracers: dict[str, ChildProcess] = {}
-        """Processes that run a library, by its folder; the one that was used last is at the end."""
+        """Tracing children by the folder of their library, least recently used first."""
         self._compiler: ChildProcess | None = None
         self._version: str | None = None
 
     def find_tracer(self, library: str) -> ChildProcess:
-        """Returns the process that runs a library. Each library has its own: one commit's code must not run where
-        another's is traced, because it could change what is traced. Raises BuildError if it does not start."""
+        """Returns the child that runs a library. Each library has its own child, because one commit's code could change
+        what is traced of another. Raises BuildError if the child does not start."""
         child = self._tracers.pop(library, None)
         if child is None or not child.alive:
             if child is not None:
@@ -45,7 +45,7 @@ class CompileChildren:
         return child
 
     def find_compiler(self) -> ChildProcess:
-        """Returns the process that compiles, started if need be. Raises BuildError if it does not start."""
+        """Returns the child that compiles, and starts it if it does not run. Raises BuildError if it does not start."""
         if self._compiler is None or not self._compiler.alive:
             if self._compiler is not None:
                 self._compiler.close()
@@ -55,14 +55,15 @@ class CompileChildren:
         return self._compiler
 
     def read_version(self) -> str:
-        """Returns what the packages of the folder are. Raises BuildError where the child does not start."""
+        """Returns the compiler's version in the child. Raises BuildError if the child does not start."""
         if self._version is None:
             self.find_compiler()
         assert self._version is not None
         return self._version
 
     def kill(self) -> None:
-        """Ends all from another thread than the one that asks them. `close` is still to be called."""
+        """Kills all children; called from another thread than the one that waits for them. `close` must still be
+        called."""
         for child in self._list_all():
             child.kill()
 
@@ -76,7 +77,8 @@ class CompileChildren:
         return (*self._tracers.values(), *([] if self._compiler is None else [self._compiler]))
 
     def _require_ready(self, child: ChildProcess) -> str:
-        """Returns the compiler's versions. Raises BuildError where the child did not start, or has other packages."""
+        """Returns the compiler's version in a new child. Raises BuildError if the child does not start or has files of
+        other packages."""
         try:
             ready = child.ask({"ask": "ready"}, deadline_s=READY_S)
         except (ChildDied, ChildHung) as error:
@@ -90,10 +92,9 @@ class CompileChildren:
 
 
 def _describe_foreign(files: Mapping[str, str | None], folder: Path) -> str | None:
-    """Says which of the compiler's files, by name, is missing or not of this folder; None where all are.
+    """Names the first of the compiler's files that is missing in a folder; None if all lie in it.
 
-    cuda-tile takes another tileiras of the machine where a package is missing or its version does not fit.
-    """
+    cuda-tile uses another tileiras of the machine if the package is missing or its version does not fit."""
     for name, file in files.items():
         if file is None or not Path(file).is_relative_to(folder):
             return f"{name} is missing in it" + (f", and {file} would be used" if file else "")

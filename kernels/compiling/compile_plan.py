@@ -1,4 +1,4 @@
-"""Compiles whole plans on this machine: several compiler processes, outcomes as they come, no queue, no database."""
+"""Compiles whole plans on this machine in several processes, without queue or database."""
 
 import queue
 import random
@@ -11,17 +11,17 @@ from tilewatch.kernels.compiling.compiler import LIMIT_S, Compiler
 from tilewatch.kernels.results import Compiled, Plan, PlannedTrial
 
 
-def spread(trials: Sequence[PlannedTrial]) -> list[PlannedTrial]:
-    """Returns the same trials in a fixed random order: slow neighbours (big tiles) are taken apart, so that no process
-    gets all of them and results show from the first second."""
+def shuffle_trials(trials: Sequence[PlannedTrial]) -> list[PlannedTrial]:
+    """Returns the trials in a fixed random order. Neighbours with big tiles are slow; mixed, no process gets all of
+    them, and fast results come from the first second."""
     return random.Random(0).sample(list(trials), len(trials))  # noqa: S311 - an order, not a secret
 
 
 def compile_plan(
     library: Path, plan: Plan, store_url: str, *, jobs: int, limit_s: float = LIMIT_S
 ) -> Iterator[tuple[PlannedTrial, Compiled]]:
-    """Compiles every trial of the plan and yields outcomes as they come. Raises BuildError or StoreError
-    when nothing can compile."""
+    """Compiles every trial of a plan and yields outcomes as they come. Raises BuildError or StoreError if nothing can
+    be compiled."""
     for _, trial, outcome in compile_plans([(library, plan)], store_url, jobs=jobs, limit_s=limit_s):
         yield trial, outcome
 
@@ -29,13 +29,11 @@ def compile_plan(
 def compile_plans(
     plans: Sequence[tuple[Path, Plan]], store_url: str, *, jobs: int, limit_s: float = LIMIT_S
 ) -> Iterator[tuple[int, PlannedTrial, Compiled]]:
-    """Compiles one plan after the other, each from its library, and yields outcomes with the number of their plan.
-
-    Raises like `compile_plan`.
-    """
+    """Compiles plans one after the other, each with its library. Yields the plan's number, the trial and its outcome.
+    Raises like `compile_plan`."""
     todo: queue.SimpleQueue[tuple[int, PlannedTrial] | None] = queue.SimpleQueue()
     done: queue.SimpleQueue[tuple[int, PlannedTrial, Compiled] | ExpectedError] = queue.SimpleQueue()
-    trials = [(number, trial) for number, (_, plan) in enumerate(plans) for trial in spread(plan.trials)]
+    trials = [(number, trial) for number, (_, plan) in enumerate(plans) for trial in shuffle_trials(plan.trials)]
     for each in [*trials, *([None] * jobs)]:
         todo.put(each)
 

@@ -1,11 +1,10 @@
-"""Ends a compiler that this process started when it takes too much memory or CPU time.
+"""Kills a compiler that this process started if it takes too much memory or CPU time.
 
-Resident memory is what counts. A limit of the operating system (RLIMIT_DATA) would count reserved stacks and arenas,
-which grow with the number of cores: 1.25 GiB were enough for every compile on 2 cores and for none on 16.
+Memory is resident memory. RLIMIT_DATA would count reserved stacks and arenas, which grow with the number of cores: 1.25
+GiB were enough for every compilation on 2 cores and for none on 16.
 
-CPU time is what counts, not wall time: on a busy machine 120 of 1,002 compiles took over 15 s of wall time after 1.2 to
-5.4 CPU seconds, and nine of ten drawn from them compiled when they were asked again (2026-11).
-"""
+Time is CPU time. On a busy machine 120 of 1,002 compilations took over 15 s of wall time but only 1.2 to 5.4 CPU
+seconds; nine of ten of them compiled when tried again (2026-11)."""
 
 import contextlib
 import os
@@ -21,10 +20,9 @@ LOOK_EVERY_S = 0.1
 
 
 class CompilerGuard:
-    """While open, ends each child of the calling thread that goes over a limit; `exceeded` then names the limit.
+    """While open, kills each child of the calling thread that exceeds a limit; `exceeded` then names the limit.
 
-    What a child's own children hold and use is added to it. `cpu_s` is the largest CPU time seen, in seconds.
-    """
+    Memory and time of a child include those of its own children. `cpu_s` is the largest CPU time seen, in seconds."""
 
     def __init__(self, *, memory_bytes: int, cpu_s: float) -> None:
         self.exceeded: Literal["memory", "cpu"] | None = None

@@ -1,9 +1,8 @@
-"""Takes what cuTile gives to the tile compiler, and gives it to the compiler: here, or on a machine without the kernel.
+"""Captures the input that cuTile gives to the tile compiler, and compiles such an input, also on another machine.
 
-Making bytecode needs the kernel's Python and all that its host code imports; making machine code of the bytecode needs
-the compiler alone. Both are halves of cuTile's own way, parted at its function `compile_cubin` (cuda-tile 1.6 and
-1.7), so the machine code is that of `ct.launch`.
-"""
+Making bytecode needs the kernel's Python and all that its host code imports; compiling bytecode needs only the
+compiler. cuTile's own path is split at its function `compile_cubin` (cuda-tile 1.6 and 1.7), so the machine code is
+that of `ct.launch`."""
 
 import base64
 import hashlib
@@ -20,26 +19,26 @@ from cuda.tile._compiler_options import CompilerOptions
 from cuda.tile.compilation import KernelSignature, export_kernel
 from cutile_cache._remarks import cleanup  # the compiler repeats remarks, and cuTile's own cache keeps each once
 
-from tilewatch.kernels.compiling.bytecode import meaning_sha256
+from tilewatch.kernels.compiling.bytecode import hash_without_positions
 
 LIBRARY_BYTES = 1 << 28
-"""The most that a kernel is linked with in one file."""
+"""Largest file that a kernel may be linked with."""
 
 
 class NeedsLibraries(Exception):
-    """A kernel is linked with libraries of this machine, so no other machine can compile it; the message says which."""
+    """The kernel is linked with libraries of this machine, so no other can compile it; the message names them."""
 
 
 @dataclass(frozen=True)
 class LinkedLibrary:
-    """A file of this machine to link with. Its content is read once: what is named is what is linked."""
+    """A file of this machine to link with. It is read once, so that the hashed content is the linked content."""
 
     path: Path
     content: bytes
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Reads a file. Raises OSError, also for a path that is not a file, or one that is too large."""
+        """Reads a file. Raises OSError if it cannot be read, is not a regular file or is too large."""
         if not path.is_file():  # a device may have no end
             raise FileNotFoundError(f"there is no file {path}")
         if path.stat().st_size > LIBRARY_BYTES:
@@ -49,7 +48,7 @@ class LinkedLibrary:
 
 @dataclass(frozen=True)
 class CompilerInput:
-    """One kernel as the compiler reads it. Most kernels are linked with no libraries."""
+    """The compiler's input for one kernel."""
 
     bytecode: bytes
     opt_level: int
@@ -57,18 +56,16 @@ class CompilerInput:
     libraries: tuple[LinkedLibrary, ...]
 
     def require_movable(self) -> None:
-        """Raises NeedsLibraries."""
+        """Raises NeedsLibraries if other machines cannot compile the kernel."""
         if self.libraries:
             linked = ", ".join(str(each.path) for each in self.libraries)
             raise NeedsLibraries(f"the kernel is linked with {linked} of this machine")
 
     def identify(self) -> dict[str, Any]:
-        """Returns all that makes a difference to the machine code: every field, those that are added later too.
-
-        Bytecode counts without its line numbers, and a library by what it holds. Raises BadBytecode.
-        """
+        """Returns all fields that the machine code depends on. Bytecode is hashed without source positions, libraries
+        by their content. Fields that are added later are included. Raises BadBytecode."""
         hashed = {
-            "bytecode": meaning_sha256(self.bytecode),
+            "bytecode": hash_without_positions(self.bytecode),
             "libraries": [hashlib.sha256(each.content).hexdigest() for each in self.libraries],
         }
         return {each.name: hashed.get(each.name, getattr(self, each.name)) for each in fields(self)}
@@ -82,36 +79,35 @@ class CompilerInput:
         }
 
 
-class _Asked(Exception):
+class _InputCaptured(Exception):
     def __init__(self, wanted: CompilerInput) -> None:
         self.wanted = wanted
 
 
 def make_input(kernel: Any, signature: KernelSignature, arch: str) -> CompilerInput:
-    """Makes the bytecode of a kernel. Raises whatever cuTile raises if the kernel is not valid code."""
+    """Returns the compiler's input for a kernel. Raises cuTile's errors if the kernel is not valid code."""
 
     def stop(file: str, options: CompilerOptions, sm_arch: str, *_: Any, **given: Any) -> None:
         bytecode = Path(file).read_bytes()
         Path(file).unlink()
-        # cuda-tile 1.6 knows neither.
+        # cuda-tile 1.6 has neither option.
         features, linked = tuple(given.get("preview_features", ())), tuple(given.get("linker_inputs", ()))
         libraries = tuple(map(LinkedLibrary.read, linked))
-        raise _Asked(CompilerInput(bytecode, options.opt_level_for_target(sm_arch), features, libraries))
+        raise _InputCaptured(CompilerInput(bytecode, options.opt_level_for_target(sm_arch), features, libraries))
 
-    # What this machine compiled before would be found in cuTile's cache, and the compiler not be asked.
+    # Without cuTile's cache: it would return what this machine compiled before, and not call the compiler.
     with mock.patch.multiple(_compile, compile_cubin=stop, cache_lookup=lambda *_: None):
         try:
             export_kernel(kernel, [signature], io.BytesIO(), gpu_code=arch, output_format="cubin")
-        except _Asked as asked:
-            return asked.wanted
+        except _InputCaptured as captured:
+            return captured.wanted
     raise AssertionError("cuTile exported a kernel without its compiler")
 
 
 def compile_input(wanted: CompilerInput, arch: str, timeout_s: float) -> tuple[bytes, str]:
-    """Returns the cubin, and the compiler's remarks as YAML; they are empty where the compiler makes none.
+    """Returns the cubin, and the compiler's remarks as YAML (empty if it makes none).
 
-    Raises whatever cuTile raises where it does not compile, and FileNotFoundError without a compiler.
-    """
+    Raises cuTile's errors if the input does not compile, and FileNotFoundError if there is no compiler."""
     with tempfile.TemporaryDirectory(dir=default_tile_context.config.temp_dir) as folder:
         file, remarks = Path(folder) / "kernel.bytecode", Path(folder) / "remarks.yaml"
         file.write_bytes(wanted.bytecode)
@@ -132,7 +128,7 @@ def compile_input(wanted: CompilerInput, arch: str, timeout_s: float) -> tuple[b
 
 
 def find_compiler_files() -> dict[str, str | None]:
-    """Returns the files of cuda-tile and of tileiras that this process compiles with; None for a missing tileiras."""
+    """Returns the paths of cuda-tile and of tileiras that this process compiles with; None for a missing tileiras."""
     try:
         tileiras = _compile._find_compiler_bin().path
     except FileNotFoundError:

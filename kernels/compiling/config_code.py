@@ -1,8 +1,6 @@
-"""Finds what a config launches, by running its library file or its host code, and writes it down.
+"""Traces the launches of a config by running its library file or its host code, and writes them as JSON.
 
-What is written is JSON (traced_code.py): the launches of a config with their bytecode, or the sentence why there is
-none.
-"""
+The JSON (traced_code.py) holds the launches with their bytecode, or why the config has no code."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -24,16 +22,16 @@ from tilewatch.kernels.watching.declare import BadWatchFile
 from tilewatch.kernels.watching.tracer import TracingError
 
 SM_COUNTS = (1, 108, 132, 148, 170, 1 << 20)
-"""Multiprocessors for which two grids are compared: of real GPUs, and more extreme ones."""
+"""Numbers of multiprocessors for which grids are hashed: those of real GPUs, and more extreme ones."""
 
 Request = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class LaunchCode:
-    """One kernel launch. `key` is equal for what ct.launch compiles alike."""
+    """One kernel launch. Launches with the same `launch_key` compile to the same code."""
 
-    key: str
+    launch_key: str
     symbol: str
     programmatic_dependent_launch: bool
     make_input: Callable[[], CompilerInput]
@@ -41,10 +39,9 @@ class LaunchCode:
 
 @dataclass(frozen=True)
 class ConfigCode:
-    """What a config launches. `hash_launches` hashes grids and arguments, which are not part of the bytecode.
+    """The launches of a config. `hash_launches` hashes grids and arguments, which are not part of the bytecode.
 
-    `is_bundle` is False for a kernel of a library file: its only cubin is stored by itself.
-    """
+    `is_bundle` is False for a kernel of a library file: its only cubin is stored without a bundle."""
 
     launches: Sequence[LaunchCode]
     hash_launches: Callable[[], str]
@@ -52,8 +49,8 @@ class ConfigCode:
 
 
 def read_code(request: Request) -> ConfigCode:
-    """Runs a library file, or its host code, and returns the code of a config. Raises LibraryError if it cannot be run,
-    and BadConfig, BadProblem, BadWatchFile or TracingError if it refuses the config."""
+    """Runs a library file, or its host code, and returns the code of a config. Raises LibraryError if it cannot be run.
+    Raises BadConfig, BadProblem, BadWatchFile or TracingError if it refuses the config."""
     arch = request["arch"]
     loaded = find(Path(request["library"]), request["kernel"], arch)
     problem = loaded.kernel.parse(request["problem"])
@@ -63,25 +60,25 @@ def read_code(request: Request) -> ConfigCode:
 
 
 def write_failure(failure: str) -> dict[str, Any]:
-    """Returns as JSON why a config has no code."""
+    """Returns the JSON that says why a config has no code."""
     return {"compiler": compiler_version(), "failure": failure}
 
 
 def write_code(code: ConfigCode, *, movable: bool, named: bool) -> dict[str, Any]:
-    """Returns the code as JSON: `movable` to other machines, with its launches `named` by their hash.
+    """Returns the code as JSON. `movable`: other machines must be able to compile it. `named`: add the hash of grids
+    and arguments.
 
-    Raises NeedsLibraries where it is not movable, and whatever cuTile raises where a kernel is not valid code.
-    """
-    inputs = {each.key: each.make_input() for each in code.launches}
+    Raises NeedsLibraries if other machines cannot compile it, and cuTile's errors if a kernel is not valid code."""
+    inputs = {each.launch_key: each.make_input() for each in code.launches}
     if movable:
         for each in inputs.values():
             each.require_movable()
     launches = [
         {
-            "key": each.key,
+            "key": each.launch_key,
             "symbol": each.symbol,
             "programmatic_dependent_launch": each.programmatic_dependent_launch,
-            **inputs[each.key].to_json(),
+            **inputs[each.launch_key].to_json(),
         }
         for each in code.launches
     ]
@@ -102,7 +99,7 @@ def _code_of_operator(loaded: LibraryOperator, problem: Problem, config: Config,
         raise error if isinstance(error, TracingError) else TracingError(first_line(error)) from error
     codes = [
         LaunchCode(
-            each.key,
+            each.launch_key,
             each.symbol,
             each.programmatic_dependent_launch,
             partial(make_input, each.kernel, each.signature, arch),
@@ -114,7 +111,7 @@ def _code_of_operator(loaded: LibraryOperator, problem: Problem, config: Config,
 
 
 def _list_given(asked: KernelSignature) -> list[Any]:
-    """Returns what a launch gives to the machine code: constants are in the code, and one that is unused nowhere."""
+    """Lists the arguments that a launch passes to the machine code: all but constants."""
     return [each for each in asked.parameters if not isinstance(each, ConstantConstraint)]
 
 

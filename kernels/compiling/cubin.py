@@ -1,8 +1,7 @@
 """Reads static facts from a cubin: registers, stack, shared memory, code size, and the compiler's remarks.
 
-Resource usage is read by NVIDIA's cuobjdump (PyPI, or the toolkit's on PATH); the machine code is hashed from its ELF
-sections alone, without debug information, so that equal hashes mean identical code.
-"""
+Resource usage is read by NVIDIA's cuobjdump (PyPI, or the toolkit's on PATH). Machine code is hashed from its ELF
+sections without debug information, so that equal hashes mean identical code."""
 
 import hashlib
 import io
@@ -20,23 +19,22 @@ from tilewatch.kernels.compiling.programs import find_program
 from tilewatch.kernels.results import StaticFacts
 
 CODE_SECTIONS = (".text.", ".nv.constant", ".nv.info.", ".rela.text.")
-"""Instructions, the constants and relocations they use, and launch limits (registers, barriers, cluster shape)."""
+"""Sections that are hashed: instructions, their constants and relocations, and launch limits (registers, barriers,
+cluster shape)."""
 
 REQNTID = 0x10
 SIZED_VALUE = 4
-"""Numbers of the ELF attributes that NVIDIA's tools write (EIATTR_REQNTID, EIFMT_SVAL)."""
+"""Numbers of ELF attributes in NVIDIA's files (EIATTR_REQNTID, EIFMT_SVAL)."""
 
 API_VERSION = 0x37
-"""The attribute EIATTR_CUDA_API_VERSION: 134 from ptxas 13.4, 135 from 13.5. It runs nothing."""
+"""Number of the attribute EIATTR_CUDA_API_VERSION: 134 from ptxas 13.4, 135 from 13.5. Code does not depend on it."""
 
 
-def code_sha256(cubin: bytes, *, with_version: bool = True) -> str:
-    """Returns the hash of what runs, without the names of functions: a kernel that is only renamed is equal.
+def hash_machine_code(cubin: bytes, *, with_version: bool = True) -> str:
+    """Returns the hash of the machine code. Function names are left out: a renamed kernel has the same hash.
 
-    The compiler's version is in it, unless `with_version` is False; between cubins of one compiler that is not a
-    difference.
-    """
-    sections = _code_sections(cubin)
+    `with_version=False` leaves out the compiler's version too, to compare cubins of two compilers."""
+    sections = _read_code_sections(cubin)
     if not with_version:
         sections = [(name, _drop_version(data) if name.startswith(".nv.info.") else data) for name, data in sections]
     functions = [name.removeprefix(".text.") for name, _ in sections if name.startswith(".text.")]
@@ -51,7 +49,7 @@ def code_sha256(cubin: bytes, *, with_version: bool = True) -> str:
     return digest.hexdigest()
 
 
-def static_facts(cubin_path: Path, remarks_yaml: str) -> StaticFacts:
+def read_static_facts(cubin_path: Path, remarks_yaml: str) -> StaticFacts:
     listing = subprocess.run(
         [find_program("cuobjdump"), "--dump-resource-usage", str(cubin_path)],
         capture_output=True,
@@ -61,14 +59,14 @@ def static_facts(cubin_path: Path, remarks_yaml: str) -> StaticFacts:
     ).stdout
     usage = {name: int(value) for name, value in re.findall(r"\b(REG|STACK|SHARED):(\d+)", listing)}
     cubin = cubin_path.read_bytes()
-    found = remarks(remarks_yaml)
+    found = read_remarks(remarks_yaml)
     loads = [remark for remark in found if remark["name"] == "RemarkMemoryLoadInstructionSelected"]
     mmas = [remark for remark in found if "MMA" in remark["name"]]
     return StaticFacts(
         registers=usage["REG"],
         stack_bytes=usage["STACK"],
         shared_bytes=usage["SHARED"],
-        code_bytes=sum(len(data) for name, data in _code_sections(cubin) if name.startswith(".text.")),
+        code_bytes=sum(len(data) for name, data in _read_code_sections(cubin) if name.startswith(".text.")),
         cubin_bytes=len(cubin),
         tma_loads=sum("TMA" in remark["instruction"] for remark in loads),
         loads=len(loads),
@@ -78,11 +76,11 @@ def static_facts(cubin_path: Path, remarks_yaml: str) -> StaticFacts:
     )
 
 
-def threads_per_block(cubin: bytes) -> int | None:
-    """Returns the threads that the launch is fixed to (attribute REQNTID of .nv.info); None where it is not."""
+def read_threads_per_block(cubin: bytes) -> int | None:
+    """Returns the threads per block that a launch must have (attribute REQNTID); None if any number is allowed."""
     for section in ELFFile(io.BytesIO(cubin)).iter_sections():
         if section.name.startswith(".nv.info."):
-            for attribute, value in _attributes(section.data()):
+            for attribute, value in _read_attributes(section.data()):
                 if attribute == REQNTID:
                     x, y, z = struct.unpack("<III", value)
                     return int(x * y * z)
@@ -90,13 +88,13 @@ def threads_per_block(cubin: bytes) -> int | None:
 
 
 def _drop_version(info: bytes) -> bytes:
-    kept = ((number, value) for number, value in _attributes(info) if number != API_VERSION)
+    kept = ((number, value) for number, value in _read_attributes(info) if number != API_VERSION)
     return b"".join(bytes((number,)) + len(value).to_bytes(4, "little") + value for number, value in kept)
 
 
-def _attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yields the attributes of a section. Each is a format and an attribute byte, then two bytes of value, or of length
-    if the format says so."""
+def _read_attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yields the number and value of each attribute of an .nv.info section. An attribute is a format byte, a number
+    byte, then two bytes of value, or of the value's length if the format says so."""
     at = 0
     while at + 4 <= len(info):
         length = int.from_bytes(info[at + 2 : at + 4], "little") if info[at] == SIZED_VALUE else 0
@@ -104,16 +102,16 @@ def _attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
         at += 4 + length
 
 
-def remarks(text: str) -> tuple[dict[str, Any], ...]:
+def read_remarks(text: str) -> tuple[dict[str, Any], ...]:
     """Returns the compiler's remarks (YAML documents tagged !Passed or !Missed), in source order."""
     parsed = []
     for node in yaml.compose_all(text, Loader=yaml.CSafeLoader):
         if node is not None:
-            parsed.append(_remark(node.tag == "!Passed", _plain(node)))
+            parsed.append(_make_remark(node.tag == "!Passed", _make_plain(node)))
     return tuple(sorted(parsed, key=lambda remark: (remark["line"], remark["name"])))
 
 
-def _remark(passed: bool, document: Mapping[str, Any]) -> dict[str, Any]:
+def _make_remark(passed: bool, document: Mapping[str, Any]) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     for argument in document.get("Args") or []:
         arguments.update(argument)
@@ -128,15 +126,15 @@ def _remark(passed: bool, document: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _plain(node: yaml.Node) -> Any:
-    """Returns a YAML node as dictionaries, lists and strings, whatever its tag."""
+def _make_plain(node: yaml.Node) -> Any:
+    """Returns a YAML node as dictionaries, lists and strings; tags are ignored."""
     if isinstance(node, yaml.MappingNode):
-        return {_plain(key): _plain(value) for key, value in node.value}
+        return {_make_plain(key): _make_plain(value) for key, value in node.value}
     if isinstance(node, yaml.SequenceNode):
-        return [_plain(each) for each in node.value]
+        return [_make_plain(each) for each in node.value]
     return node.value
 
 
-def _code_sections(cubin: bytes) -> list[tuple[str, bytes]]:
+def _read_code_sections(cubin: bytes) -> list[tuple[str, bytes]]:
     sections = ELFFile(io.BytesIO(cubin)).iter_sections()
     return [(section.name, section.data()) for section in sections if section.name.startswith(CODE_SECTIONS)]

@@ -1,4 +1,4 @@
-"""Makes text of stored machine code and of the bytecode beside it, with NVIDIA's programs. Needs no GPU."""
+"""Disassembles stored machine code and bytecode into text with NVIDIA's programs. Needs no GPU."""
 
 import functools
 import subprocess
@@ -13,15 +13,15 @@ from tilewatch.kernels.compiling.programs import find_program
 from tilewatch.kernels.compiling.store import CubinStore
 
 ZIP = b"PK\x03\x04"
-"""The first bytes of a bundle."""
+"""First bytes of a bundle."""
 
 LIMIT_S = 60.0
-"""A listing takes 0.2 to 1.4 s of two busy cores; the longest of the library has 12,800 lines (2026-11)."""
-
+"""Seconds that a listing may take. It takes 0.2 to 1.4 s of two busy cores; the longest of the library has 12,800 lines
+(2026-11)."""
 
 LISTINGS_KEPT = 16
-"""The last ones: a winner is compared with the winner before and with the next best config, and again in the next
-night. NVIDIA's program takes 0.9 s of a busy core for the shortest kernel too (2026-11-22)."""
+"""Listings that are cached: a winner is compared with the previous winner and the next best config, and again on the
+next night. A listing takes at least 0.9 s of a busy core (2026-11-22)."""
 
 
 class NotDisassembled(Exception):
@@ -29,10 +29,10 @@ class NotDisassembled(Exception):
 
 
 def read_code_texts(store: CubinStore, content_key: str) -> dict[str, CodeText]:
-    """Returns the launches of a config by their keys; a kernel of a library file has one, with an empty key.
+    """Returns the listings of a config's launches by their keys; a kernel of a library file has one launch, with the
+    key "".
 
-    Raises StoreError, ProgramMissing or NotDisassembled.
-    """
+    Raises StoreError, ProgramMissing or NotDisassembled."""
     cubins = _open(store.cubin(content_key))
     bytecode = store.bytecode(content_key)
     bytecodes = {} if bytecode is None else _open(bytecode)
@@ -47,12 +47,12 @@ def disassemble(cubin: bytes, bytecode: bytes | None) -> CodeText:
 
 
 def list_encoded_sass(cubin: bytes) -> str:
-    """Returns the whole cubin as text, each instruction with its bits. Raises ProgramMissing or NotDisassembled."""
+    """Returns the listing of a cubin, each instruction with its encoding. Raises ProgramMissing or NotDisassembled."""
     return _run((find_program("nvdisasm"), "--print-instruction-encoding"), cubin, ".cubin")
 
 
 def disassemble_bytecode(bytecode: bytes) -> str:
-    """Returns bytecode as text. Raises ProgramMissing or NotDisassembled."""
+    """Returns the listing of bytecode. Raises ProgramMissing or NotDisassembled."""
     return _run((find_program("tileirdisasm"), "-g"), bytecode, ".tileirbc")
 
 
@@ -75,7 +75,7 @@ def _run(command: tuple[str, ...], content: bytes, suffix: str) -> str:
 
 
 def _first_error(stderr: bytes) -> str:
-    """Returns the first error of a program. It comes first, and warnings of what follows from it after: nvdisasm 13.2
-    to 13.5 knows no NOP of some clusters' code, and then warns of its analysis (2026-11-25)."""
+    """Returns the first error line of a program; later lines warn of its consequences. nvdisasm 13.2 to 13.5 knows no
+    NOP of some clusters' code, and then warns of its analysis (2026-11-25)."""
     lines = stderr.decode(errors="replace").strip().splitlines() or ["failed"]
     return next((line for line in lines if " error" in line), lines[-1])

@@ -1,8 +1,7 @@
-"""Keeps what child processes read and write of a cubin store in a folder of this machine.
+"""Gives child processes a folder of this machine in place of an object store.
 
-A child has no credentials, since it runs other people's code, so it cannot use an object store. Its parent fetches what
-it needs and sends on what it made. The cubins of a folder store stay where they are.
-"""
+A child runs other people's code, so it has no credentials for an object store. Its parent fetches the cubins that it
+needs and uploads those that it made. A store that is a folder is used directly."""
 
 import contextlib
 import tempfile
@@ -13,16 +12,16 @@ from tilewatch.kernels.compiling.store import CubinStore, find_folder, folder
 
 class LocalCubins:
     def __init__(self, url: str) -> None:
-        """Raises StoreError when the store cannot be used at all."""
+        """Raises StoreError if the store cannot be used at all."""
         self.store = CubinStore(url)
         self._url = url
         self.remote = None if self.store.is_folder else self.store
-        """The store that cubins are fetched from; None if the store is a folder, which needs no fetching."""
+        """The object store; None if the store is a folder."""
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
 
     @property
     def url(self) -> str:
-        """Returns the folder store for a child."""
+        """Returns the URL of the folder that a child uses as its store."""
         if self.remote is None:
             return self._url
         if self._scratch is None:
@@ -30,22 +29,23 @@ class LocalCubins:
         return folder(Path(self._scratch.name))
 
     def make_folder(self) -> str:
-        """Returns the path of the folder for a child, which may write into it but not make it."""
+        """Makes the child's folder and returns its path. The child may write into the folder, but not create it."""
         path = find_folder(self.url)
-        with contextlib.suppress(OSError):  # the child says what is wrong with it
+        with contextlib.suppress(OSError):  # the child reports why the folder is unusable
             Path(path).mkdir(parents=True, exist_ok=True)
         return path
 
-    def fetch(self, key: str) -> None:
-        """Brings a cubin here. Raises StoreError when it cannot be read from the store."""
+    def fetch(self, content_key: str) -> None:
+        """Downloads a cubin. Raises StoreError if it cannot be read."""
         if self.remote is None:
             return
         here = CubinStore(self.url)
-        if here.outcome(key) is None:
-            here.put(key, {}, self.remote.cubin(key))
+        if here.outcome(content_key) is None:
+            here.put(content_key, {}, self.remote.cubin(content_key))
 
     def send(self) -> None:
-        """Sends on what a child made, and deletes it here. Raises StoreError when it cannot be written to the store."""
+        """Uploads the outcomes and cubins that a child made and deletes the local files. Raises StoreError if they
+        cannot be written."""
         if self.remote is None or self._scratch is None:
             return
         here = CubinStore(self.url)

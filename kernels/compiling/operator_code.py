@@ -1,8 +1,7 @@
-"""Puts the machine code of an operator's launches together: a bundle is stored as one cubin is.
+"""Stores the machine code of an operator's launches as one bundle.
 
-A bundle is a ZIP file, uncompressed, with one cubin for each different launch, named by the launch's key. Its bytecode
-is one too.
-"""
+A bundle is an uncompressed ZIP file with one cubin per different launch; the file name is the launch's key. Their
+bytecode is a second such file."""
 
 import hashlib
 import io
@@ -14,15 +13,15 @@ from typing import Any, Protocol
 from tilewatch.kernels.compiling.store import CubinStore
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The first time that ZIP knows: equal code gives equal files."""
+"""Earliest time that ZIP can express, written for every file, so that equal code gives equal bundles."""
 
 
 class NamedLaunch(Protocol):
-    """One kernel launch: `key` is equal for what ct.launch compiles alike, `symbol` is the kernel's name in its
-    cubin."""
+    """One kernel launch. Launches with the same `launch_key` compile to the same code. `symbol` is the kernel's name in
+    its cubin."""
 
     @property
-    def key(self) -> str: ...
+    def launch_key(self) -> str: ...
 
     @property
     def symbol(self) -> str: ...
@@ -31,39 +30,40 @@ class NamedLaunch(Protocol):
     def programmatic_dependent_launch(self) -> bool: ...
 
 
-def bundle_key(content_keys: Sequence[str], launches: Sequence[NamedLaunch]) -> str:
-    """Names a bundle by its launches in their order: by their code, what it is looked up by, and how it is launched."""
+def hash_bundle(content_keys: Sequence[str], launches: Sequence[NamedLaunch]) -> str:
+    """Returns the content key of a bundle: the hash of its launches in order, each with its code and how it is
+    launched."""
     parts = [
-        (each.key, content_key, each.programmatic_dependent_launch)
+        (each.launch_key, content_key, each.programmatic_dependent_launch)
         for each, content_key in zip(launches, content_keys, strict=True)
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def bundle(
+def store_bundle(
     store: CubinStore, launches: Sequence[NamedLaunch], outcomes: Mapping[str, Mapping[str, Any]]
 ) -> Mapping[str, Any]:
-    """Stores the bundle and returns the operator's outcome: that of its first launch that failed, else all together.
+    """Stores the bundle and returns the operator's outcome: the outcome of its first launch that failed, else the sum
+    of all.
 
-    `outcomes` are the launches' own by their keys; each has its cubin in the store.
-    """
+    `outcomes` are those of the launches by launch key; each has its cubin in the store."""
     for outcome in outcomes.values():
         if outcome["status"] != "ok" or "error" in outcome:
             return outcome
-    key = bundle_key([outcomes[each.key]["content_key"] for each in launches], launches)
-    result = _join(key, launches, outcomes)
-    if store.outcome(key) is None:
-        keys = {key: outcome["content_key"] for key, outcome in outcomes.items()}
-        kept = {key: bytecode for key, each in keys.items() if (bytecode := store.bytecode(each)) is not None}
-        cubins = {key: store.cubin(each) for key, each in keys.items()}
-        store.put(key, result, _zip(cubins), _zip(kept) if len(kept) == len(keys) else None)
+    content_key = hash_bundle([outcomes[each.launch_key]["content_key"] for each in launches], launches)
+    result = _join(content_key, launches, outcomes)
+    if store.outcome(content_key) is None:
+        parts = {launch_key: outcome["content_key"] for launch_key, outcome in outcomes.items()}
+        cubins = {launch_key: store.cubin(part) for launch_key, part in parts.items()}
+        kept = {launch_key: code for launch_key, part in parts.items() if (code := store.bytecode(part)) is not None}
+        store.put(content_key, result, _zip(cubins), _zip(kept) if len(kept) == len(parts) else None)
     return {**result, "reused": all(outcome["reused"] for outcome in outcomes.values())}
 
 
 def _join(key: str, launches: Sequence[NamedLaunch], outcomes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    parts = [outcomes[each.key] for each in launches]
+    parts = [outcomes[each.launch_key] for each in launches]
     facts = [each["facts"] for each in outcomes.values()]
-    codes = list(map(_identify, launches, parts))
+    codes = list(map(_hash_launched_code, launches, parts))
     is_plain = codes == [parts[0]["code_sha256"]]
     joined = {name: sum(each[name] for each in facts) for name in facts[0] if name != "remarks"}
     joined |= {name: max(each[name] for each in facts) for name in ("registers", "stack_bytes", "shared_bytes")}
@@ -78,9 +78,9 @@ def _join(key: str, launches: Sequence[NamedLaunch], outcomes: Mapping[str, Mapp
     }
 
 
-def _identify(launch: NamedLaunch, outcome: Mapping[str, Any]) -> str:
-    """Returns the hash of a launch's machine code. One that may begin before the launch ahead of it has ended has
-    another: what is timed is another thing."""
+def _hash_launched_code(launch: NamedLaunch, outcome: Mapping[str, Any]) -> str:
+    """Returns the hash of a launch's machine code. A programmatic dependent launch gets another hash: it may overlap
+    the launch before it, so its time is another one."""
     code: str = outcome["code_sha256"]
     return f"{code} programmatic dependent launch" if launch.programmatic_dependent_launch else code
 
@@ -94,6 +94,6 @@ def _zip(files: Mapping[str, bytes]) -> bytes:
 
 
 def read_bundle(content: bytes) -> dict[str, bytes]:
-    """Returns the cubins of a bundle by the keys of their launches."""
+    """Returns the cubins of a bundle by launch key."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         return {name: archive.read(name) for name in archive.namelist()}

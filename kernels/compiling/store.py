@@ -1,10 +1,9 @@
-"""Stores cubins by content, in a folder or in an object store (`s3://`, with the extra s3).
+"""Stores cubins by content key, in a folder or in an object store (`s3://`, with the extra s3).
 
-Each cubin is `<key>.cubin`, and `<key>.json` holds what compiling it gave; a timeout or a compiler error has only the
-latter, so that a config that failed is not waited for again (`is_final` says which are). `<key>.tileirbc` is the
-bytecode that a cubin was made of, 2 to 6 KB beside its 40 to 400; cubins stored before 2026-11-22 have none.
-`<code key>.recorded` is the bytecode of a config whose host code can run on some machines only (config_code.py).
-"""
+`<content key>.json` is the outcome of a compilation, `<content key>.cubin` its machine code and `<content
+key>.tileirbc` its bytecode (2 to 6 KB; a cubin has 40 to 400). A timeout or a compiler error has only an outcome, so
+that it is not compiled again (unless `is_final` is False). `<code key>.recorded` is the traced code of a config whose
+host code runs on some machines only (config_code.py)."""
 
 import json
 import os
@@ -18,13 +17,13 @@ import fsspec
 from tilewatch.errors import ExpectedError
 
 DEFAULT_FOLDER = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "tilewatch" / "cubins"
-"""Where commands without a queue keep cubins, if nothing else is said."""
+"""Cubin store of commands that work without a queue."""
 
 EXTRAS = {"s3": ("s3fs", "s3")}
-"""The package that reaches a protocol, and the extra that brings it."""
+"""Package that reaches a protocol, and the extra that installs it."""
 
 HEALTH_KEY = "health"
-"""A key that no cubin has: theirs are hashes."""
+"""Key that `require_access` reads and writes. Keys of cubins are hashes."""
 
 
 class StoreError(ExpectedError):
@@ -33,7 +32,8 @@ class StoreError(ExpectedError):
 
 class CubinStore:
     def __init__(self, url: str) -> None:
-        """A plain path or file:///path is a folder. Raises StoreError when nothing here speaks the URL's protocol."""
+        """`url` is a plain path, file:///path or a URL that fsspec can open. Raises StoreError if no installed package
+        knows its protocol."""
         self.url = url
         try:
             self._files, self._root = fsspec.core.url_to_fs(url)
@@ -43,28 +43,27 @@ class CubinStore:
             raise StoreError(f"the cubin store {url} cannot be used: {error}") from None
         self.is_folder = "file" in _list_protocols(self._files)
 
-    def outcome(self, key: str) -> dict[str, Any] | None:
-        """Returns the outcome of compiling `key`; None if it was never compiled."""
-        return self.outcomes((key,)).get(key)
+    def outcome(self, content_key: str) -> dict[str, Any] | None:
+        """Returns the outcome of a compilation; None if `content_key` was never compiled."""
+        return self.outcomes((content_key,)).get(content_key)
 
     def outcomes(self, keys: Collection[str]) -> dict[str, dict[str, Any]]:
-        """Returns what compiling each of these keys gave, without those that were never compiled, and without those
+        """Returns the outcomes of compilations by key. Keys that were never compiled are left out, and so are keys
         whose cubin was deleted, so that they are compiled again.
 
-        One call reads all of them, which an object store does in parallel.
-        """
+        All are read in one call, which an object store does in parallel."""
         of = {self._path(key, "json"): key for key in keys}
         if not of:
             return {}
-        with self._trouble("read"):
+        with self._raise_store_errors("read"):
             read = self._files.cat(list(of), on_error="return")
             contents = {key: read[path] for path, key in of.items() if not isinstance(read[path], FileNotFoundError)}
-            found = {key: json.loads(_or_raise(each)) for key, each in contents.items()}
+            found = {key: json.loads(_raise_if_error(each)) for key, each in contents.items()}
             lost = self._list_lost([key for key, outcome in found.items() if outcome.get("status") == "ok"])
         return {key: outcome for key, outcome in found.items() if key not in lost}
 
     def _list_lost(self, keys: Collection[str]) -> set[str]:
-        """Lists those without a cubin. Of each the first byte is read, which an object store does in parallel."""
+        """Lists the keys without a cubin. It reads each cubin's first byte, which an object store does in parallel."""
         paths = [self._path(key, "cubin") for key in keys]
         if not paths:
             return set()
@@ -72,38 +71,39 @@ class CubinStore:
         return {key for key, each in zip(keys, read, strict=True) if isinstance(each, FileNotFoundError)}
 
     def put(self, key: str, outcome: Mapping[str, Any], cubin: bytes | None, bytecode: bytes | None = None) -> None:
-        """Writes an outcome, its cubin and its bytecode. The outcome is written last: where it is, the cubin is."""
-        with self._trouble("written"):
+        """Writes an outcome, its cubin and its bytecode. The outcome is written last, so that an outcome always has its
+        cubin."""
+        with self._raise_store_errors("written"):
             if bytecode is not None:
                 self._write(self._path(key, "tileirbc"), bytecode)
             if cubin is not None:
                 self._write(self._path(key, "cubin"), cubin)
             self._write(self._path(key, "json"), json.dumps(outcome).encode())
 
-    def cubin(self, key: str) -> bytes:
+    def cubin(self, content_key: str) -> bytes:
         try:
-            with self._trouble("read"):
-                content: bytes = self._files.cat_file(self._path(key, "cubin"))
+            with self._raise_store_errors("read"):
+                content: bytes = self._files.cat_file(self._path(content_key, "cubin"))
         except StoreError as error:
-            raise StoreError(f"cubin {key}: {error}") from error
+            raise StoreError(f"cubin {content_key}: {error}") from error
         return content
 
-    def bytecode(self, key: str) -> bytes | None:
-        """Returns what the cubin was made of; None where it was not kept."""
-        with self._trouble("read"):
+    def bytecode(self, content_key: str) -> bytes | None:
+        """Returns the bytecode that a cubin was made of; None if it was not kept."""
+        with self._raise_store_errors("read"):
             try:
-                content: bytes = self._files.cat_file(self._path(key, "tileirbc"))
+                content: bytes = self._files.cat_file(self._path(content_key, "tileirbc"))
             except FileNotFoundError:
                 return None
             return content
 
     def put_traced(self, code_key: str, traced: Mapping[str, Any]) -> None:
-        with self._trouble("written"):
+        with self._raise_store_errors("written"):
             self._write(self._path(code_key, "recorded"), json.dumps(traced).encode())
 
     def find_traced(self, code_key: str) -> dict[str, Any] | None:
-        """Returns what a config launches; None where no machine traced it."""
-        with self._trouble("read"):
+        """Returns the traced launches of a config; None if no machine traced it."""
+        with self._raise_store_errors("read"):
             try:
                 found: dict[str, Any] = json.loads(self._files.cat_file(self._path(code_key, "recorded")))
             except FileNotFoundError:
@@ -111,14 +111,13 @@ class CubinStore:
             return found
 
     def require_access(self, *, writes: bool) -> None:
-        """Raises StoreError unless the store can be read, and written by who `writes`.
+        """Raises StoreError unless the store can be read, and with `writes` also written.
 
-        A bucket that is not there reads like one without this cubin, so it is listed.
-        """
+        It lists the bucket, because reading a key of a missing bucket fails like reading a missing key."""
         if writes:
             self.put(HEALTH_KEY, {}, None)
         self.outcome(HEALTH_KEY)
-        with self._trouble("read"):
+        with self._raise_store_errors("read"):
             top = self._root if self.is_folder else self._root.strip("/").split("/")[0]
             if not self.is_folder or self._files.exists(top):  # the first compile worker makes a folder
                 self._files.ls(top, refresh=True)
@@ -127,9 +126,9 @@ class CubinStore:
         return f"{self._root}/{key[:2]}/{key}.{kind}"
 
     def _write(self, path: str, data: bytes) -> None:
-        """Writes the file whole or not at all: two workers may write one key, and one may be killed while it does.
+        """Writes a file completely or not at all: two workers may write the same key, and one may be killed meanwhile.
 
-        An object store does that by itself, and has no folders: asked to make one, s3fs would make a missing bucket.
+        An object store does so by itself and has no folders: if asked to make one, s3fs would create a missing bucket.
         """
         if not self.is_folder:
             self._files.pipe_file(path, data)
@@ -140,33 +139,32 @@ class CubinStore:
         self._files.mv(partial, path)
 
     @contextmanager
-    def _trouble(self, act: str) -> Iterator[None]:
+    def _raise_store_errors(self, act: str) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # each store's package raises what it likes: those of botocore are no OSError
+        except Exception as error:  # packages of stores raise errors of any type; botocore's are not OSErrors
             reason = str(error) or type(error).__name__
             raise StoreError(f"the cubin store {self.url} cannot be {act}: {reason}") from error
 
 
 def is_final(outcome: Mapping[str, Any], limit_s: float) -> bool:
-    """Returns False for a timeout that used less CPU time than `limit_s`: the machine was slow, not the config, so it
-    is compiled again. Until 2026-11 wall time was limited, and such timeouts were stored too.
-    """
+    """Returns False for a timeout that used less CPU time than `limit_s`: the machine was slow, not the config, so the
+    config is compiled again."""
     cpu_s: float = outcome.get("cpu_s", 0.0)
     return outcome["status"] != "timeout" or cpu_s >= limit_s
 
 
 def folder(path: Path) -> str:
-    """Returns the store URL of a folder."""
+    """Returns the URL of a store that is a folder."""
     return path.absolute().as_uri()
 
 
 def find_folder(url: str) -> str:
-    """Returns the path of a folder store."""
+    """Returns the path of a store that is a folder."""
     return str(fsspec.core.url_to_fs(url)[1])
 
 
-def _or_raise(read: bytes | Exception) -> bytes:
+def _raise_if_error(read: bytes | Exception) -> bytes:
     if isinstance(read, Exception):
         raise read
     return read

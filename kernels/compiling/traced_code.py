@@ -1,9 +1,7 @@
-"""Reads what a config launches: values that cross between processes and machines, bytecode and names.
+"""Reads and checks the launches of a config that another process or machine traced: bytecode and names.
 
-A process that runs a library makes them (config_code.py), and one that runs none compiles them. So they are checked as
-a file from elsewhere is: a library may have made them up. The first does not import this: pydantic is a quarter of its
-start.
-"""
+They are checked like a file from elsewhere, because the process that wrote them (config_code.py) ran a library. That
+process does not import this module: pydantic would be a quarter of its start time."""
 
 import base64
 from collections.abc import Mapping
@@ -22,7 +20,7 @@ from tilewatch.kernels.watching.tracer import TracingError
 Name = Annotated[str, StringConstraints(max_length=10_000, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Text = Annotated[str, StringConstraints(max_length=100_000, pattern=r"^[^\x00]*$")]
 Feature = Annotated[str, StringConstraints(pattern=r"^[\w.-]{1,100}$")]
-"""It becomes a part of an argument of the tile compiler."""
+"""Name of a preview feature; it becomes part of an argument of the tile compiler."""
 
 AbsolutePath = Annotated[str, StringConstraints(max_length=4096, pattern=r"^/[^\x00]*$")]
 
@@ -55,14 +53,14 @@ class OtherCompiler(LibraryError):
 
 
 class BadTracedCode(LibraryError):
-    """Not what a process of ours writes; the message names the field."""
+    """The traced code has a wrong form; the message names the field."""
 
 
 @dataclass(frozen=True)
 class LaunchInput:
-    """One kernel launch. `key` is equal for what ct.launch compiles alike."""
+    """One kernel launch. Launches with the same `launch_key` compile to the same code."""
 
-    key: str
+    launch_key: str
     symbol: str
     wanted: CompilerInput
     programmatic_dependent_launch: bool = False
@@ -70,8 +68,9 @@ class LaunchInput:
 
 @dataclass(frozen=True)
 class TracedCode:
-    """The launches of a config as another process traced them. `launch_sha256` names grids and arguments; None where
-    nobody asked for it. `is_bundle` is False for a kernel of a library file: its only cubin is stored by itself."""
+    """The launches of a config as another process traced them. `launch_sha256` hashes grids and arguments; None if that
+    was not requested. `is_bundle` is False for a kernel of a library file: its only cubin is stored without a bundle.
+    """
 
     launches: tuple[LaunchInput, ...]
     launch_sha256: str | None
@@ -79,8 +78,8 @@ class TracedCode:
 
 
 def read_traced(traced: Mapping[str, Any]) -> TracedCode:
-    """Reads and checks traced code. Raises BadTracedCode, OtherCompiler, or TracingError with the stored sentence if
-    there is no code."""
+    """Returns checked traced code. Raises BadTracedCode, OtherCompiler, or TracingError with the stored reason if there
+    is no code."""
     compiler = traced.get("compiler")
     if compiler != compiler_version():  # another version may write another form
         raise OtherCompiler(

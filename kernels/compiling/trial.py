@@ -1,4 +1,4 @@
-"""Tries whether a toolchain compiles at all, with one config of our own library."""
+"""Tests whether a toolchain compiles at all, with one config of our own library."""
 
 import tempfile
 from pathlib import Path
@@ -14,7 +14,7 @@ CONFIG = {"tile_m": 64, "tile_n": 64, "tile_k": 64, "num_ctas": 1, "occupancy": 
 
 
 def require_compiles(toolchain: Toolchain) -> None:
-    """Raises BuildError where the toolchain's child does not start, uses another compiler or does not compile."""
+    """Raises BuildError if the toolchain's child does not start, uses another compiler or cannot compile CONFIG."""
     with (
         tempfile.TemporaryDirectory(prefix="tilewatch-trial-") as scratch,
         Compiler(folder(Path(scratch)), toolchain=toolchain) as compiler,

@@ -50,7 +50,7 @@ class CompilableLaunch:
     kernel: Any
     signature: KernelSignature
     grid: tuple[int, ...]
-    key: str
+    launch_key: str
     programmatic_dependent_launch: bool
 
     @property
@@ -60,7 +60,7 @@ class CompilableLaunch:
     @property
     def identity(self) -> tuple[str, bool]:
         """The code, and how it is launched."""
-        return self.key, self.programmatic_dependent_launch
+        return self.launch_key, self.programmatic_dependent_launch
 
 
 def make_case(operator: WatchedOperator, problem: Problem, seed: int) -> Case:
@@ -174,11 +174,11 @@ def to_launch(traced: TracedLaunch) -> CompilableLaunch:
     """Returns what `ct.launch` would compile for these arguments, by asking it: it stops where it asks for code."""
     signature = what_is_compiled(traced)
     named = signature.with_symbol(traced.kernel._pyfunc.__name__)
-    key = launch_key(traced.kernel, named)
+    key = hash_launch(traced.kernel, named)
     return CompilableLaunch(traced.kernel, named, traced.grid, key, traced.programmatic_dependent_launch)
 
 
-def launch_key(kernel: Any, signature: KernelSignature) -> str:
+def hash_launch(kernel: Any, signature: KernelSignature) -> str:
     """Hashes what the compiler is asked for: the kernel's name, what it captures, its hints and what may be assumed of
     its arguments. A kernel that captures nothing has the key that stored bundles have for it."""
     function = kernel._pyfunc

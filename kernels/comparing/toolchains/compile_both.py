@@ -18,7 +18,7 @@ from tilewatch.kernels.comparing.toolchains import mma_waits
 from tilewatch.kernels.comparing.toolchains.mma_waits import count_mma_waits
 from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair, make_compiled_side
 from tilewatch.kernels.compiling.compiler import Compiler
-from tilewatch.kernels.compiling.cubin import code_sha256
+from tilewatch.kernels.compiling.cubin import hash_machine_code
 from tilewatch.kernels.compiling.operator_code import read_bundle
 from tilewatch.kernels.compiling.store import CubinStore, folder
 from tilewatch.kernels.results import Compiled, Params
@@ -124,7 +124,7 @@ def list_cubins(stored: bytes) -> Mapping[str, bytes]:
 
 def hash_code(cubins: Mapping[str, bytes]) -> str:
     """Returns the hash of a config's machine code without the compiler's version, which always differs."""
-    parts = sorted((key, code_sha256(each, with_version=False)) for key, each in cubins.items())
+    parts = sorted((key, hash_machine_code(each, with_version=False)) for key, each in cubins.items())
     return parts[0][1] if "" in cubins else hashlib.sha256(repr(parts).encode()).hexdigest()
 
 

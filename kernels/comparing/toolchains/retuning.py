@@ -20,7 +20,7 @@ from tilewatch.kernels.comparing.compiler_pool import CompilerPool
 from tilewatch.kernels.comparing.toolchains.compile_both import Workplace, keep_cubin
 from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair, make_compiled_side
 from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning
-from tilewatch.kernels.compiling.compile_plan import spread
+from tilewatch.kernels.compiling.compile_plan import shuffle_trials
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.measuring.measure import MeasureFailed
 from tilewatch.kernels.recording import recording_file
@@ -77,7 +77,7 @@ def choose_space(plan: Plan, times: RecordedTimes) -> tuple[Params, ...]:
     of_plan = times.get((plan.kernel, plan.problem, plan.arch), {})
     recorded = {key: of_plan[key] for key in planned if key in of_plan}
     if not recorded:
-        return tuple(trial.config for trial in spread(plan.trials))
+        return tuple(trial.config for trial in shuffle_trials(plan.trials))
     limit_us = REACH * min(recorded.values())
     near = sum(time_us <= limit_us for time_us in recorded.values())
     fastest = sorted(recorded, key=recorded.__getitem__)

@@ -34,7 +34,7 @@ from tilewatch.kernels.watching.traced_operator import (
     describe_work,
     find_first_config,
     find_given,
-    launch_key,
+    hash_launch,
     make_case,
     run_config,
 )
@@ -263,7 +263,7 @@ def _serve(kernel: Any, signature: Any, *arguments: Any, **named: Any) -> Any:
     baseline that is a cuTile kernel) cuTile compiles."""
     if not _served:
         return _compile(kernel, signature, *arguments, **named)
-    cubin = _served[-1].get(launch_key(kernel, signature))
+    cubin = _served[-1].get(hash_launch(kernel, signature))
     if cubin is None:
         raise CodeMissing(
             f"on this GPU ct.launch asks for other code of {kernel._pyfunc.__name__} than was compiled: its host code "

@@ -26,7 +26,7 @@ from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.watching.configs import GivenConfigs, PlainConfig
 from tilewatch.kernels.watching.declare import Case
 from tilewatch.kernels.watching.project import activate
-from tilewatch.kernels.watching.traced_operator import launch_key, run_config
+from tilewatch.kernels.watching.traced_operator import hash_launch, run_config
 from tilewatch.kernels.watching.tracer import TracedLaunch, list_arrays, what_is_compiled
 
 BYTES = (0x55, 0x2A)
@@ -94,7 +94,7 @@ class Run:
         for constraint, value in zip(signature.parameters, launch.args, strict=True):
             arguments += self._describe(constraint, value)
         x, y, z = (*launch.grid, 1, 1)[:3]
-        key, symbol = launch_key(launch.kernel, signature), launch.kernel._pyfunc.__name__
+        key, symbol = hash_launch(launch.kernel, signature), launch.kernel._pyfunc.__name__
         is_dependent = launch.programmatic_dependent_launch
         self.launches.append(OneLaunch(key, symbol, (x, y, z), tuple(arguments), is_dependent))
         for each in touched.values():

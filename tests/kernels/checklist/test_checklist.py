@@ -13,7 +13,7 @@ from tilewatch.kernels.catalog import catalog, description
 from tilewatch.kernels.checklist.checklist import checklist
 from tilewatch.kernels.checklist.source_facts import source_facts
 from tilewatch.kernels.compiling.compiler import Compiler
-from tilewatch.kernels.compiling.cubin import threads_per_block
+from tilewatch.kernels.compiling.cubin import read_threads_per_block
 from tilewatch.kernels.compiling.store import CubinStore, folder
 from tilewatch.kernels.library import FOLDER as LIBRARY
 from tilewatch.kernels.results import Compiled, StaticFacts
@@ -190,7 +190,7 @@ def test_a_cubin_tells_its_threads(tmp_path: Path) -> None:
     with Compiler(folder(tmp_path)) as compiler:
         outcome = compiler.compile(LIBRARY, "gemm_fp8", "320x32576x7168", CONFIG, "sm_90")
     assert outcome.content_key is not None
-    threads = threads_per_block(CubinStore(folder(tmp_path)).cubin(outcome.content_key))
+    threads = read_threads_per_block(CubinStore(folder(tmp_path)).cubin(outcome.content_key))
     assert threads is not None
     assert threads % 32 == 0
     assert 128 <= threads <= 1024

@@ -15,7 +15,7 @@ from tilewatch.kernels.compiling import compile_child
 from tilewatch.kernels.compiling.bytecode import MAGIC
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.compiler_input import CompilerInput, LinkedLibrary, compile_input
-from tilewatch.kernels.compiling.operator_code import bundle_key
+from tilewatch.kernels.compiling.operator_code import hash_bundle
 from tilewatch.kernels.compiling.store import folder
 from tilewatch.kernels.compiling.traced_code import LaunchInput
 from tilewatch.kernels.results import Compiled
@@ -110,7 +110,7 @@ def test_what_is_no_library_is_refused(tmp_path: Path) -> None:
 def test_a_bundle_is_named_by_the_order_of_its_launches() -> None:
     """Its symbol and the hash of its code are said in this order, and stored with it."""
     launches = [LaunchInput(each, each, PLAIN) for each in ("first", "second")]
-    assert bundle_key(["a", "b"], launches) != bundle_key(["b", "a"], launches[::-1])
+    assert hash_bundle(["a", "b"], launches) != hash_bundle(["b", "a"], launches[::-1])
 
 
 @pytest.fixture

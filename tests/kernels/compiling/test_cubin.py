@@ -8,7 +8,7 @@ from cuda.tile.compilation import export_kernel
 
 from tests.kernels.fixtures.gpu_library import rows
 from tilewatch.kernels.catalog.signature import signature, tile_signature
-from tilewatch.kernels.compiling.cubin import code_sha256, remarks
+from tilewatch.kernels.compiling.cubin import hash_machine_code, read_remarks
 
 YAML = """--- !Passed
 Pass:            Memory
@@ -34,14 +34,14 @@ Args:
 
 
 def test_remarks_are_read_in_source_order() -> None:
-    missed, passed = remarks(YAML)
+    missed, passed = read_remarks(YAML)
     assert (missed["line"], missed["passed"], missed["text"]) == (12, False, "Tile too small")
     assert (passed["line"], passed["passed"], passed["instruction"]) == (46, True, "TMA Load instruction")
     assert passed["shape"] == "[128, 128]"
 
 
 def test_no_remarks_are_none() -> None:
-    assert remarks("") == ()
+    assert read_remarks("") == ()
 
 
 def test_the_name_of_a_kernel_is_no_part_of_its_code() -> None:
@@ -54,7 +54,7 @@ def test_the_name_of_a_kernel_is_no_part_of_its_code() -> None:
         cubin = io.BytesIO()
         asked = tile_signature(dataclasses.replace(wanted, symbol=name))
         export_kernel(kernel.entry, [asked], cubin, gpu_code="sm_90", output_format="cubin")
-        hashes.append(code_sha256(cubin.getvalue()))
+        hashes.append(hash_machine_code(cubin.getvalue()))
     assert hashes[0] == hashes[1] != hashes[2]
 
 
@@ -68,6 +68,6 @@ def test_the_version_of_the_compiler_is_no_difference_between_toolchains_and_a_l
     newer = cubin.replace(version, version[:4] + b"\xff" + version[5:])
     (threads,) = re.findall(rb"\x04\x10\x0c\x00....", cubin, re.DOTALL)
     fewer = cubin.replace(threads, threads[:4] + b"\x20" + threads[5:])
-    assert code_sha256(newer) != code_sha256(cubin)
-    assert code_sha256(newer, with_version=False) == code_sha256(cubin, with_version=False)
-    assert code_sha256(fewer, with_version=False) != code_sha256(cubin, with_version=False)
+    assert hash_machine_code(newer) != hash_machine_code(cubin)
+    assert hash_machine_code(newer, with_version=False) == hash_machine_code(cubin, with_version=False)
+    assert hash_machine_code(fewer, with_version=False) != hash_machine_code(cubin, with_version=False)

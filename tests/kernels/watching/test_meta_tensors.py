@@ -51,7 +51,7 @@ found = {}
 for name, entry in load(Path(sys.argv[1]), "sm_90").items():
     try:
         traced = entry.trace(entry.kernel.problems[0].problem)
-        keys = [each.key for each in traced.launches(traced.configs[0])]
+        keys = [each.launch_key for each in traced.launches(traced.configs[0])]
         found[name] = keys, traced.bytes_moved, traced.list_wrong_results()
     except LibraryError as error:
         found[name] = str(error)
