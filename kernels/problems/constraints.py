@@ -1,4 +1,4 @@
-"""Finds what follows from the constraints of a Definition: "T_padded == T + K - 1" gives T_padded. Pure arithmetic."""
+"""Finds axes whose value follows from a Definition's constraints: "T_padded == T + K - 1" gives T_padded."""
 
 import ast
 import operator
@@ -18,37 +18,35 @@ OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 def list_derived(constraints: Iterable[str], names: Iterable[str], axes: set[str]) -> dict[str, str]:
-    """Returns by name the expression that a constraint states it to be equal to, in an order in which they can be
-    computed.
+    """Maps each name that a constraint determines to its expression, in an order in which they can be computed.
 
-    Only equalities of `names` with arithmetic of axes count. Others, such as "indptr[-1] <= pages", are about values
-    that only a workload knows.
-    """
+    Only equations between one of `names` and arithmetic of axes count. Others, such as "indptr[-1] <= pages", are about
+    values that only a workload knows."""
     left = list(names)
     derived: dict[str, str] = {}
     for constraint in constraints:
-        for name, expression in _equalities(constraint):
-            needed = _names(expression)
+        for name, expression in _list_equalities(constraint):
+            needed = _find_names(expression)
             if name not in left or name in derived or needed is None or not needed <= axes:
                 continue
-            if name not in _all_needed(needed, derived):
+            if name not in _find_all_needed(needed, derived):
                 derived[name] = expression
                 break
     ordered: dict[str, str] = {}
     while len(ordered) < len(derived):
         for name, expression in derived.items():
-            if name not in ordered and not (_names(expression) or set()) & (derived.keys() - ordered.keys()):
+            if name not in ordered and not (_find_names(expression) or set()) & (derived.keys() - ordered.keys()):
                 ordered[name] = expression
     return ordered
 
 
 def derive(expression: str, values: Mapping[str, float]) -> float:
-    """Computes an expression that `list_derived` returned. Raises BadProblem where a value is missing."""
+    """Returns the value of an expression that `list_derived` returned. Raises BadProblem if a value is missing."""
     return _compute(ast.parse(expression, mode="eval").body, values)
 
 
-def _equalities(constraint: str) -> Iterator[tuple[str, str]]:
-    """Yields a name and the expression that it equals, for each side that is a name."""
+def _list_equalities(constraint: str) -> Iterator[tuple[str, str]]:
+    """Yields a name and the expression that it equals, for each side of a constraint that is a name."""
     try:
         body = ast.parse(constraint, mode="eval").body
     except SyntaxError:
@@ -59,8 +57,8 @@ def _equalities(constraint: str) -> Iterator[tuple[str, str]]:
                 yield one.id, ast.unparse(other)
 
 
-def _names(expression: str) -> set[str] | None:
-    """Returns the names of an expression; None where it is more than arithmetic of names and numbers."""
+def _find_names(expression: str) -> set[str] | None:
+    """Returns the names in an expression; None if it is more than arithmetic of names and numbers."""
     nodes = list(ast.walk(ast.parse(expression, mode="eval").body))
     allowed = (ast.BinOp, ast.Name, ast.Constant, ast.Load, *OPERATORS)
     if not all(isinstance(node, allowed) for node in nodes):
@@ -68,14 +66,14 @@ def _names(expression: str) -> set[str] | None:
     return {node.id for node in nodes if isinstance(node, ast.Name)}
 
 
-def _all_needed(names: set[str], derived: Mapping[str, str]) -> set[str]:
-    """Returns these names and all that they are derived from."""
+def _find_all_needed(names: set[str], derived: Mapping[str, str]) -> set[str]:
+    """Returns the given names and all names that they are derived from."""
     found, waiting = set[str](), list(names)
     while waiting:
         name = waiting.pop()
         if name not in found:
             found.add(name)
-            waiting += (_names(derived[name]) or set()) if name in derived else ()
+            waiting += (_find_names(derived[name]) or set()) if name in derived else ()
     return found
 
 

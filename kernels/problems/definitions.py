@@ -1,8 +1,7 @@
-"""Reads operators as flashinfer-bench states them: Definition files (axes, shapes, types, a reference), Workload lines.
+"""Reads operators from flashinfer-bench's files: Definitions (axes, shapes, types, a reference) and Workloads.
 
-The format: https://github.com/flashinfer-ai/flashinfer-bench, docs/flashinfer_trace (read 2026-11). Nothing here runs
-a reference or needs PyTorch; kernels/watching/definitions.py does both.
-"""
+The format: https://github.com/flashinfer-ai/flashinfer-bench, docs/flashinfer_trace (read 2026-11). This module runs no
+reference and needs no PyTorch; kernels/watching/definitions.py does both."""
 
 import ast
 import json
@@ -31,15 +30,16 @@ TYPES = (
 )
 
 FIXED = "fixed"
-"""The problem of an operator whose axes are all constants."""
+"""Name of the only problem of an operator whose axes are all constants."""
 
 ENTRY = "run"
-"""The function of a reference."""
+"""Name of the function in a reference."""
 
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """An input or output. `shape` names axes; None is a Python number. `default` is the reference's, None without."""
+    """An input or output. `shape` names its axes; None means a Python number. `default` is the reference's default
+    value, or None."""
 
     name: str
     shape: tuple[str, ...] | None
@@ -62,7 +62,7 @@ class Definition:
     reference: str
 
     def values(self, given: Mapping[str, float]) -> dict[str, float]:
-        """Returns every axis and derived number by name. Raises BadProblem where a given one breaks a constraint."""
+        """Returns every axis and derived number by name. Raises BadProblem if a given number breaks a constraint."""
         for name, constant in self.constants.items():
             if given.get(name, constant) != constant:
                 raise BadProblem(f"{self.file.name}: {name} is {given[name]:g}, but it is the constant {constant}")
@@ -77,7 +77,8 @@ class Definition:
         return values
 
     def make_problem(self, given: Mapping[str, object]) -> Problem:
-        """Makes the problem of these axes and scalars; what follows from others is checked and left out of its name."""
+        """Makes the problem of the given axes and scalars. Derived numbers are checked, but are not part of
+        its name."""
         missing = [name for name in self.free if name not in given]
         if missing:
             raise BadProblem(f"{self.file.name}: axis {missing[0]} has no value; it needs {', '.join(self.free)}")
@@ -94,8 +95,8 @@ class Definition:
 
 
 def read_definitions(pattern: str, folder: Path) -> tuple[Definition, ...]:
-    """Reads every file that matches, relative to `folder`, in the order of their names. Raises BadProblem with the file
-    and, where there is one, the line."""
+    """Returns the Definitions of all files that match a pattern relative to `folder`, by file name. Raises BadProblem
+    with the file, and the line if there is one."""
     files = sorted(folder.glob(pattern))
     if not files:
         raise BadProblem(f"'{pattern}' matches no file in {folder.name}")
@@ -108,8 +109,8 @@ def read_definitions(pattern: str, folder: Path) -> tuple[Definition, ...]:
 
 
 def read_workloads(pattern: str, folder: Path, definitions: Mapping[str, Definition]) -> dict[str, list[Problem]]:
-    """Returns the problems of each definition by its name, from the lines of Workload files. Lines of definitions that
-    are not asked for are passed over. Raises BadProblem with the file and its line."""
+    """Returns the problems of each definition by its name, from the lines of Workload files. Lines of other definitions
+    are skipped. Raises BadProblem with the file and line."""
     found: dict[str, list[Problem]] = {name: [] for name in definitions}
     files = sorted(folder.glob(pattern))
     if not files:
@@ -122,7 +123,7 @@ def read_workloads(pattern: str, folder: Path, definitions: Mapping[str, Definit
             row = _parse(line, place)
             try:
                 workload = row.get("workload") or {}
-                given = {**workload["axes"], **_scalars(workload.get("inputs", {}))}
+                given = {**workload["axes"], **_find_scalars(workload.get("inputs", {}))}
             except (KeyError, TypeError, AttributeError):
                 raise BadProblem(
                     f"{place}: not a workload: expected definition, workload.axes, workload.inputs"
@@ -139,7 +140,7 @@ def read_workloads(pattern: str, folder: Path, definitions: Mapping[str, Definit
     return found
 
 
-def _scalars(inputs: Mapping[str, Mapping[str, Any]]) -> dict[str, object]:
+def _find_scalars(inputs: Mapping[str, Mapping[str, Any]]) -> dict[str, object]:
     return {name: each["value"] for name, each in inputs.items() if each["type"] == "scalar"}
 
 
@@ -151,7 +152,7 @@ def _read_definition(file: Path) -> Definition:
 
     for name, kind in (("name", str), ("axes", dict), ("inputs", dict), ("outputs", dict), ("reference", str)):
         if not isinstance(row.get(name), kind):
-            raise wrong(f"'{name}' is missing or no {'text' if kind is str else 'object'}")
+            raise wrong(f"'{name}' is missing or is not {'a text' if kind is str else 'an object'}")
     constants, variable = {}, []
     for name, axis in row["axes"].items():
         of_type = axis.get("type") if isinstance(axis, dict) else None
@@ -161,15 +162,15 @@ def _read_definition(file: Path) -> Definition:
             variable.append(name)
         else:
             raise wrong(f"axis {name} is neither var nor a const with a value")
-    inputs = tuple(_tensors(row["inputs"], row["axes"], _defaults(row["reference"], wrong), wrong))
-    outputs = tuple(_tensors(row["outputs"], row["axes"], {}, wrong))
+    inputs = tuple(_read_tensors(row["inputs"], row["axes"], _read_defaults(row["reference"], wrong), wrong))
+    outputs = tuple(_read_tensors(row["outputs"], row["axes"], {}, wrong))
     numbers = [each.name for each in inputs if each.shape is None]
     derived = list_derived(row.get("constraints") or (), (*variable, *numbers), {*row["axes"]})
     free = tuple(name for name in variable if name not in derived)
     return Definition(row["name"], file, free, constants, derived, inputs, outputs, row["reference"])
 
 
-def _tensors(
+def _read_tensors(
     specs: Mapping[str, Any],
     axes: Mapping[str, Any],
     defaults: Mapping[str, float | None],
@@ -187,12 +188,12 @@ def _tensors(
         yield TensorSpec(name, shape, spec["dtype"], defaults.get(name))
 
 
-def _defaults(reference: str, wrong: Callable[[str], BadProblem]) -> dict[str, float | None]:
-    """Returns the numbers that parameters of the reference have by default."""
+def _read_defaults(reference: str, wrong: Callable[[str], BadProblem]) -> dict[str, float | None]:
+    """Returns the default numbers of the reference's parameters by name."""
     try:
         tree = ast.parse(reference)
     except SyntaxError as error:
-        raise wrong(f"line {error.lineno} of the reference is no Python: {error.msg}") from None
+        raise wrong(f"line {error.lineno} of the reference is not Python: {error.msg}") from None
     run = next((each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name == ENTRY), None)
     if run is None:
         raise wrong(f"the reference has no function {ENTRY}")

@@ -1,8 +1,7 @@
-"""Writes the values that a library file gives for its inputs as text that JSON can hold, and reads them again.
+"""Encodes the values that a library file gives for its inputs as text for JSON, and decodes them.
 
-They go through several processes, and as lists of numbers each wrote and read them anew: 2 million took 1.0 s and 0.4 s
-(2026-11-25). Only who makes arrays of them reads them.
-"""
+The values pass through several processes. As lists of numbers, 2 million took each process 1.0 s to write and 0.4 s to
+read (2026-11-25); text is decoded only by the process that makes the arrays."""
 
 import base64
 import math
@@ -29,20 +28,20 @@ GivenType = Literal[
     "float32",
     "float64",
 ]
-"""A NumPy type that values may have."""
+"""NumPy types that values may have."""
 
 MOST_BYTES = 32 << 20
-"""The most bytes of all values of a problem together. As text they take 43 of the 64 MiB that an answer may have
+"""Most bytes of all values of a problem together. As text they take 43 of the 64 MiB that an answer may have
 (kernels/children/child_process.py), launches included."""
 
 
 class BadValues(LibraryError):
-    """Values that are none of their type, or do not fit their array; the message is a sentence."""
+    """Values of a wrong type, or that do not fit their array; the message is a sentence."""
 
 
 def encode_given(kernel: Kernel, problem: Problem) -> dict[str, dict[str, Any]]:
-    """Returns the type, the shape and the bytes of each input with fill "given": row-major, little-endian, as base64.
-    Raises LibraryError where they are too many, or of a type that no array has."""
+    """Returns the type, shape and bytes of each input with fill "given": row-major, little-endian, as base64. Raises
+    LibraryError if there are too many values or their type is not a GivenType."""
     given: Mapping[str, Any] = kernel.given(problem) if kernel.given else {}
     nbytes = sum(values.nbytes for values in given.values())
     if nbytes > MOST_BYTES:
@@ -66,15 +65,15 @@ def _encode(values: "np.ndarray") -> dict[str, Any]:
 
 
 def decode_values(name: str, encoded: Mapping[str, Any]) -> "np.ndarray":
-    """Returns the values of array `name`, which nobody can change. Raises BadValues where the text is not base64, or
-    its bytes are not those of the type and shape beside it."""
-    import numpy as np  # not where a description is only checked and handed on: 0.1 s
+    """Returns the values of array `name`, read-only. Raises BadValues if the text is not base64, or has not the bytes
+    of its type and shape."""
+    import numpy as np  # here, because it takes 0.1 s and most processes only pass the text on
 
     dtype, shape = np.dtype(encoded["dtype"]).newbyteorder("<"), tuple(encoded["shape"])
     try:
         held = base64.b64decode(encoded["base64"], validate=True)
     except ValueError:  # binascii.Error, or letters beyond ASCII
-        raise BadValues(f"the values of array {name} are no base64") from None
+        raise BadValues(f"the values of array {name} are not base64") from None
     wanted = math.prod(shape) * dtype.itemsize
     if len(held) != wanted:
         raise BadValues(

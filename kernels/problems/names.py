@@ -1,9 +1,8 @@
-"""Names the numbers and types of a problem, and makes a Problem of their values.
+"""Names the sizes and choices of a problem, and makes a Problem of their values.
 
 `names` is what a person writes once for an operator: "rows x cols", or with types "rows x cols : dtype". A problem is
-then typed and stored as "4096x1024:bf16". Where values come with their names and nobody wrote `names`, a problem is
-typed and stored as "cols=1024,dtype=bf16,rows=4096", by the alphabet, so that a rewritten file changes no stored name.
-"""
+then typed and stored as "4096x1024:bf16". Without `names`, values come with their names, and a problem is typed and
+stored as "cols=1024,dtype=bf16,rows=4096", sorted by name so that reordering a file changes no stored name."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,15 +11,15 @@ from dataclasses import dataclass
 from tilewatch.kernels.contract import BadProblem, Problem
 
 CHOICE = re.compile(r"[A-Za-z0-9_.+-]+")
-"""What a choice may look like: it is part of a stored name and is typed in a shell."""
+"""Letters that a choice may have, since it is part of a stored name and is typed in a shell."""
 
 DEFAULT_CHOICE = "dtype"
-"""The name of a pattern's part after the first colon where `names` has none."""
+"""Name of a pattern's part after the first colon, if `names` has no name for it."""
 
 
 @dataclass(frozen=True)
 class Names:
-    """The names of an operator's sizes and of its choices, such as types, in the order in which they are typed."""
+    """Names of an operator's sizes and of its choices, such as types, in the order in which they are typed."""
 
     sizes: tuple[str, ...]
     choices: tuple[str, ...]
@@ -33,7 +32,7 @@ class Names:
 
 
 def read_names(names: str) -> Names:
-    """Reads "rows x cols : dtype". Raises BadProblem where it does not give each value a name of its own."""
+    """Reads "rows x cols : dtype". Raises BadProblem unless every value has its own name."""
     sizes, *choices = (part.strip() for part in names.split(":"))
     read = Names(tuple(re.split(r"\s+x\s+", sizes)), tuple(choices))
     for name in (*read.sizes, *read.choices):
@@ -45,15 +44,15 @@ def read_names(names: str) -> Names:
 
 
 def make_problem(names: Names, sizes: Sequence[int], choices: Sequence[str]) -> Problem:
-    """Makes the problem "4096x1024:bf16" of values in the order of `names`."""
+    """Returns the problem "4096x1024:bf16" of values in the order of `names`."""
     name = ":".join(("x".join(map(str, sizes)), *choices))
     return Problem(name, dict(zip(names.sizes, sizes, strict=True)), dict(zip(names.choices, choices, strict=True)))
 
 
 def make_named_problem(names: Names | None, values: Mapping[str, object]) -> Problem:
-    """Makes a problem of values by name: whole numbers are sizes, texts are choices. Raises BadProblem."""
-    sizes = {name: _size(name, value) for name, value in values.items() if not isinstance(value, str)}
-    choices = {name: _choice(name, value) for name, value in values.items() if isinstance(value, str)}
+    """Returns the problem of values by name: whole numbers are sizes, texts are choices. Raises BadProblem."""
+    sizes = {name: _check_size(name, value) for name, value in values.items() if not isinstance(value, str)}
+    choices = {name: _check_choice(name, value) for name, value in values.items() if isinstance(value, str)}
     if names is None:
         if not sizes:
             raise BadProblem("a problem needs at least one size, for example 'rows': 4096")
@@ -70,7 +69,7 @@ def make_named_problem(names: Names | None, values: Mapping[str, object]) -> Pro
     return make_problem(names, [sizes[name] for name in names.sizes], [choices[name] for name in names.choices])
 
 
-def _size(name: str, value: object) -> int:
+def _check_size(name: str, value: object) -> int:
     if isinstance(value, bool):
         return int(value)
     if not isinstance(value, int) or value < 0:
@@ -78,7 +77,7 @@ def _size(name: str, value: object) -> int:
     return value
 
 
-def _choice(name: str, value: str) -> str:
+def _check_choice(name: str, value: str) -> str:
     if not CHOICE.fullmatch(value):
         raise BadProblem(f"'{name}' is '{value}': a text may hold letters, digits and _ . + -")
     return value

@@ -1,4 +1,4 @@
-"""Reads problems as text: a pattern that stands for several, or one problem typed by hand."""
+"""Reads problems from text: a pattern that stands for several, or one problem typed by hand."""
 
 import itertools
 import re
@@ -19,12 +19,12 @@ PART = re.compile(r"\{([^{}]*)\}|([^{}]+)")
 
 
 def read_pattern(text: str, names: str) -> tuple[Problem, ...]:
-    """Reads "4096x{1024,4096}:{bf16,f32}" as four problems, the last alternatives fastest. Raises BadProblem."""
+    """Reads "4096x{1024,4096}:{bf16,f32}" as four problems; the last alternatives vary fastest. Raises BadProblem."""
     written = read_names(names)
     sizes, *choices = text.replace(" ", "").split(":")
     if choices and not written.choices and len(choices) == 1:
         written = Names(written.sizes, (DEFAULT_CHOICE,))
-    axes = [_alternatives(text, part) for part in re.split(r"x(?![^{]*\})", sizes)]
+    axes = [_list_alternatives(text, part) for part in re.split(r"x(?![^{]*\})", sizes)]
     if len(axes) == 1 and any("x" in shape for shape in axes[0]):
         shapes = ", ".join(f'"{":".join((shape, *choices))}"' for shape in axes[0])
         raise BadProblem(f"'{text}' has whole shapes in braces; write a list of problems: [{shapes}]")
@@ -33,7 +33,7 @@ def read_pattern(text: str, names: str) -> tuple[Problem, ...]:
     for size in itertools.chain(*axes):
         if not size.isdecimal():
             raise BadProblem(f"'{text}' is not {written.form}: '{size}' is not a whole number")
-    named = [_alternatives(text, part) for part in choices]
+    named = [_list_alternatives(text, part) for part in choices]
     for choice in itertools.chain(*named):
         if not CHOICE.fullmatch(choice):
             raise BadProblem(f"'{text}' is not {written.form}: '{choice}' may hold letters, digits and _ . + - only")
@@ -49,14 +49,13 @@ def read_pattern(text: str, names: str) -> tuple[Problem, ...]:
 
 
 def parse_problem(text: str, names: str | None) -> Problem:
-    """Reads one problem as a person types it and as its stored name says. Raises BadProblem.
+    """Reads one problem, as a person types it and as its stored name is written. Raises BadProblem.
 
-    `names` None: the problem has its names in the text, "cols=1024,rows=4096".
-    """
+    Without `names`, the text names its values: "cols=1024,rows=4096"."""
     if names is None:
         pairs = [pair.partition("=") for pair in text.replace(" ", "").split(",")]
         if not all(name.isidentifier() and value for name, _, value in pairs):
-            raise BadProblem(f"'{text}' is no problem: write for example rows=4096,cols=1024")
+            raise BadProblem(f"'{text}' is not a problem: write for example rows=4096,cols=1024")
         return make_named_problem(None, {name: int(value) if value.isdecimal() else value for name, _, value in pairs})
     found = read_pattern(text, names)
     if len(found) > 1:
@@ -65,12 +64,12 @@ def parse_problem(text: str, names: str | None) -> Problem:
 
 
 def pattern(names: str) -> Callable[[str], Problem]:
-    """Returns the function that reads one problem of these names: what a `Kernel` takes as its `parse`."""
+    """Returns a function that reads one problem with these names, for the `parse` of a `Kernel`."""
     read_names(names)
     return lambda text: parse_problem(text, names)
 
 
-def _alternatives(text: str, part: str) -> list[str]:
+def _list_alternatives(text: str, part: str) -> list[str]:
     found = PART.fullmatch(part)
     if found is None:
         raise BadProblem(f"'{text}': '{part}' is neither a value nor alternatives like {{1024,4096}}")

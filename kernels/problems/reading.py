@@ -1,9 +1,8 @@
-"""Reads the problems of an operator with their weights, however they were written.
+"""Reads the problems of an operator with their weights, from any of the forms that a watch file may use.
 
-Text is a pattern, or the path of a JSON-lines file next to the watch file when it ends with .jsonl. A file has one
-object a line: sizes and types by name, and optionally "weight" and "model". The weight is how often the problem runs
-in one step of the model, and a total over a model's problems is what the step costs.
-"""
+A text is a pattern, or the path of a JSON-lines file next to the watch file if it ends with .jsonl. Each line of a file
+is an object: sizes and types by name, and optionally "weight" and "model". The weight says how often the problem runs
+in one step of the model; the total over a model's problems is the time of that step."""
 
 import json
 import math
@@ -22,7 +21,8 @@ WEIGHT, MODEL = "weight", "model"
 
 @dataclass(frozen=True)
 class WeightedProblem:
-    """A problem, and how often it runs in one step of each model, by the model's name. Empty: part of no total."""
+    """A problem, and how often it runs in one step of each model, by the model's name. Without weights it is in no
+    total."""
 
     problem: Problem
     weights: Mapping[str, float]
@@ -30,7 +30,7 @@ class WeightedProblem:
 
 @dataclass(frozen=True)
 class _Weighted:
-    """One line or element as it was written: `model` is None where it has no weight."""
+    """One line or element as it was written. `model` is None if it has no weight."""
 
     problem: Problem
     model: str | None
@@ -40,9 +40,8 @@ class _Weighted:
 def read_problems(problems: object, names: str | None, folder: Path) -> tuple[WeightedProblem, ...]:
     """Reads a pattern, a file's path relative to `folder`, or a list of these and of objects by name.
 
-    A problem that comes again is the same problem, and its weights add up: a recorded trace may have a line for each
-    call. Raises BadProblem with a sentence that names the element, or the file and its line.
-    """
+    If a problem occurs several times, its weights are added: a recorded trace may have a line for each call. Raises
+    BadProblem with a sentence that names the element, or the file and its line."""
     written = None if names is None else read_names(names)
     found: dict[str, WeightedProblem] = {}
     for each in _read(problems, names, written, folder, "problems"):
@@ -50,7 +49,7 @@ def read_problems(problems: object, names: str | None, folder: Path) -> tuple[We
         added = {} if each.model is None else {each.model: before.get(each.model, 0.0) + each.weight}
         found[each.problem.name] = WeightedProblem(each.problem, {**before, **added})
     if not found:
-        raise BadProblem("problems: there is none")
+        raise BadProblem("problems: the list is empty")
     return tuple(found.values())
 
 
@@ -70,7 +69,7 @@ def _read(problems: object, names: str | None, written: Names | None, folder: Pa
         for number, each in enumerate(problems):
             yield from _read(each, names, written, folder, f"{place}[{number}]")
     else:
-        raise BadProblem(f"{place}: {problems!r} is no pattern, no path of a {FILE_ENDING} file, no object and no list")
+        raise BadProblem(f"{place}: {problems!r} is not a pattern, a path of a {FILE_ENDING} file, an object or a list")
 
 
 def _read_file(path: str, written: Names | None, folder: Path) -> Iterator[_Weighted]:
@@ -102,7 +101,7 @@ def _read_file(path: str, written: Names | None, folder: Path) -> Iterator[_Weig
 def _read_object(
     written_object: Mapping[object, object], written: Names | None, place: str, default_model: str | None
 ) -> _Weighted:
-    """Reads one object. A weight without a model counts for `default_model`, a model without a weight counts 1."""
+    """Reads one object. A weight without a model counts for `default_model`; a model without a weight counts 1."""
     values = {str(name): value for name, value in written_object.items()}
     weight, model = values.pop(WEIGHT, None), values.pop(MODEL, None)
     if model is not None and (not isinstance(model, str) or not model.strip()):

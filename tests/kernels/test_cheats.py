@@ -337,9 +337,9 @@ MADE_UP = {
     "too many bytes": ({"dtype": "int8"}, "the values of array x have 4 bytes, expected 1: int8 in shape (1,)"),
     "more elements than memory": ({"shape": [2**31 - 1] * 8}, "the values of array x have 4 bytes, expected 1,809,251"),
     "another shape": ({}, "the values of array x have the shape (1,), expected (64, 64)"),
-    "no base64": ({"base64": "AAAA!AA=="}, "the values of array x are no base64"),
-    "half of a base64": ({"base64": "AAAAA"}, "the values of array x are no base64"),
-    "no ASCII": ({"base64": "\u00e9" * 4}, "the values of array x are no base64"),
+    "no base64": ({"base64": "AAAA!AA=="}, "the values of array x are not base64"),
+    "half of a base64": ({"base64": "AAAAA"}, "the values of array x are not base64"),
+    "no ASCII": ({"base64": "\u00e9" * 4}, "the values of array x are not base64"),
 }
 """What a library's process says of the values of an input, beside GIVEN, and the sentence."""
 

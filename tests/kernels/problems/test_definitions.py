@@ -80,8 +80,8 @@ def test_an_operator_of_constants_has_one_problem(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"axes": None}, "conv.json: 'axes' is missing or no object"),
-        ({"reference": "x ="}, "conv.json: line 1 of the reference is no Python: invalid syntax"),
+        ({"axes": None}, "conv.json: 'axes' is missing or is not an object"),
+        ({"reference": "x ="}, "conv.json: line 1 of the reference is not Python: invalid syntax"),
         ({"reference": "def go(): pass"}, "conv.json: the reference has no function run"),
         ({"axes": {"D": {"type": "const"}}}, "conv.json: axis D is neither var nor a const with a value"),
         (

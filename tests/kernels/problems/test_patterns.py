@@ -79,7 +79,7 @@ def test_a_mistake_is_a_sentence(text: str, names: str, sentence: str) -> None:
     ("text", "names", "sentence"),
     [
         ("{1,2}x8", "rows x cols", "'{1,2}x8' names 2 problems: write one"),
-        ("4096", None, "'4096' is no problem: write for example rows=4096,cols=1024"),
+        ("4096", None, "'4096' is not a problem: write for example rows=4096,cols=1024"),
         ("dtype=bf16", None, "a problem needs at least one size, for example 'rows': 4096"),
     ],
 )

@@ -86,8 +86,8 @@ def test_a_mistake_in_a_file_names_the_line(tmp_path: Path, line: str, sentence:
             None,
             "problems[0]: 'dtype' is 'b f': a text may hold letters, digits and _ . + -",
         ),
-        ([], "rows", "problems: there is none"),
-        ([8], "rows", "problems[0]: 8 is no pattern, no path of a .jsonl file, no object and no list"),
+        ([], "rows", "problems: the list is empty"),
+        ([8], "rows", "problems[0]: 8 is not a pattern, a path of a .jsonl file, an object or a list"),
         ("trace.jsonl", "rows", "trace.jsonl: there is no such file in the watch file's folder at this commit"),
         (
             "/data/trace.jsonl",
