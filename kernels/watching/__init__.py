@@ -1,1 +1,1 @@
-"""Watches operators where they live: records what a repository's own host code launches, and compiles exactly that."""
+"""Watches operators in their own repository: traces what its host code launches, and compiles exactly that."""

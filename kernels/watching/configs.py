@@ -1,4 +1,4 @@
-"""Makes configs of a repository's own classes plain, and plain configs again what host code expects."""
+"""Converts configs of a repository's own classes to plain values and back."""
 
 import dataclasses
 import itertools
@@ -9,30 +9,30 @@ from typing import Any
 
 from tilewatch.kernels.contract import HINTS, MOST_CONFIGS, Problem
 from tilewatch.kernels.watching.declare import BadWatchFile, Configs
-from tilewatch.kernels.watching.tracer import fields_of
+from tilewatch.kernels.watching.tracer import list_fields
 
 PlainConfig = dict[str, Any]
 """A config as it is stored: its values are numbers, bools and texts."""
 
 KERNEL_OPTIONS = (*HINTS, "opt_level")
-"""The keyword arguments of `ct.kernel` (cuda-tile 1.7). A library file's configs have no opt_level: HINTS is part of
-the names of stored cubins, and with another name in it all of them would be compiled again."""
+"""Keyword arguments of `ct.kernel` (cuda-tile 1.7). HINTS lacks opt_level, because stored cubin keys contain HINTS:
+another entry would compile all cubins again."""
 
 
 def make_plain(config: Any) -> PlainConfig:
-    """Returns a config's fields; a value that JSON does not have becomes its name."""
-    return {name: _plain(value) for name, value in fields_of(config).items()}
+    """Returns a config's fields by name. A value that JSON cannot hold is replaced by its name."""
+    return {name: _make_plain_value(value) for name, value in list_fields(config).items()}
 
 
-def _plain(value: Any) -> Any:
+def _make_plain_value(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     name = getattr(value, "name", None)
     return name if isinstance(name, str) else str(value).removeprefix("torch.")
 
 
-def unique(configs: Iterable[PlainConfig]) -> tuple[PlainConfig, ...]:
-    """Returns the configs without repetitions, in order. Raises BadWatchFile if they are too many."""
+def drop_repetitions(configs: Iterable[PlainConfig]) -> tuple[PlainConfig, ...]:
+    """Returns the configs without repetitions, in order. Raises BadWatchFile if there are too many."""
     found: dict[frozenset[tuple[str, Any]], PlainConfig] = {}
     for config in configs:
         found.setdefault(frozenset(config.items()), config)
@@ -41,19 +41,20 @@ def unique(configs: Iterable[PlainConfig]) -> tuple[PlainConfig, ...]:
 
 
 def make_like(example: Any, fields: Mapping[str, Any]) -> Any:
-    """Returns a config of the example's class with other values: for configs that the host code's search has not."""
+    """Returns a config of the example's class with other values, for a config that the host code's search lacks."""
     if isinstance(example, Mapping):
         return {**example, **fields}
     if dataclasses.is_dataclass(example) and not isinstance(example, type):
         return dataclasses.replace(example, **fields)
     if hasattr(example, "_replace"):
         return example._replace(**fields)
-    return SimpleNamespace(**{**fields_of(example), **fields})
+    return SimpleNamespace(**{**list_fields(example), **fields})
 
 
 @dataclasses.dataclass(frozen=True)
 class GivenConfigs:
-    """The configs of a watch file. `values` are its own by name and plain value, where they are not plain: types."""
+    """The configs of a watch file. `values` has the original of each value that is not plain, such as a type, by
+    parameter name and plain value."""
 
     configs: tuple[PlainConfig, ...]
     values: Mapping[tuple[str, Any], Any]
@@ -64,15 +65,15 @@ class GivenConfigs:
 
 
 def read_given(configs: Configs, problem: Problem, arch: str) -> GivenConfigs:
-    """Lists what `configs=` of a watch file stands for. Raises BadWatchFile."""
+    """Returns the configs that `configs=` of a watch file stands for. Raises BadWatchFile."""
     given = list_configs(configs, problem, arch)
     pairs = [(name, value) for each in given for name, value in each.items()]
-    values = {(name, plain): value for name, value in pairs if (plain := _plain(value)) is not value}
-    return GivenConfigs(unique(make_plain(each) for each in given), values)
+    values = {(name, plain): value for name, value in pairs if (plain := _make_plain_value(value)) is not value}
+    return GivenConfigs(drop_repetitions(make_plain(each) for each in given), values)
 
 
 def list_configs(configs: Configs, problem: Problem, arch: str) -> tuple[Mapping[str, Any], ...]:
-    """Lists what `configs=` of a watch file stands for. Raises BadWatchFile."""
+    """Returns the configs that `configs=` of a watch file stands for. Raises BadWatchFile."""
     found = configs(problem, arch) if callable(configs) else configs
     if isinstance(found, Mapping):
         for name, values in found.items():
@@ -94,8 +95,8 @@ def _require_few(count: int) -> None:
         raise BadWatchFile(f"there are {count:,} configs or more; expected {MOST_CONFIGS:,} at most")
 
 
-def axes_of(configs: Sequence[PlainConfig]) -> tuple[tuple[str, tuple[Any, ...]], ...]:
-    """Returns each parameter with the values that it takes, in order of size where they can be compared."""
+def list_axes(configs: Sequence[PlainConfig]) -> tuple[tuple[str, tuple[Any, ...]], ...]:
+    """Returns each parameter with the values that it takes, sorted if they can be compared."""
     names = list(dict.fromkeys(name for config in configs for name in config))
     axes = []
     for name in names:

@@ -21,15 +21,15 @@ from tilewatch.kernels.problems.reading import WeightedProblem, read_problems
 
 Configs = Sequence[Mapping[str, Any]] | Mapping[str, Sequence[Any]] | Callable[[Problem, str], Any]
 """A list of configs, axes with their values (all combinations are tried), or a function of problem and architecture
-("sm_90") that returns one of both."""
+("sm_90") that returns a list or axes."""
 
 
 LEAST_WORDS = 3
-"""Words that a reason has at least: `not_apart=True` and "yes" are none."""
+"""Fewest words of a reason: `not_apart=True` or "yes" is not a reason."""
 
 
 class BadWatchFile(ExpectedError, ValueError):
-    """A watch file says something that cannot be watched; the message is a sentence."""
+    """A watch file declares something that cannot be watched; the message is a sentence."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Case:
 
 @dataclass(frozen=True, eq=False)
 class WatchedOperator:
-    """A watched operator: what `@watch` makes of the function below it. `line` is where the function begins."""
+    """An operator that `@watch` makes of a function. `line` is the first line of that function."""
 
     name: str
     make_case: Callable[[Any], Case]
@@ -89,10 +89,10 @@ def watch(
                p.cols, p.dtype
     baselines  names of the case's own callables and of built-in ones ("copy"), the main one first
     configs    replaces the configs that the host code's own search tries; see Configs
-    nightly    whether the nightly sweeps it; otherwise it is swept when somebody asks
-    not_apart  why the process that runs this host code has to time and check it too, in a few words: "it adds the
-               parts with PyTorch". Without them it is refused where its launches alone do not do what it does. Pages
-               and verdicts of the operator show them
+    nightly    whether the nightly sweeps it; otherwise it is swept on request only
+    not_apart  why this host code must also be timed and checked in the process that runs it, in a few words: "it adds
+               the parts with PyTorch". Without a reason, host code is refused if its launches alone do not compute its
+               result. Pages and verdicts of the operator show the reason
     """
     reason = check_reason(not_apart)
 
@@ -116,9 +116,9 @@ def watch(
 
 
 def check_reason(not_apart: str) -> str:
-    """Returns the reason of `not_apart`, empty where none is given. Raises BadWatchFile where it is none."""
+    """Returns the reason of `not_apart`; "" if none is given. Raises BadWatchFile if it is too short."""
     if not isinstance(not_apart, str) or 0 < len(not_apart.split()) < LEAST_WORDS:
-        raise BadWatchFile(f"not_apart says '{not_apart}': say in {LEAST_WORDS} words or more why it cannot be")
+        raise BadWatchFile(f"not_apart is '{not_apart}': give the reason in {LEAST_WORDS} words or more")
     return not_apart
 
 
@@ -134,12 +134,12 @@ def case(
 ) -> Case:
     """Describes one problem of an operator.
 
-    run        calls the host code and returns what it computes: a tensor, or a tuple of them. Every `ct.launch` in it
-               is part of the operator. With `configs`, it may take the config as keyword arguments
-    reference  returns the right values in the same order, None for one that is not to be compared
+    run        calls the host code and returns its result: a tensor, or a tuple of tensors. Every `ct.launch` in it is
+               part of the operator. With `configs`, it may take the config as keyword arguments
+    reference  returns the right values in the same order; None for a value that is not compared
     moves      fewest bytes moved through device memory; None: every array of the launches once
     flops      floating-point operations
-    work       the owner's own measure of a problem, a unit and an amount: ("tokens", 8192) is drawn as tokens/s
+    work       size of the problem in a unit of your own: ("tokens", 8192) is shown as tokens/s
     tolerance  largest accepted |out - reference| as a share of the reference's largest magnitude; None: by type
     baselines  callables by name that compute the same
     """

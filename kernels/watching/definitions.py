@@ -28,10 +28,10 @@ from tilewatch.kernels.watching.inputs import ProblemInputs
 from tilewatch.kernels.watching.project import Project, find_project
 
 LANGUAGES = ("cuda-tile", "cutile", "python")
-"""Solutions of other languages (triton, cuda) launch nothing that is recorded."""
+"""Languages of Solutions that can be traced; Solutions in others (triton, cuda) launch no cuTile kernel."""
 
 REFERENCE = "torch"
-"""The name under which the reference can be a baseline."""
+"""Name of the reference as a baseline."""
 
 Inputs = Mapping[str, float | Callable[[ProblemInputs], Any]]
 
@@ -46,17 +46,17 @@ def watch_definitions(
     nightly: bool = True,
     not_apart: str = "",
 ) -> tuple[WatchedOperator, ...]:
-    """Watches each operator that has a Definition file and something to run.
+    """Watches each operator that has a Definition file and a Solution or callable.
 
-    pattern    Definition files, relative to the top of the repository; ** is any folders
-    run        Solution files, likewise, whose entry point is a file of the repository; or callables by definition.
-               A definition without one is left out
-    problems   values of the axes: all combinations of those that a definition needs; or Workload files
-    inputs     numbers, and functions of `p` that make a tensor, by the name of the input. Floating-point tensors that
-               are not named are standard normal
-    baselines  "torch" is the reference itself; "copy"
+    pattern    Definition files, relative to the top of the repository; ** matches any folders
+    run        Solution files, as a pattern too, whose entry point is a file of the repository; or callables by the
+               name of the definition. A definition that has neither is left out
+    problems   values of the axes, of which all combinations are used; or Workload files
+    inputs     numbers, and functions of `p` that make a tensor, by the name of the input. Other floating-point tensors
+               are standard normal
+    baselines  "torch", which is the reference itself, or "copy"
     nightly    whether the nightly sweeps them
-    not_apart  why the process that runs their host code has to time and check it too: see `watch`
+    not_apart  why their host code must also be timed and checked in the process that runs it: see `watch`
     """
     caller = sys._getframe(1)
     file, line = Path(caller.f_globals["__file__"]), caller.f_lineno
@@ -98,7 +98,7 @@ def make_case(
     baselines: Sequence[str],
     p: ProblemInputs,
 ) -> Case:
-    """Makes the case of one problem. The reference gets copies: some change their inputs in place."""
+    """Returns the case of one problem. The reference gets copies of the inputs, because some references change them."""
     sizes = definition.values(p.problem.sizes)
     made = {each.name: _make_input(definition, each, given, sizes, p) for each in definition.inputs}
 
@@ -112,14 +112,14 @@ def make_case(
 
 
 def load_reference(definition: Definition) -> Callable[..., Any]:
-    """Runs the reference's source and returns its function. It needs PyTorch."""
+    """Runs the reference's source and returns its function. Needs PyTorch."""
     names: dict[str, Any] = {"__name__": f"reference of {definition.name}"}
     exec(compile(definition.reference, f"{definition.file.name} (reference)", "exec"), names)  # noqa: S102 - it is code of the commit, as the watch file is
     return names[ENTRY]  # type: ignore[no-any-return]
 
 
 def _combine(definition: Definition, axes: Mapping[str, int | Sequence[int]]) -> list[Problem]:
-    """Returns all combinations of the axes that the definition needs, the last one fastest."""
+    """Returns all combinations of the axes that the definition needs; the last axis varies fastest."""
     for name in definition.free:
         if name not in axes:
             raise BadProblem(f"problems: {definition.name} needs the axis {name}; it has {', '.join(axes)}")
@@ -132,7 +132,7 @@ def _combine(definition: Definition, axes: Mapping[str, int | Sequence[int]]) ->
 def _make_input(
     definition: Definition, tensor: TensorSpec, given: Inputs, sizes: Mapping[str, float], p: ProblemInputs
 ) -> Any:
-    """Returns a tensor, or a number for an input without a shape. Raises BadProblem where nothing says its values."""
+    """Returns a tensor, or a number for an input without a shape. Raises BadProblem if its values are not known."""
     if tensor.name in given:
         value = given[tensor.name]
         return value(p) if callable(value) else value
@@ -154,7 +154,7 @@ def _make_input(
 
 
 def _list_entries(pattern: str, root: Path, project: Project | None) -> dict[str, Callable[..., Any]]:
-    """Returns the function of each Solution by its definition; the first by file name, where there are several."""
+    """Returns the function of a Solution for each definition; the first by file name if there are several."""
     entries: dict[str, Callable[..., Any]] = {}
     for file in sorted(root.glob(pattern)):
         try:
@@ -162,7 +162,7 @@ def _list_entries(pattern: str, root: Path, project: Project | None) -> dict[str
             name, language, entry = row["definition"], row["spec"]["language"], row["spec"]["entry_point"]
         except (json.JSONDecodeError, KeyError, TypeError):
             raise BadProblem(
-                f"{file.name}: no Solution: expected definition, spec.language, spec.entry_point"
+                f"{file.name}: not a Solution: expected definition, spec.language, spec.entry_point"
             ) from None
         if language in LANGUAGES and name not in entries:
             entries[name] = _import_entry(file, entry, root, project)
@@ -173,7 +173,7 @@ def _import_entry(file: Path, entry: str, root: Path, project: Project | None) -
     source, _, function = entry.partition("::")
     place = root / source
     if not function or not place.is_file():
-        raise BadProblem(f"{file.name}: its entry point '{entry}' is no FILE::FUNCTION of this repository")
+        raise BadProblem(f"{file.name}: its entry point '{entry}' is not a FILE::FUNCTION of this repository")
     paths = [*(project.path if project is not None else ()), root]
     folder = next(each for each in paths if place.is_relative_to(each))
     module = _import_module(".".join(place.relative_to(folder).with_suffix("").parts), folder)
@@ -184,10 +184,10 @@ def _import_entry(file: Path, entry: str, root: Path, project: Project | None) -
 
 
 def _import_module(name: str, folder: Path) -> types.ModuleType:
-    """Imports a module; where a package around it wants what is not installed, without running that package.
+    """Imports a module. If importing a package around it fails for lack of another package, imports the module without
+    it.
 
-    An entry point is a file: TileGym's packages of models import transformers, their kernels do not.
-    """
+    Example: the packages of TileGym's models import transformers; their kernels do not need it."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError:

@@ -1,4 +1,4 @@
-"""Compares the shapes of what `run`, the reference and the baselines of a case return, before a GPU is spent."""
+"""Compares the shapes that `run`, the reference and the baselines of a case return, before a GPU is used."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -33,7 +33,7 @@ def list_wrong_results(case: Case, result: Any) -> tuple[str, ...]:
 
 
 def list_shapes(result: Any) -> list[Shape | None]:
-    """Lists the shapes of the tensors in a result; None stands for a value that is not a tensor."""
+    """Returns the shapes of the tensors in a result; None for a value that is not a tensor."""
     if isinstance(result, Mapping):
         return [shape for value in result.values() for shape in list_shapes(value)]
     if isinstance(result, list | tuple):

@@ -1,4 +1,4 @@
-"""Gives a watched operator's function the numbers and types of its problem, and tensors to work on."""
+"""Gives a watch file's function the sizes and choices of its problem, and makes its input tensors."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,10 +22,9 @@ SHORT_TYPES = {
 
 
 class ProblemInputs:
-    """The `p` of a watch file: `p.rows` is a size by its name, `p.dtype` a choice; a choice that names a type is that
-    type of PyTorch. Random tensors are equal for equal seeds; their type is `p.dtype` unless another one is given, also
-    by its name.
-    """
+    """The `p` of a watch file: `p.rows` is a size and `p.dtype` a choice, by their names. A choice that names a PyTorch
+    type is that type. Random tensors are equal for equal seeds. Their type is `p.dtype` unless a type or its name is
+    given."""
 
     device = "cuda"
 
@@ -59,8 +58,7 @@ class ProblemInputs:
     def randint(self, low: int, high: int, shape: Sequence[int], dtype: Any = None) -> Any:
         """Returns whole numbers from `low` to `high` - 1, as int32 unless another type is given.
 
-        They are made on the CPU: host code that plans by them must see the same numbers with a GPU and without.
-        """
+        They are made on the CPU: host code that plans by them must see the same numbers with and without a GPU."""
         return self._torch.randint(low, high, tuple(shape), dtype=dtype or self._torch.int32).to(self.device)
 
     def zeros(self, *shape: int, dtype: Any = None) -> Any:
@@ -82,6 +80,6 @@ class ProblemInputs:
         return self._type(self._problem.choices.get("dtype", "f32"))
 
     def _type(self, choice: str) -> Any:
-        """Returns the type of PyTorch that a choice names; None where it names none."""
+        """Returns the PyTorch type that a choice names; None if it names none."""
         found = getattr(self._torch, SHORT_TYPES.get(choice, choice), None)
         return found if isinstance(found, self._torch.dtype) else None

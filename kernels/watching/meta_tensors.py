@@ -1,13 +1,12 @@
-"""Gives host code tensors on "cuda" where there is no GPU: PyTorch's meta tensors, which say that they are on cuda:0.
+"""Gives host code tensors on "cuda" on a machine without a GPU: PyTorch's meta tensors, which report cuda:0.
 
-They have a shape, strides and a type, and no memory. Small tensors of whole numbers and of bools keep their values:
-host code plans by the lengths of sequences, the offsets of groups, the pages of a cache. These are tensors on the CPU
-of a class of their own. What is computed from them alone has values too; what another tensor took part in has none.
-A value is never made up: `torch.empty` gives none, and a tensor that a kernel was given has none until `run` ends,
-since the kernel may have written to it.
+They have a shape, strides and a type, but no memory. Small tensors of whole numbers or bools keep their values, because
+host code plans by lengths of sequences, offsets of groups or pages of a cache. Such tensors lie on the CPU and have
+their own class. A result has values if all tensors that it is computed from have values. Values are never made up:
+`torch.empty` has none, and a tensor that was given to a kernel has none until `run` ends, since the kernel may have
+written to it.
 
-(FakeTensorMode would give the tensors without values too, but in a build without CUDA it cannot slice one, 2.13.)
-"""
+(FakeTensorMode would also give tensors without values, but a build without CUDA cannot slice one, 2.13.)"""
 
 import contextlib
 import functools
@@ -25,13 +24,13 @@ WHAT_HAS_VALUES = (
 
 WITHOUT_VALUES = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
 LIKE_ANOTHER = ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full")
-"""Functions that take a tensor's type, shape and place alone."""
+"""Functions that use only a tensor's type, shape and device."""
 
 IN_PLACE = ("__setitem__", "__iadd__", "__isub__", "__imul__", "__ifloordiv__", "__iand__", "__ior__", "__ixor__")
 
 _written: dict[int, Any] = {}
-"""Tensors that kernels were given since `on_meta` was entered, by the address of their memory. They are held, so that
-no other tensor gets the address."""
+"""Tensors that kernels were given since `on_meta` was entered, by the address of their memory. They are kept alive, so
+that no other tensor gets the address."""
 
 
 @functools.cache
@@ -54,7 +53,7 @@ def _class_with_values() -> type:
 
 @contextlib.contextmanager
 def on_meta() -> Iterator[None]:
-    """Makes every tensor on "cuda" one of those above. What kernels may have written is forgotten until the end."""
+    """While open, makes every tensor on "cuda" one of the tensors above. Starts with no tensor given to a kernel."""
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -92,7 +91,7 @@ def on_meta() -> Iterator[None]:
 
 
 def _make(function: Callable[..., Any], given: Any) -> Any:
-    """Calls a function that is given no tensor with values; it may make one on "cuda"."""
+    """Calls a function that gets no tensor with values; a tensor that it makes on "cuda" may have values."""
     import torch
 
     found = _call(function, given, "meta")
@@ -110,7 +109,7 @@ def _make(function: Callable[..., Any], given: Any) -> Any:
 
 
 def _compute(function: Callable[..., Any], given: Any) -> Any:
-    """Calls a function that is given tensors with values. The results have values where all of its tensors do."""
+    """Calls a function whose arguments are tensors with values. Its results have values if all its tensors do."""
     import torch
 
     args, named = given
@@ -134,7 +133,8 @@ def _compute(function: Callable[..., Any], given: Any) -> Any:
 
 
 def _resolve_index(index: Any) -> Any:
-    """Returns an index with the places where masks are true, and numbers: their values decide what PyTorch returns."""
+    """Returns an index with masks replaced by positions, and tensors by numbers: their values decide the result's
+    shape."""
     import torch
 
     def resolve(each: Any) -> tuple[Any, ...]:
@@ -148,10 +148,10 @@ def _resolve_index(index: Any) -> Any:
 
 
 def _is_too_large(function: Callable[..., Any], given: Any) -> bool:
-    """Says whether a result has too many elements for values; False where its size depends on values."""
+    """Returns True if a result has too many elements to keep values; False if its size depends on values."""
     try:
         found = _call(function, _map(_to_meta, given), "meta")
-    except Exception:  # noqa: BLE001 - the function is called with values next, and says itself what is wrong
+    except Exception:  # noqa: BLE001 - the function is called with values next, and raises the error itself
         return False
     return _any(lambda each: hasattr(each, "numel") and each.numel() > MOST_VALUES, found)
 
@@ -174,17 +174,17 @@ def _keep_values(value: Any) -> Any:
 
 
 def _forget_written(value: Any) -> Any:
-    """Returns a tensor of PyTorch's own class; one without values where a kernel may have written to it."""
+    """Returns a tensor of PyTorch's own class; without values if a kernel may have written to it."""
     import torch
 
     with_values: Any = _class_with_values()
     if not isinstance(value, with_values):
         return value
-    return _to_meta(value) if _address(value) in _written else value.as_subclass(torch.Tensor)
+    return _to_meta(value) if _get_address(value) in _written else value.as_subclass(torch.Tensor)
 
 
 def _to_meta(value: Any) -> Any:
-    """Returns a tensor without values, of the same strides and place in its memory."""
+    """Returns a tensor without values, with the same strides and offset in its memory."""
     import torch
 
     if not isinstance(value, torch.Tensor) or value.is_meta:
@@ -194,10 +194,10 @@ def _to_meta(value: Any) -> Any:
 
 
 def _forget(tensor: Any) -> None:
-    _written[_address(tensor)] = tensor
+    _written[_get_address(tensor)] = tensor
 
 
-def _address(tensor: Any) -> int:
+def _get_address(tensor: Any) -> int:
     return int(tensor.untyped_storage().data_ptr())
 
 

@@ -1,8 +1,6 @@
-"""Runs host code without a GPU: it sees a GPU of some architecture, and tensors on it that have no memory.
+"""Runs host code without a GPU: it sees a GPU of a chosen architecture, and tensors on it without memory.
 
-These are PyTorch's (`kernels/watching/meta_tensors.py`), or where PyTorch is not installed those of
-`kernels/watching/torch_stand_in`.
-"""
+The tensors are PyTorch's meta tensors (meta_tensors.py), or those of `torch_stand_in` if PyTorch is not installed."""
 
 import contextlib
 import importlib.util
@@ -20,8 +18,8 @@ from tilewatch.kernels.watching.tracer import TracingError
 
 @contextlib.contextmanager
 def as_gpu(project: Project | None) -> Iterator[None]:
-    """Lets code that is imported inside see a GPU of the project's architecture. Changes nothing if the project names
-    none."""
+    """Shows code that is imported inside it a GPU of the project's architecture. Does nothing if the
+    project has none."""
     if project is None or project.arch is None or importlib.util.find_spec("torch") is None:
         yield
         return
@@ -30,40 +28,39 @@ def as_gpu(project: Project | None) -> Iterator[None]:
 
 
 class PretendGpu:
-    """A GPU that host code believes in while `in_use` is open. Tensors of one do not mix with those of another.
+    """A GPU that host code sees while `in_use` is open. Tensors of two such GPUs cannot be mixed.
 
-    It has the multiprocessors of the GPU model that is meant by the architecture; of an H200 where none is known. The
-    process that owns a GPU records with the GPU's own.
-    """
+    It has as many multiprocessors as the usual GPU model of the architecture, or as an H200 if none is known. In a
+    process that owns a GPU, host code sees that one instead."""
 
     def __init__(self, arch: str) -> None:
         model = device.model_of(arch)
         capability = int(arch[3:-1]), int(arch[-1])
         sm_count = device.MULTIPROCESSORS[model.slug if model else "h200"]
-        self._answers = _answers(capability, sm_count, model.name if model else arch)
+        self._make_answers = _make_answers(capability, sm_count, model.name if model else arch)
 
     @contextlib.contextmanager
     def at_import(self) -> Iterator[None]:
-        """Puts the stand-in for a GPU in place while host code is imported, which may ask for the GPU's properties;
-        tensors that it makes then are real."""
+        """Pretends a GPU while host code is imported, since it may ask for the GPU's properties then. Tensors made then
+        are real."""
         import torch
 
         with contextlib.ExitStack() as stack:
-            for name, value in self._answers.items():
+            for name, value in self._make_answers.items():
                 stack.enter_context(mock.patch.object(torch.cuda, name, value))
             yield
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
-        """Puts the stand-in for a GPU in place while host code runs. Raises TracingError if host code asks for values
-        that no tensor has, or would end the process."""
+        """Pretends a GPU while host code runs. Raises TracingError if host code needs values that no tensor has, or
+        would end the process."""
         with self.at_import(), missing.running_host_code() if module.is_in_use() else on_meta():
             try:
                 yield
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
-                if not isinstance(error, Exception):  # sys.exit() or pytest.skip(): it costs its own operator only
+                if not isinstance(error, Exception):  # sys.exit() or pytest.skip() fails only this operator
                     sentence = f"the host code ends with {type(error).__name__}: {error}"
                 elif any(words in str(error) for words in ("meta tensor", "Meta tensor", "meta device")):
                     sentence = f"the host code needs the values of a tensor: {error} ({WHAT_HAS_VALUES})"
@@ -72,8 +69,8 @@ class PretendGpu:
                 raise TracingError(sentence).with_traceback(error.__traceback__) from error
 
 
-def _answers(capability: tuple[int, int], sm_count: int, name: str) -> Mapping[str, Any]:
-    """Returns functions by their names in torch.cuda."""
+def _make_answers(capability: tuple[int, int], sm_count: int, name: str) -> Mapping[str, Any]:
+    """Returns replacements for functions of torch.cuda, by their names."""
     properties = SimpleNamespace(
         name=name,
         multi_processor_count=sm_count,
@@ -123,7 +120,7 @@ class PretendStream:
 
 
 class _Constant:
-    """A function that answers the same to every call."""
+    """A function that returns the same value for every call."""
 
     def __init__(self, value: Any) -> None:
         self._value = value

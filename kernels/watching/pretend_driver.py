@@ -1,10 +1,9 @@
-"""Gives cuTile a CUDA driver that knows one GPU and does nothing, in child processes that own no GPU.
+"""Gives cuTile a CUDA driver that has one GPU and does nothing, in child processes that own no GPU.
 
-`ct.launch` alone decides what it compiles: how many facts of its arguments, and which calling convention (cuda-tile 1.7
-takes another one where an array has a dimension of one element; `KernelSignature.from_kernel_args` does not say so).
-It asks the driver for its version, for the stream's context and for each pointer's, and then for code: so far it gets
-here. The child that owns a GPU never installs this.
-"""
+Only `ct.launch` itself knows what it compiles: which facts of its arguments it uses, and which calling convention.
+(cuda-tile 1.7 uses another convention if a dimension has one element; `KernelSignature.from_kernel_args` does not say
+so.) Before it asks for code, it asks the driver for its version and for the context of the stream and of each pointer:
+this driver answers that. A child that owns a GPU never installs it."""
 
 import ctypes
 import sys
@@ -13,12 +12,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 MODULE = "cuda.tile._load_libcuda"
-"""Where cuTile looks for the driver (cuda-tile 1.7)."""
+"""Module in which cuTile looks for the driver (cuda-tile 1.7)."""
 
 VERSION = 13020
 CONTEXT = 0x1000
 CAPABILITY: Mapping[int, int] = {75: 9, 76: 0}
-"""CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR; what is compiled for is said elsewhere."""
+"""CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR. The architecture to compile for does not come from here."""
 
 LARGEST = 2**31 - 1
 
@@ -30,7 +29,7 @@ _alive: list[Any] = []
 
 
 def install() -> None:
-    """Installs the driver for this process. To be called before cuTile asks for one; a second call does nothing."""
+    """Installs the driver in this process, before cuTile asks for one. A second call does nothing."""
     if _alive:
         return
     module = types.ModuleType(MODULE)
@@ -57,7 +56,7 @@ ANSWERS: Mapping[bytes, Callable[[int, int], None]] = {
     b"cuPointerGetAttribute": lambda first, _: _write_pointer(first, CONTEXT),
     b"cuStreamGetCtx": lambda _, second: _write_pointer(second, CONTEXT),
 }
-"""What each function writes, by its first two arguments. Every other function succeeds and writes nothing."""
+"""What each driver function writes, given its first two arguments. Every other function succeeds and writes nothing."""
 
 
 def _find(name: bytes, address: Any, *_: Any) -> int:

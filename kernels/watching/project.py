@@ -1,8 +1,7 @@
 """Reads `[tool.tilewatch]` of a checkout, and keeps the modules of several checkouts apart in one process.
 
-Two commits of one repository have modules of the same names. Only one checkout is active at a time: its folders are on
-the import path and its modules in sys.modules; those of the others wait.
-"""
+Two commits of one repository have modules of the same names, so only one checkout is active at a time. Its folders are
+on the import path and its modules in sys.modules; those of the others are set aside."""
 
 import ast
 import collections
@@ -30,16 +29,15 @@ from tilewatch.kernels.project_settings import BadProject
 CANONICAL = "watched_checkout"
 INSTALLED = ("site-packages", "dist-packages")
 CONTAINERS = (dict, list, set, collections.OrderedDict, collections.defaultdict)
-"""Where host code remembers what it found: emptied before each run."""
+"""Types in which host code caches results; such caches are reset before each run."""
 
 
 @dataclass(frozen=True)
 class Project:
-    """A checkout whose watch files are loaded. `root` is the checkout's top folder; `path` are the folders that its own
-    package is imported from.
+    """A checkout whose watch files are loaded. `root` is its top folder; `path` are the folders that its own packages
+    are imported from.
 
-    `arch` is the architecture that host code is made to see, also while it is imported; None for the GPU that is here.
-    """
+    `arch` is the architecture that host code sees, also while it is imported; None for the GPU of this machine."""
 
     root: Path
     path: tuple[Path, ...]
@@ -48,7 +46,7 @@ class Project:
 
 @dataclass
 class _State:
-    """What one checkout leaves behind in the process while another one is active. `sources` are by canonical name."""
+    """The process state of a checkout while another one is active. `sources` are by canonical file name."""
 
     launch: Any
     path: list[str]
@@ -62,8 +60,8 @@ _active: list[Project] = []
 
 
 def find_project(library: Path, arch: str | None) -> Project | None:
-    """Returns the settings of the checkout that a watch folder lies in; None where no pyproject.toml above it has a
-    table [tool.tilewatch]. Raises BadProject."""
+    """Returns the settings of the checkout that contains a watch folder; None if no pyproject.toml above it has a table
+    [tool.tilewatch]. Raises BadProject."""
     library = library.resolve()
     for folder in (library, *library.parents):
         settings = project_settings.read(folder)
@@ -71,13 +69,13 @@ def find_project(library: Path, arch: str | None) -> Project | None:
             missing = [each for each in settings.path if not (folder / each).is_dir()]
             if missing:
                 file = folder / project_settings.FILE
-                raise BadProject(f"{file}: [tool.tilewatch] has the path '{missing[0]}', which is no folder")
+                raise BadProject(f"{file}: [tool.tilewatch] has the path '{missing[0]}', which is not a folder")
             return Project(folder, tuple(folder / each for each in settings.path), arch)
     return None
 
 
 def activate(project: Project | None) -> None:
-    """Makes a checkout the one that imports come from; None for none."""
+    """Makes imports come from this checkout; None: from no checkout."""
     if _active:
         if _active[0] == project:
             return
@@ -109,17 +107,16 @@ def canonical_name(project: Project, path: str) -> str:
 
 
 def find_place(error: BaseException) -> str:
-    """Returns the last line of the checkout that an error came through, as "src/ops.py, line 7"; empty where none."""
+    """Returns the last line of the checkout in an error's traceback, as "src/ops.py, line 7"; "" if there is none."""
     frames = [each for each in traceback.extract_tb(error.__traceback__) if each.filename.startswith(f"{CANONICAL}/")]
     return f"{frames[-1].filename.removeprefix(f'{CANONICAL}/')}, line {frames[-1].lineno}" if frames else ""
 
 
 def compile_file(project: Project, path: str, content: bytes) -> Any:
-    """Compiles a file of the checkout under a name that is the same wherever the checkout lies.
+    """Compiles a file of the checkout under a file name that does not depend on the checkout's folder.
 
-    The name goes into the bytecode, outside of the positions that Tilewatch leaves out of its hash: two commits of one
-    kernel would never be equal.
-    """
+    The name goes into the bytecode, outside of the positions that its hash leaves out: with the folder in it, no two
+    commits of a kernel would have equal code."""
     name = canonical_name(project, path)
     source = importlib.util.decode_source(content)
     _states[project].sources[name] = source
@@ -128,8 +125,8 @@ def compile_file(project: Project, path: str, content: bytes) -> Any:
 
 
 def give_to_inspect(name: str, source: str) -> None:
-    """Sets the source that inspect finds under a name: cuTile reads a kernel's source there. Entries without a time
-    stamp are not looked up on disk."""
+    """Sets the source that inspect returns for a file name; cuTile reads a kernel's source from there. An entry without
+    a time stamp is not compared with the disk."""
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
 
 
@@ -162,25 +159,25 @@ sys.meta_path.insert(0, _Finder())
 
 
 def own_modules(project: Project) -> Iterator[tuple[str, types.ModuleType]]:
-    """Yields the imported modules that come from the checkout, those of its watch files too, by their names in
-    sys.modules: a module may have several."""
+    """Yields the imported modules of the checkout, watch files included, by their names in sys.modules; a module may
+    have several names."""
     for name, module in list(sys.modules.items()):
-        # Some libraries put objects into sys.modules that are no modules and answer to every name.
+        # Some libraries put objects into sys.modules that are not modules and have every attribute.
         if isinstance(module, types.ModuleType) and any(
-            _is_own(project, name, place) for place in _places(vars(module))
+            _is_own(project, name, place) for place in _list_places(vars(module))
         ):
             yield name, module
 
 
 def _is_own(project: Project, name: str, place: str) -> bool:
-    """Returns whether a module is the checkout's. A working tree may have a virtual environment inside, whose packages
-    are installed ones, and Tilewatch itself may be imported from there."""
+    """Returns True if a module belongs to the checkout. Packages of a virtual environment inside it do not, nor does
+    Tilewatch itself if it is imported from there."""
     if name.partition(".")[0] == "tilewatch" or not place.startswith(f"{project.root}/"):
         return False
     return not any(folder in INSTALLED for folder in place.removeprefix(str(project.root)).split("/"))
 
 
-def _places(names: dict[str, Any]) -> Iterator[str]:
+def _list_places(names: dict[str, Any]) -> Iterator[str]:
     """Yields the file of a module, and the folders of a package."""
     if names.get("__file__"):
         yield str(names["__file__"])
@@ -188,23 +185,25 @@ def _places(names: dict[str, Any]) -> Iterator[str]:
 
 
 def hash_sources(project: Project) -> str:
-    """Hashes all that was imported from the checkout by what it says: neither comments nor line numbers count."""
+    """Hashes the syntax trees of everything imported from the checkout, so that comments and line numbers
+    do not count."""
     digest = hashlib.sha256()
     files = {str(module.__file__) for _, module in own_modules(project) if getattr(module, "__file__", None)}
     for file in sorted(files):
-        tree = _tree_sha256(file)
+        tree = _hash_tree(file)
         digest.update(f"{file.removeprefix(str(project.root))}\0{tree}\0".encode())
     return digest.hexdigest()
 
 
 @functools.cache
-def _tree_sha256(file: str) -> str:
+def _hash_tree(file: str) -> str:
     content = Path(file).read_bytes()
     return hashlib.sha256(ast.dump(ast.parse(content)).encode() if file.endswith(".py") else content).hexdigest()
 
 
 def remember_globals(project: Project) -> None:
-    """Remembers what the checkout's modules and their classes hold in dicts, lists and sets, once all are imported."""
+    """Saves the contents of dicts, lists and sets in the checkout's modules and their classes, after all
+    are imported."""
     state = _states[project]
     known = {id(container) for container, _ in state.containers}
     for _, module in own_modules(project):
@@ -218,12 +217,11 @@ def remember_globals(project: Project) -> None:
 
 
 def restore_globals(project: Project) -> None:
-    """Gives the dicts, lists and sets of modules and classes their first content again, and empties function caches.
+    """Restores the contents that `remember_globals` saved, and empties function caches.
 
-    Host code remembers the config that it tuned for a shape; a second run would not search again.
-    """
+    Host code remembers the config that it tuned for a shape; without this, a second run would not search again."""
     for container, content in _states[project].containers:
-        # They may hold tensors, so they are not compared: two tensors are neither equal nor not.
+        # Not compared first: it may hold tensors, and comparing those does not give a bool.
         container.clear()
         container.extend(content) if isinstance(container, list) else container.update(content)
     for _, module in own_modules(project):

@@ -1,4 +1,4 @@
-"""Traces a watched operator for one problem and one architecture: its configs, and what each of them launches."""
+"""Traces a watched operator for one problem and one architecture: its configs, and the launches of each."""
 
 import hashlib
 import inspect
@@ -18,11 +18,11 @@ from tilewatch.kernels.watching.configs import (
     KERNEL_OPTIONS,
     GivenConfigs,
     PlainConfig,
-    axes_of,
+    drop_repetitions,
+    list_axes,
     make_like,
     make_plain,
     read_given,
-    unique,
 )
 from tilewatch.kernels.watching.declare import BadWatchFile, Case, WatchedOperator
 from tilewatch.kernels.watching.expected_results import list_wrong_results
@@ -33,11 +33,11 @@ from tilewatch.kernels.watching.tracer import (
     Execute,
     LaunchTrace,
     TracedLaunch,
+    find_signature,
     list_arrays,
     list_dtypes,
     open_trace,
     trace_launches,
-    what_is_compiled,
 )
 
 SEED = 0
@@ -45,7 +45,8 @@ SEED = 0
 
 @dataclass(frozen=True)
 class CompilableLaunch:
-    """One kernel launch of an operator, as the compiler sees it. `key` is equal for what ct.launch compiles alike."""
+    """One kernel launch of an operator, as the compiler sees it. Launches with the same `launch_key` compile to the
+    same code."""
 
     kernel: Any
     signature: KernelSignature
@@ -59,12 +60,12 @@ class CompilableLaunch:
 
     @property
     def identity(self) -> tuple[str, bool]:
-        """The code, and how it is launched."""
+        """Returns the launch's key and whether it is a programmatic dependent launch."""
         return self.launch_key, self.programmatic_dependent_launch
 
 
 def make_case(operator: WatchedOperator, problem: Problem, seed: int) -> Case:
-    """Calls the watch file's function. Raises BadWatchFile where it returns no case."""
+    """Calls the watch file's function. Raises BadWatchFile if it returns no case."""
     found = operator.make_case(ProblemInputs(problem, seed))
     if not isinstance(found, Case):
         raise BadWatchFile(f"{operator.place}: {operator.name} returns {type(found).__name__}; expected case(...)")
@@ -88,11 +89,10 @@ def run_config(
     *,
     execute: Execute | None = None,
 ) -> LaunchTrace:
-    """Runs the host code as if its search had found `config` the best; None: as it runs by itself.
+    """Runs the host code with a config, as if its search had found it to be the best; None: without choosing one.
 
-    `given` are the configs of the watch file; None where it gives none. A config may also be keyword arguments of
-    `run`, or hints that replace those of every kernel launched.
-    """
+    `given` are the configs of the watch file; None if it has none. A config may also be keyword arguments of `run`, or
+    hints that replace those of every kernel launched."""
     restore_globals(project)
     if config is None:
         return trace_launches(case.run, execute=execute)
@@ -104,7 +104,7 @@ def run_config(
     def choose(number: int, configs: tuple[Any, ...]) -> Any:
         nonlocal searched
         searched = True
-        wanted = _part(config, number)
+        wanted = _find_part(config, number)
         for each in configs:
             if make_plain(each) == wanted:
                 return each
@@ -133,7 +133,7 @@ def run_config(
 
 
 def find_given(operator: WatchedOperator, problem: Problem, arch: str) -> GivenConfigs | None:
-    """Returns the configs of the watch file; None where it gives none. Raises BadWatchFile."""
+    """Returns the configs of the watch file; None if it has none. Raises BadWatchFile."""
     if operator.configs is None:
         return None
     try:
@@ -143,15 +143,15 @@ def find_given(operator: WatchedOperator, problem: Problem, arch: str) -> GivenC
 
 
 def find_first_config(case: Case, given: GivenConfigs | None) -> PlainConfig | None:
-    """Returns the config that host code runs with first; None if it needs no config, or if none is given."""
+    """Returns the config to run the host code with first; None if it needs no config, or if none is given."""
     if given is None or not given.configs or _runs_by_itself(case):
         return None
     return given.configs[0]
 
 
 def describe_work(case: Case, arrays: Sequence[Any]) -> dict[str, Any]:
-    """Returns what the fastest possible time follows from. Bytes are 0 where the case states none: a launch may read a
-    part of its arrays, as of a cache in pages."""
+    """Returns the operations, bytes and types that bound the time of a case. Bytes are 0 if the case does not state
+    them: a launch may read only a part of its arrays, such as a paged cache."""
     return {"flops": case.flops, "bytes": case.moves or 0, "dtypes": list_dtypes(arrays)}
 
 
@@ -163,24 +163,26 @@ def _takes_config(run: Callable[..., Any]) -> bool:
     return bool(inspect.signature(run).parameters)
 
 
-def _part(config: PlainConfig, number: int) -> PlainConfig:
-    """Returns one search's part of a config; with several searches names are "2.tile_m" for the second, and so on."""
+def _find_part(config: PlainConfig, number: int) -> PlainConfig:
+    """Returns the part of a config that belongs to one of several searches: parameters of the second are named
+    "2.tile_m"."""
     start = f"{number + 1}."
     parts = {name.removeprefix(start): value for name, value in config.items() if name.startswith(start)}
     return parts or config
 
 
 def to_launch(traced: TracedLaunch) -> CompilableLaunch:
-    """Returns what `ct.launch` would compile for these arguments, by asking it: it stops where it asks for code."""
-    signature = what_is_compiled(traced)
+    """Returns what `ct.launch` would compile for these arguments. `ct.launch` is called and stopped when it asks for
+    code."""
+    signature = find_signature(traced)
     named = signature.with_symbol(traced.kernel._pyfunc.__name__)
     key = hash_launch(traced.kernel, named)
     return CompilableLaunch(traced.kernel, named, traced.grid, key, traced.programmatic_dependent_launch)
 
 
 def hash_launch(kernel: Any, signature: KernelSignature) -> str:
-    """Hashes what the compiler is asked for: the kernel's name, what it captures, its hints and what may be assumed of
-    its arguments. A kernel that captures nothing has the key that stored bundles have for it."""
+    """Hashes what the compiler is given: the kernel's name, its captured values, its hints and the facts about its
+    arguments. Without captured values nothing is added, so that keys in stored bundles stay valid."""
     function = kernel._pyfunc
     asked = [
         function.__module__,
@@ -194,7 +196,7 @@ def hash_launch(kernel: Any, signature: KernelSignature) -> str:
 
 
 class TracedOperator:
-    """One problem of an operator on one architecture. Host code runs anew for each config that is asked for."""
+    """One problem of an operator on one architecture. Each request for a config runs the host code again."""
 
     def __init__(self, operator: WatchedOperator, project: Project, problem: Problem) -> None:
         assert project.arch is not None, "on a GPU, kernels/gpu/host_code/prepared_operator.py runs the host code"
@@ -218,11 +220,11 @@ class TracedOperator:
 
     @property
     def axes(self) -> tuple[tuple[str, tuple[Any, ...]], ...]:
-        return axes_of(self.configs)
+        return list_axes(self.configs)
 
     @property
     def bytes_moved(self) -> int:
-        """Returns what the case states, or every array of the launches once, in bytes."""
+        """Returns the bytes that the case states, or else the size of every array of the launches once."""
         if self.case.moves is not None:
             return int(self.case.moves)
         return sum(each.numel() * each.element_size() for each in self.arrays)
@@ -232,33 +234,31 @@ class TracedOperator:
         return int(self.arrays[0].element_size()) if self.arrays else 1
 
     def launches(self, config: PlainConfig) -> tuple[CompilableLaunch, ...]:
-        """Returns what the host code launches with this config, in order."""
+        """Returns the launches of the host code with this config, in order."""
         return tuple(to_launch(each) for each in self._run(config).launches)
 
     def find_shipped(self, launched: Sequence[tuple[CompilableLaunch, ...]]) -> PlainConfig | None:
-        """Returns the config that the host code launches by itself; None where it searches at run time.
+        """Returns the config that the host code launches by itself; None if it searches at run time.
 
-        `launched` is what each config launches, in their order.
-        """
+        `launched` are the launches of each config, in the order of `configs`."""
         found = [[each.identity for each in launches] for launches in launched]
         return self.configs[found.index(self._shipped)] if self._shipped in found else None
 
     def list_wrong_results(self) -> tuple[str, ...]:
-        """Runs `run`, the reference and the baselines without a GPU, and says which of them return other shapes.
+        """Returns a sentence for the reference and each baseline that returns other shapes than `run`, without a GPU.
 
-        Empty where PyTorch is not installed: its stand-in does not have what references use.
-        """
+        Empty if PyTorch is not installed: its stand-in lacks what references use."""
         if module.is_in_use():
             return ()
         activate(self.project)
         with self._gpu.in_use():
             result = run_config(self.case, self.project, self.operator, self._given, self.configs[0]).result
-        # The reference may look at whole numbers that a kernel was given; baselines may be cuTile kernels too.
+        # A new trace: the reference may read whole numbers that a kernel was given, and baselines may launch kernels.
         with self._gpu.in_use(), open_trace(execute=None):
             return list_wrong_results(self.case, result)
 
     def code_key(self, source_sha256: str, launches: tuple[CompilableLaunch, ...]) -> str:
-        """Hashes everything that goes into compiling but the compiler; needs no compiling."""
+        """Hashes everything that the compilation depends on, except the compiler, without compiling."""
         asked = [NAMING, source_sha256, self.arch, [each.identity for each in launches]]
         return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
 
@@ -269,15 +269,14 @@ class TracedOperator:
 
 
 def list_configs(first: LaunchTrace) -> tuple[PlainConfig, ...]:
-    """Lists the configs of the host code's own searches, from its first run; the one config {} where it searches
-    nothing."""
+    """Returns the configs of the host code's own searches, from its first run; only {} if it searches nothing."""
     if len(first.searches) == 1:
-        return unique(make_plain(each) for each in first.searches[0].configs)
-    return unique(_vary_one_search(first))
+        return drop_repetitions(make_plain(each) for each in first.searches[0].configs)
+    return drop_repetitions(_vary_one_search(first))
 
 
 def _vary_one_search(trace: LaunchTrace) -> list[PlainConfig]:
-    """Lists configs for several searches: their kernels' times add up, so one search is varied at a time."""
+    """Returns configs for several searches. One search is varied at a time, since their kernels' times add up."""
     named = [
         [{f"{number + 1}.{name}": value for name, value in make_plain(each).items()} for each in search.configs]
         for number, search in enumerate(trace.searches)

@@ -1,8 +1,8 @@
-"""Traces what host code gives to `ct.launch` and `exhaustive_search`, in order.
+"""Traces the calls of `ct.launch` and `exhaustive_search` by host code, in order.
 
-Both functions are replaced for the whole life of a child process, before any file of a repository is imported: host
-code may keep its own reference to them. Outside a trace they refuse, since a child launches nothing by itself.
-"""
+Both functions are replaced for the whole life of a child process, before a repository's files are imported, because
+host code may keep its own reference to them. Outside a trace they raise an error, since a child launches nothing
+itself."""
 
 import contextlib
 import importlib.machinery
@@ -26,8 +26,8 @@ class TracingError(ExpectedError):
 
 @dataclass(frozen=True)
 class TracedLaunch:
-    """One call of `ct.launch`, with the values that it was given. With `programmatic_dependent_launch` a kernel may
-    begin before the one ahead of it has ended."""
+    """One call of `ct.launch` with its arguments. With `programmatic_dependent_launch`, a kernel may begin before the
+    kernel launched before it has ended."""
 
     kernel: Any
     grid: tuple[int, ...]
@@ -38,7 +38,7 @@ class TracedLaunch:
 
 @dataclass(frozen=True)
 class TracedSearch:
-    """One call of `exhaustive_search`. `chosen` is the config that host code was told is the best."""
+    """One call of `exhaustive_search`. `chosen` is the config that was returned to host code as the best."""
 
     kernel: Any
     configs: tuple[Any, ...]
@@ -47,7 +47,7 @@ class TracedSearch:
 
 @dataclass
 class LaunchTrace:
-    """What one run of host code asked for. `result` is what it returned."""
+    """Launches and searches of one run of host code. `result` is what the run returned."""
 
     launches: list[TracedLaunch] = field(default_factory=list)
     searches: list[TracedSearch] = field(default_factory=list)
@@ -55,13 +55,12 @@ class LaunchTrace:
 
 
 Choose = Callable[[int, tuple[Any, ...]], Any]
-"""The number of a search and its configs -> the config that it finds best."""
+"""Takes the number of a search and its configs, and returns the config that counts as the best."""
 
 Execute = Callable[[TracedLaunch], None]
 
 EXPERIMENTAL = "cuda.tile_experimental"
-"""Where the search was until 2026-04, in a package that the present compiler cannot be used with: commits from then
-import it."""
+"""Package of the search until 2026-04. Commits of that time import it, but the present compiler cannot use it."""
 
 _real_launch = ct.launch
 
@@ -83,7 +82,7 @@ def choose_first(_: int, configs: tuple[Any, ...]) -> Any:
 def trace_launches(
     run: Callable[[], Any], *, choose: Choose = choose_first, execute: Execute | None = None
 ) -> LaunchTrace:
-    """Runs host code and returns what it launched. Raises TracingError where that is nothing."""
+    """Runs host code and returns its launches. Raises TracingError if it launches nothing."""
     with open_trace(execute, choose=choose) as trace:
         trace.result = run()
     if not trace.launches:
@@ -93,7 +92,7 @@ def trace_launches(
 
 @contextlib.contextmanager
 def open_trace(execute: Execute | None, *, choose: Choose = choose_first) -> Iterator[LaunchTrace]:
-    """Traces what is launched inside. `execute` is called at each launch; None launches nothing."""
+    """Traces the launches made inside it. `execute` is called at each launch; None executes nothing."""
     _current.append(_Current(LaunchTrace(), choose, execute))
     try:
         yield _current[-1].trace
@@ -102,8 +101,8 @@ def open_trace(execute: Execute | None, *, choose: Choose = choose_first) -> Ite
 
 
 def launch_for_real(launch: TracedLaunch) -> None:
-    """Launches as cuTile itself does. Needs a GPU."""
-    # cuda-tile before 1.6 knows no such launch.
+    """Launches with cuTile's own function. Needs a GPU."""
+    # cuda-tile before 1.6 has no programmatic dependent launch.
     attributes = {"programmatic_dependent_launch": True} if launch.programmatic_dependent_launch else {}
     _real_launch(launch.stream, launch.grid, launch.kernel, launch.args, **attributes)
 
@@ -113,9 +112,9 @@ class _AskedForCode(Exception):
         self.signature = signature
 
 
-def what_is_compiled(launch: TracedLaunch) -> Any:
-    """Returns the KernelSignature that `ct.launch` asks the compiler for. Needs the pretended driver, and no GPU."""
-    kernel = launch.kernel.replace_hints()  # one that has no code yet
+def find_signature(launch: TracedLaunch) -> Any:
+    """Returns the KernelSignature that `ct.launch` asks the compiler for. Needs the pretended driver, but no GPU."""
+    kernel = launch.kernel.replace_hints()  # a copy of the kernel without compiled code
     compiler = ct.kernel._compile
 
     def ask(_: Any, signature: Any, *__: Any) -> Any:
@@ -132,7 +131,7 @@ def what_is_compiled(launch: TracedLaunch) -> Any:
 
 
 def replace_launch_and_search() -> None:
-    """Makes cuTile's launch and search record in this process, under every name that repositories import them by."""
+    """Replaces cuTile's launch and search in this process, under every name that repositories import."""
     ct.launch = _launch
     cuda.tile.tune.exhaustive_search = _search
     cuda.tile.tune._tune.exhaustive_search = _search
@@ -149,17 +148,17 @@ def _launch(
     if not _current:
         raise TracingError("a kernel is launched outside `run`; a watch file only says what to launch")
     here = _current[-1]
-    sizes, args = tuple(int(size) for size in grid), tuple(map(_take, kernel_args))
+    sizes, args = tuple(int(size) for size in grid), tuple(map(_take_argument, kernel_args))
     launch = TracedLaunch(kernel, sizes, args, stream, bool(programmatic_dependent_launch))
     here.trace.launches.append(launch)
     if here.execute is not None:
         here.execute(launch)
 
 
-def _take(argument: Any) -> Any:
-    """Returns an argument as the launch has it: a tensor with values is told that a kernel was given it."""
+def _take_argument(argument: Any) -> Any:
+    """Returns an argument for the launch; a tensor with values is marked as given to a kernel."""
     if type(argument) in (list, tuple):
-        return type(argument)(map(_take, argument))
+        return type(argument)(map(_take_argument, argument))
     return argument.give_to_kernel() if hasattr(argument, "give_to_kernel") else argument
 
 
@@ -183,7 +182,7 @@ def _search(
         raise TracingError("`exhaustive_search` is given no config")
     chosen = here.choose(len(here.trace.searches), configs)
     here.trace.searches.append(TracedSearch(kernel, configs, chosen))
-    # Host code may search several kernels and launch the fastest: that is the one whose config is varied.
+    # Host code may search several kernels and launch the fastest: only the one whose config is varied gets 0 us.
     mean_us = 1.0 if chosen is configs[0] else 0.0
     best = cuda.tile.tune.Measurement(config=chosen, mean_us=mean_us, num_samples=0, error_margin_us=0.0)
     return cuda.tile.tune.TuningResult(best=best, successes=[best], failures=[])
@@ -212,14 +211,14 @@ def _search_and_launch(
     return SimpleNamespace(tuned_config=best, config=best)
 
 
-# What another cuda-tile's functions take and these do not is refused by their names.
+# Python's error for an argument that only another cuda-tile version has names the function.
 _launch.__qualname__ = "ct.launch"
 _search.__qualname__ = "exhaustive_search"
 _search_and_launch.__qualname__ = "autotune_launch"
 
 
-def fields_of(config: Any) -> Mapping[str, Any]:
-    """Returns a config's parameters by name, whatever class the repository has for it."""
+def list_fields(config: Any) -> Mapping[str, Any]:
+    """Returns a config's parameters by name, whatever class the repository uses for configs."""
     if isinstance(config, Mapping):
         return config
     if hasattr(config, "_asdict"):
@@ -236,7 +235,7 @@ def fields_of(config: Any) -> Mapping[str, Any]:
 
 def list_arrays(launches: Sequence[TracedLaunch]) -> tuple[Any, ...]:
     """Returns the different tensors that are given to launches, also those in lists."""
-    return tuple({id(each): each for launch in launches for each in _arrays(launch.args)}.values())
+    return tuple({id(each): each for launch in launches for each in _list_arrays_in(launch.args)}.values())
 
 
 def list_dtypes(arrays: Iterable[Any]) -> list[str]:
@@ -244,10 +243,10 @@ def list_dtypes(arrays: Iterable[Any]) -> list[str]:
     return sorted({str(each.dtype).removeprefix("torch.") for each in arrays})
 
 
-def _arrays(args: Any) -> list[Any]:
+def _list_arrays_in(args: Any) -> list[Any]:
     return [
         each
         for argument in args
-        for each in (_arrays(argument) if isinstance(argument, list | tuple) else [argument])
+        for each in (_list_arrays_in(argument) if isinstance(argument, list | tuple) else [argument])
         if hasattr(each, "element_size")
     ]

@@ -27,7 +27,7 @@ from tilewatch.kernels.watching.configs import GivenConfigs, PlainConfig
 from tilewatch.kernels.watching.declare import Case
 from tilewatch.kernels.watching.project import activate
 from tilewatch.kernels.watching.traced_operator import hash_launch, run_config
-from tilewatch.kernels.watching.tracer import TracedLaunch, list_arrays, what_is_compiled
+from tilewatch.kernels.watching.tracer import TracedLaunch, find_signature, list_arrays
 
 BYTES = (0x55, 0x2A)
 """Byte patterns that stand in for kernel output while tracing; not 0x00 or 0xFF, which host code uses itself."""
@@ -87,7 +87,7 @@ class Run:
         if len(self.launches) == MOST_LAUNCHES:
             raise NotReplayable(f"launches more than {MOST_LAUNCHES:,} kernels")
         touched = {each.number: each for each in map(self._see, list_arrays([launch]))}
-        signature = what_is_compiled(launch)
+        signature = find_signature(launch)
         if signature.calling_convention.version not in CONVENTIONS:
             raise NotReplayable(f"launches by cuTile's calling convention {signature.calling_convention.code}")
         arguments: list[View | Number] = []

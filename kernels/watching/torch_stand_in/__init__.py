@@ -1,1 +1,1 @@
-"""Takes PyTorch's place where it is not installed: tensors with a shape, strides and a type, and no values."""
+"""Replaces PyTorch on machines where it is not installed: tensors with a shape, strides and a type, but no values."""

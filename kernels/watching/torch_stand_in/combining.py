@@ -1,4 +1,4 @@
-"""Computes what PyTorch's operators return that neither work element by element nor are views."""
+"""Computes the results of PyTorch's operators that are neither elementwise nor views."""
 
 from collections import namedtuple
 from collections.abc import Sequence

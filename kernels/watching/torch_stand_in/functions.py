@@ -1,4 +1,5 @@
-"""Computes what PyTorch's operators return: shape, strides and type. By their names there, the tensor first."""
+"""Computes the shape, strides and type that PyTorch's operators return. The functions have PyTorch's names and take the
+tensor first."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -32,7 +33,8 @@ def named(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def promote(*operands: Any, least: int = 0) -> DType:
-    """Returns the type of a result: the widest of the highest category; plain numbers only raise the category."""
+    """Returns the type of a result: the widest type of the highest category. Plain numbers count only for
+    the category."""
     types = [each.dtype for each in operands if isinstance(each, Tensor) and each.shape]
     types = types or [each.dtype for each in operands if isinstance(each, Tensor)]
     plain = [_category(each) for each in operands if isinstance(each, Tensor | int | float)]
@@ -171,7 +173,7 @@ FUNCTIONS |= {
 
 
 def size_of(shape: Sequence[Any]) -> list[int]:
-    """Returns a shape that was given as one sequence or as numbers."""
+    """Returns a shape that was given as one sequence or as separate numbers."""
     return list(shape[0]) if len(shape) == 1 and isinstance(shape[0], Sequence) else list(shape)
 
 

@@ -7,7 +7,7 @@ Shape = tuple[int, ...]
 
 
 def contiguous(shape: Sequence[int]) -> Shape:
-    """Returns row-major strides; an empty dimension counts as one, as in PyTorch."""
+    """Returns row-major strides; a dimension of size 0 counts as 1, as in PyTorch."""
     strides, step = [], 1
     for size in reversed(shape):
         strides.append(step)
@@ -16,7 +16,7 @@ def contiguous(shape: Sequence[int]) -> Shape:
 
 
 def dense_like(shape: Sequence[int], strides: Sequence[int]) -> Shape:
-    """Returns strides without gaps whose dimensions lie in memory in the order of the given ones."""
+    """Returns strides without gaps; the dimensions lie in memory in the same order as with the given strides."""
     found, step = [0] * len(shape), 1
     for place in sorted(range(len(shape)), key=lambda each: (strides[each], -each)):
         found[place] = step
@@ -30,7 +30,7 @@ def is_contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def broadcast(*shapes: Sequence[int]) -> Shape:
-    """Raises ValueError where the shapes do not fit together."""
+    """Returns the broadcast shape. Raises ValueError if the shapes do not fit together."""
     found = [1] * max((len(each) for each in shapes), default=0)
     for shape in shapes:
         for back, size in enumerate(reversed(shape), start=1):
@@ -42,7 +42,7 @@ def broadcast(*shapes: Sequence[int]) -> Shape:
 
 
 def fill_in(shape: Sequence[int], numel: int) -> Shape:
-    """Replaces the -1 of a shape by what is left. Raises ValueError where the numbers do not fit."""
+    """Replaces the -1 of a shape by the size that remains. Raises ValueError if the numbers do not fit."""
     known = math.prod(size for size in shape if size != -1)
     found = tuple(numel // known if size == -1 and known else size for size in shape)
     if math.prod(found) != numel:
@@ -51,7 +51,7 @@ def fill_in(shape: Sequence[int], numel: int) -> Shape:
 
 
 def view(shape: Sequence[int], strides: Sequence[int], wanted: Sequence[int]) -> Shape | None:
-    """Returns the strides of the same memory in another shape; None where it needs a copy (ATen's computeStride)."""
+    """Returns the strides of the same memory in another shape; None if it needs a copy (ATen's computeStride)."""
     if math.prod(shape) == 0:
         return contiguous(wanted)
     found: list[int] = []

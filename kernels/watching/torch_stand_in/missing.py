@@ -1,8 +1,8 @@
-"""Answers for the parts of PyTorch that the stand-in does not have: import time gets by with them, host code does not.
+"""Stands for the parts of PyTorch that the stand-in lacks: usable while modules are imported, an error when host code
+runs.
 
-A module may decorate functions, derive classes and write annotations with any name of PyTorch. What an operator's host
-code calls while it is recorded must be exact, so a missing function is a sentence then.
-"""
+A module may decorate functions, derive classes and write annotations with any name of PyTorch. When host code is
+traced, results must be exact, so a missing function then raises an error."""
 
 import contextlib
 import types
@@ -15,11 +15,11 @@ _running: list[None] = []
 
 
 class NeedsTorch(TracingError):
-    """The stand-in cannot do what host code asks for, but PyTorch may."""
+    """The stand-in cannot do what host code asks for; PyTorch may."""
 
 
 class Missing(NeedsTorch, AttributeError):
-    """The stand-in lacks a name of PyTorch; also an AttributeError, so that `hasattr` says no."""
+    """The stand-in lacks a name of PyTorch; also an AttributeError, so that `hasattr` returns False."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -40,7 +40,7 @@ class ValuesMissing(NeedsTorch):
 
 @contextlib.contextmanager
 def running_host_code() -> Iterator[None]:
-    """Host code runs inside: what the stand-in cannot do raises Missing."""
+    """Marks that host code runs inside: what the stand-in lacks then raises Missing."""
     _running.append(None)
     try:
         yield
@@ -49,7 +49,7 @@ def running_host_code() -> Iterator[None]:
 
 
 class Unknown:
-    """A name of PyTorch that the stand-in knows nothing of. At import time it may be used in any way."""
+    """A name of PyTorch that the stand-in lacks. While modules are imported, it may be used in any way."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -76,7 +76,7 @@ class Unknown:
         return self
 
     def __iter__(self) -> Any:
-        raise Missing(self._name)  # without this, __getitem__ would be asked for ever
+        raise Missing(self._name)  # without this method, Python would call __getitem__ for ever
 
     def __or__(self, _: Any) -> Any:
         return Any

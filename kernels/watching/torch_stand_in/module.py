@@ -1,8 +1,7 @@
-"""Makes the module `torch` out of the stand-in, found by `import torch` where no other one is.
+"""Builds the module `torch` out of the stand-in, which `import torch` finds if PyTorch is not installed.
 
-On a machine without PyTorch and without it, none of the 183 kernels of TileGym 75a1430 and cutile-python 9c3ee3c is
-recorded for sm_90 from the watch files of benchmarks/watch_files; with it 157 are (2026-11-28).
-"""
+Of the 183 kernels of TileGym 75a1430 and cutile-python 9c3ee3c in benchmarks/watch_files, a machine without PyTorch
+traces 157 for sm_90 with the stand-in and none without it (2026-11-28)."""
 
 import contextlib
 import functools
@@ -24,7 +23,7 @@ from tilewatch.kernels.watching.torch_stand_in.tensor import DTYPES, SYNONYMS, D
 
 NAME = "torch"
 VERSION = "2.9.0+stand.in"
-"""A version whose functions host code may ask for; tensor libraries compare it at import time."""
+"""A version whose functions host code may use; tensor libraries compare it while they are imported."""
 
 assert combining
 assert views
@@ -32,7 +31,7 @@ assert views
 
 
 class StandIn(types.ModuleType):
-    """`torch` or a part of it. A name that nobody defined is an Unknown."""
+    """`torch` or a module of it. A name that is not defined is an Unknown."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -46,7 +45,7 @@ class StandIn(types.ModuleType):
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds `torch` and all that may lie below it, after every other finder: an installed PyTorch always wins."""
+    """Finds `torch` and everything below it. Other finders come first, so an installed PyTorch has priority."""
 
     def find_spec(self, fullname: str, *_: object) -> importlib.machinery.ModuleSpec | None:
         if fullname.partition(".")[0] != NAME or (fullname != NAME and not is_in_use()):
@@ -61,13 +60,13 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def install() -> None:
-    """Makes `import torch` find the stand-in where PyTorch is not installed. A second call does nothing."""
+    """Makes `import torch` find the stand-in if PyTorch is not installed. A second call does nothing."""
     if not any(isinstance(each, _Finder) for each in sys.meta_path):
         sys.meta_path.append(_Finder())
 
 
 def is_in_use() -> bool:
-    """Returns whether this process's `torch` is the stand-in."""
+    """Returns True if this process's `torch` is the stand-in."""
     return isinstance(sys.modules.get(NAME), StandIn)
 
 
@@ -88,7 +87,7 @@ class Function:
 
 
 class FunctionContext:
-    """What forward and backward share."""
+    """Values that a Function's forward passes to its backward."""
 
     def __init__(self, args: Sequence[Any]) -> None:
         self.needs_input_grad = tuple(isinstance(each, Tensor) and each.requires_grad for each in args)
@@ -149,7 +148,7 @@ class Parameter(Tensor):
 
 
 class _Context(contextlib.ContextDecorator):
-    """no_grad and its like: a context, a decorator with brackets and one without."""
+    """no_grad and similar: a context manager, and a decorator with or without brackets."""
 
     def __new__(cls, function: Any = None, *_: Any, **__: Any) -> Any:
         return function if callable(function) else super().__new__(cls)
@@ -169,7 +168,7 @@ def _decorate(function: Any = None, *_: Any, **__: Any) -> Any:
 
 
 def _to_dlpack(tensor: Tensor) -> Any:
-    # cuTile's launch asks this first, and asks the tensor itself for address, shape and strides where it fails.
+    # cuTile's launch calls this first; if it fails, it reads address, shape and strides from the tensor.
     raise BufferError(f"{tensor} has no memory")
 
 

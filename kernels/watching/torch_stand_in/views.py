@@ -1,4 +1,4 @@
-"""Computes what PyTorch's views return: other shapes and strides of the same memory."""
+"""Computes the results of PyTorch's views: other shapes and strides of the same memory."""
 
 import math
 from collections.abc import Sequence

@@ -112,7 +112,7 @@ def test_only_bytes_that_a_case_states_bound_its_time(moves: int | None, counted
 
 @pytest.mark.parametrize("reason", ["yes", "because", True, 1, "no way"])
 def test_what_is_not_measured_apart_needs_a_reason(reason: Any) -> None:
-    with pytest.raises(BadWatchFile, match=r"not_apart says '.*': say in 3 words or more why it cannot be"):
+    with pytest.raises(BadWatchFile, match=r"not_apart is '.*': give the reason in 3 words or more"):
         watch(problems="1", not_apart=reason)
 
 
