@@ -1,4 +1,4 @@
-"""The kernels under watch here: library files, loaded by path like those of any other repository."""
+"""Holds the kernels that this repository watches: library files, loaded by path like those of any repository."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,8 @@ FOLDER = Path(__file__).resolve().parent
 
 
 def watched_folder() -> Path:
-    """Returns the folder that TILEWATCH_REPOSITORY and TILEWATCH_LIBRARY name, as it lies there; otherwise FOLDER."""
+    """Returns the folder that TILEWATCH_REPOSITORY and TILEWATCH_LIBRARY name, with its uncommitted changes; FOLDER if
+    they are not set."""
     repository, library = os.environ.get("TILEWATCH_REPOSITORY"), os.environ.get("TILEWATCH_LIBRARY")
     if not repository and not library:
         return FOLDER

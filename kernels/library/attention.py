@@ -1,8 +1,7 @@
-"""Attention under watch: out = softmax(Q @ K^T / sqrt(head size)) @ V in bfloat16, flash style, for whole sequences
-(prefill, causal or not) and for one new token per sequence (decode). Several query heads may share a head of K and V.
+"""Attention: out = softmax(Q @ K^T / sqrt(head size)) @ V in bfloat16, flash style, for whole sequences (prefill,
+causal or not) and for one new token per sequence (decode). Several query heads may share a head of K and V.
 
-Q is (batch, heads, sequence, head size), K and V (batch, KV heads, sequence, head size), all row-major.
-"""
+Q is (batch, heads, sequence, head size), K and V (batch, KV heads, sequence, head size), all row-major."""
 
 import itertools
 import re
@@ -17,14 +16,15 @@ LOG2_E = 1.4426950408889634
 """exp(x) = exp2(x * LOG2_E): the GPU has an instruction for exp2."""
 
 LEAST = -1e30
-"""A score that no softmax notices; minus infinity would make NaN of a difference of two."""
+"""Initial largest score, which changes no softmax. Minus infinity would make the difference of two scores NaN."""
 
 LEAST_ROWS = 16
-"""Rows of a Tensor Core tile. A decode step has one per query head that shares a head of K and V, padded to these."""
+"""Rows of a Tensor Core tile. A decode step has one row per query head that shares a head of K and V,
+padded to this."""
 
 OWN_COLUMNS = 8
-"""Sums of a row's weights that are added up at the end: of each 8 columns of a Tensor Core's result a thread holds the
-same two (sm_80 and sm_90), so that its sums need no other thread."""
+"""Columns of a row's weights that are summed separately until the end. Of each 8 columns of a Tensor Core's result a
+thread holds the same two (sm_80 and sm_90), so its sums need no other thread."""
 
 HEADS = (64, 128)
 REFERENCE_ROWS = 2048
@@ -48,8 +48,8 @@ def attention_prefill(
     value_parts: ct.Constant[int],
     last_heads,
 ):
-    """One block per tile of query rows; keys below the diagonal first, which need no mask; then as few at a time as
-    there are rows, so that none is computed that no row sees."""
+    """One block per tile of query rows. Tiles of keys that all rows see come first and need no mask. The others have at
+    most `tile_m` keys, so that no key is computed that no row sees."""
     i, query_head, batch = find_rows(q, k, tile_m, head, shared, last_heads)
     length = k.shape[2]
     x = ct.reshape(
@@ -103,10 +103,9 @@ def attention_decode(
     scale: ct.Constant[float],
     latency: ct.Constant[int],
 ):
-    """One block per sequence and head of K and V: the query heads that share it are the rows of one tile.
+    """One block per sequence and head of K and V. The query heads that share it are the rows of one tile.
 
-    q and out are (batch, KV heads, query heads that share one, head size): a view of (batch, heads, 1, head size).
-    """
+    q and out are (batch, KV heads, query heads per KV head, head size): a view of (batch, heads, 1, head size)."""
     kv_head, batch = ct.bid(0), ct.bid(1)
     length = k.shape[2]
     x = ct.reshape(
@@ -134,12 +133,11 @@ def attention_decode(
 
 
 def find_rows(q, k, tile_m, head, shared, last_heads):
-    """The tile of query rows, the query head and the sequence of this block. Part of the kernel.
+    """Returns the tile of query rows, the query head and the sequence of this block. Used by the kernel.
 
-    The query heads of one head of K and V run together, and then those of the next one, so that what L2 holds is read
-    at the same time. Causal rows at the end of a sequence have the most keys, so their blocks start first. That alone
-    leaves long blocks of the last head to the end of the launch: those of the last few heads start by their length.
-    """
+    Blocks of query heads that share a head of K and V run together, so that they read the same keys from L2. Causal
+    rows at the end of a sequence have the most keys, so their blocks start first. With that alone, long blocks of the
+    last head would end the launch; so the blocks of the last few heads are sorted by length together."""
     tiles = ct.num_tiles(q, axis=2, shape=(1, 1, tile_m, head))
     before = q.shape[0] * k.shape[1] - last_heads
     key_head = min(ct.bid(0) // (tiles * shared), before)
@@ -152,7 +150,7 @@ def find_rows(q, k, tile_m, head, shared, last_heads):
 
 
 def keys(array, batch, kv_head, j, tile_n, head, latency):
-    """(tile_n, head) of K or V. Part of the kernels."""
+    """Loads (tile_n, head) of K or V. Used by the kernels."""
     at = (batch, kv_head, j, 0)
     return ct.reshape(
         ct.load(array, index=at, shape=(1, 1, tile_n, head), padding_mode=ZERO, latency=latency), (tile_n, head)
@@ -160,7 +158,7 @@ def keys(array, batch, kv_head, j, tile_n, head, latency):
 
 
 def attend(scores, values, most, total, acc, scale):
-    """One step of the running softmax: its largest score, its sums and its weighted values so far (Milakov and
+    """Does one step of the running softmax: updates the largest score, the sums and the weighted values (Milakov and
     Gimelshein, "Online normalizer calculation for softmax", 2018). A row's sum is the sum of `total`'s columns."""
     higher = ct.maximum(most, ct.max(scores, axis=1, keepdims=True) * scale)
     weights = ct.exp2(scores * scale - higher, flush_to_zero=True)
@@ -170,8 +168,8 @@ def attend(scores, values, most, total, acc, scale):
 
 
 def attend_in_halves(scores, values, later_values, most, total, acc, scale):
-    """The same step: the weights of the keys in the second half are computed while those of the first are multiplied
-    (sm_90, cuda-tile 1.7)."""
+    """Does the same step in two halves: the weights of the second half of the keys are computed while those of the
+    first half are multiplied (sm_90, cuda-tile 1.7)."""
     half = (scores.shape[0], scores.shape[1] // 2)
     higher = ct.maximum(most, ct.max(scores, axis=1, keepdims=True) * scale)
     kept = ct.exp2(most - higher, flush_to_zero=True)
@@ -183,13 +181,13 @@ def attend_in_halves(scores, values, later_values, most, total, acc, scale):
 
 
 def fold(weights, columns):
-    """(rows, columns): the sums of each `columns`-th column."""
+    """Returns (rows, columns): sums over every `columns`-th column."""
     rows = weights.shape[0]
     return ct.sum(ct.reshape(weights, (rows, weights.shape[1] // columns, columns)), axis=1)
 
 
 def parse_prefill(text: str) -> Problem:
-    """ "4x32x8x4096x128" -> batch 4, 32 query heads, 8 heads of K and V, sequence 4096, head size 128."""
+    """Reads "4x32x8x4096x128": batch 4, 32 query heads, 8 heads of K and V, sequence 4096, head size 128."""
     return Problem(text.strip().lower(), {**_checked(text), "causal": 0})
 
 
@@ -198,7 +196,8 @@ def parse_causal(text: str) -> Problem:
 
 
 def parse_decode(text: str) -> Problem:
-    """ "32x32x8x8192x128" -> batch 32, 32 query heads, 8 heads of K and V, 8192 keys, head size 128, one new token."""
+    """Reads "32x32x8x8192x128": batch 32, 32 query heads, 8 heads of K and V, 8192 keys, head size 128; one
+    new token."""
     sizes = _checked(text)
     if sizes["heads"] // sizes["kv_heads"] > LEAST_ROWS:
         raise BadProblem(f"problem {text}: at most {LEAST_ROWS} query heads may share a head of K and V")
@@ -224,10 +223,10 @@ def _checked(text: str) -> dict[str, int]:
 
 
 def prefill_space(arch: str) -> Space:
-    """On sm_90 tiles of 256 rows came no nearer than 9 % to a winner (25 sweeps, H200 and H100, 2026-11), and blocks
-    that have a multiprocessor alone never won (27 sweeps), nor tiles of which a warp has not 16 rows. Values in two
-    parts won three of seven sweeps there, and were not tried elsewhere. sm_80 has no clusters, and no room for the
-    registers of 256 rows."""
+    """Returns the configs. On sm_90 tiles of 256 rows came no nearer than 9 % to a winner (25 sweeps, H200 and H100,
+    2026-11). One block per multiprocessor never won there (27 sweeps), nor did fewer than 16 rows per warp. Values in
+    two parts won three of seven sweeps there, and were not tried elsewhere. sm_80 has no clusters, and no registers for
+    256 rows."""
     hopper = arch.startswith("sm_9")
     return Space(
         (
@@ -244,18 +243,18 @@ def prefill_space(arch: str) -> Space:
 
 
 def causal_space(arch: str) -> Space:
-    """A block's keys are as many as the rows before it, so the order of the blocks is one more axis."""
+    """Returns the configs, with the order of the blocks as an axis: blocks of later rows have more keys."""
     space = prefill_space(arch)
     return Space((*space.axes, ("last_heads", (1, 4, 16))), only=space.only)
 
 
 def has_clusters(arch: str) -> bool:
-    """Whether a product may be shared by a cluster of blocks: on Blackwell. On sm_90 attention never gained by it."""
+    """Returns True if a cluster of blocks may share a product: on Blackwell. On sm_90 attention never gained by it."""
     return arch.startswith(("sm_10", "sm_11", "sm_12"))
 
 
 def decode_space(arch: str) -> Space:
-    """On sm_90, 8 warps and 256 keys came no nearer than 1.3 % to a winner (8 sweeps, 2026-11)."""
+    """Returns the configs. On sm_90, 8 warps and 256 keys came no nearer than 1.3 % to a winner (8 sweeps, 2026-11)."""
     hopper = arch.startswith("sm_9")
     return Space(
         (
@@ -300,7 +299,7 @@ def prefill_constants(problem: Problem, config: Config) -> tuple[int | float, ..
 
 
 def prefill_scalars(problem: Problem, config: Config) -> Mapping[str, int]:
-    """Without an axis, where all blocks take as long as each other, heads follow one another to the end."""
+    """Returns the kernel's scalars. Without causality all blocks take equally long, so no heads are sorted together."""
     return {"last_heads": min(config.get("last_heads", 1), problem.sizes["batch"] * problem.sizes["kv_heads"])}
 
 
@@ -327,7 +326,7 @@ def causal_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def _attention(q: Any, k: Any, v: Any, xp: Any, *, causal: bool) -> Any:
-    """Some rows of one head at a time: all scores of a long sequence would not fit."""
+    """Computes the reference, some rows of one head at a time: all scores of a long sequence would not fit."""
     shared = q.shape[1] // k.shape[1]
     out = xp.empty(q.shape, dtype=xp.float32)
     for batch, head in itertools.product(range(q.shape[0]), range(q.shape[1])):
@@ -344,13 +343,13 @@ def _attention(q: Any, k: Any, v: Any, xp: Any, *, causal: bool) -> Any:
 
 
 def tolerance(_: Problem) -> float:
-    """Weights and results are rounded to bfloat16 (half a step is 2**-9 of a value) and a row's values are averages of
-    V with weights that sum to one, so that errors stay below a step of the largest value of all."""
+    """Returns one step of the largest value. Weights and results are rounded to bfloat16 (half a step is 2**-9 of a
+    value), and a row's result is an average of V with weights that sum to one."""
     return 2.0**-7
 
 
 def prefill_flops(problem: Problem) -> int:
-    """Two products of every query with every key it sees; a causal query sees half of them on average."""
+    """Counts two products of every query with every key it sees; a causal query sees half of them on average."""
     batch, heads, _, sequence, head = _sizes(problem)
     whole = 4 * batch * heads * sequence * sequence * head
     return whole // 2 if problem.sizes["causal"] else whole

@@ -1,11 +1,10 @@
-"""The gradient of attention under watch, causal, in two launches: what training runs for each layer.
+"""The gradient of causal attention in two launches, as training runs it for each layer.
 
 q, out, dout and dq are (batch, heads, sequence, head size), k, v, dk and dv (batch, KV heads, sequence, head size), all
-bfloat16 and row-major; log_sum (batch, heads, sequence) is the logarithm of each query's sum, which the forward pass
-keeps, and delta (batch, heads, sequence) the sum of dout * out, which the first launch makes. With
-P = exp(Q K^T / sqrt(head size) - log_sum) and S = P * (dout V^T - delta):
-dV = P^T dout, dK = S^T Q / sqrt(head size), dQ = S K / sqrt(head size) (Dao, "FlashAttention-2", 2023, algorithm 2).
-"""
+bfloat16 and row-major. log_sum (batch, heads, sequence) is the logarithm of each query's sum, which the forward pass
+stores. delta (batch, heads, sequence) is the sum of dout * out, which the first launch computes. With P = exp(Q K^T /
+sqrt(head size) - log_sum) and S = P * (dout V^T - delta): dV = P^T dout, dK = S^T Q / sqrt(head size), dQ = S K /
+sqrt(head size) (Dao, "FlashAttention-2", 2023, algorithm 2)."""
 
 import itertools
 import math
@@ -28,10 +27,9 @@ ZERO = ct.PaddingMode.ZERO
 
 @ct.kernel
 def attention_delta(dout, out, delta, tile_m: ct.Constant[int], head: ct.Constant[int]):
-    """delta = sum of dout * out of each row, for rows of all heads; one block per `tile_m` of them.
+    """delta = sum of dout * out of each row, for rows of all heads; one block per `tile_m` rows.
 
-    Stored by TMA it would be written past its end, up to 16 bytes (sm_90, tileiras 13.4.92).
-    """
+    It is stored without TMA, which would write up to 16 bytes past its end (sm_90, tileiras 13.4.92)."""
     i = ct.bid(0)
     x = ct.load(dout, index=(i, 0), shape=(tile_m, head), padding_mode=ZERO)
     y = ct.load(out, index=(i, 0), shape=(tile_m, head), padding_mode=ZERO)
@@ -58,14 +56,14 @@ def attention_backward(
     whole: ct.Constant[int],
     heads_together,
 ):
-    """The first blocks each make one tile of dK and dV and go over the queries, the others one tile of dQ and go over
-    the keys. So nothing is added in memory, and each sum has one order; Q K^T and dout V^T are computed twice for it.
+    """The first blocks each compute one tile of dK and dV, in a loop over the queries; the others one tile of dQ, in a
+    loop over the keys. So nothing is added in memory and sums have a fixed order, but Q K^T and dout V^T are computed
+    twice.
 
-    Both kinds have `tile_m` rows of what they make, and `tile_n` of what they go over. Of each kind the blocks of
-    `heads_together` heads of K and V run together, those that go over most first: more heads share less of what L2
-    holds, and the long blocks of a single one would end last. What the diagonal crosses has loops of its own: masks
-    in all tiles cost 2 and 5 % (H100, 2026-11-27).
-    """
+    A block computes `tile_m` rows and loops over `tile_n` rows at a time. Blocks of `heads_together` heads of K and V
+    run together, those with the longest loops first: more heads share less in L2, but with a single one its long blocks
+    would end last. Tiles on the diagonal have their own loops, because masks in all tiles cost 2 and 5 % (H100,
+    2026-11-27)."""
     batch = ct.bid(2)
     length = q.shape[2]
     tiles = ct.cdiv(length, tile_m)
@@ -131,7 +129,8 @@ def attention_backward(
 
 
 def rows_of(array, batch, head_number, j, rows, head):
-    """(rows, head) of one head, zeros beyond the sequence, so that queries there add nothing. Part of the kernel."""
+    """Loads (rows, head) of one head; zeros beyond the sequence, so that queries there add nothing. Used by
+    the kernel."""
     at = (batch, head_number, j, 0)
     return ct.reshape(ct.load(array, index=at, shape=(1, 1, rows, head), padding_mode=ZERO), (rows, head))
 
@@ -146,14 +145,14 @@ def numbers_of(array, batch, query_head, j, shape, whole):
 
 
 def weigh(x, y, x_v, y_v, logs, scale):
-    """P and its gradient dout V^T, or both transposed; `logs` and `scale` are for exp2."""
+    """Returns P and its gradient dout V^T, or both transposed; `logs` and `scale` are for exp2."""
     zeros = ct.full((x.shape[0], y.shape[0]), 0.0, dtype=ct.float32)
     scores = ct.mma(x, ct.transpose(y), zeros)
     return ct.exp2(scores * scale - logs, flush_to_zero=True), ct.mma(x_v, ct.transpose(y_v), zeros)
 
 
 def parse(text: str) -> Problem:
-    """ "4x32x8x4096x128" -> batch 4, 32 query heads, 8 heads of K and V, sequence 4096, head size 128; causal."""
+    """Reads "4x32x8x4096x128": batch 4, 32 query heads, 8 heads of K and V, sequence 4096, head size 128; causal."""
     found = re.fullmatch(r"(\d+)x(\d+)x(\d+)x(\d+)x(\d+)", text.strip().lower())
     if found is None:
         raise BadProblem(
@@ -174,8 +173,8 @@ def delta_space(_: str) -> Space:
 
 
 def space(_: str) -> Space:
-    """64 rows by 4 warps, two blocks of which share a multiprocessor, or 128 by 8 warps alone. Others spill on sm_90,
-    or came no nearer than 25 % to a winner (H100, 2 sweeps, 2026-11-27)."""
+    """Returns the configs: 64 rows by 4 warps, two blocks per multiprocessor, or 128 rows by 8 warps, one block. Others
+    spill on sm_90, or came no nearer than 25 % to a winner (H100, 2 sweeps, 2026-11-27)."""
     return Space(
         (
             ("tile_m", (64, 128)),
@@ -252,8 +251,8 @@ def delta_reference(inputs: Mapping[str, Any], _: Any) -> Mapping[str, Any]:
 
 
 def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
-    """Some rows of one head at a time: all scores of a long sequence would not fit. log_sum and delta are given, and
-    the formulas hold for any."""
+    """Computes the gradient, some rows of one head at a time: all scores of a long sequence would not fit. log_sum and
+    delta are inputs, and the formulas hold for any values of them."""
     q, k, v, dout = (inputs[name] for name in ("q", "k", "v", "dout"))
     batches, heads, sequence, head = q.shape
     shared = heads // k.shape[1]
@@ -275,13 +274,13 @@ def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def delta_tolerance(_: Problem) -> float:
-    """Products of two bfloat16 are exact in float32, and a row's sum of 128 is rounded a few times."""
+    """Returns a few float32 roundings of a row's sum of 128; products of two bfloat16 are exact in float32."""
     return 1e-5
 
 
 def tolerance(_: Problem) -> float:
-    """Weights, their gradients and results are rounded to bfloat16 (half a step is 2**-9 of a value), and the errors of
-    a sum's terms mostly cancel: a step of the largest value at most."""
+    """Returns one step of the largest value: weights, their gradients and results are rounded to bfloat16 (half a step
+    is 2**-9 of a value), and the errors of a sum's terms mostly cancel."""
     return 2.0**-7
 
 
@@ -290,7 +289,8 @@ def delta_flops(problem: Problem) -> int:
 
 
 def flops(problem: Problem) -> int:
-    """Five products of every query with every key it sees, half of them on average; the two made again do not count."""
+    """Counts five products of every query with the keys it sees, half of them on average; the two repeated products do
+    not count."""
     batch, heads, _, sequence, head = _sizes(problem)
     return 5 * batch * heads * sequence * sequence * head
 
@@ -305,11 +305,11 @@ def least_bytes(problem: Problem) -> int:
 
 
 def weights(problem: Problem) -> Mapping[str, float]:
-    """Both launches are the gradient."""
+    """Returns the weight of this launch in the total of the gradient, which is the sum of both launches."""
     return {f"gradient of attention {problem.name}": 1.0}
 
 
-# Llama-2-7B's heads are 32 of 128; a tensor-parallel half of them, and Llama-3-8B's, which share 8 of K and V.
+# Half of Llama-2-7B's 32 heads (two-way tensor parallel), and Llama-3-8B's 32 heads, which share 8 of K and V.
 PROBLEMS = parse("4x16x16x4096x128"), parse("1x32x8x8192x128")
 
 KERNELS = (

@@ -1,9 +1,8 @@
-"""Attention for one new token of a long sequence under watch, in two launches: blocks share the keys of a head among
-them, and a second kernel joins their results ("Flash-Decoding", Dao and others, 2023).
+"""Attention for one new token of a long sequence in two launches: several blocks share the keys of a head, and a second
+kernel joins their results ("Flash-Decoding", Dao and others, 2023).
 
-A kernel here is one launch, so these are two. Each counts once in the model `decode in parts ...` of its problem: the
-series `total` of that model is what both take.
-"""
+Each launch is a kernel of its own here. Each counts once in the model `decode in parts ...` of its problem, so the
+series `total` of that model is the time of both."""
 
 import itertools
 import re
@@ -19,13 +18,13 @@ LOG2_E = 1.4426950408889634
 """exp(x) = exp2(x * LOG2_E): the GPU has an instruction for exp2."""
 
 LEAST = -1e30
-"""A score that no softmax notices; minus infinity would make NaN of a difference of two."""
+"""Initial largest score, which changes no softmax. Minus infinity would make the difference of two scores NaN."""
 
 LEAST_ROWS = 16
-"""Rows of a Tensor Core tile: the query heads that share a head of K and V, padded to these."""
+"""Rows of a Tensor Core tile. The query heads that share a head of K and V are padded to this."""
 
 BLOCK = 128
-"""Parts are multiples of this many keys, so that where they end does not depend on the tile."""
+"""Parts are multiples of this many keys, so that their borders do not depend on the tile."""
 
 ZERO = ct.PaddingMode.ZERO
 
@@ -44,13 +43,12 @@ def attention_decode_parts(
     scale: ct.Constant[float],
     latency: ct.Constant[int],
 ):
-    """values[b, h, p] = softmax(q K^T / sqrt(head size)) V over the keys of part p alone, and logs[b, h, p] the
-    logarithm to base 2 of its sum.
+    """values[b, h, p] = softmax(q K^T / sqrt(head size)) V over the keys of part p, and logs[b, h, p] is the logarithm
+    to base 2 of its sum.
 
-    q is (batch, KV heads, query heads that share one, head size), k and v (batch, KV heads, keys, head size), values
-    (batch, KV heads, parts, query heads that share one, head size) and logs without the last axis, both float32.
-    first_of_part (parts + 1,) has the first key of each part, a multiple of 128, and at last how many keys there are.
-    """
+    q is (batch, KV heads, query heads per KV head, head size), k and v (batch, KV heads, keys, head size), values
+    (batch, KV heads, parts, query heads per KV head, head size) and logs the same without the last axis, both float32.
+    first_of_part (parts + 1,) holds the first key of each part, a multiple of 128, and then the number of keys."""
     part, kv_head, batch = ct.bid(0), ct.bid(1), ct.bid(2)
     start = ct.load(first_of_part, index=(part,), shape=(1,)).item()
     end = ct.load(first_of_part, index=(part + 1,), shape=(1,)).item()
@@ -76,7 +74,7 @@ def attention_decode_parts(
 
 
 def attend(scores, values, most, total, acc, scale):
-    """One step of the running softmax, as in attention.py. A row's sum is the sum of `total`'s columns."""
+    """Does one step of the running softmax, as in attention.py. A row's sum is the sum of `total`'s columns."""
     higher = ct.maximum(most, ct.max(scores, axis=1, keepdims=True) * scale)
     weights = ct.exp2(scores * scale - higher, flush_to_zero=True)
     kept = ct.exp2(most - higher, flush_to_zero=True)
@@ -84,15 +82,15 @@ def attend(scores, values, most, total, acc, scale):
 
 
 def keys(array, batch, kv_head, j, tile_n, head, latency):
-    """(tile_n, head) of K or V. Part of the kernel."""
+    """Loads (tile_n, head) of K or V. Used by the kernel."""
     at, shape = (batch, kv_head, j, 0), (1, 1, tile_n, head)
     return ct.reshape(ct.load(array, index=at, shape=shape, padding_mode=ZERO, latency=latency), (tile_n, head))
 
 
 @ct.kernel
 def attention_decode_join(values, logs, out, parts: ct.Constant[int], tile_head: ct.Constant[int]):
-    """out (batch, KV heads, query heads that share one, head size) in bfloat16: the parts' values, each weighted by its
-    share of the whole sum. One block per query head and `tile_head` of its elements."""
+    """out (batch, KV heads, query heads per KV head, head size) in bfloat16 is the sum of the parts' values, each
+    weighted by its share of the whole softmax sum. One block per query head and `tile_head` of its elements."""
     row, column, batch = ct.bid(0), ct.bid(1), ct.bid(2)
     shared = out.shape[2]
     kv_head = row // shared
@@ -111,7 +109,8 @@ def attention_decode_join(values, logs, out, parts: ct.Constant[int], tile_head:
 
 
 def parse(text: str) -> Problem:
-    """ "1x32x8x32768x128-16" -> one sequence, 32 query heads, 8 of K and V, 32768 keys, head size 128; 16 parts."""
+    """Reads "1x32x8x32768x128-16": one sequence, 32 query heads, 8 heads of K and V, 32768 keys, head size 128; 16
+    parts."""
     found = re.fullmatch(r"(\d+)x(\d+)x(\d+)x(\d+)x(64|128)-(1|2|4|8|16|32|64|128)", text.strip().lower())
     if found is None:
         raise BadProblem(
@@ -138,7 +137,7 @@ def _keys_of_part(sequence: int, parts: int) -> int:
 
 
 def parts_space(_: str) -> Space:
-    """As attention_decode's on sm_90, without what differs least there."""
+    """Returns the configs of attention_decode on sm_90, without the axes that mattered least there."""
     return Space(
         (
             ("tile_n", (32, 64, 128)),
@@ -178,7 +177,7 @@ def join_arrays(problem: Problem) -> tuple[Array, ...]:
 
 
 def given(problem: Problem) -> Mapping[str, np.ndarray]:
-    """Parts of equal length, but for the last."""
+    """Returns the first key of each part: parts of equal length, except the last."""
     sequence, parts = problem.sizes["sequence"], problem.sizes["parts"]
     first = np.arange(parts + 1) * _keys_of_part(sequence, parts)
     return {"first_of_part": np.minimum(first, sequence).astype(np.int32)}
@@ -223,7 +222,8 @@ def join_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def tolerance(_: Problem) -> float:
-    """As in attention.py: weights and results are rounded to bfloat16, and a result is an average of values."""
+    """Returns the tolerance of attention.py: weights and results are rounded to bfloat16, and a result is an average of
+    values."""
     return 2.0**-7
 
 
@@ -251,7 +251,7 @@ def weights(problem: Problem) -> Mapping[str, float]:
     return {f"decode in parts {problem.name}": 1.0}
 
 
-# Llama-3-8B's heads, one sequence of 32768 keys: 16 parts are 128 blocks for 132 multiprocessors, 64 are 512.
+# Llama-3-8B's heads, one sequence of 32768 keys: 16 parts give 128 blocks for 132 multiprocessors, 64 parts 512.
 PROBLEMS = parse("1x32x8x32768x128-16"), parse("1x32x8x32768x128-64")
 
 KERNELS = (

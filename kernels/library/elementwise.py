@@ -1,7 +1,6 @@
-"""Kernels that only move data, under watch: SiLU-and-multiply, residual add, row softmax; bfloat16, float32 inside.
+"""Kernels that only move data: SiLU-and-multiply, residual add, row softmax; bfloat16, with float32 inside.
 
-Every element is read once and written once: the yardstick is a copy of as many bytes.
-"""
+Every element is read once and written once, so they are compared with a copy of as many bytes."""
 
 import re
 from collections.abc import Mapping
@@ -12,12 +11,13 @@ import cuda.tile as ct
 from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
 
 LONGEST_ROW = 16384
-"""A row of a softmax lies in the registers of one multiprocessor: this many float32 values are a quarter of them."""
+"""Most columns of a softmax row. A row is held in the registers of one multiprocessor; this many float32 values take a
+quarter of them."""
 
 MOST_ROWS = 1 << 22
 
 LOG2_E = 1.4426950408889634
-"""The hardware's exponential has base 2."""
+"""exp(x) = exp2(x * LOG2_E): the GPU's instruction has base 2."""
 
 
 @ct.kernel
@@ -70,11 +70,10 @@ def softmax_rows(
     tile_columns: ct.Constant[int],
     allow_tma: ct.Constant[int],
 ):
-    """y = exp(x - max) / sum over each row; a block holds whole rows.
+    """y = exp(x - max) / sum over each row; a block computes whole rows.
 
-    Padding of -inf would add nothing to either, but keeps the loads from becoming TMA (sm_90, cuda-tile 1.7), so zeros
-    are loaded and masked where a row does not fill its tile.
-    """
+    Padding of -inf would change neither maximum nor sum, but the loads would not use TMA (sm_90, cuda-tile 1.7). So
+    padding is zero, and is masked if a row does not fill its tile."""
     tma = None if allow_tma == 1 else False
     for tile in range(ct.bid(0), ct.num_tiles(x, axis=0, shape=(tile_rows, tile_columns)), ct.num_blocks(0)):
         rows = ct.load(
@@ -95,7 +94,7 @@ def softmax_rows(
 
 
 def parse(text: str) -> Problem:
-    """ "8192x7168" -> 8192 rows of 7168 elements in the output."""
+    """Reads "8192x7168": 8192 rows of 7168 elements in the output."""
     found = re.fullmatch(r"(\d+)x(\d+)", text.strip().lower())
     if found is None:
         raise BadProblem(f"'{text}' is not an element-wise problem: write ROWSxCOLUMNS, for example 8192x7168")
@@ -108,11 +107,10 @@ def parse(text: str) -> Problem:
 
 
 def tiled_space(arch: str) -> Space:
-    """Bytes per tile, and the ways to keep memory busy: many blocks per multiprocessor, or few that walk the tiles.
+    """Returns the configs: bytes per tile, with many blocks per multiprocessor or few persistent ones.
 
-    TMA is no axis: the compiler (cuda-tile 1.7) makes the same vector loads of these kernels with it and without. On
-    sm_90 blocks that walk came no nearer than 3 % to a winner, 512 columns no nearer than 8 % (18 sweeps, 2026-11).
-    """
+    TMA is not an axis: the compiler (cuda-tile 1.7) makes the same vector loads with and without it. On sm_90
+    persistent blocks came no nearer than 3 % to a winner, 512 columns no nearer than 8 % (18 sweeps, 2026-11)."""
     return Space(
         (
             ("tile_rows", (1, 4)),
@@ -125,8 +123,8 @@ def tiled_space(arch: str) -> Space:
 
 
 def rows_space(arch: str) -> Space:
-    """The same for whole rows, with the warps that long rows need. On sm_90, 2 rows came no nearer than 1.9 % to a
-    winner and one block per multiprocessor no nearer than 6 % (13 sweeps, 2026-11)."""
+    """Returns the configs for whole rows, with enough warps for long rows. On sm_90, 2 rows came no nearer than 1.9 %
+    to a winner and one block per multiprocessor no nearer than 6 % (13 sweeps, 2026-11)."""
     return Space(
         (
             ("tile_rows", (1, 2, 4)),
@@ -172,7 +170,7 @@ def softmax_constants(problem: Problem, config: Config) -> tuple[int, ...]:
 
 
 def tiled_grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """One block per tile, or persistent: as many as run at once."""
+    """Returns one block per tile or, for a persistent kernel, as many blocks as run at once."""
     across = -(-problem.sizes["columns"] // config["tile_columns"])
     return _blocks(-(-problem.sizes["rows"] // config["tile_rows"]) * across, config, sm_count)
 
@@ -200,12 +198,13 @@ def softmax_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def tolerance(_: Problem) -> float:
-    """Half a bfloat16 step of the largest output, up to 2**-8 of it; the float32 inside is a thousand times finer."""
+    """Returns half a bfloat16 step of the largest output, up to 2**-8 of it; float32 inside is a thousand
+    times finer."""
     return 2.0**-8 + 2.0**-14
 
 
 def silu_flops(problem: Problem) -> int:
-    """Exponential, add, divide, multiply per element."""
+    """Counts exponential, add, divide and multiply per element."""
     return 4 * problem.sizes["rows"] * problem.sizes["columns"]
 
 
@@ -214,7 +213,7 @@ def add_flops(problem: Problem) -> int:
 
 
 def softmax_flops(problem: Problem) -> int:
-    """Maximum, subtract, exponential, add, divide per element."""
+    """Counts maximum, subtract, exponential, add and divide per element."""
     return 5 * problem.sizes["rows"] * problem.sizes["columns"]
 
 

@@ -1,8 +1,7 @@
-"""Matrix products under watch: D = A @ B^T, FP8 in, bfloat16 out, float32 accumulation.
+"""Matrix products D = A @ B^T with FP8 operands, bfloat16 results and float32 accumulation.
 
-A is (M, K) and B is (N, K), both row-major with K innermost ("NT"): the layout that Hopper's and Blackwell's Tensor
-Core instructions read directly for FP8, and the one DeepGEMM's `fp8_gemm_nt` takes, so both sides get the same bytes.
-"""
+A is (M, K) and B is (N, K), both row-major with K innermost ("NT"). Hopper's and Blackwell's Tensor Core instructions
+read this layout directly for FP8, and DeepGEMM's `fp8_gemm_nt` takes it, so both sides get the same bytes."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ import cuda.tile as ct
 from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
 
 LARGEST_SIDE = 1 << 20
-"""No GPU made so far holds a GEMM operand with a longer side and a useful other one; a typing error otherwise."""
+"""Longest side of an operand. A longer one with a useful other side fits no GPU, so it is a typing error."""
 
 TILES = (32, 64, 128, 256, 512)
 OCCUPANCY = {"sm_120": (1, 2, 4), "sm_121": (1, 2, 4)}
@@ -29,11 +28,10 @@ def gemm_fp8_persistent(
     tile_k: ct.Constant[int],
     group_size_m: ct.Constant[int],
 ):
-    """Static persistent: each block walks output tiles block, block + blocks, ... in a swizzled order.
+    """Static persistent: each block computes output tiles block, block + blocks, ... in a swizzled order.
 
-    The swizzle walks `group_size_m` tiles down M before it steps along N, so that blocks running together share
-    tiles of B in L2.
-    """
+    The swizzle goes `group_size_m` tiles down M before it steps along N, so that blocks that run together share tiles
+    of B in L2."""
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, tile_k))
     tiles_n = ct.num_tiles(b, axis=0, shape=(tile_n, tile_k))
     tiles_k = ct.num_tiles(a, axis=1, shape=(tile_m, tile_k))
@@ -65,11 +63,10 @@ def gemm_fp8_hinted_persistent(
     allow_tma: ct.Constant[int],
     fast_acc: ct.Constant[int],
 ):
-    """The same walk, with the hints that change speed without changing the algorithm.
+    """Computes tiles in the same order, with hints that change speed but not the algorithm.
 
-    `latency` 0 leaves the choice to the compiler, as `allow_tma` 1 does; `fast_acc` lets Hopper's Tensor Cores keep FP8
-    sums in fewer bits.
-    """
+    `latency` 0 and `allow_tma` 1 leave the choice to the compiler; `fast_acc` lets Hopper's Tensor Cores keep FP8 sums
+    in fewer bits."""
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, tile_k))
     tiles_n = ct.num_tiles(b, axis=0, shape=(tile_n, tile_k))
     tiles_k = ct.num_tiles(a, axis=1, shape=(tile_m, tile_k))
@@ -105,7 +102,7 @@ def gemm_fp8_hinted_persistent(
 
 
 def parse(text: str) -> Problem:
-    """ "320x32576x7168" -> M=320, N=32576, K=7168."""
+    """Reads "320x32576x7168": M=320, N=32576, K=7168."""
     found = re.fullmatch(r"(-?\d+)x(-?\d+)x(-?\d+)", text.strip().lower())
     if found is None:
         raise BadProblem(f"'{text}' is not a GEMM problem: write MxNxK, for example 320x32576x7168")
@@ -122,7 +119,8 @@ def parse(text: str) -> Problem:
 
 
 def space(arch: str) -> Space:
-    """The exhaustive space of the FP8 story: 500 configs, 1500 where several blocks fit a multiprocessor (sm_120)."""
+    """Returns the exhaustive space of the FP8 story: 500 configs; 1500 if several blocks fit a
+    multiprocessor (sm_120)."""
     return Space(
         (
             ("tile_m", TILES),
@@ -136,10 +134,9 @@ def space(arch: str) -> Space:
 
 
 def hinted_space(arch: str) -> Space:
-    """The hints of the optimisation guide over the tiles that win: 768 configs on Hopper, 1728 elsewhere.
+    """Returns the optimisation guide's hints combined with the tiles that win: 768 configs on Hopper, 1728 elsewhere.
 
-    FP8 fast accumulation means something on Hopper only; larger clusters (num_ctas) take its place on Blackwell.
-    """
+    FP8 fast accumulation exists on Hopper only; Blackwell has larger clusters (num_ctas) as an axis instead."""
     hopper = arch == "sm_90"
     return Space(
         (
@@ -175,7 +172,7 @@ def hinted_constants(problem: Problem, config: Config) -> tuple[int, ...]:
 
 
 def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Static persistent: as many blocks as run at once, and never more than there are tiles."""
+    """Returns as many blocks as run at once, but at most one per tile."""
     tiles = -(-problem.sizes["m"] // config["tile_m"]) * -(-problem.sizes["n"] // config["tile_n"])
     at_once = max(1, sm_count // config["num_ctas"]) * config["occupancy"]
     return min(tiles, at_once), 1, 1
@@ -186,20 +183,18 @@ def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def tolerance(problem: Problem) -> float:
-    """Half a bfloat16 step of the largest output, and the walk of one truncation per K-32 instruction.
+    """Returns half a bfloat16 step of the largest output, plus the random walk of one truncation per K-32 instruction.
 
-    The step of bfloat16 (7 fraction bits) is up to 2**-7 of a value: just above a power of two.
-    Hopper adds FP8 products with about 13 fraction bits ("DeepSeek-V3 technical report", section 3.3.2); errors of
-    independent steps grow with their square root, and 4 of those standard deviations are allowed.
-    """
+    The step of bfloat16 (7 fraction bits) is up to 2**-7 of a value: just above a power of two. Hopper adds FP8
+    products with about 13 fraction bits ("DeepSeek-V3 technical report", section 3.3.2); errors of independent steps
+    grow with their square root, and 4 of those standard deviations are allowed."""
     return float(2.0**-8 + 4 * (problem.sizes["k"] / 32) ** 0.5 * 2.0**-14)
 
 
 def hinted_tolerance(problem: Problem) -> float:
-    """Fast accumulation stays in the Tensor Core's short sums: the truncations of all of K add up in one direction.
+    """Returns a larger tolerance for fast accumulation, whose truncations over all of K add up in one direction.
 
-    Each is relative to a sum that may have grown to its largest.
-    """
+    Each truncation is relative to a sum that may already have its largest value."""
     return tolerance(problem) + float(problem.sizes["k"] / 32 * 2.0**-14)
 
 

@@ -1,8 +1,8 @@
-"""FP4 products under watch (Blackwell): 4-bit floats with a scale per 16 of K, as NVFP4 checkpoints hold them.
+"""FP4 matrix products on Blackwell: 4-bit floats with a scale per 16 of K, as NVFP4 checkpoints hold them.
 
-D = A @ B^T. Two elements of K lie in one byte, so A is (M, K / 2) bytes and B (N, K / 2): cuTile has the type
-float4_e2m1fn for tiles alone, and the kernel unpacks what it loads. NVFP4's float32 factor per tensor is left out.
-"""
+D = A @ B^T. One byte holds two elements of K, so A is (M, K / 2) bytes and B (N, K / 2). cuTile has the type
+float4_e2m1fn only for tiles, so the kernel unpacks the bytes that it loads. NVFP4's float32 factor per tensor is left
+out."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -20,7 +20,8 @@ LARGEST_SIDE = 1 << 20
 ZERO = ct.PaddingMode.ZERO
 
 MAGNITUDES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
-"""By the lower three bits of a code; the fourth is the sign (OCP Microscaling Formats 1.0, section 5.3.3)."""
+"""Magnitudes by the lower three bits of a code; the fourth bit is the sign (OCP Microscaling Formats 1.0, section
+5.3.3)."""
 
 
 @ct.kernel
@@ -35,7 +36,7 @@ def gemm_fp4_scaled(
     tile_k: ct.Constant[int],
     group_size_m: ct.Constant[int],
 ):
-    """scale_a (M, K / 16) and scale_b (N, K / 16), float8_e4m3fn: the Tensor Core applies them."""
+    """scale_a (M, K / 16) and scale_b (N, K / 16), float8_e4m3fn, are applied by the Tensor Core."""
     tiles_m = ct.num_tiles(d, axis=0, shape=(tile_m, tile_n))
     tiles_n = ct.num_tiles(d, axis=1, shape=(tile_m, tile_n))
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
@@ -50,14 +51,15 @@ def gemm_fp4_scaled(
 
 
 def unpacked(array, row, k, rows, tile_k):
-    """(rows, tile_k) FP4 elements of half as many bytes. Part of the kernel."""
+    """Returns (rows, tile_k) FP4 elements, loaded from half as many bytes. Used by the kernel."""
     packed = ct.load(array, index=(row, k), shape=(rows, tile_k // 2), padding_mode=ZERO)
     elements = ct.unpack_from_bytes(ct.reshape(packed, (rows * tile_k // 2,)), ct.float4_e2m1fn)
     return ct.reshape(elements, (rows, tile_k))
 
 
 def swizzled(tile, tiles_m, tiles_n, group_size_m):
-    """Which tile of D comes when: `group_size_m` down M before a step along N. Part of the kernel."""
+    """Returns the position (i, j) of a tile number: `group_size_m` tiles down M before a step along N. Used by the
+    kernel."""
     group = tile // (group_size_m * tiles_n)
     first = group * group_size_m
     rows = min(tiles_m - first, group_size_m)
@@ -66,7 +68,7 @@ def swizzled(tile, tiles_m, tiles_n, group_size_m):
 
 
 def parse(text: str) -> Problem:
-    """ "4096x7168x2048" -> M=4096, N=7168, K=2048."""
+    """Reads "4096x7168x2048": M=4096, N=7168, K=2048."""
     found = re.fullmatch(r"(\d+)x(\d+)x(\d+)", text.strip().lower())
     if found is None:
         raise BadProblem(f"'{text}' is not a GEMM problem: write MxNxK, for example 4096x7168x2048")
@@ -83,14 +85,15 @@ def space(arch: str) -> Space:
     if arch.startswith(("sm_8", "sm_9")):
         return Space((("tile_m", ()),))  # no FP4 instructions
     if arch.startswith("sm_12"):
-        return _space((64, 128), (128,))  # of 256 the sums spill, up to 3112 bytes
+        return _space((64, 128), (128,))  # with 256 the sums spill, up to 3112 bytes
     return _space(
         (128, 256), (128, 256), lambda config: min(config["tile_m"], config["tile_n"]) < 256 * config["num_ctas"]
     )
 
 
 def _space(tile_m: tuple[int, ...], tile_n: tuple[int, ...], only: Callable[[Config], bool] | None = None) -> Space:
-    """Of sm_100, tiles of 64 rows and 256x256 in one multiprocessor were not compiled in 15 s of CPU time."""
+    """Returns the configs. On sm_100, tiles of 64 rows, and 256x256 on one multiprocessor, did not compile in 15 s of
+    CPU time."""
     return Space(
         (
             ("tile_m", tile_m),
@@ -119,7 +122,7 @@ def constants(_: Problem, config: Config) -> tuple[int, ...]:
 
 
 def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Static persistent: as many blocks as run at once, and never more than there are tiles."""
+    """Returns as many blocks as run at once, but at most one per tile."""
     tiles = -(-problem.sizes["m"] // config["tile_m"]) * -(-problem.sizes["n"] // config["tile_n"])
     return min(tiles, max(1, sm_count // config["num_ctas"])), 1, 1
 
@@ -130,7 +133,7 @@ def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def _values(packed: Any, scales: Any, xp: Any) -> Any:
-    """(rows, K) in float32, the first of two elements in the lower half of a byte."""
+    """Returns (rows, K) in float32; the lower half of a byte is the first of its two elements."""
     magnitudes = xp.asarray(MAGNITUDES + tuple(-each for each in MAGNITUDES), dtype=xp.float32)
     packed = packed.astype(xp.uint8)
     elements = xp.stack((magnitudes[packed & 15], magnitudes[packed >> 4]), axis=-1)
@@ -138,7 +141,7 @@ def _values(packed: Any, scales: Any, xp: Any) -> Any:
 
 
 def tolerance(_: Problem) -> float:
-    """Half a bfloat16 step of the largest output; Blackwell adds in float32."""
+    """Returns half a bfloat16 step of the largest output; Blackwell adds in float32."""
     return 2.0**-8
 
 
@@ -155,7 +158,7 @@ KERNELS = (
     Kernel(
         name="gemm_fp4_scaled",
         entry=gemm_fp4_scaled,
-        # DeepSeek-V3's projections down (2048 to 7168) and of attention's output (16384 to 7168).
+        # DeepSeek-V3's down projection (2048 to 7168) and output projection of attention (16384 to 7168).
         problems=tuple(map(parse, ("4096x7168x2048", "128x7168x16384"))),
         parse=parse,
         space=space,

@@ -1,9 +1,8 @@
-"""Block-scaled FP8 products under watch, like for like with DeepGEMM's.
+"""Block-scaled FP8 matrix products, with the same scales and promotion as DeepGEMM.
 
-D = A @ B^T, where A is (M, K), B is (N, K) and both carry scales per 128 of K. Hopper ("1d2d"): one float32 per row of
+D = A @ B^T, where A is (M, K), B is (N, K) and both have scales per 128 of K. Hopper ("1d2d"): one float32 per row of
 A, one per 128x128 block of B; the Tensor Core's short sums are promoted to float32 every 128 of K, as DeepGEMM does.
-Blackwell ("1d1d"): powers of two per row of both, which its Tensor Cores apply themselves.
-"""
+Blackwell ("1d1d"): powers of two per row of both, which its Tensor Cores apply themselves."""
 
 import re
 from collections.abc import Mapping
@@ -14,34 +13,34 @@ import cuda.tile as ct
 from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
 
 BLOCK = 128
-"""Elements of K that share a scale, and rows of B that do."""
+"""Elements of K, and rows of B, that share a scale."""
 
 POWER_LIMITED_FROM_K = 2048
-"""See gemm_steps.py."""
+"""Least K from which a GPU is at its power limit; see gemm_steps.py."""
 
 LARGEST_SIDE = 1 << 20
 
 SCALE_LATENCY = 4
-"""The hint under which the compiler asks for scales a whole step of its loop ahead of their use; 1 and 2 do not."""
+"""Latency hint with which the compiler loads scales a whole loop step ahead of their use; with 1 and 2 it does not."""
 
 NOTHING = -1
 """Marks an empty slot of `parts`, before and after each launch. Read as float32 it is a NaN that no sum produces."""
 
 MOST_PARTS = 264
-"""Partial sums of a launch: of more tiles than that there are enough blocks."""
+"""Most partial sums in a launch. With more tiles than that there are enough blocks without splitting."""
 
 PARTS_SHAPE = (MOST_PARTS * BLOCK + 1, BLOCK)
 
 TRIES = 1 << 16
-"""How often a block looks for the partial sums of others, each time for about a microsecond, before it gives up and
-leaves NaN."""
+"""How often a block looks for the partial sums of others, about a microsecond each time, before it gives up and leaves
+NaN."""
 
 ZERO = ct.PaddingMode.ZERO
 UNPADDED = ct.PaddingMode.UNDETERMINED
 
 WHOLE, MOVED_UP, PADDED = 0, 1, 2
-"""How the last tile of rows ends: with M; past M, so that it begins earlier and makes some rows a second time, which
-come out the same; or M has fewer rows than one tile."""
+"""How the last tile of rows ends. WHOLE: at M. MOVED_UP: it would end past M, so it begins earlier and computes some
+rows a second time, with the same result. PADDED: M is smaller than one tile."""
 
 
 @ct.kernel
@@ -65,18 +64,18 @@ def gemm_fp8_scaled_persistent(
     block_per_tile: ct.Constant[int],
     apart: ct.Constant[int],
 ):
-    """Each block walks output tiles; `steps` blocks of K are asked for together, so that one is promoted while another
-    is multiplied. scale_a is (K / 128, M) and scale_b (N / 128, K / 128).
+    """Each block computes output tiles in turn. `steps` blocks of K are loaded together, so that one is promoted while
+    another is multiplied. scale_a is (K / 128, M) and scale_b (N / 128, K / 128).
 
-    A tile wider than BLOCK is two products side by side, each with its own scale of B. `edge` says how the last tile
-    of rows ends, `even` that these are a multiple of `group_size_m`, and `rest` counts the blocks of K that `steps`
-    leaves over. With `split` over 1 a tile has that many blocks, each with a part of K.
+    A tile wider than BLOCK is computed as two products, each with its own scale of B. `edge` says how the last tile of
+    rows ends, `even` that the tiles of rows are a multiple of `group_size_m`, and `rest` is the number of blocks of K
+    left after whole rounds of `steps`. With `split` over 1, that many blocks share a tile, each with a part of K.
 
-    With `apart` a thread has registers for the sums and half of a tile's products: these come one after the other.
+    With `apart` the products of a tile come one after the other, because a thread has registers for the sums and half
+    of them.
 
-    With `added_n` a tile has that many columns more, from the end of D: gemm_steps.py says why. With `block_per_tile`
-    there is no walk: around 64x64 by 4 warps it spills 312 bytes of registers, where one tile spills none.
-    """
+    With `added_n` a tile has that many more columns, from the end of D (see gemm_steps.py). With `block_per_tile` each
+    block computes one tile: a loop over tiles of 64x64 by 4 warps spills 312 bytes of registers, one tile none."""
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, 128))
     tiles_n = ct.cdiv(b.shape[0], tile_n + added_n)
     if split > 1:
@@ -94,12 +93,11 @@ def gemm_fp8_scaled_persistent(
 
 
 def any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, latency, steps, edge, rest, apart):
-    """Tile (i, j) of D: one product in each block of K, and one more each for what is wider than BLOCK and for columns
-    added.
+    """Computes tile (i, j) of D with one product per block of K, plus one for a width over BLOCK and one for added
+    columns.
 
-    Where N ends within the left one, the right one is that again or has its scales, and where added columns are used
-    up, the last of them: outside an array lies no tile of it.
-    """
+    If N ends within the left product, the right one repeats it or has its scales. If all added columns are taken, the
+    last of them are computed again: a tile must not lie outside of its array."""
     if added_n > 0:
         added = min(tiles_n * (tile_n // added_n) + j, ct.num_tiles(b, axis=0, shape=(added_n, 128)) - 1)
         if tile_n > 128:
@@ -117,11 +115,10 @@ def any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, 
 
 
 def one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, edge, rest):
-    """Tile (i, j) of D, within one block of B's scales. Part of the kernel: cuTile compiles it in place.
+    """Computes tile (i, j) of D, within one block of B's scales. Used by the kernel; cuTile inlines it.
 
-    Blocks of K that `steps` leaves over come after the loop. Before, such products took one block at a time all along:
-    0.44 to 0.60 of DeepGEMM where an even number of blocks ran at 0.85 to 0.96 (H200, 2026-11-22).
-    """
+    Blocks of K left after whole rounds of `steps` come after the loop. Without this, such products loaded one block at
+    a time: 0.44 to 0.60 of DeepGEMM's speed, where an even number of blocks ran at 0.85 to 0.96 (H200, 2026-11-22)."""
     acc = ct.full((tile_n, tile_m) if tile_m < 64 else (tile_m, tile_n), 0.0, dtype=ct.float32)
     rounds = ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps
     for several in range(rounds):
@@ -133,13 +130,13 @@ def one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, ed
 
 
 def one_part(a, b, scale_a, scale_b, d, parts, i, j, part, tile_m, tile_n, latency, steps, edge, rest, split):
-    """Part `part` of `split` parts of K of tile (i, j) of D; the last has what `steps` leaves over too.
+    """Computes part `part` of `split` parts of K of tile (i, j) of D; the last part includes the blocks left after
+    whole rounds.
 
-    Blocks of neighbouring numbers have a tile's parts. All but the last write their sums into `parts` and end; the last
-    adds them to its own and writes D. It waits only for blocks of lower numbers, so for none that could not start. It
-    has a round more than the others, so that their sums have come when it looks: 12.8 instead of 13.5 us for
-    64x2112x7168 (an H100, 2026-11-26).
-    """
+    Blocks with neighbouring numbers compute a tile's parts. All but the last write their sums into `parts` and end; the
+    last adds them to its own sums and writes D. It waits only for blocks with lower numbers, which have started
+    already. It has one round more than the others, so that their sums are there when it looks: 12.8 instead of 13.5 us
+    for 64x2112x7168 (an H100, 2026-11-26)."""
     rounds = ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps
     shared = max(rounds - 1, 0)
     first, end = shared * part // split, rounds if part == split - 1 else shared * (part + 1) // split
@@ -157,12 +154,11 @@ def one_part(a, b, scale_a, scale_b, d, parts, i, j, part, tile_m, tile_n, laten
 
 
 def add_parts(acc, parts, first, count):
-    """`acc` and `count` partial sums from number `first` on, always added in one order, so that a result is the same
-    every time. Waits until all have come, and leaves NOTHING in their place for the next launch.
+    """Returns `acc` plus `count` partial sums from number `first` on, always added in the same order, so that a result
+    can be reproduced. Waits for all of them, and resets their slots to NOTHING for the next launch.
 
-    A partial sum says by itself that it has come, so no counter need say it: with one, whose loads and stores other
-    loads must not pass, the compiler ordered every load of the kernel.
-    """
+    A slot that is not NOTHING is complete, so no counter is needed. With a counter, whose accesses other loads must not
+    pass, the compiler ordered every load of the kernel."""
     sums = acc
     have_come, tries = 0, 0
     while have_come == 0 and tries < TRIES:
@@ -189,16 +185,15 @@ def add_parts(acc, parts, first, count):
 
 
 def look_again(parts):
-    """Makes the loads after it look anew, by a store to the last row of `parts`, which nobody reads.
+    """Makes the loads after it read memory again, by a store to the last row of `parts`, which nobody reads.
 
-    The compiler takes two loads of one place for one where no store to the array is between them, whatever their order:
-    it moved the loads out of the loop that waits (tileiras 13.4.92; an H200, 2026-11-23).
-    """
+    Without a store to the array between them, the compiler merges two loads of the same place, whatever their memory
+    order: it moved the loads out of the waiting loop (tileiras 13.4.92; an H200, 2026-11-23)."""
     give(parts, parts.shape[0] - 1, ct.full((1, 1), NOTHING, dtype=ct.int32))
 
 
 def give(parts, number, bits):
-    """Writes a tile where the block that adds up looks for it."""
+    """Writes a partial sum to its slot in `parts`, for the block that adds them up."""
     ct.store(
         parts,
         index=(number, 0),
@@ -211,9 +206,9 @@ def give(parts, number, bits):
 
 
 def one_product(acc, a, b, scale_a, scale_b, i, j, k, tile_m, tile_n, latency, edge):
-    """`acc` and the product of block k of K.
+    """Returns `acc` plus the product of block k of K.
 
-    The Tensor Core has 64 rows at least. A tile of fewer is B @ A^T, with as few columns as A has rows here.
+    The Tensor Core has at least 64 rows. A smaller tile is computed as B @ A^T, with as few columns as A has rows here.
     """
     scale = of_rows(scale_a, i, k, tile_m, edge) * of_block(scale_b, (j * tile_n) // 128, k)
     x = load_rows(a, i, k, tile_m, latency, edge)
@@ -226,7 +221,7 @@ def one_product(acc, a, b, scale_a, scale_b, i, j, k, tile_m, tile_n, latency, e
 
 
 def two_tiles(a, b, scale_a, scale_b, d, i, j, other, tile_m, latency, steps, edge, rest):
-    """Tiles (i, j) and (i, other) of D, of 128 columns each, which share their tiles of A."""
+    """Computes tiles (i, j) and (i, other) of D, 128 columns each, which share their tiles of A."""
     left = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     right = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     rounds = ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps
@@ -242,7 +237,7 @@ def two_tiles(a, b, scale_a, scale_b, d, i, j, other, tile_m, latency, steps, ed
 
 
 def two_products(left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, latency, edge):
-    """`left` and `right` and the two products of one block of K, B's tiles `j` and `other`."""
+    """Returns `left` and `right` plus the products of one block of K with B's tiles `j` and `other`."""
     rows = of_rows(scale_a, i, k, tile_m, edge)
     scale_left = ct.reshape(rows * of_block(scale_b, j, k), (tile_m, 1))
     scale_right = ct.reshape(rows * of_block(scale_b, other, k), (tile_m, 1))
@@ -256,16 +251,15 @@ def two_products(left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, la
 
 
 def two_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, beside, latency, steps, edge, rest):
-    """Tiles (i, j) of 128 and (i, other) of `other_n` columns of D, one product after the other.
+    """Computes tile (i, j) with 128 and tile (i, other) with `other_n` columns of D, one product after the other.
 
-    Where they lie `beside` each other, B comes in tiles of 256 rows for both and D leaves in one store: a load of its
-    own has a barrier of its own, which the second product would wait for.
+    If the tiles lie `beside` each other, B is loaded in tiles of 256 rows for both and D is written in one store: a
+    second load would have its own barrier, for which the second product would wait.
 
-    Scales are asked for a round ahead, after the first product and before the second, which needs nothing but what has
-    come. So the compiler puts the work for their addresses behind the second product's start, and it costs no time.
-    Those of a round's last step are asked for one step earlier, so that they too have come when the round ends: 190
-    instead of 199 us for 4096x4096x7168 (an H100, 2026-11-26).
-    """
+    Scales are loaded a round ahead, between the first product and the second, which needs only what is loaded already.
+    So the compiler computes their addresses behind the start of the second product, at no cost. Those of a round's last
+    step are loaded one step earlier, so that they are there when the round ends: 190 instead of 199 us for
+    4096x4096x7168 (an H100, 2026-11-26)."""
     first = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     second = ct.full((tile_m, other_n), 0.0, dtype=ct.float32)
     tiles_k = ct.num_tiles(a, axis=1, shape=(tile_m, 128))
@@ -275,7 +269,7 @@ def two_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, beside, l
     scales: tuple[Any, ...] = ()
     for step in ct.static_iter(range(steps)):
         scales += (scales_of_parts(scale_a, scale_b, i, j, block, step, tile_m, edge),)
-    for k in range(0, rounds * steps, steps):  # up to `tiles_k` it spills 216 bytes of registers (2026-11-26)
+    for k in range(0, rounds * steps, steps):  # a loop to `tiles_k` spills 216 bytes of registers (2026-11-26)
         next_k = min(k + steps, tiles_k + past - steps)
         ahead: tuple[Any, ...] = ()
         for step in ct.static_iter(range(steps)):
@@ -302,12 +296,12 @@ def two_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, beside, l
 
 
 def three_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, latency, steps, edge, rest):
-    """Tiles (i, j) and (i, j + 1), of 128 columns each, and (i, other) of `other_n`, one product after the other.
+    """Computes tiles (i, j) and (i, j + 1), 128 columns each, and (i, other) with `other_n`, one product after the
+    other.
 
-    Their sums and one product leave no registers for the scales of a round. So scales are asked for one step ahead,
-    before the step's last product: with a round's scales 8192x576x7168 takes 73.8 us, with a step's 65.2, and two waves
-    of 128x160 take 75.4 (an H100, 2026-11-26).
-    """
+    Their sums and one product leave no registers for the scales of a round. So scales are loaded one step ahead, before
+    the step's last product. 8192x576x7168 takes 73.8 us with a round's scales and 65.2 with a step's; two waves of
+    128x160 take 75.4 (an H100, 2026-11-26)."""
     left = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     right = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     added = ct.full((tile_m, other_n), 0.0, dtype=ct.float32)
@@ -333,7 +327,7 @@ def three_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, latency
 
 
 def three_products(sums, scales, a, b, scale_a, scale_b, i, j, other, k, tile_m, other_n, latency, edge, once):
-    """`sums` and the products of block k of K, whose `scales` have come, and the scales of the block after it."""
+    """Returns `sums` plus the products of block k of K with its loaded `scales`, and the scales of the next block."""
     left, right, added = sums
     rows, of_left, of_right, of_added = scales
     x, y, z = load_parts(a, b, i, j, j + 1, k, tile_m, 128, True, latency, edge)
@@ -347,51 +341,49 @@ def three_products(sums, scales, a, b, scale_a, scale_b, i, j, other, k, tile_m,
 
 
 def scales_of_three(scale_a, scale_b, i, j, other, k, tile_m, other_n, edge):
-    """The scales of the rows, (1, tile_m), and of the left, right and added part's blocks of B, (1, 1)."""
+    """Loads the scales of the rows, (1, tile_m), and of the left, right and added part's blocks of B, (1, 1)."""
     rows, of_left, of_added = scales_of_parts(scale_a, scale_b, i, j, (other * other_n) // 128, k, tile_m, edge)
     return rows, of_left, of_block(scale_b, min(j + 1, scale_b.shape[0] - 1), k), of_added
 
 
 def blocks_past(steps, rest):
-    """How many blocks past the end of K fill the last round up: none where one block is left over, for it comes after
-    the loop. A block past the end is the last one again, whose product is made and not added.
+    """Returns how many blocks past the end of K fill the last round up; 0 if one block is left, which comes after the
+    loop. A block past the end loads the last block again; its product is computed but not added.
 
-    Two or three blocks after the loop share the memory of the loop's, which is then given back once in a round: 58.5
-    instead of 54.5 us for 5447x1520x3712, with 29 blocks of K and three of them at once; one block after the loop costs
-    less than two past the end: 107 instead of 120 us for 4096x5120x3200 (an H100, 2026-11-27).
-    """
+    Two or three blocks after the loop share its memory, which is then freed once per round: 58.5 instead of 54.5 us for
+    5447x1520x3712, with 29 blocks of K and three loaded at once. One block after the loop costs less than two past the
+    end: 107 instead of 120 us for 4096x5120x3200 (an H100, 2026-11-27)."""
     return steps - rest if rest > 1 else 0
 
 
 def in_round(k, step, steps, past, tiles_k):
-    """Which block of K a step of the round from block k on takes: the last one where none is left."""
+    """Returns the block of K for a step of the round that starts at block k; the last block if none is left."""
     return min(k + step, tiles_k - 1) if step >= steps - past else k + step
 
 
 def times_in_round(k, step, steps, past, tiles_k):
-    """How often that block's product is added, for `add_once`: not at all past the end of K."""
+    """Returns how often that block's product is added, for `add_once`: 0 past the end of K, else 1."""
     return min(max(tiles_k - (k + step), 0), 1) if step >= steps - past else min(tiles_k, 1)
 
 
 def asked(step, steps):
-    """How many of a round's scales were asked for before this step of the round before.
+    """Returns how many scales of the next round were loaded before this step of the round.
 
-    A step of three or four asks for no more than two blocks' scales. Hopper counts loads on six scoreboards; where the
-    first step asked for two blocks' and the second for one's, five kernels of nine moved a scale that had come long
-    before and waited on its scoreboard for one that was asked for just then: 188.0 instead of 183.9 us for
-    4096x4096x7168 (an H100, 2026-11-26).
-    """
+    A step of three or four loads scales of at most two blocks. Hopper counts loads on six scoreboards. When the first
+    step loaded two blocks' scales and the second one block's, five of nine kernels moved a scale that had arrived long
+    before and waited on its scoreboard for a later load: 188.0 instead of 183.9 us for 4096x4096x7168 (an H100,
+    2026-11-26)."""
     return min(step + step // min(2, max(steps - 1, 1)), steps)
 
 
 def scales_of_parts(scale_a, scale_b, i, j, block, k, tile_m, edge):
-    """The scales of the rows, (1, tile_m), and of both parts' blocks of B, (1, 1)."""
+    """Loads the scales of the rows, (1, tile_m), and of both parts' blocks of B, (1, 1)."""
     of_first, of_second = of_block(scale_b, j, k), of_block(scale_b, block, k)
     return of_rows(scale_a, i, k, tile_m, edge), of_first, of_second
 
 
 def load_parts(a, b, i, j, other, k, tile_m, other_n, beside, latency, edge):
-    """Block k of K: (tile_m, 128) of A, and (128, 128) and (other_n, 128) of B."""
+    """Loads block k of K: (tile_m, 128) of A, and (128, 128) and (other_n, 128) of B."""
     x = load_rows(a, i, k, tile_m, latency, edge)
     if beside:
         both = ct.load(b, index=(j // 2, k), shape=(256, 128), padding_mode=ZERO, latency=hint(latency))
@@ -403,26 +395,25 @@ def load_parts(a, b, i, j, other, k, tile_m, other_n, beside, latency, edge):
 
 
 def add_part(acc, x, y, rows, block, once):
-    """`acc` and the product of x and y, with the scales of x's `rows` and of y's `block`."""
+    """Returns `acc` plus the product of x and y, scaled by `rows` for x and by `block` for y."""
     zero = ct.full(acc.shape, 0.0, dtype=ct.float32)
     product = ct.mma(x, ct.transpose(y), zero, use_fast_acc=True)
     return add_once(acc, product, ct.reshape(rows * block, (x.shape[0], 1)), once)
 
 
 def add_once(acc, product, scale, once):
-    """`acc` and the scaled product, in a loop of one round of which the compiler knows no number.
+    """Returns `acc` plus the scaled product, added in a loop of one round whose count the compiler does not know.
 
-    It puts no part of another product into this loop, so that the registers of one product are enough. Without it tiles
-    of 128x256 spill 480 bytes of registers and more; with it none, and two to four blocks of K are loaded at a time
-    (2026-11-25).
-    """
+    The compiler moves no part of another product into this loop, so the registers of one product are enough. Without it
+    tiles of 128x256 spill at least 480 bytes of registers; with it none, and two to four blocks of K are loaded at a
+    time (2026-11-25)."""
     for _ in range(once):
         acc = acc + product * scale
     return acc
 
 
 def load_rows(a, i, k, tile_m, latency, edge):
-    """(tile_m, 128): block k of K of the i-th rows of A."""
+    """Loads (tile_m, 128): block k of K of the i-th rows of A."""
     if edge == MOVED_UP:
         view = a.tiled_view((tile_m, 128), traversal_steps=(1, 128))
         return view.load((first_row(a.shape[0], i, tile_m), k), latency=hint(latency))
@@ -439,12 +430,11 @@ def store_rows(d, i, j, tile, tile_m, edge):
 
 
 def of_rows(scale_a, i, k, tile_m, edge):
-    """(1, tile_m): the scales of a tile's rows.
+    """Loads the scales of a tile's rows, (1, tile_m).
 
-    Past TMA: through shared memory each step would wait for a barrier of all warps. Checked against M only where A has
-    fewer rows than a tile: the check is a branch, over which the compiler moves no promotion into the next product's
-    time. With a last tile that is checked 1871x2880x4736 took 58.2 us, 51.1 with one moved up (H100s, 2026-11-27).
-    """
+    Loads avoid TMA: through shared memory each step would wait for a barrier of all warps. They are checked against M
+    only if A has fewer rows than a tile, because the check is a branch, across which the compiler moves no promotion.
+    1871x2880x4736 took 58.2 us with a checked last tile, and 51.1 us with one moved up (H100s, 2026-11-27)."""
     if edge == MOVED_UP:
         view = scale_a.tiled_view((1, tile_m), traversal_steps=(1, 1))
         first = first_row(scale_a.shape[1], i, tile_m)
@@ -461,12 +451,12 @@ def of_rows(scale_a, i, k, tile_m, edge):
 
 
 def first_row(rows, i, tile_m):
-    """Where tile i of so many rows begins: the last one ends with them."""
+    """Returns the first row of tile i; the last tile is moved up so that it ends with the last row."""
     return min(i * tile_m, rows - tile_m)
 
 
 def of_block(scale_b, block, k):
-    """(1, 1): the scale of one 128x128 block of B."""
+    """Loads the scale of one 128x128 block of B, (1, 1)."""
     return ct.load(scale_b, index=(block, k), shape=(1, 1), check_bounds=False, latency=SCALE_LATENCY, allow_tma=False)
 
 
@@ -475,11 +465,11 @@ def hint(latency):
 
 
 def swizzled(tile, tiles_m, tiles_n, group_size_m, even):
-    """Which tile of D comes when: `group_size_m` down M before a step along N. Part of the kernels.
+    """Returns the position (i, j) of a tile number: `group_size_m` tiles down M before a step along N. Used by the
+    kernels.
 
-    With `even` no group has fewer rows, and two of three divisions are by a constant; all of them together take some
-    hundred cycles at the start of each tile.
-    """
+    With `even` all groups have the same number of rows, so two of three divisions are by a constant; all of them
+    together take some hundred cycles at the start of each tile."""
     tiles_per_group = group_size_m * tiles_n
     group = tile // tiles_per_group
     first_m = group * group_size_m
@@ -499,8 +489,8 @@ def gemm_fp8_block_scaled(
     tile_k: ct.Constant[int],
     group_size_m: ct.Constant[int],
 ):
-    """Blackwell: the Tensor Core takes a power of two per row and 32 of K; scale_a (M, K / 128) and scale_b
-    (N, K / 128) hold one per 128, so each is given four times over."""
+    """Blackwell: the Tensor Core takes a power of two per row and 32 of K. scale_a (M, K / 128) and scale_b (N, K /
+    128) hold one per 128, so each is repeated four times."""
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, tile_k))
     tiles_n = ct.num_tiles(b, axis=0, shape=(tile_n, tile_k))
     tiles_k = ct.num_tiles(a, axis=1, shape=(tile_m, tile_k))
@@ -517,14 +507,14 @@ def gemm_fp8_block_scaled(
 
 
 def _per_32(scale):
-    """(rows, blocks of 128) -> (rows, blocks of 32). Part of the kernel."""
+    """Repeats scales: (rows, blocks of 128) -> (rows, blocks of 32). Used by the kernel."""
     rows, blocks = scale.shape
     repeated = ct.broadcast_to(ct.reshape(scale, (rows, blocks, 1)), (rows, blocks, 4))
     return ct.reshape(repeated, (rows, 4 * blocks))
 
 
 def parse(text: str) -> Problem:
-    """ "320x32576x7168" -> M=320, N=32576, K=7168."""
+    """Reads "320x32576x7168": M=320, N=32576, K=7168."""
     found = re.fullmatch(r"(-?\d+)x(-?\d+)x(-?\d+)", text.strip().lower())
     if found is None:
         raise BadProblem(f"'{text}' is not a GEMM problem: write MxNxK, for example 320x32576x7168")
@@ -540,7 +530,7 @@ def parse(text: str) -> Problem:
 
 
 def hopper_space(arch: str) -> Space:
-    """Tiles, hints, and how many blocks of K are under way together."""
+    """Returns the configs: tiles, hints, and how many blocks of K are loaded together."""
     if not arch.startswith("sm_9"):
         return Space((("tile_m", ()),))  # later Tensor Cores apply scales themselves: gemm_fp8_block_scaled
     return Space(
@@ -579,9 +569,10 @@ WORTH_TIMING: Configs = {
     (128, 128, 8, 2): ((4, 2, 0, 0),),
     (128, 256, 8, 1): ((1, 2, 0, 0), (1, 3, 0, 0), (1, 4, 0, 0), (1, 4, 16, 0), (1, 4, 32, 0)),
 }
-"""By `tile_m`, `tile_n`, `num_worker_warps` and `occupancy`: `latency`, `steps`, `added_n` and `blocks_per_tile` (0: a
-walk) of what won or came within 3 % of a winner on an H200 or an H100 (2026-11), and for 1 to 64 rows the same with
-`latency` 4. Of few rows, tiles of 8 rows or narrow ones, so that there are enough of them."""
+"""Maps `tile_m`, `tile_n`, `num_worker_warps` and `occupancy` to tuples of `latency`, `steps`, `added_n` and
+`blocks_per_tile` (0: persistent). They won or came within 3 % of a winner on an H200 or an H100 (2026-11). For 1 to 64
+rows the same with `latency` 4 are added. Few rows need tiles of 8 rows or narrow ones, so that there are enough of
+them."""
 
 
 def is_worth_timing(config: Config) -> bool:
@@ -644,19 +635,20 @@ def hopper_constants(problem: Problem, config: Config) -> tuple[int, ...]:
 
 
 def _has_half_the_registers(config: Config) -> bool:
-    """Says that a thread holds 128 sums, so that it has room for 64 more and not for 128."""
+    """Returns True if a thread holds 128 sums, so that it has registers for 64 more but not for 128."""
     return config["tile_m"] * config["tile_n"] >= 128 * 32 * config.get("num_worker_warps", 8)
 
 
 def parts_of_a_tile(problem: Problem, config: Config) -> int:
-    """1 where so many parts, or parts so wide, have no place in `parts`."""
+    """Returns the number of blocks that share a tile; 1 if that many parts, or so wide ones, do not fit
+    into `parts`."""
     split = max(1, config.get("blocks_per_tile", 0))
     has_place = config["tile_n"] <= BLOCK and count_tiles(problem, config) * split <= MOST_PARTS
     return split if has_place else 1
 
 
 def columns_added(config: Config) -> int:
-    """0 but for the tiles of BLOCK columns or more and 64 rows or more that no blocks share."""
+    """Returns the added columns; 0 unless a tile has at least BLOCK columns and 64 rows and no blocks share it."""
     is_large = config["tile_n"] >= BLOCK and config["tile_m"] >= 64
     return config.get("added_n", 0) if is_large and config.get("blocks_per_tile", 0) < 2 else 0
 
@@ -666,14 +658,14 @@ def blackwell_constants(_: Problem, config: Config) -> tuple[int, ...]:
 
 
 def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Static persistent; blocks_of_a_walk of gemm_steps.py says how many blocks."""
+    """Returns the grid of a persistent kernel, with blocks_of_a_walk (gemm_steps.py) blocks."""
     tiles, at_once = count_tiles(problem, config), max(1, sm_count // config["num_ctas"]) * config["occupancy"]
     is_power_limited = config["occupancy"] == 1 and problem.sizes["k"] >= POWER_LIMITED_FROM_K
     return -(-tiles // -(-tiles // at_once)) if is_power_limited else min(tiles, at_once), 1, 1
 
 
 def hopper_grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """As many blocks as parts where tiles have some, and as tiles where each has a block."""
+    """Returns one block per part if tiles are split, one per tile if each has a block, else the persistent grid."""
     split = parts_of_a_tile(problem, config)
     wide = {**config, "tile_n": config["tile_n"] + columns_added(config)}
     if split > 1 or config.get("blocks_per_tile", 0) == 1:
@@ -697,17 +689,16 @@ def blackwell_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]
 
 
 def _scaled(values: Any, scales: Any, xp: Any) -> Any:
-    """(rows, K) times (rows, K / 128), each scale for its 128 of K."""
+    """Returns values (rows, K) times scales (rows, K / 128), each for 128 of K."""
     return values * xp.repeat(scales, BLOCK, axis=1)
 
 
 def tolerance(problem: Problem) -> float:
-    """Half a bfloat16 step of the largest output, and the walk of one truncation per K-32 instruction.
+    """Returns half a bfloat16 step of the largest output, plus the random walk of one truncation per K-32 instruction.
 
     Hopper adds FP8 products with about 13 fraction bits ("DeepSeek-V3 technical report", section 3.3.2). Promotion
     every 128 of K keeps a truncation relative to its own block's sum; the errors of the blocks grow with the square
-    root of their number, and 4 of those standard deviations are allowed.
-    """
+    root of their number, and 4 of those standard deviations are allowed."""
     return float(2.0**-8 + 4 * (problem.sizes["k"] / 32) ** 0.5 * 2.0**-13)
 
 
@@ -734,8 +725,9 @@ PROBLEMS = tuple(
 """The FP8 story's problem and DeepGEMM's own dense shapes."""
 
 HOPPER_PROBLEMS = (*PROBLEMS, *map(parse, ("1x2112x7168", "8x2112x7168", "64x2112x7168", "4096x5120x3200")))
-"""And tokens of a decode step times the first projection of DeepSeek-V3's attention (q_lora_rank 1536, kv_lora_rank 512
-and 64), and Qwen3-32B's projection down on eight GPUs (25600 / 8): an odd number of blocks of K."""
+"""PROBLEMS, tokens of a decode step times the first projection of DeepSeek-V3's attention (q_lora_rank 1536,
+kv_lora_rank 512 and 64), and Qwen3-32B's down projection on eight GPUs (25600 / 8), which has an odd number of blocks
+of K."""
 
 KERNELS = (
     Kernel(

@@ -1,11 +1,12 @@
 """Matrix products in the three steps of the tutorials, D = op(A) @ op(B), in every type and layout.
 
-A tutorial kernel of 16x16 tiles, a tiled kernel whose blocks walk a 2-D swizzle, and a static persistent kernel. Each
-stays under watch, so that what a step is worth can be plotted. Sums are float32; float32 operands go in as TF32.
+The steps are a tutorial kernel with 16x16 tiles, a tiled kernel whose blocks follow a 2-D swizzle, and a static
+persistent kernel. All are watched, so that the gain of each step can be plotted. Sums are float32; float32 operands are
+used as TF32.
 
-The persistent kernel has one name per layout, gemm_nn to gemm_tt: the letters are A's and B's, "t" if the operand lies
-transposed in memory, A as (K, M), B as (N, K). A square operand does not tell, so the layout is no part of a problem.
-"""
+The persistent kernel has one name per layout, gemm_nn to gemm_tt. The letters stand for A and B, "t" if the operand is
+transposed in memory: A as (K, M), B as (N, K). The layout is not part of a problem, because the sizes of square
+operands do not show it."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -17,15 +18,15 @@ import cuda.tile as ct
 from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
 
 POWER_LIMITED_FROM_K = 2048
-"""From there on fewer blocks won; K = 1536 was the same, and 1024 was slower (H100s, 2026-11-26)."""
+"""Least K from which fewer blocks won; K = 1536 made no difference, and 1024 was slower (H100s, 2026-11-26)."""
 
 LARGEST_SIDE = 1 << 20
-"""No GPU made so far holds a GEMM operand with a longer side and a useful other one; a typing error otherwise."""
+"""Longest side of an operand. A longer one with a useful other side fits no GPU, so it is a typing error."""
 
 
 @dataclass(frozen=True)
 class Type:
-    """The types of A and B and of D, their bytes, and what rounding may cost as a share of the largest output."""
+    """Types of A, B and D, their bytes, and the rounding error allowed as a share of the largest output."""
 
     operand: str
     result: str
@@ -40,13 +41,13 @@ TYPES = {
     "tf32": Type("float32", "float32", 4, 4, 2.0**-10),
     "fp8": Type("float8_e4m3fn", "bfloat16", 1, 2, 2.0**-8),
 }
-"""By the word that names them in a problem. Rounding is half a step of D, up to 2**-10 of a value in float16 and 2**-7
-in bfloat16; TF32 keeps 10 fraction bits of each operand, so that a product is off by 2**-10 at most."""
+"""Types by the word that names them in a problem. Rounding is half a step of D: up to 2**-10 of a value in float16 and
+2**-7 in bfloat16. TF32 keeps 10 fraction bits of each operand, so a product is off by at most 2**-10."""
 
 
 @ct.kernel
 def gemm_tutorial_tiles(a, b, d, a_transposed: ct.Constant[int], b_transposed: ct.Constant[int]):
-    """One block per 16x16 tile of D, as a first cuTile kernel is written. Padding lets M, N and K be anything."""
+    """One block per 16x16 tile of D, like a first cuTile kernel. Because of padding, M, N and K may be any numbers."""
     i, j = ct.bid(0), ct.bid(1)
     acc = ct.full((16, 16), 0.0, dtype=ct.float32)
     for k in range(ct.num_tiles(a, axis=1, shape=(16, 16), order=(1, 0) if a_transposed == 1 else (0, 1))):
@@ -67,9 +68,9 @@ def gemm_tiled_swizzled(
     tile_k: ct.Constant[int],
     group_size_m: ct.Constant[int],
 ):
-    """One block per tile of D, in an order that walks `group_size_m` tiles down M before it steps along N.
+    """One block per tile of D, in an order that goes `group_size_m` tiles down M before it steps along N.
 
-    Blocks that run together then share tiles of B in L2. A group of 1 walks N alone: the swizzle is off.
+    Blocks that run together then share tiles of B in L2. With a group of 1 the order goes along N: the swizzle is off.
     """
     tiles_m = ct.num_tiles(d, axis=0, shape=(tile_m, tile_n))
     tiles_n = ct.num_tiles(d, axis=1, shape=(tile_m, tile_n))
@@ -97,20 +98,19 @@ def gemm_persistent_walk(
     tiles_per_block: ct.Constant[int],
     swap_ab: ct.Constant[int],
 ):
-    """Static persistent: as many blocks as run at once, each walking tiles block, block + blocks, ... of the swizzle.
+    """Static persistent: as many blocks as run at once compute tiles block, block + blocks, ... of the swizzle.
 
     The loads of one tile's first steps overlap the stores of the tile before it. With `added_n` a tile has that many
-    columns more, from the end of D, so that its width need be no power of two: tiles then fill whole waves of blocks
-    where powers of two leave the last one almost empty.
+    more columns, from the end of D, so its width need not be a power of two. Tiles can then fill whole waves of blocks
+    where powers of two leave the last wave almost empty.
 
-    With `tiles_per_block` there is no walk, each block makes so many tiles, written out one after the other. In a walk
-    the compiler waits for each instruction of some tiles, and of all with added columns (tileiras 13.4.92):
-    246 instead of 175 us for bfloat16 4096x2112x7168 (an H200, 2026-11-24). Two tiles took 175 us where blocks of one
-    took 182 (an H100, 2026-11-26): loads of the second begin while the first is stored.
+    With `tiles_per_block` each block computes that many tiles, unrolled instead of in a loop. In the loop over tiles
+    the compiler waits for each instruction of some tiles, and of all with added columns (tileiras 13.4.92): 246 instead
+    of 175 us for bfloat16 4096x2112x7168 (an H200, 2026-11-24). Two tiles per block took 175 us and one 182 (an H100,
+    2026-11-26): loads of the second begin while the first is stored.
 
-    With `swap_ab` the product is D^T = op(B)^T @ op(A)^T, so that the sides of a tile change places: `tile_m` counts
-    columns of D, and `tile_n` and `added_n` count rows.
-    """
+    With `swap_ab` the product is D^T = op(B)^T @ op(A)^T, so the sides of a tile change places: `tile_m` counts columns
+    of D, and `tile_n` and `added_n` count rows."""
     if swap_ab == 1:
         walk(b, a, d, 1 - b_transposed, 1 - a_transposed, tile_m, tile_n, tile_k, group_size_m, latency, added_n,
              tiles_per_block, 1)  # fmt: skip
@@ -121,17 +121,18 @@ def gemm_persistent_walk(
 
 def walk(a, b, d, a_transposed, b_transposed, tile_m, tile_n, tile_k, group_size_m, latency, added_n, tiles_per_block,
          swapped):  # fmt: skip
-    """All tiles of a block. `swapped` says that a and b have changed places, and d is the product's transpose."""
+    """Computes all tiles of a block. `swapped` says that a and b have changed places, and that d is the product's
+    transpose."""
     along_m, along_n = (1, 0) if swapped == 1 else (0, 1)
     shape = (tile_n, tile_m) if swapped == 1 else (tile_m, tile_n)
     tiles_m = ct.num_tiles(d, axis=along_m, shape=shape)
-    # Not both by cdiv: without added columns the machine code is to stay what it was (2026-11-22).
+    # Not both by cdiv, so that the machine code without added columns does not change (2026-11-22).
     whole_n = ct.num_tiles(d, axis=along_n, shape=shape)
     tiles_n = whole_n if added_n == 0 else ct.cdiv(d.shape[along_n], tile_n + added_n)
     tiles_k = ct.num_tiles(a, axis=1, shape=(tile_m, tile_k), order=(1, 0) if a_transposed == 1 else (0, 1))
     if tiles_per_block > 0:
         for turn in ct.static_iter(range(tiles_per_block)):
-            # Blocks to whom the last turn leaves nothing make the last tile again.
+            # Blocks without a tile in the last turn compute the last tile again.
             tile = min(ct.bid(0) + turn * ct.num_blocks(0), tiles_m * tiles_n - 1)
             i, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
             one_tile(a, b, d, i, j, tiles_n, tiles_k, a_transposed, b_transposed, tile_m, tile_n, tile_k, latency,
@@ -145,15 +146,15 @@ def walk(a, b, d, a_transposed, b_transposed, tile_m, tile_n, tile_k, group_size
 
 def one_tile(a, b, d, i, j, tiles_n, tiles_k, a_transposed, b_transposed, tile_m, tile_n, tile_k, latency, added_n,
              swapped):  # fmt: skip
-    """Tile (i, j) of D, and the columns that are added to it."""
+    """Computes tile (i, j) of D, and the columns that are added to it."""
     acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
     if added_n > 0:
-        # Where added columns are used up, a block makes the last of them again: outside D lies no tile of it.
+        # If all added columns are taken, a block computes the last of them again: no tile may lie outside of D.
         shape = (added_n, tile_m) if swapped == 1 else (tile_m, added_n)
         last = ct.num_tiles(d, axis=0 if swapped == 1 else 1, shape=shape) - 1
         added = min(tiles_n * (tile_n // added_n) + j, last)
         more = ct.full((tile_m, added_n), 0.0, dtype=ct.float32)
-    # Fast sums exist for FP8 on Hopper alone; elsewhere the flag is refused or means nothing.
+    # Fast sums exist only for FP8 on Hopper; elsewhere the flag is refused or has no effect.
     fast = a.dtype == ct.float8_e4m3fn
     for k in range(tiles_k):
         x, y = operands(a, b, i, j, k, tile_m, tile_n, tile_k, a_transposed, b_transposed, latency)
@@ -167,11 +168,10 @@ def one_tile(a, b, d, i, j, tiles_n, tiles_k, a_transposed, b_transposed, tile_m
 
 
 def store(d, i, j, acc, swapped):
-    """Writes tile (i, j) of D, or tile (j, i) where a and b have changed places.
+    """Writes tile (i, j) of D, or tile (j, i) if a and b have changed places.
 
-    The latter 64 rows of D at a time: for more at once the compiler keeps room in shared memory that a block of K could
-    have (126.7 instead of 112.2 us, FP8 320x32576x7168 on an H200, 2026-11-26). Float32 was not tried.
-    """
+    The latter is written 64 rows of D at a time: for more the compiler reserves shared memory that a block of K could
+    use (126.7 instead of 112.2 us, FP8 320x32576x7168 on an H200, 2026-11-26). Float32 was not tried."""
     if swapped == 1:
         rows = acc.shape[1] if d.dtype == ct.float32 else min(acc.shape[1], 64)
         parts = acc.shape[1] // rows
@@ -185,7 +185,7 @@ def store(d, i, j, acc, swapped):
 
 
 def swizzled(tile, tiles_m, tiles_n, group_size_m):
-    """The place (i, j) of a tile's number in groups of `group_size_m` rows of tiles."""
+    """Returns the position (i, j) of a tile number in groups of `group_size_m` rows of tiles."""
     tiles_per_group = group_size_m * tiles_n
     first_m = tile // tiles_per_group * group_size_m
     rows = min(tiles_m - first_m, group_size_m)
@@ -193,7 +193,8 @@ def swizzled(tile, tiles_m, tiles_n, group_size_m):
 
 
 def operands(a, b, i, j, k, tile_m, tile_n, tile_k, a_transposed, b_transposed, latency):
-    """Tiles (tile_m, tile_k) of op(A) and (tile_k, tile_n) of op(B): `order` turns an operand while it is loaded."""
+    """Loads tiles (tile_m, tile_k) of op(A) and (tile_k, tile_n) of op(B): `order` transposes an operand while it is
+    loaded."""
     x = ct.load(
         a,
         index=(i, k),
@@ -207,7 +208,7 @@ def operands(a, b, i, j, k, tile_m, tile_n, tile_k, a_transposed, b_transposed, 
 
 
 def of_b(b, j, k, tile_n, tile_k, b_transposed, latency):
-    """Tile (k, j) of op(B)."""
+    """Loads tile (k, j) of op(B)."""
     y = ct.load(
         b,
         index=(k, j),
@@ -220,7 +221,7 @@ def of_b(b, j, k, tile_n, tile_k, b_transposed, latency):
 
 
 def parse(text: str) -> Problem:
-    """ "4096x4096x4096" in float16, or with its type: "320x32576x7168-bfloat16"."""
+    """Reads "4096x4096x4096" in float16, or with its type: "320x32576x7168-bfloat16"."""
     found = re.fullmatch(rf"(\d+)x(\d+)x(\d+)(?:-({'|'.join(TYPES)}))?", text.strip().lower())
     if found is None:
         raise BadProblem(
@@ -245,11 +246,10 @@ def tutorial_space(_: str) -> Space:
 
 
 def tiled_space(arch: str) -> Space:
-    """Tiles around the defaults by element size, and what the swizzle is worth: groups of 4, 8, 16, or none (1).
+    """Returns tiles around the defaults by element size, with groups of 4, 8, 16, or 1 (no swizzle) to show its gain.
 
-    On sm_90 clusters and tiles of 256 rows came no nearer than 4 % to a winner (10 sweeps, 2026-11). On B200 and B300
-    also the config with which the FP8 story began, THE_GUIDES: for others it does not compile within the limits.
-    """
+    On sm_90, clusters and tiles of 256 rows came no nearer than 4 % to a winner (10 sweeps, 2026-11). B200 and B300
+    also get the first config of the FP8 story; for other GPUs it does not compile within the limits."""
     sides, depths = ((64, 128), (32, 64)) if is_before_hopper(arch) else ((64, 128, 256), (64, 128))
     if arch.startswith("sm_10"):
         return _tiled((*sides, 512), (*depths, 512), (1, 2, 8), _is_for_b200)
@@ -259,7 +259,7 @@ def tiled_space(arch: str) -> Space:
 
 
 THE_GUIDES = {"tile_m": 512, "tile_n": 512, "tile_k": 512, "num_ctas": 8, "group_size_m": 8}
-"""The guide's default for types of one byte. Of 16 bits it compiles too; in clusters of 1 and 2 it does not (tileiras
+"""The guide's default for types of one byte. It also compiles for 16 bits, but not with clusters of 1 and 2 (tileiras
 13.4.92 for sm_100, 2026-11-28)."""
 
 
@@ -279,7 +279,7 @@ def _is_for_b200(config: Config) -> bool:
 
 
 SWAPS = (("tiles_per_block", (0, 1)), ("swap_ab", (0, 1)))
-"""Axes on Hopper; with 0 in both a config is a plain walk."""
+"""Axes on Hopper; with 0 in both, a config is the plain persistent kernel."""
 
 FEW_WAVES = (("added_n", (0, 16, 32, 64)), ("tiles_per_block", (0, 1, 2, 3)), ("swap_ab", (0, 1)))
 """Configs for products that fill the GPU's multiprocessors only a few times."""
@@ -288,7 +288,8 @@ Axes = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 def persistent_space(arch: str, tile_k: tuple[int, ...], hopper_axes: Axes) -> Space:
-    """Tiles and hints. Clusters where the GPU has them; several blocks per multiprocessor where tiles are small."""
+    """Returns tiles and hints, with clusters if the GPU has them, and several blocks per multiprocessor for small
+    tiles."""
     consumer = arch in ("sm_120", "sm_121")
     sides = (64, 128) if is_before_hopper(arch) else (64, 128, 256)
     clusters = (1, 2, 4) if arch.startswith(("sm_10", "sm_11")) else (1,) if is_before_hopper(arch) else (1, 2)
@@ -308,8 +309,8 @@ def persistent_space(arch: str, tile_k: tuple[int, ...], hopper_axes: Axes) -> S
 
 
 def is_before_hopper(arch: str) -> bool:
-    """sm_80 to sm_89: no clusters, and tiles as NVIDIA's TileGym tunes them there. Larger and deeper ones spill up to
-    3,040 bytes, as compiled for sm_80 (2026-11-25)."""
+    """Returns True for sm_80 to sm_89: no clusters, and tiles as NVIDIA's TileGym tunes them there. Larger and deeper
+    tiles spill up to 3,040 bytes, as compiled for sm_80 (2026-11-25)."""
     return arch.startswith("sm_8")
 
 
@@ -322,11 +323,11 @@ def is_for_hopper(config: Config) -> bool:
 
 
 def may_walk(config: Config) -> bool:
-    """What won or came within 3 % of a winner: 4 warps with 64 to 128 rows, two blocks to a multiprocessor for tiles of
-    64, and 8 warps that have a multiprocessor alone, in clusters of two where tiles have 256 rows (H200 and H100,
-    2026-11). Groups of 32 rows read B from DRAM once, which counts where K is short: 4096x32768x512 in bfloat16 took
-    206 instead of 229 us (an H100, 2026-11-26). They won nothing else that is watched, so other tiles and kernels have
-    none."""
+    """Returns True for persistent configs that won or came within 3 % of a winner: 4 warps with 64 to 128 rows, two
+    blocks per multiprocessor for tiles of 64, and 8 warps with one block, in clusters of two for tiles of 256 rows
+    (H200 and H100, 2026-11). Groups of 32 rows read B from DRAM once, which matters if K is short: 4096x32768x512 in
+    bfloat16 took 206 instead of 229 us (an H100, 2026-11-26). They won nothing else, so other tiles and kernels lack
+    them."""
     few = {(64, 64, 1), (64, 128, 1), (64, 256, 1), (128, 64, 1), (128, 128, 1), (256, 128, 2)}
     many = {(64, 128, 1), (64, 256, 1), (128, 64, 1), (128, 256, 1), (256, 256, 2)}
     tile = config["tile_m"], config["tile_n"], config["num_ctas"]
@@ -338,8 +339,8 @@ def may_walk(config: Config) -> bool:
 
 
 def may_be_a_block(config: Config) -> bool:
-    """Small tiles with a block each: 156x2480x4544 in bfloat16 took 17.1 us where the fastest walk took 18.7, and
-    `gemm_nn` 1024x1024x1024 6.4 where it took 7.3 (H100s, 2026-11-27)."""
+    """Returns True for small tiles with a block each: 156x2480x4544 in bfloat16 took 17.1 us and the fastest persistent
+    config 18.7; `gemm_nn` 1024x1024x1024 took 6.4 and 7.3 (H100s, 2026-11-27)."""
     is_block = config["tiles_per_block"] == 1 and not config["swap_ab"] and not config.get("added_n", 0)
     tile = config["tile_m"], config["tile_n"], config["tile_k"], config["num_worker_warps"]
     tiles = ((64, 64, 128, 4), (64, 128, 64, 4), (64, 128, 128, 4), (64, 128, 128, 8))
@@ -347,10 +348,10 @@ def may_be_a_block(config: Config) -> bool:
 
 
 def may_add_columns(config: Config) -> bool:
-    """Without a walk, by 8 warps that have a multiprocessor alone: tiles of 128x144, 128x160, 128x192 and 128x272, and
-    swapped ones of 128x272 and 128x320. Two or three tiles per block are for the widest, of which a product has two or
-    three waves. None spills or waits for each of its products, and these won on an H200 or an H100 (2026-11). Clusters
-    of two, where a tile of B comes once for both blocks, were no faster."""
+    """Returns True for unrolled tiles by 8 warps with one block per multiprocessor: 128x144, 128x160, 128x192 and
+    128x272, and swapped 128x272 and 128x320. Two or three tiles per block are for the widest, which have two or three
+    waves. They do not spill or wait for each product, and won on an H200 or an H100 (2026-11). Clusters of two, which
+    load a tile of B once for both blocks, were no faster."""
     widest = {(128, 256, 16, 0), (128, 256, 16, 1), (128, 256, 64, 1)}
     narrower = {(128, 128, 16, 0), (128, 128, 32, 0), (128, 128, 64, 0)}
     tile = config["tile_m"], config["tile_n"], config["added_n"], config["swap_ab"]
@@ -359,9 +360,9 @@ def may_add_columns(config: Config) -> bool:
 
 
 def may_turn_b(config: Config) -> bool:
-    """TF32 with N innermost in B, which Hopper's instructions read along K alone. Swapped, B is the operand that they
-    take from registers too, so that no barrier and no store to shared memory is left in the loop over K (2026-11-25).
-    The other types read B as it lies."""
+    """Returns True for swapped configs, for TF32 with N innermost in B, which Hopper's instructions read along K only.
+    Swapped, they take B from registers, so no barrier and no store to shared memory is left in the loop over K
+    (2026-11-25). Other types read B in either layout."""
     tile = config["tile_m"], config["tile_n"], config["tile_k"], config["num_ctas"]
     tiles = ((128, 256, 32, 1), (128, 256, 64, 1), (128, 128, 32, 1), (256, 256, 32, 2))
     is_swapped = config["tiles_per_block"] == config["swap_ab"] == 1
@@ -373,15 +374,15 @@ def hints(config: Config) -> tuple[int, int, int]:
 
 
 def latency_of(problem: Problem, config: Config) -> int:
-    """The hint for loads, 0 for the compiler's own choice. Walks became slower under any hint, and so did `gemm_nn`
-    1024x1024x1024, whose small tiles took 6.6 us without and 6.7 with the hint of 4 (an H100, 2026-11-27).
+    """Returns the latency hint for loads; 0 leaves the choice to the compiler. Persistent configs became slower with
+    any hint, and so did `gemm_nn` 1024x1024x1024: its small tiles took 6.6 us without and 6.7 with a hint of 4 (an
+    H100, 2026-11-27).
 
-    Of a block's one tile with added columns that choice has two or three blocks of K under way, a hint of 6 one more:
-    320x32576x7168 took 233.5 instead of 245.2 us in bfloat16 (an H100, 2026-11-26). 8 is for 128x144 and swapped
-    128x272: 4096x576x7168 took 30.2 instead of 32.0 us in FP8, 267x13392x2624 44.1 instead of 45.8 in bfloat16, and
-    other tiles 3 to 38 % more. 4 is for 4 warps and types of two bytes: 156x2480x4544 took 17.1 instead of 18.5 us, but
-    512x1792x16384 in FP8 37.9 instead of 33.4 (H100s, 2026-11-27).
-    """
+    For one tile per block with added columns the compiler loads two or three blocks of K ahead, and with a hint of 6
+    one more: 320x32576x7168 took 233.5 instead of 245.2 us in bfloat16 (an H100, 2026-11-26). A hint of 8 is for
+    128x144 and swapped 128x272: 4096x576x7168 took 30.2 instead of 32.0 us in FP8, 267x13392x2624 44.1 instead of 45.8
+    in bfloat16, but other tiles 3 to 38 % more. A hint of 4 is for 4 warps and types of two bytes: 156x2480x4544 took
+    17.1 instead of 18.5 us, but 512x1792x16384 in FP8 37.9 instead of 33.4 (H100s, 2026-11-27)."""
     if not config.get("tiles_per_block", 0) or "added_n" not in config:
         return 0
     if config["added_n"] == 0:
@@ -404,7 +405,7 @@ def tiled_grid(problem: Problem, config: Config, _: int) -> tuple[int, int, int]
 
 
 def persistent_grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Static persistent, or one block per tile."""
+    """Returns the grid of a persistent kernel, or one block per tile."""
     tile = config["tile_m"], config["tile_n"] + config.get("added_n", 0)
     tiles_m, tiles_n = _tiles(problem, *(reversed(tile) if config.get("swap_ab", 0) else tile))
     if config.get("tiles_per_block", 0):
@@ -415,13 +416,12 @@ def persistent_grid(problem: Problem, config: Config, sm_count: int) -> tuple[in
 
 
 def blocks_of_a_walk(tiles: int, at_once: int, is_power_limited: bool) -> int:
-    """As many blocks as run at once, or as few as make no more waves of tiles.
+    """Returns as many blocks as run at once, or the fewest that need no more waves of tiles.
 
-    The others would have a tile less each, and the product would not end sooner. Without them the rest run faster where
-    a GPU is at its power limit: 303.2 instead of 306.1 us for bfloat16 4096x4096x7168, on 128 multiprocessors of 132.
-    Where K is short it waits for D to be written, and waves of whole columns of tiles write all at one time: 235.0
-    instead of 208.5 us for 4096x32768x512 (H100s, 2026-11-26).
-    """
+    With more blocks, some would have a tile less, and the product would not end sooner. With fewer, the GPU runs faster
+    at its power limit: 303.2 instead of 306.1 us for bfloat16 4096x4096x7168, on 128 multiprocessors of 132. If K is
+    short, the product waits for D to be written, and waves of whole columns of tiles all write at one time: 235.0
+    instead of 208.5 us for 4096x32768x512 (H100s, 2026-11-26)."""
     return -(-tiles // -(-tiles // at_once)) if is_power_limited else min(tiles, at_once)
 
 
@@ -430,10 +430,10 @@ def tiles_of(config: Config) -> tuple[int, ...]:
 
 
 def tolerance(problem: Problem) -> float:
-    """What the types round, and how Tensor Cores add.
+    """Returns the rounding of the types, plus the error of the Tensor Cores' sums.
 
-    They add products of 16-bit types to within 2**-23 of the largest, once per 16 of K; those of FP8 on Hopper in about
-    13 bits, once per 32 ("DeepSeek-V3 technical report", section 3.3.2), all of them in one direction in fast sums.
+    They add products of 16-bit types to within 2**-23 of the largest, once per 16 of K. Hopper adds those of FP8 with
+    about 13 bits, once per 32 ("DeepSeek-V3 technical report", section 3.3.2); fast sums truncate all in one direction.
     """
     k, types = problem.sizes["k"], _type(problem)
     adding = -(-k // 32) * 2.0**-14 if types.operand_bytes == 1 else -(-k // 16) * 2.0**-23
@@ -459,12 +459,12 @@ def _kernel(
     grid: Callable[[Problem, Config, int], tuple[int, int, int]],
     baselines: tuple[str, ...],
 ) -> Kernel:
-    """A kernel for one layout; everything that depends on the layout stands here."""
+    """Returns the kernel for one layout; everything that depends on the layout is here."""
     a_transposed, b_transposed = (int(letter == "t") for letter in layout)
 
     def parsed(text: str) -> Problem:
         problem = parse(text)
-        turned = {"a_transposed": a_transposed, "b_transposed": b_transposed}  # for rivals that are told the layout
+        turned = {"a_transposed": a_transposed, "b_transposed": b_transposed}  # tells baselines the layout
         return Problem(problem.name, {**problem.sizes, **turned})
 
     def arrays(problem: Problem) -> tuple[Array, ...]:
@@ -530,7 +530,7 @@ WATCHED_BFLOAT16 = tuple(
     for m, n, k in (
         *((320, 32576, 7168), (4096, 7168, 2048), (4096, 4096, 7168)),
         *((128, 7168, 16384), (64, 24576, 1536), (4096, 2112, 7168)),
-        # The rest of DeepGEMM's own list of dense products, forward.
+        # The other dense forward products of DeepGEMM's own list.
         *((4096, 576, 7168), (4096, 24576, 1536), (4096, 32768, 512), (4096, 7168, 16384)),
     )
 )
@@ -553,20 +553,20 @@ KERNELS = (
         "gemm_tiled",
         gemm_tiled_swizzled,
         "nn",
-        (*SQUARES, WATCHED_FP8[0]),  # with the FP8 story's problem, whose first step this was
+        (*SQUARES, WATCHED_FP8[0]),  # and the problem of the FP8 story, whose first step this kernel was
         tiled_space,
         lambda _, config: tiles_of(config),
         tiled_grid,
-        # The tile table's tiles are for the 8 warps that the walks ask for: here they took 14 to 27 times as long.
+        # The tile table's tiles are for 8 warps, as persistent kernels have: here they took 14 to 27 times as long.
         ("cublas",),
     ),
-    # Half as deep a tile for TF32, whose elements take twice the room of the 16-bit types.
+    # TF32 tiles are half as deep, because an element takes twice the bytes of a 16-bit type.
     _persistent(
         "nn", (*SQUARES, "4096x4096x4096-tf32"), ("cublas", "tile_table"), tile_k=(64, 128, 32), hopper_axes=SWAPS
     ),
     _persistent("nt", WATCHED_BFLOAT16, ("deepgemm", "cublas", "tile_table"), hopper_axes=FEW_WAVES),
     _persistent("nt", WATCHED_FP8, ("deepgemm", "cublaslt", "tile_table"), kind="_fp8", hopper_axes=FEW_WAVES),
-    # Both operands with K innermost, as Hopper's TF32 instructions read them; in gemm_nn the compiler turns B first.
+    # Both operands have K innermost, as Hopper's TF32 instructions read them; for gemm_nn the compiler transposes B.
     _persistent("nt", ("4096x4096x4096-tf32",), ("cublas", "tile_table"), tile_k=(32, 64), kind="_tf32"),
     _persistent("tn", ("4096x4096x4096-float16",), ("cublas", "tile_table")),
     _persistent("tt", ("4096x4096x4096-float16",), ("cublas", "tile_table")),

@@ -1,11 +1,11 @@
-"""Grouped products under watch: many small products of one shape in one launch, as mixture-of-experts layers need them.
+"""Grouped matrix products: many small products of one shape in one launch, for mixture-of-experts layers.
 
-Rows of A belong to groups, each with its own B: contiguous (all groups' rows below each other, each group starting on a
-multiple of 128, a group index per row, or where each group ends), masked (a fixed room per group of which some rows are
-used), and along K for the backward pass. FP8 carries the scales of gemm_fp8_scaled; a dense product is one group.
+Rows of A belong to groups, each with its own B. Layouts: contiguous (the rows of all groups below each other, each
+group starting at a multiple of 128, with a group index per row or the end of each group), masked (each group has room
+for ROOM rows, of which some are used), and along K for the backward pass. FP8 operands have the scales of
+gemm_fp8_scaled; a dense product is one group.
 
-Padding rows of D hold anything.
-"""
+Padding rows of D may hold any values."""
 
 import itertools
 import re
@@ -20,24 +20,25 @@ import numpy as np
 from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
 
 BLOCK = 128
-"""Elements of K that share a scale, rows of B that do, and what each group's rows (or share of K) are padded to."""
+"""Elements of K, and rows of B, that share a scale. Each group's rows (or share of K) are padded to a
+multiple of it."""
 
 COLUMNS = 64
-"""Of D in FP8, whose rows are (N / 64, 64). To its caller that is another view of the same memory."""
+"""Columns in the last axis of D in FP8, whose shape is (rows, N / 64, 64): the same memory as (rows, N)."""
 
 ROOM = 4096
-"""Rows per group of the masked layout: DeepGEMM's own test list."""
+"""Rows per group in the masked layout, as in DeepGEMM's own tests."""
 
 POWER_LIMITED_FROM_K = 2048
-"""See gemm_steps.py."""
+"""Least K from which a GPU is at its power limit; see gemm_steps.py."""
 
 LARGEST_SIDE = 1 << 20
 MOST_GROUPS = 64
 HALVINGS = (MOST_GROUPS - 1).bit_length()
-"""How often the groups are halved to find one of them."""
+"""Steps of a binary search for a group."""
 
 SCALE_LATENCY = 4
-"""The hint under which the compiler asks for scales a whole step of its loop ahead of their use; 1 and 2 do not."""
+"""Latency hint with which the compiler loads scales a whole loop step ahead of their use; with 1 and 2 it does not."""
 
 ZERO = ct.PaddingMode.ZERO
 
@@ -57,14 +58,14 @@ def grouped_fp8_contiguous(
     steps: ct.Constant[int],
     rest: ct.Constant[int],
 ):
-    """a (M, K), b (G, N, K), scale_a (K / 128, M), scale_b (G, N / 128, K / 128), group_of_row (M,), -1 for padding,
-    d (M, N / 64, 64).
+    """a (M, K), b (G, N, K), scale_a (K / 128, M), scale_b (G, N / 128, K / 128), group_of_row (M,), -1 for padding, d
+    (M, N / 64, 64).
 
-    `rest` counts the blocks of K that `steps` leaves over; they come after the loop. Padding goes through these alone,
-    with the first group's B: a loop that it skips makes the compiler spill 448 bytes, where this spills none.
+    `rest` is the number of blocks of K that are left after whole rounds of `steps`; they are multiplied after the loop.
+    Padding skips the loop and is multiplied only there, with the first group's B: if it skipped the blocks after the
+    loop too, the compiler would spill 448 bytes instead of none.
 
-    A tile wider than 128 is two products side by side, one after the other, each with its own scale of B.
-    """
+    A tile wider than 128 is computed as two products, one after the other, each with its own scale of B."""
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, 128))
     tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, 128))
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
@@ -89,9 +90,10 @@ def grouped_fp8_by_ends(
     steps: ct.Constant[int],
     rest: ct.Constant[int],
 ):
-    """As contiguous, but end_of_group (G,) says before which row each group ends; the next starts on a multiple of 128.
+    """Like grouped_fp8_contiguous, but end_of_group (G,) holds the row after each group's last; the next group starts
+    at a multiple of 128.
 
-    All groups' tiles are numbered through, and each block takes every so many-th of them.
+    The tiles of all groups have consecutive numbers. A block computes every n-th tile, where n is the number of blocks.
     """
     tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, 128))
     rounds = ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps
@@ -109,7 +111,7 @@ def grouped_fp8_by_ends(
 
 
 def any_tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest):
-    """Tile (i, j) of D, of group g; padding has none, and no rounds. Part of the two kernels above."""
+    """Computes tile (i, j) of D for group g; `rounds` is 0 for padding. Used by the two kernels above."""
     if tile_n > 128:
         wide_tile(a, b, scale_a, scale_b, d, max(g, 0), i, j, rounds, tile_m, latency, steps, rest)
     else:
@@ -117,7 +119,7 @@ def any_tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n,
 
 
 def tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest):
-    """Tile (i, j) of D in one product of each block of K. Part of the same kernels."""
+    """Computes tile (i, j) of D with one product per block of K. Used by the same kernels."""
     acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
     for several in range(rounds):
         for step in ct.static_iter(range(steps)):
@@ -132,11 +134,10 @@ def tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, lat
 
 
 def wide_tile(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, latency, steps, rest):
-    """Tile (i, j) of D, 256 columns of group g, in two products of 128, one after the other, with scales asked for a
-    round ahead: two_parts of gemm_fp8_scaled.py says why. Part of the three kernels in FP8.
+    """Computes tile (i, j) of D, 256 columns of group g, as two products of 128 columns per block of K. Scales are
+    loaded a round ahead; two_parts of gemm_fp8_scaled.py says why. Used by the three FP8 kernels.
 
-    Where N ends within the left one, the right one has the left one's scales and place, and is stored first.
-    """
+    If N ends within the left half, the right half is a copy of the left one, and is stored first."""
     first = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     second = first
     tiles_k = scale_b.shape[2]
@@ -166,24 +167,24 @@ def wide_tile(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, latency, steps
 
 
 def asked(step, steps):
-    """How many of a round's scales were asked for before this step of the round before: gemm_fp8_scaled.py says why."""
+    """Returns how many scales of the next round were loaded before this step of the round; see gemm_fp8_scaled.py."""
     return min(step + step // min(2, max(steps - 1, 1)), steps)
 
 
 def scales_of_parts(scale_a, scale_b, g, i, left, right, k, tile_m):
-    """The scales of the rows, (1, tile_m), and of both parts' blocks of B, (1, 1)."""
+    """Loads the scales of the rows, (1, tile_m), and of the left and right block of B, (1, 1)."""
     of_left, of_right = of_weights(scale_b, g, left, k, 128), of_weights(scale_b, g, right, k, 128)
     return scales_of_rows(scale_a, g, i, k, tile_m), of_left, of_right
 
 
 def load_parts(a, b, g, i, j, k, tile_m, latency):
-    """Block k of K: (tile_m, 128) of A and twice (128, 128) of group g's B."""
+    """Loads block k of K: (tile_m, 128) of A and two tiles (128, 128) of group g's B."""
     x, both = load_rows(a, g, i, k, tile_m, latency), weights(b, g, j, k, 256, 128, latency)
     return x, ct.extract(both, index=(0, 0), shape=(128, 128)), ct.extract(both, index=(0, 1), shape=(128, 128))
 
 
 def add_part(acc, x, y, rows, block, once):
-    """`acc` and the product of x and y, with the scales of x's `rows` and of y's `block`."""
+    """Returns `acc` plus the product of x and y, scaled by `rows` for x and by `block` for y."""
     zero = ct.full(acc.shape, 0.0, dtype=ct.float32)
     product = ct.mma(x, y, zero, use_fast_acc=True)
     return add_once(acc, product, ct.reshape(rows * block, (x.shape[0], 1)), once)
@@ -205,14 +206,12 @@ def grouped_fp8_masked(
     apart: ct.Constant[int],
     halves: ct.Constant[int],
 ):
-    """a (G, room, K), b (G, N, K), scale_a (G, K / 128, room), scale_b (G, N / 128, K / 128),
-    d (G, room, N / 64, 64).
+    """a (G, room, K), b (G, N, K), scale_a (G, K / 128, room), scale_b (G, N / 128, K / 128), d (G, room, N / 64, 64).
 
-    All groups' tiles are numbered through, used rows alone, and each block takes every so many-th of them. A tile wider
-    than 128 is two products side by side, each with its own scale of B. With `apart` a thread has registers for the
-    sums and half of a tile's products: these come one after the other. With `halves` each four warps of eight have half
-    of the columns.
-    """
+    The tiles of all groups' used rows have consecutive numbers. A block computes every n-th tile, where n is the number
+    of blocks. A tile wider than 128 is computed as two products, each with its own scale of B. With `apart` these come
+    one after the other, because a thread has registers for the sums and half of a tile's products. With `halves` each
+    four warps of eight have half of the columns."""
     tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, 128))
     before = 0
     for g in range(b.shape[0]):
@@ -232,7 +231,7 @@ def grouped_fp8_masked(
 
 
 def masked_tile(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency, steps, rest, halves):
-    """Tile (i, j) of group g. Part of grouped_fp8_masked."""
+    """Computes tile (i, j) of group g. Used by grouped_fp8_masked."""
     acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
     rounds = ct.num_tiles(a, axis=2, shape=(1, tile_m, 128)) // steps
     for several in range(rounds):
@@ -248,10 +247,9 @@ def masked_tile(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency, ste
 
 
 def two_masked_tiles(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency, steps, rest, halves):
-    """Tiles (i, 2 j) and (i, 2 j + 1) of group g, which share their tiles of A. Part of grouped_fp8_masked.
+    """Computes tiles (i, 2 j) and (i, 2 j + 1) of group g, which share their tiles of A. Used by grouped_fp8_masked.
 
-    Where N ends within the left one, the right one is that again: outside an array lies no tile of it.
-    """
+    If N ends within the left tile, it is computed twice: a tile must not lie outside of its array."""
     left = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
     right = left
     other = min(2 * j + 1, ct.num_tiles(b, axis=1, shape=(1, tile_n, 128)) - 1)
@@ -301,7 +299,8 @@ def grouped_bf16_nn(
     tile_k: ct.Constant[int],
     group_size_m: ct.Constant[int],
 ):
-    """As contiguous, but b is (G, K, N), with N innermost: a layer's weights as its input's gradient needs them."""
+    """Like grouped_bf16_contiguous, but b is (G, K, N), N innermost, as the gradient of a layer's input needs the
+    weights."""
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, tile_k))
     tiles_n = ct.num_tiles(b, axis=2, shape=(1, tile_k, tile_n))
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
@@ -326,12 +325,12 @@ def grouped_bf16_by_ends(
     tile_k: ct.Constant[int],
     group_size_m: ct.Constant[int],
 ):
-    """As contiguous, but end_of_group (G,) says before which row each group ends; the next starts on a multiple of 128.
+    """Like grouped_bf16_contiguous, but end_of_group (G,) holds the row after each group's last; the next group starts
+    at a multiple of 128.
 
-    G is MOST_GROUPS at most. There is one loop over all tiles: within a loop over groups the compiler waits for each
-    product, 843 instead of 746 us for 8x4096x4096x2048 (an H100, 2026-11-27). grouped_fp8_by_ends has a loop over
-    groups: its products are added outside the Tensor Core, and are not waited for.
-    """
+    G is at most MOST_GROUPS. One loop goes over all tiles. Within a loop over groups the compiler waits for each
+    product: 843 instead of 746 us for 8x4096x4096x2048 (an H100, 2026-11-27). grouped_fp8_by_ends loops over groups,
+    because its products are added outside the Tensor Core and are not waited for."""
     groups = b.shape[0]
     tiles_m = ct.cdiv(ct.load(end_of_group, index=(groups - 1,), shape=(1,)).item(), tile_m)
     tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, tile_k))
@@ -353,10 +352,10 @@ def grouped_bf16_along_k(
     tile_k: ct.Constant[int],
     group_size_m: ct.Constant[int],
 ):
-    """d[g] = a[rows of g]^T @ b[rows of g]: a (K, M), b (K, N), d (G, M, N), the groups one after the other along K.
+    """d[g] = a[rows of g]^T @ b[rows of g]: a (K, M), b (K, N), d (G, M, N), with the groups one after the other along
+    K.
 
-    A group's share of K is a multiple of 128 and may be none: its d is zero.
-    """
+    A group's share of K is a multiple of 128. If it is 0, the group's d is zero."""
     tiles_m = ct.num_tiles(d, axis=1, shape=(1, tile_m, tile_n))
     tiles_n = ct.num_tiles(d, axis=2, shape=(1, tile_m, tile_n))
     for tile in range(ct.bid(0), d.shape[0] * tiles_m * tiles_n, ct.num_blocks(0)):
@@ -385,12 +384,11 @@ def grouped_fp8_along_k(
     group_size_m: ct.Constant[int],
     steps: ct.Constant[int],
 ):
-    """d[g] = a[:, K of g] @ b[:, K of g]^T in float32. Each row of a and of b has a scale per 128 of K: scale_a is
-    (K / 128, M) and scale_b (K / 128, N).
+    """d[g] = a[:, K of g] @ b[:, K of g]^T in float32. Each row of a and of b has a scale per 128 of K: scale_a is (K /
+    128, M) and scale_b (K / 128, N).
 
-    K lies innermost in a (M, K) and b (N, K), as Hopper's FP8 instructions read both. A group's share of K is a
-    multiple of 128 and may be none: its d is zero.
-    """
+    K is innermost in a (M, K) and b (N, K), because Hopper's FP8 instructions read both so. A group's share of K is a
+    multiple of 128. If it is 0, the group's d is zero."""
     tiles_m = ct.num_tiles(d, axis=1, shape=(1, tile_m, tile_n))
     tiles_n = ct.num_tiles(d, axis=2, shape=(1, tile_m, tile_n))
     for tile in range(ct.bid(0), d.shape[0] * tiles_m * tiles_n, ct.num_blocks(0)):
@@ -405,7 +403,7 @@ def grouped_fp8_along_k(
                 acc = add_outer_block(acc, a, b, scale_a, scale_b, i, j, first + several, tile_m, tile_n)
         else:
             once = min(last - first, 1)
-            # A group without K at the end has no first block.
+            # An empty group at the end has no first block.
             scale = outer_scales(scale_a, scale_b, i, j, min(first, scale_a.shape[0] - 1), tile_m, tile_n)
             for several in range(rounds):
                 for step in ct.static_iter(range(steps)):
@@ -417,18 +415,17 @@ def grouped_fp8_along_k(
 
 
 def add_outer_block(acc, a, b, scale_a, scale_b, i, j, k, tile_m, tile_n):
-    """`acc` and the product of block k of K, with a scale per row of A and per row of B."""
+    """Returns `acc` plus the product of block k of K, with a scale per row of A and per row of B."""
     of_a, of_b = outer_scales(scale_a, scale_b, i, j, k, tile_m, tile_n)
     return acc + outer_product(a, b, i, j, k, tile_m, tile_n) * of_a * of_b
 
 
 def add_outer_ahead(acc, scale, a, b, scale_a, scale_b, i, j, k, last, once):
-    """The same on Hopper with `scale`, which was asked for a block before, and the scales of the block after it.
+    """Does the same on Hopper with `scale`, loaded one block before; also returns the scales of the next block.
 
-    Each product is added in a loop of one round, where the compiler puts no part of the next product: `add_once` of
-    gemm_fp8_scaled says why. Both together take 1,125 instead of 1,216 us for 4x7168x2048x8192, one of them alone 1,189
-    and 1,239 (an H100, 2026-11-26).
-    """
+    Each product is added in a loop of one round, into which the compiler moves no part of the next product (see
+    `add_once` of gemm_fp8_scaled). Both measures together take 1,125 instead of 1,216 us for 4x7168x2048x8192; one
+    alone takes 1,189 or 1,239 us (an H100, 2026-11-26)."""
     tile_m, tile_n = acc.shape
     ahead = outer_scales(scale_a, scale_b, i, j, min(k + 1, last - 1), tile_m, tile_n)
     product = outer_product(a, b, i, j, k, tile_m, tile_n)
@@ -439,19 +436,20 @@ def add_outer_ahead(acc, scale, a, b, scale_a, scale_b, i, j, k, last, once):
 
 
 def outer_scales(scale_a, scale_b, i, j, k, tile_m, tile_n):
-    """(tile_m, 1) and (1, tile_n): the scales of the rows of both operands in block k of K."""
+    """Loads the scales of the rows of A, (tile_m, 1), and of B, (1, tile_n), in block k of K."""
     return ct.reshape(scales(scale_a, (k, i), (1, tile_m)), (tile_m, 1)), scales(scale_b, (k, j), (1, tile_n))
 
 
 def outer_product(a, b, i, j, k, tile_m, tile_n):
-    """(tile_m, tile_n): the product of block k of K, without scales."""
+    """Returns the product of block k of K, (tile_m, tile_n), without scales."""
     x = ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO)
     y = ct.load(b, index=(j, k), shape=(tile_n, 128), padding_mode=ZERO)
     return ct.mma(x, ct.transpose(y), ct.full((tile_m, tile_n), 0.0, dtype=ct.float32), use_fast_acc=True)
 
 
 def add_product(acc, x, of_rows, b, scale_b, g, j, k, tile_n, latency):
-    """`acc` and the scaled product of one block of K with tile j of group g's B. Part of the three kernels in FP8."""
+    """Returns `acc` plus the scaled product of block k of K with tile j of group g's B. Used by the three
+    FP8 kernels."""
     tile_m = x.shape[0]
     scale = of_rows * of_weights(scale_b, g, j, k, tile_n)
     y = weights(b, g, j, k, tile_n, 128, latency)
@@ -460,19 +458,19 @@ def add_product(acc, x, of_rows, b, scale_b, g, j, k, tile_n, latency):
 
 
 def rows_of(a, scale_a, i, k, tile_m, latency):
-    """(tile_m, 128) of A, and its scales (1, tile_m)."""
+    """Loads (tile_m, 128) of A, and its scales (1, tile_m)."""
     of_rows = scales(scale_a, (k, i), (1, tile_m))
     return ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=hint(latency)), of_rows
 
 
 def masked_rows(a, scale_a, g, i, k, tile_m, latency):
-    """The same where A and its scales are parted by groups. Part of grouped_fp8_masked."""
+    """Loads (tile_m, 128) of group g's A, and its scales (1, tile_m). Used by grouped_fp8_masked."""
     x = load_rows(a, g, i, k, tile_m, latency)
     return x, scales_of_rows(scale_a, g, i, k, tile_m)
 
 
 def load_rows(a, g, i, k, tile_m, latency):
-    """(tile_m, 128) of A, which is parted by groups where it has three axes."""
+    """Loads (tile_m, 128) of A, which has a leading axis of groups if it has three axes."""
     if a.ndim == 2:
         return ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=hint(latency))
     x = ct.load(a, index=(g, i, k), shape=(1, tile_m, 128), padding_mode=ZERO, latency=hint(latency))
@@ -480,19 +478,18 @@ def load_rows(a, g, i, k, tile_m, latency):
 
 
 def scales_of_rows(scale_a, g, i, k, tile_m):
-    """(1, tile_m): the scales of these rows."""
+    """Loads the scales of these rows, (1, tile_m)."""
     if scale_a.ndim == 2:
         return scales(scale_a, (k, i), (1, tile_m))
     return ct.reshape(scales(scale_a, (g, k, i), (1, 1, tile_m)), (1, tile_m))
 
 
 def store_tile(d, g, i, j, acc):
-    """Writes tile (i, j) of D, 64 or 128 columns. D is parted by groups where it has four axes.
+    """Writes tile (i, j) of D, 64 or 128 columns. D has a leading axis of groups if it has four axes.
 
-    D's columns are two axes, so that a tile of 128 leaves in one store: of D in two axes the compiler stores 64 columns
-    at a time, and keeps room for as many beside four blocks of K, for which each waits until the one before it has
-    left. It takes 0.2 to 1.45 % less time (an H100, 2026-11-26).
-    """
+    The columns of D are two axes, so that a tile of 128 columns is one store. With one axis the compiler stores 64
+    columns at a time; it has room for only so many beside four blocks of K, and each store waits for the one before it.
+    Two axes take 0.2 to 1.45 % less time (an H100, 2026-11-26)."""
     tile = ct.astype(acc, d.dtype)
     parts = columns_of(tile, 0) if tile.shape[1] == 64 else ct.cat((columns_of(tile, 0), columns_of(tile, 1)), 0)
     if d.ndim == 3:
@@ -502,8 +499,8 @@ def store_tile(d, g, i, j, acc):
 
 
 def store_masked_tile(d, g, i, j, acc, halves):
-    """The same. Where four warps have half of the columns, a tile of 128 leaves as it is: joined along the first axis
-    its 64 columns would go from four warps to the other four, and the compiler spills 128 and 232 bytes (13.4.92)."""
+    """Writes tile (i, j) of group g. If four warps have half of the columns, a tile of 128 is stored unchanged: joining
+    along the first axis would move 64 columns between warps, and the compiler spills 128 and 232 bytes (13.4.92)."""
     if halves == 1:
         tile = ct.astype(acc, d.dtype)
         ct.store(d, index=(g, i, j, 0), tile=ct.reshape(tile, (1, tile.shape[0], tile.shape[1] // 64, 64)))
@@ -512,12 +509,13 @@ def store_masked_tile(d, g, i, j, acc, halves):
 
 
 def columns_of(tile, part):
-    """(1, rows, 64): 64 columns. Joined along the first axis they lie in shared memory without conflicts of banks."""
+    """Returns 64 columns of a tile as (1, rows, 64). Joined along the first axis they cause no bank conflicts in shared
+    memory."""
     return ct.reshape(ct.extract(tile, index=(0, part), shape=(tile.shape[0], 64)), (1, tile.shape[0], 64))
 
 
 def add_two(left, right, x, of_rows, b, scale_b, g, j, other, k, tile_n, latency):
-    """`left` and `right` and the scaled products of one block of K with B's tiles `j` and `other`."""
+    """Returns `left` and `right` plus the scaled products of one block of K with B's tiles `j` and `other`."""
     tile_m = x.shape[0]
     scale_left = ct.reshape(of_rows * of_weights(scale_b, g, j, k, tile_n), (tile_m, 1))
     scale_right = ct.reshape(of_rows * of_weights(scale_b, g, other, k, tile_n), (tile_m, 1))
@@ -536,11 +534,10 @@ def add_once(acc, product, scale, once):
 
 
 def group_of_block(end_of_group, groups, block):
-    """The group that has block `block` of 128 rows: how many end before it, found by halves.
+    """Returns the group that contains rows block * 128 and on, by binary search over the ends of the groups.
 
-    Of scalars alone: a sum over a tile of ends is no coordinate for TMA, and 8x4096x4096x2048 takes 866 instead of 746
-    us. With all ends one after the other it takes 757 (H100s, 2026-11-27).
-    """
+    It uses scalars only: a sum over a tile of ends cannot be a TMA coordinate, and 8x4096x4096x2048 takes 866 instead
+    of 746 us. A linear search takes 757 us (H100s, 2026-11-27)."""
     ended = 0
     for halving in ct.static_iter(range(HALVINGS)):
         upto = min(ended + 2 ** (HALVINGS - 1 - halving), groups)
@@ -551,13 +548,14 @@ def group_of_block(end_of_group, groups, block):
 
 
 def first_of_mine(before):
-    """The first tile of a group that is this block's, when `before` tiles of other groups came before it."""
+    """Returns the first tile of a group that this block computes, if other groups have `before` tiles before it."""
     blocks = ct.num_blocks(0)
     return (ct.bid(0) + blocks - before % blocks) % blocks
 
 
 def swizzled(tile, tiles_m, tiles_n, group_size_m):
-    """Which tile of D comes when: `group_size_m` down M before a step along N. Part of the kernels."""
+    """Returns the position (i, j) of a tile number: `group_size_m` tiles down M before a step along N. Used by the
+    kernels."""
     group = tile // (group_size_m * tiles_n)
     first = group * group_size_m
     rows = min(tiles_m - first, group_size_m)
@@ -570,26 +568,25 @@ def hint(latency):
 
 
 def weights(b, g, j, k, tile_n, tile_k, latency):
-    """(tile_k, tile_n) of group g's B."""
+    """Loads (tile_k, tile_n) of group g's B."""
     y = ct.load(b, index=(g, j, k), shape=(1, tile_n, tile_k), padding_mode=ZERO, latency=hint(latency))
     return ct.transpose(ct.reshape(y, (tile_n, tile_k)))
 
 
 def of_weights(scale_b, g, j, k, tile_n):
-    """(1, 1): the scale of one 128x128 block of group g's B."""
+    """Loads the scale of one 128x128 block of group g's B, (1, 1)."""
     return ct.reshape(scales(scale_b, (g, (j * tile_n) // 128, k), (1, 1, 1)), (1, 1))
 
 
 def scales(array, index, shape):
-    """Past TMA and unchecked, as in gemm_fp8_scaled: rows come in multiples of 128, so no tile leaves its array."""
+    """Loads scales without TMA and bounds checks: rows come in multiples of 128, so no tile leaves its array."""
     return ct.load(array, index=index, shape=shape, check_bounds=False, latency=SCALE_LATENCY, allow_tma=False)
 
 
 def used(g):
-    """1 for rows of a group, 0 for padding (-1), whose tiles go through no round of K.
+    """Returns 1 for rows of a group, and 0 for padding (-1), which is then multiplied in no round of K.
 
-    A branch around a product would do the same, but the compiler overlaps no two tiles over it.
-    """
+    A branch around the product would also skip padding, but the compiler does not overlap tiles across a branch."""
     return min(g + 1, 1)
 
 
@@ -603,11 +600,10 @@ def one_product(a, b, d, g, i, j, tiles_k, tile_m, tile_n, tile_k):
 
 @dataclass(frozen=True)
 class Share:
-    """How many rows (or how much of K) each group has: about as many as asked, unlike each other, the same every time.
+    """How many rows (or how much of K) each group has: different sizes around the expected one, the same every time.
 
-    `padded` is what they take, in multiples of BLOCK. With `empty_blocks` every other empty group still takes a block
-    of padding, so that both kinds of nothing are met.
-    """
+    `padded` is the size in multiples of BLOCK. With `empty_blocks` every second empty group has a block of padding, so
+    that tests meet groups with and without padding."""
 
     real: tuple[int, ...]
     empty_blocks: bool = False
@@ -624,25 +620,25 @@ class Share:
 
 
 def share(problem: str, groups: int, expected: int, multiple: int = 1, *, empty_blocks: bool = False) -> Share:
-    """Between 0.7 and 1.3 of what is expected, as DeepGEMM's tests draw it."""
+    """Draws sizes between 0.7 and 1.3 of `expected`, as DeepGEMM's tests do."""
     draw = np.random.default_rng(zlib.crc32(problem.encode()))
     sizes = (expected * draw.uniform(0.7, 1.3, groups)).astype(int)
     return Share(tuple(int(size) // multiple * multiple for size in sizes), empty_blocks)
 
 
 def parse_rows(text: str) -> Problem:
-    """ "4x8192x6144x7168" -> 4 groups of about 8192 rows, N=6144, K=7168, a group index per row."""
+    """Reads "4x8192x6144x7168": 4 groups of about 8192 rows, N=6144, K=7168, a group index per row."""
     return _rows(text, empty_blocks=True)
 
 
 def parse_nn(text: str) -> Problem:
-    """The same for B with N innermost."""
+    """Reads a problem like `parse_rows`, for B with N innermost."""
     found = parse_rows(text)
-    return Problem(found.name, {**found.sizes, "b_transposed": 0})  # for rivals that are told the layout
+    return Problem(found.name, {**found.sizes, "b_transposed": 0})  # tells baselines the layout
 
 
 def parse_ends(text: str) -> Problem:
-    """The same, but what is known of a group is where it ends."""
+    """Reads a problem like `parse_rows`, for the layout with the end of each group."""
     return _rows(text, empty_blocks=False)
 
 
@@ -656,7 +652,7 @@ def _rows(text: str, *, empty_blocks: bool) -> Problem:
 
 
 def parse_room(text: str) -> Problem:
-    """ "32x192x6144x7168" -> 32 groups with room for ROOM rows of which about 192 are used, N=6144, K=7168."""
+    """Reads "32x192x6144x7168": 32 groups with room for ROOM rows, of which about 192 are used, N=6144, K=7168."""
     found = parse_ends(text)
     if found.sizes["rows"] * 1.3 > ROOM:
         raise BadProblem(f"problem {text}: {found.sizes['rows']} rows expected, but a group has room for {ROOM}")
@@ -664,7 +660,7 @@ def parse_room(text: str) -> Problem:
 
 
 def parse_along_k(text: str) -> Problem:
-    """ "4x4096x7168x8192" -> 4 groups of M=4096, N=7168 and about 8192 of K each."""
+    """Reads "4x4096x7168x8192": 4 groups of M=4096, N=7168 and about 8192 of K each."""
     groups, m, n, k = _numbers(text, "groups x M x N x K, for example 4x4096x7168x8192")
     _multiples(text, m=m, n=n)
     whole = sum(share(text, groups, k, BLOCK).real)
@@ -694,8 +690,8 @@ LARGE_TILES: Tiles = {
     (128, 128, 8, 2): ((4, 2),),
     (128, 256, 8, 1): ((1, 2), (1, 3), (1, 4)),
 }
-"""By `tile_m`, `tile_n`, `num_worker_warps` and `occupancy`: `latency` and `steps` of what won or came within 3 % of a
-winner on an H200 or an H100 (2026-11)."""
+"""Maps `tile_m`, `tile_n`, `num_worker_warps` and `occupancy` to pairs of `latency` and `steps`: configs that won or
+came within 3 % of a winner on an H200 or an H100 (2026-11)."""
 
 SMALL_TILES: Tiles = {
     (64, 64, 4, 2): ((0, 4),),
@@ -705,11 +701,13 @@ SMALL_TILES: Tiles = {
     (64, 256, 4, 2): ((4, 2),),
     (64, 256, 8, 1): ((0, 2),),
 }
-"""The same for groups of few rows, and of rows such as 192, of which tiles of 128 rows leave a quarter over."""
+"""Like LARGE_TILES, for groups with few rows, or with numbers such as 192 of which tiles of 128 rows waste
+a quarter."""
 
 
 def fp8_space(arch: str) -> Space:
-    """A tile of D never holds rows of two groups: each starts on a multiple of 128."""
+    """Returns the configs. Tiles have at most 128 rows: each group starts at a multiple of 128, so no tile holds rows
+    of two."""
     return _fp8_space(arch, LARGE_TILES, (8, 16))
 
 
@@ -742,7 +740,8 @@ def _fp8_space(arch: str, on_hopper: Tiles, group_sizes_m: tuple[int, ...]) -> S
 
 
 def fp8_along_k_space(arch: str) -> Space:
-    """Returns the configs that do not spill: at most 64 sums a thread, and not 4 warps with a multiprocessor alone."""
+    """Returns the configs that do not spill: at most 64 sums per thread, and not 4 warps with one block per
+    multiprocessor."""
     hopper = arch.startswith("sm_9")
     return Space(
         (
@@ -759,8 +758,8 @@ def fp8_along_k_space(arch: str) -> Space:
 
 
 def _has_64_sums(config: Config) -> bool:
-    """8 warps on a multiprocessor, with 64 sums for each thread. Two of the others spill; the rest took 31 % longer and
-    more, when products were not yet added in a loop (2026-11)."""
+    """Returns True for 8 warps per multiprocessor with 64 sums per thread. Two of the other configs spill; the rest
+    took at least 31 % longer, when products were not yet added in a loop (2026-11)."""
     sums, warps = config["tile_m"] * config["tile_n"], config["num_worker_warps"]
     return sums == 64 * 32 * warps and config["occupancy"] * warps == 8
 
@@ -772,7 +771,8 @@ def _has_registers_for_two_scales(config: Config) -> bool:
 
 
 def bf16_space(arch: str) -> Space:
-    """On sm_90 clusters came no nearer than 5.8 % to a winner, 64 rows no nearer than 20 % (18 sweeps, 2026-11)."""
+    """Returns the configs. On sm_90, clusters came no nearer than 5.8 % to a winner, and 64 rows no nearer than 20 %
+    (18 sweeps, 2026-11)."""
     return Space(
         (
             ("tile_m", (64, 128)),
@@ -883,17 +883,18 @@ def fp8_constants(problem: Problem, config: Config) -> tuple[int, ...]:
 
 
 def masked_constants(problem: Problem, config: Config) -> tuple[int, ...]:
-    """Of a wide tile, a thread with 128 sums has registers for 64 products more, and not for 128."""
+    """Returns the kernel's constants. With a wide tile, a thread with 128 sums has registers for 64 more products, not
+    for 128."""
     is_wide, sums = config["tile_n"] > BLOCK, config["tile_m"] * config["tile_n"]
     apart = int(is_wide and sums >= 128 * 32 * config["num_worker_warps"])
-    # On Hopper each warp has 16 rows, and warps that are over have other columns. Blackwell's configs have one step.
+    # On Hopper each warp has 16 rows; warps without rows of their own get columns. Blackwell's configs have one step.
     has_few_rows = config["steps"] > 1 and config["tile_m"] < 16 * config["num_worker_warps"]
     halves = int(has_few_rows and config["tile_n"] >= BLOCK)
     return config["tile_m"], config["tile_n"], config["latency"], *_steps_of(problem, config), apart, halves
 
 
 def _steps_of(problem: Problem, config: Config) -> tuple[int, int]:
-    """How many blocks of K are asked for together, and how many these leave over."""
+    """Returns how many blocks of K are loaded together, and how many are left after whole rounds of them."""
     blocks = problem.sizes["k"] // BLOCK
     steps = min(config["steps"], blocks)
     return steps, blocks % steps
@@ -908,7 +909,7 @@ def bf16_constants(_: Problem, config: Config) -> tuple[int, ...]:
 
 
 def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Static persistent; blocks_of_a_walk of gemm_steps.py says how many blocks."""
+    """Returns the grid of a persistent kernel, with blocks_of_a_walk (gemm_steps.py) blocks."""
     tiles = -(-problem.sizes["m"] // config["tile_m"]) * -(-problem.sizes["n"] // config["tile_n"])
     at_once = _at_once(config, sm_count)
     is_power_limited = config["occupancy"] == 1 and problem.sizes["k"] >= POWER_LIMITED_FROM_K
@@ -916,7 +917,8 @@ def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int
 
 
 def grid_of_groups(_: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """How many tiles there are is known on the GPU alone (masked), or is a multiple of the groups."""
+    """Returns as many blocks as run at once. The number of tiles is known only on the GPU (masked), or is a multiple of
+    the groups."""
     return _at_once(config, sm_count), 1, 1
 
 
@@ -955,7 +957,7 @@ def nn_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def _rows_of_groups(inputs: Mapping[str, Any], xp: Any) -> Iterator[tuple[int, Any]]:
-    """Each group that has rows, and which."""
+    """Yields each group that has rows, and the indices of its rows."""
     start = 0
     for group in range(inputs["b"].shape[0]):
         if "group_of_row" in inputs:
@@ -985,7 +987,7 @@ def fp8_along_k_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, An
 
 
 def _scaled(values: Any, scales: Any, xp: Any) -> Any:
-    """(rows, K) times (rows, K / 128), each scale for its 128 of K."""
+    """Returns values (rows, K) times scales (rows, K / 128), each for 128 of K."""
     return values * xp.repeat(scales, BLOCK, axis=1)
 
 
@@ -995,12 +997,12 @@ def fp8_tolerance(problem: Problem) -> float:
 
 
 def fp8_along_k_tolerance(problem: Problem) -> float:
-    """The same walk over the longest group; d is float32 and loses nothing."""
+    """Returns the same standard deviations for the longest group; d is float32 and adds no rounding."""
     return float(4 * (1.3 * problem.sizes["rows"] / 32) ** 0.5 * 2.0**-13)
 
 
 def bf16_tolerance(_: Problem) -> float:
-    """Half a bfloat16 step of the largest output; products of bfloat16 and their float32 sums lose next to nothing."""
+    """Returns half a bfloat16 step of the largest output; float32 sums of bfloat16 products lose next to nothing."""
     return 2.0**-8
 
 
@@ -1037,14 +1039,15 @@ CONTIGUOUS = tuple(
     for groups in ("4x8192", "8x4096")
     for sizes in ("6144x7168", "7168x3072", "4096x4096", "4096x2048")
 )
-"""DeepGEMM's own list; the other layouts are watched on fewer sizes, which their kernels' spaces share."""
+"""DeepGEMM's own list of problems. The other layouts are watched on fewer sizes, because their search spaces are the
+same."""
 
 ODD = parse_rows("8x4096x4096x1408")
-"""An odd number of blocks of K: the projection down of GLM-4.5-Air's experts (1408 to 4096)."""
+"""A problem with an odd number of blocks of K: the down projection of GLM-4.5-Air's experts (1408 to 4096)."""
 
 ALONG_K = tuple(map(parse_along_k, ("4x4096x7168x8192", "4x7168x2048x8192", "16x7168x2048x2048")))
-"""Weight gradients of DeepSeek-V3's experts, of DeepGEMM's own list: gate and up (4096x7168) and down (7168x2048), 4
-experts per GPU and 16."""
+"""Weight gradients of DeepSeek-V3's experts, from DeepGEMM's own list: gate and up (4096x7168) and down (7168x2048),
+with 4 and 16 experts per GPU."""
 
 MASKED = tuple(parse_room(f"{groups}x6144x7168") for groups in ("32x192", "6x1024", "32x20", "6x20"))
 
@@ -1116,7 +1119,7 @@ KERNELS = (
     Kernel(
         name="grouped_bf16_nn",
         entry=grouped_bf16_nn,
-        # The gradient of what goes into gate and up of DeepSeek-V3's experts: two times 2048 columns back to 7168.
+        # The gradient of the input of DeepSeek-V3's gate and up projections: from 2 * 2048 columns to 7168.
         problems=(parse_nn("4x8192x7168x4096"),),
         parse=parse_nn,
         space=bf16_space,

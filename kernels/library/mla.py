@@ -1,8 +1,7 @@
-"""Multi-head latent attention for one new token per sequence, under watch: the decode step of DeepSeek-V3 after its
-projections are absorbed. All heads share one latent vector per key; its first 512 elements are the value too.
+"""Multi-head latent attention for one new token per sequence: the decode step of DeepSeek-V3 with absorbed projections.
+All heads share one latent vector per key; its first 512 elements are also the value.
 
-q is (batch, heads, 576), kv (batch, keys, 576) and out (batch, heads, 512), bfloat16 and row-major.
-"""
+q is (batch, heads, 576), kv (batch, keys, 576) and out (batch, heads, 512), bfloat16 and row-major."""
 
 import re
 from collections.abc import Mapping
@@ -16,13 +15,13 @@ LATENT, ROPE = 512, 64
 """kv_lora_rank and qk_rope_head_dim of DeepSeek-V3's configuration."""
 
 SCALE = (128 + ROPE) ** -0.5
-"""By the head size before the projections are absorbed: qk_nope_head_dim 128 and ROPE."""
+"""Factor of the scores: the head size before the projections are absorbed is qk_nope_head_dim 128 plus ROPE."""
 
 LOG2_E = 1.4426950408889634
 """exp(x) = exp2(x * LOG2_E): the GPU has an instruction for exp2."""
 
 LEAST = -1e30
-"""A score that no softmax notices; minus infinity would make NaN of a difference of two."""
+"""Initial largest score, which changes no softmax. Minus infinity would make the difference of two scores NaN."""
 
 ZERO = ct.PaddingMode.ZERO
 
@@ -40,10 +39,9 @@ def mla_decode(
 ):
     """One block per sequence and `tile_m` heads. A tile of latent vectors is loaded once, as keys and as values.
 
-    It is loaded in quarters: as one load the compiler keeps a single stage of it, whatever the hints, and loads and
-    products take turns (sm_90, cuda-tile 1.7, 2026-11-23). `latency` gives the rest of it two stages, which fit just
-    so. A row's sum is added up at the end: in each step its warps would wait for one another twice more.
-    """
+    It is loaded in quarters: with one load the compiler has a single stage for it, whatever the hints, so loads and
+    products alternate (sm_90, cuda-tile 1.7, 2026-11-23). `latency` gives the other loads two stages, which just fit. A
+    row's sum is computed at the end; in each step it would make the warps wait for one another twice more."""
     i, batch = ct.bid(0), ct.bid(1)
     keys = kv.shape[1]
     quarter = latent // 4
@@ -89,7 +87,7 @@ def mla_decode(
 
 
 def part(array, batch, row, column, rows, columns, latency=None):
-    """(rows, columns) of one sequence's q or kv. Part of the kernel."""
+    """Loads (rows, columns) of one sequence's q or kv. Used by the kernel."""
     at = (batch, row, column)
     tile = ct.load(array, index=at, shape=(1, rows, columns), padding_mode=ZERO, latency=latency)
     return ct.reshape(tile, (rows, columns))
@@ -102,7 +100,7 @@ def store_part(out, batch, row, column, tile):
 
 
 def parse(text: str) -> Problem:
-    """ "64x128x4096" -> 64 sequences, 128 heads, 4096 keys, one new token per sequence."""
+    """Reads "64x128x4096": 64 sequences, 128 heads, 4096 keys, one new token per sequence."""
     found = re.fullmatch(r"(\d+)x(\d+)x(\d+)", text.strip().lower())
     if found is None:
         raise BadProblem(f"'{text}' is not a problem of latent attention: write batch x heads x keys, e.g. 64x128x4096")
@@ -113,9 +111,9 @@ def parse(text: str) -> Problem:
 
 
 def space(arch: str) -> Space:
-    """On sm_90 tiles of 16 heads and 4 warps spill (536 and 1568 bytes), a cluster of two gets the Tensor Core code of
-    older GPUs, and 16 keys took 2.2 times as long as 64 (3 sweeps, 2026-11). Sums lie in registers but on sm_100 and
-    its kin, so 8 warps hold them."""
+    """Returns the configs. On sm_90 tiles of 16 heads and 4 warps spill (536 and 1568 bytes), a cluster of two gets the
+    Tensor Core code of older GPUs, and 16 keys took 2.2 times as long as 64 (3 sweeps, 2026-11). Sums need 8 warps'
+    registers except on sm_100 and its variants."""
     in_registers = not arch.startswith(("sm_10", "sm_11"))
     return Space(
         (
@@ -145,7 +143,7 @@ def grid(problem: Problem, config: Config, _: int) -> tuple[int, int, int]:
 
 
 def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
-    """One sequence at a time: all scores of all sequences would take gigabytes."""
+    """Computes one sequence at a time: all scores of all sequences would take gigabytes."""
     q, kv = inputs["q"], inputs["kv"]
     out = xp.empty((*q.shape[:2], LATENT), dtype=xp.float32)
     for batch in range(len(q)):
@@ -156,7 +154,8 @@ def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def tolerance(_: Problem) -> float:
-    """As in attention.py: weights and results are rounded to bfloat16, and a result is an average of values."""
+    """Returns the tolerance of attention.py: weights and results are rounded to bfloat16, and a result is an average of
+    values."""
     return 2.0**-7
 
 
@@ -174,7 +173,7 @@ KERNELS = (
     Kernel(
         name="mla_decode",
         entry=mla_decode,
-        # All 128 heads on one GPU, and 16 of them: DeepSeek-V3 with its attention spread over eight.
+        # DeepSeek-V3 with all 128 heads on one GPU, and with 16 heads on each of eight GPUs.
         problems=(parse("64x128x4096"), parse("128x128x4096"), parse("128x16x8192")),
         parse=parse,
         space=space,

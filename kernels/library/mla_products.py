@@ -1,8 +1,7 @@
-"""The products of multi-head latent attention that have weights of their own for each head, under watch: DeepGEMM's
-einsum `bhr,hdr->bhd`.
+"""The products of multi-head latent attention that have their own weights for each head: DeepGEMM's einsum
+`bhr,hdr->bhd`.
 
-x is (tokens, heads, K), w (heads, N, K) and out (tokens, heads, N), bfloat16 and row-major.
-"""
+x is (tokens, heads, K), w (heads, N, K) and out (tokens, heads, N), bfloat16 and row-major."""
 
 import re
 from collections.abc import Mapping
@@ -37,7 +36,7 @@ def mla_product(
 
 
 def parse(text: str) -> Problem:
-    """ "4096x128x128x512" -> 4096 tokens, 128 heads, N=128, K=512."""
+    """Reads "4096x128x128x512": 4096 tokens, 128 heads, N=128, K=512."""
     found = re.fullmatch(r"(\d+)x(\d+)x(\d+)x(\d+)", text.strip().lower())
     if found is None:
         raise BadProblem(f"'{text}' is not a product per head: write tokens x heads x N x K, such as 4096x128x128x512")
@@ -61,7 +60,7 @@ def space(_: str) -> Space:
 
 
 def _has_registers(config: Config) -> bool:
-    """At most 128 sums per worker thread. Blocks with tiles of 128x128 do not share a multiprocessor."""
+    """Returns True for at most 128 sums per thread; tiles of 128x128 need one block per multiprocessor."""
     sums = config["tile_m"] * config["tile_n"]
     return sums <= (64 * 128 if config["occupancy"] == 2 else 4096 * config["num_worker_warps"])
 
@@ -93,7 +92,7 @@ def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def tolerance(_: Problem) -> float:
-    """Half a bfloat16 step of the largest output; float32 sums of bfloat16 products lose next to nothing."""
+    """Returns half a bfloat16 step of the largest output; float32 sums of bfloat16 products lose next to nothing."""
     return 2.0**-8
 
 

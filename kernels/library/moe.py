@@ -1,8 +1,7 @@
-"""Combining experts' results under watch: the last step of a mixture-of-experts layer.
+"""Combines experts' results: the last step of a mixture-of-experts layer.
 
-A token went to `top_k` experts. Their results are rows of x, sorted by expert; `row_of` says which rows are a token's,
-and y is their sum weighted by the router. Everything is read once: the yardstick is a copy of as many bytes.
-"""
+A token went to `top_k` experts. Their results are rows of x, sorted by expert; `row_of` names a token's rows, and y is
+their sum weighted by the router. Everything is read once, so the kernel is compared with a copy of as many bytes."""
 
 import re
 import zlib
@@ -27,9 +26,8 @@ def moe_combine(
 ):
     """One block per token and `tile_columns`. x (tokens * top_k, columns), row_of and weight (tokens, top_k).
 
-    `whole` says that no tile leaves its row. Its loads are unchecked then: behind the branch of a check each would wait
-    for the one before it.
-    """
+    `whole` says that no tile leaves its row. Loads are then unchecked: behind the branch of a check each load would
+    wait for the one before it."""
     token, column = ct.bid(0), ct.bid(1)
     total = ct.full((1, tile_columns), 0.0, dtype=ct.float32)
     for expert in ct.static_iter(range(top_k)):
@@ -41,14 +39,14 @@ def moe_combine(
 
 
 def part_of_row(x, row, column, tile_columns, whole):
-    """(1, tile_columns) of a row of x. Part of the kernel."""
+    """Loads (1, tile_columns) of a row of x. Used by the kernel."""
     if whole == 1:
         return ct.load(x, index=(row, column), shape=(1, tile_columns), check_bounds=False, allow_tma=False)
     return ct.load(x, index=(row, column), shape=(1, tile_columns), padding_mode=ct.PaddingMode.ZERO, allow_tma=False)
 
 
 def parse(text: str) -> Problem:
-    """ "4096x8x7168" -> 4096 tokens, 8 experts each, 7168 columns."""
+    """Reads "4096x8x7168": 4096 tokens, 8 experts each, 7168 columns."""
     found = re.fullmatch(r"(\d+)x(\d+)x(\d+)", text.strip().lower())
     if found is None:
         raise BadProblem(f"'{text}' is not a problem: write tokens x experts per token x columns, such as 4096x8x7168")
@@ -73,7 +71,7 @@ def arrays(problem: Problem) -> tuple[Array, ...]:
 
 
 def given(problem: Problem) -> Mapping[str, np.ndarray]:
-    """Rows in no order, each of one token."""
+    """Returns rows in random order, each for one token and expert."""
     draw = np.random.default_rng(zlib.crc32(problem.name.encode()))
     tokens, top_k = problem.sizes["tokens"], problem.sizes["top_k"]
     return {"row_of": draw.permutation(tokens * top_k).astype(np.int32).reshape(tokens, top_k)}
@@ -89,13 +87,13 @@ def grid(problem: Problem, config: Config, _: int) -> tuple[int, int, int]:
 
 
 def reference(inputs: Mapping[str, Any], _: Any) -> Mapping[str, Any]:
-    """One of each token's experts at a time: all chosen rows again would take as much memory as x."""
+    """Adds one of each token's experts at a time: a copy of all chosen rows would take as much memory as x."""
     x, rows, weights = inputs["x"], inputs["row_of"], inputs["weight"]
     return {"y": sum(x[rows[:, each]] * weights[:, each, None] for each in range(rows.shape[1]))}
 
 
 def tolerance(_: Problem) -> float:
-    """Half a bfloat16 step of the largest output; float32 sums of a few products lose next to nothing."""
+    """Returns half a bfloat16 step of the largest output; float32 sums of a few products lose next to nothing."""
     return 2.0**-8
 
 

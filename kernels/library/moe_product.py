@@ -1,8 +1,7 @@
-"""The first product of a mixture-of-experts layer under watch, fused: rows of x are gathered by token where the product
-reads them, and its two halves are joined by SwiGLU where it ends.
+"""The first product of a mixture-of-experts layer, fused: it gathers rows of x by token while it reads them, and joins
+its two halves by SwiGLU at its end.
 
-Without it the chosen tokens' rows are copied out, multiplied group by group, and read again by the activation.
-"""
+Without fusion the chosen tokens' rows are copied, multiplied group by group, and read again by the activation."""
 
 import re
 import zlib
@@ -15,13 +14,13 @@ import numpy as np
 from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
 
 BLOCK = 128
-"""What each expert's rows are padded to, and what N and K are multiples of."""
+"""Each expert's rows are padded to a multiple of this; N and K are multiples of it."""
 
 HALF = 64
-"""Rows that expert_of_half names an expert for."""
+"""Rows that share an entry of expert_of_half."""
 
 PADDING = -1
-"""Stands in expert_of_half for an expert where all rows are padding. Their results may be anything."""
+"""Entry of expert_of_half if all its rows are padding. Their results may have any values."""
 
 LOG2_E = 1.4426950408889634
 
@@ -40,14 +39,13 @@ def moe_gate_up(
     tile_k: ct.Constant[int],
     group_size_m: ct.Constant[int],
 ):
-    """y = silu(x[token] @ gate^T) * (x[token] @ up^T) of each row's expert.
+    """y = silu(x[token] @ gate^T) * (x[token] @ up^T), with the weights of each row's expert.
 
     x (tokens, K), gate_up (experts, 2 N, K) with all rows of the gate before those of up, y (rows, N). Rows are sorted
     by expert: token_of_row (rows,), and expert_of_half (rows / 64,).
 
-    Unchecked, the gather becomes copies of 16 bytes into shared memory that run ahead (cp.async); as
-    ct.load_advanced_indexing it is one TMA load per row, and the rows' numbers spill.
-    """
+    The unchecked gather compiles to copies of 16 bytes into shared memory that run ahead (cp.async). With
+    ct.load_advanced_indexing it would be one TMA load per row, and the row numbers would spill."""
     tiles_m = ct.num_tiles(y, axis=0, shape=(tile_m, tile_n))
     tiles_n = ct.num_tiles(y, axis=1, shape=(tile_m, tile_n))
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
@@ -81,13 +79,12 @@ def moe_gate_up_fp8(
     block_per_tile: ct.Constant[int],
     latency: ct.Constant[int],
 ):
-    """The same in FP8, with a scale per row and 128 of K in scale_x (tokens, K / 128), and one per 128x128 block of the
-    weights in scale_w (experts, 2 N / 128, K / 128). gate_up is (experts, 2, N, K), y is bfloat16.
+    """Computes the same in FP8. scale_x (tokens, K / 128) has a scale per row and 128 of K, scale_w (experts, 2 N /
+    128, K / 128) one per 128x128 block of the weights. gate_up is (experts, 2, N, K), y is bfloat16.
 
-    Products of 128 of K are promoted to sums in float32, as in gemm_fp8_scaled. With `block_per_tile` there is no walk:
-    around 8 warps' tiles of 64x128 it spills up to 760 bytes of registers, and one tile none, with three blocks of K
-    and more loaded ahead (2026-11-25).
-    """
+    Products of 128 of K are promoted to float32 sums, as in gemm_fp8_scaled. With `block_per_tile` each block computes
+    one tile: a loop over tiles of 64x128 by 8 warps spills up to 760 bytes of registers; one tile spills none and loads
+    at least three blocks of K ahead (2026-11-25)."""
     tiles_m = ct.num_tiles(y, axis=0, shape=(tile_m, tile_n))
     tiles_n = ct.num_tiles(y, axis=1, shape=(tile_m, tile_n))
     if block_per_tile == 1:
@@ -106,11 +103,10 @@ def moe_gate_up_fp8(
 def fp8_tile(
     x, scale_x, gate_up, scale_w, token_of_row, expert_of_half, y, i, j, tiles_n, tile_m, tile_n, latency
 ):  # fmt: skip
-    """Tile (i, j) of y. Part of moe_gate_up_fp8.
+    """Computes tile (i, j) of y. Used by moe_gate_up_fp8.
 
-    Gate's and up's weights come in one load: two of their own took 279.8 where this takes 267.3 us, and no hint had the
-    compiler load as many blocks of K ahead (8192x8x256x2048x7168, an H100, 2026-11-26).
-    """
+    One load brings the weights of gate and up: two loads took 279.8 instead of 267.3 us, and with no hint did the
+    compiler load as many blocks of K ahead (8192x8x256x2048x7168, an H100, 2026-11-26)."""
     expert, steps = find_expert(x, expert_of_half, i, tile_m, 128)
     tokens = ct.load(token_of_row, index=(i,), shape=(tile_m,), allow_tma=False)
     gate = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
@@ -131,16 +127,18 @@ def fp8_tile(
 
 
 def find_expert(x, expert_of_half, i, tile_m, tile_k):
-    """The expert of tile `i`, and how many blocks of K it adds up: none where it is padding. Part of the kernels."""
+    """Returns the expert of tile `i`, and the number of blocks of K to add up; 0 blocks for padding. Used by the
+    kernels."""
     expert = ct.load(expert_of_half, index=(i * tile_m // 64,), shape=(1,)).item()
     steps = ct.num_tiles(x, axis=1, shape=(tile_m, tile_k))
-    if tile_m < 128 and expert < 0:  # as many rows as experts are padded to are never padding alone
+    if tile_m < 128 and expert < 0:  # a tile of 128 rows always has rows of an expert
         steps = 0
     return expert, steps
 
 
 def add_scaled(acc, rows, of_rows, both, part, scale_w, expert, j, k, latency):
-    """`acc` and the scaled product of block k of K with gate's (`part` 0) or up's (1) weights, tile `j` of scale_w."""
+    """Returns `acc` plus the scaled product of block k of K with gate's (`part` 0) or up's (1) weights, tile `j` of
+    scale_w."""
     tile_n = acc.shape[1]
     at = (expert, j * tile_n // 128, k)
     of_weights = ct.load(
@@ -156,13 +154,14 @@ def hint(latency):
 
 
 def weights(gate_up, expert, j, k, tile_n, tile_k):
-    """(tile_k, tile_n) of an expert's weights. Part of the kernel."""
+    """Loads (tile_k, tile_n) of an expert's weights. Used by the kernel."""
     found = ct.load(gate_up, index=(expert, j, k), shape=(1, tile_n, tile_k), padding_mode=ZERO)
     return ct.transpose(ct.reshape(found, (tile_n, tile_k)))
 
 
 def swizzled(tile, tiles_m, tiles_n, group_size_m):
-    """Which tile of y comes when: `group_size_m` down before a step along N. Part of the kernel."""
+    """Returns the position (i, j) of a tile number: `group_size_m` tiles down before a step along N. Used by the
+    kernel."""
     group = tile // (group_size_m * tiles_n)
     first = group * group_size_m
     rows = min(tiles_m - first, group_size_m)
@@ -171,7 +170,7 @@ def swizzled(tile, tiles_m, tiles_n, group_size_m):
 
 
 def parse(text: str) -> Problem:
-    """ "4096x16x256x1536x4096" -> 4096 tokens; 16 experts here with about 256 of them each; N=1536, K=4096."""
+    """Reads "4096x16x256x1536x4096": 4096 tokens, 16 experts on this GPU with about 256 tokens each, N=1536, K=4096."""
     found = re.fullmatch(r"(\d+)x(\d+)x(\d+)x(\d+)x(\d+)", text.strip().lower())
     if found is None:
         raise BadProblem(f"'{text}' is not a problem: write tokens x experts x rows x N x K, such as 64x4x16x128x128")
@@ -187,14 +186,14 @@ def parse(text: str) -> Problem:
 
 
 def _rows_of_experts(name: str, experts: int, rows: int, tokens: int) -> np.ndarray:
-    """Between 0.7 and 1.3 of what is expected, the same every time."""
+    """Draws the rows of each expert, between 0.7 and 1.3 of `rows`, the same every time."""
     draw = np.random.default_rng(zlib.crc32(name.encode()))
     counts: np.ndarray = np.clip((rows * draw.uniform(0.7, 1.3, experts)).astype(int), 1, tokens)
     return counts
 
 
 def space(_: str) -> Space:
-    """8 warps that have a multiprocessor alone: with 4, or two blocks, the sums of both halves spill."""
+    """Returns configs with 8 warps and one block per multiprocessor: with 4 warps or two blocks the sums spill."""
     return Space(
         (
             ("tile_m", (64, 128)),
@@ -211,7 +210,7 @@ HOPPER_AXES = (("block_per_tile", (1,)), ("latency", (4, 7)))
 
 
 def fp8_space(arch: str) -> Space:
-    """FP8 needs Tensor Cores of sm_89 and later."""
+    """Returns the configs; none before sm_89, whose Tensor Cores are the first with FP8."""
     return Space(
         (
             ("tile_m", () if arch.startswith("sm_80") else (64, 128)),
@@ -226,8 +225,8 @@ def fp8_space(arch: str) -> Space:
 
 
 def _is_worth_timing(config: Config) -> bool:
-    """Small tiles alone on a multiprocessor with 8 warps: then blocks of K are loaded ahead, how many the hint says.
-    What else was timed came no nearer than 5 % to a winner, or spills up to 3,200 bytes (H200 and H100, 2026-11)."""
+    """Returns True for small tiles with 8 warps and one block per multiprocessor, for which the compiler loads blocks
+    of K ahead. Others came no nearer than 5 % to a winner, or spill up to 3,200 bytes (H200 and H100, 2026-11)."""
     return tuple(config[axis] for axis in ("tile_m", "tile_n", "occupancy", "num_worker_warps")) == (64, 128, 1, 8)
 
 
@@ -257,7 +256,7 @@ def fp8_arrays(problem: Problem) -> tuple[Array, ...]:
 
 
 def given(problem: Problem) -> Mapping[str, np.ndarray]:
-    """Tokens in their order, each once for an expert. Rows of padding read the first token."""
+    """Returns the tokens of each expert in order, each token once per expert. Padding rows read the first token."""
     tokens, experts, rows = (problem.sizes[name] for name in ("tokens", "experts", "rows"))
     draw = np.random.default_rng(problem.sizes["m"])
     token_of_row, expert_of_half = [], list[int]()
@@ -281,7 +280,7 @@ def fp8_constants(_: Problem, config: Config) -> tuple[int, ...]:
 
 
 def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Static persistent: as many blocks as run at once, and never more than there are tiles; or one per tile."""
+    """Returns as many blocks as run at once but at most one per tile; or one per tile."""
     tiles = -(-problem.sizes["m"] // config["tile_m"]) * -(-problem.sizes["n"] // config["tile_n"])
     return tiles if config.get("block_per_tile", 0) else min(tiles, sm_count * config["occupancy"]), 1, 1
 
@@ -310,13 +309,13 @@ def _compute(inputs: Mapping[str, Any], x: Any, weights_of: Callable[[int], Any]
 
 
 def tolerance(_: Problem) -> float:
-    """Half a bfloat16 step of the largest output; float32 sums of bfloat16 products lose next to nothing."""
+    """Returns half a bfloat16 step of the largest output; float32 sums of bfloat16 products lose next to nothing."""
     return 2.0**-8
 
 
 def fp8_tolerance(problem: Problem) -> float:
-    """As in gemm_fp8_scaled: half a bfloat16 step, and 4 deviations of the walk of Hopper's short FP8 sums, of which
-    the product of gate and up has two."""
+    """Returns half a bfloat16 step plus 4 standard deviations of the rounding of Hopper's FP8 sums (gemm_fp8_scaled),
+    twice: once for gate and once for up."""
     return float(2.0**-8 + 8 * (problem.sizes["k"] / 32) ** 0.5 * 2.0**-13)
 
 
@@ -335,8 +334,8 @@ def fp8_bytes(problem: Problem) -> int:
     return of_x + of_x // BLOCK * 4 + of_weights + of_weights // BLOCK**2 * 4 + 2 * rows * n
 
 
-# A GPU's share of 128 experts of Qwen3-235B-A22B (16 of them) and of 256 of DeepSeek-V3 (8), 8 per token. The weights
-# of both are published in FP8 with a scale per 128x128 block.
+# One GPU's share of the experts: 16 of Qwen3-235B-A22B's 128, and 8 of DeepSeek-V3's 256; 8 per token. The weights of
+# both are published in FP8 with a scale per 128x128 block.
 PROBLEMS = parse("4096x16x256x1536x4096"), parse("8192x8x256x2048x7168")
 
 KERNELS = (

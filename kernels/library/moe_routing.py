@@ -1,8 +1,7 @@
-"""Choosing experts under watch: the first step of a mixture-of-experts layer, after the router's own small product.
+"""Chooses experts: the first step of a mixture-of-experts layer, after the router's own small product.
 
-Each token takes the TOP_K experts of the highest scores, best first, with weights that sum to one (softmax) or to
-SCALING (by groups). A choice is the largest score; it is then lowered, so that the next one is found the same way.
-"""
+Each token gets the TOP_K experts with the highest scores, best first, with weights that sum to 1 (softmax) or to
+SCALING (by groups). The largest score is chosen and then lowered, so that the next one is found in the same way."""
 
 import re
 import zlib
@@ -23,17 +22,17 @@ GROUPS, KEPT = 8, 4
 LOG2_E = 1.4426950408889634
 
 SCALING = 2.5
-"""What the weights of DeepSeek-V3's experts sum to: its `routed_scaling_factor`."""
+"""Sum of the weights of a token's experts in DeepSeek-V3: its `routed_scaling_factor`."""
 
 CLEAR = 1e-5
-"""The least distance between the scores that a choice hangs on. Float32 scores differ by 1e-6 between
-implementations, and where rounding decides, each may rightly choose another expert."""
+"""Least distance between the scores that decide a choice. Float32 scores differ by 1e-6 between implementations; if
+rounding decided, each could rightly choose another expert."""
 
 LOWEST = -(1 << 31)
 """Sort key of experts that are already chosen or are not eligible."""
 
 NOWHERE = 1 << 30
-"""A place beyond every expert."""
+"""An index larger than any expert's."""
 
 
 @ct.kernel
@@ -45,10 +44,8 @@ def moe_route_softmax(
     tile_rows: ct.Constant[int],
     tile_experts: ct.Constant[int],
 ):
-    """logits (tokens, experts); expert and weight (tokens, TOP_K): softmax over those chosen.
-
-    That is the softmax over all experts, divided by its sum over those chosen.
-    """
+    """logits (tokens, experts); expert and weight (tokens, TOP_K). Weights are the softmax over the chosen experts,
+    which is the softmax over all experts divided by its sum over the chosen."""
     row = ct.bid(0)
     columns = numbers(tile_experts)[None, :]
     keys = ordered(rows_of(logits, row, 0, tile_rows, tile_experts))
@@ -77,12 +74,11 @@ def moe_route_groups(
     tile_rows: ct.Constant[int],
     half: ct.Constant[int],
 ):
-    """As DeepSeek-V3: scores are sigmoids, and a bias per expert counts in choosing alone. Experts of KEPT groups take
-    part, of those groups whose two best scores have the highest sums.
+    """Routes as DeepSeek-V3: scores are sigmoids, and a bias per expert counts only in choosing. Only experts of KEPT
+    groups can be chosen: of the groups whose two best scores have the highest sums.
 
-    A row is two tiles of `half` its experts: of 128 columns a warp holds whole rows, of 256 two warps share each, and
-    every maximum would wait for both.
-    """
+    A row is two tiles, each of `half` its experts. With 128 columns a warp holds whole rows; with 256, two warps would
+    share a row, and every maximum would wait for both."""
     row = ct.bid(0)
     left, of_left = scores_by_group(logits, bias, row, 0, tile_rows, half)
     right, of_right = scores_by_group(logits, bias, row, 1, tile_rows, half)
@@ -113,7 +109,8 @@ def rows_of(logits, row, column, tile_rows, columns):
 
 
 def scores_by_group(logits, bias, row, column, tile_rows, half):
-    """Keys of one half's scores (rows, groups, experts of a group), and of each group's sum of its two best scores."""
+    """Returns the keys of one half's scores (rows, groups, experts of a group), and of each group's sum of its two best
+    scores."""
     more = ct.load(bias, index=(column,), shape=(half,), allow_tma=False)
     score = sigmoid(rows_of(logits, row, column, tile_rows, half)) + more[None, :]
     size = half // (GROUPS // 2)
@@ -125,26 +122,26 @@ def scores_by_group(logits, bias, row, column, tile_rows, half):
 
 
 def only_kept(keys, of_groups, tile_rows, half):
-    """(rows, half): keys of the groups that were taken, whose own keys are LOWEST."""
+    """Returns (rows, half): the keys of the kept groups; LOWEST for the others."""
     taken = ct.reshape(of_groups == LOWEST, (tile_rows, GROUPS // 2, 1))
     return ct.reshape(ct.where(taken, keys, LOWEST), (tile_rows, half))
 
 
 def better_of(left, right, places, half):
-    """The largest key of two tiles side by side, and its place."""
+    """Returns the largest key of two adjacent tiles, and its index."""
     key_left, at_left = best_of(left, places, 1)
     key_right, at_right = best_of(right, places, 1)
     return ct.maximum(key_left, key_right), ct.where(key_left >= key_right, at_left, at_right + half)
 
 
 def best_of(keys, places, axis):
-    """The largest key along an axis, and its place, the first of equal ones. Part of the kernels."""
+    """Returns the largest key along an axis, and its index, the first of equal keys. Used by the kernels."""
     key = ct.max(keys, axis=axis, keepdims=True)
     return key, ct.min(ct.where(keys == key, places, NOWHERE), axis=axis, keepdims=True)
 
 
 def ordered(x):
-    """Whole numbers in the order of the floats: Hopper has the maximum of a warp's whole numbers as one instruction."""
+    """Maps floats to integers of the same order: Hopper has an instruction for the maximum of a warp's integers."""
     return turned(ct.bitcast(x, ct.int32))
 
 
@@ -153,7 +150,7 @@ def as_float(keys):
 
 
 def turned(bits):
-    """The bits of negative floats grow with their magnitude."""
+    """Flips the bits of negative floats, whose integer value grows with their magnitude."""
     return ct.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
 
 
@@ -166,7 +163,7 @@ def sigmoid(x):
 
 
 def parse_softmax(text: str) -> Problem:
-    """ "16384x128" -> 16384 tokens, 128 experts."""
+    """Reads "16384x128": 16384 tokens, 128 experts."""
     found = re.fullmatch(r"(\d+)x(\d+)", text.strip().lower())
     if found is None:
         raise BadProblem(f"'{text}' is not a problem: write tokens x experts, such as 16384x128")
@@ -185,12 +182,13 @@ def parse_groups(text: str) -> Problem:
 
 
 def softmax_space(_: str) -> Space:
-    """4 warps: of more rows than warps each has whole ones, of fewer all wait for each other."""
+    """Returns configs with 4 warps and several rows: if rows are fewer than warps, warps share rows and wait for each
+    other."""
     return Space((("tile_rows", (4, 8, 16)), ("occupancy", (4, 8)), ("num_worker_warps", (4,))))
 
 
 def groups_space(_: str) -> Space:
-    """16 rows take 14 s of CPU time to compile."""
+    """Returns the configs; 16 rows are left out, as they take 14 s of CPU time to compile."""
     return Space((("tile_rows", (4, 8)), ("occupancy", (4, 8)), ("num_worker_warps", (4,))))
 
 
@@ -213,7 +211,7 @@ def given_softmax(problem: Problem) -> Mapping[str, np.ndarray]:
 
 
 def given_groups(problem: Problem) -> Mapping[str, np.ndarray]:
-    """The same, and biases of a few hundredths."""
+    """Returns logits, and biases of a few hundredths."""
     experts = problem.sizes["experts"]
     bias = (0.02 * np.random.default_rng(experts).standard_normal(experts)).astype(np.float32)
 
@@ -227,7 +225,7 @@ def given_groups(problem: Problem) -> Mapping[str, np.ndarray]:
 
 
 def _clear_rows(problem: Problem, gap: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """Normal values, drawn again for each token whose choice hangs on less than CLEAR."""
+    """Draws normal values, and draws again for each token whose choice is decided by less than CLEAR."""
     draw = np.random.default_rng(zlib.crc32(problem.name.encode()))
     logits = np.empty((problem.sizes["tokens"], problem.sizes["experts"]), np.float32)
     again = np.arange(len(logits))
@@ -238,7 +236,8 @@ def _clear_rows(problem: Problem, gap: Callable[[np.ndarray], np.ndarray]) -> np
 
 
 def _least_gap(scores: np.ndarray, count: int, *, order: bool = True) -> np.ndarray:
-    """Per row, between neighbours of the `count` best and the next one; without `order` before the next one alone."""
+    """Returns for each row the least gap between neighbours among its `count` best scores and the next one; without
+    `order`, the gap before the next one."""
     best = np.sort(scores, axis=1)[:, ::-1][:, : count + 1]
     gaps = best[:, :-1] - best[:, 1:]
     least: np.ndarray = np.min(gaps if order else gaps[:, count - 1 :], axis=1, initial=np.inf)
@@ -275,7 +274,7 @@ def groups_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def _by_group(scores: Any, xp: Any) -> tuple[Any, Any]:
-    """Each group's sum of its two best scores, and the scores with those of groups that are not kept lowered."""
+    """Returns each group's sum of its two best scores, and the scores, lowered in groups that are not kept."""
     parted = scores.reshape(len(scores), GROUPS, -1)
     sums = xp.sort(parted, axis=2)[:, :, -2:].sum(axis=2)
     least = xp.sort(sums, axis=1)[:, GROUPS - KEPT, None]
@@ -288,12 +287,12 @@ def _sigmoid(values: Any, xp: Any) -> Any:
 
 
 def tolerance(_: Problem) -> float:
-    """Weights lose a few float32 steps. Experts are numbers below 1024, so that a wrong one is off by more."""
+    """Returns a few float32 steps, for the weights. Experts are numbers below 1024, so a wrong one is off by more."""
     return 2.0**-17
 
 
 def flops(problem: Problem) -> int:
-    """One comparison per expert and choice."""
+    """Counts one comparison per expert and choice."""
     return TOP_K * problem.sizes["tokens"] * problem.sizes["experts"]
 
 
@@ -305,7 +304,7 @@ KERNELS = (
     Kernel(
         name="moe_route_softmax",
         entry=moe_route_softmax,
-        # Qwen3-235B-A22B: 128 experts; a prompt's part of 16384 tokens, and 128 sequences that decode.
+        # Qwen3-235B-A22B has 128 experts: 16384 tokens of a prompt, and 128 sequences that decode.
         problems=(parse_softmax("16384x128"), parse_softmax("128x128")),
         parse=parse_softmax,
         space=softmax_space,
@@ -322,8 +321,8 @@ KERNELS = (
     Kernel(
         name="moe_route_groups",
         entry=moe_route_groups,
-        # DeepSeek-V3: 256 routed experts. Values of more tokens were too long an answer for a library's process while
-        # they were lists; since 2026-11-25 they are bytes, and 16384 tokens have 16 of the 32 MiB.
+        # DeepSeek-V3 has 256 routed experts. Values of more tokens did not fit a library process's answer until
+        # 2026-11-25; as bytes, those of 16384 tokens take 16 of the 32 MiB.
         problems=(parse_groups("8192x256"), parse_groups("128x256")),
         parse=parse_groups,
         space=groups_space,

@@ -1,8 +1,7 @@
-"""The scores of DeepSeek-V3.2's lightning indexer under watch: which keys a query is to attend to.
+"""Scores of DeepSeek-V3.2's lightning indexer, which decide which keys a query attends to.
 
-All index heads of a query share one key, as in multi-query attention; the score of a key is the weighted sum of the
-heads' positive products with it. Everything is FP8 but the weights and the keys' scales.
-"""
+All index heads of a query share one key, as in multi-query attention. The score of a key is the weighted sum of the
+heads' positive products with it. Everything is FP8 except the weights and the keys' scales."""
 
 import re
 from collections.abc import Mapping
@@ -19,8 +18,8 @@ HEAD = 128
 ROWS_OF_REFERENCE = 64
 
 TOGETHER = 8
-"""Heads that are added up side by side. A worker thread holds two of every eight columns of a product: so each product
-and its addition are one instruction."""
+"""Heads that are added up side by side. A thread holds two of every eight columns of a product, so each product and its
+addition are one instruction."""
 
 ZERO = ct.PaddingMode.ZERO
 
@@ -43,12 +42,11 @@ def mqa_logits(
 ):
     """logits[i, j] = scale_k[j] * sum over h of max(q[i, h] . k[j], 0) * weights[i, h], for first[i] <= j < last[i].
 
-    q (queries, heads, head), k (keys, head), weights (queries, heads); what lies outside a query's keys may hold
-    anything. One block per `tile_q` queries, which share what it loads, and part of their keys; those of the last
-    queries, which see the most keys, start first. Where the last block has too few queries, it computes the last one
-    twice. Keys are the rows of a product and one query's heads its columns, so that a sum over heads stays within four
-    lanes; it is stored from them, without a way through shared memory, for which the warps of a block would wait.
-    """
+    q (queries, heads, head), k (keys, head), weights (queries, heads); other logits may have any values. A block
+    computes `tile_q` queries, which share its loads, and part of their keys. Blocks of the last queries, which see the
+    most keys, start first. If the last block has too few queries, it computes the last one twice. Keys are the rows of
+    a product and one query's heads its columns, so that a sum over heads stays within four lanes. It is stored directly
+    from them, because through shared memory the warps of a block would wait for each other."""
     i = ct.cdiv(q.shape[0], tile_q) - 1 - ct.bid(0)
     rows: tuple[Any, ...] = ()
     transposed: tuple[Any, ...] = ()
@@ -85,19 +83,19 @@ def mqa_logits(
 
 
 def eight(tile, part, rows):
-    """Columns of a part of a tile's heads. Part of the kernel."""
+    """Returns TOGETHER columns of a tile's heads. Used by the kernel."""
     return ct.extract(tile, index=(0, part), shape=(rows, TOGETHER))
 
 
 def scales(scale_k, j, tile_n, whole):
-    """(tile_n,) of scale_k, unchecked where no tile leaves it. Part of the kernel."""
+    """Loads (tile_n,) of scale_k, unchecked if no tile leaves it. Used by the kernel."""
     if whole == 1:
         return ct.load(scale_k, index=(j,), shape=(tile_n,), check_bounds=False, latency=4, allow_tma=False)
     return ct.load(scale_k, index=(j,), shape=(tile_n,), padding_mode=ZERO, latency=4, allow_tma=False)
 
 
 def parse(text: str) -> Problem:
-    """ "2048x64x8192" -> the last 2048 queries of a sequence of 8192 keys, 64 index heads."""
+    """Reads "2048x64x8192": the last 2048 queries of a sequence of 8192 keys, 64 index heads."""
     found = re.fullmatch(r"(\d+)x(\d+)x(\d+)", text.strip().lower())
     if found is None:
         raise BadProblem(f"'{text}' is not a problem of an indexer: write queries x heads x keys, such as 2048x64x8192")
@@ -112,10 +110,10 @@ def parse(text: str) -> Problem:
 
 
 def space(arch: str) -> Space:
-    """FP8 needs Tensor Cores of sm_89 and later. On sm_90 others spill, or have half as many warps on a
-    multiprocessor and take at least a tenth longer; two queries of 128 keys in 8 warps never end (three configs, H100).
-    On sm_100 the compiler ends with code -6 where four warps have 256 keys. On sm_120 others spill 2 KB and more, or
-    are not compiled in 15 s or 1.25 GiB (13.4.92, 2026-11-26)."""
+    """Returns the configs; none before sm_89, whose Tensor Cores are the first with FP8. On sm_90 other configs spill,
+    or have half as many warps per multiprocessor and take at least a tenth longer; two queries of 128 keys in 8 warps
+    never end (three configs, H100). On sm_100 the compiler ends with code -6 for four warps with 256 keys. On sm_120
+    others spill 2 KB or more, or do not compile in 15 s or 1.25 GiB (13.4.92, 2026-11-26)."""
     rules = {"sm_90": _has_registers, "sm_100": _compiles, "sm_103": _compiles, "sm_120": _spills_little}
     return Space(
         (
@@ -157,7 +155,7 @@ def arrays(problem: Problem) -> tuple[Array, ...]:
 
 
 def given(problem: Problem) -> Mapping[str, np.ndarray]:
-    """Each query sees all keys before it, and itself: the queries are the end of the sequence."""
+    """Returns the keys of each query: all before it, and itself. The queries are the end of the sequence."""
     queries, keys = problem.sizes["queries"], problem.sizes["keys"]
     last = np.arange(keys - queries + 1, keys + 1, dtype=np.int32)
     return {"first": np.zeros(queries, np.int32), "last": last}
@@ -170,13 +168,14 @@ def constants(problem: Problem, config: Config) -> tuple[int, ...]:
 
 
 def grid(problem: Problem, config: Config, _: int) -> tuple[int, int, int]:
-    """Some 500 blocks run at once, so 1024 of them end in two waves of which the second is not full; 5 times as many,
-    a fifth as long, waste less (1123 and 1051 us, 32768 keys, an H100, 2026-11-27). Of 8192 keys 2 parts are best."""
+    """Returns one block per `tile_q` queries and part of the keys. About 500 blocks run at once, so 1024 end in two
+    waves, the second not full; 5 times as many waste less (1123 and 1051 us, 32768 keys, an H100, 2026-11-27). For 8192
+    keys 2 parts are best."""
     return -(-problem.sizes["queries"] // config["tile_q"]), config["parts"], 1
 
 
 def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
-    """Some queries at a time: the products of all heads would take 64 times the memory of the scores."""
+    """Computes some queries at a time: the products of all heads would take 64 times the memory of the scores."""
     q, k, weights = inputs["q"], inputs["k"], inputs["weights"]
     logits = xp.full((len(q), len(k)), xp.nan, dtype=xp.float32)
     for start in range(0, len(q), ROWS_OF_REFERENCE):
@@ -191,12 +190,13 @@ def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def tolerance(_: Problem) -> float:
-    """A product is four of Hopper's short FP8 sums, each cut at 2**-13 of its largest: 2**-11, and as much to spare."""
+    """Returns twice 2**-11: a product is four of Hopper's short FP8 sums, each truncated at 2**-13 of its
+    largest term."""
     return 2.0**-10
 
 
 def pairs(problem: Problem) -> int:
-    """Queries times the keys that they see."""
+    """Returns the number of pairs of a query and a key that it sees."""
     queries, keys = problem.sizes["queries"], problem.sizes["keys"]
     return queries * (2 * keys - queries + 1) // 2
 
@@ -214,7 +214,7 @@ KERNELS = (
     Kernel(
         name="mqa_logits",
         entry=mqa_logits,
-        # DeepSeek-V3.2-Exp has index_n_heads 64: 2048 tokens of a prefill in chunks, at its start and far into it.
+        # DeepSeek-V3.2-Exp has index_n_heads 64: a chunk of 2048 tokens near the start of a prefill, and far into it.
         problems=(parse("2048x64x8192"), parse("2048x64x32768")),
         parse=parse,
         space=space,

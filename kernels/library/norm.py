@@ -1,7 +1,7 @@
-"""Norms under watch: RMSNorm, LayerNorm and their gradients over the rows of a bfloat16 matrix, float32 inside.
+"""RMSNorm, LayerNorm and their gradients over the rows of a bfloat16 matrix, with float32 inside.
 
-A block holds whole rows, so every element is read once and written once: the yardstick is a copy of as many bytes.
-"""
+A block computes whole rows, so every element is read once and written once: they are compared with a copy of as many
+bytes."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,8 @@ from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Proble
 
 EPSILON = 1e-6
 LONGEST_ROW = 16384
-"""A row lies in the registers of one multiprocessor: this many float32 values are a quarter of them."""
+"""Most columns of a row. A row is held in the registers of one multiprocessor; this many float32 values take a quarter
+of them."""
 
 MOST_ROWS = 1 << 22
 
@@ -28,7 +29,8 @@ BACKWARD_AXES = (
 )
 
 PARTS = 256
-"""Rows of the gradient of the weights: two blocks for each multiprocessor of an H200, and few beside x's rows."""
+"""Rows of the gradient of the weights: two blocks for each multiprocessor of an H200, and few compared with
+x's rows."""
 
 
 @ct.kernel
@@ -67,9 +69,8 @@ def layer_norm_rows(
 ):
     """y = (x - mean) / sqrt(variance + EPSILON) * weight + bias.
 
-    The variance is summed from the centred values: the difference of two large sums would lose it. Centring gives the
-    padding of a tile a value, so it is masked where there is any.
-    """
+    The variance is the mean of the squared centred values: as a difference of two large sums it would lose its digits.
+    Centring makes a tile's padding non-zero, so padding is masked."""
     tma = None if allow_tma == 1 else False
     factor = ct.load(weight, index=(0,), shape=(tile_columns,), padding_mode=ct.PaddingMode.ZERO)
     offset = ct.load(bias, index=(0,), shape=(tile_columns,), padding_mode=ct.PaddingMode.ZERO)
@@ -99,12 +100,12 @@ def rms_norm_backward_rows(
     tile_columns: ct.Constant[int],
     allow_tma: ct.Constant[int],
 ):
-    """dx and dweight of rms_norm. With r = 1 / sqrt(mean(x**2) + EPSILON) and g = dy * weight:
-    dx = r * (g - x * r**2 * mean(g * x)), and dweight = the sum over rows of dy * x * r.
+    """dx and dweight of rms_norm. With r = 1 / sqrt(mean(x**2) + EPSILON) and g = dy * weight: dx = r * (g - x * r**2 *
+    mean(g * x)), and dweight = the sum over rows of dy * x * r.
 
-    dweight (PARTS, columns) has a row for each block, the sum over its own part of the rows; who calls it adds them. So
-    all is added in one order, without atomics. A part is an even number of rows, which tiles of two do not cross.
-    """
+    dweight (PARTS, columns) has a row for each block, the sum over the block's own part of the rows; the caller adds
+    these rows. So the order of all sums is fixed, without atomics. A part is an even number of rows, so tiles of two
+    rows fit it."""
     tma = None if allow_tma == 1 else False
     block = ct.bid(0)
     tiles = ct.cdiv(ct.cdiv(x.shape[0], ct.num_blocks(0)), 2) * 2 // tile_rows
@@ -145,13 +146,12 @@ def layer_norm_backward_rows(
     second: ct.Constant[int],
     allow_tma: ct.Constant[int],
 ):
-    """dx, dweight and dbias of layer_norm. With d = 1 / sqrt(variance + EPSILON), s = (x - mean) * d and
-    g = dy * weight: dx = d * (g - mean(g) - s * mean(g * s)); dweight is the sum over rows of dy * s, and dbias of dy.
+    """dx, dweight and dbias of layer_norm. With d = 1 / sqrt(variance + EPSILON), s = (x - mean) * d and g = dy *
+    weight: dx = d * (g - mean(g) - s * mean(g * s)); dweight is the sum over rows of dy * s, and dbias of dy.
 
-    Both have a row for each block, as in rms_norm_backward. A row comes as a tile of `first` columns and, where that
-    is not 0, one of `second`: 6144 columns in one tile are 8192, and threads spill. The padding has a value in s alone,
-    so it is masked where squares are added; dy is zero there.
-    """
+    dweight and dbias have a row for each block, as in rms_norm_backward. A row is a tile of `first` columns and, if
+    that is not 0, one of `second`: 6144 columns in one tile would be 8192, and threads spill. Padding is non-zero only
+    in s, so it is masked where squares are added; dy is zero there."""
     tma = None if allow_tma == 1 else False
     block = ct.bid(0)
     tiles = ct.cdiv(ct.cdiv(x.shape[0], ct.num_blocks(0)), 2) * 2 // tile_rows
@@ -195,13 +195,13 @@ def layer_norm_backward_rows(
 
 
 def find_spans(first, second):
-    """The widths of a row's spans, where each begins in tiles of its own width, and how many there are. Part of the
-    kernel."""
+    """Returns the widths of a row's spans, the index of each span in tiles of its own width, and their number. Used by
+    the kernel."""
     return (first, second), (0, first // max(second, 1)), 1 + min(second, 1)
 
 
 def load_factors(weight, widths, starts, count):
-    """The weights of each span, (1, width). Part of the kernel."""
+    """Loads the weights of each span, (1, width). Used by the kernel."""
     factors: tuple[Any, ...] = ()
     for span in ct.static_iter(range(count)):
         loaded = ct.load(weight, index=(starts[span],), shape=(widths[span],), padding_mode=ct.PaddingMode.ZERO)
@@ -210,7 +210,7 @@ def load_factors(weight, widths, starts, count):
 
 
 def load_rows(array, tile, tile_rows, widths, starts, count, tma):
-    """The spans of a tile of rows, (tile_rows, width). Part of the kernel."""
+    """Loads the spans of a tile of rows, (tile_rows, width). Used by the kernel."""
     rows: tuple[Any, ...] = ()
     for span in ct.static_iter(range(count)):
         at, shape = (tile, starts[span]), (tile_rows, widths[span])
@@ -220,13 +220,13 @@ def load_rows(array, tile, tile_rows, widths, starts, count, tma):
 
 
 def mean_both(x, y, columns):
-    """The means of the rows of two tiles, which one exchange between warps adds up. Part of the kernels."""
+    """Returns the means of the rows of two tiles, with one exchange between warps for both. Used by the kernels."""
     x, y = ct.reduce((x, y), axis=1, func=lambda a, b, c, d: (a + c, b + d), identity=(0.0, 0.0), keepdims=True)
     return x * (1.0 / columns), y * (1.0 / columns)
 
 
 def parse(text: str) -> Problem:
-    """ "8192x7168" -> 8192 rows of 7168 elements."""
+    """Reads "8192x7168": 8192 rows of 7168 elements."""
     found = re.fullmatch(r"(\d+)x(\d+)", text.strip().lower())
     if found is None:
         raise BadProblem(f"'{text}' is not a norm problem: write ROWSxCOLUMNS, for example 8192x7168")
@@ -239,11 +239,10 @@ def parse(text: str) -> Problem:
 
 
 def space(arch: str) -> Space:
-    """Rows per tile, and the ways to keep memory busy: many blocks per multiprocessor, or few that walk the rows.
+    """Returns the configs: rows per tile, with many blocks per multiprocessor or few persistent ones.
 
-    On sm_90 all 20 winners walk and load by TMA; others came no nearer than 3.8 %, 4 rows no nearer than 0.8 %
-    (2026-11).
-    """
+    On sm_90 all 20 winners are persistent and load by TMA; others came no nearer than 3.8 %, and 4 rows no nearer than
+    0.8 % (2026-11)."""
     return Space(
         (
             ("tile_rows", (1, 2, 4)),
@@ -259,14 +258,15 @@ def space(arch: str) -> Space:
 
 
 def backward_space(arch: str) -> Space:
-    """Blocks walk; how many of them is fixed by the parts of dweight. On sm_90 tiles of 2 rows spill 640 bytes or more
-    unless 8 warps have a multiprocessor alone."""
+    """Returns persistent configs; the parts of dweight fix the number of blocks. On sm_90 tiles of 2 rows spill at
+    least 640 bytes unless 8 warps have one block per multiprocessor."""
     return Space(BACKWARD_AXES, only=lambda config: _has_registers(arch, config))
 
 
 def layer_norm_backward_space(arch: str) -> Space:
-    """As rms_norm's, and rows in two tiles where 8 warps have a multiprocessor alone and loads are by TMA: past it
-    6144 columns take 60 % longer, and threads with fewer registers spill (an H100, 2026-11)."""
+    """Returns the configs of rms_norm's gradient, and rows in two tiles for 8 warps with one block per multiprocessor
+    and TMA loads. Without TMA 6144 columns take 60 % longer, and threads with fewer registers spill (an H100, 2026-11).
+    """
     return Space(
         (*BACKWARD_AXES, ("spans", (1, 2))),
         only=lambda config: (
@@ -324,8 +324,8 @@ def span_constants(problem: Problem, config: Config) -> tuple[int, ...]:
 
 
 def cut_columns(columns: int, spans: int) -> tuple[int, int]:
-    """Returns the columns of one tile that has room for a row, and 0; or of two, powers of two, the larger one first.
-    The last one has what is left, and padding."""
+    """Returns the columns of a row's tiles, powers of two: one tile that has room for the row, and 0; or two, the
+    larger one first. The last tile holds the remaining columns, and padding."""
     whole = 1 << (columns.bit_length() - 1)
     left = columns - whole
     if spans == 1 or left == 0 or whole < LEAST_SPAN:
@@ -334,7 +334,7 @@ def cut_columns(columns: int, spans: int) -> tuple[int, int]:
 
 
 def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """One block per tile, or persistent: as many as run at once."""
+    """Returns one block per tile or, for a persistent kernel, as many blocks as run at once."""
     tiles = -(-problem.sizes["rows"] // config["tile_rows"])
     return min(tiles, sm_count * config["occupancy"]) if config["persistent"] else tiles, 1, 1
 
@@ -367,7 +367,7 @@ def layer_norm_backward_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping
 
 
 def _sum_parts(rows: Any, xp: Any) -> Any:
-    """Adds up the rows of each of PARTS parts, which have an even number of them."""
+    """Adds up the rows of each of PARTS parts, which have an even number of rows."""
     part = -(-len(rows) // (2 * PARTS)) * 2
     padded = xp.zeros((PARTS * part, rows.shape[1]), dtype=xp.float32)
     padded[: len(rows)] = rows
@@ -381,27 +381,28 @@ def layer_norm_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any
 
 
 def tolerance(_: Problem) -> float:
-    """Half a bfloat16 step of the largest output, up to 2**-8 of it; the float32 inside is a thousand times finer."""
+    """Returns half a bfloat16 step of the largest output, up to 2**-8 of it; float32 inside is a thousand
+    times finer."""
     return 2.0**-8 + 2.0**-14
 
 
 def rms_norm_flops(problem: Problem) -> int:
-    """Square, add, two factors per element."""
+    """Counts square, add and two factors per element."""
     return 4 * problem.sizes["rows"] * problem.sizes["columns"]
 
 
 def backward_flops(problem: Problem) -> int:
-    """Four products and sums for the means and dweight, three factors and a difference per element."""
+    """Counts four products and sums for the means and dweight, three factors and a difference per element."""
     return 12 * problem.sizes["rows"] * problem.sizes["columns"]
 
 
 def layer_norm_flops(problem: Problem) -> int:
-    """Sum, centre, square, add, two factors, offset per element."""
+    """Counts sum, centre, square, add, two factors and offset per element."""
     return 7 * problem.sizes["rows"] * problem.sizes["columns"]
 
 
 def layer_norm_backward_flops(problem: Problem) -> int:
-    """As rms_norm's, and sum, centre, two sums and a difference more."""
+    """Counts those of rms_norm's gradient, and a sum, a centring, two sums and a difference more."""
     return 17 * problem.sizes["rows"] * problem.sizes["columns"]
 
 
