@@ -1,10 +1,9 @@
-"""Says which pinned package has a known advisory: `python -m tools.advisories [--list FILE] [--ask]`.
+"""Lists pinned packages that have a known advisory: `python -m tools.advisories [--list FILE] [--ask]`.
 
 The pinned versions are those of requirements/*.txt. The advisories come from a file in OSV's format (one JSON object a
-line, https://ossf.github.io/osv-schema/) with a first line that holds its date, so that it works without a network;
-with --ask they are asked of OSV's service, and the file is written anew. Ends with 1 where one is known, and with 2
-where the file is older than MOST_DAYS, or no service was reached for it.
-"""
+line, https://ossf.github.io/osv-schema/), whose first line holds its date; so no network is needed. With --ask, OSV's
+service is asked and the file is written again. The exit code is 1 if an advisory is known, and 2 if the file is older
+than MOST_DAYS or no service was reached for it."""
 
 import argparse
 import datetime as dt
@@ -38,7 +37,7 @@ class Pin:
 
 @dataclass(frozen=True)
 class Known:
-    """Advisories and the day that they were read; `was_reached` is False where no service answered on that day."""
+    """Advisories and the day that they were read; `was_reached` is False if no service answered on that day."""
 
     day: dt.date
     advisories: tuple[Mapping[str, Any], ...]
@@ -69,13 +68,13 @@ def main() -> None:
 
 
 def read_pins(files: Iterable[Path]) -> list[Pin]:
-    """Lists each version that a file pins, once."""
+    """Returns each version that a file pins, once."""
     pinned = (_PIN.findall(file.read_text(encoding="utf-8")) for file in files)
     return sorted({Pin(normalize(name), version) for each in pinned for name, version in each})
 
 
 def normalize(name: str) -> str:
-    """Returns the name as indexes compare it."""
+    """Returns a package's name in the form in which indexes compare names."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -91,7 +90,7 @@ def write_known(file: Path, known: Known) -> None:
 
 
 def find(pins: Iterable[Pin], advisories: Iterable[Mapping[str, Any]]) -> list[tuple[Pin, Mapping[str, Any]]]:
-    """Lists the pinned versions that an advisory names; one that was withdrawn names none."""
+    """Returns the pinned versions that an advisory names, with the advisory; withdrawn advisories are left out."""
     counted = [each for each in advisories if "withdrawn" not in each]
     return [(pin, each) for pin in pins for each in counted if any(_affects(part, pin) for part in each["affected"])]
 
@@ -105,8 +104,8 @@ def _affects(part: Mapping[str, Any], pin: Pin) -> bool:
 
 
 def _holds(events: Iterable[Mapping[str, str]], version: str) -> bool:
-    """Whether a version lies in a range of OSV: from an `introduced` up to a `fixed`, or up to and with a
-    `last_affected`."""
+    """Returns True if a version lies in a range of OSV: from an `introduced` until before a `fixed`, or until a
+    `last_affected`, inclusive."""
     try:
         at, inside = Version(version), False
         for event in events:
@@ -122,7 +121,7 @@ def _holds(events: Iterable[Mapping[str, str]], version: str) -> bool:
 
 
 def ask(pins: Iterable[Pin]) -> Iterator[Mapping[str, Any]]:
-    """Asks OSV's service which advisories name these versions, and yields each once."""
+    """Yields each advisory of OSV's service that names one of these versions, once."""
     queries = [{"package": {"name": pin.name, "ecosystem": "PyPI"}, "version": pin.version} for pin in pins]
     answers = _post("/querybatch", {"queries": queries})["results"]
     for name in sorted({each["id"] for answer in answers for each in answer.get("vulns", ())}):

@@ -2,11 +2,11 @@
 
     python -m tools.changed_tests [PATH...]     # without a path, what differs from main, committed or not
 
-A changed test file is run itself. A module has the test file that lies where it lies, and every test file that imports
-it, in a function too, or that imports a module of tests/ that does. What a test gets from a fixture of a conftest.py is
-not counted: the servers of tests/conftest.py would make every test one of every module of db/. A module that no test
-imports, such as a page, has the tests of its room whose name has the module's, else all of its room. Other files have
-none: `make test` runs what is left.
+A changed test file is run itself. A module has the test file in the mirrored folder, and every test file that imports
+it, also inside a function or through a module of tests/. Fixtures of a conftest.py do not count: the servers of
+tests/conftest.py would make every test one of every module of db/. A module that no test imports, such as a page, has
+the tests of its room with the module's name in theirs, or else all tests of its room. Other files have none:
+`make test` runs the rest.
 """
 
 import ast
@@ -26,13 +26,13 @@ def main() -> None:
 
 
 def list_changed() -> list[Path]:
-    """Lists the files that differ from where this branch left main, and those that Git does not know yet."""
+    """Returns the files that differ from where this branch left main, and those that Git does not track yet."""
     base = _git("merge-base", "HEAD", "main")[0]
     return [Path(each) for each in (*_git("diff", "--name-only", base), *_git("ls-files", "-o", "--exclude-standard"))]
 
 
 def list_tests(changed: Iterable[Path]) -> list[str]:
-    """Lists files and single tests, each once, relative to the checkout."""
+    """Returns files and single tests, each once, relative to the checkout."""
     return list(dict.fromkeys(test for path in changed if path.suffix == ".py" for test in _tests_of(path)))
 
 
@@ -57,8 +57,8 @@ def _module(path: Path) -> str:
 
 
 def _room_of(path: Path) -> Path:
-    """Returns the folder of tests that lies where a file lies, or the nearest above it. Files of tests/ lie in theirs:
-    what a folder fixtures/ holds is for the tests beside that folder."""
+    """Returns the folder of tests that mirrors a file's folder, or the nearest above it. A file of tests/ belongs to
+    its own folder; one in fixtures/ to the tests beside that folder."""
     folder = path.parent
     parts = [part for part in folder.parts if part not in ("tests", "fixtures")]
     room = ROOT.joinpath("tests", *parts[2:] if parts[:2] == ["src", "tilewatch"] else parts)
@@ -74,7 +74,7 @@ def _list_test_files() -> tuple[Path, ...]:
 
 @functools.cache
 def _reached(file: Path) -> frozenset[str]:
-    """Returns the modules that a file imports, itself or through modules of tests/."""
+    """Returns the modules that a file imports, directly or through modules of tests/."""
     reached: set[str] = set()
     waiting = [file]
     while waiting:
@@ -106,7 +106,7 @@ def _list_names(file: Path) -> list[str]:
 
 @functools.cache
 def _imports(file: Path) -> frozenset[str]:
-    """Returns the modules that a file imports, by each form of import. A name that is not a module does no harm."""
+    """Returns the names that any form of import in a file may import; some of them are not modules."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):

@@ -17,19 +17,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 MOST_LETTERS = 60
 ABOUT_THE_AUTHOR = ("say", "tell", "let", "give", "ask", "call", "hold", "keep")
-"""Verbs that describe who wrote the change and not the change: 459 of the first 1,194 subjects began with one."""
+"""Verbs that describe the author instead of the change: 459 of the first 1,194 subjects began with one."""
 
 NO_VERBS = ("the", "a", "an", "of", "as", "in", "by", "from", "with", "under", "no", "none", "also", "both", "again")
 IMPERATIVES = ("pass", "process", "address", "focus", "embed", "feed", "need", "seed", "speed", "bring", "compress")
-"""Verbs that end like a participle or a third person."""
+"""Imperatives that end like a participle or a third person."""
 
 VERSION = re.compile(r"\b(Python|CUDA|Postgres|Redis|PyTorch|torch|cuda-tile) \d[\d.]*")
 UNIT = r"(%|(us|ms|s|min|h|KB|MB|GB|TB|W|x|times|bytes|lines|seconds|minutes|hours|GB/s|TFLOP/s|MHz)\b)"
 FIGURE = re.compile(rf"(?<![\w.])(\d[\d.,]*[ -]?{UNIT}|\d+\.\d+(?![\w.]))")
-"""A number with a unit, or a decimal. Names such as sm_90, H100, 13.5.37 or 1daa4d3 are none."""
+"""A number with a unit, or a decimal. Names such as sm_90, H100, 13.5.37 or 1daa4d3 do not match."""
 
 UNFINISHED = ("fixup!", "squash!", "amend!")
-"""Subjects that `git rebase --autosquash` removes again; the hook lets them through."""
+"""Beginnings of subjects that `git rebase --autosquash` removes; the hook accepts them."""
 
 HOOK = """#!/bin/sh
 # Written by tools/check_commits.py of Tilewatch.
@@ -40,7 +40,7 @@ exec python3 "$check" "$1"
 
 
 def find_faults(message: str) -> list[str]:
-    """Returns what is wrong with a commit message, a phrase each."""
+    """Returns the faults of a commit message, a phrase each."""
     subject, _, rest = message.partition("\n")
     change = re.sub(r"^[\w./-]+: ", "", subject)
     first = change.partition(" ")[0].lower()
@@ -59,21 +59,21 @@ def find_faults(message: str) -> list[str]:
 
 
 def check_message(text: str) -> list[str]:
-    """Checks a message as the editor leaves it: with comments, and below a scissors line with the change."""
+    """Returns the faults of a message as the editor saves it: with comments, and the change below a scissors line."""
     lines = text.partition("# ------------------------ >8")[0].splitlines()
     message = "\n".join(line for line in lines if not line.startswith("#")).strip()
     return [] if message.startswith((*UNFINISHED, "Merge ", "Revert ")) else find_faults(message)
 
 
 def check_commits(root: Path = ROOT) -> list[str]:
-    """Checks the commits that were written after the one that added this file; none where there is no history."""
+    """Returns the faults of all commits written after the one that added this file; none if there is no history."""
     added = _git(root, "log", "--diff-filter=A", "--format=%H %at", "--", "tools/check_commits.py").split()
     if not added:
         return []
     commit, written_at = added[-2:]
     log = _git(root, "log", "--no-merges", "--format=%at%n%h%n%B%x00", f"{commit}..HEAD")
     commits = (each.strip().split("\n", 2) for each in log.split("\0") if each.strip())
-    # A branch that began before is rebased onto this file: its commits are older by the date of their author.
+    # A branch that began earlier is rebased onto this file: its commits have older author dates.
     return [
         f"{name} {message.splitlines()[0]}: {fault}"
         for at, name, message in commits
@@ -83,7 +83,7 @@ def check_commits(root: Path = ROOT) -> list[str]:
 
 
 def install_hook(root: Path = ROOT) -> str | None:
-    """Writes the hook commit-msg. Returns a sentence where the clone has another hook or another folder of hooks."""
+    """Installs the hook commit-msg. Returns a sentence if the clone has another hook or another folder of hooks."""
     folder = _git(root, "rev-parse", "--path-format=absolute", "--git-path", "hooks")
     if not folder:
         return None
@@ -97,7 +97,7 @@ def install_hook(root: Path = ROOT) -> str | None:
 
 
 def _git(root: Path, *arguments: str) -> str:
-    """Returns what Git prints; nothing where it fails, as in a folder that is no clone."""
+    """Returns the output of a Git command; "" if it fails, as in a folder that is not a clone."""
     done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False)
     return done.stdout.strip() if done.returncode == 0 else ""
 

@@ -34,7 +34,7 @@ CONFIG_PATH = (
     ("show", "dashboard/panels/series/sweep.py", "show"),
     ("show", "dashboard/charts/sweep.py", "cells"),
 )
-"""From a point of a kernel's search space to a dot on the Series page: the phase, the file, the function."""
+"""From a config of a search space to a dot on the Series page: phase, file and function of each step."""
 
 ALERT_PATH = (
     ("submit", "worker/cli/submit.py", "nightly"),
@@ -65,12 +65,12 @@ FILLS = {
 }
 WIDTH, ROW, TOP, LEFT, PHASE = 900, 46, 16, 16, 92
 LINE, SHORT = 112, 24
-"""Characters of a sentence that fit a box, and of one that says too little alone."""
+"""Most characters of a sentence in a box; a sentence shorter than SHORT gets the next one too."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One box of a picture: the phase of the work, the file, the function in it and what its docstring says."""
+    """One box of a picture: the phase of the work, the file, the function in it and its docstring's first sentence."""
 
     phase: str
     file: str
@@ -79,7 +79,7 @@ class Step:
 
 
 class NoSuchStep(Exception):
-    """A path names a function that its file does not have, or one without a docstring; the message says which."""
+    """A path names a function that its file lacks, or one without a docstring; the message names it."""
 
 
 def steps(path: tuple[tuple[str, str, str], ...]) -> list[Step]:
@@ -124,12 +124,12 @@ def _first_sentence(file: str, function: str) -> str:
     for name in function.split("."):
         node = _named(node, name, file)
     assert isinstance(node, ast.FunctionDef | ast.ClassDef)
-    # A step of the work is described where its module is: `step` itself needs no second docstring.
+    # A function without a docstring, such as `step`, is described by its module's.
     text = ast.get_docstring(node) or ast.get_docstring(tree)
     if not text:
         raise NoSuchStep(f"{function} of {file} has no docstring")
     sentences = " ".join(text.split("\n\n")[0].split()).split(". ")
-    # "The judge step." alone says too little: the sentence after it comes along.
+    # "The judge step." says too little, so the next sentence is added.
     shown = sentences[:2] if len(sentences[0]) < SHORT else sentences[:1]
     return ". ".join(shown).rstrip(".") + "."
 

@@ -1,4 +1,4 @@
-"""Measures a series of tools/record_history.py on this machine's GPU, and keeps the recording's file up to date."""
+"""Measures the series of tools/record_history.py on this machine's GPU, and writes the recording's file."""
 
 import datetime as dt
 import json
@@ -29,7 +29,7 @@ from tools.recorded_replay import ReplayedSide, replay_row
 
 @dataclass
 class Version:
-    """One series at one commit. `outcomes` are those of its trials, in their order, once it `is_compiled`."""
+    """One series at one commit. `outcomes` are those of its trials, in order, once `is_compiled` is set."""
 
     commit: GitCommit
     library: Path
@@ -43,7 +43,7 @@ class Version:
 
     @property
     def code(self) -> tuple[object, ...]:
-        """Equal for equal code in equal configs."""
+        """Returns a value that is equal for equal code in equal configs."""
         trials = zip(self.plan.trials, self.outcomes, strict=True)
         return tuple((json.dumps(dict(trial.config)), each and each.content_key) for trial, each in trials)
 
@@ -56,7 +56,7 @@ class Version:
         ]
 
     def find_side(self, config: Params) -> tuple[ReplayedSide, ReplaySide] | None:
-        """Returns the config as one side of a replay; None where it did not compile at this commit."""
+        """Returns the config as one side of a replay; None if it did not compile at this commit."""
         cubin = next((each for each in self.list_cubins() if config_key(each.config) == config_key(config)), None)
         if cubin is None:
             return None
@@ -65,11 +65,12 @@ class Version:
 
 
 WRITE_EVERY_S = 15.0
-"""The file is written whole: 0.75 s of CPU time for the 13,815 rows of a night (2 cores, 2026-11-23)."""
+"""Seconds between writes of the file. It is written whole: 0.75 s of CPU time for the 13,815 rows of a night (2 cores,
+2026-11-23)."""
 
 COUNTED_TOGETHER = 8
-"""Series whose counters are read with one start of Nsight Compute, which takes 2 s; a machine that is taken away takes
-as many with it (H100, 2026-11-26)."""
+"""Series whose counters are read with one start of Nsight Compute, which takes 2 s. If the machine is taken away, the
+counters of up to this many series are lost (H100, 2026-11-26)."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,8 @@ class _Uncounted:
 
 @dataclass
 class Recorder:
-    """One GPU and the file that its runs go into. `launches` are those of a replay. At the end of its `with` block it
-    reads the counters that are still to be read and writes the file."""
+    """One GPU and the file that its runs are written to. `launches` are those of a replay. At the end of its `with`
+    block it reads the remaining counters and writes the file."""
 
     gpu: device.Gpu
     model: device.GpuSpec
@@ -95,9 +96,11 @@ class Recorder:
     _counted: dict[str, Counted] = field(default_factory=dict)
     _uncounted: list[_Uncounted] = field(default_factory=list)
     _profiler: Profiler | None = None
-    """Waits for launches while the series before them are measured. It touches no GPU meanwhile."""
+    """Started profiler that waits for launches while the series before them are measured. It does not use the GPU
+    meanwhile."""
     _writer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
-    """Reads machine code and writes rows while the next series is measured: 0.5 s of each (H100, 2026-11-25)."""
+    """Thread that reads machine code and writes rows while the next series is measured: 0.5 s per series (H100,
+    2026-11-25)."""
     _written: list[Future[None]] = field(default_factory=list)
 
     def __enter__(self) -> Self:
@@ -114,11 +117,12 @@ class Recorder:
 
     @property
     def host(self) -> str:
-        """Names the physical GPU: borrowed machines share their names, and two GPUs must not share a series' host."""
+        """Returns a name of the physical GPU: borrowed machines share their names, and two GPUs must not share a
+        series' host."""
         return f"{self.model.slug}-{self.gpu.uuid.removeprefix('GPU-')[:8]}"
 
     def measure(self, version: Version) -> Params | None:
-        """Measures a series at a commit and returns the config that won; None where none was right."""
+        """Measures a series at a commit and returns the winning config; None if no config was right."""
         plan = version.plan
         request = MeasureRequest(
             version.library, plan.kernel, plan.problem, plan.arch, self.store_url, version.list_cubins(),
@@ -171,7 +175,7 @@ class Recorder:
         self._written.append(self._writer.submit(write))
 
     def replay(self, good: Version, bad: Version, good_config: Params, bad_config: Params) -> None:
-        """Replays what won at two commits; of equal machine code it is put on record that it is equal."""
+        """Replays the winners of two commits. If their machine code is equal, only that is written."""
         before, after = good.find_side(good_config), bad.find_side(bad_config)
         if before is None or after is None:
             return
@@ -188,7 +192,8 @@ class Recorder:
         self._written.append(self._writer.submit(self._add, bad, [row]))
 
     def _add(self, version: Version, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Writes the file now and then: a machine that is taken away leaves what was measured."""
+        """Adds rows, and writes the file every WRITE_EVERY_S, so that a machine that is taken away leaves its
+        measurements."""
         self._rows += recording_file.renumber(self._rows, rows)
         machine, repository = f"{self.host}, {self.gpu.name}", version.commit.repository
         self._header = recording_file.Header(machine, recording_file.now(), repository, "tilewatch history")
@@ -202,11 +207,10 @@ class Recorder:
 
 
 def measure_series(recorder: Recorder, versions: Sequence[Version], stop_at: float) -> None:
-    """Measures a series at its first commit, where its code changes, and at its last commit. Each change is replayed;
-    that a commit left the machine code as it was is put on record.
+    """Measures a series at its first commit, at each commit that changes its code, and at its last. Each change is
+    replayed; commits that left the machine code unchanged are written as such.
 
-    Starts nothing after `stop_at`, in seconds of time.monotonic().
-    """
+    Starts nothing after `stop_at`, in seconds of time.monotonic()."""
     won: Params | None = None
     for number, version in enumerate(versions):
         before = versions[number - 1] if number else None

@@ -40,7 +40,7 @@ def _write_result(result: Result) -> str:
 
 
 def group(figures: Sequence[Figure]) -> list[list[Figure]]:
-    """Groups figures by their bound and by what follows the last colon of their name."""
+    """Returns figures in groups that share their bound and the text after the last colon of their name."""
     groups: dict[tuple[str, str], list[Figure]] = {}
     for figure in figures:
         groups.setdefault((figure.bound, figure.what.rpartition(": ")[2]), []).append(figure)
@@ -48,7 +48,7 @@ def group(figures: Sequence[Figure]) -> list[list[Figure]]:
 
 
 def find_worst(figures: Sequence[Figure]) -> Figure:
-    """Returns the figure that is furthest to the wrong side of the bound that all have."""
+    """Returns the figure that misses the common bound by most, or is nearest to it."""
     if figures[0].bound.startswith(("at most", "at least")):
         sign = -1 if figures[0].bound.startswith("at least") else 1
         return max(figures, key=lambda figure: sign * read_number(figure.value, figure.bound))
@@ -56,7 +56,7 @@ def find_worst(figures: Sequence[Figure]) -> Figure:
 
 
 def read_number(text: str, bound: str) -> float:
-    """Returns the number of a value as its bound counts it: in % if that is the bound's unit, else the first."""
+    """Returns the number of a value in the unit of its bound: the one in % if the bound is in %, else the first."""
     share = re.search(r"([\d.]+) ?%", text) if "%" in bound else None
     found = share or re.search(r"(-?[\d,.]+)", text)
     return float(found[1].replace(",", "")) if found else float("nan")

@@ -1,17 +1,16 @@
 """Measures a repository's history on this machine's GPU and writes a recording.
 
-Either a watch folder is laid over each commit, so that commits from before it existed are measured too, or each commit
-brings its own library folder. A series is measured at its first commit, where its machine code or its launch is another
-than at the commit before, and at the last one: a recording of years stays small and costs minutes. What won before and
-after a change is replayed side by side, so that the judge can say of it what it says of its own nights. Needs no
-servers.
+Either a watch folder is copied over each commit, so that older commits can be measured too, or each commit has its own
+library folder. A series is measured at its first commit, at each commit that changes its machine code or launch, and at
+its last: so a recording of years stays small and takes minutes. The winners before and after a change are replayed side
+by side, so that the judge can judge it like a change of its own nights. Needs no servers.
 
     python -m tools.record_history CLONE v1..HEAD --watch my/watch --path src --out history.jsonl.gz
     python -m tools.record_history CLONE @commits --library kernels/library --only series.json --out history.jsonl.gz
 
-`--only` is a JSON list of {"kernel", "problem", "configs", "commits"}: measure nothing else, in this order, and try
-these configs alone. Without "commits" it holds for every commit, and of a config that has fewer or more parameters
-there those count that both have.
+`--only` is a JSON list of {"kernel", "problem", "configs", "commits"}: only these are measured, in this order and with
+these configs. Without "commits" an entry holds for every commit. If a config has other parameters at a commit, only the
+common ones are compared.
 """
 
 import argparse
@@ -38,11 +37,11 @@ from tilewatch.kernels.results import Params, Plan
 from tools.history_recorder import Recorder, Version, measure_series
 
 JOBS = max(1, (os.cpu_count() or 1) * 3 // 4)
-"""The others are for what measures: beside 8 compilers 7 series took 82 s, beside 16 on the 16 cores 92 s, and the
-compilers are done long before the last series either way (H100, 2026-11-26)."""
+"""Compiler processes; the other cores measure. With 8 compilers 7 series took 82 s, with 16 on the 16 cores 92 s, and
+compiling ends long before the last series either way (H100, 2026-11-26)."""
 
 REPLAY_LAUNCHES = 8
-"""As many as the judge wants before it reports a change (worker/detection/policy.py, `least_launches`)."""
+"""As many launches as the judge wants before it reports a change (worker/detection/policy.py, `least_launches`)."""
 
 Only = Sequence[Mapping[str, Any]]
 
@@ -67,7 +66,7 @@ def main() -> None:
 
     def compiled(_: Future[None]) -> None:
         print(f"compiled after {time.monotonic() - started:.0f} s", flush=True)
-        for version in versions:  # so that nobody waits for a compilation that failed
+        for version in versions:  # set also after a failure, so that nobody waits for ever
             version.is_compiled.set()
 
     compiling.add_done_callback(compiled)
@@ -110,11 +109,11 @@ def _arguments() -> argparse.Namespace:
 
 
 def read_history(arguments: argparse.Namespace, arch: str, only: Only | None) -> list[Version]:
-    """Returns every wanted series at every commit, the oldest first. A commit that cannot be read is left out."""
+    """Returns every wanted series at every commit, oldest first. A commit that cannot be read is left out."""
     if _git(arguments.repository, "rev-parse", "--is-shallow-repository").strip() == "true":
         raise SystemExit(
-            f"{arguments.repository} is a shallow clone: its commits would stand before all others. "
-            "`git fetch --unshallow` brings the rest"
+            f"{arguments.repository} is a shallow clone: its commits would come before all others. "
+            "`git fetch --unshallow` gets the rest"
         )
     if arguments.commits.startswith("@"):
         revisions = Path(arguments.commits[1:]).read_text().split()
@@ -139,10 +138,9 @@ def read_history(arguments: argparse.Namespace, arch: str, only: Only | None) ->
 
 
 def _select(plans: Sequence[Plan], library: Path, arch: str, sha: str, only: Only) -> tuple[Plan, ...]:
-    """Returns the plans of this commit that are wanted, each with the configs that are wanted of it.
+    """Returns the wanted plans of this commit, each with its wanted configs.
 
-    The tile table's config is chosen among all configs of a space, so it is no baseline of a part of them.
-    """
+    The tile table's config is chosen among all configs of a space, so it is not a baseline for some of them."""
     found = {(plan.kernel, plan.problem): plan for plan in plans}
     selected = []
     for each in only:
@@ -159,7 +157,7 @@ def _select(plans: Sequence[Plan], library: Path, arch: str, sha: str, only: Onl
 
 
 def _read_one(library: Path, arch: str, wanted: Mapping[str, Any]) -> Plan | None:
-    """Returns the plan of a problem that the library can parse but does not watch; None where it cannot."""
+    """Returns the plan of a problem that the library can parse but does not watch; None if it cannot parse it."""
     try:
         (plan,) = catalog.read(library, arch=arch, kernel=wanted["kernel"], problem=wanted["problem"])
     except ExpectedError:
@@ -172,7 +170,7 @@ def _is_wanted(config: Params, configs: Sequence[Params]) -> bool:
 
 
 def _check_out(arguments: argparse.Namespace, sha: str) -> Path:
-    """Returns the commit's own library folder, or the watch folder that was laid over its checkout."""
+    """Returns the commit's own library folder, or the watch folder copied over its checkout."""
     checkout: Path = (arguments.work / "commits" / sha).absolute()
     checkout.mkdir(parents=True, exist_ok=True)
     parts = [arguments.library] if arguments.library else []
@@ -193,7 +191,7 @@ def _check_out(arguments: argparse.Namespace, sha: str) -> Path:
 
 
 def compile_all(versions: Sequence[Version], store: str, jobs: int, limit_s: float) -> None:
-    """Compiles all trials, those of the first version first, so that it can be measured while others compile."""
+    """Compiles all trials, the first version's first, so that it can be measured while others compile."""
     left = [len(version.plan.trials) for version in versions]
     for version in versions:
         version.outcomes = [None] * len(version.plan.trials)
@@ -207,7 +205,8 @@ def compile_all(versions: Sequence[Version], store: str, jobs: int, limit_s: flo
 
 
 def prepare_baselines(series: Mapping[str, Sequence[Version]], gpu: device.Gpu, store: str) -> None:
-    """Lets DeepGEMM compile its kernels: the measurements find them in a cache. Other baselines compile nothing."""
+    """Makes DeepGEMM compile its kernels, so that measurements find them in its cache. Other baselines
+    compile nothing."""
     last = [versions[-1] for versions in series.values()]
     wanted = [SeriesToPrepare(each.library, each.plan.kernel, each.plan.problem, each.plan.baselines) for each in last]
     for failure in baseline_cache.fill(wanted, gpu.uuid, store):

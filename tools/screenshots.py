@@ -40,17 +40,17 @@ from tilewatch.worker.transfer.toolchain_reports import import_report
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 OWN_REPOSITORY = "https://example.org/tilewatch.git"
-"""The repository of the recordings of our own library: that of this clone would put its address in a picture."""
+"""Repository shown for the recordings of our own library: this clone's own URL would appear in a picture."""
 
 NIGHTS = 100  # the winners of gemm_fp8 change at commit 60; the whole year would take 2.6 GB
 WIDE_NIGHTS = 8
-FLEET_READY_AT_H = 4  # its nights are measured at 3:00 UTC, and a page says late or missing of one that is not there
+FLEET_READY_AT_H = 4  # its nights are measured at 3:00 UTC; a night that is not there is shown as late or missing
 START_LIMIT_S = 120
 DRAW_LIMIT_S = 120
 LOOK_EVERY_S = 1.5
 COLOURS = 256
-"""A picture with a palette takes a third of the bytes. Chosen by coverage, it misses no colour by more than 10 of 255
-(the overview of the fleet, 2026-11); chosen by frequency, it made the few blue letters green."""
+"""Colours of a picture's palette, which makes it a third of the bytes. Chosen by coverage, no colour is off by more
+than 10 of 255 (the overview of the fleet, 2026-11); chosen by frequency, the few blue letters became green."""
 
 DRAWN = """() => {
     const app = document.querySelector('[data-testid="stApp"]');
@@ -58,22 +58,21 @@ DRAWN = """() => {
         && !document.querySelector('[data-testid="stSkeleton"], [data-testid="stSpinner"], [data-stale="true"]')
         && [...document.querySelectorAll('.js-plotly-plot')].every(plot => plot.querySelector('.main-svg'));
 }"""
-"""Streamlit has run the page and every plot of it is drawn."""
+"""Script that returns true when Streamlit has run the page and every plot of it is drawn."""
 
 ERRORS = '[data-testid="stException"], [data-testid="stAlertContentError"]'
 
 
 class WrongPage(Exception):
-    """A page is not what its picture should show; the message is a sentence."""
+    """A page does not show what its picture needs; the message is a sentence."""
 
 
 @dataclass(frozen=True)
 class Picture:
     """A page at an address. `text` must be on it. The window is in CSS pixels, of which `scale` pixels are stored.
 
-    `run` names the run that stands for {run} in the address, by kernel, problem and the beginning of its commit: the
-    number of a run is another one when a recording is added.
-    """
+    `run` names the run for {run} in the address, by kernel, problem and the beginning of its commit, because the number
+    of a run changes when a recording is added."""
 
     name: str
     address: str
@@ -182,8 +181,8 @@ def fill_made(url: str) -> None:
 
 @contextlib.contextmanager
 def serve(fill: Callable[[str], None]) -> Iterator[tuple[str, str]]:
-    """Starts servers with a filled database and a dashboard of them, as `tilewatch up` does; gives its address and the
-    database's."""
+    """Starts servers with a filled database and a dashboard for it, as `tilewatch up` does. Yields its address and the
+    database's URL."""
     with contextlib.ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tilewatch-pictures-", dir="/var/tmp")))
         home.chmod(0o755)  # the embedded Postgres runs as nobody when this is run by root
@@ -261,7 +260,7 @@ def take(browser: Browser, address: str, picture: Picture) -> None:
 
 
 def wait_until_drawn(page: Page, picture: Picture) -> bytes:
-    """Returns the page as a PNG, once it looked the same twice."""
+    """Returns the page as a PNG, once two in a row were the same."""
     before, trouble, deadline = b"", "is not drawn", time.monotonic() + DRAW_LIMIT_S
     while time.monotonic() < deadline:
         page.wait_for_function(DRAWN)

@@ -20,7 +20,7 @@ from tilewatch.kernels.comparing.toolchains.safety_verdict import OperatorSafety
 from tilewatch.kernels.comparing.verdict import Verdict
 
 WIDTH, ROW, MARGIN = 1000, 17, 110
-"""Pixels: of the picture, of an operator, and of title and axis."""
+"""Pixels of the picture's width, of an operator's row, and of title and axis."""
 
 
 def main() -> None:

@@ -123,7 +123,7 @@ def test_a_clone_without_its_history_is_refused(tmp_path: Path, shas: list[str])
     assert shas
     git(tmp_path, "clone", "--quiet", "--depth", "1", f"file://{tmp_path}/clone", "shallow")
     asked = argparse.Namespace(repository=tmp_path / "shallow", commits="HEAD")
-    with pytest.raises(SystemExit, match=r"is a shallow clone: .* `git fetch --unshallow` brings the rest"):
+    with pytest.raises(SystemExit, match=r"is a shallow clone: .* `git fetch --unshallow` gets the rest"):
         record_history.read_history(asked, "sm_90", None)
 
 

@@ -32,7 +32,7 @@ from tests.worker.fixtures import tiny_repository
 
 ROOT = Path(__file__).resolve().parents[2]
 ADDRESS = "10.99.0.1"
-"""Where the node reaches the servers: an address of the loopback device in a namespace of its own."""
+"""Address at which the node reaches the servers: one of the loopback device in its own namespace."""
 
 ABBREVIATION = 10
 PATIENCE_S = 300.0  # a deadline for what hangs, not a speed
@@ -56,7 +56,7 @@ do $$ declare name text; begin
     perform pg_sleep(20);
 end $$
 """
-"""What a transaction holds that somebody left open after writing: each kind of migration must wait for it."""
+"""Locks of a transaction that somebody left open after writing: each kind of migration must wait for it."""
 
 
 class Failed(Exception):
@@ -71,18 +71,18 @@ class Compose:
         self.settings: dict[str, str] = {}
 
     def set(self, **settings: str) -> None:
-        """Writes .env anew: its settings, some of them changed."""
+        """Writes .env again with some settings changed."""
         self.settings |= settings
         file = self.clone / ".env"
         file.touch(0o600)
         file.write_text("".join(f"{name}={value}\n" for name, value in self.settings.items()))
 
     def run(self, *words: str) -> str:
-        """Returns what `docker compose` prints."""
+        """Returns the output of `docker compose`."""
         return self.shell(shlex.join(["docker", "compose", *words]))
 
     def shell(self, commands: str) -> str:
-        """Returns what lines of a page print; the first that fails ends them."""
+        """Returns the output of commands from a page; the first that fails ends them."""
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", commands],
             cwd=self.clone,
@@ -104,7 +104,7 @@ class Compose:
         return self.run("exec", "-T", "postgres", *psql).strip()
 
     def unhealthy(self) -> list[str]:
-        """The services that are not running, or not healthy although they have a health check."""
+        """Returns the services that are not running, or whose health check fails."""
         listed = [json.loads(line) for line in self.run("ps", "--format", "json").splitlines()]
         well = {each["Service"] for each in listed if each["State"] == "running" and each["Health"] in ("", "healthy")}
         wanted = set(self.run("config", "--services").split()) - {"migrate", "logins"}
@@ -140,7 +140,7 @@ def main() -> None:
 def smoke(folder: Path, environment: dict[str, str], old: str, new: str) -> None:
     clone = folder / "clone"
     shutil.rmtree(clone, ignore_errors=True)
-    abbreviation = f"core.abbrev={ABBREVIATION}"  # the page's own tag for images is to be the tag that is used here
+    abbreviation = f"core.abbrev={ABBREVIATION}"  # so that the tag that the page computes is the one used here
     subprocess.run(["git", "clone", "--quiet", "--config", abbreviation, str(ROOT), str(clone)], check=True)
     git(clone, "reset", "--quiet", "--hard", old)
     watched, shared = folder / "watched", folder / "cubins"
@@ -271,7 +271,7 @@ def upgrade(servers: Compose, node: Compose, set_node: Callable[[], None], watch
 
 
 def before_newest_migration() -> str:
-    """The commit before the one that added the newest migration."""
+    """Returns the commit before the one that added the newest migration."""
     return git(ROOT, "log", "--diff-filter=A", "--format=%H^", "--", str(newest_migration()))
 
 
@@ -301,7 +301,7 @@ def write_certificates(servers: Compose) -> None:
 
 
 def block(page: str, start: str) -> str:
-    """The block of commands of a page of docs/ whose first line starts so."""
+    """Returns the block of commands on a page of docs/ whose first line starts with `start`."""
     text = (ROOT / "docs" / page).read_text()
     found = [each for each in re.findall(r"^```\n(.*?)^```", text, re.DOTALL | re.MULTILINE) if each.startswith(start)]
     if len(found) != 1:
@@ -330,14 +330,14 @@ def wait_for_jobs(servers: Compose) -> None:
 
 
 def kill(stack: Compose, service: str) -> None:
-    """SIGKILL from outside, as the kernel does it without memory; `docker kill` would count as a person's wish."""
+    """Sends SIGKILL from outside, as the kernel does without memory; `docker kill` would count as a person's wish."""
     container = stack.run("ps", "--quiet", service).split()[0]
     os.kill(int(docker(stack.environment, "inspect", "--format", "{{.State.Pid}}", container)), signal.SIGKILL)
 
 
 @contextmanager
 def dashboard_watched(servers: Compose) -> Iterator[list[float]]:
-    """The seconds of each time in which the dashboard did not answer."""
+    """Yields a list of the seconds of each time in which the dashboard did not answer."""
     silences_s: list[float] = []
     over = threading.Event()
 
@@ -392,7 +392,7 @@ def docker(environment: dict[str, str], *words: str) -> str:
 
 @contextmanager
 def the_only_one() -> Iterator[None]:
-    """Two at once would use one address, one network namespace and the same names of projects."""
+    """Refuses a second run on this machine: both would use the same address, network namespace and project names."""
     with (Path(tempfile.gettempdir()) / "tilewatch-smoke.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -410,7 +410,7 @@ def own_engine() -> Iterator[tuple[Path, dict[str, str]]]:
 
 @contextmanager
 def local_engine(folder: Path, commits: Sequence[str]) -> Iterator[tuple[Path, dict[str, str]]]:
-    """The engine in namespaces of its own, with base images that it makes first if they are not there."""
+    """Starts the engine in its own namespaces, with base images that it makes first if they are missing."""
     folder = folder.absolute()
     scripts = Path(__file__).parent
     subprocess.run([scripts / "trees.sh", folder], check=True)

@@ -1,1 +1,1 @@
-"""Runs library kernels as plain Python: a NumPy stand-in for `cuda.tile`, and a comparison with a GPU."""
+"""Runs library kernels as plain Python with a NumPy stand-in for `cuda.tile`, and compares them with a GPU."""

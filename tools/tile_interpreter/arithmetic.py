@@ -1,4 +1,4 @@
-"""Computes with tiles: making, reshaping, products, arithmetic, reductions."""
+"""Computes with tiles: creation, reshaping, products, arithmetic, reductions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tools.tile_interpreter.tile import Tile, Undefined, as_tile, binary, compar
 
 
 class Arithmetic:
-    """The part of the language that touches tiles alone."""
+    """The part of the language that uses only tiles."""
 
     # Making tiles.
 
@@ -170,7 +170,7 @@ class Arithmetic:
         return _reduce("min", np.fmin.reduce, x, axis, keepdims, how)
 
     def reduce(self, x: Any, /, axis: int, func: Callable[..., Any], identity: Any, *, keepdims: bool = False) -> Any:  # noqa: ARG002 - sides are powers of two, so nothing is left over
-        """Combines halves until one is left, of one tile or of each of a tuple."""
+        """Combines the halves of a tile, or of each tile of a tuple, until one element is left."""
         tiles = x if isinstance(x, tuple) else (x,)
         values = np.broadcast_arrays(*(tile.values for tile in tiles))
         while values[0].shape[axis] > 1:
@@ -209,7 +209,8 @@ def _reduce(name: str, reduce: Any, x: Tile, axis: Any, keepdims: bool, how: dic
 
 
 def _flush(tile: Any, how: dict[str, Any]) -> Any:
-    """Options of arithmetic: approximate and full rounding are the same here, flushing to zero is done."""
+    """Returns a result with subnormals flushed to zero if `how` asks for it; approximate and full rounding are the same
+    here."""
     only("arithmetic", how, "flush_to_zero", "rounding_mode", "propagate_nan")
     if how.get("rounding_mode") not in (None, *(getattr(ct.RoundingMode, name) for name in ("RN", "FULL", "APPROX"))):
         raise NotCovered(f"the interpreter does not cover arithmetic with {how['rounding_mode']}")

@@ -1,4 +1,4 @@
-"""Arrays as a kernel sees them, whole and as overlapping tiles: strided windows onto raw bits."""
+"""Defines arrays as a kernel sees them, whole and as overlapping tiles: strided windows onto raw bits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ PADDING = {
     ct.PaddingMode.NEG_INF: -np.inf,
 }
 TRAP_INTEGER = 0x55
-"""Padding that cuTile leaves undetermined is NaN here, or this in integers: a kernel that uses it gives itself away."""
+"""Value of integer padding that cuTile leaves undetermined (floats are NaN), so that a kernel that uses it gives wrong
+results."""
 
 
 class MemoryArray:
@@ -73,7 +74,7 @@ class MemoryArray:
 class TiledView:
     """Tiles of an array that begin `steps` elements apart. Axis n of a tile is axis `axes[n]` of the array.
 
-    `sides` and `steps` of () are those of one element, which comes as a tile without axes."""
+    If `sides` and `steps` are (), a tile is one element without axes."""
 
     array: MemoryArray
     sides: tuple[int, ...]
@@ -99,7 +100,7 @@ class TiledView:
         self.array.put(window, values[inside].transpose(np.argsort(self.axes)))
 
     def _window(self, index: Any, check_bounds: bool) -> tuple[slice, ...]:
-        """The part of the array under a tile."""
+        """Returns the part of the array under a tile."""
         array, one = self.array, (1,) * self.array.ndim
         sides, steps = self.sides or one, self.steps or one
         positions = [operator.index(each) for each in (index if isinstance(index, tuple | list) else (index,))]
@@ -132,7 +133,7 @@ def padding_of(array: MemoryArray, mode: ct.PaddingMode) -> Any:
 
 
 def stored_values(array: MemoryArray, tile: Any) -> np.ndarray:
-    """Values as the array holds them; like cuTile, only conversions that lose nothing happen by themselves."""
+    """Returns values as the array holds them. As in cuTile, only conversions without loss are implicit."""
     if not isinstance(tile, Tile):
         return round_to(np.asarray(tile), array.dtype.name)
     if tile.dtype == array.dtype:

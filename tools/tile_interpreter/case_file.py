@@ -26,7 +26,8 @@ PROBES = HERE / "probes"
 
 
 def write(file: Path, arch: str, most: int, only: Sequence[str] = ()) -> tuple[int, list[str]]:
-    """At most `most` cases of each kernel, spread over its space. Returns their number and what did not compile."""
+    """Writes at most `most` cases of each kernel, spread over its space. Returns their number and the cases that did
+    not compile."""
     manifest: list[dict[str, Any]] = []
     contents: dict[str, np.ndarray] = {}
     failures: list[str] = []
@@ -64,7 +65,7 @@ def _wanted(arch: str, most: int, only: Sequence[str]) -> Iterator[tuple[Path, r
         for name, found in running.load(path).items() if path.stem != "__init__" else ():
             if _number(SMALL[name].needs) <= _number(arch) and (not only or name in only):
                 every = list(cases(found.kernel))
-                # A stride prime to most sizes meets all problems and all values, not one corner of the space.
+                # A stride that is prime to most sizes meets all problems and all values of the space.
                 for turn in range(min(most, len(every))):
                     yield LIBRARY, found, every[turn * 37 % len(every)]
 

@@ -1,7 +1,6 @@
-"""Lists the small runs of each library kernel that the interpreter (and then a GPU) goes through, and their inputs.
+"""Lists the small cases of each library kernel that the interpreter (and then a GPU) runs, and their inputs.
 
-A kernel's space is cut down to tiles that suit problems of a few hundred elements; every launch that is left is run.
-"""
+A kernel's space is reduced to tiles that suit problems of a few hundred elements; every remaining launch is run."""
 
 import itertools
 import zlib
@@ -15,15 +14,15 @@ from tools.tile_interpreter.rounding import decode, difference, encode, round_to
 from tools.tile_interpreter.running import SM_COUNT
 
 SCALE_SPREAD = 0.25
-"""As kernels/gpu/arrays.py makes scales: 2 to the power of a normal value of this deviation."""
+"""Scales are 2 to the power of normal values with this deviation, as in kernels/gpu/arrays.py."""
 
 
 @dataclass(frozen=True)
 class Small:
-    """Problems of a kernel, and values in place of its space's own for the axes named.
+    """Problems of a kernel, and for some axes the values that replace those of its space.
 
-    Of an axis that is not named the first and last value are kept, and of compiler hints the first. `needs` is the
-    oldest architecture that runs the kernel."""
+    Of other axes the first and last value are used, and of compiler hints the first. `needs` is the oldest architecture
+    that runs the kernel."""
 
     problems: tuple[str, ...]
     axes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -38,7 +37,7 @@ class Case:
 
 
 RAGGED_FP8 = ("1x16x16", "17x48x208", "127x16x256", "129x144x80")
-"""N and K of FP8 products are multiples of 16 (TMA's 16 bytes); M may be anything."""
+"""FP8 problems. N and K must be multiples of 16 (TMA's 16 bytes); M may be anything."""
 
 TILES = {"tile_m": (16, 64), "tile_n": (16, 32), "tile_k": (32, 64), "group_size_m": (2, 8), "added_n": (0, 16)}
 
@@ -49,14 +48,14 @@ WRITTEN_OUT = TILES | {
     "tiles_per_block": (0, 1, 3),
     "swap_ab": (0, 1),
 }
-"""Three tiles in each block, of which the last block makes some twice where tiles are used up, and swapped tiles, which
-are stored 64 rows at a time. Other tiles of N and K are `gemm_nt`'s, the same function."""
+"""Axes with three tiles per block, of which the last block computes some twice, and with swapped tiles, which are
+stored 64 rows at a time. Other tiles of N and K are tested by `gemm_nt`, which is the same function."""
 
 RAGGED = ("1x1x1", "17x127x129", "129x17x127", "64x64x64")
-"""M, N and K may be anything where loads need not be TMA."""
+"""Problems with any M, N and K, for kernels whose loads need not be TMA."""
 
 RAGGED_ROWS = ("1x1", "17x127", "127x17", "129x256", "3x1031")
-"""Rows and columns may be anything; 256 is one whole tile, the others pad theirs."""
+"""Problems with any rows and columns; 256 columns are one whole tile, the others are padded."""
 
 TILED = {"tile_rows": (1, 4), "tile_columns": (16, 128)}
 
@@ -71,7 +70,7 @@ SCALED = {
 }
 
 GROUPED = ("3x1x128x128", "5x2x128x256", "2x150x128x384")
-"""Groups without a row, groups that are all padding (both of few rows), and groups of more than one block; 1 to 3
+"""Problems with groups without rows, groups of padding only (both have few rows), and groups of several blocks; 1 to 3
 blocks of K."""
 
 GROUPED_TILES = {
@@ -84,12 +83,12 @@ GROUPED_TILES = {
 }
 
 WIDE = {"tile_n": (64, 128, 256)}
-"""256 columns are two products side by side, of which an odd number of 128 leaves one without its neighbour."""
+"""Axes with tiles of 256 columns, which are two products; with an odd number of 128 columns, one has no neighbour."""
 
 HEADS = ("1x2x1x1x64", "1x4x2x17x64", "2x2x2x127x64", "1x2x1x129x128")
 
 PARTED = ("1x2x1x1x64-1", "2x4x2x300x64-2", "1x6x2x385x128-4")
-"""One part, and a last part that is shorter than the others."""
+"""Problems with one part, and with a last part that is shorter than the others."""
 
 SMALL: Mapping[str, Small] = {
     "gemm_fp8_scaled": Small(("1x16x128", "17x48x256", "129x144x384", "127x544x640", "128x48x256"), SCALED),
@@ -157,7 +156,8 @@ SMALL: Mapping[str, Small] = {
 
 
 def cases(kernel: Kernel) -> Iterator[Case]:
-    """Lists a kernel's small runs. Configs of one launch are one case: 222 of the 540 of scaled products differ."""
+    """Yields a kernel's small cases. Configs with the same launch are one case: 222 of the 540 of scaled products
+    differ."""
     small = SMALL[kernel.name]
     axes = []
     for name, values in kernel.space(small.needs).axes:
@@ -173,9 +173,10 @@ def cases(kernel: Kernel) -> Iterator[Case]:
 
 
 def inputs(kernel: Kernel, problem: Problem) -> dict[str, np.ndarray]:
-    """Raw bits by name, the same every time for a problem, and no zeros: those hide elements that were never read.
+    """Returns raw bits by name, the same every time for a problem. There are no zeros, which would hide elements that
+    were never read.
 
-    They are read-only: all configs of a problem take the same ones, and a kernel that writes into them is an error."""
+    They are read-only: all configs of a problem share them, and a kernel that writes into them is an error."""
     generator = np.random.default_rng(zlib.crc32(f"{kernel.name} {problem.name}".encode()))
     given = kernel.given(problem) if kernel.given else {}
     made = {
@@ -199,7 +200,7 @@ def _random(spec: Array, generator: np.random.Generator) -> np.ndarray:
 
 
 def expected(kernel: Kernel, problem: Problem, raw: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What the kernel's reference computes of these inputs, as float32 by name of the output."""
+    """Returns the reference's result for these inputs, as float32 by name of the output."""
     dtypes = {spec.name: spec.dtype for spec in kernel.arrays(problem)}
     values = {name: decode(bits, dtypes[name]) for name, bits in raw.items()}
     return {name: np.asarray(wanted, np.float32) for name, wanted in kernel.reference(values, np).items()}
@@ -208,6 +209,7 @@ def expected(kernel: Kernel, problem: Problem, raw: Mapping[str, np.ndarray]) ->
 def largest_error(
     kernel: Kernel, problem: Problem, wanted: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]
 ) -> float:
-    """As a share of the reference's largest magnitude; infinite where an element is NaN and the reference is not."""
+    """Returns the largest error as a share of the reference's largest magnitude; infinite if an element is NaN and the
+    reference is not."""
     dtypes = {spec.name: spec.dtype for spec in kernel.arrays(problem)}
     return max(difference(decode(bits, dtypes[name]), wanted[name]) for name, bits in outputs.items())

@@ -1,8 +1,7 @@
-"""Defines the names of `cuda.tile` that the interpreter covers; any other is an error that names it.
+"""Defines the names of `cuda.tile` that the interpreter covers; another name raises an error with that name.
 
-`Language` stands where a library file imports `cuda.tile`. It runs one block at a time, in order, as plain Python.
-Hints (latency, allow_tma, use_fast_acc, memory order) change speed and not meaning, so they are taken and dropped.
-"""
+`Language` replaces `cuda.tile` in a library file. It runs one block at a time, in order, as plain Python. Hints
+(latency, allow_tma, use_fast_acc, memory order) change speed but not results, so they are accepted and ignored."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ SHARED = (
     *("float64", "float32", "tfloat32", "float16", "bfloat16"),
     *("float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "float4_e2m1fn"),
 )
-"""What is taken from the real module as it is: types, annotations, enumerations."""
+"""Names taken unchanged from the real module: types, annotations, enumerations."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +48,14 @@ class InterpretedKernel:
 
 @dataclass
 class Block:
-    """The block that is running, and its grid."""
+    """The running block and its grid."""
 
     index: tuple[int, int, int]
     grid: tuple[int, int, int]
 
 
 class Language(Memory, Arithmetic):
-    """One copy of the language per loaded library file, so that nothing is shared between runs."""
+    """The language of one loaded library file; each file has its own, so that runs share nothing."""
 
     def __init__(self) -> None:
         self.block = Block((0, 0, 0), (1, 1, 1))

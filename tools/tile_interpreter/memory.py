@@ -1,4 +1,4 @@
-"""Loads and stores of the interpreter: tiles cut out of arrays, gathers and scatters, atomics."""
+"""Loads and stores of the interpreter: tiles of arrays, gathers and scatters, atomics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Slice:
 
 
 class Memory:
-    """The part of the language that touches arrays."""
+    """The part of the language that uses arrays."""
 
     def load(
         self,
@@ -138,7 +138,8 @@ class Memory:
 
 
 def _places(array: MemoryArray, indices: Any, mask: Any, check_bounds: bool) -> tuple[list[np.ndarray], np.ndarray]:
-    """For gather and scatter: indices broadcast to their common shape, and which of them are to be touched."""
+    """Returns for gather and scatter the indices, broadcast to their common shape, and a mask of those that are
+    accessed."""
     given = indices if isinstance(indices, tuple) else (indices,)
     if len(given) != array.ndim:
         raise Undefined(f"{array.name} has {array.ndim} axes, but {len(given)} indices are given")

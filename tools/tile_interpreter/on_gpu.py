@@ -1,7 +1,6 @@
 """Compares a GPU's outputs with the interpreter's: `python -m tools.tile_interpreter.on_gpu FILE` (see case_file.py).
 
-Needs NumPy and CuPy alone. Ends with status 1 when an answer differs by more than the kernel's tolerance.
-"""
+Needs only NumPy and CuPy. The exit code is 1 if an output differs by more than the kernel's tolerance."""
 
 import json
 import sys
@@ -18,7 +17,8 @@ from tools.tile_interpreter.rounding import decode, difference
 
 @dataclass(frozen=True)
 class CaseResult:
-    """The outcome of one case: its largest difference from the interpreter's outputs, as a share of its tolerance."""
+    """The outcome of one case: its largest difference from the interpreter's outputs, as a share of the
+    largest output."""
 
     kernel: str
     what: str
@@ -68,7 +68,7 @@ def _compare(case: dict[str, Any], outputs: dict[str, np.ndarray], contents: Any
         same = same and bits.tobytes() == wanted.tobytes()
         worst = max(worst, difference(decode(bits, dtypes[name]), decode(wanted, dtypes[name])))
     settings = " ".join(f"{name}={value}" for name, value in case["config"].items())
-    # Each side may be off by the tolerance, in opposite directions.
+    # Both sides may be off by the tolerance, in opposite directions.
     return CaseResult(case["kernel"], f"{case['problem']} {settings}", same, worst, 2 * case["tolerance"])
 
 

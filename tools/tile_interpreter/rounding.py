@@ -1,7 +1,6 @@
 """Converts between raw bits and values of cuTile's number types, and rounds to them, in NumPy.
 
-Every float but float64 is computed as float32 and rounded to its type after each operation. Knows nothing of tiles.
-"""
+Every float except float64 is computed as float32 and rounded to its type after each operation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,14 +10,14 @@ import numpy as np
 
 
 class NotCovered(Exception):
-    """The interpreter has no meaning for this; the message names it."""
+    """The interpreter does not cover this; the message names it."""
 
 
 @dataclass(frozen=True)
 class _Small:
     """A float type narrower than float32: bits of fraction, exponent of the smallest normal, largest finite value.
 
-    Conversions saturate in FP8, as the hardware's do (`cvt.rn.satfinite`, PTX); in the others they overflow."""
+    FP8 conversions saturate, as the hardware's do (`cvt.rn.satfinite`, PTX); others overflow."""
 
     fraction_bits: int
     least_exponent: int
@@ -45,15 +44,15 @@ RAW: Mapping[str, Any] = {
     "bool_": np.bool_,
     **{f"{sign}int{bits}": getattr(np, f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
-"""The NumPy type that holds a type's bits in memory."""
+"""NumPy type that holds a type's bits in memory."""
 
 
 _ROUNDED_HERE = frozenset({*_SMALL, "float8_e8m0fnu"})
-"""The types whose values are computed as float32 and rounded here."""
+"""Types whose values are computed as float32 and rounded by this module."""
 
 
 def computed_in(dtype: str) -> Any:
-    """The NumPy type that holds a type's values while they are computed with."""
+    """Returns the NumPy type in which a type's values are computed."""
     if dtype in _ROUNDED_HERE:
         return np.float32
     if dtype not in RAW:
@@ -62,7 +61,7 @@ def computed_in(dtype: str) -> Any:
 
 
 def round_to(values: Any, dtype: str) -> np.ndarray:
-    """Values as the type holds them: to nearest, ties to even."""
+    """Returns values rounded to the type: to nearest, ties to even."""
     target = computed_in(dtype)
     if dtype not in _ROUNDED_HERE and getattr(values, "dtype", None) == target:
         return np.asarray(values)
@@ -88,7 +87,7 @@ def _round(values: Any, dtype: str, target: Any) -> np.ndarray:
 
 
 def decode(raw: np.ndarray, dtype: str) -> np.ndarray:
-    """Raw bits to values, exactly."""
+    """Returns the exact values of raw bits."""
     if dtype == "bfloat16":
         return (raw.astype(np.uint32) << 16).view(np.float32)
     if dtype == "float8_e4m3fn":
@@ -101,13 +100,13 @@ def decode(raw: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def decode_pairs(raw: np.ndarray) -> np.ndarray:
-    """Bytes to twice as many FP4 e2m1 values along the last axis, that of the lower half of a byte first."""
+    """Returns twice as many FP4 e2m1 values as bytes, along the last axis; the lower half of a byte comes first."""
     codes = np.stack((raw & 15, raw >> 4), axis=-1).reshape(*raw.shape[:-1], -1)
     return _CODES_E2M1[codes]
 
 
 def encode(values: np.ndarray, dtype: str) -> np.ndarray:
-    """Values that the type holds (see `rounded`) to raw bits."""
+    """Returns the raw bits of values that the type can hold (see `round_to`)."""
     if dtype == "bfloat16":
         return (np.ascontiguousarray(values, np.float32).view(np.uint32) >> 16).astype(np.uint16)
     if dtype == "float8_e4m3fn":
@@ -122,11 +121,12 @@ def encode(values: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def difference(values: np.ndarray, wanted: np.ndarray) -> float:
-    """Largest |values - wanted| as a share of the largest finite |wanted|; any value does where `wanted` is NaN.
+    """Returns the largest |values - wanted| as a share of the largest finite |wanted|. Elements whose `wanted` is NaN
+    do not count.
 
-    Infinite where `values` is NaN and `wanted` is not."""
+    Infinite if `values` is NaN and `wanted` is not."""
     matters = ~np.isnan(wanted)
-    if not matters.all():  # a buffer between two kernels is large, and none of its values matters
+    if not matters.all():  # a buffer between two kernels is large, and its values are not compared
         values, wanted = values[matters], wanted[matters]
     differs = values != wanted
     if not differs.any():
@@ -137,7 +137,7 @@ def difference(values: np.ndarray, wanted: np.ndarray) -> float:
 
 
 def _e4m3() -> np.ndarray:
-    """float32[256], by code (OCP 8-bit floating point specification 1.0, section 5)."""
+    """Returns the values of the 256 codes (OCP 8-bit floating point specification 1.0, section 5)."""
     code = np.arange(256)
     exponent, fraction = (code >> 3) & 15, code & 7
     magnitude = np.where(exponent == 0, fraction * 2.0**-9, (8 + fraction) * 2.0 ** (exponent - 10.0))
@@ -148,4 +148,4 @@ def _e4m3() -> np.ndarray:
 _CODES_E4M3 = _e4m3()
 
 _CODES_E2M1 = np.array([sign * each for sign in (1, -1) for each in (0, 0.5, 1, 1.5, 2, 3, 4, 6)], np.float32)
-"""By code (OCP Microscaling Formats 1.0, section 5.3.3)."""
+"""Values by code (OCP Microscaling Formats 1.0, section 5.3.3)."""

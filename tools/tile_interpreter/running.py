@@ -1,7 +1,6 @@
-"""Loads library files with the interpreter in the place of `cuda.tile`, and runs a kernel's config on given inputs.
+"""Loads library files with the interpreter in place of `cuda.tile`, and runs a kernel's config on given inputs.
 
-The stand-in is bound inside the loaded file alone: its `import` finds it, nobody else's does.
-"""
+Only the loaded file's own `import` finds the stand-in."""
 
 import builtins
 import types
@@ -21,7 +20,7 @@ from tools.tile_interpreter.rounding import RAW
 from tools.tile_interpreter.tile import Tile, binary
 
 SM_COUNT = 3
-"""Few enough that persistent kernels walk several tiles per block."""
+"""Multiprocessors; so few that persistent kernels compute several tiles per block."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class Interpreted:
 
 
 def load(path: Path) -> dict[str, Interpreted]:
-    """The kernels of one library file, by name."""
+    """Returns the kernels of one library file, by name."""
     language = Language()
     module = types.ModuleType(f"interpreted.{path.stem}")
     module.__dict__["__builtins__"] = _builtins(language)
@@ -45,8 +44,8 @@ def load(path: Path) -> dict[str, Interpreted]:
 def run(
     found: Interpreted, problem: Problem, config: Config, inputs: Mapping[str, np.ndarray], sm_count: int = SM_COUNT
 ) -> dict[str, np.ndarray]:
-    """Raw outputs by name. `inputs` are raw bits in the shape of their specs; outputs start as NaN. Parameters for
-    run-time scalars come last."""
+    """Returns raw outputs by name. `inputs` are raw bits in the shape of their specs; outputs start as NaN. Parameters
+    for run-time scalars come last."""
     kernel, language = found.kernel, found.language
     specs = kernel.arrays(problem)
     raws = {spec.name: make_poisoned(spec) if spec.output else inputs[spec.name] for spec in specs}
@@ -54,7 +53,7 @@ def run(
     constants = kernel.constants(problem, config)
     scalars = kernel.scalars(problem, config) if kernel.scalars else {}
     grid = kernel.grid(problem, config, sm_count)
-    with np.errstate(all="ignore"):  # overflows and NaN are the kernel's affair
+    with np.errstate(all="ignore"):  # kernels may overflow and compute NaN
         for z in range(grid[2]):
             for y in range(grid[1]):
                 for x in range(grid[0]):
@@ -64,7 +63,8 @@ def run(
 
 
 def make_poisoned(spec: Spec) -> np.ndarray:
-    """All ones: a NaN in every float type, so that an element left unwritten cannot pass."""
+    """Returns an array of all ones in binary: a NaN in every float type, so that an element left unwritten
+    is noticed."""
     out = np.empty(spec.shape, RAW[spec.dtype])
     out.view(np.uint8).fill(0xFF)
     return out
@@ -86,7 +86,7 @@ def _builtins(language: Language) -> dict[str, Any]:
 
 
 def _fold(compute: Any, plain: Any, values: tuple[Any, ...]) -> Any:
-    """Python's min and max, which cuTile reads as its own when a tile is among the two."""
+    """Replaces Python's min and max, which cuTile treats as its own if one of the values is a tile."""
     if len(values) == 2 and any(isinstance(value, Tile) for value in values):
         return binary(compute, *values)
     return plain(*values)

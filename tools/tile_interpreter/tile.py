@@ -1,8 +1,7 @@
-"""Tiles as a kernel sees them, over NumPy. Types, promotion and rounding follow cuda-tile's own rules.
+"""Defines tiles as a kernel sees them, over NumPy. Types, promotion and rounding follow cuda-tile's rules.
 
-A tile holds values its type can hold. What a program may not rely on (undefined behaviour) is an error here, so that no
-kernel passes by luck.
-"""
+A tile holds only values of its type. Behaviour that cuTile leaves undefined is an error here, so that no kernel passes
+by luck."""
 
 from __future__ import annotations
 
@@ -18,14 +17,14 @@ from tools.tile_interpreter.rounding import NotCovered, round_to
 
 
 class Undefined(Exception):
-    """The kernel does what cuTile leaves undefined or forbids; the message says what."""
+    """The kernel does something that cuTile leaves undefined or forbids; the message says what."""
 
 
 class Tile:
     """An immutable tile. Scalars that a kernel computes itself (block numbers, loop counters) stay Python numbers."""
 
     def __init__(self, values: Any, dtype: ct.DType, *, held: bool = False) -> None:
-        """`held` says that the values are of the type already, as those of another tile are: nothing is rounded."""
+        """With `held` the values are of the type already, as those of another tile are, and are not rounded."""
         self.values = values if held else round_to(np.asarray(values), dtype.name)
         self.dtype = dtype
         if any(side & (side - 1) for side in self.shape):
@@ -69,7 +68,7 @@ class Tile:
     def __getitem__(self, index: Any) -> Tile:
         parts = index if isinstance(index, tuple) else (index,)
         if any(part not in (None, slice(None), Ellipsis) for part in parts):
-            raise Undefined("a tile is indexed by ':', '...' and None alone")
+            raise Undefined("a tile is indexed only by ':', '...' and None")
         return Tile(self.values[parts], self.dtype, held=True)
 
     def __index__(self) -> int:
@@ -96,7 +95,7 @@ class Tile:
 
 
 def as_tile(value: Any) -> Tile:
-    """A Python number as a tile of the type cuTile gives constants."""
+    """Returns a Python number as a tile of the type that cuTile gives constants."""
     if isinstance(value, Tile):
         return value
     if isinstance(value, bool | np.bool_):
@@ -105,7 +104,8 @@ def as_tile(value: Any) -> Tile:
 
 
 def promote(x: Any, y: Any, *, force_float: bool = False) -> tuple[np.ndarray, np.ndarray, ct.DType]:
-    """Values of both in their common type. A Python number takes the type of the other tile where it can."""
+    """Returns both values in their common type, and the type. A Python number takes the type of the tile beside it if
+    possible."""
     if not isinstance(x, Tile) and not isinstance(y, Tile):
         x, y = as_tile(x), as_tile(y)
     if isinstance(x, Tile) and isinstance(y, Tile):

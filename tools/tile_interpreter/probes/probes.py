@@ -1,7 +1,6 @@
-"""A library of probes: what one operation of cuTile means, asked of the interpreter and of a GPU in the same words.
+"""A library of probes: each shows the meaning of one cuTile operation, in the interpreter and on a GPU.
 
-Each probe is a kernel like those of the library, with NumPy's own answer as its reference.
-"""
+Each probe is a kernel like those of the library, with NumPy's result as its reference."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,7 +15,7 @@ SIDE = 64
 
 @ct.kernel
 def convert(x, half, brain, eight, tensor, integer):
-    """Rounding to nearest, ties, subnormals, overflow; the way to an integer truncates."""
+    """Converts with rounding to nearest: ties, subnormals, overflow. Conversion to an integer truncates."""
     tile = ct.load(x, index=(0, 0), shape=(64, 64))
     ct.store(half, index=(0, 0), tile=ct.astype(tile, ct.float16))
     ct.store(brain, index=(0, 0), tile=ct.astype(tile, ct.bfloat16))
@@ -48,7 +47,7 @@ def rows(x, largest, smallest, total, chosen):
 
 @ct.kernel
 def turned(x, y, edge):
-    """Transposed loads and stores over an array that no tile divides, and what lies beyond its edge."""
+    """Transposed loads and stores of an array that no tile divides, and of the padding beyond its edge."""
     tiles = ct.num_tiles(x, axis=0, shape=(16, 32), order="F")
     for i in range(tiles):
         for j in range(ct.num_tiles(x, axis=1, shape=(16, 32), order=(1, 0))):
@@ -59,7 +58,7 @@ def turned(x, y, edge):
 
 @ct.kernel
 def overlapping(x, y, edge):
-    """Tiles of a view that begin where the step says: the last one of y ends with it, that of edge is padded."""
+    """Tiles of a view that begin at each step: the last tile of y ends with it, the last of `edge` is padded."""
     tiles = x.tiled_view((16, 32), traversal_steps=(1, 32), padding_mode=ct.PaddingMode.NEG_INF)
     for i in range(ct.cdiv(x.shape[0], 16)):
         first = min(i * 16, x.shape[0] - 16)
@@ -71,7 +70,7 @@ def overlapping(x, y, edge):
 
 @ct.kernel
 def picked(x, index, y, z):
-    """Gathers that leave the array give their padding; scatters that leave it write nothing."""
+    """Gathers outside the array return their padding; scatters outside it write nothing."""
     places = ct.load(index, index=(0,), shape=(64,))
     column = ct.arange(32, dtype=ct.int32)
     found = ct.gather(x, (places[:, None], column[None, :]), padding_value=-7.0)
@@ -91,7 +90,7 @@ def integers(a, b, quotient, remainder, ceiling, shifted):
 
 
 def _spread() -> np.ndarray:
-    """Values over many orders of magnitude, with ties of every narrow type, subnormals and overflows among them."""
+    """Returns values over many orders of magnitude, with ties of every narrow type, subnormals and overflows."""
     generator = np.random.default_rng(5)
     values = generator.standard_normal((SIDE, SIDE)) * 2.0 ** generator.integers(-24, 20, (SIDE, SIDE))
     ties = (np.arange(SIDE) + 0.5) * 2.0 ** np.array([-12, -10, -9, -8, -7, -3, 0, 1, 3])[:, None]
@@ -110,7 +109,7 @@ def _converted(inputs: Mapping[str, Any], _: Any) -> Mapping[str, Any]:
     bits = x.view(np.uint32)
     brain = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16 << 16).astype(np.uint32).view(np.float32)
     tensor = ((bits + 0xFFF + ((bits >> 13) & 1)) >> 13 << 13).astype(np.uint32).view(np.float32)
-    eight = np.full_like(x, np.nan)  # NumPy has no FP8: any answer passes here, and tests pin its bits
+    eight = np.full_like(x, np.nan)  # NumPy has no FP8: any result passes here, and tests compare its bits
     return {
         "eight": eight,
         "half": half,
