@@ -34,7 +34,7 @@ MOST_P95_S = 1.0
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked; with `{...}` in its path where a number goes, of which each call takes another."""
+    """A request; `{...}` in its path stands for a number, of which each call takes another."""
 
     name: str
     path: str
@@ -64,7 +64,7 @@ def _measure(options: argparse.Namespace) -> Iterator[Figure]:
     with open_filled(options.nights, options.home) as filled, _serve(filled) as address:
         yield filled.size
         questions = _list_questions(address)
-        for question in questions:  # once, so that the server has planned each
+        for question in questions:  # once each, so that the database has planned the queries
             _ask(address, question, random.Random(0))  # noqa: S311 - which run is asked for, no secret
         with ThreadPoolExecutor(options.programs) as programs:
             asked = [programs.submit(_ask_all, address, questions, options.answers, i) for i in range(options.programs)]
@@ -132,7 +132,7 @@ def _ask(address: str, question: Question, own: random.Random) -> Answered:
 
 @contextlib.contextmanager
 def _serve(filled: Filled) -> Iterator[str]:
-    """`tilewatch api` on a free port, once it answers."""
+    """Runs `tilewatch api` on a free port, and yields its address once it answers."""
     port = find_free_port()
     environment = {
         **os.environ,

@@ -21,12 +21,12 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 GPUS = Path("/proc/driver/nvidia/gpus")
 NOT_MEASURED = (":!benchmarks/results", ":!docs")
-"""What may differ from the commit while figures are taken: neither changes what is measured."""
+"""Files that may differ from the commit while figures are taken, because they do not change what is measured."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of a benchmark's table. `is_met` is None where there is no bound."""
+    """One line of a benchmark's table. `is_met` is None if there is no bound."""
 
     what: str
     value: str
@@ -36,7 +36,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Result:
-    """What one command measured: its figures that have a bound, and where and when they were taken."""
+    """The figures of one command that have a bound, and where and when they were measured."""
 
     command: str
     commit: str
@@ -58,7 +58,8 @@ def exactly(what: str, value: object, wanted: object) -> Figure:
 
 
 def not_measured(what: str, reason: str) -> Figure:
-    """A figure that could not be taken misses its bound: a benchmark does not pass by measuring less."""
+    """Returns a figure that could not be measured, which misses its bound: a benchmark must not pass by
+    measuring less."""
     return Figure(what, reason, "a figure", False)
 
 
@@ -68,7 +69,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _read_place(text: str) -> Path:
-    """Reads the file of `--write`. Without its folder the figures of half an hour would be lost at the end."""
+    """Returns the file of `--write`. Refuses a missing folder at once, before the figures of half an hour are lost."""
     file = Path(text)
     if not file.absolute().parent.is_dir():
         raise argparse.ArgumentTypeError(f"there is no folder {file.parent}")
@@ -78,8 +79,7 @@ def _read_place(text: str) -> Path:
 def report(figures: Iterable[Figure], *, report_only: bool = False, write: Path | None = None) -> int:
     """Prints each figure as it comes, and stores those with a bound in the file `write`.
 
-    Returns the exit code: 1 when a bound is missed or there is no figure at all.
-    """
+    Returns the exit code: 1 if a bound is missed or there is no figure at all."""
     print(describe_run(), flush=True)
     measured: list[Figure] = []
     for figure in figures:
@@ -104,7 +104,7 @@ def summarize(figures: list[Figure]) -> str:
 
 
 def format_figure(figure: Figure) -> str:
-    """What was measured comes last: it is the longest column."""
+    """Returns a line of the table. The figure's name comes last, because it is the longest column."""
     mark = {True: "met", False: "MISSED", None: ""}[figure.is_met]
     return f"{mark:6} {figure.value:>22}  {figure.bound:18} {figure.what}"
 
@@ -116,7 +116,7 @@ def describe_run() -> str:
 
 
 def read_results(folder: Path = RESULTS) -> dict[str, Result]:
-    """Reads the stored results, by the name of their file."""
+    """Returns the stored results by the name of their file."""
     return {file.stem: read_result(file) for file in sorted(folder.glob("*.json"))}
 
 
@@ -130,20 +130,20 @@ def write_result(file: Path, result: Result) -> None:
 
 
 def describe(figures: Sequence[Figure]) -> Result:
-    """Returns the result of the command that runs now, with those of its figures that have a bound."""
+    """Returns the result of the running command: its figures that have a bound."""
     bounded = tuple(figure for figure in figures if figure.is_met is not None)
     return Result(find_command(), find_commit(), f"{dt.datetime.now(dt.UTC):%Y-%m-%d}", describe_machine(), bounded)
 
 
 def find_command() -> str:
-    """Returns the command line without the options that say what happens to the figures."""
+    """Returns the command line without the options that say what to do with the figures."""
     spec = sys.modules["__main__"].__spec__
     words = ["python -m", (spec.name if spec else Path(sys.argv[0]).stem).removesuffix(".__main__"), *sys.argv[1:]]
     return re.sub(r" --(report-only|write[ =]\S+)", "", " ".join(words))
 
 
 def find_commit() -> str:
-    """Returns the commit of this checkout, and whether files of it were changed; "unknown" outside of Git."""
+    """Returns the commit of this checkout, and whether it has changed files; "unknown" outside of Git."""
     asked = ("git", "-C", str(ROOT))
     try:
         sha = subprocess.run((*asked, "rev-parse", "--short=10", "HEAD"), capture_output=True, text=True, check=True)

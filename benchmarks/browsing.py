@@ -1,4 +1,4 @@
-"""Measures what one person waits for in a real browser: opening a page, and changes inside a session."""
+"""Measures in a real browser how long one person waits: for opening a page, and for changes inside a session."""
 
 import shutil
 import time
@@ -12,14 +12,15 @@ PLOT = ".js-plotly-plot .main-svg, table.series td a"
 PLOT_OR_TABLE = f'{PLOT}, [data-testid="stDataFrame"] canvas'
 PATIENCE_MS = 60_000
 QUIET = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
-"""Containers forbid Chromium its own sandbox, and it would call home for updates."""
+"""Options for Chromium: containers forbid its own sandbox, and it would look for updates."""
 
 BROWSERS = ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome")
-"""The first that is there, so that figures of one machine stay those of one browser; CI installs the second."""
+"""Browsers to look for; the first that is found is used, so that figures of one machine are those of one browser. CI
+installs the second."""
 
 
 def find_browser() -> str | None:
-    """Returns the path of a browser, or None where there is none on PATH."""
+    """Returns the path of a browser; None if there is none on PATH."""
     return next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
@@ -32,7 +33,8 @@ def chromium(path: str) -> Iterator[Browser]:
 
 
 def opened(browser: Browser, view: str) -> tuple[float, int]:
-    """Seconds until the first plot or table is drawn in a session of its own, and the bytes that came until then."""
+    """Returns the seconds until the first plot or table is drawn in a new session, and the bytes received
+    until then."""
     context = browser.new_context(viewport={"width": 1440, "height": 1000})
     page = context.new_page()
     sent = [0]
@@ -44,7 +46,7 @@ def opened(browser: Browser, view: str) -> tuple[float, int]:
     page.on("response", lambda response: count(b"0" * int(response.headers.get("content-length", "0"))))
     started = time.perf_counter()
     page.goto(view)
-    # Asked in every frame: a locator that waits looks again after half a second at the latest, and reads as late.
+    # Tested in every frame: a waiting locator may look only every half second, and would report the time too late.
     page.wait_for_function("first => document.querySelector(first)", arg=PLOT_OR_TABLE, timeout=PATIENCE_MS)
     took_s = time.perf_counter() - started
     context.close()
@@ -52,7 +54,8 @@ def opened(browser: Browser, view: str) -> tuple[float, int]:
 
 
 def inside(browser: Browser, address: str, repeats: int) -> Iterator[tuple[str, list[float], float]]:
-    """Seconds from a click to the new plot, in a session that has been open for a while, and how many are allowed."""
+    """Yields names of changes with the seconds from each click to the new plot, in a session that was open for a while,
+    and the bound."""
     context = browser.new_context(base_url=address, viewport={"width": 1440, "height": 1000})
     context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
@@ -88,7 +91,7 @@ def _switches(page: Page, repeats: int) -> list[float]:
 
 
 def _first_switches(browser: Browser, address: str, repeats: int) -> list[float]:
-    """From a page that has no plot of Plotly's, each time by somebody who was never here before."""
+    """Measures switches from a page without a Plotly plot, each in a new session."""
     took = []
     for _ in range(repeats):
         context = browser.new_context(base_url=address, viewport={"width": 1440, "height": 1000})
@@ -101,7 +104,8 @@ def _first_switches(browser: Browser, address: str, repeats: int) -> list[float]
 
 
 def _wide_sweep(page: Page, repeats: int) -> dict[str, list[float]]:
-    """Until the heatmap is of the other space, and until the slowest of its charts is there too."""
+    """Measures the seconds until the heatmap is of the other space, and until the slowest of its charts is
+    there too."""
     took: dict[str, list[float]] = {
         "Series: to the heatmap of 500 configs": [],
         "Series: to its parallel coordinates": [],
@@ -137,15 +141,14 @@ def _commits(page: Page, repeats: int) -> list[float]:
 
 def _drawn(page: Page) -> None:
     page.locator(PLOT).first.wait_for(state="attached")
-    page.wait_for_timeout(1_500)  # what is below it, so that a click meets a page at rest
+    page.wait_for_timeout(1_500)  # for the rest of the page, so that it is at rest when it is clicked
 
 
 def _until_other_plot(page: Page, act: Callable[[], Any], kind: str = "") -> float:
-    """Seconds from the click until the data of the first plot (of a kind) are others, as Plotly has decoded them. All
-    its traces count: a rival's ratio to itself is 1 for every problem.
+    """Returns the seconds from the click until the data of the first plot (of a kind) differ, as Plotly has decoded
+    them. All traces are compared: a baseline's ratio to itself is 1 for every problem.
 
-    By the browser's own clock: a script that clicks first looks for 40 ms whether what it clicks stands still.
-    """
+    The browser's own clock is used: a script that clicks first checks for 40 ms whether its target is at rest."""
     shown = f"""(() => {{
         const drawn = {_traces(kind)}[0];
         const first = values => Array.from(values ?? []).slice(0, 20);
@@ -161,7 +164,7 @@ def _until_other_plot(page: Page, act: Callable[[], Any], kind: str = "") -> flo
 
 
 def _traces(kind: str) -> str:
-    """The traces of each plot on the page; `kind` keeps those of one type."""
+    """Returns a script that lists the traces of each plot on the page; `kind` keeps those of one type."""
     plots = "Array.from(document.querySelectorAll('.js-plotly-plot')).map(plot => plot._fullData ?? [])"
     kept = f"traces => traces.filter(trace => '{kind}' === '' || trace.type === '{kind}')"
     return f"{plots}.map({kept}).filter(traces => traces.length)"

@@ -1,8 +1,8 @@
-"""The workers' application under chaos: `celery -A benchmarks.chaos_app worker`.
+"""Runs the workers' application with planted faults: `celery -A benchmarks.chaos_app worker`.
 
-TILEWATCH_CHAOS_LEASE_S makes leases that short, so that a job outlives one. TILEWATCH_CHAOS_FAULT names some of FAULTS,
-with commas: they are planted into this process. A chaos that does not notice one of them proves nothing.
-"""
+TILEWATCH_CHAOS_LEASE_S sets the length of leases, so that a job can outlive one. TILEWATCH_CHAOS_FAULT names some of
+FAULTS, separated by commas; they are planted into this process. A chaos run that does not notice one of them proves
+nothing."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -18,7 +18,7 @@ from tilewatch.worker.queue import lease
 
 LEASE, FAULT = "TILEWATCH_CHAOS_LEASE_S", "TILEWATCH_CHAOS_FAULT"
 RENEWALS = 9
-"""Of a lease, as LEASE_S and RENEW_S have it."""
+"""Renewals per lease, the ratio of LEASE_S and RENEW_S."""
 
 
 def _change_as_anybody(session: Session, job_id: int, _: str, columns: dict[str, Any]) -> bool:
@@ -50,13 +50,13 @@ FAULTS: dict[str, Callable[[], None]] = {
 
 
 def plant(faults: Iterable[str]) -> None:
-    """Plants the faults of these names into this process."""
+    """Plants the named faults into this process."""
     for fault in faults:
         FAULTS[fault]()
 
 
 def set_lease(lease_s: float) -> None:
-    """Makes the leases of this process so long, and renews them as often as before."""
+    """Sets the length of this process's leases; each is renewed as often as before."""
     for module in (run_job, lease):
         module.LEASE_S = lease_s  # type: ignore[attr-defined]
     lease.RENEW_S = lease_s / RENEWALS  # type: ignore[assignment]

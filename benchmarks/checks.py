@@ -27,10 +27,10 @@ from tilewatch.worker.submitting.submit import submit_nightly
 from tilewatch.worker.submitting.submit_check import submit_check
 
 SWEEPS = 6
-"""Of 50 trials each: a sweep takes the GPU 50 s."""
+"""Sweeps of the nightly. Each has 50 trials and takes the GPU for 50 s."""
 
 PROBLEMS = 3
-"""Operators of a check."""
+"""Operators in a check."""
 
 MOST_AWAY_S = 600.0
 LIMIT_S = 3600.0
@@ -66,7 +66,7 @@ def run_checks(checks: int, launch_s: float) -> Iterator[Figure]:
 
 
 def _wait(here: Stage) -> None:
-    """Ticks as beat does, until no job is open."""
+    """Runs beat's tick until no job is open."""
     deadline = time.monotonic() + LIMIT_S
     while count(here, Job, Job.state.in_(OPEN)):
         if time.monotonic() > deadline:
@@ -94,7 +94,7 @@ def _figures(here: Stage, checks: int) -> Iterator[Figure]:
     yield Figure("from submit to answer: first, median, last check", _describe(waited_s))
     yield bounds.exactly("sweeps of the nightly with exactly one run", sum(n == 1 for n in runs.values()), sweeps)
     yield bounds.exactly("sweeps of the nightly with a verdict", count(here, Verdict), sweeps)
-    # A run in which the checks need less of the GPU than they may keep proves nothing.
+    # The run proves nothing if the checks need less of the GPU's time than they may take.
     yield bounds.at_least("the GPU's time for the checks", sum(each.gpu_s for each in operators), MOST_AWAY_S, " s")
     between = sum(asked_at < start < ended_at for start, _ in spans)
     yield bounds.at_least("sweeps of the nightly before the last check ended", between, 1)
@@ -103,12 +103,12 @@ def _figures(here: Stage, checks: int) -> Iterator[Figure]:
 
 
 def _count_overtaken(waited_s: Sequence[float]) -> int:
-    """All were submitted at once, so a later one that waited less has overtaken."""
+    """Counts the checks that waited longer than a later one. All were submitted at once."""
     return sum(later < earlier for earlier, later in itertools.pairwise(waited_s))
 
 
 def _list_gaps_s(spans: Sequence[tuple[float, float]], since: float) -> list[float]:
-    """The times between two sweeps of the nightly after the first check was submitted; `spans` are in order."""
+    """Returns the times between sweeps of the nightly after the first check was submitted; `spans` are in order."""
     return [later[0] - max(earlier[1], since) for earlier, later in itertools.pairwise(spans) if later[0] > since]
 
 
@@ -117,7 +117,8 @@ def _describe(waited_s: Sequence[float]) -> str:
 
 
 def _commit_heads(folder: Path, heads: int) -> list[str]:
-    """A second kernel in a file of its own, and commits that each change its code; the shas, the base first."""
+    """Writes a second kernel in its own file, and commits that each change its code. Returns the commits, the base
+    first."""
     source = LIBRARY.replace("shift", "scale").replace("PROBLEMS", str(PROBLEMS)).replace("STEPS", "2")
     shas = []
     for number in range(heads + 1):

@@ -37,7 +37,7 @@ from tilewatch.kernels.tile_table import default_config
 ARCHS = ("sm_90", "sm_100")
 HARMLESS_PAIRS = 20
 LEAST_FIRST, LEAST_IN_THREE = 90.0, 100.0
-"""Per cent."""
+"""Least share of changes, in per cent, whose line is blamed first, or is among the first three."""
 MOST_DIFF_S = 5.0
 COMPILE_LIMIT_S = 300.0
 
@@ -53,7 +53,7 @@ class Scored:
 
     @property
     def place(self) -> int | None:
-        """1 for the line that was blamed first; None where it was not blamed."""
+        """Returns 1 for the line that was blamed first, and so on; None if it was not blamed."""
         return self.blamed.index(self.line) + 1 if self.line in self.blamed else None
 
 

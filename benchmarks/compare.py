@@ -28,10 +28,10 @@ from tilewatch.kernels.library import FOLDER
 
 RECORDED = Path(__file__).parent / "gpu" / "launches_h200.json"
 DESIGN = Design(operators=3)
-"""One changed kernel file with three problems."""
+"""The design of a comparison: one changed kernel file with three problems."""
 
 WIDE = "two modes"
-"""Noise of which the median is hard to find: no bound says how often something is found in it."""
+"""Noise whose median is hard to find: no bound says how often a change must be found in it."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def _score_same(of: str, ended: list[Ended], has_bound: bool) -> Iterator[Figure
 
 
 def _end(change: float, launches: Iterator[tuple[float, float]]) -> Ended | None:
-    """One comparison on launches that were recorded; None when they do not suffice."""
+    """Runs one comparison on recorded launches; None if there are too few of them."""
     base_us: list[float] = []
     head_us: list[float] = []
     while True:
@@ -140,7 +140,8 @@ def _read_recorded() -> list[Recorded]:
 
 
 def _time_answers() -> Iterator[Figure]:
-    """Whole answers of the command, cold, in a repository of its own: no code changed, and one kernel file changed."""
+    """Times whole cold answers of the command in a new repository: with no code changed, and with one kernel file
+    changed."""
     has_gpu = bool(device.gpus())
     options = [] if has_gpu else ["--static"]
     machine = "on the GPU" if has_gpu else "static, every architecture"
@@ -196,7 +197,7 @@ def _at_most(what: str, hits: list[bool], most: float) -> Figure:
 
 
 def _at_most_s(what: str, took_s: float, most_s: float | None) -> Figure:
-    """The bounds are for a machine with a GPU and 16 cores; elsewhere there is None."""
+    """Returns a figure whose bound is for a machine with a GPU and 16 cores; elsewhere it is None."""
     if most_s is None:
         return Figure(what, f"{took_s:.0f} s")
     return Figure(what, f"{took_s:.0f} s", f"at most {most_s:.0f} s", took_s <= most_s)

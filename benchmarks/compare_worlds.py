@@ -1,4 +1,4 @@
-"""Made launches for testing the verdicts of kernels/comparing: noise of several shapes around a known change."""
+"""Makes launches to test the verdicts of kernels/comparing: noise of several shapes around a known change."""
 
 import math
 import random
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from tilewatch.kernels.comparing.verdict import Design, Verdict, find_next_look, judge
 
 QUIET = 0.0015
-"""Standard deviation of the change that one launch shows of a quiet kernel: 0.05 to 0.15 % on an H200, 2026-11
-(the replays of recordings/story)."""
+"""Standard deviation of the change in one launch of a quiet kernel: 0.05 to 0.15 % on an H200, 2026-11 (the replays of
+recordings/story)."""
 
 MODE_GAP, MODE_SHARE = 0.03, 0.3
-"""A process in three runs 3 % slower, for where its memory came to lie (docs/reference/judging.md)."""
+"""A process in three runs 3 % slower, because of where its memory lies (docs/reference/judging.md)."""
 
 Noise = Callable[[random.Random], float]
-"""What one launch adds to the logarithm of one side's time."""
+"""Returns what one launch adds to the logarithm of one side's time."""
 
 
 def _normal(chance: random.Random) -> float:
@@ -23,7 +23,7 @@ def _normal(chance: random.Random) -> float:
 
 
 def _heavy(chance: random.Random) -> float:
-    """Student's t with 2 degrees of freedom, which has no variance."""
+    """Draws from Student's t with 2 degrees of freedom, which has no variance."""
     return _normal(chance) / math.sqrt(chance.gammavariate(1.0, 1.0))
 
 
@@ -40,7 +40,7 @@ NOISES: Mapping[str, Noise] = {"quiet": _normal, "heavy tails": _heavy, "two mod
 
 @dataclass(frozen=True)
 class Ended:
-    """One comparison that ran until its verdict was final."""
+    """One comparison with its final verdict."""
 
     change: float
     verdict: Verdict

@@ -63,7 +63,7 @@ PAGES = {
 }
 SERVER = ROOT / "dashboard" / "server.py"
 BARE = "import plotly.graph_objects as go\nimport streamlit as st\nst.plotly_chart(go.Figure(go.Heatmap(z=[[1, 2]])))\n"
-"""The least that Streamlit and Plotly do on this machine: the rest of a page's time is ours."""
+"""The smallest page of Streamlit with Plotly; the rest of a page's time is ours."""
 PAGE_REPEATS = 5
 COLD_STARTS = 3
 PEOPLE, VIEWS_EACH = 20, 10
@@ -175,7 +175,7 @@ def _in_browser(part: Callable[[Browser, str, Path], Iterator[Figure]], url: str
 
 
 def _opened(browser: Browser, url: str, home: Path) -> Iterator[Figure]:
-    """Opens pages in a browser that has nothing cached."""
+    """Times opening pages in a browser with an empty cache."""
     cold = []
     for _ in range(COLD_STARTS):
         with _serve(url, home) as (address, _):
@@ -200,7 +200,7 @@ def _inside(browser: Browser, url: str, home: Path) -> Iterator[Figure]:
 
 
 def _timed(what: str, took_s: list[float], most_s: float | None) -> Figure:
-    """The bound is the median's."""
+    """Returns a figure of the times; the bound is for their median."""
     value = f"{median(took_s):.2f} s (worst {max(took_s):.2f})"
     return (
         Figure(what, value)
@@ -218,7 +218,7 @@ def _bare(browser: Browser, url: str, home: Path) -> list[float]:
 
 
 def _people(url: str, home: Path) -> Iterator[Figure]:
-    """Twenty people at once, on a server that has been used."""
+    """Measures twenty people at once, on a server that was used before."""
     views = [*PAGES.values(), *_series_views(url)]
     with _serve(url, home) as (address, _):
         visitors.browse(address, views, people=4, views_each=25, think=False)
@@ -233,7 +233,7 @@ def _people(url: str, home: Path) -> Iterator[Figure]:
 
 
 def _memory(url: str, home: Path) -> Iterator[Figure]:
-    """Measures the memory of the process after a thousand more views."""
+    """Measures how much the memory of the process grows in a thousand more views."""
     views = [*PAGES.values(), *_series_views(url)]
     with _serve(url, home) as (address, server):
         visitors.browse(address, views, people=4, views_each=25, think=False)
@@ -246,7 +246,7 @@ def _memory(url: str, home: Path) -> Iterator[Figure]:
 
 
 def _series_views(url: str) -> list[str]:
-    """Returns pages of many series, as people look at many."""
+    """Returns addresses of trends and sweeps of many series."""
     with session(url) as opened:
         series = series_queries.list_series(opened)[:: len(series_queries.list_series(opened)) // 40]
     about = [f"kernel={row.kernel}&problem={row.problem}&gpu={row.gpu_model}" for row in series]
@@ -254,7 +254,7 @@ def _series_views(url: str) -> list[str]:
 
 
 def _count_queries(url: str, view: str) -> int:
-    """The number of queries of one view when nothing is cached; counted in this process."""
+    """Returns the number of queries of one view when nothing is cached; they are counted in this process."""
     page, _, query = view.lstrip("/").partition("?")
     app = AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=120)
     os.environ["TILEWATCH_DATABASE_URL"] = url

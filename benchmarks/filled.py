@@ -23,7 +23,7 @@ WIDE_NIGHTS = 8
 
 @dataclass(frozen=True)
 class Filled:
-    """A database with a fleet in it. `size` says how many trials, and how long they took to write."""
+    """A database with a fleet in it. `size` has the number of trials, and the time it took to write them."""
 
     database_url: str
     home: Path
@@ -32,7 +32,8 @@ class Filled:
 
 @contextlib.contextmanager
 def open_filled(nights: int, kept: Path | None) -> Iterator[Filled]:
-    """With `kept`, a folder, the servers stay there, and what is there is used."""
+    """Opens servers with a filled database. In a folder `kept` they stay for the next benchmark, and are used if they
+    exist."""
     with tempfile.TemporaryDirectory(prefix="tilewatch-bench-", dir="/var/tmp") as folder:
         home = kept or Path(folder)
         home.mkdir(parents=True, exist_ok=True)
@@ -43,7 +44,7 @@ def open_filled(nights: int, kept: Path | None) -> Iterator[Filled]:
 
 
 def yesterday() -> dt.date:
-    """The fleet's last night."""
+    """Returns the day of the fleet's last night."""
     return dt.datetime.now(dt.UTC).date() - dt.timedelta(days=1)
 
 

@@ -1,7 +1,7 @@
 """A year of a simulated fleet, written straight into the tables: what the dashboard's figures are measured on.
 
-Every number is made, by Postgres, from a seed. Every fifth series gets a step somewhere in the year, so that there is
-something to find; toolchains change twice. Knows the tables and no page.
+Postgres makes every number from a seed. Every fifth series changes once in the year, so that there is something to
+find; toolchains change twice.
 """
 
 import datetime as dt
@@ -44,7 +44,7 @@ NARROW = {"tile_m": (64, 128, 256), "tile_n": (64, 128, 256), "tile_k": (64, 128
 WIDE = {"tile_m": TILES, "tile_n": TILES, "tile_k": TILES, "num_ctas": (1, 2), "occupancy": (1, 2)}
 WIDE_KERNEL, WIDE_PROBLEM = "gemm_fp8_hinted", "320x32576x7168"
 SWEEPS_AT_ONCE = 6_000
-"""Sweeps whose trials are written by one statement: Postgres keeps what it has to check per statement in memory."""
+"""Sweeps whose trials are written by one statement: Postgres keeps a statement's pending checks in memory."""
 
 POINTS = """
 insert into runs (key, sweep_id, origin, host, gpu_uuid, gpu_name, timer, toolchain, toolchain_sha256, telemetry,
@@ -63,24 +63,24 @@ from sweeps s join gpu_models g on g.slug = s.gpu_model join commits c on c.id =
                                         'cuda-tile', '1.7.0', 'harness', '0.1.0') as toolchain) t
 where s.id > :after order by s.id;
 """
-# DeepGEMM reaches 55 to 60 % of the GPU's datasheet; the kernel's time is a constant factor of its time, with 0.4 %
-# noise and some series' step, so that none is beyond the datasheet. The sweep's few samples have no step: a winner is
-# chosen by them, and is not on record. An A100 has 312 TFLOP/s.
+# DeepGEMM reaches 55 to 60 % of the GPU's datasheet. The kernel's time is a constant factor of that, with 0.4 % noise
+# and a change in some series, so that no time beats the datasheet. The sweep's few samples do not change: they only
+# choose a winner, which is not stored. An A100 has 312 TFLOP/s.
 BASE = """
 create temporary table sim_base on commit drop as
-select kernel, problem, gpu_model, rival_us, slowness, rival_us * slowness as base_us
+select kernel, problem, gpu_model, baseline_us, slowness, baseline_us * slowness as base_us
 from (select distinct kernel, problem, gpu_model, flops, bytes from sweeps) s join gpu_models g on g.slug = gpu_model,
      lateral (select 2 + greatest(flops / 1e6 / coalesce(case when kernel like '%fp8%' then g.fp8_tflops
                                                          else g.fp8_tflops / 2 end, 312),
                                   bytes / 1e3 / g.bandwidth_gbps)
-                         / (0.55 + 0.05 * (hashint8extended(hashtext(s.problem), 1) & 1023) / 1024.0) as rival_us,
+                         / (0.55 + 0.05 * (hashint8extended(hashtext(s.problem), 1) & 1023) / 1024.0) as baseline_us,
                      0.8 + 0.5 * (hashint8extended(hashtext(s.kernel || s.problem || s.gpu_model), 2) & 1023) / 1024.0
                      as slowness) t;
 """
 TIMES = """
 create temporary table sim_times on commit drop as
 select r.id as run_id, s.kernel, s.id as sweep_id, s.commit_id,
-       b.rival_us,
+       b.baseline_us,
        b.slowness
        * (1 + 0.004 * (random() + random() + random() - 1.5))
        * case when k.key % 5 = 0 and c.position >= (k.key / 5) % :nights then 0.86 + 0.24 * (k.key % 2) else 1 end
@@ -95,15 +95,16 @@ insert into measurements (run_id, implementation, role, config_id, samples_us, m
                           ratio_low, ratio_high, detail, baseline)
 select t.run_id, m.name, m.role, case when m.role = 'kernel' then best.config_id end,
        (select array_agg(m.us * (1 + 0.003 * (random() - 0.5)) order by i) from generate_series(1, 30) i),
-       m.us, m.us * 0.998, m.us * 1.002, t.rival_us / m.us, t.rival_us / m.us * 0.997, t.rival_us / m.us * 1.003, '{}',
+       m.us, m.us * 0.998, m.us * 1.002,
+       t.baseline_us / m.us, t.baseline_us / m.us * 0.997, t.baseline_us / m.us * 1.003, '{}',
        'deepgemm'
 from sim_times t,
      lateral (select config_id from trials w where w.sweep_id = t.sweep_id order by median_us nulls last limit 1) best,
-     lateral (values (t.kernel, 'kernel', t.rival_us * t.slowness), ('deepgemm', 'baseline', t.rival_us),
-                                  ('cublaslt', 'baseline', t.rival_us * 1.07)) m(name, role, us)
+     lateral (values (t.kernel, 'kernel', t.baseline_us * t.slowness), ('deepgemm', 'baseline', t.baseline_us),
+                                  ('cublaslt', 'baseline', t.baseline_us * 1.07)) m(name, role, us)
 order by t.run_id;
 """
-# The judge's rule is not repeated here: a made verdict follows the made step.
+# Verdicts follow the planted changes, without the judge's rule.
 VERDICTS = """
 insert into verdicts (run_id, verdict, change, noise, smallest, history_points, policy, reason)
 select run_id, case when change > 0.05 then 'regression' when change < -0.05 then 'improvement' else 'unchanged' end,
@@ -116,7 +117,7 @@ from (
 ) steps
 where change is not null;
 """
-# What a judge would have confirmed: one regression per kernel and commit, with every series that stepped there.
+# One regression per kernel and commit, with every series that changed there, as a judge would have confirmed it.
 REGRESSIONS = """
 insert into regressions (key, direction, repository, kernel, category, cause, good_commit_id, bad_commit_id, size, low,
                          high, state, opened_at, changed_at)
@@ -176,7 +177,7 @@ from unnest(cast(:kernels as text[])) as k(kernel), (select distinct arch from g
      lateral (select case when c.id % 17 = 0 then 'timeout' else 'ok' end as status) o
 where c.sha256 like :space_name || '/%';
 """
-# Which config is how much slower than the best is drawn anew every 90 commits, so that winners drift over a year.
+# How much slower each config is than the best is drawn again every 90 commits, so that winners change over a year.
 TRIALS = """
 insert into trials (sweep_id, config_id, code_key, compilation_id, status, failure, samples_us, median_us, error)
 select s.id, k.config_id, null, k.id, case when k.status = 'ok' then 'timed' else 'not_compiled' end, k.failure,
@@ -193,10 +194,9 @@ order by s.id, k.config_id;
 
 @dataclass(frozen=True)
 class Fleet:
-    """How much is simulated. The whole issue: 365 nights, 60 series per GPU model, 54 configs: 9.5 million trials.
+    """How much is simulated. The whole: 365 nights, 60 series per GPU model, 54 configs: 9.5 million trials.
 
-    In the last `wide_nights` one more kernel is swept over 500 configs on every GPU model.
-    """
+    In the last `wide_nights` one more kernel is swept over 500 configs on every GPU model."""
 
     nights: int = 365
     gpu_models: int = 8
@@ -207,7 +207,7 @@ class Fleet:
 
 
 def fill(session: Session, fleet: Fleet) -> None:
-    """Write it all into an empty migrated database; the caller commits.
+    """Writes the fleet into an empty migrated database; the caller commits.
 
     Triggers and foreign keys are off until then: half of the time would go to checking rows that are right by design.
     """
@@ -285,7 +285,7 @@ def _commits(session: Session, fleet: Fleet) -> list[str]:
 
 
 def _space(session: Session, name: str, axes: dict[str, tuple[int, ...]], kernels: Sequence[str]) -> None:
-    """The configs of a search space, and what came of compiling each for every architecture."""
+    """Writes the configs of a search space, and the outcome of compiling each for every architecture."""
     rows = [
         {"sha256": f"{name}/{'/'.join(map(str, point))}", "params": json.dumps(dict(zip(axes, point, strict=True)))}
         for point in itertools.product(*axes.values())

@@ -25,7 +25,7 @@ from tilewatch.worker.git.commits import find_tips
 MOST_S = 1.0
 REPEATS = 5
 KNOWN = 400
-"""Commits on record: a year of nights."""
+"""Commits that are stored already: a year of nights."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -60,7 +60,7 @@ def measure(scratch: Path, commits: int) -> Iterator[Figure]:
 
 
 def write_history(folder: Path, commits: int) -> list[str]:
-    """Writes a plain history by one `git fast-import`; its shas, the oldest first."""
+    """Writes a plain history with one `git fast-import`. Returns its commits, oldest first."""
     subprocess.run(["git", "init", "--quiet", "--bare", "--initial-branch", "main", str(folder)], check=True)
     lines = []
     for number in range(commits):

@@ -52,16 +52,17 @@ from tilewatch.worker.submitting.submit import submit_nightly, submit_sweep
 
 ROOT = Path(__file__).resolve().parent.parent
 TICK_S = 5.0
-"""Beat ticks every minute; here more often, so that the run is about crashes and not about waiting."""
+"""Seconds between beat's ticks. In operation it is a minute; here less, so that the run is about crashes,
+not waiting."""
 
 RESTARTS = 2
 LEASES_STOPPED, MOST_LEASES_STOPPED = 1.5, 20.0
 MESSAGES_LIMIT_S = 40.0
 LETTING_GO_LIMIT_S = 20.0
 STUCK_LEASES = 12
-"""A fleet that measures nothing for so many leases is stuck: what is open will never end."""
+"""Leases after which a fleet that measures nothing is stuck: its open jobs will never end."""
 LET_GO = ("lost to another worker", "done, but lost meanwhile")
-"""What worker/run_job.py logs."""
+"""Messages that worker/run_job.py logs when a job is lost."""
 MOST_OVERHEAD_MS = 150.0
 LIMIT_S = 1500.0
 OPEN = ("waiting", "queued", "running")
@@ -104,32 +105,32 @@ KERNELS = (
 
 @dataclass(frozen=True)
 class Stage:
-    """Servers and a watched repository in a folder of their own."""
+    """Servers and a watched repository in a new folder."""
 
     own: Embedded
     servers: Servers
     settings: Settings
     logs: Path
     variables: Mapping[str, str]
-    """Of the workers' environment."""
+    """Environment variables of the workers."""
 
 
 @dataclass(frozen=True)
 class Chaos:
-    """How much work there is, and what is done to it. The defaults are those of `make chaos`."""
+    """How much work there is, and what harm is done. The defaults are those of `make chaos`."""
 
     sweeps: int = 300
     trials: int = 50
-    """Of a sweep: a multiple of five."""
+    """Trials per sweep: a multiple of five."""
 
     trial_s: float = 0.004
     workers: int = 4
     kill_every_s: float = 2.0
     busy_kills: int | None = None
-    """So many workers are killed, each while it has a job. None: whoever comes, until all is done."""
+    """Number of workers to kill, each while it has a job. None: kill any worker until all is done."""
 
     stops: int = 1
-    """So many workers are stopped (SIGSTOP) while they have a job, and go on when its lease is over."""
+    """Number of workers to stop (SIGSTOP) while they have a job; they continue when its lease is over."""
 
     lease_s: float = LEASE_S
     alarms: int = 3
@@ -138,12 +139,12 @@ class Chaos:
 
     limit_s: float = LIMIT_S
     waits: bool = True
-    """False: the lease of a killed worker has ended at once, and a message is taken for lost at once."""
+    """If False, the lease of a killed worker ends at once, and a message counts as lost at once."""
 
 
 @dataclass(frozen=True)
 class Stopped:
-    """A worker that was stopped, the job that it had, and when, by time.monotonic()."""
+    """A worker that was stopped, its job, and when, by time.monotonic()."""
 
     worker: str
     job_id: int
@@ -152,7 +153,7 @@ class Stopped:
 
 @dataclass
 class Harm:
-    """What was really done to the fleet: counted where it took effect, not where it was ordered."""
+    """Harm that took effect on the fleet, rather than what was ordered."""
 
     kills: int = 0
     restarts: int = 0
@@ -177,7 +178,7 @@ def main() -> None:
 
 
 def chaos(seed: int, wanted: Chaos) -> Iterator[Figure]:
-    """What was done to the fleet, and that nothing was lost, doubled or stuck."""
+    """Yields the harm done to the fleet, and figures that nothing was lost, doubled or stuck."""
     sweeps, trials = wanted.sweeps, wanted.trials
     chance = random.Random(seed)  # noqa: S311 - a seed that repeats the chaos
     harm = Harm()
@@ -215,7 +216,7 @@ def chaos(seed: int, wanted: Chaos) -> Iterator[Figure]:
 
 
 def _torment(here: Stage, chance: random.Random, wanted: Chaos, harm: Harm) -> None:
-    """Kill, restart and flush until every job has ended, and count what took effect."""
+    """Kills, restarts and flushes until every job has ended, and counts what took effect."""
     names = [f"gpu{number}@chaos" for number in range(wanted.workers)]
     with contextlib.ExitStack() as stack:
         running = {name: start(here, name, "gpu.sim,judge", "1") for name in names}
@@ -245,7 +246,7 @@ def _torment(here: Stage, chance: random.Random, wanted: Chaos, harm: Harm) -> N
                 kill = now
                 if not wanted.waits and wanted.lease_s == LEASE_S:
                     _end_leases(here, victim)
-            measured = count(here, Run)  # its verdicts come when the whole night is in
+            measured = count(here, Run)  # verdicts come only when the whole night is measured
             if stopped is not None or _has_last_attempts(here):
                 pass
             elif harm.restarts < RESTARTS and measured >= wanted.sweeps * (harm.restarts + 1) // (RESTARTS + 2):
@@ -264,7 +265,7 @@ def _torment(here: Stage, chance: random.Random, wanted: Chaos, harm: Harm) -> N
 
 
 def _choose(here: Stage, chance: random.Random, names: list[str], wanted: Chaos, harm: Harm) -> str | None:
-    """The worker to kill now; None for no one."""
+    """Returns the worker to kill now; None to kill no one."""
     if wanted.busy_kills is None:
         return chance.choice(names)
     if harm.kills == wanted.busy_kills:
@@ -274,19 +275,20 @@ def _choose(here: Stage, chance: random.Random, names: list[str], wanted: Chaos,
 
 
 def _has_last_attempts(here: Stage) -> bool:
-    """Returns whether a job is on its last attempt: one more harm would end it as poison, as it should."""
+    """Returns True if a job is on its last attempt: more harm would end it as poisoned."""
     return count(here, Job, Job.state.in_(OPEN), Job.attempt >= MAX_ATTEMPTS) > 0
 
 
 def _list_busy(here: Stage) -> list[tuple[int, str]]:
-    """Jobs that are measured now, each with its worker."""
+    """Returns the jobs that are being measured, each with its worker."""
     with session(here.servers.database_url) as opened:
         held = opened.execute(select(Job.id, Job.owner).where(Job.kind == "measure", Job.state == "running")).all()
     return sorted((job_id, owner.partition("#")[0]) for job_id, owner in held if owner)
 
 
 def _may_go_on(here: Stage, stopped: Stopped, lease_s: float) -> bool:
-    """Whether the lease of its job is long over, and another worker has the job; or none wants it."""
+    """Returns True if the lease of the stopped worker's job is long over and the job is another worker's or open to
+    nobody."""
     stopped_s = time.monotonic() - stopped.at
     if stopped_s < LEASES_STOPPED * lease_s:
         return False
@@ -297,31 +299,31 @@ def _may_go_on(here: Stage, stopped: Stopped, lease_s: float) -> bool:
 
 
 def _signal(process: subprocess.Popen[bytes], kind: signal.Signals) -> bool:
-    """Returns False for one that had ended."""
+    """Sends a signal. Returns False if the process had ended."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, kind)
     return process.poll() is None
 
 
 def _wait_for_letting_go(here: Stage, stops: int) -> None:
-    """Waits until each worker that was stopped has logged that its job is another's, or until a limit.
+    """Waits until each stopped worker has logged that its job is another worker's, or until a limit.
 
-    The caller does no other harm meanwhile. On 2026-11-28 Postgres was stopped at that moment in CI: the worker put
-    its job off and logged nothing.
-    """
+    The caller does no other harm meanwhile. On 2026-11-28 Postgres was stopped at that moment in CI: the worker
+    postponed its job and logged nothing."""
     deadline = time.monotonic() + LETTING_GO_LIMIT_S
     while _count_let_go(here) < stops and time.monotonic() < deadline:
         time.sleep(0.1)
 
 
 def _count_let_go(here: Stage) -> int:
-    """Counts how often a worker said that its job had become another's."""
+    """Counts how often a worker logged that its job had become another worker's."""
     logs = "".join(each.read_text(errors="replace") for each in here.logs.glob("gpu*.log"))
     return sum(logs.count(words) for words in LET_GO)
 
 
 def _variables(wanted: Chaos) -> dict[str, str]:
-    """Returns what benchmarks/chaos_app.py reads. This process sends jobs again, so it gets the faults too."""
+    """Returns the variables that benchmarks/chaos_app.py reads. This process sends jobs again, so it gets the faults
+    too."""
     chaos_app.plant(wanted.faults)
     return {
         **({chaos_app.LEASE: str(wanted.lease_s)} if wanted.lease_s != LEASE_S else {}),
@@ -330,7 +332,7 @@ def _variables(wanted: Chaos) -> dict[str, str]:
 
 
 def _break_fetches(here: Stage, number: int) -> None:
-    """Adds repositories that cannot be fetched: each is an alarm, and a message."""
+    """Adds repositories that cannot be fetched: each causes an alarm, and a message."""
     with session(here.servers.database_url) as opened:
         for each in range(number):
             repositories.add(opened, f"broken{each}", f"https://example.org/broken{each}", "main")
@@ -338,7 +340,7 @@ def _break_fetches(here: Stage, number: int) -> None:
 
 
 def _wait_for_messages(here: Stage, number: int) -> list[int]:
-    """Lets alarms be looked for as beat does, and returns the number of messages of each that is about a fetch."""
+    """Updates alarms as beat does, and returns the number of messages of each alarm about a fetch."""
     of_alarms = select(func.count(Message.id)).select_from(Alarm).outerjoin(Message, Message.alarm_id == Alarm.id)
     query = of_alarms.where(Alarm.kind == "fetch_failed").group_by(Alarm.id)
     found: list[int] = []
@@ -352,21 +354,21 @@ def _wait_for_messages(here: Stage, number: int) -> list[int]:
 
 
 def _end_leases(here: Stage, worker: str) -> None:
-    """What the silence of a dead worker does in time."""
+    """Ends the leases of a worker, as its silence would in time."""
     with session(here.servers.database_url) as opened:
         held = update(Job).where(Job.state == "running", Job.owner.startswith(f"{worker}#"))
         opened.execute(held.values(lease_until=func.now() - dt.timedelta(seconds=1)))
 
 
 def _end_waits(here: Stage) -> None:
-    """What a minute does to a job that was put off, and to one whose message may be lost."""
+    """Does to postponed jobs, and to jobs whose message may be lost, what a minute would do."""
     with contextlib.suppress(OperationalError), session(here.servers.database_url) as opened:
         long_ago = func.now() - dt.timedelta(seconds=2 * dispatch.RESEND_AFTER_S)
         opened.execute(update(Job).where(Job.state == "queued").values(not_before=None, sent_at=long_ago))
 
 
 def _restart(here: Stage, pause_s: float) -> bool:
-    """Stop both servers and start them again. Returns whether Postgres is another process since."""
+    """Stops both servers and starts them again. Returns True if Postgres is a new process."""
     before = _started_at(here)
     here.own.stop()
     time.sleep(pause_s)
@@ -381,7 +383,7 @@ def _started_at(here: Stage) -> dt.datetime:
 
 
 def _empty_redis(here: Stage) -> int:
-    """Returns how many keys are gone."""
+    """Empties Redis and returns the number of keys removed."""
     with redis.Redis.from_url(here.servers.broker_url) as client:
         keys = int(client.dbsize())
         client.flushall()
@@ -406,7 +408,7 @@ def overhead(sweeps: int) -> Iterator[Figure]:
 
 
 def _outside_s(here: Stage) -> float:
-    """Of the newest submission: from its row to its verdict, without the time of its run."""
+    """Returns the seconds of the newest submission from its row to its verdict, without the time of its run."""
     with session(here.servers.database_url) as opened:
         row = opened.execute(
             select(Submission.requested_at, Run.started_at, Run.finished_at, Verdict.judged_at)
@@ -496,14 +498,14 @@ def start(here: Stage, name: str, queues: str, processes: str) -> subprocess.Pop
 
 
 def end(process: subprocess.Popen[bytes]) -> bool:
-    """Kill as a lost machine does it: the whole group at once. Returns False for one that had ended by itself."""
+    """Kills the whole process group at once, like a lost machine. Returns False if the process had ended by itself."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     return process.wait() == -signal.SIGKILL
 
 
 def send_again(here: Stage) -> None:
-    """What beat's tick does; servers that are away now are there at the next."""
+    """Sends jobs again, as beat's tick does; a server that is down now is tried at the next tick."""
     with contextlib.suppress(OperationalError, BrokerUnreachable, redis.RedisError):
         lost = reconcile(here.servers.database_url, here.servers.broker_url)
         dispatch.send(dispatch.sender(here.servers.broker_url), here.servers.database_url, lost)

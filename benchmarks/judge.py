@@ -36,7 +36,7 @@ FOUND_WITHIN_NIGHTS = 20
 SOON_NIGHTS = 2
 LARGE = 0.05
 NEAR_BUILDS = 3
-"""An alert that names a build this near a change is about that change; the exact build is scored apart."""
+"""An alert is about a change if it names a build at most this far from it; the exact build is scored separately."""
 ROUNDS_A_NIGHT = 24
 
 KINDS = (
@@ -60,7 +60,7 @@ LIFE = dict(life_kinds())
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a kind of world must reach; None where nothing is asked."""
+    """Bounds for a kind of world; None where there is none."""
 
     false_per_1000: float | None = None
     precision: float | None = None
@@ -75,7 +75,7 @@ MIX = {
     False: Bounds(None, 0.99, 0.93, 0.95, 2, 0.92, 0.35),
     True: Bounds(None, 0.995, 0.97, 0.97, 0, 0.99, 0.15),
 }
-"""By whether the code is known."""
+"""Bounds of the mixed world, by whether the code is known."""
 BOUNDS = {
     "nothing, no nuisances": {False: Bounds(0.02), True: Bounds(0.02)},
     "nothing, all nuisances": {False: Bounds(0.05), True: Bounds(0.05)},
@@ -98,8 +98,9 @@ class CodeAlert:
 
 @dataclass(frozen=True)
 class PlayedWorld:
-    """A world after all its nights were judged: each change with the first night that measured its series since, and
-    `unchanged`, the alerts for a commit that did not change the code; `cpu_s` is what making and judging it took."""
+    """A world after all its nights were judged: each change with the first night that measured its series since.
+    `unchanged` counts alerts for a commit that did not change the code; `cpu_s` is the CPU time for making and judging
+    it."""
 
     changes: dict[Change, int]
     alerts: tuple[CodeAlert, ...]
@@ -112,7 +113,7 @@ class PlayedWorld:
 
 @dataclass(frozen=True)
 class Score:
-    """None where a kind of world has no changes, or none was found."""
+    """Scores of a kind of world; None if it has no changes, or none was found."""
 
     false_per_1000: float
     precision: float | None
@@ -140,7 +141,7 @@ def main() -> None:
 
 
 def _measure(options: argparse.Namespace) -> Iterator[Figure]:
-    """Prints a line with everything for each kind of world; the figures are those that have a bound."""
+    """Prints a line with all scores for each kind of world. The figures are those that have a bound."""
     names = (
         "false/1000",
         "precision",
@@ -156,7 +157,7 @@ def _measure(options: argparse.Namespace) -> Iterator[Figure]:
     )
     print(f"{'world':34}code" + "".join(f"{each:>11}" for each in names))
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # matrices of 40 columns: more threads took 1.6 times the CPU (2026-11-23)
-    # Only a process that is spawned loads BLAS anew.
+    # Only a spawned process loads BLAS again.
     with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
         played = {
             (kind, code): [pool.submit(play, kind, options.seed + number, code) for number in range(options.worlds)]
@@ -177,7 +178,7 @@ def _measure(options: argparse.Namespace) -> Iterator[Figure]:
 
 
 def play(kind: Kind, seed: int, code: bool = False, policy: Policy | None = None, nights: int = NIGHTS) -> PlayedWorld:
-    """Judges every night of one world. The default policy where there is none."""
+    """Judges every night of one world, with the default policy if none is given."""
     began_s = time.process_time()
     world = make_world(kind, seed, code, nights)
     series = {i: NodeKernel(int(world.node[i]), int(world.kernel[i])) for i in range(SERIES)}
@@ -259,7 +260,7 @@ def _line(score: Score) -> str:
 
 
 def _list_figures(kind: Kind, code: bool, score: Score) -> Iterator[Figure]:
-    """What of a line has a bound. A value that there is not (nothing changed, nothing was found) misses its bound."""
+    """Yields the scores that have a bound. A score that is None (nothing changed or was found) misses its bound."""
     about = f"{kind.name}, code {'known' if code else 'not known'}"
     for name, bound in vars(BOUNDS.get(kind.name, {}).get(code, Bounds())).items():
         if bound is None:
@@ -275,8 +276,8 @@ def _list_figures(kind: Kind, code: bool, score: Score) -> Iterator[Figure]:
 
 
 def _match(world: PlayedWorld) -> tuple[int, list[tuple[Change, CodeAlert, int]]]:
-    """How many alerts are about a change, and for each change that was found in time the first of them, with the nights
-    since its first measured night."""
+    """Returns the number of alerts that are about a change, and for each change found in time its first alert, with the
+    nights since its first measured night."""
     true_alerts = 0
     first: dict[Change, CodeAlert] = {}
     for alert in world.alerts:

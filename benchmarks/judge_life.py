@@ -1,9 +1,8 @@
-"""Made worlds of what happens in a fleet's life, drawn from other parameters than those the detector was tuned on.
+"""Makes worlds of what happens in a fleet's life, with other parameters than those the detector was tuned on.
 
-Noise of a series is 0.7 to 1.6 times that of its level, two thirds of a node's noise stay for the next night instead of
-half, and a change hits a whole kernel in half of all cases instead of a third. Each situation stands alone in a world;
-"life: all of it" has all of them. It knows nothing of any detector.
-"""
+A series has 0.7 to 1.6 times the noise of its level; two thirds of a node's noise remain the next night instead of
+half; and a change hits a whole kernel in half of all cases instead of a third. Each world has one situation; "life: all
+of it" has all of them. This module does not use the detector."""
 
 from dataclasses import dataclass, replace
 

@@ -1,11 +1,10 @@
-"""Made worlds with a known truth: nights of noise like ours, the changes hidden in them, and what a replay would give.
+"""Makes worlds with a known truth: nights with noise like ours, the changes hidden in them, and replays.
 
-The noise is that of an H200 (quiet) and of public GPU CI series (typical, noisy): parts shared by a node in a night,
-own to a series in a night, of a launch, a round and a sample, all heavy-tailed. It knows nothing of any detector.
+The noise is that of an H200 (quiet) and of public GPU CI series (typical, noisy). It has heavy-tailed parts: of a node
+in a night, of a series in a night, of a launch, a round and a sample. This module does not use the detector.
 
-The machine code of a series changes with each change, and now and then without any (NEUTRAL_CODE); a new toolchain
-changes that of all series as often as not.
-"""
+The machine code of a series changes with each change, and sometimes without one (NEUTRAL_CODE); a new toolchain changes
+that of all series half of the time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,12 +24,12 @@ WARM_UP_NIGHTS = 30
 NEUTRAL_CODE = 0.01
 """How often a night's commit changes a kernel's code on all nodes without changing its time."""
 CODE_MISSING = 0.01
-"""The share of points of which the code is not known."""
+"""Share of points whose code is not known."""
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Relative standard deviations; of `shared`, half is carried over to the next night."""
+    """Relative standard deviations. Half of `shared` is carried over to the next night."""
 
     shared: float
     own: float
@@ -48,8 +47,8 @@ NOISES: dict[Level, Noise] = {
 
 @dataclass(frozen=True)
 class Kind:
-    """What a world holds. `level` None: a third of the series each. `whole_kernels` is the share of changes that hit
-    every shape of a kernel on a node; `changed` the share of series that change."""
+    """What a world holds. Without `level`, each level has a third of the series. `whole_kernels` is the share of
+    changes that hit every shape of a kernel on a node; `changed` is the share of series that change."""
 
     name: str
     level: Level | None
@@ -62,7 +61,8 @@ class Kind:
 
 @dataclass(frozen=True)
 class Change:
-    """A change of the code of one series: complete after `nights` builds, `size` is of the logarithm of its time."""
+    """A change of the code of one series, complete after `nights` builds. `size` is the change of the logarithm of its
+    time."""
 
     series: int
     build: int
@@ -72,10 +72,9 @@ class Change:
 
 @dataclass
 class World:
-    """Nights are drawn in order, each once; replays are drawn on the node as it is in the newest night.
+    """Nights are drawn in order, each once. Replays are drawn on the node in its state of the newest night.
 
-    Replays of a series in a night have a chance of their own: what a judge asks changes no other time it meets.
-    """
+    Replays have their own random generator per series and night: the judge's questions change no other times."""
 
     kind: Kind
     nights: int
@@ -117,7 +116,7 @@ class World:
         return {"type": "world", "nights": self.nights, "launches": LAUNCHES, "series": series}
 
     def measured_since(self, change: Change) -> int:
-        """The first night that measured the series of a change with it."""
+        """Returns the first night that measured the changed code of a series."""
         nights = np.flatnonzero(~self.missing[change.build :, change.series])
         return change.build + int(nights[0]) if len(nights) else self.nights
 
@@ -147,8 +146,8 @@ class World:
         return {"code": f"{series}.{self.code_numbers[series, night]}"}
 
     def replay(self, night: int, series: int, builds: Sequence[int], launches: int) -> list[tuple[float, ...]]:
-        """The times of each build, in us. A build before the first is the code that the first night's changed from,
-        and no change is of the first."""
+        """Returns the times of each build, in us. A build before the first one has the code before the first night's
+        change."""
         seed = (self.replay_seed, night, series)
         chance = self.replay_chances.setdefault((night, series), np.random.default_rng(seed))
         times_us = []
@@ -167,7 +166,7 @@ class World:
         return times_us
 
     def _heavy(self, *shape: int) -> Floats:
-        """Student's t with 4 degrees of freedom, of deviation 1."""
+        """Draws from Student's t with 4 degrees of freedom, scaled to standard deviation 1."""
         return self.chance.standard_t(4, shape) / np.sqrt(2.0)
 
     def _launches(self, night: int, level: Floats, mode: Floats) -> Floats:
@@ -183,7 +182,7 @@ class World:
         return np.exp(all_of_it).reshape(SERIES, LAUNCHES, ROUNDS * SAMPLES)
 
     def _draw_code_numbers(self) -> None:
-        """From a chance of its own, so that worlds with and without code are the same worlds."""
+        """Draws with its own random generator, so that worlds with and without code are otherwise equal."""
         self.code_chance = np.random.default_rng(int(self.base_us.sum() * 1e6))
         neutral = self.code_chance.random((self.nights, KERNELS)) < NEUTRAL_CODE
         moves = neutral[:, self.kernel].T
@@ -222,9 +221,9 @@ class World:
             fresh = self._heavy(NODES, 2) * np.sqrt(1.0 - self.carried_over**2)
             shared[night] = (self.carried_over * shared[night - 1] if night else 0.0) + fresh
         resource = draw.integers(0, 2, SERIES)
-        rival = np.where(self.another_resource, 1 - resource, resource)
+        baseline = np.where(self.another_resource, 1 - resource, resource)
         self.kernel_env = self.noise["shared"] * shared[:, self.node, resource]
-        self.baseline_env = self.noise["shared"] * shared[:, self.node, rival]
+        self.baseline_env = self.noise["shared"] * shared[:, self.node, baseline]
         self.mode_size, self.mode_share = np.zeros(SERIES), np.zeros(SERIES)
         self.missing = np.zeros((nights, SERIES), dtype=bool)
         self.places = [[(f"m{node}.0", "e0.0") for node in range(NODES)] for _ in range(nights)]

@@ -1,10 +1,10 @@
-"""Measures the whole kernel library on this machine's GPU, every kernel on every watched problem with its rivals.
+"""Measures the whole kernel library on this machine's GPU, every kernel on every watched problem with its baselines.
 
     python -m benchmarks.library [KERNEL ...] [--problem P] [--library FOLDER] [--json FILE] [--report-only]
 
 Compiles on all cores but one while the GPU measures what is already compiled; problems that agree on a signature share
-their cubins. Prints one line per kernel and problem (time, each rival's time and the ratio over ours, share of the best
-config of the space's other values) and the wall and GPU seconds of it all. What could not be measured misses a bound.
+their cubins. Prints one line per kernel and problem (time, each baseline's time and ratio over ours, share of the best
+config of the space's other values), and the total wall and GPU seconds. What could not be measured misses a bound.
 """
 
 import argparse
@@ -84,7 +84,7 @@ def _measure(options: argparse.Namespace, arch: str, url: str) -> Iterator[Figur
 def compile_ahead(
     library: Path, plans: Sequence[Plan], url: str, *, limit_s: float = LIMIT_S, jobs: int | None = None
 ) -> Iterator[tuple[Plan, tuple[Cubin, ...], float]]:
-    """Each plan with its cubins, while the next one compiles, in `jobs` processes or on all cores but one."""
+    """Yields each plan with its cubins while the next one compiles, in `jobs` processes or on all cores but one."""
     done: queue.Queue[tuple[Plan, tuple[Cubin, ...], float] | BaseException] = queue.Queue()
     jobs = jobs or max(1, len(os.sched_getaffinity(0)) - 1)
 
@@ -133,17 +133,17 @@ def _say(plan: Plan, result: RunResult, cubins: int, compiled_s: float) -> None:
         failures = sorted({each.failure or each.status for each in result.trials})[:BEST]
         say.print(f"{plan.kernel} {plan.problem}: no config gave a right answer: {'; '.join(failures)}")
         return
-    ours, *rivals = result.measurements
+    ours, *baselines = result.measurements
     time_us = median_interval(ours.samples_us).median
     parts = [f"{plan.kernel} {plan.problem}: {time_us:.1f} us"]
     parts.append(f"{plan.flops / time_us * 1e-6:.0f} TFLOP/s, {plan.bytes / time_us * 1e-3:.0f} GB/s")
-    for rival in rivals:
-        ratio = ratio_interval(ours.samples_us, rival.samples_us) if rival.samples_us else None
+    for baseline in baselines:
+        ratio = ratio_interval(ours.samples_us, baseline.samples_us) if baseline.samples_us else None
         if ratio is None:
-            parts.append(f"{rival.implementation} missing: {rival.detail.get('missing')}")
+            parts.append(f"{baseline.implementation} missing: {baseline.detail.get('missing')}")
         else:
-            their_us = median_interval(rival.samples_us).median
-            parts.append(f"{rival.implementation} {their_us:.1f} us = {ratio.median:.3f}")
+            their_us = median_interval(baseline.samples_us).median
+            parts.append(f"{baseline.implementation} {their_us:.1f} us = {ratio.median:.3f}")
     parts.append(f"{cubins} cubins in {compiled_s:.0f} s, {result.sweep_gpu_s:.1f} s of GPU")
     say.print(" | ".join(parts))
     timed = sorted((each for each in result.trials if each.median_us), key=lambda each: each.median_us or 0.0)

@@ -1,4 +1,4 @@
-"""Scores what is said of planted mechanisms: `python -m benchmarks.mechanisms`. Needs no GPU.
+"""Scores how well planted mechanisms are recognised: `python -m benchmarks.mechanisms`. Needs no GPU.
 
 Each of 24 pairs of builds is compiled, and the mechanism is decided from configs, static facts and instructions alone,
 as for runs without counters.
@@ -23,7 +23,7 @@ from tilewatch.kernels.results import Compiled
 from tilewatch.mechanisms.find import KINDS, Mechanism, find_mechanisms, write_mechanisms
 
 LEAST_RIGHT = 85.0
-"""Per cent."""
+"""Least share of right mechanisms, in per cent."""
 
 
 def main() -> None:

@@ -34,19 +34,19 @@ from tilewatch.worker.settings import Settings
 ROOT = Path(__file__).resolve().parent.parent
 COMMAND = (sys.executable, "-m", "tilewatch.worker.cli.main")
 MOST_S: Mapping[int, tuple[float, float]] = {1: (480.0, 300.0), 4: (180.0, 90.0)}
-"""Seconds of the first and of the second night of the whole library, by the number of GPUs (H100)."""
+"""Most seconds of the first and of the second night of the whole library, by the number of GPUs (H100)."""
 
 LEAST_SHARE: Mapping[int, float] = {1: 0.85, 4: 0.75}
 LEAST_SERIES = 126
 COUNTED_AFTER_S = 60.0
-"""Counters are read when no series waits, so they come last; a night is waited for that much longer."""
+"""Seconds that a night is waited for beyond its bound: counters are read last, when no series waits."""
 
 PREPARED, MEASURED = ("prepare", "baselines"), ("sweep", "rounds")
 
 
 @dataclass(frozen=True)
 class Night:
-    """Seconds from the start to the last config, run, verdict and counters; and the sums over its series."""
+    """Seconds from the start to the last config, run, verdict and counters; and sums over its series."""
 
     series: int
     compiled_s: float
@@ -62,8 +62,8 @@ class Night:
 
     @property
     def share_measuring(self) -> float:
-        """The share of the time from the first series' start to the last one's end in which a GPU is in a sweep, in
-        rounds or in their rests."""
+        """Returns the share of the time from the first series' start to the last one's end in which a GPU is in a
+        sweep, in rounds or in the pauses between them."""
         return sum(self.phases_s.get(name, 0.0) for name in MEASURED) / (self.measuring_span_s * self.gpus)
 
     @property
@@ -78,7 +78,7 @@ class Night:
 
 @dataclass
 class Connections:
-    """The most connections to the database at one time, looked at every second."""
+    """The most connections to the database at one time, sampled every second."""
 
     database_url: str
     most: int = 0
@@ -147,7 +147,7 @@ def measure(options: argparse.Namespace) -> Iterator[Figure]:
 
 
 def make_repository(folder: Path) -> Path:
-    """Makes a repository of one commit that has the library of this checkout."""
+    """Makes a repository with one commit of this checkout's library."""
     shutil.copytree(ROOT / "kernels" / "library", folder / "kernels" / "library")
     subprocess.run(["git", "init", "-q", "-b", "main", folder], check=True)
     commit(folder, "Watch the library")
@@ -167,7 +167,7 @@ def wait_for_database(up: subprocess.Popen[bytes], until: float) -> str:
             with session(url) as opened:
                 opened.execute(select(func.count()).select_from(Job))
             return url
-        except Exception:  # noqa: BLE001 - servers that start refuse in many ways
+        except Exception:  # noqa: BLE001 - starting servers raise errors of many types
             time.sleep(0.5)
     raise SystemExit("`tilewatch up` did not start: see its log")
 
@@ -175,7 +175,7 @@ def wait_for_database(up: subprocess.Popen[bytes], until: float) -> str:
 def wait_for_night(
     database_url: str, up: subprocess.Popen[bytes], started: float, known: int, gpus: int, limit_s: float
 ) -> Night:
-    """Waits until all runs of the newest submission have a verdict and their counters, and reads the night."""
+    """Waits until all runs of the newest submission have a verdict and their counters, and returns the night."""
     complete_at: float | None = None
     while time.time() - started < limit_s and up.poll() is None:
         time.sleep(1.0)
@@ -282,7 +282,7 @@ def count_changed(database_url: str) -> int:
 
 
 def write_details(file: Path | None, database_url: str) -> None:
-    """Writes a line a series: its time, its ratio and its phases."""
+    """Writes a line per series: its time, its ratio and its phases."""
     if file is None:
         return
     with session(database_url) as opened:

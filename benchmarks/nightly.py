@@ -34,7 +34,7 @@ from tilewatch.worker.submitting.submit import submit_nightly
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT_S = 3600.0
 MOST_WALL_A_CPU_SHARE = 1.15
-"""Wall seconds of the first nightly for each CPU second that a process compiled: the rest is queue and database."""
+"""Wall seconds of the first nightly per CPU second of compiling in one process: the rest is queue and database."""
 
 MOST_AGAIN_S = 20.0
 SECOND_SPACE = 8
@@ -120,7 +120,7 @@ def _compilations(servers: Servers) -> int:
 
 
 def _repository(folder: Path) -> Path:
-    """The FP8 GEMM and a second kernel with a small space, in a Git repository of their own."""
+    """Makes a Git repository with the FP8 GEMM and a second kernel with a small space."""
     library = folder / "kernels" / "library"
     library.mkdir(parents=True)
     source = (ROOT / "kernels" / "library" / "gemm.py").read_text()
@@ -177,7 +177,8 @@ def _worker(settings: Settings, processes: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _peak_memory() -> Iterator[list[int]]:
-    """Peak of the proportional memory (PSS) of this process and all it started, in bytes, looked at every second."""
+    """Yields the peak of the proportional memory (PSS) of this process and all that it started, in bytes, sampled every
+    second."""
     peak, over = [0], threading.Event()
 
     def look() -> None:

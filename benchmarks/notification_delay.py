@@ -45,19 +45,19 @@ from tilewatch.worker.queue import dispatch, task_message
 ROOT = Path(__file__).resolve().parent.parent
 JUDGES = 8
 STALE_MESSAGES = 2_000
-"""Messages for jobs that are not there, in front of what comes after them in the judge's queue."""
+"""Messages for jobs that do not exist, ahead of the others in the judge's queue."""
 
 START_LIMIT_S = 60.0
 ARRIVAL_LIMIT_S = 60.0
 MOST_DELAY_S = 5.0
 PROBLEMS, KERNELS = 10, 6
-"""What eight judges find at once: so many regressions, each with so many series."""
+"""Series per regression, and regressions, that eight judges find at once."""
 
 AFTER_THE_LAST_NIGHT = dt.datetime(2026, 11, 20, 6, tzinfo=dt.UTC)
 
 
 class MessageService:
-    """A message service that keeps when a message about each kernel arrived."""
+    """A message service that remembers when a message about each kernel arrived."""
 
     def __init__(self) -> None:
         self.arrived: dict[str, float] = {}
@@ -74,7 +74,7 @@ class MessageService:
                 self.end_headers()
 
             def log_message(self, *_: object) -> None:
-                """Not between the figures."""
+                """Prints nothing between the figures."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
@@ -120,7 +120,8 @@ def _measure(nights: int, regressions: int) -> Iterator[Figure]:
 
 
 def _measure_delay(servers: Servers, service: MessageService, regressions: int, stale: int) -> Iterator[Figure]:
-    """From the commit of the transaction that opens a regression to the arrival of its message, one after another."""
+    """Measures the time from the commit of the transaction that opens a regression to the arrival of its message, one
+    after another."""
     celery, took_s = dispatch.sender(servers.broker_url), []
     for _ in range(stale):
         celery.send_task(task_message.RUN, (2**62,), queue=dispatch.JUDGE)
@@ -139,7 +140,7 @@ def _measure_delay(servers: Servers, service: MessageService, regressions: int, 
 
 
 def _measure_judges(servers: Servers) -> Iterator[Figure]:
-    """Eight judges find the same regressions of one night at the same moment."""
+    """Measures eight judges that find the same regressions of one night at the same time."""
     start = threading.Barrier(JUDGES + 1)
 
     def judge(number: int) -> None:

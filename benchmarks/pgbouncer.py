@@ -1,4 +1,4 @@
-"""Starts PgBouncer before a Postgres, with the settings of docs/operate/nodes.md, until the block ends."""
+"""Starts PgBouncer in front of a Postgres, with the settings of docs/operate/nodes.md."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ START_LIMIT_S = 30.0
 
 @contextlib.contextmanager
 def open_pool(program: str, database_url: str, folder: Path) -> Iterator[str]:
-    """Gives the URL by which workers reach the database through the pool. `program` starts PgBouncer 1.21 or newer."""
+    """Yields the URL by which workers reach the database through the pool. `program` starts PgBouncer 1.21 or newer."""
     url = make_url(database_url)
     port = find_free_port()
     folder.mkdir()

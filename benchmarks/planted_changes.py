@@ -1,4 +1,4 @@
-"""One-line changes of this repository's library, each of which makes a kernel do something else."""
+"""Lists one-line changes of this repository's library, each of which changes what a kernel does."""
 
 import ast
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Planted:
-    """`old` becomes `new` where it first stands after the line `def function`."""
+    """A change: `old` becomes `new` at its first place after the line `def function`."""
 
     kernel: str
     file: str
@@ -15,8 +15,8 @@ class Planted:
     new: str
 
     def apply(self, source: str) -> tuple[str, int]:
-        """Returns the changed source and the line of the innermost call or statement that the change is in: that is
-        what the compiler knows of code that spans several lines."""
+        """Returns the changed source, and the line of the innermost call or statement that contains the change: the
+        compiler knows only that line of code that spans several lines."""
         start = source.index(f"def {self.function}(")
         at = source.index(self.old, start)
         line = source.count("\n", 0, at) + 1
@@ -114,18 +114,18 @@ PLANTED = (
 
 
 def add_comments(source: str) -> str:
-    """A licence above everything, and a comment above each kernel."""
+    """Returns the source with a licence above everything, and a comment above each kernel."""
     header = "".join(f"# line {number} of a licence\n" for number in range(12))
     return header + source.replace("@ct.kernel\n", "# a comment that moved\n\n@ct.kernel\n")
 
 
 def reformat(source: str) -> str:
-    """Other line breaks, and no comments at all."""
+    """Returns the source with other line breaks, and without comments."""
     return ast.unparse(ast.parse(source))
 
 
 def reorder_functions(source: str) -> str:
-    """Kernels and the functions that are part of them, the last one first."""
+    """Returns the source with kernels and the functions that they use in reverse order."""
     tree = ast.parse(source)
     places = _list_device_functions(tree)
     for place, function in zip(places, [tree.body[place] for place in reversed(places)], strict=True):
@@ -134,7 +134,7 @@ def reorder_functions(source: str) -> str:
 
 
 def rename_variables(source: str) -> str:
-    """Other names for the local variables of kernels and of the functions that are part of them."""
+    """Returns the source with other names for the local variables of kernels and of the functions that they use."""
     tree = ast.parse(source)
     for place in _list_device_functions(tree):
         names = [node for node in ast.walk(tree.body[place]) if isinstance(node, ast.Name)]
@@ -151,7 +151,7 @@ HARMLESS = (add_comments, reformat, reorder_functions, rename_variables)
 
 
 def _list_device_functions(tree: ast.Module) -> list[int]:
-    """Where they are in the file: those before the first of the functions that parse problems."""
+    """Returns the indices of functions in the file before the first one that parses problems."""
     functions = [place for place, node in enumerate(tree.body) if isinstance(node, ast.FunctionDef)]
     names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
     first = next(index for index, name in enumerate(names) if name.startswith(("parse", "share")))

@@ -1,4 +1,5 @@
-"""24 pairs of builds of this repository's kernels, in which one mechanism was planted: four in each of six classes."""
+"""Lists 24 pairs of builds of this repository's kernels, in which one mechanism was planted: four in each of six
+classes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,10 +7,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class PlantedMechanism:
-    """The head has `config` with `changed` over it, and `old` of `file` replaced by `new` (nothing where it is empty).
+    """A planted mechanism. The head has `config` updated with `changed`, and in `file` `old` replaced by `new` (no edit
+    if `file` is empty).
 
-    `kind` is the planted mechanism's (tilewatch/mechanisms/find.py).
-    """
+    `kind` is the planted mechanism's kind (tilewatch/mechanisms/find.py)."""
 
     kind: str
     kernel: str

@@ -1,4 +1,4 @@
-"""Makes toolchains with a planted fault out of the installed one: its files as links, under one version for all."""
+"""Makes toolchains with a planted fault out of the installed one: its files as links, all with the same version."""
 
 import importlib.metadata
 import shutil
@@ -15,16 +15,15 @@ HINTS = "cuda/tile/_ir2bytecode.py"
 RUN = 'exec "$REAL" "$@"'
 WITHOUT_LEVEL = 'for each; do shift; case "$each" in -O*) ;; *) set -- "$@" "$each" ;; esac; done\n'
 OF_GEMM_FP8 = 'if [ -f "$1" ] && grep -q gemm_fp8 "$1"; then'
-"""A run of tileiras for the kernel gemm_fp8: the bytecode is its first argument and holds the name."""
+"""Shell condition for a run of tileiras on the kernel gemm_fp8: the bytecode, its first argument, contains the name."""
 
 Effect = Literal["machine code", "stops compiling", "slower to compile", "nothing"]
 
 
 @dataclass(frozen=True)
 class Planted:
-    """A fault and what the comparison must say of it. `script` is a shell script in the place of `program`, which finds
-    the real one in $REAL; `patch` replaces a text in a file of the toolchain by another. `arch` is the architecture
-    that the fault is on."""
+    """A fault and the comparison's right verdict. `script` is a shell script that replaces `program` and finds the real
+    one in $REAL. `patch` replaces a text in a file of the toolchain. The fault is on the architecture `arch`."""
 
     name: str
     effect: Effect
@@ -67,7 +66,7 @@ PLANTED = (
 
 
 def make_toolchain(root: Path, planted: Planted, name: str = "") -> Toolchain:
-    """A folder as `tilewatch toolchain add` makes it; its name is the fault's, unless another is given."""
+    """Makes a folder as `tilewatch toolchain add` does. Its name is the fault's, unless another is given."""
     folder = root / (name or planted.name)
     site = folder / SITE
     lines = []
@@ -86,7 +85,7 @@ def make_toolchain(root: Path, planted: Planted, name: str = "") -> Toolchain:
 def _plant(site: Path, planted: Planted) -> None:
     tileiras = site / BIN / "tileiras"
     if planted.program == "ptxas":
-        _copy(tileiras)  # it looks for ptxas beside itself
+        _copy(tileiras)  # a copy, because tileiras looks for ptxas in its own folder
     program = site / BIN / planted.program
     real = program.resolve()
     program.unlink()

@@ -1,12 +1,12 @@
 """Prints the tables of README.md and docs/develop/kernel-times.md from the recordings that come with Tilewatch.
 
-    python -m benchmarks.recorded [winners | ratios | h100 | values] [--report-only]
+    python -m benchmarks.recorded [winners | ratios | h100 | recordings | values] [--report-only]
 
-`winners` is one problem's search spaces, `ratios` every kernel against every rival with the worst problem of each,
-`h100` the same on an H100, `values` how near to its winner each value of a
-kernel's axes ever came: those far from 1 can leave its space. Without a name: the figures that have a bound. A ratio
-is the rival's time over ours, the median of paired rounds: over 1 means that ours is faster.
-tests/benchmarks/test_recorded.py compares the documents.
+`winners` shows one problem's search spaces, `ratios` every kernel and baseline with the worst problem of each, `h100`
+the same on an H100, `recordings` the contents of each file. `values` shows how near each value of a kernel's axes ever
+came to its winner: values far from 1 can leave its space. Without a name the figures that have a bound are printed. A
+ratio is the baseline's time over ours, the median of paired rounds: over 1 means that ours is faster.
+tests/benchmarks/test_recorded.py compares the documents with these tables.
 """
 
 import argparse
@@ -26,17 +26,18 @@ from tilewatch.kernels.statistics import median_interval, ratio_interval
 
 RECORDINGS = ROOT / "recordings"
 H200 = (RECORDINGS / "h200-80093d04.jsonl.gz",)
-"""A night of the whole suite. Kernels that are measured again are recordings after it, and stand in for the night's."""
+"""A night of the whole suite. A later recording of a kernel replaces the night's."""
 
 H100 = (RECORDINGS / "h100-f727a301.jsonl.gz",)
-"""The same on an H100."""
+"""A night of the whole suite on an H100."""
 
 STORY = RECORDINGS / "story" / "h200.jsonl.gz"
 BEFORE = tuple(RECORDINGS / f"{name}.jsonl.gz" for name in ("h200", "h200-2857088b"))
 SHOWN_PROBLEM = "320x32576x7168"
 SHOWN_KERNELS = ("gemm_fp8", "gemm_fp8_scaled", "gemm_nt_fp8")
 OURS = ("deepgemm_as_called", "tile_table")
-"""No rivals: one lays its operands out in the call, one is a config of our own (python -m benchmarks.tile_table)."""
+"""Not shown as baselines: one lays its operands out in the call, one is a config of our own (python -m
+benchmarks.tile_table)."""
 
 LEAST_MEANS = {
     ("gemm_fp8_scaled", "deepgemm"): 0.96,
@@ -56,13 +57,13 @@ LEAST_MEANS = {
     ("rms_norm", "copy"): 0.85,
     ("layer_norm", "copy"): 0.85,
 }
-"""What is wanted of the geometric mean over the problems of a kernel, on an H200."""
+"""Bounds of the geometric mean over the problems of a kernel, on an H200."""
 
 LEAST_BESIDE_THE_FASTER = 0.96
-"""The same of `gemm_nt` in bfloat16, on each problem beside the faster of cuBLAS and DeepGEMM."""
+"""Bound for `gemm_nt` in bfloat16, on each problem compared with the faster of cuBLAS and DeepGEMM."""
 
 LEAST_IN_TWO_LAUNCHES = 0.85
-"""What is wanted of attention of one new token and of the gradient of attention, each in two launches, beside cuDNN."""
+"""Bound for attention of one new token and for the gradient of attention, each in two launches, compared with cuDNN."""
 
 TWO_LAUNCHES, ONE_TOKEN = ("attention_decode_parts", "attention_decode_join"), "1x32x8x32768x128"
 DELTA, GRADIENT = "attention_backward_delta", "attention_backward_causal"
@@ -70,7 +71,7 @@ DELTA, GRADIENT = "attention_backward_delta", "attention_backward_causal"
 
 @dataclass(frozen=True)
 class Recorded:
-    """One run: its sweep, the winner's time, and the ratio of each rival that was measured."""
+    """One run: its sweep, the winner's time, and the ratio of each baseline that was measured."""
 
     kernel: str
     problem: str
@@ -79,21 +80,21 @@ class Recorded:
     winner_samples_us: Sequence[float]
     ratios: Mapping[str, float]
     trials_us: Sequence[float]
-    """The median of each config that was timed."""
+    """Median of each config that was timed."""
 
     @property
     def group(self) -> str:
-        """The kernel, with the type where its problems name one and it has problems of several."""
+        """Returns the kernel; with the type, if its problems have several types."""
         _, _, dtype = self.problem.partition("-")
         return f"{self.kernel} {dtype}" if dtype and self.kernel in ("gemm_nn", "gemm_nt") else self.kernel
 
 
 @dataclass(frozen=True)
-class Rivalry:
-    """All problems of a kernel against one rival."""
+class BaselineRatios:
+    """Ratios of all problems of a kernel to one baseline."""
 
     kernel: str
-    rival: str
+    baseline: str
     ratios: Mapping[str, float]
 
     @property
@@ -150,13 +151,13 @@ def format_h100() -> str:
 
 def _format_ratios(runs: Sequence[Recorded]) -> str:
     rows = []
-    for each in list_rivalries(runs):
+    for each in list_baseline_ratios(runs):
         problem, worst = each.worst
-        least = LEAST_MEANS.get((each.kernel, each.rival))
+        least = LEAST_MEANS.get((each.kernel, each.baseline))
         rows.append(
             (
                 f"`{each.kernel}`",
-                f"`{each.rival}`",
+                f"`{each.baseline}`",
                 str(len(each.ratios)),
                 _format_ratio(each.mean),
                 f"{_format_ratio(worst)} ({problem})",
@@ -167,7 +168,7 @@ def _format_ratios(runs: Sequence[Recorded]) -> str:
 
 
 def format_values() -> str:
-    """The best time of each value over the best of the sweep, on the problem where that is least."""
+    """Returns a table of the best time of each value over the best of the sweep, on the problem where that is least."""
     nearest: dict[tuple[str, str, int], float] = {}
     rows = _read_rows(H200[0])
     for sweep in (row for row in rows if row["row"] == "sweep"):
@@ -196,12 +197,12 @@ TABLES = {
 
 @functools.cache
 def _read_rows(file: Path) -> Sequence[Mapping[str, Any]]:
-    """Reads a recording once, however many tables ask for it."""
+    """Returns the rows of a recording; it is read once for all tables."""
     return recording_file.read(file).rows
 
 
 def read_runs(file: Path) -> list[Recorded]:
-    """Every run that measured a winner, in the order of the file."""
+    """Returns every run that measured a winner, in the order of the file."""
     rows = _read_rows(file)
     sweeps = {row["id"]: row for row in rows if row["row"] == "sweep"}
     runs = {row["key"]: sweeps[row["sweep"]] for row in rows if row["row"] == "run"}
@@ -233,7 +234,7 @@ def read_runs(file: Path) -> list[Recorded]:
 
 
 def read_suite(files: Sequence[Path]) -> list[Recorded]:
-    """Every problem of the suite: those of a kernel are of the last file that has it."""
+    """Returns the runs of the suite. All problems of a kernel are taken from the last file that has it."""
     runs: dict[str, list[Recorded]] = {}
     for file in files:
         found: dict[str, list[Recorded]] = {}
@@ -243,27 +244,27 @@ def read_suite(files: Sequence[Path]) -> list[Recorded]:
     return [run for of_kernel in runs.values() for run in of_kernel]
 
 
-def list_rivalries(runs: Sequence[Recorded]) -> list[Rivalry]:
-    """Each kernel (and type) against each rival, in the order of the runs."""
+def list_baseline_ratios(runs: Sequence[Recorded]) -> list[BaselineRatios]:
+    """Returns the ratios of each kernel (and type) to each baseline, in the order of the runs."""
     found: dict[tuple[str, str], dict[str, float]] = {}
     for run in runs:
-        for rival, ratio in run.ratios.items():
-            if rival not in OURS:
-                found.setdefault((run.group, rival), {})[run.problem] = ratio
-    return [Rivalry(kernel, rival, ratios) for (kernel, rival), ratios in found.items()]
+        for baseline, ratio in run.ratios.items():
+            if baseline not in OURS:
+                found.setdefault((run.group, baseline), {})[run.problem] = ratio
+    return [BaselineRatios(kernel, baseline, ratios) for (kernel, baseline), ratios in found.items()]
 
 
-def list_fastest(runs: Sequence[Recorded], group: str, rivals: Sequence[str]) -> list[float]:
-    """The time of the fastest of these rivals over ours, for each problem of a group."""
-    return [min(run.ratios[rival] for rival in rivals) for run in runs if run.group == group]
+def list_fastest(runs: Sequence[Recorded], group: str, baselines: Sequence[str]) -> list[float]:
+    """Returns the time of the fastest of these baselines over ours, for each problem of a group."""
+    return [min(run.ratios[baseline] for baseline in baselines) for run in runs if run.group == group]
 
 
 def _list_figures() -> Iterator[Figure]:
     for gpu, runs in (("H200", read_suite(H200)), ("H100", read_suite(H100))):
-        for each in list_rivalries(runs):
-            least = LEAST_MEANS.get((each.kernel, each.rival))
+        for each in list_baseline_ratios(runs):
+            least = LEAST_MEANS.get((each.kernel, each.baseline))
             if least is not None:
-                what = f"{gpu}: {each.kernel} against {each.rival}"
+                what = f"{gpu}: {each.kernel} against {each.baseline}"
                 yield bounds.at_least(what, each.mean, least, digits=3)
         faster = list_fastest(runs, "gemm_nt bfloat16", ("cublas", "deepgemm"))
         what = f"{gpu}: gemm_nt bfloat16 against the faster of cublas and deepgemm"
@@ -289,8 +290,8 @@ def _list_figures() -> Iterator[Figure]:
 
 
 def compare_two_launches(runs: Sequence[Recorded]) -> float:
-    """cuDNN's time, which is measured beside the kernel of one launch, over those of both launches with as many parts
-    as take least."""
+    """Returns cuDNN's time, measured beside the kernel of one launch, over the sum of both launches, with the fastest
+    number of parts."""
     (one,) = (run for run in runs if run.kernel == "attention_decode" and run.problem == ONE_TOKEN)
     times_us: dict[str, float] = {}
     for run in runs:
@@ -300,7 +301,8 @@ def compare_two_launches(runs: Sequence[Recorded]) -> float:
 
 
 def compare_gradients(runs: Sequence[Recorded]) -> list[float]:
-    """cuDNN's time for the gradient of each problem, which is measured beside the second launch, over those of both."""
+    """Returns cuDNN's time for the gradient of each problem, measured beside the second launch, over the sum of both
+    launches."""
     delta_us = {run.problem: run.winner_us for run in runs if run.kernel == DELTA}
     return [
         run.winner_us * run.ratios["attention_cudnn_backward"] / (run.winner_us + delta_us[run.problem])
@@ -310,7 +312,8 @@ def compare_gradients(runs: Sequence[Recorded]) -> list[float]:
 
 
 def _deviation(run: Recorded) -> float:
-    """By the median of absolute deviations (1.4826 of them are a normal one's), as a share of the median."""
+    """Returns the standard deviation as a share of the median, estimated as 1.4826 times the median of absolute
+    deviations."""
     apart_us = [abs(sample_us - run.winner_us) for sample_us in run.winner_samples_us]
     return 1.4826 * statistics.median(apart_us) / run.winner_us
 
@@ -324,7 +327,7 @@ def _percent(share: float) -> str:
 
 
 def _format_ratio(ratio: float | None) -> str:
-    """With the digits that a ratio far under 1 needs; empty for a rival that was not measured."""
+    """Returns a ratio with enough digits for one far under 1; "" for a baseline that was not measured."""
     if ratio is None:
         return ""
     return f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.3f}"

@@ -57,7 +57,7 @@ def measure(nights: int) -> Iterator[Figure]:
 
 
 def run(program: str, *arguments: str) -> float:
-    """Seconds of a program of the server's own version."""
+    """Returns the seconds that a program of the server's version takes."""
     found = programs.find(lambda _: True, Path("unused")).postgres.with_name(program)
     began = time.monotonic()
     subprocess.run([found, *arguments], check=True)

@@ -54,10 +54,10 @@ from tilewatch.worker.queue.reconcile import reconcile
 from tilewatch.worker.settings import Settings
 
 PROCESSES = max(4, (os.cpu_count() or 1) // 2)
-"""Of the simulated workers; the other half of the cores is for the servers."""
+"""Processes of the simulated workers; the other half of the cores is for the servers."""
 
 RUSH = 2
-"""Jobs of the rush, for each worker."""
+"""Jobs of the rush per worker."""
 
 LOAD = 0.8
 MOST_CONNECTIONS = 300
@@ -66,7 +66,8 @@ SILENT_S = 4 * HEARTBEAT_S
 LIMIT_S = 900.0
 
 CLAIM = jobs.claim
-"""Not timed: a worker's first statement connects, and SQLAlchemy compiles each once in a process."""
+"""The first claim of each worker, which is not timed: it opens the connection, and SQLAlchemy compiles each statement
+once per process."""
 
 CONNECTIONS = text("select count(*) from pg_stat_activity where datname = current_database()")
 STATES = text("select state, count(*), max(attempt) from jobs group by state")
@@ -91,8 +92,8 @@ class Stage:
 
 @dataclass
 class Times:
-    """Seconds of each claim, of each renewal, and of each job without its own work; how often Postgres was not reached
-    for a job."""
+    """Seconds of each claim, of each renewal, and of each job without its own work; and how often Postgres was not
+    reached for a job."""
 
     claims_s: list[float]
     renewals_s: list[float]
@@ -131,7 +132,7 @@ def measure(fleet: Fleet, pgbouncer: str | None) -> Iterator[Figure]:
 
 
 def steady(here: Stage) -> Iterator[Figure]:
-    """Sends messages at an even pace, and asks what the clock's tick asks in the middle of it."""
+    """Sends messages at an even pace, and in the middle of it times the queries of the clock's tick."""
     fleet = here.fleet
     rate = LOAD * fleet.workers / fleet.work_s
     queued = add_jobs(here, "steady", int(rate * fleet.steady_s), fleet.work_s)
@@ -158,7 +159,7 @@ def steady(here: Stage) -> Iterator[Figure]:
 
 
 def rush(here: Stage) -> float:
-    """Seconds from the first message to the end of the last job."""
+    """Returns the seconds from the first message to the end of the last job."""
     queued = add_jobs(here, "rush", RUSH * here.fleet.workers, 0.0)
     began = time.monotonic()
     dispatch.send(dispatch.sender(here.servers.broker_url), here.servers.database_url, queued)
@@ -167,7 +168,7 @@ def rush(here: Stage) -> float:
 
 
 def figures(here: Stage, times: Times, connections: Sequence[int]) -> Iterator[Figure]:
-    """Those of the steady part; the rush has no bounds."""
+    """Yields the figures of the steady part; the rush has no bounds."""
     with session(here.servers.database_url) as opened:
         states = opened.execute(STATES).all()
     yield bounds.exactly("states of all jobs", ", ".join(sorted(state for state, _, _ in states)), "done")
@@ -184,7 +185,7 @@ def p95(values: Sequence[float]) -> float:
 
 
 def add_jobs(here: Stage, name: str, number: int, work_s: float) -> list[UnsentJob]:
-    """Jobs for all workers alike, between half and one and a half times as long."""
+    """Adds jobs that any worker may take, each between half and one and a half times `work_s` long."""
     chance = random.Random(1)  # noqa: S311 - made-up work
     queues = itertools.cycle(sorted(queue_of(here.fleet, worker) for worker in range(here.fleet.workers)))
     added = []
@@ -194,7 +195,7 @@ def add_jobs(here: Stage, name: str, number: int, work_s: float) -> list[UnsentJ
             key = f"{name} {each}"
             job_id, _ = jobs.add(opened, key=key, kind="judge", queue=queue, subject="wait", payload=payload)
             added.append(UnsentJob(job_id, queue))
-        # As if their messages were just sent: the reconciler would otherwise send those that are yet to come.
+        # Marked as sent, so that the reconciler does not send messages that this program will send.
         opened.execute(text("update jobs set sent_at = clock_timestamp() + interval '1 hour' where sent_at is null"))
     chance.shuffle(added)
     return added
@@ -239,7 +240,7 @@ def stage(fleet: Fleet, pgbouncer: str | None) -> Iterator[Stage]:
 
 @contextlib.contextmanager
 def sampled(here: Stage) -> Iterator[list[int]]:
-    """How many connections there are, our own among them, four times a second."""
+    """Yields the numbers of database connections, including our own, sampled four times a second."""
     found: list[int] = [0]
     over = threading.Event()
 
@@ -259,7 +260,7 @@ def sampled(here: Stage) -> Iterator[list[int]]:
 
 @contextlib.contextmanager
 def started(here: Stage) -> Iterator[Callable[[], Times]]:
-    """The workers; what it gives ends them and returns their times."""
+    """Starts the workers. Yields a function that ends them and returns their times."""
     forked = multiprocessing.get_context("fork")
     over, answers = forked.Event(), forked.Queue()
     parts = [range(number, here.fleet.workers, PROCESSES) for number in range(PROCESSES)]
@@ -283,15 +284,15 @@ def started(here: Stage) -> Iterator[Callable[[], Times]]:
 
 
 def work(here: Stage, part: Sequence[int], over: Any, answers: Any) -> None:
-    """The life of one process: its workers, until it is over."""
+    """Runs one process's workers until the run is over."""
     times = Times([], [], [], [])
     jobs.claim = timed(jobs.claim, times.claims_s)
     jobs.renew = timed(jobs.renew, times.renewals_s)
     run_job._step_of = lambda _: wait
     threads = []
     for number in part:
-        # One after another: many that connect at once to a busy server meet the limit for connecting, wait for their
-        # next heartbeat, and then all come again at once.
+        # One after another: many that connect at once to a busy server exceed its time limit for connecting, wait for
+        # their next heartbeat, and then all connect at once again.
         beaten = threading.Event()
         threads.append(threading.Thread(target=live, args=(here, number, over, times, beaten), daemon=True))
         threads[-1].start()
@@ -303,8 +304,8 @@ def work(here: Stage, part: Sequence[int], over: Any, answers: Any) -> None:
 
 
 def live(here: Stage, number: int, over: Any, times: Times, beaten: threading.Event) -> None:
-    """The life of one worker. The names in its URLs give its two processes, that of its jobs and their parent,
-    connections of their own."""
+    """Runs one worker. The names in its URLs give its two processes, that of its jobs and their parent, their own
+    connections."""
     url, url_of_jobs = (f"{here.workers_url}?application_name={name}{number}" for name in ("worker", "jobs"))
     context = replace(here.context, database_url=url_of_jobs, simulation=Simulation(number, 0.0, node=f"node{number}"))
     backend, queue = SimulatedGpu(context.simulation), queue_of(here.fleet, number)
@@ -338,14 +339,14 @@ _slept = threading.local()
 
 
 def wait(job: jobs.ClaimedJob, _context: Context, _lease: Any) -> list[UnsentJob]:
-    """The step: what a worker does for so long needs no server."""
+    """Is the step of a job: it waits, and needs no server."""
     _slept.seconds = job.payload["work_s"]
     time.sleep(_slept.seconds)
     return []
 
 
 def timed(act: Callable[..., Any], seconds: list[float]) -> Callable[..., Any]:
-    """Adds the time of each call, but for claims of the rush."""
+    """Adds the time of each call to `seconds`, except claims of the rush."""
 
     def timing(*arguments: Any, **named: Any) -> Any:
         began = time.monotonic()

@@ -43,10 +43,10 @@ CONFIGS = [
 ]
 DAY = dt.datetime(2026, 11, 1, 3, tzinfo=dt.UTC)
 REPEATS = 3
-"""One night alone took 0.9 to 1.25 times another's seconds on one quiet machine."""
+"""Repeats of a night: one alone took 0.9 to 1.25 times another's seconds on a quiet machine."""
 
 ASKED = 20
-"""How often the reconciler's queries are asked."""
+"""How often the reconciler's queries run."""
 
 OWNER = "gpu0@bench#1"
 LEAST_TRIALS_A_SECOND = 40_000
@@ -75,7 +75,7 @@ LOAD_COMPILATIONS = text("""
 
 @dataclass(frozen=True)
 class Night:
-    """One night's work of some GPUs, each a model of its own, as the steps write it."""
+    """One night of some GPUs, each of its own model, as the steps write it."""
 
     number: int
     gpus: int
@@ -136,7 +136,7 @@ def month(gpus: int, nights: int, sweeps: int) -> Iterator[Figure]:
 
 
 def load_month(url: str, gpus: int, nights: int, sweeps: int) -> Iterator[Figure]:
-    """And leave the server as it is found on an evening, with what was loaded on its disk."""
+    """Loads a month, and leaves the server as on an evening, with the month on its disk."""
     began = time.monotonic()
     for number in range(1, nights + 1):
         load_night(url, Night(number, gpus, sweeps))
@@ -149,7 +149,7 @@ def load_month(url: str, gpus: int, nights: int, sweeps: int) -> Iterator[Figure
 
 
 def write_night(url: str, night: Night, configs: Sequence[int]) -> float:
-    """Seconds for everything that workers write, sweep after sweep."""
+    """Returns the seconds for everything that workers write, sweep after sweep."""
     chance = random.Random(night.number)  # noqa: S311 - made-up times
     began = time.monotonic()
     with session(url) as opened:
@@ -178,7 +178,7 @@ def write_night(url: str, night: Night, configs: Sequence[int]) -> float:
 
 
 def load_night(url: str, night: Night) -> None:
-    """A night as it lies there afterwards, made by the server itself."""
+    """Writes a finished night with statements of the server itself."""
     with session(url) as opened:
         planned = plan_sweeps(opened, night)
         of_night = {"submissions": list(planned)}
@@ -204,7 +204,7 @@ def load_night(url: str, night: Night) -> None:
 
 
 def reconciled(url: str, night: Night, what: str) -> Iterator[Figure]:
-    """What a tick of the clock asks, while the work of a night waits for its cubins."""
+    """Measures the queries of a tick of the clock while the work of a night waits for its cubins."""
     with session(url) as opened:
         for submission_id, sweep_ids in plan_sweeps(opened, night).items():
             shared = {"subject": "gemm", "submission_id": submission_id}
@@ -227,7 +227,7 @@ def reconciled(url: str, night: Night, what: str) -> Iterator[Figure]:
 
 
 def prepare(opened: Session, gpus: int) -> list[int]:
-    """What all nights share; the ids of the configs."""
+    """Writes the rows that all nights share. Returns the ids of the configs."""
     for gpu in range(gpus):
         fact_writes.add_gpu_model(
             opened, slug=f"bench{gpu}", name=f"Bench {gpu}", arch="sm_90", fp8_tflops=None, bandwidth_gbps=None
@@ -236,7 +236,7 @@ def prepare(opened: Session, gpus: int) -> list[int]:
 
 
 def plan_sweeps(opened: Session, night: Night) -> dict[int, list[int]]:
-    """The sweeps of each of a night's submissions."""
+    """Writes and returns the sweeps of each of a night's submissions."""
     at = DAY + dt.timedelta(days=night.number)
     commit_id = fact_writes.add_commit(
         opened,
@@ -283,7 +283,7 @@ def plan_trials(url: str, sweep_id: int, configs: Sequence[int]) -> None:
 
 
 def code_key(sweep_id: int, config_id: int) -> str:
-    """As long as a real one and in no order, which an index would feel."""
+    """Returns a key as long as a real one and in random order, since order would speed up an index."""
     return hashlib.sha256(f"{sweep_id} {config_id}".encode()).hexdigest()
 
 
@@ -330,10 +330,10 @@ def put_run_on_record(opened: Session, sweep_id: int, winner: int, chance: rando
     }
     shared = {"samples_us": samples_us, **derived, "detail": {"rounds": ROUNDS}}
     kernel = {"implementation": "gemm_fp8", "role": "kernel", "config_id": winner, **shared}
-    rivals = [
+    baselines = [
         {"implementation": name, "role": "baseline", "config_id": None, **shared} for name in ("deepgemm", "cublaslt")
     ]
-    fact_writes.add_measurements(opened, run_id, [kernel, *rivals])
+    fact_writes.add_measurements(opened, run_id, [kernel, *baselines])
     verdict = fact_writes.NewVerdict(
         run_id=run_id,
         verdict="unchanged",
@@ -355,7 +355,7 @@ def timed(act: Callable[[int], None], each: Sequence[int]) -> float:
 
 @contextlib.contextmanager
 def database(home: Path | None = None, *, fsync: bool = True) -> Iterator[str]:
-    """Runs a server in a folder that stays, and for None in a new one that does not."""
+    """Runs a server in a folder that is kept, or for None in a temporary one."""
     folder = home or Path(tempfile.mkdtemp(prefix="tilewatch-storage-"))
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o755)  # started by root, the servers run as nobody

@@ -40,7 +40,7 @@ from tilewatch.worker.transfer.exporting import export_file
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT_S = 420.0
-"""For one night. Longer than DeepGEMM takes to compile its first kernel on a cold machine."""
+"""Most seconds of one night. Longer than DeepGEMM takes to compile its first kernel on a cold machine."""
 
 PROBLEM = "320x32576x7168"
 
@@ -52,12 +52,14 @@ SMALL = (
     (r"problems=\(.*\),", f'problems=(parse("{PROBLEM}"),),'),
     (r"baselines=\(.*\),", "baselines=BASELINES,"),
 )
-"""What makes the library small enough for a story: eight configs on one problem. The first place of each is edited."""
+"""Edits that make the library small enough for a story: eight configs on one problem. The first match of each is
+edited."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One commit. `edits` are applied to the first kernel of the file; `raises` says whether it changes its speed."""
+    """One commit. `edits` are applied to the first kernel of the file; `raises` is True if it changes the kernel's
+    speed."""
 
     subject: str
     edits: tuple[tuple[str, str], ...]
@@ -115,7 +117,7 @@ def main() -> None:
     asked.add_argument("--gpu", default="h200", help="a GPU model of this machine, or sim")
     asked.add_argument("--record", type=Path, help="also write what was measured to this file")
     asked.add_argument("--processes", type=int, default=max(1, len(os.sched_getaffinity(0)) - 2))
-    asked.add_argument("--baselines", default="deepgemm", help="rivals by name, separated by commas; none if empty")
+    asked.add_argument("--baselines", default="deepgemm", help="baselines by name, separated by commas; none if empty")
     bounds.add_options(asked)
     options = asked.parse_args()
     sys.exit(bounds.report(_measure(options), report_only=options.report_only, write=options.write))
@@ -141,7 +143,7 @@ def _measure(options: argparse.Namespace) -> Iterator[Figure]:
 
 
 def _compare_verdicts(servers: Servers) -> Iterator[Figure]:
-    """Prints the reason of each verdict; the figures are the verdicts, beside what was done."""
+    """Prints the reason of each verdict. The figures compare the verdicts with what was changed."""
     with session(servers.database_url) as opened:
         rows = opened.execute(
             select(Commit.subject, Verdict.verdict, Verdict.reason)
@@ -188,12 +190,12 @@ def _night(settings: Settings, servers: Servers, sha: str, gpu: str, number: int
 
 
 def _last_words(settings: Settings) -> str:
-    """The end of each worker's log: where this runs, the folder is gone afterwards."""
+    """Returns the end of each worker's log, because its folder is deleted afterwards."""
     return "\n".join(f"{log.name}: {log.read_text(errors='replace')[-1500:]}" for log in settings.home.glob("*.log"))
 
 
 def _repository(folder: Path, baselines: Sequence[str]) -> list[str]:
-    """The story as commits, the oldest first."""
+    """Makes the story's commits, and returns them oldest first."""
     library = folder / "kernels" / "library"
     library.mkdir(parents=True)
     _git(folder, "init", "--quiet", "--initial-branch", "main")
@@ -216,7 +218,7 @@ def _repository(folder: Path, baselines: Sequence[str]) -> list[str]:
 
 
 def _edited(source: str, before: str, after: str) -> str:
-    """With the first place edited: that is in the first kernel, the one that the nightly sweeps."""
+    """Returns the source with the first match edited: it is in the first kernel, which the nightly sweeps."""
     if before not in source:
         raise SystemExit(f"the library has no {before!r} any more, which this story changes")
     return source.replace(before, after, 1)

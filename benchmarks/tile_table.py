@@ -23,12 +23,12 @@ from tilewatch.kernels.results import Params
 ROOT = Path(__file__).resolve().parent.parent
 SHOWN = 3
 MOST_MEAN = {"gemm_fp8": 1.05}
-"""The table's row was derived for this kernel; how it does on the others is shown."""
+"""Bounds of the mean. The table's row was derived for this kernel; for the others the mean is only shown."""
 
 
 @dataclass(frozen=True)
 class Swept:
-    """One sweep: median microseconds by config (as its key), the configs behind the keys, and the table's."""
+    """One sweep: median microseconds by config key, the configs of the keys, and the table's config."""
 
     problem: str
     times_us: Mapping[str, float]
@@ -38,7 +38,7 @@ class Swept:
 
 @dataclass(frozen=True)
 class Choice:
-    """One config for all problems of a kernel: how much slower than each problem's own winner it is."""
+    """One config for all problems of a kernel, and how much slower it is than each problem's own winner."""
 
     config: Params
     mean: float
@@ -70,7 +70,7 @@ def _measure(recording: Path) -> Iterator[Figure]:
 
 
 def swept(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[Swept]]:
-    """The newest sweep of each problem that timed anything, by kernel and GPU model."""
+    """Returns the newest sweep of each problem that timed anything, by kernel and GPU model."""
     trials: dict[Any, list[Mapping[str, Any]]] = {}
     for row in rows:
         if row["row"] == "trial" and row["status"] == "timed":
@@ -92,7 +92,7 @@ def swept(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[Swept
 
 
 def ranked(sweeps: Sequence[Swept], only: set[str] | None = None) -> list[Choice]:
-    """Configs that were timed on all problems, the one with the least regret first."""
+    """Returns the configs that were timed on all problems, least regret first."""
     everywhere = set.intersection(*(set(sweep.times_us) for sweep in sweeps))
     choices = [_choice(key, sweeps) for key in (everywhere if only is None else everywhere & only)]
     return sorted(choices, key=lambda choice: (choice.mean, choice.worst))

@@ -44,10 +44,10 @@ OPERATORS = (
     ("softmax", "16384x4096"),
     ("residual_add", "8192x7168"),
 )
-"""Six, the fewest of which compile times are told apart."""
+"""Six operators: the fewest for which differences of compile times can be found."""
 
 RECORDING = bounds.ROOT / "recordings" / "h200.jsonl.gz"
-"""Of the winners, which use hints that the tile table does not."""
+"""Recording of the winners, which use hints that the tile table lacks."""
 
 LIMIT_S = 15.0
 LAUNCHES = 12
@@ -118,7 +118,7 @@ def _describe(pairs: Sequence[ToolchainPair]) -> str:
 
 
 def _time(root: Path, planted: Planted, pairs: Sequence[ToolchainPair]) -> Iterator[Figure]:
-    """The first changed operator of this GPU's architecture, by both ways of timing."""
+    """Times the first changed operator of this GPU's architecture, in both ways."""
     gpu = device.gpus()[0]
     changed = [pair for pair in pairs if pair.kind == "changed"]
     if gpu.model is None or not changed or changed[0].arch != gpu.model.arch:

@@ -2,9 +2,9 @@
 
     python -m benchmarks.tuned [RECORDING...] [--report-only]
 
-A regret is how much longer the carried config takes than the best one of the sweep that it is carried to; 0 where the
-two are tied. Carried are winners to another GPU, to the same problem; and winners to a problem that the table lacks,
-from the problem that `tilewatch.tuned` would take instead (each problem left out once).
+A regret is how much longer a carried config takes than the best one of the sweep that it is carried to; 0 if the two
+are tied. Winners are carried to the same problem on another GPU, and to a problem that the table lacks from the problem
+that `tilewatch.tuned` would use instead (each problem is left out once).
 """
 
 import argparse
@@ -31,14 +31,14 @@ from tilewatch.kernels.results import Params
 FOLDER = Path(__file__).resolve().parent.parent / "recordings"
 RECORDINGS = sorted((*FOLDER.glob("*.jsonl.gz"), *FOLDER.glob("tuned/*.jsonl.gz")))
 MOST_ON_SAME_MODEL, MOST_ON_OTHER_MODEL, MOST_UNSEEN = 1.0, 3.0, 5.0
-"""Per cent, of the 95th percentile."""
+"""Most regret in per cent, at the 95th percentile."""
 MOST_LOOKUP_US = 5.0
 LOOKUPS = 20_000
 
 
 @dataclass(frozen=True)
 class Swept:
-    """One measured sweep: what each config took, and the configs that are as good as its winner."""
+    """One measured sweep: the time of each config, and the configs that are as good as its winner."""
 
     gpu_uuid: str
     gpu_model: str
@@ -48,7 +48,8 @@ class Swept:
     times_us: Mapping[str, float]
 
     def find_regret(self, carried: Params) -> float | None:
-        """None where the config has no time here: it is not in this space, does not compile or is wrong."""
+        """Returns the regret; None if the config has no time here: it is not in this space, does not compile or is
+        wrong."""
         key = config_key(carried)
         if key in self.best:
             return 0.0
@@ -56,7 +57,7 @@ class Swept:
 
 
 Sweeps = Mapping[tuple[str, str], Swept]
-"""By kernel and problem."""
+"""Sweeps by kernel and problem."""
 
 
 def main() -> None:
@@ -70,7 +71,7 @@ def main() -> None:
 
 
 def read_sweeps(rows: Sequence[Mapping[str, Any]]) -> Sweeps:
-    """The newest run of each kernel and problem of a recording."""
+    """Returns the newest run of each kernel and problem of a recording."""
     sweeps = {row["id"]: row for row in rows if row["row"] == "sweep"}
     times: dict[Any, dict[str, float]] = {each: {} for each in sweeps}
     for row in rows:
@@ -94,7 +95,8 @@ def read_sweeps(rows: Sequence[Mapping[str, Any]]) -> Sweeps:
 
 
 def list_carried(of: Sweeps, to: Sweeps) -> Iterator[tuple[Swept, Swept]]:
-    """Pairs of sweeps of one kernel, problem and source on two GPUs: a table of another source would be refused."""
+    """Yields pairs of sweeps of one kernel, problem and source on two GPUs: a table of another source would
+    be refused."""
     for key, one in of.items():
         other = to.get(key)
         if other is not None and one.gpu_uuid != other.gpu_uuid and one.source_sha256 == other.source_sha256:
@@ -102,8 +104,8 @@ def list_carried(of: Sweeps, to: Sweeps) -> Iterator[tuple[Swept, Swept]]:
 
 
 def list_unseen(sweeps: Sweeps, most_doublings: float) -> Iterator[tuple[bool, float | None]]:
-    """Leaves each problem out once: whether others lie on both sides of each of its sizes, and the regret of the config
-    that the table gives instead. Without those that get the fallback."""
+    """Leaves each problem out once. Yields whether others lie on both sides of each of its sizes, and the regret of the
+    config that the table gives instead. Problems that get the fallback are left out."""
     for (kernel, problem), left_out in sweeps.items():
         others = {name: each for (of, name), each in sweeps.items() if of == kernel and name != problem}
         table = tuned.Table([tuned.Row(name, each.winner) for name, each in others.items()], {}, most_doublings)
@@ -172,7 +174,7 @@ def _measure_lookups() -> Iterator[Figure]:
 
 
 def _time_lookups(table: tuned.Table, asked: Sequence[tuple[int, ...]]) -> float:
-    """Microseconds, the 95th percentile; includes reading the clock."""
+    """Returns the 95th percentile in microseconds, including the reading of the clock."""
     taken = []
     for problem in asked:
         started = time.perf_counter_ns()

@@ -1,8 +1,7 @@
 """Simulates many people: sessions that speak Streamlit's own protocol, without a browser each.
 
-Twenty Chromium windows on two cores would measure Chromium. A view is timed from asking for a page until its script has
-ended and all of it has arrived; what a browser adds to that is measured one page at a time in browsing.py.
-"""
+Twenty Chromium windows on two cores would measure Chromium. A view's time is from the request for a page until its
+script has ended and everything has arrived; browsing.py measures what a browser adds, one page at a time."""
 
 import asyncio
 import random
@@ -15,7 +14,7 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.asyncio.client import ClientConnection, connect
 
 THINK_S = (3.0, 12.0)
-"""How long somebody looks at a page before the next one."""
+"""Seconds that a person looks at a page before the next one."""
 VIEW_LIMIT_S = 60.0
 
 
@@ -29,7 +28,7 @@ class Seen:
 
 
 def browse(address: str, views: Sequence[str], *, people: int, views_each: int, think: bool) -> Seen:
-    """So many people at once, each with a session of their own, walking over the views in an order of their own."""
+    """Simulates `people` at once, each in their own session, who open the views in their own order."""
     seen = Seen()
 
     async def everybody() -> None:
@@ -69,7 +68,7 @@ async def _open(session: ClientConnection, view: str, seen: Seen) -> int:
         message.ParseFromString(payload if isinstance(payload, bytes) else payload.encode())
         kind = message.WhichOneof("type")
         if kind == "new_session":
-            running = True  # what came before belongs to the page before
+            running = True  # messages until now belong to the previous page
         elif kind == "delta" and message.delta.HasField("new_element"):
             element = message.delta.new_element
             if element.WhichOneof("type") == "exception":

@@ -1,14 +1,13 @@
-"""Says what a change of how results are timed and checked changes in honest sweeps: which configs are right, winners,
-ratios, wall time.
+"""Compares sweeps before and after a change of how results are timed and checked: right configs, winners, ratios, time.
 
     python -m benchmarks.gpu.boundary take OLD FOLDER [KERNEL ...] [--seconds S] [--again] [--cubins FOLDER]
     python -m benchmarks.gpu.boundary judge FOLDER
 
 OLD is a checkout of a commit before the change: results are compared on two input sets and by two measures since
 2026-11-28 (`git worktree add OLD e7265afa`). `take` compiles the library of this checkout once, on half of the cores,
-and measures each problem of the nightly suite with the old product and with this one, in turns. It goes on where it
-stopped. With --again the old one measures each problem twice, which says how far two runs of one version differ. Each
-side's results are a file of FOLDER, a line each. `judge` needs no GPU.
+and measures each problem of the nightly suite with the old product and with this one, in turns. It continues where it
+stopped. With --again the old one measures each problem twice, to show how far two runs of one version differ. Each
+side's results are a file of FOLDER, one line per problem. `judge` needs no GPU.
 """
 
 import argparse
@@ -64,7 +63,7 @@ def main() -> None:
 
 
 def read(file: Path) -> dict[tuple[str, str], Row]:
-    """Returns the rows of a side by kernel and problem; none where there is no such file."""
+    """Returns the rows of a side by kernel and problem; empty if there is no such file."""
     rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     return {(row["kernel"], row["problem"]): row for row in rows}
 
@@ -100,7 +99,7 @@ def _compare(prefix: str, old: Results, new: Results) -> Iterator[Figure]:
         winner = name_winner(before, after)
         same.append(winner != "ANOTHER WINNER")
         pcts = moved_pct(before, after)
-        parts = ", ".join(f"{rival} {pct:+.2f} %" for rival, pct in pcts.items()) or "no rival"
+        parts = ", ".join(f"{baseline} {pct:+.2f} %" for baseline, pct in pcts.items()) or "no baseline"
         yield Figure(f"{name}: {winner}; {parts}; wall {after['wall_s'] / before['wall_s']:.2f}", "")
         if pcts:
             moved[name] = next(iter(pcts.values()))
@@ -108,11 +107,11 @@ def _compare(prefix: str, old: Results, new: Results) -> Iterator[Figure]:
         f"{prefix}winners that are the same or tied", f"{sum(same)} of {len(same)}", f"{len(same)} of {len(same)}"
     )
     if not moved:
-        yield bounds.not_measured(f"{prefix}ratios to the first rival", "no problem has one")
+        yield bounds.not_measured(f"{prefix}ratios to first baseline", "no problem has one")
         return
     within = sum(abs(pct) <= MOST_PCT for pct in moved.values())
     yield bounds.exactly(
-        f"{prefix}ratios to the first rival within {MOST_PCT} %",
+        f"{prefix}ratios to first baseline within {MOST_PCT} %",
         f"{within} of {len(moved)}",
         f"{len(moved)} of {len(moved)}",
     )
@@ -126,7 +125,7 @@ def _compare(prefix: str, old: Results, new: Results) -> Iterator[Figure]:
 
 
 def list_lost(old: Row, new: Row) -> list[str]:
-    """Names the configs that the old product timed and this one calls wrong, with what is wrong."""
+    """Returns the configs that the old product timed and this one calls wrong, with the reason."""
     right = {config_key(trial["config"]) for trial in old["trials"] if trial["status"] == "timed"}
     return [
         f"{new['kernel']} {new['problem']} {config_key(trial['config'])}: {trial['failure']}"
@@ -136,7 +135,8 @@ def list_lost(old: Row, new: Row) -> list[str]:
 
 
 def name_winner(old: Row, new: Row) -> str:
-    """A winner that the other side's sweep could not tell from its own is tied with it (RacePolicy.tie)."""
+    """Returns "same winner", "tied" or "ANOTHER WINNER". Winners are tied if one sweep could not tell them apart
+    (RacePolicy.tie)."""
     winners = [config_key(side["winner"]) if side["winner"] else "" for side in (old, new)]
     ties = [{config_key(each) for each in side["tie"]} for side in (old, new)]
     if winners[0] == winners[1]:
@@ -145,15 +145,15 @@ def name_winner(old: Row, new: Row) -> str:
 
 
 def moved_pct(old: Row, new: Row) -> dict[str, float]:
-    """By rival, in the order in which the kernel names them: how far its ratio over ours moved."""
+    """Returns by how much the ratio of each baseline over ours changed, in the order in which the kernel names them."""
     before, after = _ratios(old), _ratios(new)
-    return {rival: (after[rival] / ratio - 1) * 100 for rival, ratio in before.items() if rival in after}
+    return {baseline: (after[baseline] / ratio - 1) * 100 for baseline, ratio in before.items() if baseline in after}
 
 
 def _ratios(row: Row) -> dict[str, float]:
-    ours, *rivals = row["measurements"] or [None]
-    intervals = {each["implementation"]: ratio_interval(ours["samples_us"], each["samples_us"]) for each in rivals}
-    return {rival: interval.median for rival, interval in intervals.items() if interval is not None}
+    ours, *baselines = row["measurements"] or [None]
+    intervals = {each["implementation"]: ratio_interval(ours["samples_us"], each["samples_us"]) for each in baselines}
+    return {baseline: interval.median for baseline, interval in intervals.items() if interval is not None}
 
 
 def _is_parted(row: Row) -> bool:
@@ -208,11 +208,11 @@ def _take(options: argparse.Namespace) -> int:
 
 
 def start(checkout: Path) -> subprocess.Popen[str]:
-    """Starts a side: the product of that checkout, in an environment that is otherwise this one's."""
+    """Starts a side: the product of that checkout, in this process's environment."""
     path = processes.python_path(checkout / "src")
     environment = {**os.environ, "PYTHONPATH": path}
     program = Path(__file__).with_name("boundary_side.py")
-    # -P: the folder of the program has modules of other names than the product's, which it must not find first.
+    # -P: the product must not find the modules in the program's folder first.
     return subprocess.Popen(
         [sys.executable, "-P", str(program)],
         cwd=checkout,

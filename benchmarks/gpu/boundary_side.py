@@ -21,14 +21,15 @@ from tilewatch.kernels.results import Cubin
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what anything else prints is no answer
+    os.dup2(2, 1)  # only answers may go to standard output
     with mock.patch.object(measuring, "add_counts", lambda measurements, *_, **__: measurements):  # they are not timed
         for line in sys.stdin:
             print(json.dumps(answer(json.loads(line))), file=answers, flush=True)
 
 
 def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what was measured, or why nothing was. `wall_s` is from the start of the processes to their end."""
+    """Returns the measurements, or why nothing was measured. `wall_s` is from the start of the processes to
+    their end."""
     request = measuring.MeasureRequest(
         Path(asked["library"]),
         asked["kernel"],

@@ -17,7 +17,7 @@ from tilewatch.kernels.measuring.preparation import Preparation, describe, prepa
 
 
 class ThisProcess:
-    """Measures in this process, which a profiler watches. CUPTI is the profiler's."""
+    """Measures in this process, which a profiler watches. The profiler uses CUPTI, so this process does not."""
 
     def begin(self, request: Mapping[str, Any]) -> None:
         answer({**request, "timer": "events"})

@@ -73,7 +73,7 @@ class Workshop:
         return GpuSetup(library.FOLDER, kernel, problem, self.store_url, {"CUDA_VISIBLE_DEVICES": self.gpu.uuid}, seed)
 
     def compiled(self, kernel: str, problem: str) -> Iterator[Cubin]:
-        """Cubins as they are made, kept for later."""
+        """Yields cubins as they are made, and keeps them."""
         made = self.cubins.setdefault((kernel, problem), [])
         for trial, outcome in compile_plan(library.FOLDER, self.plan(kernel, problem), self.store_url, jobs=self.jobs):
             if outcome.content_key is not None and outcome.symbol is not None:
@@ -92,7 +92,8 @@ Part = Callable[[Workshop], Iterator[Figure]]
 def run(
     gpu: device.Gpu, jobs: int, parts: Sequence[str], cubins: Path | None, say: Callable[[str], None]
 ) -> Iterator[Figure]:
-    """All parts, or those named, in the order of PARTS. With a folder of `cubins`, those there are not made again."""
+    """Runs all parts, or the named ones, in the order of PARTS. Cubins that are in the folder `cubins` are not made
+    again."""
     assert gpu.model is not None
     with tempfile.TemporaryDirectory(prefix="tilewatch-bench-") as folder:
         workshop = Workshop(gpu, gpu.model.arch, store.folder(cubins or Path(folder)), jobs, say, cubins is None)
@@ -107,7 +108,7 @@ def run(
 
 
 def cold(workshop: Workshop) -> Iterator[Figure]:
-    """Our sweep with an empty store against cuTile's tuner on a sample of the same space, scaled."""
+    """Compares our sweep with an empty store with cuTile's tuner on a sample of the same space, scaled up."""
     if not workshop.starts_empty:
         raise BenchFailed("a cold sweep needs an empty store: leave --cubins out")
     started = time.monotonic()
@@ -131,7 +132,7 @@ def cold(workshop: Workshop) -> Iterator[Figure]:
 
 
 def warm(workshop: Workshop) -> Iterator[Figure]:
-    """Cubins made: how long the GPU is held, from the start of its process to the winner."""
+    """Measures how long the GPU is used when the cubins exist, from the start of its process to the winner."""
     for kernel, most_s in ((KERNEL, 10.0), (HINTED, 5.0)):
         cubins = workshop.ready(kernel, PROBLEM)
         result, gpu_s = _sweep(workshop, kernel, PROBLEM, cubins, 1)
@@ -143,7 +144,7 @@ def warm(workshop: Workshop) -> Iterator[Figure]:
 
 
 def winner(workshop: Workshop) -> Iterator[Figure]:
-    """Is our winner the best? Careful timing of it among the 50 fastest, over problems and repeats."""
+    """Tests whether our winner is the best, by careful timing of the 50 fastest, over problems and repeats."""
     worst = 1.0
     for problem in PROBLEMS:
         cubins = workshop.ready(KERNEL, problem) if problem == PROBLEM else _same(workshop, problem)
@@ -157,7 +158,7 @@ def winner(workshop: Workshop) -> Iterator[Figure]:
 
 
 def nsight(workshop: Workshop) -> Iterator[Figure]:
-    """Our kernel times against Nsight Compute's, for a cuTile and a DeepGEMM kernel, long and short."""
+    """Compares our kernel times with Nsight Compute's, for a cuTile and a DeepGEMM kernel, long and short."""
     program = shutil.which("ncu")
     if program is None:
         yield bounds.not_measured("kernel time against Nsight Compute", "ncu is not installed")
@@ -186,7 +187,7 @@ def nsight(workshop: Workshop) -> Iterator[Figure]:
 
 
 def occasions(workshop: Workshop) -> Iterator[Figure]:
-    """The same cubin in separate processes: how far the median ratio to DeepGEMM spreads."""
+    """Measures how far the median ratio to DeepGEMM spreads for one cubin in separate processes."""
     cubins = workshop.ready(KERNEL, PROBLEM)
     result, _ = _sweep(workshop, KERNEL, PROBLEM, cubins, 1)
     ratios = []
@@ -209,7 +210,7 @@ def occasions(workshop: Workshop) -> Iterator[Figure]:
 
 
 def same_against_same(workshop: Workshop) -> Iterator[Figure]:
-    """A/A: one cubin as two implementations. Any difference that is called is a false alarm of the timer."""
+    """Runs one cubin as two implementations (A/A). Any difference that is reported is a false alarm of the timer."""
     cubins = workshop.ready(KERNEL, PROBLEM)
     result, _ = _sweep(workshop, KERNEL, PROBLEM, cubins, 1)
     child = GpuChild(workshop.bench(KERNEL, PROBLEM))
@@ -252,7 +253,7 @@ def _sweep(
 
 
 def _careful(workshop: Workshop, problem: str, cubins: Sequence[Cubin], result: SweepResult) -> dict[int, float]:
-    """Median of many interleaved samples of each of the fastest configs, by index in `cubins`."""
+    """Returns the median of many interleaved samples of each of the fastest configs, by index in `cubins`."""
     times = {config_key(trial.config): trial.median_us for trial in result.trials if trial.median_us is not None}
     timed = [index for index, cubin in enumerate(cubins) if config_key(cubin.config) in times]
     fastest = sorted(timed, key=lambda index: times[config_key(cubins[index].config)])
@@ -267,7 +268,7 @@ def _careful(workshop: Workshop, problem: str, cubins: Sequence[Cubin], result: 
 
 
 def _same(workshop: Workshop, problem: str) -> list[Cubin]:
-    """Problems that agree on the signature share their cubins; any other is compiled."""
+    """Returns the cubins of a problem, from another one with the same signature if possible."""
     keys = [trial.code_key for trial in workshop.plan(KERNEL, problem).trials]
     shared = keys == [trial.code_key for trial in workshop.plan(KERNEL, PROBLEM).trials]
     return workshop.ready(KERNEL, PROBLEM if shared else problem)
@@ -279,7 +280,7 @@ def _index(cubins: Sequence[Cubin], result: SweepResult) -> int:
 
 
 def _alone(child: GpuChild) -> tuple[list[float], list[float]]:
-    """Launches as a profiler makes them: one at a time, the GPU idle before each."""
+    """Times launches as a profiler makes them: one at a time, with the GPU idle before each."""
     times: tuple[list[float], list[float]] = ([], [])
     for number in range(ALONE):
         for kept, ids, names in ((times[0], [0], []), (times[1], [], ["deepgemm"])):
@@ -290,7 +291,7 @@ def _alone(child: GpuChild) -> tuple[list[float], list[float]]:
 
 
 def _ncu(program: str, workshop: Workshop, problem: str, cubin: Cubin) -> dict[str, list[float]]:
-    """gpu__time_duration in microseconds, by kernel name."""
+    """Returns gpu__time_duration in microseconds, by kernel name."""
     request = {
         "library": str(library.FOLDER),
         "kernel": KERNEL,
@@ -346,7 +347,7 @@ def main(
         raise GpuMissing(f"there is no GPU {gpu} that Tilewatch knows on this machine: it has {len(gpus)} NVIDIA GPUs")
     unknown = sorted(set(part or ()) - set(PARTS))
     if unknown:
-        raise typer.BadParameter(f"'{unknown[0]}' is no part; the parts are {', '.join(PARTS)}")
+        raise typer.BadParameter(f"'{unknown[0]}' is not a part; the parts are {', '.join(PARTS)}")
     figures = run(
         gpus[gpu],
         jobs,

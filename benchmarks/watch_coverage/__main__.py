@@ -27,10 +27,10 @@ from benchmarks import bounds
 from benchmarks.watch_coverage.sources import KernelName, count_lines, list_kernels, list_unused
 
 LEAST_COMPILED = 0.90
-"""The share of kernels that must be recorded and compiled for every architecture."""
+"""Share of kernels that must be traced and compiled for every architecture."""
 
 MOST_LINES = 10
-"""Lines that a newcomer writes per operator, the median."""
+"""Most lines that a newcomer writes per operator, as the median."""
 
 ARCHS = ("sm_90", "sm_100")
 WATCH_FILES = Path(__file__).resolve().parent.parent / "watch_files"
@@ -39,7 +39,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Repository:
-    """A public repository: `sources` is the folder whose kernels count, `path` what its package is imported from."""
+    """A public repository: the kernels in the folder `sources` count; its package is imported from `path`."""
 
     name: str
     sources: str
@@ -54,7 +54,7 @@ REPOSITORIES = (
 
 @dataclass(frozen=True)
 class Found:
-    """What was found in one repository. `outcomes` are by architecture: "ok", "not recorded" or why it failed."""
+    """Results for one repository. `outcomes` are by architecture: "ok", "not recorded" or why it failed."""
 
     name: str
     commit: str
@@ -65,7 +65,7 @@ class Found:
     lines: Mapping[str, float]
 
     def list_missed(self) -> dict[KernelName, str]:
-        """Returns why, for each kernel that was not compiled for every architecture."""
+        """Returns the reason for each kernel that did not compile for every architecture."""
         missed = {}
         for kernel in self.kernels:
             reasons = {arch: each[kernel] for arch, each in self.outcomes.items() if each[kernel] != "ok"}
@@ -76,7 +76,7 @@ class Found:
 
 
 def measure(repository: Repository, clone: Path, archs: Sequence[str]) -> Found:
-    """Lays the watch files over the clone's commit, and records and compiles them for each architecture at once."""
+    """Copies the watch files over the clone's commit, and traces and compiles them for all architectures at once."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder).resolve() / repository.name
         _run("git", "clone", "--quiet", "--no-hardlinks", str(clone), str(root))

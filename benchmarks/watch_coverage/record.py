@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 MOST_TRIES = 4
-"""Different launches of a kernel that are compiled before it counts as one that does not compile: a search space may
-begin with a config that is too large."""
+"""Different launches of a kernel that are compiled before it counts as not compiling: the first config of a search
+space may be too large."""
 
 COMPILE_S = 120
 

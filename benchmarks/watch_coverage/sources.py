@@ -37,10 +37,9 @@ def _is_kernel(decorator: ast.expr) -> bool:
 
 
 def list_unused(root: Path, kernels: list[KernelName]) -> list[KernelName]:
-    """Lists the kernels whose name no Python code of the repository uses, its tests and benchmarks included.
+    """Returns the kernels whose name no Python code of the repository uses, its tests and benchmarks included.
 
-    A definition, a comment and a text are no use. A name that another function has too counts as used.
-    """
+    A definition, a comment or a text does not count as a use. A name that another function also has counts as used."""
     used = {name for file in root.rglob("*.py") for name in _used_names(ast.parse(file.read_bytes()))}
     return [each for each in kernels if each.name not in used]
 
@@ -56,10 +55,9 @@ def _used_names(tree: ast.AST) -> Iterator[str]:
 
 
 def count_lines(folder: Path, operators: Mapping[str, int]) -> dict[str, float]:
-    """Counts what was written for each operator: lines that are not blank, of its function and its share of the rest.
+    """Returns the lines written for each operator: non-blank lines of its function, and its share of the rest.
 
-    operators  how many operators each file has: one statement may watch several
-    """
+    `operators` has the number of operators in each file: one statement may watch several."""
     found: dict[str, float] = {}
     for name, count in operators.items():
         text = folder.joinpath(name).read_text()

@@ -35,7 +35,7 @@ def missed(old: Mapping[Any, Any], new: Mapping[Any, Any], again: Mapping[Any, A
 @pytest.mark.parametrize(
     "fields",
     [{}, {"copy_us": 90.26}, {"winner": TIED, "tie": [TIED, FAST]}, {"wall_s": 10.5}, {"torch_us": 310.0}],
-    ids=["equal", "ratio", "tie", "wall", "second rival"],
+    ids=["equal", "ratio", "tie", "wall", "second baseline"],
 )
 def test_what_is_within_the_bounds_misses_none(fields: dict[str, Any]) -> None:
     assert missed(row(False), row(True, **fields)) == []
@@ -44,8 +44,8 @@ def test_what_is_within_the_bounds_misses_none(fields: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("fields", "what"),
     [
-        ({"copy_us": 90.28}, "ratios to the first rival within 0.3 %"),
-        ({"copy_us": 89.72}, "ratios to the first rival within 0.3 %"),
+        ({"copy_us": 90.28}, "ratios to first baseline within 0.3 %"),
+        ({"copy_us": 89.72}, "ratios to first baseline within 0.3 %"),
         ({"winner": SLOW, "tie": [SLOW, TIED]}, "winners that are the same or tied"),
         ({"wall_s": 10.7}, "wall time, new / old"),
         ({"trials": [WRONG]}, "configs that were right and are wrong now"),
@@ -82,7 +82,7 @@ def test_a_config_that_was_wrong_before_or_fails_otherwise_is_not_lost() -> None
 
 def test_two_runs_of_the_old_product_have_no_bound() -> None:
     figures = list(judge(row(False), row(True), row(False, copy_us=99.0)))
-    assert any(each.what == "old / old: ratios to the first rival within 0.3 %" for each in figures)
+    assert any(each.what == "old / old: ratios to first baseline within 0.3 %" for each in figures)
     assert all(each.is_met is not False for each in figures)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import recorded
-from benchmarks.recorded import Recorded, list_rivalries
+from benchmarks.recorded import Recorded, list_baseline_ratios
 
 ROOT = Path(__file__).parents[2]
 TABLE = re.compile(r"<!-- python -m benchmarks\.recorded (\w+) -->\n\n((?:\|.*\n)+)")
@@ -33,14 +33,14 @@ def test_a_rival_s_row_has_the_mean_and_the_worst_of_its_problems_and_a_row_for_
     def run(kernel: str, problem: str, **ratios: float) -> Recorded:
         return Recorded(kernel, problem, 1, 10.0, (10.0,), ratios, (10.0,))
 
-    found = list_rivalries(
+    found = list_baseline_ratios(
         [
             run("gemm_nn", "1024-float16", cublas=0.5, tile_table=3.0),
             run("gemm_nn", "2048-float16", cublas=2.0),
             run("gemm_nn", "2048-tf32", cublas=0.7),
         ]
     )
-    assert [(each.kernel, each.rival, each.mean, each.worst) for each in found] == [
+    assert [(each.kernel, each.baseline, each.mean, each.worst) for each in found] == [
         ("gemm_nn float16", "cublas", pytest.approx(1.0), ("1024-float16", 0.5)),
         ("gemm_nn tf32", "cublas", pytest.approx(0.7), ("2048-tf32", 0.7)),
     ]
