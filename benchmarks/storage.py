@@ -136,7 +136,7 @@ def month(gpus: int, nights: int, sweeps: int) -> Iterator[Figure]:
 
 
 def load_month(url: str, gpus: int, nights: int, sweeps: int) -> Iterator[Figure]:
-    """Loads a month, and leaves the server as on an evening, with the month on its disk."""
+    """Writes the nights of a month, then makes the server write all of them to its disk."""
     began = time.monotonic()
     for number in range(1, nights + 1):
         load_night(url, Night(number, gpus, sweeps))

@@ -65,7 +65,8 @@ FILLS = {
 }
 WIDTH, ROW, TOP, LEFT, PHASE = 900, 46, 16, 16, 92
 LINE, SHORT = 112, 24
-"""Most characters of a sentence in a box; a sentence shorter than SHORT gets the next one too."""
+"""LINE is the most characters of a sentence in a box. A sentence with fewer than SHORT is shown with the
+one after it."""
 
 
 @dataclass(frozen=True)

@@ -175,7 +175,7 @@ def grid(problem: Problem, config: Config, _: int) -> tuple[int, int, int]:
 
 
 def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
-    """Computes some queries at a time: the products of all heads would take 64 times the memory of the scores."""
+    """Computes the scores of some queries at a time: the products of all heads would take 64 times their memory."""
     q, k, weights = inputs["q"], inputs["k"], inputs["weights"]
     logits = xp.full((len(q), len(k)), xp.nan, dtype=xp.float32)
     for start in range(0, len(q), ROWS_OF_REFERENCE):
