@@ -1,1 +1,1 @@
-"""Figures from data frames. Pure: no query, no page, no clock."""
+"""Makes figures from data frames. Pure: no query, no page, no clock."""

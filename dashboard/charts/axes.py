@@ -1,25 +1,25 @@
-"""Axes that several figures share. Pure."""
+"""Makes axes that several figures share. Pure."""
 
 import math
 from collections.abc import Sequence
 from typing import Any
 
 LOG_NUMBERS = {"type": "log", "dtick": "D2", "tickformat": ",~r", "zeroline": False}
-"""1, 2 and 5 of each decade, each as a whole number: Plotly alone writes 0.5 and 500 as a small 5."""
+"""Ticks at 1, 2 and 5 of each decade, as whole numbers. Plotly's default shows 0.5 and 500 as a small 5."""
 WIDE = 5.0
-"""Of numbers whose largest is this many times the smallest, at least two are 1, 2 or 5 of a decade."""
+"""If the largest number is this many times the smallest, LOG_NUMBERS has at least two ticks between them."""
 TICKS = 5
-"""About so many between two numbers."""
+"""Approximate number of ticks between two numbers."""
 
 
 def log_numbers(values: Sequence[float]) -> dict[str, Any]:
-    """LOG_NUMBERS, with round numbers as ticks where these values would have one tick or none; `values` are over 0."""
+    """Returns LOG_NUMBERS, with ticks at round numbers if it would have at most one tick. `values` are over 0."""
     low, high = min(values, default=1.0), max(values, default=WIDE)
     return LOG_NUMBERS if high >= WIDE * low else {**LOG_NUMBERS, "tickvals": round_between(low, high)}
 
 
 def round_between(low: float, high: float) -> list[float]:
-    """Some round numbers from `low` to `high`; these themselves where they are one number."""
+    """Returns some round numbers from `low` to `high`. If both are equal, returns that number."""
     if low == high:
         return [low]
     rough = (high - low) / TICKS

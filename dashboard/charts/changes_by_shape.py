@@ -1,6 +1,6 @@
-"""Compares changes over the shapes of problems and over GPU models, which narrows down their cause. Pure.
+"""Compares changes over problem shapes and GPU models, to narrow down their cause. Pure.
 
-The frames are those of `differences.add_findings`.
+The frames come from `differences.add_findings`.
 """
 
 import math
@@ -20,15 +20,15 @@ from tilewatch.dashboard.frames import differences
 from tilewatch.text import change_text
 
 SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)(?:-\w+)?")
-"""M, N and K of a problem, which may name its type after them."""
+"""Matches a problem name with M, N and K, and an optional type."""
 CHANGE_SPAN = 0.1
 LOG_AXIS = {"type": "log", "zeroline": False, "tickformat": "d", "autotickangles": [0, 90]}
-"""Whole numbers: Plotly would write 32576 as 32.576k. Upright where they do not fit side by side, as on a phone."""
+"""Shows whole numbers: Plotly would write 32576 as 32.576k. Plotly turns them if they do not fit, as on a phone."""
 NEAREST = 0.06
-"""Ticks are apart by this share of their axis: their numbers, turned on a phone, are 14 of its 240 pixels high."""
+"""Least distance of two ticks, as a share of the axis. On a phone an axis is 240 pixels high, a turned number 14."""
 ABOVE, BELOW = "top center", "bottom center"
 ROOMY = 2.0
-"""Doublings of M between two marks that leave room for the words of both."""
+"""Doublings of M between two marks that leave room for both labels."""
 SMALLEST, LARGEST = 16, 44
 """Diameters in pixels of the problems with the smallest and the largest K."""
 
@@ -37,10 +37,10 @@ BY = ("kernel", "problem")
 
 
 def shape_map(pairs: pd.DataFrame, label: str = differences.CHANGE_OF_TIME) -> go.Figure:
-    """One mark per problem at its N and M, as large as its K, in the colour of its median change, which `label` names.
-    `pairs` are rows of `keep_shaped`, at least one with a change.
+    """Draws one mark per problem at its N and M. Its size shows K, its colour the median change, named by `label`.
 
-    A difference of which nothing is claimed counts as no change in the colour.
+    `pairs` are rows of `keep_shaped`, at least one with a change. A difference without a claim gets the colour of no
+    change.
     """
     rows = sorted(_records(pairs, "problem", "gpu_name"), key=itemgetter("problem"))
     problems = [_problem(name, list(group)) for name, group in groupby(rows, itemgetter("problem"))]
@@ -86,15 +86,15 @@ def shape_map(pairs: pd.DataFrame, label: str = differences.CHANGE_OF_TIME) -> g
 
 
 def _records(pairs: pd.DataFrame, *columns: str) -> list[Row]:
-    """These columns of the rows that have a change, as dicts: a frame for each problem of a fleet took two thirds of
-    the page's time (2026-11-23)."""
+    """Returns these columns of the rows with a change, as dicts. One frame per problem took two thirds of the page's
+    time (2026-11-23)."""
     rows: list[Row] = pairs[[*columns, "change", "finding"]].dropna(subset="change").to_dict("records")
     return rows
 
 
 def _sides(places: Sequence[tuple[int, int]]) -> list[str]:
-    """Where the words of each mark are, from its M and N: on the side that is farther from the next mark of its N;
-    where neither is near, not on the side of the mark to its left, whose words they would meet on a phone."""
+    """Returns the label position of each mark (M, N): the side farther from the next mark with the same N. If none is
+    near, neighbours in a row alternate, so that labels do not meet on a phone."""
     sides: dict[tuple[int, int], str] = {}
     for m, row in groupby(sorted(places), itemgetter(0)):
         last = ABOVE
@@ -108,7 +108,7 @@ def _sides(places: Sequence[tuple[int, int]]) -> list[str]:
 
 
 def _ticks(sizes: Sequence[int]) -> list[int]:
-    """The sizes, without those right after another one: a mark beside a tick names its size under the pointer."""
+    """Returns the sizes without those close above another. Their marks show the size on hover."""
     span = math.log(max(sizes) / min(sizes))
     kept: list[int] = []
     for size in sorted(set(sizes)):
@@ -118,7 +118,7 @@ def _ticks(sizes: Sequence[int]) -> list[int]:
 
 
 def keep_shaped(pairs: pd.DataFrame) -> pd.DataFrame:
-    """The rows whose problem has M, N and K; a softmax or an attention has not."""
+    """Returns the rows whose problem has M, N and K. A softmax or an attention has none."""
     return pairs[pairs["problem"].map(_shape).notna()]
 
 

@@ -1,7 +1,7 @@
-"""The colours, each with one meaning on every page. Knows no figure and no page.
+"""Defines the colours. Each has one meaning on every page. Knows no figure and no page.
 
-A colour belongs to an implementation or an outcome, never to an order. Good and bad are teal and orange-red, which stay
-apart for every common kind of colour blindness, and wherever they mark a point the mark's shape says the same.
+A colour belongs to an implementation or an outcome, never to an order. Good is teal and bad is orange-red, which people
+with common colour blindness can distinguish. Points also differ in shape.
 """
 
 import zlib
@@ -16,7 +16,8 @@ BASELINES = {
     "cublas": "#5f9a3f",
     "copy": "#b9955c",
 }
-"""The colour of any other baseline follows from its name. No kernel has both that share one here."""
+"""Fixed colours. Any other baseline's colour follows from its name. The two that share one here are never in one
+kernel."""
 OTHERS = ("#a064d8", "#c95f8a", "#8a7d3c", "#4aa3b8")
 BETTER, WORSE, UNCERTAIN = "#17857a", "#cf4a2a", "#8a94a3"
 VERDICTS = {"regression": WORSE, "improvement": BETTER}
@@ -35,15 +36,15 @@ OUTCOMES = {
 GOOD_TO_BAD = ((0.0, "#1d7f74"), (0.35, "#8cc0a0"), (0.6, "#f1dfa0"), (1.0, "#d0603f"))
 SLOWER_TO_FASTER = ((0.0, "#c4502d"), (0.25, "#e9a06f"), (0.5, "#f4ecd2"), (0.75, "#7dbfae"), (1.0, "#17756b"))
 FAR_TO_NEAR = ((0.0, "#f4ecd2"), (1.0, "#17756b"))
-"""The share of a bound that nothing passes, which is neither good nor bad: of the memory's speed."""
+"""The scale for a share of a bound that nothing can pass, such as the memory's speed. It is neither good nor bad."""
 TEXT = {
     "light": {"blue": "#2a66c2", "green": "#127a6f", "orange": "#9a5a06", "red": "#b83f21", "gray": "#5f6b7a"},
     "dark": {"blue": "#6ea8ff", "green": "#35b3a4", "orange": "#e8a04a", "red": "#f0795a", "gray": "#9aa5b4"},
 }
-"""Words on a page's own background, by theme and Streamlit's name of the colour: no colour has enough contrast on both.
-.streamlit/config.toml says the same, for words in Markdown."""
+"""Colours of words on a page's own background, by theme and Streamlit's colour name. No colour has enough contrast on
+both themes. .streamlit/config.toml sets the same colours for Markdown."""
 DARK_INK, LIGHT_INK = "#000000", "#ffffff"
-"""Of words on a coloured ground: on any colour, one of these has enough contrast."""
+"""Ink for words on a coloured ground. On any colour, one of the two has enough contrast."""
 LINE = "#8a94a3"
 """Marks of the toolchain, zero lines and whiskers: readable on the light and on the dark background."""
 
@@ -56,7 +57,7 @@ def colour_of(implementation: str, role: str) -> str:
 
 
 def colour_at(scale: Sequence[tuple[float, str]], share: float) -> str:
-    """The colour at a share of a scale, 0 to 1; what is beyond an end has the colour of that end."""
+    """Returns the colour at a share of a scale, 0 to 1. A share beyond an end gets the colour of that end."""
     share = min(max(share, 0.0), 1.0)
     for (low, before), (high, after) in pairwise(scale):
         if share <= high:
@@ -67,12 +68,12 @@ def colour_at(scale: Sequence[tuple[float, str]], share: float) -> str:
 
 
 def ink_on(ground: str) -> str:
-    """The ink with more contrast on this colour."""
+    """Returns the ink that has more contrast on this colour."""
     return max((DARK_INK, LIGHT_INK), key=lambda ink: contrast(ink, ground))
 
 
 def contrast(one: str, other: str) -> float:
-    """The contrast ratio of WCAG 2, from 1 to 21; words need 4.5."""
+    """Returns the contrast ratio of WCAG 2, from 1 to 21. Words need 4.5."""
     dark, light = sorted((_luminance(one), _luminance(other)))
     return (light + 0.05) / (dark + 0.05)
 

@@ -1,4 +1,4 @@
-"""Figures of one run's raw samples and of the GPU while they were taken. Pure."""
+"""Draws the raw samples of a run, and the state of the GPU while they were taken. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,15 +15,15 @@ BEFORE_COLOUR = "#9aa5b4"
 CLOCK_COLOUR, POWER_COLOUR = colours.OTHERS[3], colours.OTHERS[2]
 BINS = 40
 US_TFLOP = 1e6
-"""Operations per microsecond in a TFLOP/s."""
+"""Operations per microsecond in one TFLOP/s."""
 TFLOP_GB = 1e3
-"""GB/s in a TB/s: a TFLOP/s at one operation per byte."""
+"""GB/s in one TB/s, which allows one TFLOP/s at one operation per byte."""
 
 
 def samples(sampled: Sequence[SamplesRow]) -> go.Figure:
-    """Every implementation by paired round: what moves them all at once is the GPU, not a kernel.
+    """Draws the samples of every implementation by paired round. If all move together, the GPU is the cause.
 
-    Crosses after the last round are samples of a throttled GPU, which no number is made of.
+    Crosses after the last round are samples of a throttled GPU, which are left out of all results.
     """
     figure = go.Figure()
     for row in sampled:
@@ -53,7 +53,7 @@ def samples(sampled: Sequence[SamplesRow]) -> go.Figure:
 
 
 def distribution(now: SamplesRow, before: SamplesRow | None) -> go.Figure:
-    """The kernel's samples of this run over those of the run before, as shares of each."""
+    """Draws the distribution of the kernel's samples in this run and in the run before."""
     figure = go.Figure()
     for row, name, colour in (
         (before, "before", BEFORE_COLOUR),
@@ -85,7 +85,7 @@ def _compared(old_us: float, new_us: float) -> str:
 
 
 def replay(old_us: Sequence[float], new_us: Sequence[float]) -> go.Figure:
-    """Both cubins by launch: each pair ran in one process, so a line between them is one comparison."""
+    """Draws the times of both cubins by launch. Each line joins the pair that one process timed."""
     figure = go.Figure()
     for good_us, bad_us in zip(old_us, new_us, strict=True):
         figure.add_scatter(
@@ -102,7 +102,7 @@ def replay(old_us: Sequence[float], new_us: Sequence[float]) -> go.Figure:
 
 
 def telemetry(readings: Sequence[Mapping[str, Any]]) -> go.Figure:
-    """The clock and the power around each block, in the seconds since the first reading."""
+    """Draws the clock and the power around each block, by seconds since the first reading."""
     readings = [reading for reading in readings if reading.get("sm_clock_mhz") is not None]
     first_s = readings[0]["unix_s"] if readings else 0.0
     at = [reading["unix_s"] - first_s for reading in readings]
@@ -143,7 +143,7 @@ def telemetry(readings: Sequence[Mapping[str, Any]]) -> go.Figure:
 
 
 def roofline(points: Sequence[RooflinePoint], tflops: float | None, bandwidth_gbps: float | None) -> go.Figure:
-    """TFLOP/s over operations per byte, under the GPU's limits by its datasheet, as far as they are known."""
+    """Draws TFLOP/s by operations per byte, below the limits of the GPU's datasheet that are known."""
     figure = go.Figure()
     intensities = [point.operations / point.moved_bytes for point in points]
     speeds = [point.operations / point.time_us / US_TFLOP for point in points]

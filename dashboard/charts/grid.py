@@ -1,8 +1,8 @@
-"""Draws many series as a coloured table: problems by kernel down, GPU models across. Pure: a frame in, HTML out.
+"""Draws many series as a coloured table: rows are problems by kernel, columns are GPU models. Pure: returns HTML.
 
-Plotly would draw the same, but its module is 4.7 MB of script that a browser has to parse first, and this is on the
-first page. A table can also be read by a screen reader and walked through by keyboard. grid.js
-adds hover, keyboard, clicks and folding; without script (the weekly report) only those are missing.
+Plotly could draw the same, but its 4.7 MB of script would slow down the first page. A table can also be read by a
+screen reader and used by keyboard. grid.js adds hover, keyboard, clicks and folding. The weekly report works without
+it.
 """
 
 from collections import Counter
@@ -25,26 +25,26 @@ STYLE = (HERE / "grid.css").read_text(encoding="utf-8")
 BEHAVIOUR = (HERE / "picture.js").read_text(encoding="utf-8") + (HERE / "grid.js").read_text(encoding="utf-8")
 DEEPGEMM = "deepgemm"
 MOST_ROWS = 16
-"""A table of more begins folded, but for the first operator and those that became slower."""
+"""A table with more rows starts folded, except the first operator and those that became slower."""
 SCALE_WIDTH_PX, SCALE_HEIGHT_PX = 420, 30
 SPARK_WIDTH, SPARK_HEIGHT, SPARK_MARGIN = 64, 14, 2
 LEAST_RANGE = 0.06
-"""The height of a spark is at least this share of its middle value: noise of 1 % would else look like a step."""
+"""Least height of a spark, as a share of its middle value. Otherwise noise of 1 % would look like a step."""
 NAMES_REM, CELL_REM = 24, 14
-"""The most width that the names and each column take, so that the cells of one GPU model do not become bars."""
+"""Largest width of the names and of each column, so that the cells of a single GPU model do not become bars."""
 
 Row = Mapping[Any, Any]
 Address = Callable[[Row], str]
-"""The link of a row's cell, relative to the page."""
+"""Returns the link of a row's cell, relative to the page."""
 Sparks = Mapping[tuple[str, str, str, str], Sequence[float]]
-"""The last values of a series, the oldest first, by kernel, problem, GPU model and origin."""
+"""The last values of a series, oldest first, by kernel, problem, GPU model and origin."""
 NO_SPARKS: Sparks = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class Scale:
-    """The meaning of the colours: `column` of the frame, coloured from `middle` - `span` to `middle` + `span`. `key` is
-    its own among the scales of a page."""
+    """Says what the colours mean: `column` of the frame, coloured from `middle` - `span` to `middle` + `span`. `key` is
+    unique among the scales of a page."""
 
     key: str
     column: str
@@ -63,19 +63,19 @@ class Scale:
 def ratio_table(
     series: pd.DataFrame, address: Address | None = None, sparks: Sparks = NO_SPARKS, scale: "Scale | None" = None
 ) -> str:
-    """The ratio of each series, and its change where noise does not explain it and the code is not the same.
+    """Draws the ratio of each series, and its change if it is larger than noise and the code differs.
 
-    A cell names what its ratio is to where that is not DeepGEMM, which most kernels have. The frame is of
-    `changes.one_row_per_series`; `sparks` are the last ratios of its series, which stand beside the newest as a line.
-    Without a scale it is the one for DeepGEMM.
+    A cell names its baseline unless that is DeepGEMM. The frame is from `changes.one_row_per_series`. `sparks` are the
+    last ratios of its series, drawn as a line beside the newest. The default scale is the one for DeepGEMM.
     """
     return _table(series, scale or RATIO, address, sparks)
 
 
 def change_table(pairs: pd.DataFrame, address: Address | None = None) -> str:
-    """The changes by series and GPU model: a row of one colour is the algorithm, one cell is one architecture.
+    """Draws the changes by series and GPU model. A whole row in one colour suggests the algorithm, one cell the
+    architecture.
 
-    A cell of which nothing is claimed has the colour of no change.
+    A change without a claim gets the colour of no change.
     """
     return _table(pairs, CHANGE, address, NO_SPARKS)
 
@@ -101,14 +101,14 @@ def _table(series: pd.DataFrame, scale: Scale, address: Address | None, sparks: 
 
 @dataclass(frozen=True)
 class KernelRows:
-    """The cells of one kernel by problem and GPU model, the worst problem first."""
+    """Holds the cells of one kernel by problem and GPU model, the worst problem first."""
 
     kernel: str
     problems: Mapping[str, Mapping[str, Row]]
 
 
 def _worst_first(series: pd.DataFrame, scale: Scale) -> list[KernelRows]:
-    """A kernel that the judge calls slower comes first, then the one with the lowest value."""
+    """Sorts kernels: those that the judge calls slower first, then by their lowest value."""
     kernels: dict[str, dict[str, dict[str, Row]]] = {}
     for row in series.to_dict("records"):
         kernels.setdefault(row["kernel"], {}).setdefault(row["problem"], {})[row["gpu_model"]] = row
@@ -138,8 +138,8 @@ def _write_kernel(
     *,
     is_open: bool,
 ) -> str:
-    """A kernel with several problems has a row over them, which folds them; grid.js does. One that became slower is
-    open."""
+    """Writes the rows of a kernel. A row above several problems folds them (grid.js); it is open if one became
+    slower."""
     several = len(operator.problems) > 1
     is_open = is_open or not several or any(row["finding"] == differences.SLOWER for row in _cells(operator))
     folded = "" if is_open else " hidden"
@@ -161,7 +161,7 @@ def _write_kernel(
 
 
 def _range(rows: Sequence[Row | None], scale: Scale) -> str:
-    """The worst and the best value of a kernel on one GPU model, and how many of its series changed."""
+    """Writes a kernel's worst and best value on one GPU model, and how many of its series changed."""
     there = [row for row in rows if row is not None and not pd.isna(row[scale.column])]
     if not there:
         return "<td></td>"
@@ -175,13 +175,13 @@ def _range(rows: Sequence[Row | None], scale: Scale) -> str:
 
 
 def _name_rivals(rows: Sequence[Row], scale: Scale) -> list[str]:
-    """What the ratios of a folded kernel are to, as its cells say it: nothing where that is DeepGEMM."""
+    """Names the baselines of a folded kernel as its cells do. Empty for DeepGEMM alone."""
     rivals = {row["baseline"] for row in rows} if scale.column == RATIO.column else set()
     return [escape(" or ".join(sorted(map(rival_text, rivals))))] if rivals - {DEEPGEMM} else []
 
 
 def _models(series: pd.DataFrame) -> dict[str, str]:
-    """The head of each column; a GPU model of which nothing was measured here says so."""
+    """Returns the head of each column, which says if nothing was measured here on that GPU model."""
     named = {}
     for model, rows in series.groupby("gpu_model", sort=False):
         origins = sorted(set(rows["origin"]))
@@ -222,7 +222,7 @@ def sparkline(values: Sequence[float]) -> str:
 
 
 def _scale(scale: Scale) -> str:
-    """The legend of the colours as SVG, so that a saved picture has it too."""
+    """Draws the legend of the colours as SVG, so that it is part of a saved picture."""
     stops = "".join(f'<stop offset="{at}" stop-color="{colour}"/>' for at, colour in scale.stops)
     ends = (scale.middle - scale.span, scale.middle, scale.middle + scale.span)
     words = (f"≤ {scale.tick(ends[0])}", scale.tick(ends[1]), f"≥ {scale.tick(ends[2])}")
@@ -246,12 +246,12 @@ def _ratio_words(row: Row) -> str:
 
 
 def _two_digits(ratio: float) -> str:
-    """Hundredths, and below 0.1 two digits that count: a kernel that takes 250 times as long is not at 0.00."""
+    """Writes two decimals, or two significant digits below 0.1: a ratio of 0.004 must not show as 0.00."""
     return f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.2g}"
 
 
 def _arrow(row: Row) -> str:
-    """A filled arrow where a change is claimed, an open one where it is not."""
+    """Returns a filled arrow for a claimed change, an open one for a change without a claim."""
     up, down = "▲▼" if row["finding"] in differences.CLAIMS else "△▽"
     return up if row["change"] < 0 else down
 

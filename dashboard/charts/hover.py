@@ -1,4 +1,4 @@
-"""Writes the hover text of points: as lines of plain text, and as Plotly's templates. Knows no figure and no page."""
+"""Writes the hover text of points, as plain lines or as Plotly's templates. Knows no figure and no page."""
 
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
@@ -19,12 +19,12 @@ from tilewatch.text import change_text, count_text, short_sha, write_change
 RUN = 0
 """The index of the run's id in the customdata of each point."""
 MOST_REMEMBERED = 4096
-"""Words of commits and times that are kept: series share their commits and implementations their runs, and writing a
-year's dates took a third of the time of all hover texts (2026-11)."""
+"""Most words of commits and times to keep. Series share commits and implementations share runs, and writing a year's
+dates took a third of the time of all hover texts (2026-11)."""
 
 
 def series_lines(row: Mapping[Any, Any]) -> list[str]:
-    """One series and its change, from a row of `differences.add_findings`."""
+    """Describes one series and its change, from a row of `differences.add_findings`."""
     lines = [
         f"{row['kernel']} {row['problem']}, {row['gpu_name']}",
         f"{short_sha(row['sha'])} {commit_text(row['subject'], row['author'], row['committed_at'])}",
@@ -49,14 +49,14 @@ def series_lines(row: Mapping[Any, Any]) -> list[str]:
 
 
 def _write_change(row: Mapping[Any, Any], *, other_gpu: bool) -> str:
-    """A change of a ratio is one of the time beside the baseline's; on another GPU model that may be less time."""
+    """Writes the change of a row: of a ratio on another GPU model without "faster" or "slower"."""
     if not row["of_ratio"]:
         return write_change(row["change"])
     return f"{change_text(row['change']) if other_gpu else write_change(row['change'])} beside the baseline"
 
 
 def _split(row: Mapping[Any, Any]) -> list[str]:
-    """Splits the change of a ratio into ours and the baseline's; empty where there is no ratio on both sides, or the
+    """Splits the change of a ratio into the kernel's and the baseline's part. Empty if a side has no ratio or the
     baselines differ."""
     if pd.isna(row["ratio"]) or pd.isna(row["ratio_before"]) or row["baseline"] != row["baseline_before"]:
         return []
@@ -66,10 +66,10 @@ def _split(row: Mapping[Any, Any]) -> list[str]:
 
 
 def points_hover(line: pd.DataFrame, metric: Metric) -> tuple[str, npt.NDArray[np.object_]]:
-    """The points of one implementation: a hover template for all of them, and what each carries into it.
+    """Returns a hover template for the points of one implementation, and the customdata of each point.
 
-    A year of nights has a thousand points. What all of a line share is in its template once, so that a figure is a
-    third of what it would be with every point's words whole, and is drawn sooner.
+    The template holds the text that all points share. This makes a figure of a year of nights (a thousand points) a
+    third as large, and faster to draw.
     """
     about = {name: line[name].tolist() for name in _OF_POINTS}
     kernel = line["role"].iloc[0] == "kernel"
@@ -103,13 +103,13 @@ _OF_POINTS = (
 
 
 def _shared(run_ids: list[int], parts: list[tuple[str, list[str]]]) -> tuple[str, npt.NDArray[np.object_]]:
-    """Puts what is the same for every point into the template, and what differs into the customdata."""
+    """Puts text that all points share into the template, and text that differs into the customdata."""
     template = ""
     columns: list[list[Any]] = [run_ids]
     for before, words in parts:
         if all(words):
             template += before
-        else:  # a point without these words has no separator either
+        else:  # skip the separator too if a point lacks these words
             words = [before + each if each else "" for each in words]
         if len(set(words)) == 1:
             template += words[0].replace("%{", "%&#123;")  # Plotly would read it as a placeholder
@@ -123,7 +123,7 @@ def _shared(run_ids: list[int], parts: list[tuple[str, list[str]]]) -> tuple[str
 
 
 def to_html(lines: Sequence[str]) -> str:
-    """Lines as Plotly's hover text, which is HTML; the first line is the heading."""
+    """Writes lines as Plotly's hover text, which is HTML. The first line is the heading."""
     first, *others = map(escape, lines)
     return "<br>".join([f"<b>{first}</b>", *others])
 

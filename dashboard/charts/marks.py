@@ -1,6 +1,6 @@
-"""Finds what is marked on a trend besides its points: confirmed changes, changes of toolchain, baseline and node. Pure.
+"""Finds what a trend marks besides its points: confirmed changes, changes of toolchain, baseline and node. Pure.
 
-A mark lies between two commits; the figure computes where that is on its axis.
+A mark lies between two commits. The figure computes its place on the axis.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,14 +15,14 @@ from tilewatch.dashboard.text import rival_text
 from tilewatch.text import change_text
 
 MOST_NODE_CHANGES = 6
-"""With more, the runs of the series alternate between nodes, and no change of node is shown."""
+"""Most changes of node to show. If there are more, the runs alternate between nodes, and none is shown."""
 
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A line after the commit at the position `before` and up to the commit at `after`."""
+    """Marks a line between the commits at the positions `before` and `after`."""
 
     before: int
     after: int
@@ -32,7 +32,7 @@ class Mark:
 
 
 def toolchain_changes(points: pd.DataFrame) -> Iterator[Mark]:
-    """Where the toolchain of the kernel's runs changed, per machine: another machine's driver is not a change."""
+    """Yields where the kernel's toolchain changed, per machine: another machine's driver is not a change."""
     for line in _by_machine(_list_kernel(points, "toolchain_sha256", "toolchain")):
         for before, after in _changes(line, "toolchain_sha256"):
             words = describe_difference(before["toolchain"], after["toolchain"])
@@ -40,7 +40,7 @@ def toolchain_changes(points: pd.DataFrame) -> Iterator[Mark]:
 
 
 def baseline_changes(points: pd.DataFrame) -> Iterator[Mark]:
-    """Where the main baseline changed, per machine."""
+    """Yields where the main baseline changed, per machine."""
     for line in _by_machine(row for row in _list_kernel(points, "baseline") if row["baseline"]):
         for before, after in _changes(line, "baseline"):
             names = rival_text(before["baseline"]), rival_text(after["baseline"])
@@ -48,7 +48,7 @@ def baseline_changes(points: pd.DataFrame) -> Iterator[Mark]:
 
 
 def node_changes(points: pd.DataFrame) -> list[Mark]:
-    """Where the machine of the series changed; recordings come from elsewhere and do not count."""
+    """Finds where the machine of the series changed. Recordings, which come from other machines, do not count."""
     here = [row for row in _list_kernel(points) if row["origin"] != "recorded"]
     changes = [
         Mark(before["position"], after["position"], f"{before['machine']} → {after['machine']}", dash="dot")
@@ -58,7 +58,7 @@ def node_changes(points: pd.DataFrame) -> list[Mark]:
 
 
 def rewrites(points: pd.DataFrame) -> list[Mark]:
-    """Where commits begin that left the branch, and where those begin that replaced them."""
+    """Finds the borders between commits that left the branch and the commits that replaced them."""
     rows = [{**row, "has_left": not pd.isna(row["left_branch_at"])} for row in _list_kernel(points, "left_branch_at")]
     return [
         Mark(
@@ -72,7 +72,7 @@ def rewrites(points: pd.DataFrame) -> list[Mark]:
 
 
 def level_changes(levels: pd.DataFrame) -> list[Mark]:
-    """Where a confirmed change began a new level; sizes are of the time, so plus is slower."""
+    """Finds where a confirmed change began a new level. Sizes are changes of time: plus is slower."""
     return [
         Mark(
             level["good_position"],
@@ -87,7 +87,7 @@ def level_changes(levels: pd.DataFrame) -> list[Mark]:
 
 
 def describe_difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """What differs between two toolchains, the first two parts in words."""
+    """Describes the first two differences between two toolchains, in words."""
     changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
     parts = [f"{name} {before.get(name, 'none')} → {after.get(name, 'none')}" for name in changed[:2]]
     more = [f"{len(changed) - 2} more"] if len(changed) > 2 else []
@@ -95,7 +95,7 @@ def describe_difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> 
 
 
 def _changes(rows: Sequence[Row], name: str) -> Iterator[tuple[Row, Row]]:
-    """Each row whose next differs in a column, and that next one."""
+    """Yields each pair of neighbouring rows that differ in a column."""
     return (pair for pair in pairwise(rows) if pair[0][name] != pair[1][name])
 
 
@@ -107,8 +107,8 @@ def _by_machine(rows: Iterable[Row]) -> Iterable[list[Row]]:
 
 
 def _list_kernel(points: pd.DataFrame, *names: str) -> list[Row]:
-    """The kernel's points with where and when they were measured, and these columns: all forty would take four times as
-    long."""
+    """Returns where and when the kernel's points were measured, with these columns. Reading all forty would take four
+    times as long."""
     columns = ("role", "position", "origin", "machine", *names)
     rows = (
         dict(zip(columns, row, strict=True)) for row in zip(*(points[name].tolist() for name in columns), strict=True)

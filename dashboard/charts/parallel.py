@@ -1,7 +1,7 @@
-"""Computes parallel coordinates: every config of a sweep as a line through its parameters, time and static facts. Pure.
+"""Computes parallel coordinates: each config of a sweep is a line through its parameters, time and static facts. Pure.
 
-parallel.js draws the lines. Plotly's own are drawn by WebGL, which took 2.1 s in a browser without a GPU against 0.55 s
-for these (2026-11; at most 1.0 s is asked for), and have no hover on a line.
+parallel.js draws the lines in 0.55 s in a browser without a GPU. Plotly's own use WebGL, took 2.1 s and have no hover
+on a line (2026-11; the bound is 1.0 s).
 """
 
 from collections.abc import Sequence
@@ -23,10 +23,10 @@ BEHAVIOUR = (HERE / "picture.js").read_text(encoding="utf-8") + (HERE / "paralle
 
 
 def drawing(trials: pd.DataFrame) -> dict[str, Any]:
-    """`axes` with their label and ticks, and `lines` with a position on each, from 0 to 1; the best are drawn last.
+    """Returns `axes` with labels and ticks, and `lines` with a position from 0 to 1 on each axis, the best last.
 
-    Coloured by time where the sweep was measured, else by registers, from the best to the median: the slower half may
-    be many times slower, and would leave one colour for the half that people look at.
+    Colours show the time if the sweep was measured, else the registers. The scale ends at the median: configs many
+    times slower would leave one colour for the fast half.
     """
     by = "median_us" if trials["median_us"].notna().any() else "registers"
     drawn = trials.dropna(subset=by).sort_values(by, ascending=False, kind="stable").to_dict("records")
@@ -53,11 +53,11 @@ def drawing(trials: pd.DataFrame) -> dict[str, Any]:
 
 
 Axis = tuple[str, list[tuple[float, str]], list[float]]
-"""Label, ticks, and the position of each line on the axis."""
+"""The label, the ticks and the position of each line on the axis."""
 
 
 def _steps(column: Sequence[Any], name: str) -> Axis:
-    """A parameter's values evenly spaced: 64, 128, 256 would crowd at one end."""
+    """Spaces the values of a parameter evenly. On a linear scale 64, 128, 256 would crowd at one end."""
     values = sorted({value for value in column if not pd.isna(value)})
     positions = {value: i / max(len(values) - 1, 1) for i, value in enumerate(values)}
     ticks = [(position, str(value)) for value, position in positions.items()]
@@ -72,7 +72,7 @@ def _fact(column: Sequence[float], fact: Fact) -> Axis:
 
 
 def _hint(row: dict[Any, Any], names: Sequence[str]) -> str:
-    """A line in words: its config, its time and its static facts."""
+    """Describes a line in words: its config, its time and its static facts."""
     config = config_text({name: row[f"param.{name}"] for name in names if not pd.isna(row[f"param.{name}"])})
     time = [] if pd.isna(row["median_us"]) else [time_text(row["median_us"])]
     facts = [

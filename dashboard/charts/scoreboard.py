@@ -1,7 +1,7 @@
-"""Draws the distance from DeepGEMM on each GPU model as a card: one number, a sentence, its line. Pure: scores in, HTML
-out.
+"""Draws the distance from DeepGEMM on each GPU model as a card: a number, a sentence, a line. Pure: returns HTML.
 
-No script draws it, so that it stands with the page's first paint and nothing moves below it; scoreboard.js saves it.
+The cards need no script, so they appear at the page's first paint and nothing below moves. scoreboard.js saves them as
+pictures.
 """
 
 import datetime as dt
@@ -20,13 +20,13 @@ BEHAVIOUR = (HERE / "picture.js").read_text(encoding="utf-8") + (HERE / "scorebo
 WIDTH, HEIGHT = 580, 140
 LEFT, RIGHT, TOP, BOTTOM = 40, 16, 12, 22
 LEAST_ROOM = 0.01
-"""The scale reaches at least this far beyond its numbers: a change of a thousandth would else fill the height."""
+"""The scale extends at least this far beyond its numbers. Otherwise a change of 0.001 would fill the height."""
 DATES_PX = 90
-"""Two dates on the axis stand at least this far apart."""
+"""Least distance of two dates on the axis."""
 
 
 def draw_scores(scores: Sequence[GpuScore]) -> str:
-    """The cards of all GPU models, the one with most operators first."""
+    """Draws the cards of all GPU models, the one with most operators first."""
     return f'<div class="cards">{"".join(map(_card, scores))}</div>'
 
 
@@ -49,7 +49,7 @@ def _card(score: GpuScore) -> str:
 
 
 def _line(line: Sequence[LinePoint]) -> str:
-    """The history as SVG, 1.00 with it; empty where there is one place."""
+    """Draws the history as SVG, with a line at 1.00. Empty if there is only one point."""
     if len(line) < 2:
         return ""
     low, high = _range([place.ratio for place in line])

@@ -1,7 +1,7 @@
-"""Compares the search space of two sweeps, and computes what it costs to keep an earlier winner. Pure.
+"""Compares the search space of two sweeps, and computes the cost of keeping an earlier winner. Pure.
 
-Times are of the few samples of a sweep, which choose a winner; the measurement of a run is another number. The frames
-are `prepare(reads.trials(...))`.
+The times are the few samples with which a sweep chooses its winner; a run measures again. The frames are
+`prepare(reads.trials(...))`.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -20,12 +20,13 @@ from tilewatch.text import change_text, count_text, plain_html
 
 FAILURES = ("timeout", "compile error", "wrong", "launch error", "crashed", "hung")
 MOVED = 0.02
-"""A config whose few samples differ by less counts as unchanged."""
+"""A config that differs by less counts as unchanged, because a sweep takes few samples."""
 
 
 @dataclass(frozen=True)
 class Regret:
-    """The cost of an earlier choice in this sweep. `slower` is relative to the fastest; None for a reason in `why`."""
+    """Holds the cost of keeping an earlier choice. `slower` is relative to the fastest config. It is None if unknown;
+    `why` then says the reason."""
 
     name: str
     config: str
@@ -35,7 +36,7 @@ class Regret:
 
 
 def regret(name: str, params: Mapping[str, Any], trials: pd.DataFrame, tie: Collection[int]) -> Regret:
-    """How much slower this config is here than the fastest one."""
+    """Computes how much slower this config is than the fastest one."""
     text = config_text({name: params[name] for name in parameters(trials) if name in params} or params)
     same = pd.Series(True, index=trials.index)
     for parameter in parameters(trials):
@@ -52,7 +53,7 @@ def regret(name: str, params: Mapping[str, Any], trials: pd.DataFrame, tie: Coll
 
 
 def pair_trials(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
-    """One row per config of either sweep; `change` is of the time, +0.05 is 5 % slower."""
+    """Returns one row per config of the two sweeps. A `change` of +0.05 means 5 % slower."""
     keep = ["config_id", "outcome", "median_us", "failure"]
     named = [f"param.{name}" for name in parameters(after)]
     both = after[[*keep, *named]].merge(
@@ -63,7 +64,7 @@ def pair_trials(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
 
 
 def describe_shift(both: pd.DataFrame) -> str:
-    """A sentence about how the times changed."""
+    """Describes in a sentence how the times changed."""
     change = both["change"].dropna()
     if change.empty:
         return "No config was timed at both commits."
@@ -76,7 +77,7 @@ def describe_shift(both: pd.DataFrame) -> str:
 
 
 def shift_figure(both: pd.DataFrame, winners: Sequence[tuple[str, int]]) -> go.Figure:
-    """Each config's change by its earlier time; a flat line means that all changed alike."""
+    """Draws each config's change by its earlier time. A flat line means that all changed alike."""
     timed = both.dropna(subset="change")
     figure = go.Figure(
         go.Scatter(
@@ -116,7 +117,7 @@ def shift_figure(both: pd.DataFrame, winners: Sequence[tuple[str, int]]) -> go.F
 
 
 def changed_outcomes(both: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """The configs with another outcome than before, by kind of change, the bad ones first."""
+    """Returns the configs whose outcome changed, by kind of change, the bad kinds first."""
     trials = both[both["side"] == "both"].dropna(subset=["outcome_before", "outcome_after"])
     waiting = trials["outcome_before"].isin(["waiting"]) | trials["outcome_after"].isin(["waiting"])
     trials = trials[~waiting]
@@ -141,7 +142,7 @@ def _outcomes(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def describe_space_changes(both: pd.DataFrame) -> str:
-    """A sentence about configs that only one of the two search spaces has; empty when they are the same."""
+    """Describes in a sentence the configs that only one search space has. Empty if both are the same."""
     only_before, only_after = int((both["side"] == "right_only").sum()), int((both["side"] == "left_only").sum())
     if not only_before and not only_after:
         return ""
@@ -150,6 +151,6 @@ def describe_space_changes(both: pd.DataFrame) -> str:
 
 
 def rank(trials: pd.DataFrame, config_id: int) -> tuple[int, int] | None:
-    """The rank of a config among those timed, and how many were timed; None when it was not timed."""
+    """Returns the rank of a config and the number of timed configs; None if it was not timed."""
     timed = trials.dropna(subset="median_us").sort_values(["median_us", "config_id"])["config_id"].tolist()
     return (timed.index(config_id) + 1, len(timed)) if config_id in timed else None

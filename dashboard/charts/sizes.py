@@ -1,4 +1,4 @@
-"""Draws how fast a kernel and its baselines are on each of its problems at one commit, as cuTile's guide does. Pure.
+"""Draws how fast a kernel and its baselines are on each of its problems at one commit. Pure.
 
 The frames have the columns of SizeRow.
 """
@@ -14,8 +14,8 @@ from tilewatch.text import plain_html
 
 
 def rate_sizes(rows: pd.DataFrame) -> pd.DataFrame:
-    """Adds `line`, `type` (what follows the first dash of a problem's name), `unit` and the rates `value`, `low` and
-    `high`: TFLOP/s, or GB/s where the memory is the limit at every size."""
+    """Adds `line`, `type` (the part of a problem's name after the first dash), `unit`, and the rates `value`, `low` and
+    `high`. The unit is GB/s if the memory is the limit at every size, else TFLOP/s."""
     units = [rate_unit(*each) for each in zip(rows["flops"], rows["bytes"], strict=True)]
     unit = "TFLOP/s" if "TFLOP/s" in units else "GB/s"
     work = rows["bytes"] / US_GB if unit == "GB/s" else rows["flops"] / US_TFLOP
@@ -30,7 +30,7 @@ def rate_sizes(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def sizes(rated: pd.DataFrame) -> go.Figure:
-    """One line per implementation and type over the problems, the one with the fewest operations first."""
+    """Draws one line per implementation and type over the problems, ordered by number of operations."""
     figure = go.Figure()
     for (name, role, kind), line in rated.groupby(["line", "role", "type"], sort=False):
         colour = colours.colour_of(line["implementation"].iloc[-1], role)
@@ -68,7 +68,7 @@ def sizes(rated: pd.DataFrame) -> go.Figure:
 
 
 def rate_table(rated: pd.DataFrame) -> pd.DataFrame:
-    """One row per problem, one column per implementation, with its unit."""
+    """Returns one row per problem and one column per implementation, with its unit."""
     order = list(dict.fromkeys(rated["problem"])), list(dict.fromkeys(rated["line"]))
     table = rated.pivot_table(index="problem", columns="line", values="value", aggfunc="first")
     return table.reindex(index=order[0], columns=order[1]).add_suffix(f", {rated['unit'].iloc[0]}").reset_index()

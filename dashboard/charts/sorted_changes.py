@@ -1,4 +1,4 @@
-"""The figure of sorted differences between two snapshots of all series. Pure."""
+"""Draws the sorted differences between two snapshots of all series. Pure."""
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -24,17 +24,17 @@ SYMBOLS = {
 def draw_sorted_changes(
     pairs: pd.DataFrame, label: str = differences.CHANGE_OF_TIME, minus: str = "minus is faster"
 ) -> go.Figure:
-    """The largest changes in both directions, with their intervals; grey where nothing is claimed of a difference.
+    """Draws the largest changes in both directions with their intervals. Changes without a claim are grey.
 
-    `label` and `minus` name the axis, whose title is at the right edge: a phone has a hundred pixels beside the
-    names of series, and a title in their middle was cut.
+    `label` and `minus` name the axis. Its title is right-aligned: a phone has 100 pixels beside the names of the
+    series, and cut a centred title.
     """
     ordered = pairs.dropna(subset="change").sort_values("change")
     ends = ordered if len(ordered) <= 2 * AT_EACH_END else pd.concat([ordered[:AT_EACH_END], ordered[-AT_EACH_END:]])
     shown = ends  # the last is at the top: the slowest
     rows = shown.to_dict("records")
     origins = set(pairs["origin"])
-    # "(recorded)" in every row says nothing, and takes a fifth of a phone's width.
+    # "(recorded)" in every row adds nothing, and takes a fifth of a phone's width.
     suffix = f" ({origins.pop()})" if len(origins) == 1 else ""
     names = [f"{row['kernel']} {row['problem']} {row['where'].removesuffix(suffix)}" for row in rows]
     marked = [
@@ -81,7 +81,7 @@ def draw_sorted_changes(
         height=110 + 20 * max(len(shown), 4),
         margin={"t": 10, "b": TITLE_BELOW_PX + 40, "l": 10, "r": 10},
         hoverlabel={"align": "left"},
-        # Beside the names a phone has room for few numbers; turned, they would lie over the words below them.
+        # A phone has room for few numbers beside the names. Turned numbers would cover the words below them.
         xaxis={"zeroline": False, "tickangle": 0, "tickmode": "auto", "nticks": 6},
         yaxis={"type": "category", "automargin": True, "showgrid": False},
     )

@@ -21,13 +21,13 @@ COUNTS = (
     ("timeouts", "timeout", colours.OUTCOMES["timeout"], "x"),
     ("errors", "compile error", colours.OUTCOMES["compile error"], "cross"),
 )
-"""Column, name, colour and mark: the marks distinguish the lines without the colours."""
+"""Column, name, colour and mark. The marks distinguish the lines without colours."""
 
 
 def over_commits(counts: pd.DataFrame) -> go.Figure:
-    """The share of the configs with each static fact, per commit; a change of the compiler is a dashed line.
+    """Draws the share of configs with each static fact, per commit. A dashed line marks a change of the compiler.
 
-    Shares are of the configs whose compilation ended: a sweep that still compiles must not look like a loss.
+    Shares count only configs whose compilation ended, so that a sweep in progress does not look like a loss.
     """
     figure = go.Figure()
     commits = [short_sha(sha) for sha in counts["sha"]]
@@ -51,14 +51,14 @@ def over_commits(counts: pd.DataFrame) -> go.Figure:
         margin={"t": 10, "b": 10, "l": 10, "r": 10},
         xaxis={"title": "commit, in commit order<br>(dashed: another compiler)", "type": "category", "nticks": 15},
         yaxis={"title": "% of the configs", "rangemode": "tozero"},
-        # At the foot of the figure, which keeps room for it: names of commits that do not fit side by side turn.
+        # At the foot, where the figure reserves space, because long commit names turn.
         legend={"orientation": "h", "yref": "container", "yanchor": "bottom", "y": 0, "x": 0},
     )
     return figure
 
 
 def by_kind(changed: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """The changed configs by kind of change, the bad kinds first; a config may be in several."""
+    """Groups the changed configs by kind of change, the bad kinds first. A config may be in several groups."""
     ok_before, ok_after = changed["status_before"] == "ok", changed["status_after"] == "ok"
     both = ok_before & ok_after
     spills = changed["stack_after"].fillna(0) - changed["stack_before"].fillna(0)
@@ -77,7 +77,7 @@ def by_kind(changed: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def table(changed: pd.DataFrame) -> pd.DataFrame:
-    """Each config before and after; only the facts that differ for some of them."""
+    """Shows each config before and after, with only the facts that differ for some config."""
     columns = {"config": [config_text(params) for params in changed["params"]]}
     for name, label in (
         ("status", "compiled"),

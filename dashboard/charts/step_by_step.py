@@ -1,4 +1,4 @@
-"""Draws what each step of tuning an FP8 product was worth, from a first tiled kernel to the best config. Pure."""
+"""Draws how much each step of tuning an FP8 product gained, from a first tiled kernel to the best config. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ GUIDES = {"tile_m": 512, "tile_n": 512, "tile_k": 512, "num_ctas": 8}
 
 @dataclass(frozen=True)
 class Step:
-    """The fastest config of a kernel among those that have these values."""
+    """Selects a kernel's fastest config among those with these parameter values."""
 
     name: str
     kernel: str
@@ -39,12 +39,13 @@ RIVALS = ("deepgemm", "cublaslt")
 B200_SIZE = "320x32576x7168"
 B200_US = (("first tiles with the swizzle", 130.0), ("persistent blocks", 87.5), ("the best of 500 configs", 80.0))
 B200_DEEPGEMM_US = 77.0
-"""What the engineers who asked for this product had measured on a B200; not measured here."""
+"""Time on a B200 as the engineers who asked for this product measured it; not measured here."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A step or a rival with its time. `config` is empty for a rival; the sweep's names are where its evidence is."""
+    """Holds the time of a step or a baseline. `config` is empty for a baseline. The sweep's names link to the
+    evidence."""
 
     name: str
     implementation: str
@@ -58,8 +59,8 @@ class Bar:
 
 
 def find_bar(step: Step, trials: pd.DataFrame, sweep: pd.Series) -> Bar | None:
-    """Returns the fastest timed config of a sweep that is this step's; None where there is none, or where the space
-    lacks a parameter of the step."""
+    """Returns the fastest timed config of a sweep that has the step's values. None if there is none, or if the search
+    space lacks a parameter of the step."""
     timed = trials.dropna(subset="median_us").sort_values("median_us")
     for name, value in step.config.items():
         if f"param.{name}" not in timed:
@@ -73,7 +74,7 @@ def find_bar(step: Step, trials: pd.DataFrame, sweep: pd.Series) -> Bar | None:
 
 
 def tabulate(bars: Sequence[Bar]) -> pd.DataFrame:
-    """One row per bar. A step's worth is what it takes off the step before."""
+    """Returns one row per bar. The gain of a step is the time it saves over the step before."""
     rows, before = [], None
     deepgemm = next((bar.time_us for bar in bars if bar.implementation == RIVALS[0]), None)
     for bar in bars:
@@ -93,7 +94,7 @@ def tabulate(bars: Sequence[Bar]) -> pd.DataFrame:
 
 
 def draw(bars: Sequence[Bar]) -> go.Figure:
-    """Draws a bar per step from top to bottom, the rivals at the end."""
+    """Draws one bar per step from top to bottom, then the baselines."""
     figure = go.Figure()
     figure.add_bar(
         y=[bar.name for bar in bars],

@@ -1,4 +1,4 @@
-"""Figures of one sweep from its trials: how they ended, which parameters are fast, static facts and speed.
+"""Draws one sweep from its trials: their outcomes, which parameters are fast, static facts and speed.
 
 Pure. The frames are `prepare(reads.trials(...))`: one row per config, one column `param.NAME` per parameter.
 """
@@ -18,12 +18,12 @@ from tilewatch.dashboard.charts import colours
 from tilewatch.text import count_text
 
 BAR_PX, NAMES_PX, NAMES_OF_A_ROW = 46, 22, 3
-"""Heights of the bar of outcomes and of a row of their names, of which a phone has so many side by side."""
+"""Heights of the bar of outcomes and of a row of names; number of names in a row on a phone."""
 
 
 def outcomes(trials: pd.DataFrame) -> go.Figure:
-    """The outcomes of the trials as one bar. Below it is room for the names on a phone: in less, Plotly shows a part of
-    them and a scroll bar."""
+    """Draws the outcomes of the trials as one bar. Reserves space below for the names, because Plotly adds a scroll bar
+    if a phone has too little."""
     counts = Counter(trials["outcome"])
     bars = [
         {
@@ -54,7 +54,7 @@ def outcomes(trials: pd.DataFrame) -> go.Figure:
 
 @dataclass(frozen=True)
 class Fact:
-    """A time or static fact of each config, and how the configs that share a cell are summed up."""
+    """A time or static fact of each config, and how a cell combines those of several configs."""
 
     key: str
     label: str
@@ -74,9 +74,6 @@ FACTS = (
     Fact("tma_share", "TMA", "loads through TMA, %", fmean, ".0f", more_is_better=True),
 )
 
-
-"""The mark and the words of a config by its loads."""
-
 Row = Mapping[Any, Any]
 
 
@@ -95,7 +92,7 @@ def prepare(trials: pd.DataFrame, axes: Sequence[Sequence[Any]]) -> pd.DataFrame
 
 
 def cells(trials: pd.DataFrame, x: str, y: str, fact: Fact) -> go.Figure:
-    """Draws a fact over two parameters. Each cell sums up the configs that differ in the others, or says why it is
+    """Draws a fact over two parameters. Each cell combines the configs that differ in the others, or says why it is
     empty."""
     across, down = f"param.{x}", f"param.{y}"
     places: dict[tuple[Any, Any], list[Row]] = {}
@@ -110,7 +107,7 @@ def cells(trials: pd.DataFrame, x: str, y: str, fact: Fact) -> go.Figure:
     if fact.more_is_better:
         scale = tuple((1 - at, colour) for at, colour in reversed(scale))
         low, high = 0.0, 100.0
-    elif low == high:  # one colour, and it is the good end
+    elif low == high:  # the one colour is the good end
         high = low + 1
     heat = {
         "type": "heatmap",
@@ -141,7 +138,7 @@ def cells(trials: pd.DataFrame, x: str, y: str, fact: Fact) -> go.Figure:
         for line in grid
         for value, *_ in line
     ]
-    # Plotly's own words in a heatmap are grey on the green between, with a contrast of 2.
+    # Plotly's own text in a heatmap is grey on medium green, with a contrast of 2.
     words = {
         "type": "scatter",
         "mode": "text",
@@ -156,7 +153,7 @@ def cells(trials: pd.DataFrame, x: str, y: str, fact: Fact) -> go.Figure:
 
 
 def _sum_up(configs: Sequence[Row], fact: Fact) -> tuple[float | None, str, str]:
-    """The value of a cell, as text (without one its most frequent outcome, such as "timeout"), and what is in it."""
+    """Returns a cell's value, its text (or the most frequent outcome, such as "timeout"), and its hover text."""
     values = [float(config[fact.key]) for config in configs if not pd.isna(config[fact.key])]
     outcomes_here = Counter(config["outcome"] for config in configs).most_common()
     counts = "".join(f"<br>{outcome}: {count}" for outcome, count in outcomes_here)
@@ -170,7 +167,7 @@ def parameters(trials: pd.DataFrame) -> list[str]:
 
 
 def config_of_trial(trial: Row) -> str:
-    """A row's config as people write it."""
+    """Writes a row's config as people write it."""
     names = [str(column) for column in trial if str(column).startswith("param.")]
     return config_text({name.removeprefix("param."): trial[name] for name in names})
 

@@ -1,4 +1,4 @@
-"""The figure of a comparison of two toolchains: the change of each operator's time, with intervals. Pure."""
+"""Draws a comparison of two toolchains: the change of each operator's time, with intervals. Pure."""
 
 from collections.abc import Sequence
 
@@ -14,11 +14,11 @@ SAFETIES = {
     "unknown": (colours.UNCERTAIN, "diamond-open"),
     "safe": (colours.BETTER, "circle-open"),
 }
-"""The colour and the mark of each verdict."""
+"""The colour and the mark shape of each verdict."""
 
 
 def changes(operators: Sequence[OperatorRow], newer: str) -> go.Figure:
-    """The operators that a GPU timed, the slowest on top; a second mark, a cross, where one was re-tuned."""
+    """Draws the operators that a GPU timed, the slowest on top. A cross shows the time after re-tuning."""
     timed = sorted((row for row in operators if row.frozen is not None), key=_change, reverse=True)[:AT_MOST]
     figure = go.Figure()
     for safety, (colour, symbol) in SAFETIES.items():
@@ -31,7 +31,7 @@ def changes(operators: Sequence[OperatorRow], newer: str) -> go.Figure:
         height=140 + 20 * max(len(timed), 4),
         margin={"t": 30, "b": 10, "l": 10, "r": 10},
         legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0},
-        # Three short lines: beside the names a phone has no room for a long one.
+        # Three short lines: a phone has no room for a long one beside the names.
         xaxis={"title": f"change of the time<br>with {newer}, %<br>(plus is slower)", "zeroline": False},
         yaxis={
             "type": "category",
@@ -39,7 +39,7 @@ def changes(operators: Sequence[OperatorRow], newer: str) -> go.Figure:
             "showgrid": False,
             "categoryorder": "array",
             "categoryarray": [_name(row) for row in reversed(timed)],
-            "range": [-0.7, max(len(timed), 1) - 0.3],  # by itself Plotly leaves a tenth of the height empty
+            "range": [-0.7, max(len(timed), 1) - 0.3],  # Plotly's default leaves a tenth of the height empty
         },
     )
     return figure
@@ -70,7 +70,7 @@ def _add(
 
 
 def _length(end: float | None, start: float | None) -> float:
-    """The length of one side of an interval, in %; 0 where its end is not known."""
+    """Returns the length of one side of an interval in %; 0 if its end is unknown."""
     return 0.0 if end is None or start is None else 100 * (end - start)
 
 

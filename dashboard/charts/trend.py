@@ -1,6 +1,6 @@
-"""Draws trends, from frames with the columns of PointRow. Pure: no query, no widget, no clock.
+"""Draws trends from frames with the columns of PointRow. Pure: no query, no widget, no clock.
 
-Text and grid colours come from Streamlit's theme; colours with a meaning are in colours.py.
+Text and grid colours come from Streamlit's theme. Colours with a meaning are in colours.py.
 """
 
 import zlib
@@ -24,7 +24,8 @@ _NONE: Mapping[str, pd.DataFrame] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Drawing:
-    """One series: its figure, and the figure's words and caption. Without a figure the words say why."""
+    """Holds the figure of one series with its description and caption. If there is no figure, the description says
+    why."""
 
     figure: dict[str, Any] | None
     words: str
@@ -39,10 +40,10 @@ def trend(
     marks: Sequence[Mark] = (),
     branches: Mapping[str, pd.DataFrame] = _NONE,
 ) -> dict[str, Any]:
-    """One series: the kernel and its baselines, each with its 95 % interval, and the marks. The figure is a dict, which
-    is kept for several viewers.
+    """Draws one series: the kernel and its baselines with 95 % intervals, and the marks. Returns a dict, which is
+    cached for several viewers.
 
-    `branches` are the kernel's points off the main line, by the name of the branch.
+    `branches` are the kernel's points off the main line, by name of the branch.
     """
     points = points.join(metric.values(points)).dropna(subset="value")
     points = points.assign(line=name_lines(points))
@@ -50,8 +51,8 @@ def trend(
     traces: list[Trace] = []
     machines = points.groupby(["line", "origin"])["machine"].nunique()
     for (shown_as, role, origin, machine), line in points.groupby(["line", "role", "origin", "machine"], sort=False):
-        # A recording's machine is "h200-node, NVIDIA H200": the whole of it is wider than a phone. Lines of several
-        # look alike, so one row of the legend is of them all: on a phone their rows took the room of the plot.
+        # A recording's machine is "h200-node, NVIDIA H200", which is wider than a phone. Lines of several recordings
+        # look alike, so they share one row of the legend: separate rows took the plot's space on a phone.
         several = machines[shown_as, origin]
         place = machine.partition(",")[0] if several == 1 else f"{several} machines"
         name = plain_html(shown_as if origin == "measured" else f"{shown_as}, {origin} on {place}")
@@ -73,7 +74,7 @@ def trend(
 
 
 def trends(series: Mapping[str, pd.DataFrame], metric: Metric, *, along: Along = "commits") -> dict[str, Any]:
-    """A few series by name over the same commits: the kernels alone, each with its interval."""
+    """Draws a few series by name over the same commits: only the kernels, each with its interval."""
     traces: list[Trace] = []
     shown = []
     own = (colours.KERNEL, *colours.OTHERS)
@@ -90,7 +91,7 @@ def trends(series: Mapping[str, pd.DataFrame], metric: Metric, *, along: Along =
 
 
 def ring(figure: Mapping[str, Any], run_id: int | None) -> dict[str, Any]:
-    """Adds a ring around the point of a run; where no line has one, the figure stays as it is."""
+    """Adds a ring around the point of a run. Returns the figure unchanged if no line has that run."""
     for trace in (each for each in figure["data"] if each.get("meta") == trend_lines.KERNEL):
         of_runs = [row[hover.RUN] for row in trace.get("customdata", ())]
         if run_id in of_runs:
@@ -100,7 +101,8 @@ def ring(figure: Mapping[str, Any], run_id: int | None) -> dict[str, Any]:
 
 
 def _choose_colours(names: Iterable[str], palette: Sequence[str]) -> dict[str, str]:
-    """A name's own colour where that is free, else the next one that is; with more names than colours some share."""
+    """Chooses a colour per name: its own if free, else the next free one. If there are more names than colours, some
+    share."""
     chosen: dict[str, str] = {}
     for name in sorted(names):
         start = zlib.crc32(name.encode()) % len(palette)

@@ -1,4 +1,4 @@
-"""Lays out a trend as the dict of Plotly's layout: its axes, its legend, the lines where something changed. Pure."""
+"""Lays out a trend as Plotly's layout dict: its axes, its legend, the lines where something changed. Pure."""
 
 from collections.abc import Sequence
 from html import escape
@@ -14,20 +14,20 @@ from tilewatch.dashboard.text import day
 from tilewatch.text import short_sha
 
 MOST_LABELLED_MARKS = 6
-"""Marks beyond this many have a line and no words, which would overlap."""
+"""Further marks have a line without words, because the words would overlap."""
 AXIS_TITLE_PX = 12
 SIDE_PX, FOOT_PX, END_PX = 92, 148, 32
-"""What the axes, their titles and one row of legend take beside and below the plot. Plotly draws a figure whose margins
-are too small once more, and often twice, with the margins that it found."""
+"""Margins in pixels beside and below the plot for the axes, their titles and one row of legend. If margins are too
+small, Plotly enlarges them and draws the figure again, often twice."""
 MOST_LABELS = 10
-"""More would overlap on a phone."""
+"""Most labels on an axis. More would overlap on a phone."""
 MOST_LETTERS = 16
-"""The letters of a subject below the axis."""
+"""Most letters of a commit subject below the axis."""
 SLANT_DEGREES = -40
 
 
 def lay_out(points: pd.DataFrame, metric: Metric, along: Along, marks: Sequence[Mark]) -> dict[str, Any]:
-    """`points` are all that are shown, in commit order."""
+    """Returns the layout. `points` are all shown points in commit order."""
     commits = points.drop_duplicates("sha").reset_index(drop=True) if len(points) else points
     names = [short_sha(sha) for sha in commits["sha"]] if len(points) else []
     commit_axis = {
@@ -52,11 +52,11 @@ def lay_out(points: pd.DataFrame, metric: Metric, along: Along, marks: Sequence[
         "margin": {"t": 20 + 16 * min(len(marks), 3), "b": FOOT_PX, "l": SIDE_PX, "r": END_PX},
         "hovermode": "closest",
         "hoverlabel": {"align": "left"},
-        # At the foot of the figure, which keeps room for it: in a narrow window it lay over the title of the axis.
+        # At the foot, where the figure reserves space. In a narrow window it covered the title of the axis.
         "legend": {"orientation": "h", "yref": "container", "yanchor": "bottom", "y": 0, "x": 0},
         "showlegend": True,
         "yaxis": {
-            # The longest fits the height.
+            # The longest label fits the height.
             "title": {"text": axis_title(metric, points), "font": {"size": AXIS_TITLE_PX}},
             "range": _around(points, with_one=metric.key == "ratio"),
             "zeroline": False,
@@ -87,13 +87,13 @@ def _name_days(commits: pd.DataFrame) -> str:
 
 
 def _line(x: Any, mark: Mark) -> dict[str, Any]:
-    """A line over the whole height."""
+    """Draws a line over the whole height."""
     look = {"width": 1.5, "dash": mark.dash, "color": mark.colour}
     return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": look}
 
 
 def _words(x: Any, mark: Mark, *, labelled: bool, row: int) -> dict[str, Any]:
-    """The words of neighbours are in three rows above their lines."""
+    """Writes the words above a mark's line. Neighbours use three different rows."""
     return {
         "x": x,
         "y": 1.0,
@@ -104,7 +104,7 @@ def _words(x: Any, mark: Mark, *, labelled: bool, row: int) -> dict[str, Any]:
         "showarrow": False,
         "text": escape(mark.words) if labelled else "",
         "hovertext": escape(mark.words),
-        "font": {"size": 11},  # in the page's own colour: a mark's has too little contrast on one of the themes
+        "font": {"size": 11},  # in the text colour: on one of the themes a mark's colour has too little contrast
     }
 
 
@@ -116,8 +116,8 @@ def _line_at_one(points: pd.DataFrame) -> dict[str, Any]:
 
 
 def _between(commits: pd.DataFrame, mark: Mark, along: Along) -> Any:
-    """The x halfway between the two commits of a mark, or where this series measured neither between the last before it
-    and the first after it; None when one of them is not shown."""
+    """Returns the x halfway between the two commits of a mark. If this series measured neither, it is halfway between
+    its nearest commits. None if one of them is not shown."""
     positions = commits["position"] if len(commits) else pd.Series(dtype=int)
     earlier, later = positions.index[positions <= mark.before], positions.index[positions >= mark.after]
     if earlier.empty or later.empty:
@@ -130,7 +130,8 @@ def _between(commits: pd.DataFrame, mark: Mark, along: Along) -> Any:
 
 
 def _around(points: pd.DataFrame, *, with_one: bool) -> list[float] | None:
-    """A value range with room around the points: Plotly gives a single point a range of two whole units."""
+    """Returns a value range with room around the points. For a single point Plotly would choose a range of two
+    units."""
     if points.empty:
         return None
     low, high = points["low"].fillna(points["value"]).min(), points["high"].fillna(points["value"]).max()

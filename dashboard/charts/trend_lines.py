@@ -1,7 +1,7 @@
-"""Makes the lines and marks of a trend, each as the dict of one of Plotly's traces. Pure.
+"""Makes the lines and marks of a trend, each as the dict of a Plotly trace. Pure.
 
-Dicts, not trace objects: Plotly checks and copies a figure once when it is made of dicts, and once more for each trace
-that is added to it (a year of nights: 60 of 280 ms of a page, 2026-11).
+Plotly checks and copies a figure made of dicts once. Trace objects cost another check and copy each (60 of 280 ms of a
+page with a year of nights, 2026-11).
 """
 
 from typing import Any, Literal
@@ -16,11 +16,11 @@ from tilewatch.db.repository_names import describe_branch
 from tilewatch.text import short_sha
 
 PLAIN = 60
-"""A line of more points has a band for its intervals, and a baseline's has no marks: a year of both is unreadable."""
+"""A line with more points shows its intervals as a band, and a baseline then has no marks, to stay readable."""
 BAND_OPACITY = 0.25
 MOST_MARKS = 120
-"""The marks of a dense line that the browser draws, each an element of its own; zooming in shows the others. The line,
-its hover and its clicks have every point."""
+"""Most marks that the browser draws on a dense line, each an element of its own. Zooming in shows the others. The line,
+its hover and its clicks use every point."""
 
 Along = Literal["commits", "dates"]
 Trace = dict[str, Any]
@@ -33,11 +33,11 @@ LOOKS = {
 QUARANTINED = "x-open"
 BRANCH = "hexagon2-open"
 KERNEL = "kernel"
-"""The meta of a line of the kernel's own points."""
+"""The `meta` of a line of the kernel's own points."""
 
 
 def draw_line(line: pd.DataFrame, metric: Metric, along: Along, name: str, colour: str, *, main: bool) -> list[Trace]:
-    """One implementation's points, with the band of their intervals below it where they are many."""
+    """Draws the points of one implementation. If there are many, their intervals are a band below the line."""
     mark, dash = LOOKS[line["origin"].iloc[0]]
     opened = mark.endswith("-open")
     dense = len(line) > PLAIN
@@ -69,7 +69,7 @@ def draw_line(line: pd.DataFrame, metric: Metric, along: Along, name: str, colou
 
 
 def draw_branch(line: pd.DataFrame, metric: Metric, along: Along, name: str, colour: str) -> Trace:
-    """The points of a branch, which no line connects with the main line: its commits are not of that history."""
+    """Draws the points of a branch, without a line to the main line, because its commits are not in that history."""
     template, customdata = hover.points_hover(line, metric)
     return {
         "type": "scatter",
@@ -87,7 +87,7 @@ def draw_branch(line: pd.DataFrame, metric: Metric, along: Along, name: str, col
 
 
 def draw_ring(x: Any, y: float) -> Trace:
-    """A ring around the point of the run that stands beside the chart."""
+    """Draws a ring around the point of the run that is shown beside the chart."""
     return {
         "type": "scatter",
         "x": [x],
@@ -101,7 +101,7 @@ def draw_ring(x: Any, y: float) -> Trace:
 
 
 def draw_verdicts(points: pd.DataFrame, along: Along) -> list[Trace]:
-    """A mark around each point of the kernel that the judge gave a verdict."""
+    """Draws a mark around each point of the kernel that has a verdict of the judge."""
     kernel = points[points["role"] == "kernel"]
     judged = {verdict: kernel[kernel["verdict"] == verdict] for verdict in colours.VERDICTS}
     return [
@@ -134,7 +134,7 @@ def _bars(line: pd.DataFrame) -> dict[str, Any]:
 
 
 def _band(line: pd.DataFrame, x: npt.NDArray[np.object_], name: str, colour: str) -> list[Trace]:
-    """The intervals of many points as one shape around the line: a bar of its own for each takes twice as long."""
+    """Returns the intervals of many points as one shape around the line. One bar per interval takes twice as long."""
     exists = line["low"].notna().to_numpy()
     if not exists.any():
         return []
@@ -157,12 +157,12 @@ def _band(line: pd.DataFrame, x: npt.NDArray[np.object_], name: str, colour: str
 
 
 def _values(numbers: pd.Series) -> npt.NDArray[np.object_]:
-    """Numbers as Python's own. An array of doubles goes to the browser as bytes, and Plotly, which compares a figure's
-    arrays with those of its last drawing, holds any two of those for different and draws all of it again."""
+    """Returns the numbers as Python objects. The browser gets an array of doubles as bytes, and Plotly takes any two of
+    those for different and draws the whole figure again."""
     return np.array(numbers.tolist(), dtype=object)
 
 
 def _x(points: pd.DataFrame, along: Along) -> npt.NDArray[np.object_]:
-    """The x of each point as an array, which Plotly takes whole; it checks each value of a list."""
+    """Returns the x of each point as an array. Plotly would check each value of a list."""
     values = [short_sha(sha) for sha in points["sha"]] if along == "commits" else points["committed_at"].tolist()
     return np.array(values, dtype=object)

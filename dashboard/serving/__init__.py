@@ -1,1 +1,1 @@
-"""The first HTML that a browser gets, the scripts that it needs, and the options of the ports."""
+"""Serves the first HTML for a browser, the scripts that it needs, and sets the options of the ports."""

@@ -1,11 +1,11 @@
-"""Makes the HTML that a browser gets first, from Streamlit's: with our name, and words while it loads. And what every
-answer of the server has.
+"""Makes the first HTML for a browser from Streamlit's, with Tilewatch's name and a loading text. Also sets the headers
+of every answer.
 
-Streamlit's script looks for its server below the page's own address first, which is a 404 in the browser's console and
-a round trip at every page but the Overview. The HTML names the server's address instead.
+Streamlit's script first looks for its server below the page's address. Except on the Overview that is a 404 in the
+browser's console and a round trip. The HTML names the server's address instead.
 
-Streamlit's browser asks for the script of a kind of element when the first of that kind is there, and then for what
-that script imports. The HTML names those of the first elements, so that they come while the page connects.
+Streamlit's browser code requests the script of an element type when the first such element appears, and then that
+script's imports. The HTML names those of the first elements, so that they load while the page connects.
 """
 
 from collections.abc import Callable
@@ -25,35 +25,35 @@ HERE = Path(__file__).parents[1]
 LOGO = HERE / "logo.svg"
 INDEX = Path(st.__file__).parent / "static" / "index.html"
 PAGES = ("", *sorted(file.stem for file in (HERE / "views").glob("[a-z]*.py") if file.stem != "overview"))
-"""The addresses of the pages, below that of the dashboard."""
+"""Paths of the pages below the dashboard's address."""
 
 
 OLD_PAGES = {"trends": "", "sweeps": "", "evidence": "This run"}
-"""Addresses before 2026-11-28, which stand in mails and chats, each with its view of the page Series."""
+"""Addresses used before 2026-11-28, which are in mails and chats, with their view on the page Series."""
 
 HEADERS = {
     "Content-Security-Policy": "img-src 'self' data: blob:; frame-ancestors 'self'; object-src 'none'; base-uri 'self'",
     "X-Content-Type-Options": "nosniff",
 }
-"""No picture is fetched from elsewhere, whatever a page draws, and no other site shows a page in a frame of its own.
-Plots are saved by way of data: and blob:."""
+"""Headers that forbid pictures from other sites, and other sites from showing a page in a frame. Plots are saved
+through data: and blob:."""
 
 METRICS = "/_stcore/metrics"
-"""Streamlit's own. It answers whoever asks, signed in or not, and no setting of it does not."""
+"""Streamlit's own metrics. No setting closes this path, and it answers visitors who did not sign in."""
 
 ABOVE = ("Html", "Button", "ButtonGroup", "Checkbox")
-"""Streamlit's scripts for what stands above the first table of a page."""
+"""Streamlit's scripts for the elements above the first table of a page."""
 OVERVIEW_TABLE = "BidiComponent"
-"""Streamlit's script for the Overview's first table. Other pages gained nothing by theirs: not Series by Plotly's, of
-which 4.7 MB have to be parsed, nor Regressions by that of its list (2 cores, 2026-11-24)."""
+"""Streamlit's script for the Overview's first table. Other pages gained nothing from theirs: neither Series from
+Plotly's, 4.7 MB to parse, nor Regressions from its list's (2 cores, 2026-11-24)."""
 
 SERVER = "<script>window.__streamlit = {BACKEND_BASE_URL: new URL('.', location.href).href};</script>"
 LOADING = '<p style="font: 1rem sans-serif; color: #6b7686; margin: 4rem" role="status">Tilewatch is loading ...</p>'
 
 
 def list_routes() -> list[Route]:
-    """Returns the addresses of the pages, and the old ones. Where they have a prefix, Streamlit answers for the pages
-    as it does by itself."""
+    """Returns the routes of the pages and of the old addresses. With a URL prefix, only the old ones: then Streamlit
+    serves the pages."""
     prefix = str(st.get_option("server.baseUrlPath") or "").strip("/")
     old = [Route(f"/{prefix}/{name}".replace("//", "/"), _redirect(view)) for name, view in OLD_PAGES.items()]
     if prefix:
@@ -68,7 +68,7 @@ def list_routes() -> list[Route]:
 
 
 def _redirect(view: str) -> Callable[[Request], RedirectResponse]:
-    """Returns an answer that leads to the same place of the page Series."""
+    """Returns an answer that redirects to the same selection on the page Series."""
 
     def answer(request: Request) -> RedirectResponse:
         given = request.query_params.multi_items()
@@ -78,7 +78,7 @@ def _redirect(view: str) -> Callable[[Request], RedirectResponse]:
 
 
 class Guard:
-    """Puts HEADERS on every answer, and has nothing at METRICS."""
+    """Adds HEADERS to every answer, and answers METRICS with 404."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -96,7 +96,8 @@ class Guard:
 
 
 def write_html(html: str, page: str) -> str:
-    """Replaces what is there; where a Streamlit has other HTML, that stays as it is. `page` is one of PAGES."""
+    """Replaces parts of Streamlit's HTML. Parts that another release of Streamlit lacks are skipped. `page` is one of
+    PAGES."""
     early = "".join(
         f'<link rel="modulepreload" crossorigin href="./static/js/{file}">'
         for file in script_files.list_needed(ABOVE if page else (*ABOVE, OVERVIEW_TABLE))

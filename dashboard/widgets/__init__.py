@@ -1,1 +1,1 @@
-"""The small parts of pages: choices that are kept in the URL, tables, figures, colours of words, error messages."""
+"""Draws the small parts of pages: choices kept in the URL, tables, figures, coloured words, error messages."""

@@ -16,26 +16,26 @@ BY_HAND = "picked-by-hand"
 
 
 def open_page(page: str, parameters: Mapping[Any, object]) -> NoReturn:
-    """Opens a page of views/ within the session, with what is picked on it. Every click that code answers by another
-    page comes here."""
+    """Opens a page of views/ in this session, with these choices. Every click that code answers with another page uses
+    it."""
     st.switch_page(page, query_params={str(name): str(value) for name, value in parameters.items()})
 
 
 def show_whole() -> None:
-    """Shows the address of this run in the browser, which does not do that by itself for a link to the page that it is
-    on (1.67); a browser that has it already adds nothing to its history."""
+    """Shows this run's address in the browser, which does not update it for a link to the current page (Streamlit
+    1.67). Adds nothing to the history if the address is already shown."""
     st.query_params.from_dict({key: st.query_params.get_all(key) for key in st.query_params})
 
 
 def restore(key: str, read: Callable[[list[str]], object], *, instead_of: Sequence[str] = ()) -> Callable[[], None]:
-    """Gives the widget of a key the value that `read` makes of the address, and returns what writes a new choice there:
-    the widget's `on_change`. A new choice removes the parameters `instead_of`, which name the same thing."""
+    """Sets a widget to the value that `read` makes of the address. Returns the widget's `on_change`, which writes a new
+    choice to the address and removes the parameters `instead_of`, which name the same thing."""
     st.session_state[key] = read(st.query_params.get_all(key))
     return lambda: write(key, instead_of)
 
 
 def write(key: str, instead_of: Sequence[str]) -> None:
-    """Writes what was just chosen into the address, where Back finds what was chosen before."""
+    """Writes the new choice into the address. Back returns to the earlier choice."""
     remove(instead_of)
     chosen = st.session_state[key]
     st.session_state[BY_HAND] = True
@@ -48,7 +48,7 @@ def write(key: str, instead_of: Sequence[str]) -> None:
 
 
 def pick(choices: Mapping[str, str], *, instead_of: Sequence[str] = ()) -> None:
-    """Picks several values on this page, in place of whoever clicked something that names them."""
+    """Picks several values on this page, for a visitor who clicked something that names them."""
     st.session_state[BY_HAND] = True
     remove(instead_of)
     st.query_params.update(choices)
@@ -61,13 +61,13 @@ def remove(keys: Sequence[str]) -> None:
 
 
 def was_picked_by_hand() -> bool:
-    """Says whether somebody picked something in this session: what the address has for another choice may then belong
-    to what was picked before."""
+    """Returns whether the visitor picked something in this session. Other parameters may then belong to the earlier
+    choice."""
     return bool(st.session_state.get(BY_HAND))
 
 
 def one_of(options: Sequence[str], default: str | None = None) -> Callable[[list[str]], str]:
-    """Returns a reader of one option; the default, which is the first, where the address has none."""
+    """Returns a function that reads one option from the address. The default is the first option."""
     otherwise = options[0] if default is None else default
     return lambda given: next((value for value in given if value in options), otherwise)
 

@@ -1,5 +1,4 @@
-"""Shows one sentence when the database cannot be read, or when the address names what is not there. It shows no stack
-trace and no password."""
+"""Shows one sentence if the database cannot be read or the address names something unknown, never a stack trace."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +13,8 @@ from tilewatch.db.session import DatabaseUnreachable, address
 
 @contextmanager
 def show_errors() -> Iterator[None]:
-    """Shows an error on the page instead of raising it. Live fragments need their own: they run without the page."""
+    """Shows an error on the page instead of raising it. Live fragments need their own, because they run without the
+    page."""
     try:
         yield
     except UnknownChoice as error:

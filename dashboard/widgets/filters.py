@@ -1,4 +1,4 @@
-"""Choices that are kept in the URL: the key of each widget is its query parameter. Knows no query and no chart."""
+"""Draws choices that are kept in the URL: each widget's key is its query parameter. Knows no query and no chart."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -13,18 +13,18 @@ from tilewatch.text import plain, short_sha
 
 SHA_8 = re.compile("[0-9a-f]{8}")
 MAIN = ("gemm_fp8_scaled", "gemm_fp8", "320x32576x7168", "b200", "h200")
-"""Kernels, problems and GPU models that pages open on, where there are any of these: the FP8 GEMM that is held against
-DeepGEMM, on Blackwell, else on the GPU model of the recorded nights, whose sweeps are whole."""
+"""Kernels, problems and GPU models that pages open with, if they exist: the FP8 GEMM that is compared with DeepGEMM, on
+Blackwell, else on the H200 of the recorded nights, whose sweeps are complete."""
 OLDEST, NEWEST, THE_ONE_BEFORE = "oldest", "newest", "the one before"
 Picked = TypeVar("Picked")
 
 
 class UnknownChoice(Exception):
-    """The address names what is not there; the message is a sentence, which stands in place of the page's contents."""
+    """The address names something unknown. The message is a sentence, shown instead of the page's contents."""
 
 
 def read(options: Sequence[str], key: str, default: str | None = None) -> str:
-    """Returns what the address says of a choice, before its widget is drawn."""
+    """Returns the choice in the address, before its widget is drawn."""
     return address.one_of(options, default)(_lengthen(st.query_params.get_all(key), options))
 
 
@@ -36,8 +36,8 @@ def pick(
     instead_of: Sequence[str] = (),
     **more: Any,
 ) -> str:
-    """Shows a select box and returns the choice, by default the first. Raises UnknownChoice below an empty box where
-    the address names what is no option."""
+    """Shows a select box and returns the choice, by default the first option. If the address names no option, shows an
+    empty box and raises UnknownChoice."""
     given = _lengthen(st.query_params.get_all(key), options)
     unknown = _find_unknown(key, given, options)
     if unknown is not None:
@@ -53,8 +53,8 @@ def name_unknown(label: str, value: str) -> UnknownChoice:
 
 
 def _find_unknown(key: str, given: Sequence[str], options: Sequence[str]) -> str | None:
-    """Returns the first value of the address that is no option. Where somebody picked something in this session, it
-    belonged to what was picked before: it leaves the address."""
+    """Returns the first value in the address that is no option. If the visitor has picked something in this session,
+    the value belongs to an earlier choice and is removed from the address."""
     unknown = next((value for value in given if value not in options), None)
     if unknown is None or not address.was_picked_by_hand():
         return unknown
@@ -66,8 +66,8 @@ def _find_unknown(key: str, given: Sequence[str], options: Sequence[str]) -> str
 
 
 def pick_value(rows: pd.DataFrame, label: str, column: str, key: str) -> pd.DataFrame:
-    """The rows with the picked value of a column. The values that people come for are first, then all others in
-    alphabetical order, which new rows keep."""
+    """Returns the rows with the picked value of a column. The usual choices come first, then all others in alphabetical
+    order, so that new rows do not reorder them."""
     return rows[rows[column] == pick(label, main_first(set(rows[column])), key)]
 
 
@@ -76,7 +76,7 @@ def main_first(names: Iterable[str]) -> list[str]:
 
 
 def pick_or_newest(rows: pd.DataFrame, label: str, column: str, key: str, newest: str = NEWEST) -> pd.DataFrame:
-    """The rows, newest first, with the picked value of a column; with the newest row's value if nobody picked.
+    """Returns the rows, newest first, with the picked value of a column, by default the newest row's value.
 
     `newest` is the name of that default.
     """
@@ -85,7 +85,7 @@ def pick_or_newest(rows: pd.DataFrame, label: str, column: str, key: str, newest
 
 
 def choose(label: str, options: Sequence[str], key: str) -> str:
-    """Shows one of a few, all of them visible; the first is the default."""
+    """Shows a choice of one of a few visible options. The first is the default."""
     unknown = _find_unknown(key, st.query_params.get_all(key), options)
     on_change = address.restore(key, address.one_of(options))
     picked = str(st.segmented_control(label, options, required=True, key=key, on_change=on_change))
@@ -99,14 +99,14 @@ def toggle(label: str, key: str) -> bool:
 
 
 def pick_some(label: str, options: Sequence[str], key: str, **more: Any) -> list[str]:
-    """Shows a list of which any may be picked; none of them by default."""
+    """Shows a list to pick any number of options from. The default is none."""
     unknown = _find_unknown(key, st.query_params.get_all(key), options)
     on_change = address.restore(key, lambda given: [value for value in given if value in options])
     return _require_known(label, unknown, list(st.multiselect(label, options, key=key, on_change=on_change, **more)))
 
 
 def pick_span(shas: Sequence[str], key: str) -> tuple[int, int]:
-    """Shows a slider and returns the indices of the first and the last picked commit; of all commits by default."""
+    """Shows a slider and returns the indices of the first and last picked commit. The default is all commits."""
     names = [short_sha(sha) for sha in shas]
     stops = [OLDEST, *names, NEWEST]
     unknown = _find_unknown(key, _lengthen(st.query_params.get_all(key), stops), stops)
@@ -120,7 +120,7 @@ def pick_span(shas: Sequence[str], key: str) -> tuple[int, int]:
 
 
 def pick_metric() -> Metric:
-    """The metric to show of each point. The URL has its label."""
+    """Returns the picked metric. The URL contains its label."""
     label = pick("Show", [metric.label for metric in METRICS], "show")
     return next(metric for metric in METRICS if metric.label == label)
 

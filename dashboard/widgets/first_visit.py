@@ -1,4 +1,4 @@
-"""Shows a newcomer five callouts on the Overview, one at a time; the browser keeps that they were read or skipped."""
+"""Shows a new visitor five callouts on the Overview, one at a time. The browser stores which were read or skipped."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ CALLOUTS = (
     ),
     (".st-key-search button", "Search finds kernels, problems, commits and GPUs on every page. Ctrl+K opens it."),
 )
-"""The element of the page that each is about, as a CSS selector, and its words."""
+"""The CSS selector of the element that each callout is about, and its text."""
 
 _SHOWN = st.components.v2.component(
     "tilewatch_first_visit",

@@ -1,4 +1,4 @@
-"""Marks every page where commits' code runs unconfined: what it shows may be made up, and more is at stake."""
+"""Warns on every page if commits' code runs unconfined: results may be made up, and more is at risk."""
 
 import streamlit as st
 

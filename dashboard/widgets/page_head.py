@@ -1,4 +1,4 @@
-"""Begins a page: its title, and beside it a button that says what the page shows."""
+"""Draws the top of a page: its title, and a button beside it that explains the page."""
 
 import streamlit as st
 

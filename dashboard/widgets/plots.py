@@ -1,4 +1,4 @@
-"""Puts every figure on a page, with its words for screen readers and its saved picture. Draws no figure."""
+"""Shows figures on a page, with words for screen readers and saved pictures. Draws no figure."""
 
 import re
 import zlib
@@ -17,16 +17,16 @@ from tilewatch.dashboard.serving import script_files
 from tilewatch.dashboard.widgets import address
 
 Figure = dict[str, Any]
-"""A figure of charts/ as Plotly's JSON has it."""
+"""A figure of charts/ as Plotly's JSON."""
 PICTURE_KEY = "picture"
 DRAWN_KEY = "drawn"
 PNG, SVG = "PNG", "SVG"
 SHARP = 2
-"""Saved pictures have this many pixels for each on the page, enough for print."""
+"""Pixels of a saved picture per pixel on the page, enough for print."""
 
 _CHARTS = Path(charts.__file__).parent
 _PICTURE_STYLE = (_CHARTS / "picture.css").read_text(encoding="utf-8")
-# A component is mounted after what stands below it: what is to be seen is sent as HTML, to which it adds its script.
+# Streamlit mounts a component after the elements below it. So the HTML is sent first; the component adds its script.
 STYLE = grid.STYLE + scoreboard.STYLE + _PICTURE_STYLE
 """The style of that HTML."""
 # A shadow root (isolate_styles) is mounted in a second pass, and a screen reader's search does not see its text.
@@ -48,8 +48,8 @@ _PLOTLY = script_files.find("PlotlyChart")
 
 
 class _Ready(BaseFigure):  # type: ignore[misc]  # Plotly's has no types
-    """A figure that is sent as it was made. Plotly checks each value of its own and copies all of them twice: 21 ms of
-    CPU for a year of a series, where these are 4 (2 cores, 2026-11-23). Tests check what is drawn."""
+    """A figure that is sent as it was made. Plotly checks and copies its own figures twice: 21 ms of CPU for a year of
+    a series, against 4 here (2 cores, 2026-11-23). Tests check the figures."""
 
     def __init__(self, figure: Figure) -> None:
         self._figure = figure
@@ -61,12 +61,12 @@ class _Ready(BaseFigure):  # type: ignore[misc]  # Plotly's has no types
 
 @cache
 def _template() -> dict[str, Any]:
-    """What Plotly's own figures have of Streamlit's theme."""
+    """Returns the template of Plotly's figures, with Streamlit's theme."""
     return dict(go.Figure().to_dict()["layout"]["template"])
 
 
 def show(figure: go.Figure, key: str, alt: str, *, bar: bool = True) -> None:
-    """Draws it; `alt` says in words what is on it."""
+    """Draws a figure. `alt` describes it in words."""
     _note_drawn()
     st.plotly_chart(_draw_once(figure), key=key, config=_config(key, bar=bar), alt=alt)
 
@@ -74,8 +74,8 @@ def show(figure: go.Figure, key: str, alt: str, *, bar: bool = True) -> None:
 def show_clickable(
     figure: go.Figure | Figure, key: str, alt: str, act: Callable[[dict[str, Any]], None] | None = None
 ) -> list[dict[str, Any]]:
-    """Draws it and returns the points that were clicked. `act` is called with such a point before the page is drawn
-    again, when it may still set what is picked on it."""
+    """Draws a figure and returns the clicked points. Calls `act` with a clicked point before the page is drawn again,
+    when it can still set choices."""
     _note_drawn()
 
     def act_on_points() -> None:
@@ -95,7 +95,7 @@ def show_clickable(
 
 
 def show_grid(html: str, key: str) -> None:
-    """Shows a table of charts/grid.py; a click on a cell opens the series that its link names, within the session."""
+    """Shows a table of charts/grid.py. A click on a cell opens its series in this session."""
     _note_drawn()
     shown = _GRID(key=key, data={**_send("series-grid", key, html), **_saved_as(key)}, on_opened_change=_do_nothing)
     if shown.opened:
@@ -109,15 +109,15 @@ def show_scoreboard(html: str, key: str) -> None:
 
 
 def _send(kind: str, key: str, html: str) -> dict[str, Any]:
-    """Sends HTML and returns what the component's script needs: the id of its element, and the drawings, which it puts
-    into their places (picture.js), since Streamlit removes SVG from HTML. The version has the script run again where
-    only the HTML differs: the browser has a new table then."""
+    """Sends HTML and returns the data for the component's script: the id of its element, and the drawings. picture.js
+    inserts the drawings, because Streamlit removes SVG from HTML. The version makes the script run again if only the
+    HTML changes, because the browser then has a new table."""
     st.html(f'<div class="{kind}" id="{key}">{_SVG.sub(_keep_place, html)}</div>')
     return {"of": key, "drawings": _SVG.findall(html), "version": zlib.crc32(html.encode())}
 
 
 def _keep_place(drawing: re.Match[str]) -> str:
-    """An element of the same class, which the style gives the drawing's size, so that nothing moves when it comes."""
+    """Returns an empty element of the same class, which reserves the drawing's size so that nothing moves later."""
     named = re.match(r'<svg class="(\w+)"', drawing[0])
     return f'<span class="drawn {named[1] if named else ""}"></span>'
 
@@ -129,10 +129,10 @@ def show_parallel(drawing: dict[str, Any], key: str) -> None:
 
 
 def _draw_once(figure: go.Figure | Figure) -> BaseFigure:
-    """Streamlit gives Plotly each new figure a second time, as a copy, when it has put its theme on it. Without a
-    revision Plotly takes the arrays of the copy for new data, and computes and draws all of it again.
+    """Returns a figure that Plotly draws only once. Streamlit sends each new figure again as a copy with its theme.
+    Without a revision, Plotly takes the copy's arrays for new data, and computes and draws everything again.
 
-    One revision will do: Streamlit makes a new element where anything of a figure differs.
+    A constant revision is enough: Streamlit makes a new element if a figure changes.
     """
     if isinstance(figure, dict):
         return _Ready(figure)
@@ -141,7 +141,8 @@ def _draw_once(figure: go.Figure | Figure) -> BaseFigure:
 
 
 def forget_drawn() -> None:
-    """Begins a page, which has no plot yet, and keeps the choice of a format on pages that do not show it."""
+    """Resets the record of drawn plots at the start of a page. Keeps the chosen picture format on pages without
+    plots."""
     st.session_state[DRAWN_KEY] = False
     st.session_state[PICTURE_KEY] = st.session_state.get(PICTURE_KEY, PNG)
 
@@ -151,16 +152,16 @@ def _note_drawn() -> None:
 
 
 def choose_picture_format() -> None:
-    """Shows the choice of what plots are saved as; below every page that drew one."""
+    """Shows the choice of picture format, below every page that drew a plot."""
     if not st.session_state[DRAWN_KEY]:
         return
     st.segmented_control("Plots are saved as", [PNG, SVG], required=True, key=PICTURE_KEY)
 
 
 def load_plotly_early() -> None:
-    """Has the browser load Plotly's script once this page is drawn; on every page.
+    """Makes the browser load Plotly's script after any page is drawn.
 
-    From a page without a figure to one with, most of 1.2 s went to this script.
+    Otherwise opening the first page with a figure took 1.2 s, mostly for this script.
     """
     _PRELOAD(key="preload", data={"module": _PLOTLY})
 
@@ -188,4 +189,4 @@ def _file_name(key: str) -> str:
 
 
 def _do_nothing() -> None:
-    """A component reports only what has a listener; the page reads the result itself."""
+    """Does nothing. A component only reports values that have a listener; the page reads the result itself."""

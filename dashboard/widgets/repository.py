@@ -1,6 +1,6 @@
-"""Lets people pick the repository of a page, where there is more than one, and names it in links to other pages.
+"""Shows a choice of repository if there is more than one, and names it in links to other pages.
 
-The first is the one that this Tilewatch watches; others are watched too or came with recordings.
+The first is the main watched repository. Others are watched too or came with recordings.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ WIDTH_PX = 420
 
 
 def pick_repository(url: str) -> str:
-    """Returns the picked repository; the empty string if nothing was submitted. Marks one that a simulated GPU
+    """Returns the picked repository; the empty string if nothing was submitted. Marks a repository that a simulated GPU
     measured."""
     names = reads.repositories(url)
     picked = pick_from(names) if len(names) > 1 else "".join(names)
@@ -27,12 +27,12 @@ def pick_from(names: Sequence[str]) -> str:
 
 
 def repository_parameters(url: str, row: Mapping[str, object]) -> dict[str, str]:
-    """The query parameters that name a row's repository."""
+    """Returns the query parameters for a row's repository."""
     return name_repository(row, several=has_several(url))
 
 
 def series_parameters(url: str, row: Mapping[str, object]) -> dict[str, str]:
-    """The query parameters that name a row's series."""
+    """Returns the query parameters for a row's series."""
     return _series(row, several=has_several(url))
 
 
@@ -52,5 +52,5 @@ def _series(row: Mapping[str, object], *, several: bool) -> dict[str, str]:
 
 
 def name_repository(row: Mapping[str, object], *, several: bool) -> dict[str, str]:
-    """The query parameter that names a row's repository; empty where there is one repository."""
+    """Returns the query parameter for a row's repository; empty if there is only one repository."""
     return {KEY: str(row["repository"])} if several else {}

@@ -1,4 +1,4 @@
-"""Marks what a simulated GPU measured: its numbers are made up, whatever their names say."""
+"""Marks results of a simulated GPU, because their numbers are made up."""
 
 import streamlit as st
 
@@ -7,6 +7,6 @@ from tilewatch.dashboard.widgets import badges
 
 
 def mark(url: str, repository: str) -> None:
-    """Marks a repository whose newest runs are simulated; others of the same database are not."""
+    """Marks a repository whose newest runs are simulated. Other repositories of the same database may be real."""
     if reads.has_simulated_runs(url, repository):
         st.markdown(f":{badges.UNSURE}-badge[simulated] No GPU measured the newest numbers of this repository.")

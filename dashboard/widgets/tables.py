@@ -1,5 +1,4 @@
-"""Tables on a page: any one, one whose rows can be selected, and one behind a chart that is closed until somebody opens
-it."""
+"""Shows tables on a page: plain, with rows to select, or in a closed expander below a chart."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
 
 
 def show(table: "pd.DataFrame | Styler", **options: Any) -> Any:
-    """Shows a table without its index, a cell without a value empty. Its own button saves it as CSV, where no cell is a
-    formula."""
+    """Shows a table without its index. Missing values are empty cells. The button saves it as CSV without formulas."""
     if isinstance(table, pd.DataFrame):
         table = _without_formulas(table)
     else:
@@ -26,8 +24,8 @@ def show(table: "pd.DataFrame | Styler", **options: Any) -> Any:
 
 
 def pick_row(table: Any, rows: pd.DataFrame, key: str, **options: Any) -> pd.Series | None:
-    """Shows `table`, a frame or a styled one; returns the row of `rows` that is selected in it, or None."""
-    # A choice of another page may have that key, and Streamlit would take its value for the selection.
+    """Shows `table`, a frame or a styled one. Returns the row of `rows` that is selected in it, or None."""
+    # A choice of another page may use `key`, and Streamlit would take its value for the selection.
     shown = show(table, on_select="rerun", selection_mode="single-row", key=f"{key}-picked", **options)
     # A selection outlives the rows: there may be fewer by now.
     return next((rows.iloc[row] for row in shown.selection.rows if row < len(rows)), None)
@@ -36,7 +34,8 @@ def pick_row(table: Any, rows: pd.DataFrame, key: str, **options: Any) -> pd.Ser
 def show_in_expander(
     title: str, key: str, make: Callable[[], pd.DataFrame], columns: Mapping[str, Any] | None = None
 ) -> None:
-    """Shows a table that `make` makes when it is opened, which its key in the address says."""
+    """Shows an expander with a table. `make` makes the table when it is opened. The address stores under `key` that it
+    is open."""
     with open_expander(title, key) as is_open:
         if is_open:
             show(make(), key=f"{key}-rows", column_config=dict(columns or {}))
@@ -44,14 +43,14 @@ def show_in_expander(
 
 @contextmanager
 def open_expander(title: str, key: str) -> Iterator[bool]:
-    """Draws an expander to fill, and yields whether it is open, which its key in the address says."""
+    """Draws an expander and yields whether it is open. The address stores that under `key`."""
     opened = st.expander(title, key=key, on_change=address.restore(key, address.is_yes))
     with opened:
         yield bool(opened.open)
 
 
 def _without_formulas(table: pd.DataFrame) -> pd.DataFrame:
-    """Hardly a table has one, and writing every text again took half of the time of showing it."""
+    """Returns the table with formulas disarmed. Copies only columns with one: copying all took half of the time."""
     texts = (name for name, column in table.items() if column.dtype.kind == "O")  # objects and pandas' own texts
     found = [name for name in texts if any(without_formula(cell) is not cell for cell in table[name])]
     return table.assign(**{name: table[name].map(without_formula) for name in found})
