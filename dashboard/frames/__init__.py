@@ -1,1 +1,1 @@
-"""Reads of the database as data frames, and calculations on frames. Draws nothing."""
+"""Reads the database as data frames, and calculates on frames. Draws nothing."""

@@ -1,4 +1,4 @@
-"""Names the versions of rivals and what each chose for a problem. Pure: takes the detail of a measurement."""
+"""Names the versions of baselines, and what each chose for a problem. Pure: takes the detail of a measurement."""
 
 import re
 from collections import Counter
@@ -15,18 +15,18 @@ SETTINGS = (
     *("block_m", "block_n", "block_k", "num_stages", "cluster_m", "cluster_n", "swap_ab"),
     *("swizzle_a_mode", "swizzle_b_mode", "swizzle_cd_mode"),
 )
-"""What names a configuration in the lines of DG_PRINT_CONFIGS of DeepGEMM; swizzles are in bytes."""
+"""The names of a configuration in DeepGEMM's DG_PRINT_CONFIGS lines. Swizzles are in bytes."""
 
 
 def version_name(implementation: str, detail: Mapping[str, Any]) -> str:
-    """A baseline's name as an environment of its version has it. One without a version stays as it is."""
+    """Returns a baseline's name with its version, as an environment stores it. Without a version it is unchanged."""
     version = str(detail.get("version") or "").split("+cu")[0]
     return implementation if not version or has_version(implementation) else name_version(implementation, version)
 
 
 def name_lines(points: pd.DataFrame) -> pd.Series:
-    """Names the line of each point of a trend: a baseline has one for each of its versions, installed or of an
-    environment. Where a run timed one version twice, that of the environment has a line of its own."""
+    """Names the line of each point of a trend. A baseline has one line per version, installed or in an environment. If
+    a run timed a version in both, the environment's has a line of its own."""
     rows = zip(points["implementation"], points["detail"], points["role"], strict=True)
     names = [name if role == "kernel" else version_name(name, detail) for name, detail, role in rows]
     lines = pd.Series(names, index=points.index, dtype=object)
@@ -53,8 +53,8 @@ def describe_choice(params: Mapping[str, Any] | None, detail: Mapping[str, Any])
 
 
 def list_missing(detail: Mapping[str, Any]) -> list[str]:
-    """Says why baselines could not run, from the detail of the kernel's measurement: the first sentence of each reason,
-    for PyTorch's have a page."""
+    """Says why baselines could not run, from the detail of the kernel's measurement. Keeps only the first sentence of
+    each reason, because PyTorch's fill a page."""
     names: dict[str, list[str]] = {}
     for name, why in (detail.get("missing") or {}).items():
         names.setdefault(str(why).split(". ")[0].rstrip("."), []).append(name)
@@ -62,7 +62,8 @@ def list_missing(detail: Mapping[str, Any]) -> list[str]:
 
 
 def _short_name(kernel: str) -> str:
-    """The last name of a mangled one (Itanium C++ ABI, 5.1): _ZN9deep_gemm14transpose_fp32I... is transpose_fp32."""
+    """Returns the last part of a mangled name (Itanium C++ ABI, 5.1): transpose_fp32 for
+    _ZN9deep_gemm14transpose_fp32I..."""
     found, rest = kernel, kernel.removeprefix("_ZN" if kernel.startswith("_ZN") else "_Z")
     while rest != kernel and (length := re.match(r"\d+", rest)):
         start = length.end()

@@ -1,4 +1,5 @@
-"""Tabulates a winner's checklist: which lines of the optimisation guide it keeps, and which it kept before. Pure."""
+"""Tabulates a winner's checklist: which lines of the optimisation guide it follows, and which it followed before.
+Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,13 +11,14 @@ MARKS = {"yes": "✓ yes", "no": "✗ no"}
 
 
 def read_lines(detail: Mapping[str, Any]) -> list[Mapping[str, str]]:
-    """Returns the lines that a run stored; empty where it has none."""
+    """Returns the checklist lines that a run stored; empty if it has none."""
     lines = detail.get("checklist")
     return [line for line in lines if isinstance(line, Mapping)] if isinstance(lines, list) else []
 
 
 def tabulate(lines: Sequence[Mapping[str, str]], before: Sequence[Mapping[str, str]] = ()) -> pd.DataFrame:
-    """What is not kept comes first. With the lines of the run before, a column says where it answered otherwise."""
+    """Returns the lines as a table, those not kept first. If `before` is given, a column shows its different
+    answers."""
     answers = {line["item"]: line["answer"] for line in before}
     rows = []
     for line in sorted(lines, key=lambda line: ORDER.index(line["answer"]) if line["answer"] in ORDER else len(ORDER)):
@@ -30,6 +32,6 @@ def tabulate(lines: Sequence[Mapping[str, str]], before: Sequence[Mapping[str, s
 
 
 def count_kept(lines: Sequence[Mapping[str, str]]) -> str:
-    """Returns "11 of 13 lines kept", of those that apply and have an answer."""
+    """Writes "11 of 13 lines kept". Counts the lines that apply and have an answer."""
     answers = [line["answer"] for line in lines if line["answer"] in ("yes", "no")]
     return f"{answers.count('yes')} of {len(answers)} lines kept"

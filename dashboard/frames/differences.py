@@ -1,7 +1,6 @@
-"""Says what a page may claim of a difference between two snapshots, so that none contradicts the judge. Frames in,
-frames out.
+"""Says what a page may claim of a difference between two snapshots, so that no page contradicts the judge. Pure.
 
-A difference is coloured as good or bad and counted as a change only where its finding is one of `CLAIMS`.
+A page colours a difference as good or bad, and counts it as a change, only if its finding is one of `CLAIMS`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,25 +16,24 @@ from tilewatch.text import short_sha
 CHANGE_OF_TIME = "change of time"
 FASTER, SLOWER = "faster", "slower"
 HIGHER, LOWER = "higher ratio", "lower ratio"
-"""Findings between two GPU models: a kernel may take less time on the one where its baseline gains more."""
+"""Findings between two GPU models. A ratio can fall although the kernel is faster, if the baseline gains more."""
 SAME_CODE, NOT_APART = "identical code", "within noise"
 NOT_JUDGED, UNDECIDED, NOT_CONFIRMED = "not judged yet", "undecided", "not confirmed"
 NOTHING_TO_COMPARE = ""
 CLAIMS = (FASTER, SLOWER, HIGHER, LOWER)
 OPEN = (NOT_JUDGED, UNDECIDED)
-"""Findings that may turn out to be a change."""
+"""Findings that may still turn out to be a change."""
 DIFFERENT = (*CLAIMS, *OPEN, NOT_CONFIRMED)
-"""Findings of differences that noise does not explain and whose code is not the same."""
+"""Findings of differences that are larger than noise and whose code differs."""
 
 
 def add_findings(pairs: pd.DataFrame, judged: pd.DataFrame) -> pd.DataFrame:
-    """The pairs of `changes.pair_snapshots` with the columns `finding` and `confirmed_at`, the commit of the verdict
-    that a claim rests on, else None.
+    """Adds the columns `finding` and `confirmed_at` to the pairs of `changes.pair_snapshots`. `confirmed_at` is the
+    commit of the verdict that supports a claim, else None.
 
-    `judged` are the verdicts other than unchanged. A difference is faster or slower only where one of them says the
-    same of a commit after the earlier side and no later than the later one. Otherwise equal code comes first: then the
-    difference is the GPU's, the toolchain's or noise. The verdict of the later side alone says nothing of a change that
-    came before it.
+    `judged` are the verdicts other than unchanged. A difference is faster or slower only if a verdict says so for a
+    commit after the earlier side, up to the later side. Otherwise equal code is the finding: the cause is then the GPU,
+    the toolchain or noise. The verdict of the later side alone cannot describe an earlier change.
     """
     confirmed_at, undecided = _read_verdicts(pairs, judged)
     confirmed = confirmed_at.notna()
@@ -53,7 +51,7 @@ def add_findings(pairs: pd.DataFrame, judged: pd.DataFrame) -> pd.DataFrame:
 
 
 def add_findings_between_gpus(pairs: pd.DataFrame) -> pd.DataFrame:
-    """The pairs of two GPU models, which nobody judges: their ratios or times differ where the intervals are apart."""
+    """Adds findings to the pairs of two GPU models, which have no verdicts. They differ if the intervals are apart."""
     rules = (
         (pairs["change"].isna(), NOTHING_TO_COMPARE),
         (~pairs["apart"], NOT_APART),
@@ -66,8 +64,8 @@ def add_findings_between_gpus(pairs: pd.DataFrame) -> pd.DataFrame:
 
 
 def has_same_code(pairs: pd.DataFrame) -> pd.Series:
-    """True where the winner's machine code is that of before, and where another config won of the same source under the
-    same compiler: which of them wins is the race's, and no change of the code."""
+    """Returns True where the winner's machine code is unchanged, or where another config of the same source won under
+    the same compiler. Then the choice of winner changed, not the code."""
     code, source, compiler = (
         pairs[name].notna() & (pairs[name] == pairs[f"{name}_before"])
         for name in ("code_sha256", "source_sha256", "compiler")
@@ -76,8 +74,8 @@ def has_same_code(pairs: pd.DataFrame) -> pd.Series:
 
 
 def count_findings(pairs: pd.DataFrame, always: Sequence[str] = (FASTER, SLOWER)) -> str:
-    """The number of series by finding, as words, e.g. "1 faster, 0 slower, 3 with identical code"; those of `always`
-    also where there are none."""
+    """Counts the series by finding, e.g. "1 faster, 0 slower, 3 with identical code". Findings in `always` are written
+    even if there are none."""
     counts = pairs["finding"].value_counts()
     others = [name for name in (*CLAIMS, *OPEN, NOT_CONFIRMED, SAME_CODE, NOT_APART) if name in counts]
     words = {SAME_CODE: f"with {SAME_CODE}", HIGHER: f"with a {HIGHER}", LOWER: f"with a {LOWER}"}
@@ -85,8 +83,8 @@ def count_findings(pairs: pd.DataFrame, always: Sequence[str] = (FASTER, SLOWER)
 
 
 def write(row: Mapping[Any, Any]) -> str:
-    """A finding in words: a claim with the commit of its verdict, "faster, confirmed at 96bf3ebcea"; what is undecided
-    with what decides it."""
+    """Writes a finding in words. A claim names the commit of its verdict, as in "faster, confirmed at 96bf3ebcea"; an
+    undecided finding says what will decide it."""
     if row["finding"] == UNDECIDED and row["verdict"] == "undecided":
         return f"{UNDECIDED}: {write_plan(row['reason'], is_recorded=row['origin'] == 'recorded')}"
     if pd.isna(row["confirmed_at"]):
@@ -95,8 +93,8 @@ def write(row: Mapping[Any, Any]) -> str:
 
 
 def _read_verdicts(pairs: pd.DataFrame, judged: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-    """The commit of the newest verdict between the two sides that says what the numbers say, or None; and whether the
-    judge left something between them undecided."""
+    """Returns the commit of the newest verdict between the two sides that agrees with the numbers, or None; and whether
+    the judge left a commit between them undecided."""
     named = [*SERIES, "origin"]
     verdicts: dict[tuple[str, ...], list[tuple[int, str, str]]] = {}
     for *series, position, verdict, sha in judged[[*named, "position", "verdict", "sha"]].itertuples(index=False):

@@ -36,8 +36,8 @@ CODE_DIGITS = 12
 
 
 def repeat_commands(found: Evidence) -> str:
-    """The commands that measure this run again on a machine with this GPU model: the sweep, and both winners in turns
-    where there is a run before."""
+    """Returns the commands that measure this run again on the same GPU model: the sweep, and a replay of both winners
+    if there is a run before."""
     run, before = found.run, found.before
     lines = [
         f"git checkout {run.sha}",
@@ -54,7 +54,8 @@ def repeat_commands(found: Evidence) -> str:
 def replay_command(
     kernel: str, problem: str, new: tuple[str, Mapping[str, Any] | None], old: tuple[str, Mapping[str, Any] | None]
 ) -> str:
-    """The command that times two commits in turns, each a sha and its config; None lets the command choose it."""
+    """Returns the command that replays two commits, each given as a sha and its config. The config None lets the
+    command choose."""
     line = f"{shlex.join(['tilewatch', 'replay', kernel, problem])} --of {new[0]} --beside {old[0]}"
     if new[1] is not None:
         line += f" --config {shlex.quote(config_option(new[1]))}"
@@ -64,14 +65,14 @@ def replay_command(
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> pd.DataFrame:
-    """The values that differ between two sets of named values."""
+    """Returns the values that differ between two sets of named values."""
     changed = [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]
     rows = [{"": name, "before": _text(before.get(name)), "this run": _text(after.get(name))} for name in changed]
     return pd.DataFrame(rows, columns=["", "before", "this run"])
 
 
 def replay_sentence(row: ReplayRow) -> str:
-    """A sentence about the two sides of a replay and how much they differed."""
+    """Describes in a sentence the two sides of a replay and how much they differed."""
     sides = {
         "commit": f"{short_sha(row.good_sha)} → {short_sha(row.bad_sha)}",
         "toolchain": f"{row.good_toolchain} → {row.bad_toolchain}, same commit {short_sha(row.bad_sha)}",
@@ -103,12 +104,12 @@ def _cubins(row: ReplayRow) -> str:
 
 
 def _sides(row: ReplayRow) -> list[list[float]]:
-    """The times of each side; one side where both are the same code, which was timed twice in each launch."""
+    """Returns the times of each side. If both sides are the same code, returns one list with all times."""
     return [row.good_us + row.bad_us] if _is_one_code(row) else [row.good_us, row.bad_us]
 
 
 def static_facts(**cubins: CubinRow | None) -> pd.DataFrame:
-    """One column per cubin that is not None, one row per fact that any of them has; equal code has equal digits."""
+    """Returns one column per cubin that is not None, one row per fact of any of them. Equal code shows equal digits."""
     there = {name.replace("_", " "): cubin for name, cubin in cubins.items() if cubin is not None}
     rows = []
     for fact, label in FACT_LABELS.items():
@@ -122,7 +123,7 @@ def static_facts(**cubins: CubinRow | None) -> pd.DataFrame:
 
 
 def changed_remarks(before: CubinRow | None, after: CubinRow | None) -> pd.DataFrame:
-    """The compiler's remarks that only one of the two cubins has."""
+    """Returns the compiler's remarks that only one of the two cubins has."""
 
     def lines(cubin: CubinRow | None) -> list[tuple[str, ...]]:
         remarks = (cubin.remarks if cubin else None) or []
@@ -135,8 +136,8 @@ def changed_remarks(before: CubinRow | None, after: CubinRow | None) -> pd.DataF
 
 
 def describe_boundary(detail: Mapping[str, Any]) -> str:
-    """Says who ran the commit's code while it was timed, from the detail of the kernel's measurement. Empty where that
-    is not stored: of a simulated run, and of runs before 2026-11-22."""
+    """Says who ran the commit's code while it was timed, from the detail of the kernel's measurement. Empty for
+    simulated runs and runs before 2026-11-22, which did not store it."""
     if "library_runs_apart" not in detail:
         return ""
     kept_from = f"It was kept from {detail['sandbox']}." if "sandbox" in detail else ""
@@ -163,8 +164,8 @@ def describe_clocks(readings: Sequence[Mapping[str, Any]]) -> str:
 
 
 def describe_others(readings: Sequence[Mapping[str, Any]]) -> str:
-    """Says whether other processes used the GPU while it measured. Empty of runs before 2026-11-23, and simulated
-    ones."""
+    """Says whether other processes used the GPU while it measured. Empty for simulated runs and runs before
+    2026-11-23."""
     looks = [reading["others"] for reading in readings if "others" in reading]
     if names := sorted({name for look in looks for name in look or ()}):
         return f"Also used by {', '.join(names)}: what was timed meanwhile was dropped and timed again."
@@ -179,7 +180,7 @@ def as_json(found: Evidence) -> str:
 
 
 def samples_csv(found: Evidence) -> str:
-    """One line per raw sample of this run and of the run before it."""
+    """Writes one CSV line per raw sample of this run and of the run before it."""
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(["run", "sha", "implementation", "round", "time_us"])

@@ -17,7 +17,7 @@ from tilewatch.mechanisms.pairs import Moved, WinnerFacts, read_swizzled
 from tilewatch.text import change_text
 
 LEAST_CHANGE = 0.01
-"""A change of the time that is smaller asks for no mechanism."""
+"""Least change of the time that needs an explanation."""
 
 FACTS = ("registers", "stack_bytes", "shared_bytes", "code_bytes", "tma_loads", "loads", "tensor_core_mmas", "mmas")
 WHOLE = 1000
@@ -25,7 +25,7 @@ WHOLE = 1000
 
 @dataclass(frozen=True)
 class RooflinePoint:
-    """What one launch did: `operations` and `moved_bytes` in `time_us`."""
+    """Holds the work of one launch: `operations` and `moved_bytes` in `time_us`."""
 
     name: str
     operations: float
@@ -35,8 +35,8 @@ class RooflinePoint:
 
 @dataclass(frozen=True)
 class PairCounters:
-    """Counters of the winner before and of this run's, by name; empty where they are not known. `replay` is the one
-    that profiled both cubins side by side; None where each run read its own."""
+    """Holds the counters of the winner before and of this run's, by name; empty if unknown. `replay` is the replay that
+    profiled both cubins side by side; None if each run read its own."""
 
     before: Mapping[str, float]
     now: Mapping[str, float]
@@ -44,7 +44,7 @@ class PairCounters:
 
 
 def read_counters(found: Evidence) -> PairCounters:
-    """Returns those of the replay that compared both winners, where it has some, else those of the runs."""
+    """Returns the counters of the replay that compared both winners, if it has some, else those of the runs."""
     if found.winner is not None and found.winner_before is not None:
         codes = (found.winner_before.code_sha256, found.winner.code_sha256)
         for replay in reversed(found.replays):
@@ -70,8 +70,8 @@ def write_counters_source(found: Evidence) -> str:
 
 
 def tabulate_counters(found: Evidence) -> pd.DataFrame:
-    """The winner's counters beside those of the one before, and of the next best config where that tied. Empty where it
-    has none."""
+    """Returns a table of the winner's counters beside those of the earlier winner, and of the next best config if it
+    tied. Empty if the winner has no counters."""
     counters, other = read_counters(found), _of_next_best(found)
     now, before = counters.now, counters.before
     rows = []
@@ -91,8 +91,8 @@ def tabulate_counters(found: Evidence) -> pd.DataFrame:
 
 
 def find_change(found: Evidence) -> tuple[Mechanism, ...] | None:
-    """Returns the mechanisms between the run before and this one, the main one first. None where the time did not
-    change, or a side is missing."""
+    """Returns the mechanisms between the run before and this one, the main one first. None if the time did not change,
+    or a side is missing."""
     change = _find_time_change(found)
     if change is None or abs(change) < LEAST_CHANGE or found.winner is None or found.winner_before is None:
         return None
@@ -113,9 +113,9 @@ def find_change(found: Evidence) -> tuple[Mechanism, ...] | None:
 
 
 def _find_base(found: Evidence) -> CubinRow | None:
-    """Returns the cubin before that shows what the commit changed: the last winner's, or where another config wins now,
-    that of the same config. None where its code is the same: the commit changed nothing of it, and what differs between
-    two configs explains no commit."""
+    """Returns the earlier cubin that shows what the commit changed: the last winner's, or if another config wins now,
+    that of the same config. None if its code is unchanged: a difference between two configs does not explain a
+    commit."""
     assert found.winner is not None
     assert found.winner_before is not None
     if found.winner.params == found.winner_before.params:
@@ -127,8 +127,8 @@ def _find_base(found: Evidence) -> CubinRow | None:
 
 
 def find_advantage(found: Evidence) -> tuple[Mechanism, ...] | None:
-    """Returns the mechanisms by which the winner is faster than the next best config. None where they took equally
-    long, or a side is missing."""
+    """Returns the mechanisms by which the winner is faster than the next best config. None if they took equally long,
+    or a side is missing."""
     winner, other = found.winner, found.next_best
     if winner is None or other is None or winner.median_us is None or other.median_us is None:
         return None
@@ -146,8 +146,8 @@ def find_advantage(found: Evidence) -> tuple[Mechanism, ...] | None:
 
 
 def list_roofline_points(found: Evidence) -> list[RooflinePoint]:
-    """What the problem asks for, and what the GPU did by its counters, in this run and the one before. Empty where its
-    winner has no counters, or the problem no operations."""
+    """Lists the problem's nominal work and the GPU's counted work, in this run and the one before. Empty if the winner
+    has no counters or the problem no operations."""
     counted = read_counters(found)
     if not counted.now or not found.run.flops:
         return []
@@ -163,7 +163,7 @@ def list_roofline_points(found: Evidence) -> list[RooflinePoint]:
 
 
 def read_detail(sampled: Sequence[SamplesRow]) -> Mapping[str, Any]:
-    """Returns what else a run stored of its kernel; empty where it has no winner."""
+    """Returns the stored detail of the run's kernel; empty if it has no winner."""
     return next((row.detail for row in sampled if row.role == "kernel"), {})
 
 

@@ -1,8 +1,8 @@
 """Lists what needs a person, over all repositories: open regressions, improvements to accept, alarms, and verdicts that
 stay undecided until somebody measures again. Pure.
 
-Planted examples stand apart and are in no count, and so does what came with a recording: people were notified of it
-where it was measured.
+Planted examples and recordings are listed apart and not counted. People were notified of a recording's changes where it
+was measured.
 """
 
 import datetime as dt
@@ -20,7 +20,7 @@ from tilewatch.text import count_text, short_sha, write_change
 
 REGRESSION, IMPROVEMENT, ALARM, UNDECIDED = "regression", "improvement", "alarm", "undecided"
 KINDS = (REGRESSION, ALARM, UNDECIDED, IMPROVEMENT)
-"""The kinds, the most urgent first."""
+"""Kinds of items, the most urgent first."""
 WHOSE = {
     "code": "our code",
     "search_space": "our search space",
@@ -29,7 +29,7 @@ WHOSE = {
     "baseline": "the baseline",
     "unknown": "not known",
 }
-"""Whose change a regression is, by its category."""
+"""Whose change caused a regression, by its category."""
 ALARMS = {
     "nightly_late": ("The nightly is late", "Look at the queue and at the workers."),
     "nightly_missing": ("The nightly is missing", "Look at the clock that submits it, and submit it by hand."),
@@ -47,12 +47,13 @@ ALARMS = {
     "line_lost": ("Less of the optimisation guide is kept", "Read the checklist of the series' newest run."),
     "history_rewritten": ("The history of a branch was rewritten", "Check that the branch is the right one."),
 }
-"""What each kind of alarm is, and what to do next."""
+"""The title of each kind of alarm, and what to do next."""
 
 
 @dataclass(frozen=True)
 class Item:
-    """One thing that needs a person. `facts` are lines below its title; `page` with its `parameters` has the rest."""
+    """One item that needs a person. `facts` are lines below its title. `page` with `parameters` links to the
+    details."""
 
     kind: str
     title: str
@@ -65,7 +66,7 @@ class Item:
     regression_id: int | None = None
     can_acknowledge: bool = False
     runs: tuple[tuple[str, str, str, str, str], ...] = ()
-    """What to measure again: repository, kernel, problem, GPU model and commit of each series."""
+    """Runs to measure again: repository, kernel, problem, GPU model and commit of each series."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Inbox:
 
 
 def make_inbox(regressions: pd.DataFrame, alarms: pd.DataFrame, undecided: pd.DataFrame) -> Inbox:
-    """The frames have the rows of RegressionRow, AlarmRow and UndecidedRow."""
+    """Makes the inbox from frames with the rows of RegressionRow, AlarmRow and UndecidedRow."""
     here: list[Item] = [*map(_alarm, alarms.to_dict("records")), *_list_undecided(undecided)]
     recorded, examples = list[Item](), list[Item]()
     for row in regressions.to_dict("records"):
@@ -90,12 +91,12 @@ def make_inbox(regressions: pd.DataFrame, alarms: pd.DataFrame, undecided: pd.Da
 
 
 def needs_person(row: Mapping[Any, Any]) -> bool:
-    """Whether a regression is open, or an improvement was not accepted yet."""
+    """Returns whether a regression is open, or an improvement is not accepted yet."""
     return row["state"] in OPEN if row["direction"] == REGRESSION else row["state"] == "new"
 
 
 def write_sentence(inbox: Inbox) -> str:
-    """Says how many things need a person, of which kinds, e.g. "3 things need a person: 1 regression, 2 alarms"."""
+    """Counts the things that need a person, by kind, e.g. "3 things need a person: 1 regression, 2 alarms"."""
     count = len(inbox.items)
     if not count:
         return "Nothing needs a person"
@@ -155,7 +156,7 @@ def _alarm(row: Mapping[Any, Any]) -> Item:
 
 
 def _list_undecided(rows: pd.DataFrame) -> Sequence[Item]:
-    """One item for each repository and GPU model with series that no coming night decides."""
+    """Lists one item per repository and GPU model with series that no later night will decide."""
     stuck = [row for row in rows.to_dict("records") if not waits_for_nights(row["reason"])]
     groups: dict[tuple[str, str], list[Mapping[Any, Any]]] = {}
     for row in stuck:

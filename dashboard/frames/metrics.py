@@ -1,8 +1,8 @@
-"""The metrics of a trend: ratio to a baseline, time, TFLOP/s, GB/s, the owner's rate, share of the roofline, static
-facts.
+"""Computes the metrics of a trend: ratio to a baseline, time, TFLOP/s, GB/s, the owner's rate, share of the roofline,
+static facts.
 
-Arithmetic on the columns of `db.page_reads.PointRow` and nothing else. Intervals are of the median; where less time is
-more of the metric, the ends of the interval change places.
+Pure arithmetic on the columns of `db.page_reads.PointRow`. Intervals are of the median. The ends of an interval are
+swapped if less time means a larger value.
 """
 
 import re
@@ -22,21 +22,21 @@ US_GB = 1e3
 US_PER_S = 1e6
 
 TRENDED = ("warps_active_pct", "tensor_pipe_pct", "l2_hit_pct", "dram_read_bytes", "bank_conflicts", "instructions")
-"""Counters that are metrics: Evidence has the others."""
+"""Counters that are metrics. The evidence of a run shows the others."""
 
 SHARES = (
     (re.compile(r"fp8|float8|f8|e4m3|e5m2"), 1.0),
     (re.compile(r"bf16|fp16|float16|f16"), 0.5),
     (re.compile(r"tf32|fp32|float32|f32"), 0.25),
 )
-"""The Tensor Cores' rate for a type as a share of their FP8 rate (datasheets of Hopper, Ada and Blackwell)."""
+"""The Tensor Cores' rate for a type, as a share of their FP8 rate (datasheets of Hopper, Ada and Blackwell)."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """`values` gives the columns value, low and high; NaN where the metric has no value for a point.
+    """A metric. `values` returns the columns value, low and high, with NaN for points without a value.
 
-    `missing` says why a series may have no value at all; a `static` metric is of the cubin and not of a time.
+    `missing` says why a series may have no value at all. A `static` metric describes the cubin, not a time.
     """
 
     key: str
@@ -65,16 +65,16 @@ def _gbps(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def _own_rate(points: pd.DataFrame) -> pd.DataFrame:
-    """The amount of work that the watch file states of the problem, per second."""
+    """Computes the owner's rate: the work per second, as the watch file states the problem's work."""
     amounts = points["work"].map(lambda work: float(work[1]) if isinstance(work, list) else float("nan"))
     return _per_time(points, amounts * US_PER_S)
 
 
 def _roofline(points: pd.DataFrame) -> pd.DataFrame:
-    """The time no kernel can beat on this GPU's datasheet: the longer of computing and of moving the bytes.
+    """Computes the share of the datasheet's limit: the longer of computing and moving the bytes, over the time.
 
-    The rate is that of the Tensor Cores for the problem's type. Where the type is not known, only a problem that memory
-    bounds at half the FP8 rate has a value.
+    The limit uses the Tensor Cores' rate for the problem's type. If the type is unknown, a problem only has a value if
+    it is memory-bound even at half the FP8 rate.
     """
     fp8 = points["fp8_tflops"].astype(float)
     shares = points["operator"].map(_guess_share).astype(float)
@@ -86,14 +86,13 @@ def _roofline(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def _guess_share(operator: str) -> float:
-    """The share of the FP8 rate of a sweep that was stored without its rate, before 2026-11-22, by the types that the
-    names of its kernel and problem hold; NaN where they hold none. Every GPU model with FP8 has these shares."""
+    """Returns the share of the FP8 rate for the types named in a kernel or problem; NaN if none is named. For sweeps
+    before 2026-11-22, which stored no rate. Every GPU model with FP8 has these shares."""
     return next((share for types, share in SHARES if types.search(operator)), float("nan"))
 
 
 def find_rate_tflops(rate: Mapping[str, Any] | None, fp8_tflops: float | None, operator: str) -> float | None:
-    """Returns the Tensor Cores' rate for a sweep's type: what the sweep stored, or by its names; None where neither
-    says it."""
+    """Returns the Tensor Cores' rate for a sweep's type, as stored or else guessed from its names; None if unknown."""
     if rate is not None:
         return float(rate["tflops"])
     share = _guess_share(operator)
@@ -109,7 +108,8 @@ def _columns(value: pd.Series, low: pd.Series, high: pd.Series) -> pd.DataFrame:
 
 
 def _fact(column: str) -> Callable[[pd.DataFrame], pd.DataFrame]:
-    """A fact of the measured config's cubin: exact, so without an interval, and baselines have none."""
+    """Returns a metric of a fact of the measured config's cubin. It is exact and has no interval; baselines have
+    none."""
     return lambda points: _columns(points[column], points[column] * float("nan"), points[column] * float("nan"))
 
 
@@ -118,7 +118,7 @@ def _static(column: str, label: str, axis: str, write: Callable[[float], str]) -
 
 
 def _counter(name: str) -> Metric:
-    """A hardware counter of the winner, where the run read some."""
+    """Returns the metric of a hardware counter of the winner, for runs that read it."""
 
     def values(points: pd.DataFrame) -> pd.DataFrame:
         read = points["detail"].map(lambda detail: (detail.get("counters") or {}).get(name, float("nan")))
@@ -130,7 +130,7 @@ def _counter(name: str) -> Metric:
 
 
 def axis_title(metric: Metric, points: pd.DataFrame) -> str:
-    """The axis' title. A ratio names what it is to where that is one baseline throughout; an owner's rate its unit."""
+    """Returns the axis title. A ratio names its baseline if all points share one; an owner's rate names its unit."""
     if metric.key == "own":
         units = {work[0] for work in points["work"] if isinstance(work, list)}
         return f"{units.pop()}/s (median time)" if len(units) == 1 else metric.axis

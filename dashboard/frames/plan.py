@@ -3,16 +3,16 @@
 import re
 
 _NIGHTS = re.compile(r"(\d+) of the (\d+) earlier nights needed")
-"""The words of worker/detection/series_verdict.py."""
+"""Matches the words of worker/detection/series_verdict.py."""
 
 
 def waits_for_nights(reason: str) -> bool:
-    """Whether nights that come by themselves decide it, so that nobody has to act."""
+    """Returns whether the coming nights will decide a verdict, so that nobody has to act."""
     return _NIGHTS.search(reason) is not None
 
 
 def write_plan(reason: str, *, is_recorded: bool) -> str:
-    """Returns what decides it, to stand behind the word "undecided"."""
+    """Writes what will decide a verdict, to follow the word "undecided"."""
     if is_recorded:
         return "a recording brings no further nights; a later recording or a run here decides"
     found = _NIGHTS.search(reason)

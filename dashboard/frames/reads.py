@@ -1,7 +1,7 @@
 """Finds the database and reads it through db.page_reads, cached, as data frames. Draws nothing.
 
-The URL is an argument of every read, so that two databases in one process (the tests) cannot mix. Live reads are kept
-just long enough for several viewers to share one query.
+Every read takes the URL as an argument, so that tests can use two databases in one process. Live reads are cached just
+long enough for several viewers to share one query.
 """
 
 import datetime as dt
@@ -38,21 +38,22 @@ EVER = dt.datetime.min.replace(tzinfo=dt.UTC)
 LIVE_TTL_S = 2
 HISTORY_TTL_S = 20
 LIVE_EVERY_S = 5
-"""How often a live part of a page asks again."""
+"""Seconds between two reads of a live part of a page."""
 
 Read = TypeVar("Read", bound=Callable[..., Any])
 CACHED_RESULTS = 32
-"""Results kept per read; the trials of a 500-config sweep take about 1 MB."""
+"""Most cached results per read. The trials of a 500-config sweep take about 1 MB."""
 UNDECIDED_FOR = dt.timedelta(days=14)
-"""An undecided verdict that is older than this asks nobody any more."""
+"""Age after which an undecided verdict no longer needs a person."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """`same_config_before` is the cubin of the later run's winner at the earlier run's commit. `next_best` is that of
-    the fastest other config of this run's sweep. The diffs are of the winner's code, None where nobody compared it.
+    """The evidence of a run. `same_config_before` is the cubin of the later run's winner at the earlier run's commit.
+    `next_best` is that of the fastest other config of this run's sweep. The diffs are of the winner's code; None if not
+    compared.
 
-    `parts` is what a weighted total adds up; empty for every other run.
+    `parts` are the parts of a weighted total; empty for other runs.
     """
 
     run: evidence_queries.RunRow
@@ -72,11 +73,11 @@ class Evidence:
 
 
 class NoDatabase(Exception):
-    """No setting names the database; the message is a sentence."""
+    """No setting names the database. The message is a sentence."""
 
 
 def database_url() -> str:
-    """Looks in the environment, in Streamlit's secrets, and in the file that `tilewatch up` writes to its home."""
+    """Returns the database's URL from the environment, Streamlit's secrets, or the file that `tilewatch up` writes."""
     url = os.environ.get("TILEWATCH_DATABASE_URL") or _secret() or _written_by_up()
     if not url:
         raise NoDatabase("No database is configured. Start Tilewatch with `make up`, or set TILEWATCH_DATABASE_URL.")
@@ -102,13 +103,14 @@ def _written_by_up() -> str | None:
 
 
 def _cached(ttl_s: int) -> Callable[[Read], Read]:
-    """A page waits visibly for what is long in the cache; what a live part reads every few seconds would flicker."""
+    """Returns a decorator that caches a read. A spinner appears for long-cached reads only; in a live part it would
+    flicker."""
     words = "Reading the database ..." if ttl_s == HISTORY_TTL_S else False
     return cast(Callable[[Read], Read], st.cache_data(ttl=ttl_s, max_entries=CACHED_RESULTS, show_spinner=words))
 
 
 def _frames(query: Callable[..., list[Any]], ttl_s: int) -> Callable[..., pd.DataFrame]:
-    """A cached read of a query's rows as a frame. It takes the database's URL, then the query's own arguments."""
+    """Returns a cached read of a query's rows as a frame. It takes the database's URL, then the query's arguments."""
     (row,) = get_args(get_type_hints(query)["return"])
 
     def read(url: str, *about: object, **more: object) -> pd.DataFrame:
@@ -155,20 +157,20 @@ measurements = _frames(sweep_queries.list_measurements, LIVE_TTL_S)
 
 @_cached(HISTORY_TTL_S)
 def compared(url: str, repository: str, at: dt.datetime, until: dt.datetime) -> pd.DataFrame:
-    """One row per series as of `until`, with its change since `at` and its finding. Computed once for several viewers:
-    65 ms of CPU for 488 series (2 cores, 2026-11-23)."""
+    """Returns one row per series as of `until`, with its change since `at` and its finding. Cached for several viewers:
+    takes 65 ms of CPU for 488 series (2 cores, 2026-11-23)."""
     pairs = changes.pair_snapshots(snapshot(url, repository, at), snapshot(url, repository, until))
     return changes.one_row_per_series(differences.add_findings(pairs, judged_changes(url, repository, EVER)))
 
 
 def inbox(url: str) -> inbox_frames.Inbox:
-    """What needs a person, over all repositories."""
+    """Returns what needs a person, over all repositories."""
     return inbox_frames.make_inbox(regressions(url), alarms(url), undecided(url, this_hour() - UNDECIDED_FOR))
 
 
 @_cached(HISTORY_TTL_S)
 def scores(url: str, repository: str) -> list[scoreboard.GpuScore]:
-    """How far each GPU model is from DeepGEMM. Computed once for several viewers."""
+    """Returns how far each GPU model is from DeepGEMM. Cached for several viewers."""
     names = series(url)
     return scoreboard.list_scores(
         recent_ratios(url, repository, scoreboard.RECENT_COMMITS),
@@ -185,28 +187,28 @@ def repositories(url: str) -> list[str]:
 
 @_cached(LIVE_TTL_S)
 def checks(url: str) -> list[check_queries.CheckRow]:
-    """The newest checks first."""
+    """Returns the checks, newest first."""
     with session(url) as opened:
         return check_queries.list_checks(opened)
 
 
 @_cached(LIVE_TTL_S)
 def check(url: str, check_id: int) -> check_queries.CheckStory | None:
-    """Returns None when there is no such check."""
+    """Returns a check; None if it does not exist."""
     with session(url) as opened:
         return check_queries.find_check(opened, check_id)
 
 
 @_cached(LIVE_TTL_S)
 def toolchain_reports(url: str) -> list[report_queries.ReportRow]:
-    """The newest reports first."""
+    """Returns the toolchain reports, newest first."""
     with session(url) as opened:
         return report_queries.list_reports(opened)
 
 
 @_cached(LIVE_TTL_S)
 def toolchain_report(url: str, report_id: int) -> report_queries.ReportStory | None:
-    """Returns None when there is no such report."""
+    """Returns a toolchain report; None if it does not exist."""
     with session(url) as opened:
         return report_queries.find_report(opened, report_id)
 
@@ -250,7 +252,7 @@ def trials(url: str, sweep_id: int) -> pd.DataFrame:
 
 @_cached(HISTORY_TTL_S)
 def remarks(url: str, sweep_id: int, config_id: int) -> pd.DataFrame:
-    """The compiler's remarks in reading order; the columns are those of kernels.results.StaticFacts."""
+    """Returns the compiler's remarks in reading order. The columns are those of kernels.results.StaticFacts."""
     with session(url) as opened:
         rows = sweep_queries.read_remarks(opened, sweep_id, config_id)
     return pd.DataFrame(rows).reindex(columns=["line", "instruction", "shape", "passed", "text", "pass", "name"])
@@ -258,7 +260,7 @@ def remarks(url: str, sweep_id: int, config_id: int) -> pd.DataFrame:
 
 @_cached(HISTORY_TTL_S)
 def evidence(url: str, run_id: int) -> Evidence | None:
-    """Everything stored about a run and the one before it; None when there is no such run."""
+    """Returns everything stored about a run and the one before it; None if the run does not exist."""
     with session(url) as opened:
         run = evidence_queries.find_run(opened, run_id)
         if run is None:
@@ -296,5 +298,5 @@ def evidence(url: str, run_id: int) -> Evidence | None:
 
 
 def this_hour() -> dt.datetime:
-    """Now, to the hour: everybody who asks within an hour shares the cached results."""
+    """Returns the current time, rounded down to the hour: all reads within an hour share the cached results."""
     return dt.datetime.now(dt.UTC).replace(minute=0, second=0, microsecond=0)

@@ -9,7 +9,7 @@ from tilewatch.db.page_reads.sweeps import TrialRow
 
 
 def to_frame(row: type, rows: Sequence[Any]) -> pd.DataFrame:
-    """A frame that has its columns even when there is no row, and None where a text is missing.
+    """Returns a frame of rows. It has its columns even without rows, and None for missing texts.
 
     pandas writes NaN for a missing text, and NaN is true in an `if`.
     """
@@ -18,14 +18,15 @@ def to_frame(row: type, rows: Sequence[Any]) -> pd.DataFrame:
 
 
 def _column(values: list[Any]) -> list[Any] | pd.Series:
-    """A text's column is one of objects from the start: pandas' own has NaN, and takes twice as long to make."""
+    """Returns the values of a column. Texts become a series of objects at once: pandas' own conversion writes NaN and
+    takes twice as long."""
     known = next((value for value in values if value is not None), None)
     return pd.Series(values, dtype=object) if isinstance(known, str) else values
 
 
 def trials_frame(rows: Sequence[TrialRow]) -> pd.DataFrame:
-    """A frame of trials with one column per parameter, `param.NAME`, and `outcome`, the word people read for how a
-    trial ended."""
+    """Returns a frame of trials with one column per parameter, `param.NAME`, and `outcome`, the word that pages show
+    for the end of a trial."""
     frame = to_frame(TrialRow, rows)
     frame["outcome"] = [_outcome(row.status, row.compile_status) for row in rows]
     params = pd.DataFrame([row.params for row in rows]).add_prefix("param.")

@@ -1,8 +1,8 @@
-"""Says how far the kernels of a repository are from DeepGEMM on each GPU model, as one number and its history. Pure.
+"""Computes how far a repository's kernels are from DeepGEMM on each GPU model, as one number and its history. Pure.
 
-The number is the geometric mean of the newest ratios of all operators that do what DeepGEMM does. An earlier value is
-today's number times the geometric mean of what the same operators' ratios were then over what they are now: an operator
-that is new or was not measured changes no earlier value, so the line moves only where a kernel or DeepGEMM did.
+The number is the geometric mean of the newest ratios of all operators that do the same work as DeepGEMM. An earlier
+value is today's number times the geometric mean of the same operators' earlier ratios over their newest. New or
+unmeasured operators change no earlier value. So the line only moves if a kernel or DeepGEMM changed.
 """
 
 import datetime as dt
@@ -15,11 +15,11 @@ import pandas as pd
 
 DEEPGEMM = "deepgemm"
 OTHER_ARITHMETIC = ("gemm_fp8", "gemm_fp8_hinted", "gemm_nt_fp8")
-"""Kernels of this library that DeepGEMM is timed beside although it scales its inputs by block and these do not."""
+"""Kernels of this library that scale no inputs by block, unlike DeepGEMM, which is timed beside them."""
 LEAST_SHARE = 0.5
-"""A place of the line has at least this share of the operators: the mean of a few says nothing of the others."""
+"""Least share of the operators for a point of the line. The mean of a few does not represent the others."""
 SAMPLES = ("gemm_tutorial", "gemm_tiled")
-"""Kernels of this library that show a step of a tutorial, and that nobody would use."""
+"""Kernels of this library that are only steps of a tutorial."""
 LIKE_DEEPGEMM, LIBRARIES, MEMORY, TUTORIAL = (
     "Against DeepGEMM",
     "Against other libraries, and DeepGEMM with other arithmetic",
@@ -28,8 +28,8 @@ LIKE_DEEPGEMM, LIBRARIES, MEMORY, TUTORIAL = (
 )
 GROUPS = (LIKE_DEEPGEMM, LIBRARIES, MEMORY, TUTORIAL)
 RECENT_COMMITS = 30
-"""30 take 148 ms of Postgres in a year of 488 series (p95; the bound of a query is 100 ms), and time grows with them
-(2 cores, 2026-11-22)."""
+"""Commits of the history. Reading 30 takes 148 ms of Postgres in a year of 488 series (p95; the bound of a query is 100
+ms), and time grows with them (2 cores, 2026-11-22)."""
 RANK = {"measured": 2, "recorded": 1, "simulated": 0}
 WEEK = dt.timedelta(days=7)
 Ratios = Mapping[int, float]
@@ -38,7 +38,7 @@ Ratios = Mapping[int, float]
 
 @dataclass(frozen=True)
 class LinePoint:
-    """The mean ratio at one commit."""
+    """Holds the mean ratio at one commit."""
 
     at: dt.datetime
     sha: str
@@ -49,7 +49,7 @@ class LinePoint:
 
 @dataclass(frozen=True)
 class GpuScore:
-    """How one GPU model stands: `line` has its history, the oldest first, and ends with today's `ratio`."""
+    """Holds the score of a GPU model. `line` is its history, oldest first, and ends with today's `ratio`."""
 
     gpu_model: str
     gpu_name: str
@@ -61,12 +61,13 @@ class GpuScore:
 
     @property
     def points(self) -> float:
-        """The distance from DeepGEMM in points of the ratio; negative is slower than DeepGEMM."""
+        """The distance from DeepGEMM in points of the ratio. Negative means slower than DeepGEMM."""
         return 100 * (self.ratio - 1)
 
     @property
     def week_before(self) -> LinePoint | None:
-        """The newest place that is at least a week before the last, else the oldest; None where there is one place."""
+        """Returns the newest point that is at least a week before the last, else the oldest; None if there is only
+        one."""
         if len(self.line) < 2:
             return None
         due = self.line[-1].at - WEEK
@@ -78,7 +79,7 @@ def compares_like_with_like(kernel: str, baseline: str | None) -> bool:
 
 
 def find_group(kernel: str, baseline: str) -> str:
-    """Returns the group in which a series stands on the Overview, one of GROUPS."""
+    """Returns the group of a series on the Overview, one of GROUPS."""
     if kernel in SAMPLES:
         return TUTORIAL
     if compares_like_with_like(kernel, baseline):
@@ -88,7 +89,7 @@ def find_group(kernel: str, baseline: str) -> str:
 
 def list_scores(recent: pd.DataFrame, commits: pd.DataFrame, gpu_names: Mapping[str, str]) -> list[GpuScore]:
     """Lists the GPU models with their scores. `recent` has the rows of RecentRatiosRow, `commits` those of CommitRow,
-    the newest first; GPU models without an operator to compare are left out."""
+    newest first. Omits GPU models without an operator to compare."""
     of_models: dict[str, dict[tuple[str, str], tuple[str, Ratios]]] = {}
     for row in recent.to_dict("records"):
         ratios = _read_ratios(row)
@@ -112,7 +113,7 @@ def write_distance(score: GpuScore) -> str:
 
 
 def write_direction(score: GpuScore) -> str:
-    """Says how far the number came since a week before, or since the first commit there is; with that commit's day."""
+    """Writes the change of the score since a week ago, or since the first commit, with that commit's day."""
     before = score.week_before
     if before is None:
         return "nothing earlier to compare with"
@@ -122,7 +123,7 @@ def write_direction(score: GpuScore) -> str:
 
 
 def _read_ratios(row: Mapping[Any, Any]) -> Ratios:
-    """The newest ratio at each commit, where it is of like with like."""
+    """Returns the newest ratio at each commit, for operators that do the same work as the baseline."""
     measured = zip(row["ages"], row["ratios"], row["baselines"], strict=True)
     return {age: ratio for age, ratio, baseline in measured if compares_like_with_like(row["kernel"], baseline)}
 
@@ -148,7 +149,7 @@ def _score(model: str, name: str, series: Sequence[tuple[str, Ratios]], commits:
 
 
 def _place(age: int, series: Sequence[Ratios], now: float, commits: pd.DataFrame) -> LinePoint:
-    """The mean as of a commit: each series by its newest ratio up to there."""
+    """Computes the mean as of a commit, with each series' newest ratio up to there."""
     then = [(each[min(known)], each[min(each)]) for each in series if (known := [at for at in each if at >= age])]
     commit = commits.iloc[age]
     moved = _mean([earlier / latest for earlier, latest in then])

@@ -1,4 +1,4 @@
-"""Chooses what the page Series shows: which series there are, and which sweep an address names. Pure."""
+"""Chooses what the page Series shows: the list of series, and the sweep that an address names. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,13 +12,13 @@ from tilewatch.text import short_sha
 
 Key = tuple[str, str, str, str]
 KEY = ("repository", "kernel", "problem", "gpu_model")
-"""The columns that name a series."""
+"""The columns that identify a series."""
 RUN, COMMIT, SUBMISSION = "run", "commit", "submission"
-"""Parameters of the address that name one run, or the commit and the submission of one sweep."""
+"""Address parameters that name one run, or one sweep by commit and submission."""
 
 
 def join_series(series: pd.DataFrame, spaces: pd.DataFrame) -> pd.DataFrame:
-    """Returns the series with a run, then those that were compiled and never measured; each once."""
+    """Returns the series with a run, then those that were only compiled, without duplicates."""
     columns = [*KEY, "gpu_name"]
     both = [rows[columns].assign(is_measured=rows is series) for rows in (series, spaces) if len(rows)]
     if not both:
@@ -40,13 +40,13 @@ def find_key(found: Evidence) -> Key:
 
 
 def is_drawn(key: Key, keys: Iterable[Key]) -> bool:
-    """Returns whether a chart of `keys` draws the runs of this series: a branch stands beside its main line."""
+    """Returns whether the chart of series `keys` draws this one. A branch is drawn beside its main line."""
     repositories = (key[0], split_branch(key[0])[0])
     return any(each[1:] == key[1:] and each[0] in repositories for each in keys)
 
 
 def name_sweeps(sweeps: pd.DataFrame) -> dict[str, int]:
-    """Returns the places of the sweeps by name, the newest first; where two have one name, the newer one."""
+    """Returns the row numbers of the sweeps by name, newest first. If two share a name, the newer one."""
     named: dict[str, int] = {}
     for place, sweep in enumerate(sweeps.to_dict("records")):
         named.setdefault(f"{short_sha(sweep['sha'])} {sweep['subject']}, {write_submission(sweep)}", place)
@@ -54,8 +54,8 @@ def name_sweeps(sweeps: pd.DataFrame) -> dict[str, int]:
 
 
 def find_name(named: Mapping[str, int], commit: str, submission: str) -> str | None:
-    """Returns the name of the newest sweep of a commit, of its submission where an address names one as well; None
-    where the commit has no sweep."""
+    """Returns the name of the newest sweep of a commit, and of a submission if the address names one; None if the
+    commit has no sweep."""
     of_commit = [name for name in named if name.startswith(commit)]
     of_submission = (name for name in of_commit if submission and name.endswith(f", {submission}"))
     return next(of_submission, next(iter(of_commit), None))
