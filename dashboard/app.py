@@ -1,4 +1,4 @@
-"""Draws the frame of every page: sign-in, navigation, errors. The pages are in views/; this knows only their names."""
+"""Draws the frame of every page: sign-in, navigation, errors. Knows the pages of views/ only by name."""
 
 import streamlit as st
 
@@ -8,7 +8,7 @@ from tilewatch.dashboard.serving.index_page import LOGO
 from tilewatch.dashboard.widgets import address, not_confined, plots
 from tilewatch.dashboard.widgets.errors import show_errors
 
-# No icons: Material icons make the page fetch a font from outside, and emoji are empty boxes without an emoji font.
+# Pages have no icons: Material icons load a font from outside, and emoji show empty boxes without an emoji font.
 PAGES = (
     st.Page("views/overview.py", title="Overview", default=True),
     st.Page("views/inbox.py", title="Inbox"),
@@ -17,17 +17,17 @@ PAGES = (
     st.Page("views/toolchains.py", title="Toolchains"),
     st.Page("views/checks.py", title="Checks"),
     st.Page("views/jobs.py", title="Jobs & workers"),
-    # One click below: a part of the inbox, of a comparison.
+    # One click deeper: parts of the inbox and of a comparison.
     st.Page("views/regressions.py", title="Regressions", visibility="hidden"),
     st.Page("views/architectures.py", title="Architectures", visibility="hidden"),
 )
 
-# Streamlit leaves much space above the first line of every page, and makes pages narrow on large screens. The contrast
-# of its captions is 4.2, that of the colours in its code 2.8 to 4.4; WCAG wants 4.5. A caption is not made transparent
-# as a whole: its links were then at 4.4. The heading of an expander fades to a third while its page reads itself again;
-# it can be pressed all that time, so its contrast counts. In a narrow window the choices of a filter take several
-# lines, where Streamlit lets them scroll out of sight, and filters below each other have the space of other lines. The
-# search stands beside the title where the names of the pages leave no room for it.
+# Corrects Streamlit's style. It leaves much space above the first line, and makes pages narrow on large screens. The
+# contrast of its captions is 4.2 and of its code colours 2.8 to 4.4; WCAG wants 4.5. Only the text of a caption is
+# faded, because fading links too left them 4.4. An expander's heading fades to a third while its page reruns, but can
+# still be clicked, so it stays opaque. In a narrow window a filter's options wrap instead of scrolling out of sight,
+# and filters below each other get normal spacing. The search stands beside the title if the page names leave no room
+# for it.
 STYLE = (
     f"""<style>{plots.STYLE}</style>"""
     + """<style>

@@ -32,8 +32,8 @@ from tilewatch.text import change_text, count_text, short_sha
 
 EXPECTED_ERROR = 2
 SHOWN_COMMITS = 60
-"""Commits in a trend: with more, the week would be too narrow to see."""
-# Readable on the light and on the dark background, which the reader's machine chooses.
+"""Most commits in a trend. With more, the week would be too narrow to see."""
+# Readable on a light and on a dark background; the reader's machine chooses.
 INK, GRID = "#6b7686", "rgba(128, 138, 152, 0.25)"
 STYLE = """
 :root { color-scheme: light dark; }
@@ -46,7 +46,7 @@ div.wide { overflow-x: auto; }
 
 
 def page(week: Week) -> str:
-    """The whole page. Pure."""
+    """Returns the whole page. Pure."""
     parts = [
         f"<h1>Tilewatch, {day(week.since)} to {day(week.until)}</h1>",
         f"<p>{escape(headline(week))}</p>",
@@ -130,7 +130,7 @@ def _trend(trend: Trend) -> Iterable[str]:
 
 
 def _metric(points: pd.DataFrame) -> Metric:
-    """The ratio where there is one, else the time."""
+    """Returns the ratio as metric if a point has one, else the time."""
     return next(metric for metric in METRICS if metric.values(points)["value"].notna().any())
 
 
@@ -143,7 +143,7 @@ def _nights(week: Week) -> Iterable[str]:
 
 
 def _figure(figure: go.Figure) -> str:
-    """One chart without the script, which is at the top of the page."""
+    """Returns one chart without Plotly's script, which is at the top of the page."""
     axes = {"gridcolor": GRID, "linecolor": GRID, "zerolinecolor": GRID}
     figure.update_layout(paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", font={"color": INK})
     figure.update_xaxes(**axes)
@@ -161,7 +161,7 @@ def _table(rows: Sequence[dict[str, object]]) -> str:
 
 
 def _read_day(text: str) -> dt.date:
-    """Raises ArgumentTypeError, also for the first days of the calendar: the week before them has no date."""
+    """Reads a day. Raises ArgumentTypeError, also for years before 2000."""
     try:
         day = dt.date.fromisoformat(text)
     except ValueError:

@@ -26,7 +26,7 @@ ANONYMOUS = ("nothing", "browse", "act")
 
 @dataclass(frozen=True)
 class Rights:
-    """`who` is the name that an action is recorded with; `why_not` says what is missing to act."""
+    """What a visitor may do. Actions are stored with the name `who`; `why_not` says what is missing to act."""
 
     browse: bool
     act: bool
@@ -42,11 +42,11 @@ class Rules:
 
 
 class BadRules(Exception):
-    """A setting has a value that is not allowed; the message is a sentence."""
+    """A setting has a value that is not allowed. The message is a sentence."""
 
 
 def read_rules(sign_in: bool, anonymous: str, triagers: str) -> Rules:
-    """Reads the settings strictly: a misspelt right must not become a wider one. Raises BadRules."""
+    """Reads the settings strictly: a misspelt right must not grant more. Raises BadRules."""
     anonymous = anonymous.strip() or ("nothing" if sign_in else "browse")
     if anonymous not in ANONYMOUS:
         raise BadRules(f"TILEWATCH_ANONYMOUS is {anonymous!r}, expected one of {', '.join(ANONYMOUS)}.")
@@ -55,7 +55,7 @@ def read_rules(sign_in: bool, anonymous: str, triagers: str) -> Rules:
 
 
 def decide_rights(rules: Rules, email: str | None, claimed: str) -> Rights:
-    """What one visitor may do. `email` is None for who did not sign in; `claimed` is the name that they typed."""
+    """Decides what a visitor may do. `email` is None for one who did not sign in; `claimed` is the name they typed."""
     if email is not None:
         may = is_triager(email, rules.triagers)
         return Rights(True, may, email, "" if may else f"{email} is not one of the triagers (see TILEWATCH_TRIAGERS).")
@@ -74,7 +74,7 @@ def is_triager(email: str, triagers: Sequence[str]) -> bool:
 
 
 def find_rights(claimed: str = "") -> Rights:
-    """What the visitor of this page may do."""
+    """Returns what the visitor of this page may do."""
     return decide_rights(find_rules(), _signed_in(), claimed)
 
 
@@ -83,15 +83,15 @@ def find_rules() -> Rules:
 
 
 def _signed_in() -> str | None:
-    """None for who did not sign in, and for an address that is not verified."""
+    """Returns the visitor's verified address; None for one who did not sign in or whose address is not verified."""
     if not st.user.get("is_logged_in"):
         return None
     return find_address(st.user.to_dict(), _setting("TILEWATCH_TRUST_ADDRESSES") == "1")
 
 
 def find_address(claims: Mapping[str, Any], trusts_silence: bool) -> str | None:
-    """Returns the address that the provider says is verified; None for any other, and for one of which it says nothing,
-    unless its silence is trusted. Some providers send text."""
+    """Returns the address if the provider says that it is verified. If the provider says nothing, returns it only with
+    `trusts_silence`. Some providers send text instead of a boolean."""
     verified = claims.get("email_verified", trusts_silence)
     return str(claims["email"]) if str(verified).lower() == "true" and claims.get("email") else None
 

@@ -1,4 +1,4 @@
-"""Draws the scoreboard as a PNG, for mails and slides, where no browser draws it. Pure: scores in, bytes out."""
+"""Draws the scoreboard as a PNG, for mails and slides. Pure: scores in, bytes out."""
 
 import io
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from tilewatch.dashboard.text import day
 from tilewatch.text import count_text
 
 WIDTH, HEIGHT = 1240, 600
-"""Pixels of one GPU model's card."""
+"""Size in pixels of one GPU model's card."""
 LEFT, RIGHT, TOP, FOOT = 110, 60, 320, 90
 PAPER, INK = "#ffffff", "#1c2430"
 LEAST_ROOM = 0.01
 
 
 def draw_picture(scores: Sequence[GpuScore]) -> bytes:
-    """Returns a PNG with the cards of all GPU models below each other; at least one score is needed."""
+    """Returns a PNG with one card per GPU model, below each other. Needs at least one score."""
     picture = Image.new("RGB", (WIDTH, HEIGHT * len(scores)), PAPER)
     draw = ImageDraw.Draw(picture)
     for number, score in enumerate(scores):

@@ -1,7 +1,7 @@
 """Serves app.py: `streamlit run dashboard/server.py`.
 
-`streamlit run dashboard/app.py` shows the same, but imports what the pages need when the first visitor comes, who waits
-for it. Here the imports are done before the port opens.
+`streamlit run dashboard/app.py` shows the same pages, but makes the first visitor wait for the imports. Here the
+imports end before the port opens.
 """
 
 import importlib
@@ -18,7 +18,7 @@ from tilewatch.processes import tune_memory
 NEEDED = ("pandas", "plotly.graph_objects", "plotly.io", "sqlalchemy.orm", "psycopg", "tilewatch.db.page_reads.series")
 
 try:
-    NightlyTimes.load()  # a page would end in a stack trace later
+    NightlyTimes.load()  # otherwise a page would end in a stack trace
 except BadSettings as error:
     sys.exit(f"tilewatch: {error}")
 

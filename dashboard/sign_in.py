@@ -1,4 +1,4 @@
-"""Shows the button to sign in or out, and keeps out who may not see the pages. What they may do is in rights.py."""
+"""Shows the button to sign in or out, and refuses visitors who may not see the pages. rights.py decides who may."""
 
 import streamlit as st
 

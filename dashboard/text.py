@@ -8,18 +8,18 @@ from tilewatch.baselines import BY_NAME
 from tilewatch.text import WORD_JOINER
 
 MEMORY_BOUND = 50
-"""Operations per byte below which the memory is the limit on every GPU: the datasheets of an A100 and of a GeForce RTX
-5090, which do least for their bandwidth, have 153 and 117 in bfloat16."""
+"""Operations per byte below which memory is the limit on every GPU. The lowest ratios of the datasheets in bfloat16 are
+153 (A100) and 117 (GeForce RTX 5090)."""
 
 
 _FORMULA = re.compile(r"[=+\-@\t\r]")
 _NUMBER = re.compile(r"[+-]?[\d,.]+( %)?( \([\d,.%? to+-]+\)(, [\w ]+)?)?")
-"""Also one of ours with its interval: "+61.6 % (61.4 to 61.8), slower"."""
+"""Matches a number, also with its interval as Tilewatch writes it: "+61.6 % (61.4 to 61.8), slower"."""
 
 
 def without_formula(value: object) -> object:
-    """A cell of a table that a person may open with a spreadsheet: text that it would calculate begins with something
-    that nobody sees. Numbers stay, also in per cent."""
+    """Makes a table cell safe for a spreadsheet: text that it would calculate gets an invisible first character.
+    Numbers and percentages are unchanged."""
     if not isinstance(value, str) or not _FORMULA.match(value) or _NUMBER.fullmatch(value):
         return value
     return WORD_JOINER + value
@@ -30,7 +30,7 @@ def time_text(microseconds: float) -> str:
 
 
 def rate_unit(flops: float, bytes_moved: float) -> str:
-    """The rate that says how good a time is: what it computes, or what it moves where the memory is the limit."""
+    """Returns the unit of the rate: GB/s if memory is the limit, else TFLOP/s."""
     return "GB/s" if flops < MEMORY_BOUND * bytes_moved else "TFLOP/s"
 
 
@@ -44,8 +44,7 @@ def ratio_text(ratio: float) -> str:
 
 
 def rival_text(baseline: str | None) -> str:
-    """The name that people use for a baseline, with its version where the name has one; an unknown one stays as it
-    is."""
+    """Returns a baseline's name for people, with its version if it has one. An unknown name is unchanged."""
     if baseline is None:
         return "its baseline"
     name, _, version = baseline.partition(" ")
@@ -54,7 +53,7 @@ def rival_text(baseline: str | None) -> str:
 
 
 def ratio_to(ratio: float, baseline: str | None) -> str:
-    """A ratio with what it is to, e.g. "0.95x DeepGEMM"."""
+    """Writes a ratio with its baseline, e.g. "0.95x DeepGEMM"."""
     return f"{ratio_text(ratio)} {rival_text(baseline)}"
 
 
@@ -69,7 +68,7 @@ def day(at: dt.datetime | dt.date) -> str:
 
 
 def ago(seconds: float) -> str:
-    """How long ago, in the one unit that matters."""
+    """Writes how long ago something was, in one unit."""
     for unit, length_s in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= length_s:
             return f"{seconds / length_s:.0f} {unit} ago"
@@ -77,22 +76,22 @@ def ago(seconds: float) -> str:
 
 
 def span_text(seconds: float) -> str:
-    """How long, in the one unit that matters."""
+    """Writes a duration in one unit."""
     return ago(seconds).removesuffix(" ago")
 
 
 def timer_text(timer: str) -> str:
-    """What timed a run, to stand behind its GPU; empty for a simulated run, which nothing timed."""
+    """Writes what timed a run, to follow its GPU's name. Empty for a simulated run."""
     return "" if timer == "simulated" else f", timed with {timer}"
 
 
 def source_text(origin: str, machine: str, at: dt.datetime) -> str:
-    """Where a measurement comes from, e.g. "recorded on lab-7, 2026-11-18"."""
+    """Writes where a measurement comes from, e.g. "recorded on lab-7, 2026-11-18"."""
     return f"{origin} on {machine}, {day(at)}"
 
 
 def commit_address(repository: str, sha: str) -> str | None:
-    """The page of a commit at GitHub or GitLab; None for a repository that is named by no address of one."""
+    """Returns the page of a commit at GitHub or GitLab; None if the repository has no address there."""
     parts = urlsplit(repository)
     host = parts.hostname or ""
     if parts.scheme != "https" or not re.fullmatch("[0-9a-f]{40}", sha):
@@ -109,5 +108,5 @@ def first_line(text: str | None) -> str:
 
 
 def commit_text(subject: str, author: str | None, at: dt.datetime) -> str:
-    """A commit after its hash: its subject, its author if there is one, its day."""
+    """Writes a commit after its hash: its subject, its author if known, its day."""
     return f"{subject}, {author}, {day(at)}" if author else f"{subject}, {day(at)}"

@@ -1,4 +1,4 @@
-"""Reads what the weekly report shows, in one transaction. Draws nothing."""
+"""Reads the data of the weekly report in one transaction. Draws nothing."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from tilewatch.db.page_reads.submissions import SubmissionRow, list_submissions
 WEEK = dt.timedelta(days=7)
 MOST_SUBMISSIONS = 500
 MOST_TRENDS = 6
-"""A mail with more pictures is not read."""
+"""Most trends in the report. Nobody reads a mail with more pictures."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Trend:
 
 @dataclass(frozen=True)
 class Week:
-    """`opened` are the changes confirmed within the week, `waiting` every regression that is open at its end."""
+    """The data of one week. `opened` are the changes confirmed in it, `waiting` all regressions open at its end."""
 
     since: dt.datetime
     until: dt.datetime
@@ -45,7 +45,7 @@ class Week:
 
 
 def read_week(session: Session, until: dt.datetime, repository: str | None = None) -> Week:
-    """Reads the week before `until`, of the watched repository if none is named."""
+    """Reads the week before `until`, by default of the watched repository."""
     since = until - WEEK
     if repository is None:
         repository = next(iter(series_queries.list_repositories(session)), "")
@@ -75,7 +75,7 @@ def read_week(session: Session, until: dt.datetime, repository: str | None = Non
 
 
 def _scores(session: Session, repository: str) -> Sequence[GpuScore]:
-    """How far each GPU model is from DeepGEMM now; a report of an older week has that of today too."""
+    """Returns how far each GPU model is from DeepGEMM now, also for the report of an older week."""
     names = {row.gpu_model: row.gpu_name for row in series_queries.list_series(session)}
     recent = to_frame(
         snapshots.RecentRatiosRow, snapshots.list_recent_ratios(session, repository, scoreboard.RECENT_COMMITS)
@@ -85,7 +85,7 @@ def _scores(session: Session, repository: str) -> Sequence[GpuScore]:
 
 
 def _nights(session: Session, since: dt.datetime, until: dt.datetime) -> pd.DataFrame:
-    """The number of nightlies by GPU model and state."""
+    """Counts the nightlies by GPU model and state."""
     submissions = to_frame(SubmissionRow, list_submissions(session, MOST_SUBMISSIONS))
     in_week = (submissions["requested_at"] > since) & (submissions["requested_at"] <= until)
     nightly = submissions[(submissions["reason"] == "nightly") & in_week]
@@ -93,7 +93,7 @@ def _nights(session: Session, since: dt.datetime, until: dt.datetime) -> pd.Data
 
 
 def _worst(session: Session, opened: pd.DataFrame, judged: pd.DataFrame) -> Sequence[tuple[str, str, str]]:
-    """The series to show: the worst of each confirmed change, else the largest changes by verdict."""
+    """Selects the series to show: the worst of each confirmed change, else the largest changes by verdict."""
     worst = opened.assign(much=opened["size"].abs()).sort_values("much", ascending=False)
     series = [
         (row.kernel, row.problem, row.gpu_model)

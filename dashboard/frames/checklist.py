@@ -1,5 +1,4 @@
-"""Tabulates a winner's checklist: which lines of the optimisation guide it follows, and which it followed before.
-Pure."""
+"""Tabulates a winner's checklist: which lines of the optimisation guide it follows, and followed before. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,8 +16,7 @@ def read_lines(detail: Mapping[str, Any]) -> list[Mapping[str, str]]:
 
 
 def tabulate(lines: Sequence[Mapping[str, str]], before: Sequence[Mapping[str, str]] = ()) -> pd.DataFrame:
-    """Returns the lines as a table, those not kept first. If `before` is given, a column shows its different
-    answers."""
+    """Returns the lines as a table, those not kept first. Given `before`, a column shows its different answers."""
     answers = {line["item"]: line["answer"] for line in before}
     rows = []
     for line in sorted(lines, key=lambda line: ORDER.index(line["answer"]) if line["answer"] in ORDER else len(ORDER)):

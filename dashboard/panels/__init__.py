@@ -1,1 +1,1 @@
-"""The larger parts of pages: each takes what a page picked, reads what it needs and draws it. Knows no URL."""
+"""Draws the larger parts of pages. Each takes what a page picked, reads the data and draws it. Knows no URL."""

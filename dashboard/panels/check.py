@@ -1,4 +1,4 @@
-"""Shows one check: its outcome, each operator, and the launches behind the one that is picked."""
+"""Shows one check: its outcome, each operator, and the launches behind the selected operator."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -20,7 +20,7 @@ OPEN = "open"
 
 
 def show(url: str, check_id: int) -> None:
-    """Runs again by itself while the check is open."""
+    """Shows a check, and updates itself while the check is open."""
     with show_errors():
         found = reads.check(url, check_id)
         if found is None:
@@ -55,7 +55,7 @@ def _headline(check: CheckRow) -> None:
 
 
 def _operators(operators: Sequence[CheckOperatorRow]) -> None:
-    """What needs a look first; identical code last."""
+    """Shows the operators: those that need a look first, identical code last."""
     ordered = sorted(operators, key=lambda row: (not row.is_over, not row.is_unsure, row.kind == "identical"))
     table = pd.DataFrame(
         [

@@ -1,4 +1,4 @@
-"""Shows the health of the GPUs: quarantines, now and before, and the times of their canaries."""
+"""Shows the health of the GPUs: past and present quarantines, and the times of the canaries."""
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -12,7 +12,7 @@ from tilewatch.text import plain, plain_code
 
 PALETTE = (colours.KERNEL, *colours.OTHERS)
 BEST_OF = 0.05
-"""This quantile of a GPU's canaries counts as its best time; another GPU's best would not do."""
+"""The quantile of a GPU's canary times that counts as its best time. GPUs are not compared with each other."""
 
 
 def show_quarantined(quarantines: pd.DataFrame) -> None:
@@ -41,7 +41,7 @@ def show_health(url: str) -> None:
 
 
 def canary_figure(canaries: pd.DataFrame, quarantines: pd.DataFrame) -> go.Figure:
-    """Each GPU's canaries over time, in percent over its own best. Pure."""
+    """Draws each GPU's canary times, in percent above its own best. Pure."""
     figure = go.Figure()
     for i, ((uuid, name, host), runs) in enumerate(canaries.groupby(["gpu_uuid", "gpu_name", "host"])):
         for column, words, dash in (("compute_us", "arithmetic", "solid"), ("memory_us", "memory", "dot")):

@@ -1,6 +1,6 @@
-"""Answers in one sentence whether anything needs a person, over all repositories; below it, how the last nights went.
+"""Says in one sentence whether anything needs a person, over all repositories; below it, how the last nights went.
 
-No filter changes it: it is the inbox's own count.
+The count is that of the inbox. Filters do not change it.
 """
 
 import datetime as dt
@@ -19,7 +19,7 @@ from tilewatch.text import count_text, plain
 
 @dataclass(frozen=True)
 class LastNight:
-    """The newest nightly of one GPU model of a repository, which is empty where there is one repository."""
+    """The newest nightly of a GPU model. `repository` is empty if there is only one."""
 
     repository: str
     gpu: str
@@ -28,7 +28,7 @@ class LastNight:
 
 
 def sentence(found: Inbox, *, is_measured: bool) -> tuple[str, str]:
-    """Returns the colour of the answer and its words."""
+    """Returns the colour of the sentence, and the sentence."""
     words = f"{inbox.write_sentence(found)}."
     if found.count(inbox.REGRESSION):
         return badges.BADLY, words
@@ -38,7 +38,7 @@ def sentence(found: Inbox, *, is_measured: bool) -> tuple[str, str]:
 
 
 def write_apart(found: Inbox) -> str:
-    """Says what is in no count; empty where there is nothing apart."""
+    """Describes the items that are not counted; empty if there are none."""
     parts = []
     if found.examples:
         parts.append(f"{count_text(len(found.examples), 'planted example')}")
@@ -49,7 +49,7 @@ def write_apart(found: Inbox) -> str:
 
 @st.fragment(run_every=reads.LIVE_EVERY_S)
 def show(url: str) -> None:
-    """Runs again by itself."""
+    """Shows the headline, and updates itself."""
     with show_errors():
         found = reads.inbox(url)
         colour, words = sentence(found, is_measured=not reads.series(url).empty)

@@ -1,4 +1,4 @@
-"""Shows the queue: what runs and how long it will take, what failed and why, what is next; with buttons to act."""
+"""Shows the queue, with buttons to act: running jobs and their remaining time, failed jobs and why, next jobs."""
 
 import datetime as dt
 from functools import partial
@@ -17,9 +17,9 @@ from tilewatch.text import plain, plain_code, short_sha
 
 STATES = ("running", "queued", "waiting", "failed", "poison", "done", "cancelled")
 COMMIT_PX = 300
-"""A long subject pushed the last columns off the page."""
+"""Width of a subject. A long one pushed the last columns off the page."""
 ENDS_PX = 200
-"""The width of "about 2026-11-23 06:22 UTC": most rows have none, and the one that has was cut."""
+"""Width of "about 2026-11-23 06:22 UTC". Most rows have no end, and the first one that had was cut."""
 
 
 def show_counts(url: str) -> None:
@@ -30,7 +30,7 @@ def show_counts(url: str) -> None:
 
 
 def warn_of_queues_without_worker(queues: pd.DataFrame) -> None:
-    """Shows one warning of all queues with jobs that no live worker takes."""
+    """Shows one warning for all queues with jobs that no live worker takes."""
     lines = []
     for queue in queues[queues["workers"] == 0].to_dict("records"):
         jobs = queue["waiting"] + queue["queued"]
@@ -87,7 +87,7 @@ def show_unfinished(url: str, jobs: pd.DataFrame, title: str, who: str | None) -
 
 
 def left_text(done: int, total: int, started_at: dt.datetime | None, now: dt.datetime) -> str:
-    """The time that the rest takes at the speed so far; empty before the first step is done."""
+    """Writes how long the rest takes at the current speed; empty before the first step is done."""
     if not done or not total or not _is_set(started_at) or started_at is None:
         return ""
     return span_text((now - started_at).total_seconds() * (total - done) / done)
@@ -116,7 +116,7 @@ def show_failed(url: str, jobs: pd.DataFrame, who: str | None) -> None:
 
 
 def show_submissions(url: str, newest: pd.DataFrame, workers: pd.DataFrame, who: str | None) -> None:
-    """Shows the newest submissions; a selected one can be cancelled or retried as a whole."""
+    """Shows the newest submissions. A selected one can be cancelled or retried as a whole."""
     newest = newest[newest["reason"] != "recorded"]
     if newest.empty:
         return

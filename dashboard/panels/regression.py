@@ -55,12 +55,12 @@ def _act(url: str, found: pd.Series) -> None:
 
 
 def origin_text(found: Mapping[Any, Any]) -> str:
-    """Says in brackets where a regression that no GPU of this Tilewatch showed is from; empty for the others."""
+    """Says in brackets where a regression comes from if no GPU of this Tilewatch showed it; otherwise empty."""
     return " (simulated)" if found["simulated"] else " (recorded)" if found["recorded"] else ""
 
 
 def _headline(url: str, found: pd.Series) -> None:
-    # An improvement is nothing to worry about in any state.
+    # Improvements need no alarm in any state.
     colour = badges.WELL if found["direction"] == "improvement" else badges.REGRESSIONS[found["state"]]
     size = f"{change_text(found['size'])} time ({change_text(found['low'])} to {change_text(found['high'])})"
     st.markdown(f"#### #{found['id']} {plain(found['kernel'])}: {size} :{colour}-badge[{found['state']}]")
@@ -82,7 +82,7 @@ def _headline(url: str, found: pd.Series) -> None:
 
 
 def _series(series: pd.DataFrame) -> pd.Series | None:
-    """Shows the series that changed. Returns the selected one, else the worst; None where there is none."""
+    """Shows the series that changed. Returns the selected one, else the worst; None if there is none."""
     st.subheader(f"{count_text(len(series), 'series')} changed", anchor=False)
     table = pd.DataFrame(
         [
@@ -108,7 +108,7 @@ def _events(events: pd.DataFrame) -> None:
 
 
 def _event_text(row: Mapping[Any, Any]) -> str:
-    """One line, which a narrow window breaks; a table would hide the note there."""
+    """Writes an event as one line, which wraps in a narrow window. A table would hide its note there."""
     state = row["to_state"] if row["from_state"] == row["to_state"] else f"→ {row['to_state']}"
     note = f": {plain(row['note'])}" if row["note"] else ""
     return f"{moment(row['at'])}, {plain(row['who'])}, {row['action']}, {state}{note}"
@@ -116,7 +116,7 @@ def _event_text(row: Mapping[Any, Any]) -> str:
 
 def _state(url: str, found: pd.Series, who: str) -> None:
     st.subheader("Triage", anchor=False)
-    # A new state has an empty field: the reason of one change would else be stored with the next one too.
+    # The field's key contains the state, so that a reason is not stored again with the next change.
     why = st.text_input("Why (kept with the change)", key=f"why-{found['state']}")
     with st.container(horizontal=True):
         for action in regressions.list_possible_actions(found["state"]):

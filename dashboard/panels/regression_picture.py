@@ -13,12 +13,12 @@ from tilewatch.dashboard.widgets import plots
 from tilewatch.text import count_text, plain, short_sha
 
 COMMITS_BEFORE, COMMITS_AFTER = 25, 15
-"""Commits around the first bad one in the picture: with more the step is too narrow to see."""
+"""Commits around the first bad one in the picture. With more, the step is too narrow to see."""
 
 
 def show_step(url: str, found: pd.Series, row: pd.Series, measured: reads.Evidence | None) -> None:
-    """Shows the trend of a series around the change, and below it the replays that confirmed it; none without
-    evidence."""
+    """Shows the trend of a series around the change, and below it the replays that confirmed it. Shows no replays
+    without evidence."""
     points = reads.points(url, found["repository"], row["kernel"], row["problem"], row["gpu_model"], static_facts=False)
     points = around(points, found["bad_sha"])
     metric = next((each for each in METRICS if each.values(points)["value"].notna().any()), None)
@@ -38,7 +38,7 @@ def show_step(url: str, found: pd.Series, row: pd.Series, measured: reads.Eviden
 
 
 def around(points: pd.DataFrame, sha: str) -> pd.DataFrame:
-    """The points of the commits around this one; the newest commits where it has no point."""
+    """Returns the points of the commits around this one, or of the newest commits if it has no point."""
     commits = list(dict.fromkeys(points["sha"]))
     at = commits.index(sha) if sha in commits else len(commits)
     wanted = commits[max(at - COMMITS_BEFORE, 0) : at + COMMITS_AFTER]
@@ -46,7 +46,7 @@ def around(points: pd.DataFrame, sha: str) -> pd.DataFrame:
 
 
 def show_commits(found: pd.Series) -> None:
-    """Shows which commits the change may be of, and where their diff is."""
+    """Shows which commits may have caused the change, and where to find their diff."""
     one = found["commits_in_range"] <= 1
     st.subheader("The commit" if one else f"{count_text(found['commits_in_range'], 'commit')} in range", anchor=False)
     st.text(

@@ -1,4 +1,4 @@
-"""Finds a series, kernel, problem, GPU, commit, regression or page by some of its words, and goes there."""
+"""Finds a series, kernel, problem, GPU, commit, regression or page by some of its words, and opens it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,19 +34,19 @@ _FOCUS = st.components.v2.component(
 }
 """,
 )
-"""Streamlit gives the focus to the dialog and not to its box."""
+"""Sets the focus on the search box. Streamlit sets it on the dialog."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A page of the dashboard, with what is picked on it."""
+    """A page of the dashboard, with the choices to open it with."""
 
     page: str | StreamlitPage
     parameters: Mapping[str, str] = field(default_factory=dict)
 
 
 def offer(pages: Sequence[StreamlitPage]) -> None:
-    """Shows the button, which Ctrl+K presses too."""
+    """Shows the search button. Ctrl+K also presses it."""
     if st.button("Search", key=KEY, shortcut="Ctrl+K", type="tertiary"):
         _ask(pages)
 
@@ -70,7 +70,7 @@ def _ask(pages: Sequence[StreamlitPage]) -> None:
 
 
 def find(places: Iterable[str], typed: str) -> list[str]:
-    """The places that have all typed words in theirs, in the order given; none where nothing is typed."""
+    """Returns the places that contain all typed words, in the given order; none if nothing is typed."""
     words = typed.lower().split()
     return [name for name in places if words and all(word in name.lower() for word in words)]
 
@@ -80,9 +80,9 @@ def _rest(found: int) -> str:
 
 
 def list_series_places(series: pd.DataFrame, *, several: bool) -> dict[str, Place]:
-    """The series, the kernels, their problems and the GPU models, each by its words. Each leads to its series.
+    """Lists the series, kernels, problems and GPU models by their words. Each leads to its series.
 
-    `several` says that there is more than one repository, so that words and address name it.
+    `several` means more than one repository: words and address then name it.
     """
     places: dict[str, Place] = {}
     for row in series.to_dict("records"):
@@ -102,7 +102,7 @@ def list_series_places(series: pd.DataFrame, *, several: bool) -> dict[str, Plac
 
 
 def list_commit_places(commits: pd.DataFrame, *, several: bool) -> dict[str, Place]:
-    """The commits, each by its hash and subject. Each leads to what it changed."""
+    """Lists the commits by hash and subject. Each leads to the changes that it caused."""
     return {
         _name(f"commit {short_sha(row['sha'])} {row['subject']}", row, several=several): Place(
             COMPARE, {"b": short_sha(row["sha"])} | repository.name_repository(row, several=several)
@@ -112,7 +112,7 @@ def list_commit_places(commits: pd.DataFrame, *, several: bool) -> dict[str, Pla
 
 
 def list_regression_places(regressions: pd.DataFrame) -> dict[str, Place]:
-    """The confirmed changes, each by its number, kernel, size, state and cause."""
+    """Lists the confirmed changes by number, kernel, size, state and cause."""
     return {
         f"{row['direction']} #{row['id']} {row['kernel']} {change_text(row['size'])} time, {row['state']}: "
         f"{row['cause']}": Place(REGRESSIONS, {"regression": str(row["id"])})

@@ -1,4 +1,4 @@
-"""Shows the newest submissions and how far each is."""
+"""Shows the newest submissions and the progress of each."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -16,12 +16,12 @@ from tilewatch.text import count_text, plain, short_sha
 
 RECENT = 10
 MOST_CARDS = 4
-"""A fleet's night has more GPU models at once, and cards of some of them would say less than the table."""
+"""Most submissions that are shown as cards. With more GPU models, cards of some would say less than the table."""
 
 
 @st.fragment(run_every=reads.LIVE_EVERY_S)
 def show(url: str) -> None:
-    """Shows a few submissions in progress as cards, then all in a table; runs again by itself."""
+    """Shows a few submissions in progress as cards, then all in a table. Updates itself."""
     with show_errors():
         rows = reads.submissions(url, RECENT)
         st.subheader("Submissions", anchor=False)
@@ -50,8 +50,8 @@ def _newest(url: str, row: pd.Series) -> None:
 
 
 def ends_text(row: Mapping[Any, Any] | pd.Series, now: dt.datetime, workers: pd.DataFrame) -> str:
-    """When a submission ends if it goes on as it went until now: its sweeps are measured, or its trials compiled where
-    no GPU is expected. Empty where that is too early to say, where no live worker takes its jobs, and after its end."""
+    """Estimates when a submission ends at its speed so far. Its sweeps must be measured, or only compiled if no GPU is
+    expected. Empty if it is too early, no live worker takes its jobs, or it has ended."""
     done, total = (row["runs"], row["sweeps"]) if row["measure"] else (row["settled_trials"], row["trials"])
     queue = {"compiling": "compile", "measuring": f"gpu.{row['gpu_model']}"}.get(row["state"])
     taken = any(alive and queue in queues for alive, queues in zip(workers["alive"], workers["queues"], strict=True))

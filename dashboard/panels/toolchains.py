@@ -19,7 +19,7 @@ from tilewatch.text import change_text, plain, plain_code, without_links
 
 ALL, MOST_URGENT = "all", "the most urgent"
 ORDER = ("not safe", "safe if re-tuned", "unknown", "safe")
-"""By urgency."""
+"""Verdicts in order of urgency."""
 
 
 def show(url: str) -> None:
@@ -54,8 +54,8 @@ def show(url: str) -> None:
 
 
 def show_link(url: str, cause: str) -> None:
-    """Links the report on the two compilers that a regression's cause names, or says how to make one; nothing for
-    another cause."""
+    """Links the report on the two compilers that a regression's cause names, or says how to make one. Shows nothing for
+    any other cause."""
     change = CompilerChange.read(cause)
     if change is None:
         return
@@ -73,8 +73,8 @@ def show_link(url: str, cause: str) -> None:
 
 
 def _pick(rows: Sequence[ReportRow]) -> ReportRow:
-    """The picked report, else the newest of those with the most urgent answer: a newer compiler that is safe must not
-    hide one that is not. A link may give a report's number alone, which each name has: two may have the same
+    """Returns the picked report, else the newest with the most urgent answer, so that a safe compiler does not hide an
+    unsafe one. Names begin with the report's number, which is enough in a link: two reports may compare the same
     toolchains."""
     named = {f"#{row.id} {row.a} → {row.b}, {day(row.made_at)}": row for row in rows}
     most_urgent = min(rows, key=lambda row: ORDER.index(row.safety or "unknown"))
@@ -91,7 +91,7 @@ def _answer(found: ReportStory) -> None:
 
 
 def _filter(operators: Sequence[OperatorRow]) -> list[OperatorRow]:
-    """Those on the picked GPU model and with the picked verdict, the most urgent and slowest first."""
+    """Returns the operators on the picked GPU model with the picked verdict, the most urgent and slowest first."""
     places = list(dict.fromkeys(_place(row) for row in operators))
     place = filters.choose("On", places, "on") if len(places) > 1 else (places or [ALL])[0]
     here = [row for row in operators if _place(row) == place]
@@ -122,7 +122,7 @@ def _table(shown: Sequence[OperatorRow]) -> None:
 
 
 def _launches(found: ReportStory, shown: Sequence[OperatorRow]) -> None:
-    """The launches of one operator, and the command that shows what differs in its machine code."""
+    """Shows the launches of one operator, and the command that shows the differences in its machine code."""
     times = {(each.kernel, each.problem, each.gpu_model): each for each in found.frozen}
     timed = [row for row in shown if _key(row) in times]
     if not timed:
@@ -155,7 +155,7 @@ def _keep(found: ReportStory) -> None:
     name = _file_name(found.report)
     with st.container(horizontal=True):
         st.download_button("The report as Markdown", found.markdown, f"{name}.md", "text/markdown", on_click="ignore")
-        if "pairs" in found.contents:  # not of two nodes, whose times are runs of the database
+        if "pairs" in found.contents:  # not for two nodes, whose times are runs of the database
             contents = json.dumps(found.contents)
             st.download_button("The report file", contents, f"{name}.json", "application/json", on_click="ignore")
     with tables.open_expander("The whole report", "whole") as is_open:
@@ -180,7 +180,7 @@ def _change(change: TimeChange | None) -> float:
 
 
 def _write(change: TimeChange | None) -> str:
-    """Empty without launches; an end of an interval that is not known yet is a question mark."""
+    """Writes a change. Empty without launches. An unknown end of its interval is a question mark."""
     if change is None:
         return ""
     low, high = ("?" if end is None else f"{100 * end:.1f}" for end in (change.low, change.high))

@@ -1,1 +1,1 @@
-"""The pages: a file is a page and its name in the address. Each reads what was picked and calls panels and widgets."""
+"""Holds the pages. A file's name is the page's name in the address. A page reads the choices and calls panels."""

@@ -14,7 +14,7 @@ ABOUT = (
 )
 
 FEW = 4
-"""So many architectures are all visible and one click away."""
+"""Most architectures that are shown as visible options, one click away."""
 
 
 def page(url: str) -> None:
@@ -52,7 +52,7 @@ def page(url: str) -> None:
 
 
 def _spills(url: str, space: pd.Series) -> None:
-    """Shows which kernels spill on this architecture: the question of a compiler engineer."""
+    """Shows which kernels spill on this architecture, which a compiler engineer wants to know."""
     st.subheader(f"Which kernels spill on {space['arch']}", anchor=False)
     rows = reads.spills(url, space["repository"], space["gpu_model"])
     spilling = rows[rows["spilling"] > 0]

@@ -18,10 +18,10 @@ WORDS = {
         (differences.HIGHER, differences.LOWER),
     ),
 }
-"""What is compared, what minus means, and the findings that are counted also where there are none."""
+"""What is compared, what minus means, and the findings that are counted even if there are none."""
 MOST_BACK = 10
-"""The one before is the newest earlier commit that measured a series of B's; this many are looked at. Recordings of two
-machines take turns: the commit right before the newest has none in common with it."""
+"""Most commits to search for the commit before: the newest earlier one that measured a series of B's. The recordings of
+two machines alternate, so the commit right before may share no series with B."""
 
 ABOUT = (
     "All series at two commits, or on two GPU models. Between two commits only what the judge confirmed is called "
@@ -31,7 +31,7 @@ ABOUT = (
 
 def page(url: str) -> None:
     page_head.show("Compare", ABOUT)
-    if st.query_params.get("compare") == TOOLCHAINS:  # as links of earlier versions have it
+    if st.query_params.get("compare") == TOOLCHAINS:  # links of earlier versions contain this
         asked = {name: st.query_params[name] for name in st.query_params if name != "compare"}
         address.open_page("views/toolchains.py", asked)
     kind = filters.choose("Compare", [COMMITS, GPUS], "compare")
@@ -86,7 +86,7 @@ def _compare_series(url: str, kind: str) -> None:
 
 
 def _where(url: str, compared: pd.DataFrame) -> None:
-    """Per kernel and problem over the GPU models: a change everywhere and a change on one have different causes."""
+    """Shows each kernel and problem over the GPU models. A change on all and a change on one have different causes."""
     st.subheader("Everywhere, or on one architecture?", anchor=False)
     moved = changes_by_shape.list_moved(compared)
     if moved.empty:

@@ -1,4 +1,4 @@
-"""Shows what needs a person, of all repositories, as cards with the next action; examples and recordings apart."""
+"""Shows what needs a person, over all repositories, as cards with the next action. Examples stand apart."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -20,7 +20,7 @@ COLOURS = {
     inbox.IMPROVEMENT: badges.WELL,
 }
 MOST_CARDS = 50
-"""More cards than anybody reads, and each is a dozen elements of the page."""
+"""Most cards that are shown. Nobody reads more, and each has a dozen page elements."""
 
 ABOUT = (
     "Everything that needs a person, of all repositories: regressions that a replay confirmed, improvements to accept, "

@@ -30,7 +30,7 @@ def page(url: str) -> None:
 
 @st.fragment(run_every=reads.LIVE_EVERY_S)
 def show_now(url: str, who: str | None) -> None:
-    """The live part: reads again by itself, and keeps selections and open traces."""
+    """Shows the live part of the page, which updates itself and keeps selections and open traces."""
     with show_errors():
         if reads.job_counts(url).empty and reads.workers(url).empty:
             return

@@ -1,4 +1,4 @@
-"""Says how far from DeepGEMM each GPU model is and whether anything needs a person; below it, every series."""
+"""Says how far each GPU model is from DeepGEMM and whether anything needs a person. Lists every series below."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ ABOUT = (
 
 def page(url: str) -> None:
     page_head.show("Overview", ABOUT)
-    reads.repositories(url)  # a database that is down is told once, by the page and not by its first part too
+    reads.repositories(url)  # if the database is down, only the page reports it, and not the headline too
     headline.show(url)
     name = repository.pick_repository(url)
     if not name:
@@ -69,7 +69,7 @@ def _scoreboard(url: str, name: str) -> None:
 
 
 def _series(url: str, name: str, now: dt.datetime) -> None:
-    """Shows the ratios in groups of one kind of baseline each, then the largest changes."""
+    """Shows the ratios in groups by kind of baseline, then the largest changes."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="large"):
         since_what = filters.choose("Changes since", [*PERIODS, A_COMMIT], "since")
         only = filters.toggle("Only regressions", "regressions")
@@ -95,14 +95,12 @@ def _series(url: str, name: str, now: dt.datetime) -> None:
 
 
 def write_counts(pairs: pd.DataFrame, since: str) -> str:
-    """Says how many series changed, and with the commits of which days they are compared: those may be older than was
-    asked for, where nothing was measured in between."""
+    """Says how many series changed, and which days' commits they are compared with. Those may be older than requested
+    if nothing was measured in between."""
     compared = pairs[pairs["change"].notna()]
     if compared.empty:
         return f"No series has a newer run to compare since {since}, of {len(pairs):,} series"
-    of = (
-        f"{len(compared):,} of " if len(compared) < len(pairs) else ""
-    )  # the others have no run on one of the two sides
+    of = f"{len(compared):,} of " if len(compared) < len(pairs) else ""  # the others lack a run on one side
     days = sorted({day(at) for at in compared["committed_at_before"]})
     dates = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     counts = differences.count_findings(pairs)
@@ -116,7 +114,7 @@ def _list_regressed(url: str, name: str, since: dt.datetime) -> pd.DataFrame:
 
 @st.cache_data(ttl=reads.HISTORY_TTL_S, max_entries=reads.CACHED_RESULTS, show_spinner=False)
 def _draw_groups(url: str, name: str, since: dt.datetime, now: dt.datetime, *, only: bool) -> dict[str, str]:
-    """Draws the ratios once for several viewers, by group: 78 ms of CPU for 488 series (2 cores, 2026-11-23)."""
+    """Draws the ratios by group, cached for several viewers: 78 ms of CPU for 488 series (2 cores, 2026-11-23)."""
     pairs = reads.compared(url, name, since, now + AN_HOUR)
     if only:
         pairs = changes.keep_series(pairs, _list_regressed(url, name, since))
@@ -139,7 +137,7 @@ def _sparks(url: str, name: str) -> grid.Sparks:
 
 
 def _since(url: str, name: str, now: dt.datetime, picked: str) -> tuple[dt.datetime, str]:
-    """Returns the time to compare with, and that time in words."""
+    """Returns the time to compare with, and its name."""
     if picked in PERIODS:
         at = now.replace(hour=12) - dt.timedelta(days=PERIODS[picked])
         return at, picked
@@ -151,7 +149,7 @@ def _since(url: str, name: str, now: dt.datetime, picked: str) -> tuple[dt.datet
 
 
 def _movers(pairs: pd.DataFrame, words: str) -> None:
-    """Lists every series, the largest change first, when it is opened."""
+    """Lists every series in an expander, the largest change first."""
     title = "Biggest movers" if pairs["change"].notna().any() else "Latest measurements"
     with tables.open_expander(f"{title}, as a table", "movers") as is_open:
         if not is_open:

@@ -1,6 +1,6 @@
-"""Shows one series over the commits, a run of it beside the chart, and below them the run's sweep and its samples.
+"""Shows one series over the commits, with a run beside the chart, and that run's sweep and samples below.
 
-The address names the series, and of it a run (`run=5`) or a sweep (`commit=1a2b3c4d00`); the newest run without either.
+The address names the series, and a run (`run=5`) or a sweep (`commit=1a2b3c4d00`); otherwise the newest run is shown.
 """
 
 from collections.abc import Sequence
@@ -79,8 +79,8 @@ def page(url: str) -> None:
 
 
 def _find_asked(url: str) -> Evidence | None:
-    """Returns the run that the address names, and adds its series to the address. Raises UnknownChoice where there is
-    no such run."""
+    """Returns the run that the address names, and adds its series to the address. Raises UnknownChoice if there is no
+    such run."""
     number = st.query_params.get(RUN)
     if number is None:
         return None
@@ -94,8 +94,8 @@ def _find_asked(url: str) -> Evidence | None:
 
 
 def _require_drawn(asked: Evidence | None, keys: Sequence[Key]) -> None:
-    """Raises UnknownChoice where the run of the address is of another series than its filters. Where somebody picked
-    another series by hand, the run leaves the address."""
+    """Raises UnknownChoice if the run in the address belongs to another series than the filters name. If the visitor
+    picked the series by hand, removes the run from the address instead."""
     if asked is None or series_choice.is_drawn(series_choice.find_key(asked), keys):
         return
     if not address.was_picked_by_hand():
@@ -107,7 +107,7 @@ def _require_drawn(asked: Evidence | None, keys: Sequence[Key]) -> None:
 
 
 def _pick_series(url: str, everything: pd.DataFrame) -> pd.Series | None:
-    """Shows the filters that name a series. Returns its row; None where the repository has no series."""
+    """Shows the filters that name a series. Returns its row; None if the repository has no series."""
     names = reads.repositories(url)
     name = repository.pick_from(names) if len(names) > 1 else names[0]
     rows = everything[everything["repository"] == name]
@@ -122,19 +122,19 @@ def _pick_series(url: str, everything: pd.DataFrame) -> pd.Series | None:
 
 
 def _order(rows: pd.DataFrame, column: str) -> list[str]:
-    """Orders the values of a column: what was measured first, what people come for first among them."""
+    """Orders the values of a column: measured ones first. Within each part, the usual choices come first."""
     measured = filters.main_first(set(rows.loc[rows["is_measured"].astype(bool), column]))
     return [*measured, *filters.main_first(set(rows[column]) - set(measured))]
 
 
 def _find_run(url: str, key: Key, points: pd.DataFrame) -> int | None:
-    """Returns the newest run: of the sweep that the address names, else of the series. None where there is no run."""
+    """Returns the newest run of the sweep that the address names, else of the series. None if there is no run."""
     if COMMIT in st.query_params:
         sweeps = reads.sweeps(url, *key)
         named = series_choice.name_sweeps(sweeps)
         name = series_choice.find_name(named, st.query_params[COMMIT], st.query_params.get(SUBMISSION, ""))
         if name is not None:
-            if SUBMISSION in st.query_params:  # an address of before 2026-11-28
+            if SUBMISSION in st.query_params:  # an address from before 2026-11-28
                 st.query_params[COMMIT] = name
             measured = reads.measurements(url, sweeps["id"].iloc[named[name]])
             return int(measured.iloc[0]["run_id"]) if len(measured) else None
@@ -143,7 +143,7 @@ def _find_run(url: str, key: Key, points: pd.DataFrame) -> int | None:
 
 
 def _below(url: str, key: Key, found: Evidence | None) -> None:
-    """Shows one of several views of the sweep and of its run."""
+    """Shows one of several views of the sweep and its run."""
     if found is not None and found.run.kernel == TOTAL:
         run_details.show(found)
         return
@@ -164,7 +164,7 @@ def _below(url: str, key: Key, found: Evidence | None) -> None:
             sweep_comparison.show(url, sweeps, sweep)
         elif view == OVER_SIZES:
             sweep_sizes.show(url, sweep)
-        elif view == STEPS:  # of several commits and GPU models
+        elif view == STEPS:  # compares several commits and GPU models
             sweep_sizes.show_steps(url, sweep)
         else:
             _sweep(url, sweeps, sweep)

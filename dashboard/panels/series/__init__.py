@@ -1,1 +1,1 @@
-"""The parts of the page Series: its chart, the run beside it, and what stands below them."""
+"""Draws the parts of the page Series: its chart, the run beside it, and the views below."""

@@ -15,7 +15,7 @@ BEFORE, THIS_RUN, NEXT_BEST = "before", "this run", "next best"
 
 
 def show(found: Evidence) -> None:
-    """Shows the winner beside the one before, and beside the next best config of its sweep."""
+    """Compares the code of the winner with that of the earlier winner, and with the next best config of its sweep."""
     sides = ((BEFORE, found.winner_before, found.diff_to_before), (NEXT_BEST, found.next_best, found.diff_to_next_best))
     titles = {BEFORE: "Code: before and this run", NEXT_BEST: "Code: the next best config and the winner"}
     for name, other, diff in sides:
@@ -42,7 +42,7 @@ def _slower(other: CubinRow, winner: CubinRow) -> str:
 
 
 def why_missing(other: CubinRow, winner: CubinRow, origin: str) -> str:
-    """Says why there is no diff of two cubins; `origin` is that of the winner's run."""
+    """Says why two cubins have no diff. `origin` is that of the winner's run."""
     if other.code_sha256 is not None and other.code_sha256 == winner.code_sha256:
         return "The machine code is identical."
     if origin != "measured":
@@ -63,7 +63,7 @@ def _show(diff: CodeDiffRow, name: str) -> None:
 
 
 def tabulate_changes(diff: CodeDiffRow) -> pd.DataFrame:
-    """Returns the source lines that do something else, causes first."""
+    """Returns the source lines whose code does something else, causes first."""
     return pd.DataFrame(
         [
             {
@@ -78,7 +78,7 @@ def tabulate_changes(diff: CodeDiffRow) -> pd.DataFrame:
 
 
 def tabulate_instructions(diff: CodeDiffRow, left: str, right: str) -> pd.DataFrame:
-    """Returns both sides beside each other, a line for each instruction."""
+    """Returns both sides beside each other, one row per instruction."""
 
     def count(times: int, text: str) -> str:
         return f"{times} x {text}" if times else ""

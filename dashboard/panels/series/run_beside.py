@@ -54,7 +54,7 @@ def show_change(found: Evidence) -> None:
 
 
 def show_diff(repository: str, base_sha: str | None, head_sha: str) -> None:
-    """Shows the command that prints the diff of a commit in a clone, or of all after a base, and the forge's page."""
+    """Shows the command that prints the diff of a commit, or of all commits after a base, and the forge's page."""
     show = f"git show {head_sha}" if base_sha is None else f"git log --patch {base_sha}..{head_sha}"
     st.code(show, language="bash", wrap_lines=True)
     if forge := commit_address(repository, head_sha):
@@ -62,14 +62,14 @@ def show_diff(repository: str, base_sha: str | None, head_sha: str) -> None:
 
 
 def show_repeat(found: Evidence) -> None:
-    """Shows the commands that measure a run again, and time both sides in turns."""
+    """Shows the commands that measure a run again and replay both sides."""
     st.subheader("Repeat it", anchor=False)
     st.caption(f"On a machine with this GPU model, {plain(found.run.gpu_name)}, in a clone of the repository:")
     st.code(evidence.repeat_commands(found), language="bash", wrap_lines=True)
 
 
 def _list_causes(found: Evidence) -> Iterator[str]:
-    """Says why the time changed: the mechanism, the replays, and what differs in the code."""
+    """Yields why the time changed: the mechanism, the replays, and the differences in the code."""
     if (change := explanation.find_change(found)) is not None:
         yield f"Mechanism of the change: {write_mechanisms(change)}."
     if found.suspicion is not None:
@@ -98,7 +98,7 @@ def _tabulate_times(found: Evidence) -> pd.DataFrame:
 
 
 def _list_circumstances(found: Evidence) -> Iterator[str]:
-    """Says what else may have changed the time: the toolchain, the clocks, other processes."""
+    """Yields what else may have changed the time: the toolchain, the clocks, other processes."""
     if found.before is not None:
         changed = evidence.differences(found.before.toolchain, found.run.toolchain).to_dict("records")
         moved = [f"{row['']} {row['before']} → {row['this run']}" for row in changed]

@@ -1,4 +1,4 @@
-"""Shows what is stored of one run: its samples, its replays, its winner's machine code, the GPU's clocks, and the
+"""Shows the stored data of a run: its samples, its replays, its winner's machine code, the GPU's clocks, and the
 commands that repeat it."""
 
 from dataclasses import asdict
@@ -19,7 +19,7 @@ from tilewatch.text import change_text, count_text, plain, plain_code, short_sha
 
 
 def show(found: Evidence) -> None:
-    """Shows the parts of a weighted total in place of a winner, which it does not have."""
+    """Shows a run. A weighted total has no winner, so its parts are shown instead."""
     st.subheader("What was measured, and what changed" if found.before else "What was measured", anchor=False)
     _measurements(found)
     left, right = st.columns(2, gap="medium")
@@ -54,7 +54,7 @@ def show(found: Evidence) -> None:
 
 
 def _measurements(found: Evidence) -> None:
-    """Every implementation then and now, with its interval."""
+    """Shows the times of every implementation before and now, with intervals."""
     earlier = {row.implementation: row for row in found.sampled_before}
     rows = []
     shown = pd.DataFrame([{**asdict(row), "run_id": found.run.run_id} for row in found.sampled])
@@ -85,7 +85,7 @@ def _measurements(found: Evidence) -> None:
 
 
 def _replays(found: Evidence) -> None:
-    """Shows the replays: the old cubin and the new one, timed side by side on one GPU in the same minutes."""
+    """Shows the replays, in which the old and the new cubin were timed in turns on one GPU."""
     if not found.replays:
         return
     st.subheader("Replays: old and new cubin side by side", anchor=False)
@@ -160,7 +160,7 @@ def _circumstances(found: Evidence) -> None:
 def _repeat(found: Evidence) -> None:
     run_beside.show_repeat(found)
     name = f"tilewatch-run-{found.run.run_id}"
-    # A click that ran the page again would, now and then, delete the file before the browser has it (2026-11-24).
+    # If the click reran the page, the file was sometimes deleted before the browser had loaded it (2026-11-24).
     save = partial(st.download_button, on_click="ignore")
     with st.container(horizontal=True):
         save("Everything as JSON", lambda: evidence.as_json(found), f"{name}.json", "application/json")

@@ -1,5 +1,4 @@
-"""Shows the chart of one series with its baselines, or of a few series beside each other. A click on a point picks its
-run."""
+"""Shows the chart of one series with its baselines, or of a few series. A click on a point picks its run."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -27,7 +26,7 @@ COMMITS, DATES = "Commit order", "Date"
 
 @dataclass(frozen=True)
 class ChartView:
-    """What is drawn of a series: the first and the last commit by their places, the metric by its key, the order."""
+    """The view of a chart: the positions of its first and last commit, the metric's key, the order."""
 
     span: tuple[int, int]
     metric_key: str
@@ -57,7 +56,7 @@ def name_series(key: Key) -> str:
 
 
 def show(url: str, key: Key, others: Mapping[str, Key], view: ChartView, run_id: int | None) -> None:
-    """Shows one series with its baselines, or the kernels of a few; a ring is around the point of the run."""
+    """Shows one series with its baselines, or the kernels of a few series. A ring marks the point of the run."""
     drawing = _draw_few(url, {name_series(key): key, **others}, view) if others else _draw(url, key, view)
     if drawing.figure is None:
         st.info(drawing.words)
@@ -68,7 +67,7 @@ def show(url: str, key: Key, others: Mapping[str, Key], view: ChartView, run_id:
 
 
 def show_table(url: str, key: Key, others: Mapping[str, Key], view: ChartView) -> None:
-    """Shows the measurements behind the chart when somebody opens them."""
+    """Shows the measurements of the chart in an expander."""
     columns = {name: st.column_config.NumberColumn(format="%.1f") for name in ("median us", "low us", "high us")}
     columns["ratio"] = st.column_config.NumberColumn(format="%.3fx")
     tables.show_in_expander(
@@ -77,7 +76,7 @@ def show_table(url: str, key: Key, others: Mapping[str, Key], view: ChartView) -
 
 
 def _pick(about: Mapping[str, str], point: Mapping[str, Any]) -> None:
-    """Picks the run of a point. The address names its series too, for a branch has one of its own."""
+    """Picks the run of a point. Also writes its series to the address, because a branch is a series of its own."""
     if point.get("customdata"):
         address.pick({**about, RUN: str(point["customdata"][hover.RUN])}, instead_of=(COMMIT, SUBMISSION))
 
@@ -114,7 +113,7 @@ def _draw_few(url: str, chosen: Mapping[str, Key], view: ChartView) -> trend.Dra
 
 
 def _read_view(url: str, key: Key, view: ChartView) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
-    """Reads the points of the commits from the first to the last of the span, and those of each branch beside them."""
+    """Reads the points of the commits in the span, and those of each branch."""
     points = reads.points(url, *key, static_facts=view.metric.static)
     first, last = view.span
     shas = list(dict.fromkeys(points["sha"]))[first : last + 1]
@@ -124,14 +123,15 @@ def _read_view(url: str, key: Key, view: ChartView) -> tuple[pd.DataFrame, dict[
 
 
 def _read_branches(url: str, key: Key, *, static_facts: bool) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The newest branches that measured this series, by name: the points of the kernel."""
+    """Yields the newest branches that measured this series, by name, with the kernel's points."""
     for repository_name in reads.branches(url, *key, limit=MOST_BRANCHES):
         points = reads.points(url, repository_name, *key[1:], static_facts=static_facts)
         yield str(split_branch(repository_name)[1]), points[points["role"] == "kernel"].reset_index(drop=True)
 
 
 def _beside(line: pd.DataFrame, points: pd.DataFrame, in_view: pd.DataFrame) -> pd.DataFrame:
-    """The points of a branch that lie in the view of the main line; those after its newest commit belong to its end."""
+    """Returns the points of a branch in the view. A view up to the main line's newest commit includes all later
+    points."""
     first, last = in_view["position"].min(), in_view["position"].max()
     until = math.inf if last == points["position"].max() else last
     return line[line["position"].between(first, until)].reset_index(drop=True)
@@ -148,7 +148,7 @@ def _list_points(url: str, key: Key, others: Mapping[str, Key], view: ChartView)
 
 
 def _legend(points: pd.DataFrame, lines: list[marks.Mark]) -> list[str]:
-    """The meaning of each kind of mark that is in the chart."""
+    """Returns the meaning of each kind of mark in the chart."""
     dense = points.groupby("implementation").size().max() > trend_lines.PLAIN
     words = [
         "Lines are medians in a band of their 95 % intervals, a click on a point of the kernel opens its run"

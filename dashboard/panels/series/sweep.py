@@ -1,7 +1,7 @@
-"""Shows one sweep: how its trials ended, which configs are fast, what earlier choices cost, the static facts.
+"""Shows one sweep: its outcomes, which configs are fast, the cost of earlier choices, the static facts.
 
-The whole body is one fragment that reads again while the sweep is unfinished; its widgets have keys, so that new
-numbers leave the choices as they are.
+The whole body is one fragment that updates while the sweep is unfinished. Its widgets have keys, so that an update
+keeps the choices.
 """
 
 import datetime as dt
@@ -26,7 +26,7 @@ A_MONTH = dt.timedelta(days=30)
 
 
 def show(url: str, sweep: pd.Series) -> None:
-    """Shows everything about one sweep; runs again by itself while the sweep is unfinished."""
+    """Shows everything about one sweep. Updates itself while the sweep is unfinished."""
     with show_errors():
         trials = sweep_charts.prepare(reads.trials(url, sweep["id"]), sweep["axes"])
         if trials.empty:
@@ -70,7 +70,7 @@ def _group_failures(failed: pd.DataFrame) -> pd.DataFrame:
 
 
 def show_regrets(url: str, trials: pd.DataFrame, sweep: pd.Series, tie: set[int]) -> None:
-    """Shows how much slower a config is that was chosen before: by the library, the tile table, or an earlier sweep."""
+    """Shows how much slower an earlier choice is now: that of the library, the tile table, or an earlier sweep."""
     if trials["median_us"].isna().all():
         return
     rows = [search_space.regret(name, params, trials, tie) for name, params in _chosen_before(url, sweep)]
@@ -164,7 +164,7 @@ def _best(trials: pd.DataFrame, tie: set[int], sweep: pd.Series) -> None:
 
 
 def common_text(fastest: pd.DataFrame, axes: Sequence[str]) -> str:
-    """The parameters that all of these configs have in common, in words; empty for a single config."""
+    """Writes the parameters that all of these configs share; empty for a single config."""
     if len(fastest) < 2:
         return ""
     same = [f"{name}={fastest[f'param.{name}'].iloc[0]}" for name in axes if fastest[f"param.{name}"].nunique() == 1]
@@ -183,9 +183,9 @@ def _ranges(trials: pd.DataFrame) -> None:
 
 
 def list_ranges(compiled: pd.DataFrame, trials: int, compile_s: float) -> dict[str, str]:
-    """Returns the static facts of a sweep's compiled configs in words, by what they are about.
+    """Returns the ranges of the static facts of a sweep's compiled configs, in words, by fact.
 
-    `trials` counts all configs, `compile_s` are the seconds that all of them took to compile.
+    `trials` is the number of all configs, `compile_s` the seconds that all took to compile.
     """
 
     def count_whole(share: pd.Series, without: str) -> str:
@@ -203,7 +203,7 @@ def list_ranges(compiled: pd.DataFrame, trials: int, compile_s: float) -> dict[s
 
 
 def _configs(url: str, trials: pd.DataFrame, sweep: pd.Series) -> None:
-    """Shows every config in the order of the space, which no new result changes: a selected row stays selected."""
+    """Shows every config in the order of the search space. New results keep that order and the selected row."""
     st.subheader("All configs", anchor=False)
     trials = trials.sort_values("config_id")
     table = _params(trials, sweep)
@@ -246,7 +246,7 @@ def _configs(url: str, trials: pd.DataFrame, sweep: pd.Series) -> None:
 
 
 def _params(trials: pd.DataFrame, sweep: pd.Series) -> pd.DataFrame:
-    """The parameters of each config in the order of the search space."""
+    """Returns the parameters of each config in the order of the search space."""
     return pd.DataFrame({name: trials[f"param.{name}"] for name, _ in sweep["axes"]})
 
 

@@ -11,7 +11,7 @@ from tilewatch.text import change_text, count_text, plain, short_sha
 
 
 def show(url: str, sweeps: pd.DataFrame, after: pd.Series) -> None:
-    """`sweeps` are all of this search space, the newest commit first; `after` is the later one."""
+    """Compares two sweeps. `sweeps` are all of this search space, the newest commit first; `after` is the later one."""
     earlier = sweeps[(sweeps["position"] < after["position"]) & (sweeps["reason"] == after["reason"])]
     if earlier.empty:
         earlier = sweeps[sweeps["position"] < after["position"]]
@@ -41,7 +41,7 @@ def show(url: str, sweeps: pd.DataFrame, after: pd.Series) -> None:
 
 
 def _winners(url: str, *sweeps: pd.Series) -> list[tuple[str, int]]:
-    """The commit and the winning config of each of these sweeps that has one."""
+    """Lists the commit and the winning config of each of these sweeps that has a winner."""
     newest = sweeps[0]
     everything = reads.winners(url, newest["repository"], newest["kernel"], newest["problem"], newest["gpu_model"])
     winners = []
@@ -75,7 +75,7 @@ def _drift(winners: list[tuple[str, int]], before: pd.DataFrame, after: pd.DataF
 
 
 def _rank(trials: pd.DataFrame, config_id: int) -> str:
-    """For example "3 of 48, +1.2 %": its rank, and how much slower it is than the fastest of that sweep."""
+    """Writes a config's rank and its distance from the fastest, such as "3 of 48, +1.2 %"."""
     rank = search_space.rank(trials, config_id)
     own = trials[trials["config_id"] == config_id]
     if rank is None:

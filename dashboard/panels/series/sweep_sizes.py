@@ -1,5 +1,5 @@
-"""Shows the rates of a kernel and its baselines over all of its problems at the commit of one sweep, and what each step
-of tuning an FP8 product was worth."""
+"""Shows the rates of a kernel and its baselines on all of its problems at one commit, and how much each step of tuning
+an FP8 product gained."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -38,7 +38,7 @@ def show(url: str, sweep: pd.Series) -> None:
 
 
 def show_steps(url: str, sweep: pd.Series) -> None:
-    """Shows step by step how an FP8 product got to its time, on every GPU model that measured it."""
+    """Shows the steps that made an FP8 product faster, on every GPU model that measured it."""
     size = sweep["problem"].partition("-")[0]
     spaces = reads.spaces(url)
     spaces = spaces[(spaces["repository"] == sweep["repository"]) & spaces["kernel"].isin({s.kernel for s in STEPS})]
@@ -82,14 +82,14 @@ def show_steps(url: str, sweep: pd.Series) -> None:
 
 
 def _list_bars(url: str, spaces: pd.DataFrame) -> Iterator[Bar]:
-    """The steps that were measured on one GPU model, then the rivals beside the last of them."""
+    """Yields the steps measured on one GPU model, then the baselines of the last step."""
     found, rivals = dict[str, tuple[pd.Series, pd.DataFrame]](), dict[str, Bar]()
     for space in spaces.to_dict("records"):
         sweeps = reads.sweeps(url, *(space[name] for name in ("repository", "kernel", "problem", "gpu_model")))
         largest = sweeps.sort_values("space_size", ascending=False, kind="stable")
         trials = ((each, reads.trials(url, each["id"])) for _, each in largest.iterrows())
         timed = next((pair for pair in trials if pair[1]["median_us"].notna().any()), None)
-        if timed is None:  # a night that waits has trials without times
+        if timed is None:  # the trials of a waiting night have no times
             continue
         sweep, _ = found[space["kernel"]] = timed
         measured = reads.measurements(url, sweep["id"])

@@ -1,4 +1,4 @@
-"""Says what won a sweep and why that matters: beside its baseline, the config that ships, and the next config."""
+"""Shows the winner of a sweep beside its baseline, the config that ships, and the next best config."""
 
 from collections.abc import Mapping, Sequence
 from math import prod
@@ -15,23 +15,23 @@ from tilewatch.dashboard.widgets import tables
 from tilewatch.text import change_text, count_text, plain, plain_code
 
 ANSWER_PX = 120
-"""The longest answer, "does not apply", whole: in a narrow window it was cut."""
+"""Width of the longest answer, "does not apply", which was cut in a narrow window."""
 
 
 A_FEW = 8
-"""The most configs that a recorded history tries of a space at one commit (the recordings of this repository: 6)."""
+"""Most configs per space that a recorded history tries at one commit (the recordings of this repository: 6)."""
 
 
 def is_whole(reason: str, space_size: int, axes: Sequence[tuple[str, Sequence[Any]]]) -> bool:
-    """False for a recording that tried only some configs of its space, as tools/record_history.py does.
+    """Returns False for a recording that tried only some configs of its space, as tools/record_history.py does.
 
-    A library's `only` rule may leave a tenth of what the axes would give: a few configs are a part, more are a space.
+    A library's `only` rule may keep a tenth of the axes' configs. So only a sweep of at most A_FEW configs is partial.
     """
     return reason != "recorded" or space_size > A_FEW or space_size == prod(len(values) for _, values in axes)
 
 
 def show(trials: pd.DataFrame, measured: pd.DataFrame, sweep: pd.Series, tie: set[int]) -> None:
-    """Shows nothing for a sweep without a measured winner."""
+    """Shows the winner; nothing for a sweep without a measured winner."""
     kernel = measured[measured["role"] == "kernel"] if len(measured) else measured
     if kernel.empty or kernel.iloc[0]["params"] is None:
         return
@@ -43,9 +43,9 @@ def show(trials: pd.DataFrame, measured: pd.DataFrame, sweep: pd.Series, tie: se
 
 
 def show_checklist(detail: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> None:
-    """Shows the optimisation guide's checklist; nothing for a run that stored none, as of before 2026-11-22.
+    """Shows the optimisation guide's checklist; nothing for a run without one, such as those before 2026-11-22.
 
-    `detail` and `before` are those of the kernel's measurement in the run and in the one before.
+    `detail` and `before` are those of the kernel's measurement in this run and the one before.
     """
     lines = checklist.read_lines(detail)
     if not lines:
@@ -75,7 +75,7 @@ def headline(winner: Mapping[Any, Any] | pd.Series) -> str:
 def list_reasons(
     trials: pd.DataFrame, winner: Mapping[Any, Any] | pd.Series, ships: Mapping[str, Any] | None, tie: set[int]
 ) -> list[str]:
-    """Sentences about the configs next to the winner; times are of the sweep's few samples."""
+    """Describes the configs next to the winner in sentences. Times are of the sweep's few samples."""
     timed = trials.dropna(subset="median_us").sort_values("median_us")
     others = timed[timed["config_id"] != winner["config_id"]]
     sentences = [f"{count_text(len(timed), 'config')} of {len(trials):,} gave a right answer and a time."]
