@@ -1,4 +1,4 @@
-"""The baselines that kernels may be compared with. kernels/baselines/makers.py has the function that makes each."""
+"""Lists the baselines that kernels may be compared with. kernels/baselines/makers.py makes each."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The base of errors that a person can act on. Every other error is a bug, and is shown with its traceback."""
+"""Defines the base of errors that a person can act on. Every other error is a bug, and is shown with its traceback."""
 
 
 class ExpectedError(Exception):

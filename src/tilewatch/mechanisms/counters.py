@@ -1,7 +1,6 @@
-"""Names the hardware counters that a run may hold of its winner, with their units in the names.
+"""Names the hardware counters that a run may store for its winner, with their units in the names.
 
-kernels/measuring/profiling.py reads them with Nsight Compute; pages, recordings and explanations know them by these
-names.
+kernels/measuring/profiling.py reads them with Nsight Compute. Pages, recordings and explanations use these names.
 """
 
 from collections.abc import Mapping
@@ -10,7 +9,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Counter:
-    """A hardware counter that a run may hold. `label` is what people read, with its unit. `meaning` is a sentence."""
+    """A hardware counter that a run may store. `label` is its name for people, with the unit. `meaning` is a
+    sentence."""
 
     name: str
     label: str

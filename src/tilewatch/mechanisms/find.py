@@ -1,7 +1,7 @@
-"""Says by what mechanism one version of a kernel is slower than another: spills, lost TMA, less overlap and so on.
+"""Finds by what mechanism one version of a kernel is slower than another: spills, lost TMA, less overlap and so on.
 
 Each mechanism has one rule over the configs, the static facts, the instructions that differ and the counters of both
-versions (rules.py, docs/use/why.md). Where none holds, the mechanism is not known. Values in, values out.
+versions (rules.py, docs/use/why.md). If no rule holds, the mechanism is unknown. Values in, values out.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from tilewatch.mechanisms.tiles import read_sizes
 NOT_KNOWN = "not known"
 
 ENOUGH = 0.5
-"""The share of a change that a mechanism must be able to account for to be the main one."""
+"""The main mechanism must be able to explain at least this share of a change."""
 
 KINDS: Mapping[str, tuple[str, str]] = {
     "tensor_cores": ("lost Tensor Cores", "Tensor Cores used"),
@@ -29,16 +29,16 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "instructions": ("more instructions", "fewer instructions"),
     "clocks": ("lower clocks", "higher clocks"),
 }
-"""What each mechanism is called where the head is slower, and where it is faster. The first that holds comes first."""
+"""Names of each mechanism if the head is slower, and if it is faster. The first mechanism that holds is listed
+first."""
 
 
 @dataclass(frozen=True)
 class Mechanism:
-    """A mechanism whose rule holds. `kind` is a key of KINDS; `name` is how people read it, by whether the head is
-    slower or faster.
+    """A mechanism whose rule holds. `kind` is a key of KINDS; `name` is its name for people, slower or faster.
 
-    `most` is the largest ratio of the times that it can account for; None where that is not known. `is_enough` is False
-    where that is less than half of the change.
+    `most` is the largest ratio of the times that it can explain; None if unknown. `is_enough` is False if it explains
+    less than half of the change.
     """
 
     kind: str
@@ -62,10 +62,10 @@ def find_mechanisms(
     arch: str,
     ratio: float | None = None,
 ) -> tuple[Mechanism, ...]:
-    """Returns every mechanism whose rule holds, the main one first; empty where it is not known.
+    """Returns every mechanism whose rule holds, the main one first; empty if none is known.
 
-    `ratio` is the time of the slower version over that of the faster one, where it was measured: what accounts for less
-    than half of it is not the main one.
+    `ratio` is the measured time of the slower version over that of the faster one. A mechanism that explains less than
+    half of it cannot be the main one.
     """
     fast, slow = (base, head) if is_slower else (head, base)
     turned = tuple(each if is_slower else Moved(each.kind, each.in_loop, each.head, each.base) for each in moved)

@@ -1,19 +1,19 @@
-"""Computes how many blocks of a cubin fit on a multiprocessor at once, and what stops more. Numbers in, numbers out."""
+"""Computes how many blocks of a cubin fit on a multiprocessor at once, and what limits them. Numbers in and out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 WARP_THREADS = 32
 REGISTERS_PER_WARP_STEP = 256
-"""Registers are handed out to warps in this many at a time."""
+"""Registers are allocated to warps in steps of this many."""
 
 RESERVED_SHARED_BYTES = 1024
-"""What the system keeps of a block's shared memory (compute capability 8.0 and later)."""
+"""Bytes of a block's shared memory that the system reserves (compute capability 8.0 and later)."""
 
 
 @dataclass(frozen=True)
 class Multiprocessor:
-    """Its limits: CUDA programming guide, table of technical specifications per compute capability."""
+    """The limits of a multiprocessor (CUDA programming guide, technical specifications per compute capability)."""
 
     registers: int
     shared_bytes: int
@@ -32,7 +32,7 @@ MULTIPROCESSORS: Mapping[str, Multiprocessor] = {
 
 @dataclass(frozen=True)
 class Occupancy:
-    """Blocks at once, the share of the multiprocessor's warps they make, and what is used up first."""
+    """The number of blocks at once, their share of the multiprocessor's warps, and the resource that limits them."""
 
     blocks: int
     warps_share: float

@@ -1,4 +1,4 @@
-"""Holds two versions of a kernel as the rules read them: static facts, counters and moved instructions."""
+"""Defines two versions of a kernel as the rules read them: static facts, counters and moved instructions."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from tilewatch.mechanisms.tiles import list_tiles
 
 WHOLE = 100
-"""Numbers from here on are written without their fraction."""
+"""Numbers from here on are written without decimals."""
 
 
 @dataclass(frozen=True)
 class WinnerFacts:
-    """One version of a kernel on a problem. A name that is missing, or None, is not known.
+    """One version of a kernel on a problem. A name that is missing, or None, is unknown.
 
-    `facts` are the static facts by their names in kernels/results.py, and `threads_per_block`; `counters` are those of
-    tilewatch.mechanisms.counters; `is_swizzled` is what the checklist found in the source.
+    `facts` are the static facts by their names in kernels/results.py, and `threads_per_block`. `counters` are those of
+    tilewatch.mechanisms.counters. `is_swizzled` is what the checklist found in the source.
     """
 
     params: Mapping[str, int]
@@ -29,7 +29,7 @@ class WinnerFacts:
 
 @dataclass(frozen=True)
 class Moved:
-    """Instructions of a kind (kernels/code_diff/sass.py) that one side has more often, in loops or outside them."""
+    """Instructions of a kind (kernels/code_diff/sass.py) that one side has more of, in loops or outside them."""
 
     kind: str
     in_loop: bool
@@ -39,7 +39,7 @@ class Moved:
 
 @dataclass(frozen=True)
 class Number:
-    """A number that decided, of both versions in the order of time."""
+    """A number that made a rule hold, for the faster and then the slower version."""
 
     label: str
     base: float
@@ -51,7 +51,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Pair:
-    """Holds both versions of a kernel in order of speed. `moved` counts the faster one's instructions as `base`."""
+    """Holds both versions of a kernel, ordered by speed. `moved` counts the faster one's instructions as `base`."""
 
     fast: WinnerFacts
     slow: WinnerFacts
@@ -65,13 +65,13 @@ class Pair:
 
 
 def read_swizzled(checklist: Iterable[Mapping[str, str]] | None) -> bool | None:
-    """Returns what the checklist of a run's winner says of the swizzle in its source; None where it does not apply."""
+    """Returns whether the checklist of a run's winner found a swizzle in its source; None if it does not apply."""
     answers = [each.get("answer", "") for each in checklist or () if each.get("item") == "2-D swizzle"]
     return {"yes": True, "no": False}.get(answers[0]) if answers else None
 
 
 LABELS = {"spills": "instructions that spill", "Tensor Core": "Tensor Core instructions"}
-"""What instructions of a kind are called, where it is not the kind."""
+"""Names of instruction kinds, if they differ from the kind."""
 
 
 def read_facts(pair: Pair, name: str, label: str) -> Number | None:
@@ -85,7 +85,7 @@ def read_counters(pair: Pair, name: str, label: str) -> Number | None:
 
 
 def sum_moved(pair: Pair, kind: str, *, in_loop: bool | None = None) -> Number | None:
-    """Returns None where as many of a kind stand on both sides."""
+    """Sums the instructions of a kind on each side; None if both sides have equally many."""
     some = [each for each in pair.moved if each.kind == kind and in_loop in (None, each.in_loop)]
     base, head = sum(each.base for each in some), sum(each.head for each in some)
     return None if base == head else Number(LABELS.get(kind, kind), base, head)

@@ -1,7 +1,7 @@
-"""Holds the rule of each mechanism by which a version of a kernel can be slower than another.
+"""Defines the rule of each mechanism by which a version of a kernel can be slower than another.
 
 The bounds were chosen on the library's kernels for sm_90 (2026-11); benchmarks/mechanisms.py scores them. A rule that
-asks the counters is skipped where a side has none.
+needs counters is skipped if a side has none.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,26 +11,26 @@ from tilewatch.mechanisms.pairs import Number, Pair, WinnerFacts, read_counters,
 from tilewatch.mechanisms.tiles import count_loaded, count_read_together, find_padded_share
 
 SPILLED_BYTES = 64
-"""Stack of a thread that counts as spilled: kernels without spills have up to 32 bytes of it (H200, 2026-11)."""
+"""Least stack bytes of a thread that count as spilled: kernels without spills have up to 32 (H200, 2026-11)."""
 
 LESS_WORK, FEWER_WARPS, FEWER_STAGES = 1.04, 0.8, 0.85
 MORE_INSTRUCTIONS, MORE_CODE, MORE_BYTES, MORE_WAITING, LOWER_CLOCK = 1.03, 1.15, 1.1, 1.25, 0.985
-"""Ratios of the slower version's number to the faster one's from which on a rule holds."""
+"""Bounds of the ratio of the slower version's number to the faster one's, beyond which a rule holds."""
 
 LOST_HITS_PCT = 3.0
 CONFLICTS_SHARE = 0.01
-"""Bank conflicts, of all instructions, from which on they count."""
+"""Least share of bank conflicts in all instructions that counts."""
 
 MORE_WARPS_WAIT = 0.1
-"""Least number of warps that wait more: five passes over one cubin read 0.02 and 0.03 (H200, 2026-11-22)."""
+"""Least increase of the waiting warps that counts: five passes over one cubin read 0.02 and 0.03 (H200, 2026-11-22)."""
 
 LESS_SHARED = 2.0
-"""Least ratio of the bytes that blocks read together. gemm_tiled on 8192x8192x8192 with one row a group instead of four
-is 6 % slower in the median, and 23 % for a quarter of the configs; four, eight and sixteen rows are within 2 % (H200,
-2026-11-22)."""
+"""Least ratio of the bytes that concurrent blocks read. On 8192x8192x8192, gemm_tiled with one row per group instead of
+four is 6 % slower in the median, and 23 % for a quarter of the configs. Four, eight and sixteen rows are within 2 %
+(H200, 2026-11-22)."""
 
 LARGE_CLUSTER = 4
-"""Clusters of this size or more cost time: the median config of gemm_fp8 took 1.5 to 2.6 times as long with 4 blocks as
+"""Least size of a cluster that costs time: the median config of gemm_fp8 took 1.5 to 2.6 times as long with 4 blocks as
 with 2, 1.8 to 2.1 times with 8 as with 4, and 0.8 to 0.9 times with 2 as with 1 (recordings of an H200, 2026-11-22)."""
 
 WAITS = (
@@ -40,7 +40,7 @@ WAITS = (
 
 INSTRUCTION_BYTES = 16
 OWN_THREADS = 128
-"""Threads of a block beside its worker warps, where it has worker warps; else all threads."""
+"""Threads of a block besides its worker warps. A block without worker warps has only these."""
 
 DEFAULT_WORKER_WARPS = 4
 
@@ -79,8 +79,8 @@ def _spills(pair: Pair) -> list[Number]:
 
 
 def _quantisation(pair: Pair) -> list[Number]:
-    """Finds tiles that cover more than the problem has: padding is work too, and the Tensor Cores' counter
-    includes it."""
+    """Finds tiles that cover more than the problem has. Padding is work too, and the Tensor Cores' counter includes
+    it."""
     counted = read_counters(pair, "tensor_operations", "Tensor Core operations")
     if counted and counted.base and counted.head:
         return [counted] if counted.head >= LESS_WORK * counted.base else []
@@ -119,7 +119,7 @@ def _l2(pair: Pair) -> list[Number]:
 
 
 def _swizzle(pair: Pair) -> list[Number]:
-    """Blocks that run together share fewer tiles: of one tile shape, or where the source does not swizzle any more."""
+    """Finds that concurrent blocks share fewer tiles, with one tile shape or if the source no longer swizzles."""
     if pair.fast.is_swizzled and pair.slow.is_swizzled is False:
         return [Number("2-D swizzle (1: yes)", 1, 0)]
     together = [count_read_together(each.params, pair.sizes) for each in (pair.fast, pair.slow)]
@@ -129,7 +129,7 @@ def _swizzle(pair: Pair) -> list[Number]:
 
 
 def _clusters(pair: Pair) -> list[Number]:
-    """Blocks of a cluster start together, and a part of a GPU that has no room for all of them stays idle."""
+    """Finds larger clusters. Their blocks start together, and parts of a GPU without room for all of them stay idle."""
     fast, slow = (each.params.get("num_ctas") for each in (pair.fast, pair.slow))
     if fast is None or slow is None or slow < LARGE_CLUSTER or slow < 2 * fast:
         return []
@@ -186,7 +186,8 @@ RULES: Mapping[str, Callable[[Pair], list[Number]]] = {
     "instructions": _instructions,
     "clocks": _clocks,
 }
-"""Numbers in which the slower version is worse, the faster one's first; empty where the rule does not hold."""
+"""Rules by mechanism. Each returns numbers in which the slower version is worse, the faster one's first; empty if the
+rule does not hold."""
 
 
 def _find_warps_share(version: WinnerFacts, arch: str) -> float | None:
@@ -198,8 +199,8 @@ def _find_warps_share(version: WinnerFacts, arch: str) -> float | None:
 
 
 def _guess_threads(version: WinnerFacts) -> int:
-    """Guesses the threads of a block. Tile blocks with TMA loads or products have OWN_THREADS beside their worker warps
-    (116 cubins for sm_90)."""
+    """Guesses the threads of a block: those with TMA loads or products have worker warps besides OWN_THREADS (116
+    cubins for sm_90)."""
     if not version.fact("tma_loads") and not version.fact("tensor_core_mmas"):
         return OWN_THREADS
     return OWN_THREADS + WARP_THREADS * version.params.get("num_worker_warps", DEFAULT_WORKER_WARPS)

@@ -1,20 +1,20 @@
-"""Reads from a config how a kernel cuts its problem into tiles, by any of the names that people give its parameters."""
+"""Reads from a config how a kernel cuts its problem into tiles, with any of the usual parameter names."""
 
 import re
 from collections.abc import Mapping
 
 TILE = re.compile(r"(tile|block)(_size)?_", re.IGNORECASE)
-"""How the name of a tile's side begins."""
+"""Matches the start of the name of a tile's side."""
 
 GROUP = re.compile(r"group(_size)?(_m)?", re.IGNORECASE)
-"""The name of a swizzle's group: the number of tiles down M before a step along N."""
+"""Matches the name of a swizzle's group: the number of tiles down M before a step along N."""
 
 BLOCKS_AT_ONCE = 132
-"""One on each multiprocessor of an H200. With the 148 of a B200 eight rows read 8 % more tiles."""
+"""Blocks that run at once: one on each multiprocessor of an H200. With a B200's 148, eight rows read 8 % more tiles."""
 
 
 def read_sizes(problem: str) -> tuple[int, ...]:
-    """Returns the numbers of "320x32576x7168-bfloat16"; empty for a problem of another form."""
+    """Returns the sizes in a name like "320x32576x7168-bfloat16"; empty for a name of another form."""
     found = re.fullmatch(r"(\d+(?:x\d+)+)(?:[-:]\w+)?", problem)
     return tuple(map(int, found[1].split("x"))) if found else ()
 
@@ -24,14 +24,14 @@ def list_tiles(params: Mapping[str, int]) -> dict[str, int]:
 
 
 def count_loaded(params: Mapping[str, int]) -> float | None:
-    """Returns how many elements of both operands are loaded for each multiplication; None for no matrix product."""
+    """Returns how many elements of both operands are loaded per multiplication; None if it is no matrix product."""
     m, n, k = (_find_side(params, axis) for axis in ("m", "n", "k"))
     return None if m is None or n is None or k is None else 1 / m + 1 / n
 
 
 def count_read_together(params: Mapping[str, int], sizes: tuple[int, ...]) -> float | None:
-    """Returns how many rows and columns of the operands the blocks that run at once read, by the group of the swizzle:
-    with one row of 132 tiles 133 tiles, with eight rows 25. None for a config without a group."""
+    """Returns how many rows and columns of the operands the concurrent blocks read, given the swizzle's group: 133
+    tiles for one row of 132 tiles, 25 for eight rows. None for a config without a group."""
     m, n = (_find_side(params, axis) for axis in ("m", "n"))
     group = next((value for name, value in params.items() if GROUP.fullmatch(name)), None)
     if m is None or n is None or not group:
@@ -41,8 +41,8 @@ def count_read_together(params: Mapping[str, int], sizes: tuple[int, ...]) -> fl
 
 
 def find_padded_share(params: Mapping[str, int], sizes: tuple[int, ...]) -> float | None:
-    """Returns the work of whole tiles over that of the problem (1.25: a fifth is padding); None for a problem whose
-    sizes are not those of its tiles: three of no matrix product, which has a tile_k."""
+    """Returns the work of whole tiles over that of the problem: 1.25 means that a fifth is padding. None if the sizes
+    of problem and tile do not correspond, as with three sizes without a tile_k."""
     axes = {2: ("rows", "columns"), 3: ("m", "n", "k")}.get(len(sizes), ())
     sides = [_find_side(params, axis) for axis in axes]
     if not any(sides) or (len(sizes) == 3 and None in sides):
@@ -54,5 +54,5 @@ def find_padded_share(params: Mapping[str, int], sizes: tuple[int, ...]) -> floa
 
 
 def _find_side(params: Mapping[str, int], axis: str) -> int | None:
-    """Returns the tile's side along an axis ("m", "rows"), by any of the names that people give it: TILE_SIZE_M."""
+    """Returns the tile's side along an axis ("m", "rows"), by any of its usual names, such as TILE_SIZE_M."""
     return next((value for name, value in params.items() if TILE.sub("", name).lower() == axis), None)
