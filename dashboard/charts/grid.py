@@ -168,16 +168,16 @@ def _range(rows: Sequence[Row | None], scale: Scale) -> str:
     values = [scale.valued(row) for row in there]
     low, high = scale.tick(min(values)), scale.tick(max(values))
     arrows = Counter(_arrow(row) for row in there if row["finding"] in differences.DIFFERENT)
-    words = [low if low == high else f"{low} to {high}", *_name_rivals(there, scale)]
+    words = [low if low == high else f"{low} to {high}", *_name_baselines(there, scale)]
     words += [f"{arrow}{count}" for arrow, count in arrows.items()]
     colour = scale.colour(min(values))
     return f'<td style="background:{colour};color:{colours.ink_on(colour)}"><span>{" ".join(words)}</span></td>'
 
 
-def _name_rivals(rows: Sequence[Row], scale: Scale) -> list[str]:
+def _name_baselines(rows: Sequence[Row], scale: Scale) -> list[str]:
     """Names the baselines of a folded kernel as its cells do. Empty for DeepGEMM alone."""
-    rivals = {row["baseline"] for row in rows} if scale.column == RATIO.column else set()
-    return [escape(" or ".join(sorted(map(rival_text, rivals))))] if rivals - {DEEPGEMM} else []
+    baselines = {row["baseline"] for row in rows} if scale.column == RATIO.column else set()
+    return [escape(" or ".join(sorted(map(rival_text, baselines))))] if baselines - {DEEPGEMM} else []
 
 
 def _models(series: pd.DataFrame) -> dict[str, str]:
@@ -241,8 +241,8 @@ def _scale(scale: Scale) -> str:
 
 def _ratio_words(row: Row) -> str:
     moved = f" {_arrow(row)}{100 * row['change']:+.1f}%" if row["finding"] in differences.DIFFERENT else ""
-    rival = "" if row["baseline"] == DEEPGEMM else f" {rival_text(row['baseline'])}"
-    return f"{_two_digits(row['ratio'])}{rival}{moved}"
+    baseline = "" if row["baseline"] == DEEPGEMM else f" {rival_text(row['baseline'])}"
+    return f"{_two_digits(row['ratio'])}{baseline}{moved}"
 
 
 def _two_digits(ratio: float) -> str:

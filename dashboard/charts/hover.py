@@ -78,7 +78,7 @@ def points_hover(line: pd.DataFrame, metric: Metric) -> tuple[str, npt.NDArray[n
         ("<b>", _each(_commit, about, "sha", "subject", "author", "committed_at")),
         ("</b><br><b>", _each(escape, about, "implementation")),
         (": ", _each(metric.write, about, "value")),
-        (" ", _each(_rival, about, "baseline") if ratio else []),
+        (" ", _each(_name_baseline, about, "baseline") if ratio else []),
         ("", ["</b>"] * len(line)),
         (" ", [_interval(low, high, metric) for low, high in zip(about["low"], about["high"], strict=True)]),
         ("<br>median ", _each(time_text, about, "median_us") if timed else []),
@@ -156,7 +156,7 @@ def _commit(sha: str, subject: str, author: str | None, committed_at: dt.datetim
 _moment = lru_cache(MOST_REMEMBERED)(moment)
 
 
-def _rival(baseline: str | None) -> str:
+def _name_baseline(baseline: str | None) -> str:
     return escape(rival_text(baseline))
 
 

@@ -34,7 +34,7 @@ STEPS = (
     Step("hints: warps, blocks at once", "gemm_nt_fp8", {}),
     Step("fast accumulation", "gemm_fp8_hinted", {"fast_acc": 1}),
 )
-RIVALS = ("deepgemm", "cublaslt")
+BASELINES = ("deepgemm", "cublaslt")
 
 B200_SIZE = "320x32576x7168"
 B200_US = (("first tiles with the swizzle", 130.0), ("persistent blocks", 87.5), ("the best of 500 configs", 80.0))
@@ -54,8 +54,8 @@ class Bar:
     sweep: Any
 
     @property
-    def is_rival(self) -> bool:
-        return self.implementation in RIVALS
+    def is_baseline(self) -> bool:
+        return self.implementation in BASELINES
 
 
 def find_bar(step: Step, trials: pd.DataFrame, sweep: pd.Series) -> Bar | None:
@@ -76,9 +76,9 @@ def find_bar(step: Step, trials: pd.DataFrame, sweep: pd.Series) -> Bar | None:
 def tabulate(bars: Sequence[Bar]) -> pd.DataFrame:
     """Returns one row per bar. The gain of a step is the time it saves over the step before."""
     rows, before = [], None
-    deepgemm = next((bar.time_us for bar in bars if bar.implementation == RIVALS[0]), None)
+    deepgemm = next((bar.time_us for bar in bars if bar.implementation == BASELINES[0]), None)
     for bar in bars:
-        own = not bar.is_rival
+        own = not bar.is_baseline
         rows.append(
             {
                 "step": bar.name,
@@ -101,14 +101,16 @@ def draw(bars: Sequence[Bar]) -> go.Figure:
         x=[bar.time_us for bar in bars],
         orientation="h",
         marker={
-            "color": [colours.colour_of(bar.implementation, "baseline" if bar.is_rival else "kernel") for bar in bars],
-            "pattern": {"shape": ["/" if bar.is_rival else "" for bar in bars]},
+            "color": [
+                colours.colour_of(bar.implementation, "baseline" if bar.is_baseline else "kernel") for bar in bars
+            ],
+            "pattern": {"shape": ["/" if bar.is_baseline else "" for bar in bars]},
         },
         text=[time_text(bar.time_us) for bar in bars],
         textposition="outside",
         cliponaxis=False,
         customdata=list(range(len(bars))),
-        hovertext=["" if bar.is_rival else config_text(bar.config) for bar in bars],
+        hovertext=["" if bar.is_baseline else config_text(bar.config) for bar in bars],
         hovertemplate="%{y}: %{text}<br>%{hovertext}<extra></extra>",
     )
     figure.update_layout(

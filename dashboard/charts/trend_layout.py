@@ -109,8 +109,8 @@ def _words(x: Any, mark: Mark, *, labelled: bool, row: int) -> dict[str, Any]:
 
 
 def _line_at_one(points: pd.DataFrame) -> dict[str, Any]:
-    rivals = set(points["baseline"].dropna()) if len(points) else set()
-    colour = colours.colour_of(rivals.pop(), "baseline") if len(rivals) == 1 else colours.LINE
+    baselines = set(points["baseline"].dropna()) if len(points) else set()
+    colour = colours.colour_of(baselines.pop(), "baseline") if len(baselines) == 1 else colours.LINE
     ends = {"x0": 0, "x1": 1, "xref": "x domain", "y0": 1.0, "y1": 1.0}
     return {"type": "line", **ends, "line": {"width": 1, "color": colour}, "opacity": 0.6}
 

@@ -137,8 +137,8 @@ def axis_title(metric: Metric, points: pd.DataFrame) -> str:
     baselines = set(points["baseline"].dropna()) if metric.key == "ratio" and len(points) else set()
     if len(baselines) != 1:
         return metric.axis
-    rival = rival_text(baselines.pop())
-    return f"{rival}'s time / this time<br>(over 1: faster than {rival})"  # a phone has no room for one line
+    name = rival_text(baselines.pop())
+    return f"{name}'s time / this time<br>(over 1: faster than {name})"  # a phone has no room for one line
 
 
 METRICS = (

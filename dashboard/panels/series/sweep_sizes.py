@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from tilewatch.dashboard.charts import sizes, step_by_step
-from tilewatch.dashboard.charts.step_by_step import B200_DEEPGEMM_US, B200_SIZE, B200_US, RIVALS, STEPS, Bar
+from tilewatch.dashboard.charts.step_by_step import B200_DEEPGEMM_US, B200_SIZE, B200_US, BASELINES, STEPS, Bar
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.frames.series_choice import COMMIT, RUN, SUBMISSION
 from tilewatch.dashboard.text import rival_text, time_text
@@ -49,7 +49,7 @@ def show_steps(url: str, sweep: pd.Series) -> None:
     drawn = False
     for gpu_model, models in spaces.groupby("gpu_model"):
         bars = list(_list_bars(url, models))
-        if not any(bar.is_rival for bar in bars) or len(bars) <= len(RIVALS):
+        if not any(bar.is_baseline for bar in bars) or len(bars) <= len(BASELINES):
             continue
         drawn = True
         name = plain(models["gpu_name"].iloc[0])
@@ -83,7 +83,7 @@ def show_steps(url: str, sweep: pd.Series) -> None:
 
 def _list_bars(url: str, spaces: pd.DataFrame) -> Iterator[Bar]:
     """Yields the steps measured on one GPU model, then the baselines of the last step."""
-    found, rivals = dict[str, tuple[pd.Series, pd.DataFrame]](), dict[str, Bar]()
+    found, baselines = dict[str, tuple[pd.Series, pd.DataFrame]](), dict[str, Bar]()
     for space in spaces.to_dict("records"):
         sweeps = reads.sweeps(url, *(space[name] for name in ("repository", "kernel", "problem", "gpu_model")))
         largest = sweeps.sort_values("space_size", ascending=False, kind="stable")
@@ -93,16 +93,16 @@ def _list_bars(url: str, spaces: pd.DataFrame) -> Iterator[Bar]:
             continue
         sweep, _ = found[space["kernel"]] = timed
         measured = reads.measurements(url, sweep["id"])
-        for row in measured[measured["implementation"].isin(RIVALS)].to_dict("records") if len(measured) else ():
+        for row in measured[measured["implementation"].isin(BASELINES)].to_dict("records") if len(measured) else ():
             name = rival_text(row["implementation"])
-            rivals[row["implementation"]] = Bar(name, row["implementation"], row["median_us"], {}, sweep)
+            baselines[row["implementation"]] = Bar(name, row["implementation"], row["median_us"], {}, sweep)
     for step in STEPS:
         if step.kernel in found:
             sweep, trials = found[step.kernel]
             bar = step_by_step.find_bar(step, trials, sweep)
             if bar is not None:
                 yield bar
-    yield from (rivals[name] for name in RIVALS if name in rivals)
+    yield from (baselines[name] for name in BASELINES if name in baselines)
 
 
 def _pick(bars: Sequence[Bar], point: Mapping[str, object]) -> None:
