@@ -22,7 +22,7 @@ Z_95 = 1.96
 
 @dataclass(frozen=True)
 class Delay:
-    """The hours to the first message about a regression, over `count` regressions; None if there are none."""
+    """The median and the 90th percentile of the hours until a regression's first message; None for no regressions."""
 
     count: int
     median_h: float | None

@@ -39,9 +39,9 @@ class WrongTable(ValueError):
 class Choice(NamedTuple):
     """The config to launch with. `source` is "exact", "nearest" (the config of a near problem) or "fallback".
 
-    `problem` is the measured problem, empty for a fallback. `regret` is the expected loss of time against the best
-    config, as a share: 0 for "exact"; for "nearest" the loss of the near problem with the config of its own nearest
-    problem; None if that is not known.
+    `problem` is the measured problem, empty for a fallback. `regret` estimates how much slower this config is than the
+    best one, as a share: 0 for "exact", None if unknown. For "nearest" it was measured one step away: how much slower
+    the near problem is with the config of the problem that is nearest to it.
     """
 
     config: Mapping[str, Any]
