@@ -2,8 +2,8 @@
 
     python -m tilewatch.dashboard.report --week [--html FILE] [--png FILE] [--until DATE] [--repository NAME]
 
-`tilewatch report` starts it as a process of its own: workers neither import the dashboard nor need pandas and Plotly.
-The page loads nothing from outside: Plotly's script is in it, once.
+`tilewatch report` starts it as a process of its own, because workers do not import the dashboard, pandas or Plotly.
+The page contains Plotly's script, and loads nothing from outside.
 """
 
 import argparse

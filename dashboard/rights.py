@@ -1,14 +1,14 @@
 """Decides what a visitor may do: browse, or also act. Only named triagers act, and nobody acts without a name.
 
-Sign-in is OpenID Connect through Streamlit when its secrets have an [auth] section (docs/use/dashboard.md). Three
-settings, from the environment or from the secrets:
+Sign-in is OpenID Connect through Streamlit if its secrets have an [auth] section (docs/use/dashboard.md). There are
+three settings, in the environment or in the secrets:
 
-    TILEWATCH_TRIAGERS   the addresses of those who may act, with commas between them; "*@example.org" names a domain
-    TILEWATCH_ANONYMOUS  what people may do who did not sign in: "nothing", "browse" or "act". Without it they may
-                         browse where no sign-in is configured, and do nothing where one is.
-    TILEWATCH_TRUST_ADDRESSES  "1" where the provider verifies every address and does not say so
+    TILEWATCH_TRIAGERS   the addresses of triagers, separated by commas; "*@example.org" names a domain
+    TILEWATCH_ANONYMOUS  what visitors may do who did not sign in: "nothing", "browse" or "act". The default is
+                         "browse" if no sign-in is configured, else "nothing".
+    TILEWATCH_TRUST_ADDRESSES  "1" if the provider verifies every address but does not say so
 
-The decision is pure (`rights`); `visitor` asks Streamlit.
+`decide_rights` is pure; `find_rights` asks Streamlit.
 """
 
 import os

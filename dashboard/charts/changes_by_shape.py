@@ -128,7 +128,7 @@ def _shape(problem: str) -> tuple[int, int, int] | None:
 
 
 def _problem(name: str, group: Sequence[Row]) -> tuple[int, int, int, float, str, str]:
-    """M, N and K of a problem, its median change as a colour and as words, and its hover."""
+    """Returns M, N and K of a problem, its median change as a colour and in words, and its hover text."""
     shape = _shape(name)
     assert shape, "else it has no place"
     lines = [
@@ -142,7 +142,7 @@ def _problem(name: str, group: Sequence[Row]) -> tuple[int, int, int, float, str
 
 
 def list_moved(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Each kernel and problem that changed anywhere, one column per GPU model, with what the pattern means."""
+    """Lists each kernel and problem that changed on a GPU model, one column per model, with the pattern's meaning."""
     compared = sorted(_records(pairs, *BY, "gpu_model", "arch"), key=itemgetter(*BY))
     models = sorted({row["gpu_model"] for row in compared})
     rows = []
@@ -168,7 +168,7 @@ def list_moved(pairs: pd.DataFrame) -> pd.DataFrame:
 
 
 def explain_pattern(moved: Sequence[Row], everywhere: Sequence[Row]) -> str:
-    """What the GPU models on which it changed have in common; `everywhere` are its rows on all of them."""
+    """Says what the GPU models with a change have in common. `everywhere` are the rows of all models."""
     archs, models = sorted({row["arch"] for row in moved}), sorted({row["gpu_model"] for row in moved})
     if len(everywhere) == 1:
         return "measured on one GPU model only"

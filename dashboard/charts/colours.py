@@ -46,7 +46,7 @@ both themes. .streamlit/config.toml sets the same colours for Markdown."""
 DARK_INK, LIGHT_INK = "#000000", "#ffffff"
 """Ink for words on a coloured ground. On any colour, one of the two has enough contrast."""
 LINE = "#8a94a3"
-"""Marks of the toolchain, zero lines and whiskers: readable on the light and on the dark background."""
+"""The colour of toolchain marks, zero lines and whiskers, readable on the light and on the dark background."""
 
 
 def colour_of(implementation: str, role: str) -> str:

@@ -1,6 +1,6 @@
 
-// Adds to the table of grid.py: tooltips, arrow keys, clicks, operators that fold, a saved picture. Knows nothing of the series: links and
-// titles of the table have all it needs.
+// Adds tooltips, arrow keys, clicks, folding operators and a saved picture to the table of grid.py. All it needs to know
+// of the series is in the table's links and titles.
 
 const unfolded = (window.tilewatchUnfolded ??= {}); // what somebody folded stays so when the page runs again
 const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
@@ -48,7 +48,7 @@ function hovers(root, table) {
   table.addEventListener("keydown", (event) => event.key === "Escape" && tooltip.hide());
 }
 
-// One stop for the Tab key; from there the arrows go to the next cell that is neither empty nor folded away.
+// The Tab key stops once in the table. The arrow keys then move to the next cell that is not empty or folded.
 function walks(table) {
   const links = () => [...table.querySelectorAll("tbody tr:not([hidden])")].map(
     (row) => [...row.cells].slice(1).map((cell) => cell.querySelector("a")));
@@ -73,7 +73,7 @@ function walks(table) {
   });
 }
 
-// A click on an operator folds and unfolds its problems; grid.py says which begin folded.
+// A click on an operator folds or unfolds its problems. grid.py decides which start folded.
 function folds(root, table) {
   const operators = [...table.querySelectorAll("tbody[data-operator]")];
   if (!operators.length) return;
@@ -107,7 +107,7 @@ function folds(root, table) {
   done();
 }
 
-// The table and its scale as they stand on the page, whole where the page shows a part.
+// Returns the table and its scale as on the page, but complete if the page shows only a part.
 function drawn(root) {
   const table = root.querySelector("table");
   const scale = root.querySelector(".scale");

@@ -1,6 +1,6 @@
 
-// Draws the data of parallel.py: a line per config over upright axes. Dragging along an axis keeps the lines that pass
-// there, a click on it keeps all again; dragging an axis' name moves the axis.
+// Draws the data of parallel.py: one line per config over vertical axes. Dragging along an axis selects the lines there,
+// a click on the axis selects all again. Dragging an axis' name moves the axis.
 
 const HEIGHT_PX = 342;
 const TOP_PX = 58;
@@ -23,7 +23,7 @@ export default function ({ data, parentElement }) {
   const count = root.appendChild(document.createElement("small"));
   count.role = "status";
   const tooltip = panel(root);
-  // New results come while somebody looks: what was dragged stays, as long as the axes are the same.
+  // New results keep the current selection, as long as the axes are the same.
   const names = data.axes.map((axis) => axis.label).join();
   if (root.dragged?.names !== names) {
     root.dragged = { names, order: data.axes.map((_, axis) => axis), kept: data.axes.map(() => null) };
@@ -31,7 +31,7 @@ export default function ({ data, parentElement }) {
   const dragged = root.dragged; // of each axis `kept` has the lowest and the highest place that lines may pass
   const tall = HEIGHT_PX - TOP_PX - BOTTOM_PX;
   const high = (place) => TOP_PX + (1 - place) * tall;
-  // Closer together, the numbers of an axis would lie on the next axis, or names of one line on each other.
+  // If axes were closer, their numbers would cover the next axis, or their names each other.
   const longest = Math.max(0, ...data.axes.flatMap(({ ticks }) => ticks.map(([, words]) => words.length)));
   const leastStep = Math.max(longest * DIGIT_PX + GAP_PX, NAME_WIDTH_PX / NAMES_PX.length);
 
@@ -56,7 +56,7 @@ export default function ({ data, parentElement }) {
     frame.tabIndex = wide > drawn ? 0 : -1; // the arrow keys scroll it
     const lines = element("g", { fill: "none", "stroke-width": 1, "stroke-opacity": 0.75 });
     const across = dragged.order.map((_, i) => (SIDE_PX + i * step).toFixed(1));
-    // As one text, which the browser reads at once; positions and colours are numbers of parallel.py.
+    // One string, which the browser parses at once. Positions and colours are numbers from parallel.py.
     lines.innerHTML = data.lines
       .map(({ at, colour }) => {
         const points = dragged.order.map((axis, i) => `${across[i]},${high(at[axis]).toFixed(1)}`).join(" ");
@@ -128,7 +128,7 @@ export default function ({ data, parentElement }) {
     return [range, area];
   };
 
-  // Lines run behind the words of an axis; the page's background around these keeps them readable.
+  // Lines pass behind the words of an axis. An outline in the page's background colour keeps the words readable.
   const text = (words, attributes) => {
     const background = getComputedStyle(root).getPropertyValue("--st-background-color") || "#ffffff";
     const made = element("text", { stroke: background, "stroke-width": 3, "paint-order": "stroke", ...attributes });

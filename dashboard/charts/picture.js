@@ -9,7 +9,7 @@ function element(name, attributes) {
   return made;
 }
 
-// Puts drawings into the places that plots.py kept for them.
+// Inserts drawings into the places that plots.py reserved for them.
 function fill(root, drawings) {
   root.querySelectorAll("span.drawn").forEach((place, i) => (place.outerHTML = drawings[i])); // escaped where they were written
 }
@@ -30,7 +30,7 @@ function panel(root) {
     tooltip.style.top = `${below ? place.bottom + MARGIN_PX : Math.max(0, place.top - MARGIN_PX - size.height)}px`;
     tooltip.style.left = `${Math.max(MARGIN_PX, Math.min(place.left, innerWidth - size.width - MARGIN_PX))}px`;
   };
-  // The tooltip is over the window: a mark that scrolls away would leave it behind.
+  // The tooltip is fixed to the window, so scrolling its mark away hides it.
   root.addEventListener("wheel", hide, { passive: true });
   return { show, hide, id: tooltip.id };
 }

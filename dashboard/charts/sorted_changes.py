@@ -31,7 +31,7 @@ def draw_sorted_changes(
     """
     ordered = pairs.dropna(subset="change").sort_values("change")
     ends = ordered if len(ordered) <= 2 * AT_EACH_END else pd.concat([ordered[:AT_EACH_END], ordered[-AT_EACH_END:]])
-    shown = ends  # the last is at the top: the slowest
+    shown = ends  # the last row is drawn at the top: the slowest
     rows = shown.to_dict("records")
     origins = set(pairs["origin"])
     # "(recorded)" in every row adds nothing, and takes a fifth of a phone's width.

@@ -14,7 +14,7 @@ from tilewatch.dashboard.text import day
 from tilewatch.text import short_sha
 
 MOST_LABELLED_MARKS = 6
-"""Further marks have a line without words, because the words would overlap."""
+"""Most marks with words. Further marks are only lines, because their words would overlap."""
 AXIS_TITLE_PX = 12
 SIDE_PX, FOOT_PX, END_PX = 92, 148, 32
 """Margins in pixels beside and below the plot for the axes, their titles and one row of legend. If margins are too
@@ -66,7 +66,7 @@ def lay_out(points: pd.DataFrame, metric: Metric, along: Along, marks: Sequence[
 
 
 def _label_commits(commits: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
-    """Writes the day and the subject of some commits, evenly spread, and of the newest."""
+    """Labels the newest commit and some others, evenly spread, with day and subject."""
     step = max(1, -(-len(names) // MOST_LABELS))
     shown = [at for at in range(len(names)) if (len(names) - 1 - at) % step == 0]
     labels = [

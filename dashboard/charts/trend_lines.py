@@ -25,7 +25,7 @@ its hover and its clicks use every point."""
 Along = Literal["commits", "dates"]
 Trace = dict[str, Any]
 LOOKS = {
-    # origin: the mark, and the line between two of them
+    # by origin: the mark shape, and the style of the line between two marks
     "measured": ("circle", "solid"),
     "recorded": ("diamond-open", "dot"),
     "simulated": ("square-open", "dashdot"),

@@ -1,5 +1,4 @@
-"""Says what a run's winner did on the GPU by its counters, and by what mechanism a build is slower. Pure: takes rows of
-db.page_reads."""
+"""Says what a run's winner did on the GPU, by its counters, and by what mechanism a build is slower. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

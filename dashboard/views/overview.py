@@ -161,7 +161,7 @@ def _movers(pairs: pd.DataFrame, words: str) -> None:
         table = pd.DataFrame([_series_row(row) for row in shown.to_dict("records")])
         styles = [badges.change_colour(finding) for finding in shown["finding"]]
         picked = tables.pick_row(
-            table.style.apply(lambda _: styles, subset="change") if any(styles) else table,  # a style takes 12 ms
+            table.style.apply(lambda _: styles, subset="change") if any(styles) else table,  # styling takes 12 ms
             shown,
             "movers-rows",
             column_config={"ratio": st.column_config.TextColumn(alignment="right")},

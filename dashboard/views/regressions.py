@@ -38,7 +38,7 @@ def page(url: str) -> None:
     if len(repositories) > 1:
         picked = repository.pick_from([ALL, *repositories])
         found = found if picked == ALL else found[found["repository"] == picked]
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="large"):  # two lines in a narrow window
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="large"):  # takes two lines in a narrow window
         state = filters.choose("State", STATES, "state")
         group = filters.choose("Group by", list(GROUPS), "group")
         improvements = filters.toggle("Improvements", "improvements")
@@ -68,7 +68,7 @@ def _list(shown: pd.DataFrame, group: str, word: str) -> None:
 
 
 def _row(row: dict[object, object], group: str) -> dict[str, object]:
-    cells = {  # a phone shows the first four
+    cells = {  # a phone only shows the first four
         "#": row["id"],
         "kernel": row["kernel"],
         "time": f"{change_text(row['size'])} ({change_text(row['low'])} to {change_text(row['high'])})",  # type: ignore[arg-type]

@@ -1,9 +1,9 @@
-"""Keeps what is picked on a page in its address: the key of a widget is its query parameter. Knows no query, no chart.
+"""Keeps the choices on a page in its address: the key of a widget is its query parameter. Knows no query, no chart.
 
-Streamlit can bind a widget to a query parameter by itself. A link to another page with a widget of that key then fails
-where code opens it and loses the parameter where a browser does (1.67, 2026-11-28), and a bound widget drops its
-default from the address, so that a saved link changes its meaning when the default does. Here the address is the state:
-each run gives a widget what the address says, and a choice writes the address.
+The address is the state: each run sets a widget from the address, and a choice writes the address. Streamlit's own
+binding is not used (1.67, 2026-11-28). With it, a link to another page with the same key fails if code opens it, and
+loses the parameter if a browser does. It also drops a default from the address, so a saved link changes its meaning
+when the default does.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ BY_HAND = "picked-by-hand"
 
 
 def open_page(page: str, parameters: Mapping[Any, object]) -> NoReturn:
-    """Opens a page of views/ in this session, with these choices. Every click that code answers with another page uses
+    """Opens a page of views/ in this session, with these choices. All code that answers a click with another page uses
     it."""
     st.switch_page(page, query_params={str(name): str(value) for name, value in parameters.items()})
 

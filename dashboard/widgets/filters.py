@@ -137,9 +137,9 @@ def _read_span(given: list[str], stops: Sequence[str]) -> tuple[str, str]:
 
 
 def _lengthen(given: list[str], options: Sequence[str]) -> list[str]:
-    """Completes a number that names an option alone, such as "#2", and the 8 digits of a commit that addresses of
-    earlier versions have in place of the 10 of `short_sha`. The name of a repository is itself, and begins those of its
-    branches."""
+    """Completes shortened values: a number that names an option, such as "#2", and a commit's 8 digits in addresses of
+    earlier versions (`short_sha` has 10). A repository's name is complete, though those of its branches begin with
+    it."""
     return [
         value if value in options else next((option for option in options if _is_short_for(value, option)), value)
         for value in given

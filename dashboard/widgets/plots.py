@@ -28,7 +28,7 @@ _CHARTS = Path(charts.__file__).parent
 _PICTURE_STYLE = (_CHARTS / "picture.css").read_text(encoding="utf-8")
 # Streamlit mounts a component after the elements below it. So the HTML is sent first; the component adds its script.
 STYLE = grid.STYLE + scoreboard.STYLE + _PICTURE_STYLE
-"""The style of that HTML."""
+"""The style of the HTML that components send."""
 # A shadow root (isolate_styles) is mounted in a second pass, and a screen reader's search does not see its text.
 _GRID = st.components.v2.component("tilewatch_grid", js=grid.BEHAVIOUR, isolate_styles=False)
 _PARALLEL = st.components.v2.component(

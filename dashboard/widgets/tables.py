@@ -27,7 +27,7 @@ def pick_row(table: Any, rows: pd.DataFrame, key: str, **options: Any) -> pd.Ser
     """Shows `table`, a frame or a styled one. Returns the row of `rows` that is selected in it, or None."""
     # A choice of another page may use `key`, and Streamlit would take its value for the selection.
     shown = show(table, on_select="rerun", selection_mode="single-row", key=f"{key}-picked", **options)
-    # A selection outlives the rows: there may be fewer by now.
+    # The selection may contain rows that no longer exist.
     return next((rows.iloc[row] for row in shown.selection.rows if row < len(rows)), None)
 
 

@@ -1,4 +1,4 @@
-"""Shows what differs between the code of two cubins: in words, by source line, and both sides' instructions."""
+"""Shows the differences between the code of two cubins: in words, by source line, and as instructions side by side."""
 
 import pandas as pd
 import streamlit as st

@@ -1,4 +1,4 @@
-"""Shows one run beside the chart of its series: its commit, its verdict and cause, its times, what else changed."""
+"""Shows one run beside the chart of its series: its commit, its verdict and cause, its times, other changes."""
 
 from collections.abc import Iterator
 

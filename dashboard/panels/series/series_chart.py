@@ -83,7 +83,7 @@ def _pick(about: Mapping[str, str], point: Mapping[str, Any]) -> None:
 
 @st.cache_data(ttl=reads.HISTORY_TTL_S, max_entries=reads.CACHED_RESULTS, show_spinner=False)
 def _draw(url: str, key: Key, view: ChartView) -> trend.Drawing:
-    """Draws one series once for several viewers."""
+    """Draws one series, cached for several viewers."""
     metric = view.metric
     points, branches = _read_view(url, key, view)
     if not metric.values(points)["value"].notna().any():

@@ -82,6 +82,6 @@ def find_mechanisms(
 
 
 def write_mechanisms(found: Sequence[Mechanism]) -> str:
-    """Returns one sentence without its full stop."""
+    """Writes mechanisms as one sentence without its full stop."""
     rest = f"; the rest is {NOT_KNOWN}" if found and not found[0].is_enough else ""
     return "; also ".join(map(str, found)) + rest if found else NOT_KNOWN
