@@ -56,9 +56,8 @@ def trend(
         several = machines[shown_as, origin]
         place = machine.partition(",")[0] if several == 1 else f"{several} machines"
         name = plain_html(shown_as if origin == "measured" else f"{shown_as}, {origin} on {place}")
-        colour = colours.colour_of(
-            line["implementation"].iloc[-1], role
-        )  # of the installed version, if it is the newest
+        # The version of the newest point chooses the colour of the line.
+        colour = colours.colour_of(line["implementation"].iloc[-1], role)
         line = line.assign(implementation=shown_as)
         named = any(trace["name"] == name for trace in traces)
         drawn = trend_lines.draw_line(line, metric, along, name, colour, main=role == "kernel")

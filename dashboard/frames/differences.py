@@ -51,7 +51,8 @@ def add_findings(pairs: pd.DataFrame, judged: pd.DataFrame) -> pd.DataFrame:
 
 
 def add_findings_between_gpus(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Adds findings to the pairs of two GPU models, which have no verdicts. They differ if the intervals are apart."""
+    """Adds findings to the pairs of two GPU models, which have no verdicts. A pair differs if its interval excludes
+    zero."""
     rules = (
         (pairs["change"].isna(), NOTHING_TO_COMPARE),
         (~pairs["apart"], NOT_APART),

@@ -34,8 +34,8 @@ class RooflinePoint:
 
 @dataclass(frozen=True)
 class PairCounters:
-    """Holds the counters of the winner before and of this run's, by name; empty if unknown. `replay` is the replay that
-    profiled both cubins side by side; None if each run read its own."""
+    """Holds the counters of the earlier run's winner and of this run's, by name; empty if unknown. `replay` is the
+    replay that profiled both cubins side by side; None if each run read its own."""
 
     before: Mapping[str, float]
     now: Mapping[str, float]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def find_release() -> str:
     """Returns the installed version of Tilewatch; "unknown" if it is only on the path and not installed."""
-    import importlib.metadata  # here, because child processes start often and do not need it
+    import importlib.metadata  # imported here, because child processes start often and do not need it
 
     try:
         return importlib.metadata.version("tilewatch")
