@@ -61,8 +61,7 @@ def open_once(session: Session, asked: CheckRequest, who: str) -> tuple[int, boo
         (asked.repository, asked.base_sha, asked.head_sha, asked.gpu_model, asked.kernel or "", str(asked.fail_over))
     )
     failed = or_(
-        Check.failure.is_not(None),
-        exists().where(CheckOperator.check_id == Check.id, CheckOperator.kind == "failed"),
+        Check.failure.is_not(None), exists().where(CheckOperator.check_id == Check.id, CheckOperator.kind == "failed")
     )
     tries = session.scalar(
         select(func.count()).where(func.starts_with(Check.key, f"{key}#"), Check.ended_at.is_not(None), failed)

@@ -35,12 +35,7 @@ def list_known(session: Session, repository: str) -> list[KnownCommit]:
     return [KnownCommit(*row) for row in session.execute(query)]
 
 
-def write_order(
-    session: Session,
-    repository: str,
-    positions: Mapping[str, int],
-    left: Collection[str],
-) -> int:
+def write_order(session: Session, repository: str, positions: Mapping[str, int], left: Collection[str]) -> int:
     """Stores new positions for a branch's commits. Returns how many of them left the branch since the last call."""
     known = list_known(session, repository)
     session.execute(_MOVE, {"repository": repository, **_columns(known, positions, left)})

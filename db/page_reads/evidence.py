@@ -212,12 +212,7 @@ def find_run_before(session: Session, run_id: int) -> int | None:
             *(getattr(Sweep, name) == getattr(this_sweep, name) for name in SERIES),
             commit_order.place_of() < commit_order.place_of(this_commit),
         )
-        .order_by(
-            *commit_order.latest_first(),
-            (machine == this_machine).desc(),
-            Run.finished_at.desc(),
-            Run.id.desc(),
-        )
+        .order_by(*commit_order.latest_first(), (machine == this_machine).desc(), Run.finished_at.desc(), Run.id.desc())
         .limit(1)
     )
     return session.scalars(query).one_or_none()

@@ -159,8 +159,7 @@ def _delay(session: Session, start: ColumnElement[dt.datetime] | Any, since: dt.
     """Returns the delay from `start` to the first message, over all regressions about which a message was sent."""
     reported = (
         select(
-            Regression.id,
-            (func.extract("epoch", func.min(Message.sent_at) - func.min(start)) / 3600).label("hours"),
+            Regression.id, (func.extract("epoch", func.min(Message.sent_at) - func.min(start)) / 3600).label("hours")
         )
         .join(Message, Message.regression_id == Regression.id)
         .join(Commit, Commit.id == Regression.bad_commit_id)

@@ -293,10 +293,7 @@ def _nearest_measured(
         .select_from(ranked)
         .join(Sweep, Sweep.commit_id == ranked.c.commit_id)
         .join(Run, Run.sweep_id == Sweep.id)
-        .where(
-            *is_of_series(keys),
-            Run.origin != "recorded",
-        )
+        .where(*is_of_series(keys), Run.origin != "recorded")
         .order_by(ranked.c.rank, Run.finished_at.desc(), Run.id.desc())
         .limit(1)
         .lateral()

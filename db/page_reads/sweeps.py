@@ -283,12 +283,7 @@ def list_sizes(session: Session, repository: str, kernel: str, gpu_model: str, s
         select(Run.id.label("run_id"))
         .join(Sweep, Sweep.id == Run.sweep_id)
         .join(Commit, Commit.id == Sweep.commit_id)
-        .where(
-            Commit.repository == repository,
-            Commit.sha == sha,
-            Sweep.kernel == kernel,
-            Sweep.gpu_model == gpu_model,
-        )
+        .where(Commit.repository == repository, Commit.sha == sha, Sweep.kernel == kernel, Sweep.gpu_model == gpu_model)
         .ext(distinct_on(Sweep.problem))
         .order_by(Sweep.problem, Run.finished_at.desc(), Run.id.desc())
         .subquery()

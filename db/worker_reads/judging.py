@@ -201,11 +201,7 @@ def read_scope(session: Session, run_id: int) -> Scope:
 def list_newest_scopes(session: Session) -> list[Scope]:
     """Lists the scopes with the newest night of each repository, GPU model and origin."""
     query = _SCOPES.ext(distinct_on(Commit.repository, Sweep.gpu_model, Run.origin)).order_by(
-        Commit.repository,
-        Sweep.gpu_model,
-        Run.origin,
-        *commit_order.newest_first(),
-        Sweep.submission_id.desc(),
+        Commit.repository, Sweep.gpu_model, Run.origin, *commit_order.newest_first(), Sweep.submission_id.desc()
     )
     return [Scope(**row._mapping) for row in session.execute(query)]
 

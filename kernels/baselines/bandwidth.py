@@ -27,7 +27,5 @@ def copy(call: Call) -> BaselineLaunch:
     blocks = BLOCKS_PER_MULTIPROCESSOR * cupy.cuda.Device().attributes["MultiProcessorCount"]
     blocks = min(blocks, -(-count // THREADS))
     return BaselineLaunch(
-        lambda: kernel((blocks,), (THREADS,), (source, target, cupy.int64(count))),
-        {"bytes": 32 * count},
-        solves=False,
+        lambda: kernel((blocks,), (THREADS,), (source, target, cupy.int64(count))), {"bytes": 32 * count}, solves=False
     )

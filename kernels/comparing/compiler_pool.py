@@ -4,7 +4,6 @@ import contextlib
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from tilewatch.kernels.compiling.compiler import LIMIT_S, Compiler
@@ -59,9 +58,7 @@ class CompilerPool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _start_process(self) -> None:

@@ -35,11 +35,7 @@ class RealBench:
     def race(self, target: Target, library: Library, cubins: Sequence[Cubin]) -> tuple[Params, ...]:
         gpu = self.usable(target.arch)
         setup = GpuSetup(
-            library.folder,
-            target.kernel,
-            target.problem,
-            self._store_url,
-            {"CUDA_VISIBLE_DEVICES": gpu.uuid},
+            library.folder, target.kernel, target.problem, self._store_url, {"CUDA_VISIBLE_DEVICES": gpu.uuid}
         )
         try:
             child = GpuChild(setup)

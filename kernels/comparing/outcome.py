@@ -110,11 +110,7 @@ def list_moves(base: StaticFacts | None, head: StaticFacts | None) -> tuple[str,
         ("shared memory", f"{base.shared_bytes}", f"{head.shared_bytes} bytes"),
         ("instructions", f"{base.code_bytes // INSTRUCTION_BYTES}", f"{head.code_bytes // INSTRUCTION_BYTES}"),
         ("loads by TMA", f"{base.tma_loads} of {base.loads}", f"{head.tma_loads} of {head.loads}"),
-        (
-            "MMAs on Tensor Cores",
-            f"{base.tensor_core_mmas} of {base.mmas}",
-            f"{head.tensor_core_mmas} of {head.mmas}",
-        ),
+        ("MMAs on Tensor Cores", f"{base.tensor_core_mmas} of {base.mmas}", f"{head.tensor_core_mmas} of {head.mmas}"),
     )
     moved = (each for each in pairs if each[1] != each[2].removesuffix(" bytes"))
     return tuple(f"{name} {of_base} -> {of_head}" for name, of_base, of_head in moved)

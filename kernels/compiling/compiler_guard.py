@@ -11,7 +11,6 @@ import os
 import signal
 import threading
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, Self
 
 from tilewatch import processes
@@ -36,9 +35,7 @@ class CompilerGuard:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
 

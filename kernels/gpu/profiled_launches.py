@@ -58,11 +58,7 @@ def _run(described: DescribedRun, cubins: Mapping[str, bytes], place: Path) -> N
     memory = [_make_memory(each) for each in described.memory]
     before = [each.copy() for each in memory]
     launches = [
-        (
-            _load(cubins[each.key], each.symbol, place),
-            each.grid,
-            launched_arrays.list_values(each.arguments, memory),
-        )
+        (_load(cubins[each.key], each.symbol, place), each.grid, launched_arrays.list_values(each.arguments, memory))
         for each in described.launches
     ]
     for _ in range(TIMES):

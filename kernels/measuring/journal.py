@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from tilewatch.configs import config_key
@@ -61,9 +60,7 @@ class Journal:
         """Deletes the file after a complete sweep, so that the next one starts from the beginning."""
         self._path.unlink()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
 

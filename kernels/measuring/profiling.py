@@ -108,11 +108,7 @@ def add_counts(
 
 
 def _find_counted(
-    described: Described | str,
-    store_url: str,
-    gpu: Gpu,
-    known: Mapping[str, Counted],
-    start: Callable[[], Profiler],
+    described: Described | str, store_url: str, gpu: Gpu, known: Mapping[str, Counted], start: Callable[[], Profiler]
 ) -> list[Counted]:
     """Returns the counters of each config, in order. Raises NoCounters."""
     if isinstance(described, str):

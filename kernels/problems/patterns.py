@@ -5,14 +5,7 @@ import re
 from collections.abc import Callable
 
 from tilewatch.kernels.contract import BadProblem, Problem
-from tilewatch.kernels.problems.names import (
-    CHOICE,
-    DEFAULT_CHOICE,
-    Names,
-    make_named_problem,
-    make_problem,
-    read_names,
-)
+from tilewatch.kernels.problems.names import CHOICE, DEFAULT_CHOICE, Names, make_named_problem, make_problem, read_names
 
 PART = re.compile(r"\{([^{}]*)\}|([^{}]+)")
 """One value of a pattern, or its alternatives in braces."""

@@ -56,11 +56,7 @@ def require_new_name(root: Path, name: str) -> None:
 
 
 def install(
-    root: Path,
-    name: str,
-    packages: Sequence[Package],
-    wheels: Path | None,
-    check: Callable[[Toolchain], None],
+    root: Path, name: str, packages: Sequence[Package], wheels: Path | None, check: Callable[[Toolchain], None]
 ) -> Toolchain:
     """Installs packages by their hashes, runs `check` on the new toolchain, and returns it. If NotInstalled or an error
     of `check` is raised, nothing is left."""

@@ -92,11 +92,7 @@ def watch_definitions(
 
 
 def make_case(
-    definition: Definition,
-    entry: Callable[..., Any],
-    given: Inputs,
-    baselines: Sequence[str],
-    p: ProblemInputs,
+    definition: Definition, entry: Callable[..., Any], given: Inputs, baselines: Sequence[str], p: ProblemInputs
 ) -> Case:
     """Returns the case of one problem. The reference gets copies of the inputs, because some references change them."""
     sizes = definition.values(p.problem.sizes)

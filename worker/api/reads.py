@@ -93,12 +93,7 @@ def list_points(
 
 
 def list_sweeps(
-    opened: Session,
-    repository: Repository,
-    kernel: Kernel,
-    problem: Problem,
-    gpu_model: GpuModel,
-    limit: Limit = 100,
+    opened: Session, repository: Repository, kernel: Kernel, problem: Problem, gpu_model: GpuModel, limit: Limit = 100
 ) -> list[SweepRow]:
     """List the sweeps of one kernel and problem on one GPU model, the newest commit first."""
     return sweeps.list_sweeps(opened, repository, kernel, problem, gpu_model, limit)
@@ -123,13 +118,7 @@ def list_verdicts(
 ) -> list[VerdictRow]:
     """List the newest verdicts: did a run show a change, of how much, and why it is believed. +0.05 is 5 % slower."""
     return verdicts.list_verdicts(
-        opened,
-        repository=repository,
-        kernel=kernel,
-        problem=problem,
-        gpu_model=gpu_model,
-        verdict=verdict,
-        limit=limit,
+        opened, repository=repository, kernel=kernel, problem=problem, gpu_model=gpu_model, verdict=verdict, limit=limit
     )
 
 

@@ -42,8 +42,7 @@ GpuIndex = Annotated[
 ]
 Launches = Annotated[int, typer.Option(min=1, help="The most launches per kernel and problem.")]
 Seconds = Annotated[
-    float | None,
-    typer.Option(min=1, max=MOST_SECONDS, help="Start no new launch after this many seconds."),
+    float | None, typer.Option(min=1, max=MOST_SECONDS, help="Start no new launch after this many seconds.")
 ]
 Events = Annotated[bool, typer.Option("--events", help="Time with CUDA events where CUPTI does not work.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]
@@ -181,14 +180,7 @@ def replay(
 
 
 def _run(
-    sides: "Sides",
-    wanted: "Wanted",
-    scratch: Path,
-    revisions: str | None,
-    *,
-    static: bool,
-    gpu: int,
-    events: bool,
+    sides: "Sides", wanted: "Wanted", scratch: Path, revisions: str | None, *, static: bool, gpu: int, events: bool
 ) -> "tuple[tuple[Outcome, ...], About]":
     from tilewatch.kernels.comparing.gpu_bench import RealBench, find_gpu
     from tilewatch.kernels.comparing.report import About

@@ -101,12 +101,7 @@ def compare_statically(sides: Sides, wanted: Wanted, store: Path) -> tuple[Outco
 
 
 def compare_on_gpu(
-    sides: Sides,
-    wanted: Wanted,
-    store: Path,
-    bench: GpuBench,
-    gpu: GpuSpec,
-    on_progress: Callable[[str], None],
+    sides: Sides, wanted: Wanted, store: Path, bench: GpuBench, gpu: GpuSpec, on_progress: Callable[[str], None]
 ) -> tuple[Outcome, ...]:
     """Compares both sides on a GPU. Only targets whose code changed are timed."""
     targets = list_targets(sides.base, sides.head, Selection((gpu.arch,), wanted.kernel, wanted.problem))

@@ -24,8 +24,7 @@ Gpus = Annotated[
     typer.Option("--gpu", metavar="MODEL", help="A GPU model such as h200 or b200. Repeat it for several models."),
 ]
 Who = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="Your name, to be stored with this action. Default: your login name."),
+    str | None, typer.Option(metavar="NAME", help="Your name, to be stored with this action. Default: your login name.")
 ]
 FailOver = Annotated[
     str,

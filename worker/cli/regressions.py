@@ -122,9 +122,7 @@ def reopen(number: Number, who: Who = None, note: Note = None) -> None:
 
 @regressions.command()
 def assign(
-    number: Number,
-    owner: Annotated[str, typer.Argument(help="The new owner; '' for nobody.")],
-    who: Who = None,
+    number: Number, owner: Annotated[str, typer.Argument(help="The new owner; '' for nobody.")], who: Who = None
 ) -> None:
     """Change the owner of a regression.
 

@@ -9,8 +9,7 @@ from tilewatch.worker.cli import options
 from tilewatch.worker.cli.options import AsJson, Who
 
 token = typer.Typer(
-    help="Tokens for programs that read or act by HTTP or MCP: make one, list them, revoke one.",
-    no_args_is_help=True,
+    help="Tokens for programs that read or act by HTTP or MCP: make one, list them, revoke one.", no_args_is_help=True
 )
 Name = Annotated[str, typer.Argument(help="The token's name: the name of the program or the machine that has it.")]
 

@@ -68,9 +68,7 @@ def list_() -> None:
 
 
 @watch.command()
-def remove(
-    name: Annotated[str, typer.Argument(help="A name that `tilewatch watch list` prints.")],
-) -> None:
+def remove(name: Annotated[str, typer.Argument(help="A name that `tilewatch watch list` prints.")]) -> None:
     """Stop watching a repository: its open jobs are cancelled and no more are made. Its history stays on all pages."""
     from tilewatch.db.lifecycle import repositories
     from tilewatch.db.session import session

@@ -20,15 +20,7 @@ from tilewatch.db.worker_reads.judging import Night, Point
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.worker.context import Context
 from tilewatch.worker.git import watched
-from tilewatch.worker.judging import (
-    explain,
-    night,
-    open_regression,
-    other_causes,
-    questions,
-    replay_answers,
-    totals,
-)
+from tilewatch.worker.judging import explain, night, open_regression, other_causes, questions, replay_answers, totals
 from tilewatch.worker.judging.commit_history import History
 from tilewatch.worker.judging.night_context import OpenNight
 from tilewatch.worker.judging.other_causes import OtherCauses

@@ -82,12 +82,7 @@ def _rejudge_scope(
 
 
 def _differences(
-    judge: ScopeJudge,
-    history: History,
-    scope: Scope,
-    judged: Night,
-    points: Sequence[Point],
-    was: dict[int, JudgedRun],
+    judge: ScopeJudge, history: History, scope: Scope, judged: Night, points: Sequence[Point], was: dict[int, JudgedRun]
 ) -> Iterator[ChangedVerdict]:
     for point in points:
         before = was.get(point.run_id)

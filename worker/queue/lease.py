@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Collection
-from types import TracebackType
 from typing import Self
 
 import structlog
@@ -46,9 +45,7 @@ class Lease:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
 

@@ -64,13 +64,7 @@ def submit_check(
         for model in models:
             fact_writes.add_gpu_model(opened, **model.stored)
             asked = CheckRequest(
-                commits[1].repository,
-                commits[0].sha,
-                commits[1].sha,
-                commits[1].subject,
-                model.slug,
-                kernel,
-                fail_over,
+                commits[1].repository, commits[0].sha, commits[1].sha, commits[1].subject, model.slug, kernel, fail_over
             )
             check_id, new = checks.open_once(opened, asked, who)
             check_ids.append(check_id)

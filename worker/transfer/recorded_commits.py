@@ -43,9 +43,7 @@ class RecordedCommits:
         if written not in self._ids:
             dates = {name: self._read_date(commit[name]) for name in DATES if name in commit}
             self._ids[written] = fact_writes.add_commit(
-                self._session,
-                **{**commit, **dates},
-                corrects=commit["repository"] not in self._own,
+                self._session, **{**commit, **dates}, corrects=commit["repository"] not in self._own
             )
         return self._ids[written]
 

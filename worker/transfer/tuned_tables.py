@@ -37,20 +37,13 @@ def write_tables(
         times = tuned_rows.read_trial_times(opened, [winner.sweep_id for winner in winners], config_ids)
         configs = tuned_rows.read_configs(opened, {tied for winner in winners for tied in winner.tie})
     tables = make_tables(winners, times, configs, link)
-    content = {
-        "format": tuned.FORMAT,
-        "made_by": f"tilewatch {find_release()}",
-        "tables": tables,
-    }
+    content = {"format": tuned.FORMAT, "made_by": f"tilewatch {find_release()}", "tables": tables}
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return tables
 
 
 def make_tables(
-    winners: Sequence[NewestWinner],
-    times: Times,
-    configs: Mapping[int, Mapping[str, Any]],
-    link: Callable[[int], str],
+    winners: Sequence[NewestWinner], times: Times, configs: Mapping[int, Mapping[str, Any]], link: Callable[[int], str]
 ) -> list[Mapping[str, Any]]:
     """Makes one table for each kernel and GPU model. Problems that were last measured before the kernel's source
     changed are left out. At one commit the source may differ by problem, as it is what tracing the problem imported."""

@@ -153,11 +153,7 @@ def _best(trials: pd.DataFrame, tie: set[int], sweep: pd.Series) -> None:
     work = sweep["bytes"] / US_GB if unit == "GB/s" else sweep["flops"] / US_TFLOP
     table[unit] = work / timed["median_us"]
     number = st.column_config.NumberColumn
-    tables.show(
-        table,
-        key="best",
-        column_config={"us": number(format="%.1f"), unit: number(format="%.0f")},
-    )
+    tables.show(table, key="best", column_config={"us": number(format="%.1f"), unit: number(format="%.0f")})
     common = common_text(timed, [name for name, _ in sweep["axes"]])
     meaning = "; ≈ not distinguishable from the winner" if tied.any() else ""
     st.caption(f"Times of the few samples of the sweep{meaning}. {common}")

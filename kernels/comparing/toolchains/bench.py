@@ -9,7 +9,6 @@ timed in turns, as in kernels/measuring/replay.py.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from tilewatch.kernels import device
@@ -19,11 +18,7 @@ from tilewatch.kernels.measuring.description_schema import BadDescription
 from tilewatch.kernels.measuring.gpu_processes import GpuProcesses
 from tilewatch.kernels.measuring.preparation import Preparation
 from tilewatch.kernels.measuring.replay import BASE, CHECK_SAMPLES, HEAD, ProcessesAhead
-from tilewatch.kernels.measuring.sweep import (
-    PREPARE_DEADLINE_S,
-    TRIAL_DEADLINE_S,
-    trial_request,
-)
+from tilewatch.kernels.measuring.sweep import PREPARE_DEADLINE_S, TRIAL_DEADLINE_S, trial_request
 from tilewatch.kernels.results import Cubin
 from tilewatch.kernels.statistics import median_interval
 
@@ -39,11 +34,7 @@ than a median of few rounds is uncertain, so more launches tell more than longer
 
 ROUNDS_DEADLINE_S = 60.0
 
-FATES = {
-    "wrong": "gives wrong results",
-    "launch_error": "cannot be launched",
-    "crashed": "faults on the GPU",
-}
+FATES = {"wrong": "gives wrong results", "launch_error": "cannot be launched", "crashed": "faults on the GPU"}
 """Describes a side that cannot be timed, by the status of its trial."""
 
 
@@ -114,9 +105,7 @@ class GpuPairBench:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _describe(self, work: PairWork) -> Preparation:

@@ -49,8 +49,7 @@ def compare(
         int | None, typer.Option(min=0, metavar="INDEX", help="Time on this machine's GPU of that number too.")
     ] = None,
     minutes: Annotated[
-        float | None,
-        typer.Option(min=0.1, max=MOST_MINUTES, help="Start no launch after this many minutes."),
+        float | None, typer.Option(min=0.1, max=MOST_MINUTES, help="Start no launch after this many minutes.")
     ] = None,
     retune: Annotated[bool, typer.Option(help="Sweep what got worse with HEAD, and time its winner too.")] = True,
     report: Annotated[
@@ -81,9 +80,7 @@ def compare(
     limit: Annotated[
         float | None,
         typer.Option(
-            min=0.1,
-            max=MOST_LIMIT_S,
-            help="CPU seconds a config may take to compile. Default: as a sweep's.",
+            min=0.1, max=MOST_LIMIT_S, help="CPU seconds a config may take to compile. Default: as a sweep's."
         ),
     ] = None,
     events: Annotated[bool, typer.Option("--events", help="Time with CUDA events where CUPTI does not work.")] = False,

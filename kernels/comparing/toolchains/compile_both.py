@@ -65,11 +65,7 @@ class Chosen:
 
 
 def choose(
-    library: Path,
-    selections: Sequence[Selection],
-    winners: Sequence[RecordedWinner],
-    source: ConfigSource,
-    gpu: str,
+    library: Path, selections: Sequence[Selection], winners: Sequence[RecordedWinner], source: ConfigSource, gpu: str
 ) -> tuple[Chosen, ...]:
     """Chooses the configs of every target: recorded winners and their ties, else the shipped config. `gpu` is a GPU
     model, or empty to use the architecture. Raises like list_targets."""

@@ -123,12 +123,7 @@ def _compile(library: Path, pair: ToolchainPair, config: Params, compiler: Compi
 
 
 def _race(
-    place: Workplace,
-    pair: ToolchainPair,
-    compiled: Mapping[str, Compiled],
-    gpu_model: str,
-    race: Race,
-    limit_s: float,
+    place: Workplace, pair: ToolchainPair, compiled: Mapping[str, Compiled], gpu_model: str, race: Race, limit_s: float
 ) -> Retuned:
     cubins = [
         Cubin(json.loads(config), each.content_key, each.symbol)

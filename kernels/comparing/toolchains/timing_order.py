@@ -26,11 +26,7 @@ class TimingRun:
     """Times pairs to answer one question. `timings` holds all results, also of earlier runs."""
 
     def __init__(
-        self,
-        works: Sequence[PairWork],
-        timings: dict[Key, Timing],
-        family: Family,
-        on_timing: Callable[[Timing], None],
+        self, works: Sequence[PairWork], timings: dict[Key, Timing], family: Family, on_timing: Callable[[Timing], None]
     ) -> None:
         """`timings` has an entry for each work, without launches if there are none yet."""
         self._works = {(work.kernel, work.problem): work for work in works}

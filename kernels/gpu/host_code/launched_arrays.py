@@ -10,13 +10,7 @@ from tilewatch.kernels.gpu import arrays
 from tilewatch.kernels.gpu.host_code.described_operator import ITEM_BYTES, Number, View
 
 BITS = {1: np.uint8, 2: np.uint16, 4: np.int32, 8: np.int64}
-NUMBERS = {
-    "bool": np.uint8,
-    "int8": np.int8,
-    "int16": np.int16,
-    "int64": np.int64,
-    "float64": np.float64,
-}
+NUMBERS = {"bool": np.uint8, "int8": np.int8, "int16": np.int16, "int64": np.int64, "float64": np.float64}
 """Raw types that CuPy computes with, besides those in arrays.RAW."""
 
 

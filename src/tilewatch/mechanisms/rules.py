@@ -33,10 +33,7 @@ LARGE_CLUSTER = 4
 """Least size of a cluster that costs time: the median config of gemm_fp8 took 1.5 to 2.6 times as long with 4 blocks as
 with 2, 1.8 to 2.1 times with 8 as with 4, and 0.8 to 0.9 times with 2 as with 1 (recordings of an H200, 2026-11-22)."""
 
-WAITS = (
-    ("stalled_on_memory", "warps that wait for memory"),
-    ("stalled_on_mma", "warps that wait for Tensor Cores"),
-)
+WAITS = (("stalled_on_memory", "warps that wait for memory"), ("stalled_on_mma", "warps that wait for Tensor Cores"))
 
 INSTRUCTION_BYTES = 16
 OWN_THREADS = 128

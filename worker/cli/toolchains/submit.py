@@ -28,11 +28,7 @@ def toolchain(
     ] = None,
     minutes: Annotated[
         float,
-        typer.Option(
-            min=0.1,
-            max=MOST_MINUTES,
-            help="Start no launch after this many minutes of each GPU model.",
-        ),
+        typer.Option(min=0.1, max=MOST_MINUTES, help="Start no launch after this many minutes of each GPU model."),
     ] = 10.0,
     retune: Annotated[bool, typer.Option(help="Sweep what got worse with HEAD, and time its winner too.")] = True,
     fail_over: FailOver = "1%",
