@@ -6,7 +6,7 @@ microseconds (`_us`) or seconds (`_s`), sizes in bytes. Failures are values here
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 Params = Mapping[str, int]
@@ -139,3 +139,11 @@ class RunResult:
     def key(self) -> str:
         """Returns the key of the run. It is unique, because a GPU of a machine starts one run at a time."""
         return f"{self.host}:{self.gpu_uuid}:{self.started_at.isoformat()}"
+
+    def note(self, **facts: Any) -> "RunResult":
+        """Returns the run with these facts in the kernel's detail."""
+        noted = (
+            replace(each, detail={**each.detail, **facts}) if each.role == "kernel" else each
+            for each in self.measurements
+        )
+        return replace(self, measurements=tuple(noted))

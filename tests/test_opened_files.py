@@ -61,7 +61,6 @@ OURS = {
     "tilewatch/processes.py:measure_usage",
     "tilewatch/processes.py:open_log",
     "worker/git/clones.py:_locked",
-    "worker/gpu/baseline_kernels.py:_read",
     "worker/gpu/baseline_kernels.py:prepare",
     "worker/gpu/uncounted.py:_read",
     "worker/local/secret_files.py:_find_short",

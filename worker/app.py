@@ -317,10 +317,14 @@ def _forked(**_: Any) -> None:
         _lifecycle.forked()
 
 
-def _close_compiler(**_: Any) -> None:
+def _close_children(**_: Any) -> None:
     from tilewatch.worker.steps import compiler
 
     compiler.close()
+    if _lifecycle is not None and _lifecycle.identity.gpu is not None:
+        from tilewatch.worker.gpu import real
+
+        real.kept.close()
 
 
 def _close_beat(**_: Any) -> None:
@@ -334,4 +338,4 @@ signals.worker_ready.connect(_start)
 signals.worker_shutting_down.connect(_drain)
 signals.worker_shutdown.connect(_stop)
 signals.worker_process_init.connect(_forked)
-signals.worker_process_shutdown.connect(_close_compiler)
+signals.worker_process_shutdown.connect(_close_children)

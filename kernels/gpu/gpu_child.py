@@ -3,13 +3,15 @@
 The parent (kernels/measuring/sweep.py) decides which config is tried next, and survives a crash of this process.
 """
 
+import gc
 import math
 import os
 import random
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import cupy
 
@@ -20,12 +22,15 @@ from tilewatch.kernels.gpu import references, timing
 from tilewatch.kernels.gpu.guards import WRITES_OUTSIDE, WROTE_OUTSIDE
 from tilewatch.kernels.gpu.health import canary
 from tilewatch.kernels.gpu.host_code import prepared_launches
+from tilewatch.kernels.gpu.host_code.prepared_launches import PreparedLaunches
 from tilewatch.kernels.gpu.loaded_libraries import read_loaded_versions
-from tilewatch.kernels.gpu.prepared import Prepared
 from tilewatch.kernels.gpu.prepared_problem import PreparedProblem, prepare, take_references
 from tilewatch.kernels.gpu.result_error import NO_ERROR, ResultError
 from tilewatch.kernels.gpu.rounds import Checks, Entry, WrongWhenTimed, time_rounds
 from tilewatch.kernels.library_errors import LibraryError
+
+if TYPE_CHECKING:  # it needs PyTorch
+    from tilewatch.kernels.gpu.host_code.prepared_operator import PreparedOperator
 
 HOPELESS = 5.0
 """A config this many times slower than the best one so far gets no further samples. The largest single sample seen on
@@ -41,9 +46,20 @@ BASELINE_SLACK = 2.0
 """Factor on the tolerance when a baseline is checked, because a baseline chooses its own rounding."""
 
 UUID_BYTES = 16
-_prepared: Prepared | None = None
+Prepared: TypeAlias = "PreparedProblem | PreparedLaunches | PreparedOperator"
+"""One problem on this GPU: of a library file's kernel, of a watched operator by its launches, or of one that this
+process runs."""
+
+_prepared: "Prepared | None" = None
 _timer: timing.Timer | None = None
 """The timer of all problems, because CUPTI allows one timer per process."""
+
+MOST_SERIES = 32
+"""Series of one process: the machine code that they loaded stays."""
+
+_series = 0
+_has_failed = False
+"""Whether anything failed, of any series: a process in which something did measures no other one."""
 
 _draws = random.SystemRandom()
 """Draws which launches are compared. It is not seeded, so no commit can predict them."""
@@ -59,24 +75,54 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
         return begin(
             partial(prepared_launches.prepare if "operators" in request else prepare, request), request.get("timer")
         )
+    if request["ask"] == "forget":
+        return _forget()
     assert _prepared is not None, "prepare comes first"
     began_unix_s = time.time()
     try:
         answered = ANSWERS[request["ask"]](_prepared, request)
     except WrongWhenTimed as wrong:
-        return {"wrong": str(wrong)}
-    if request["ask"] not in WITH_LOOK or answered.get("status", "timed") != "timed":
+        answered = {"wrong": str(wrong)}
+    if "wrong" in answered or answered.get("status", "timed") != "timed":
+        _note_failure()
+        return answered
+    if request["ask"] not in WITH_LOOK:
         return answered
     return {**answered, "seen": _prepared.telemetry.list_processes(began_unix_s)}
 
 
 def begin(make: Callable[[str, timing.Timer], Prepared], wanted_timer: str | None) -> Mapping[str, Any]:
     """Replaces the prepared problem by the one that `make` prepares, and returns facts about it and the GPU."""
-    global _prepared
-    _prepared = None  # frees its arrays before those of the new problem are made
+    global _prepared, _series
+    _drop_prepared()  # frees its arrays before those of the new problem are made
+    _series += 1
     _prepared = make(_read_uuid(), _start_timer(wanted_timer))
     _require_tolerance(_prepared.tolerance)
     return _introduce(_prepared)
+
+
+def _forget() -> Mapping[str, Any]:
+    """Frees what the last series had, and returns whether this process may measure another one."""
+    _drop_prepared()
+    if _has_failed or _series >= MOST_SERIES:
+        return {"is_fit": False}
+    gc.collect()
+    cupy.get_default_memory_pool().free_all_blocks()
+    if "torch" in sys.modules:
+        sys.modules["torch"].cuda.empty_cache()
+    return {"is_fit": not _is_context_dead()}
+
+
+def _drop_prepared() -> None:
+    global _prepared
+    if isinstance(_prepared, PreparedProblem | PreparedLaunches):
+        _prepared.modules.cleanup()
+    _prepared = None
+
+
+def _note_failure() -> None:
+    global _has_failed
+    _has_failed = True
 
 
 def _start_timer(wanted: str | None) -> timing.Timer:
@@ -121,7 +167,7 @@ def _try_config(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, 
     if misfit is not None:
         return {"status": "wrong", "error": None, "failure": misfit}
     try:
-        config = prepared.load(request)
+        config: Any = prepared.load(request)
         turn = _draws.choice(prepared.checked_sets)
         checked_us, error = prepared.verify(config, turn)
     except WrongWhenTimed as wrong:
@@ -156,7 +202,8 @@ def _try_config(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, 
 
 def _load(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Loads a config that was checked before this process started."""
-    prepared.keep(request["id"], prepared.load(request))
+    config: Any = prepared.load(request)
+    prepared.keep(request["id"], config)
     return {}
 
 
@@ -166,17 +213,21 @@ def _time(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _prepare_baselines(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Prepares the baselines and checks them against the same references."""
+    """Prepares the baselines and checks them against the same references, unless they are only to be launched."""
     details: dict[str, Any] = {}
     for name in request["names"]:
         try:
             printed = StdoutCapture()
             with printed:
                 baseline = prepared.build_baseline(name)
-                error = _verify_baseline(prepared, name, baseline) if baseline.solves else NO_ERROR
+                error = NO_ERROR
+                if baseline.solves and not request.get("only_launched"):
+                    error = _verify_baseline(prepared, name, baseline)
             kernels = prepared.timer.names(baseline.launch)
             versions = read_loaded_versions(find_library(name))
         except (BaselineMissing, Exception) as failure:  # noqa: BLE001 - a baseline's failure must not cost the run
+            if not isinstance(failure, BaselineMissing):
+                _note_failure()
             lines = str(failure).strip().splitlines()
             details[name] = {"missing": lines[0] if lines else type(failure).__name__}
             continue
@@ -270,13 +321,7 @@ def _take_samples(
 
 
 def _time_entries(
-    prepared: Prepared,
-    entries: list[Entry],
-    rounds: int,
-    *,
-    seed: int,
-    sets: Sequence[int] = (),
-    rest: bool = True,
+    prepared: Prepared, entries: list[Entry], rounds: int, *, seed: int, sets: Sequence[int] = (), rest: bool = True
 ) -> list[list[float]]:
     timing.forbid_persisting_l2()  # host code in this process may have allowed it
     samples = time_rounds(

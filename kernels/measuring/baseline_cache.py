@@ -2,18 +2,20 @@
 s (H200, 2026-11), and keeps the result on this machine's disk."""
 
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from tilewatch.baselines import BASELINES, DEEP_GEMM
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels.children.child_process import ChildDied, ChildHung
-from tilewatch.kernels.measuring.gpu_processes import GpuProcesses
+from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.measuring.gpu_turn import find_turn
-from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup
+from tilewatch.kernels.measuring.kept_process import KeptProcess
+from tilewatch.kernels.measuring.preparation import Preparation, describe, left_s
 
 COMPILING = tuple(each.name for each in BASELINES if each.package == DEEP_GEMM)
 """The baselines that compile their own kernels."""
@@ -33,29 +35,60 @@ class SeriesToPrepare:
     problem: str
     baselines: tuple[str, ...]
 
+    @property
+    def compiling(self) -> list[str]:
+        """Returns its baselines that compile kernels."""
+        return [name for name in self.baselines if name in COMPILING]
 
-def fill(series: Sequence[SeriesToPrepare], gpu_uuid: str, store_url: str) -> list[str]:
-    """Launches the compiling baselines of each series once, several series at a time. Returns failures as sentences."""
-    left = [each for each in series if any(name in COMPILING for name in each.baselines)]
-    failures: list[str | None] = []
+
+OnDone = Callable[[SeriesToPrepare], object]
+
+
+def fill(series: Sequence[SeriesToPrepare], gpu_uuid: str, store_url: str, on_done: OnDone = id) -> list[str]:
+    """Launches the compiling baselines of each series once, several series at a time. Returns failures as sentences.
+    Threads call `on_done` with each series that is ready."""
+    left = [each for each in series if each.compiling]
+    failures: dict[SeriesToPrepare, str] = {}
     with find_turn(gpu_uuid):
         for at_once in (AT_ONCE, FEW):
+            prepare_part = partial(_prepare_each, gpu_uuid=gpu_uuid, store_url=store_url, on_done=on_done)
             with ThreadPoolExecutor(at_once) as pool:
-                failures = list(pool.map(partial(_prepare, gpu_uuid=gpu_uuid, store_url=store_url), left))
-            left = [each for each, failure in zip(left, failures, strict=True) if failure]
-    return [failure for failure in failures if failure]
+                parts = pool.map(prepare_part, [left[number::at_once] for number in range(at_once)])
+                failures = dict(failure for part in parts for failure in part)
+            left = list(failures)
+    return list(failures.values())
 
 
-def _prepare(series: SeriesToPrepare, gpu_uuid: str, store_url: str) -> str | None:
-    environment = {"CUDA_VISIBLE_DEVICES": gpu_uuid}
-    setup = GpuSetup(series.library, series.kernel, series.problem, store_url, environment)
-    names = [name for name in series.baselines if name in COMPILING]
+def _prepare_each(
+    series: Sequence[SeriesToPrepare], *, gpu_uuid: str, store_url: str, on_done: OnDone
+) -> list[tuple[SeriesToPrepare, str]]:
+    """Prepares series in one process. Returns those that failed with why, as a sentence."""
+    failures = []
+    with closing(KeptProcess()) as kept:
+        for each in series:
+            try:
+                _prepare(each, kept, {"CUDA_VISIBLE_DEVICES": gpu_uuid}, store_url)
+                on_done(each)
+            except (ExpectedError, ChildDied, ChildHung) as error:
+                why = f"the baselines of {each.kernel} {each.problem} could not be prepared: {error}"[:300]
+                failures.append((each, why))
+    return failures
+
+
+def _prepare(series: SeriesToPrepare, kept: KeptProcess, environment: dict[str, str], store_url: str) -> None:
+    """Launches the baselines without a reference: the library's process only describes the problem."""
+    deadline = time.monotonic() + DEADLINE_S
+    preparation = Preparation(series.library, series.kernel, series.problem, store_url)
+    with closing(ChildProcess("library", environment=environment, library=series.library)) as library:
+        problems = describe(library, preparation, deadline)
+    if problems is None:  # a watched operator, whose baselines compile nothing
+        return
+    measuring = kept.take(COMPILING, partial(ChildProcess, "gpu", environment=environment, torch=True))
     try:
-        child = GpuChild(setup, partial(GpuProcesses, series.library, environment=environment, torch=True))
-        try:
-            child.ask({"ask": "baselines", "names": names}, DEADLINE_S)
-        finally:
-            child.close()
-    except (ExpectedError, ChildDied, ChildHung) as error:
-        return f"the baselines of {series.kernel} {series.problem} could not be prepared: {error}"[:300]
-    return None
+        for asked in (
+            {**preparation.request, "ask": "prepare", "problems": problems},
+            {"ask": "baselines", "names": series.compiling, "only_launched": True},
+        ):
+            measuring.ask(asked, deadline_s=left_s(deadline))
+    finally:
+        kept.put_back(COMPILING, measuring)

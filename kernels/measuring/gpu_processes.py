@@ -18,6 +18,7 @@ from tilewatch.kernels.children.child_process import ChildDied, ChildHung, Child
 from tilewatch.kernels.compiling.store import find_folder
 from tilewatch.kernels.measuring.description_schema import BadDescription, validate_description
 from tilewatch.kernels.measuring.gpu_turn import find_turn
+from tilewatch.kernels.measuring.kept_process import KeptProcess
 from tilewatch.kernels.measuring.other_processes import UndisturbedGpu
 from tilewatch.kernels.measuring.preparation import (
     Preparation,
@@ -47,12 +48,19 @@ class GpuProcesses:
         packages: Path | None = None,
         others: Sequence[Path] = (),
         torch: bool = False,
+        kept: KeptProcess | None = None,
     ) -> None:
         """Starts the processes. `others` are the libraries of other sides of a replay. Libraries are imported at once;
         no process touches the GPU before a problem is prepared. With `torch` the measuring process has PyTorch, for
-        baselines. It imports from the folder `packages` first."""
+        baselines. It imports from the folder `packages` first. With `kept` it comes from there, and `close` puts it
+        back."""
         self._start = partial(ChildProcess, environment=environment)
         self._start_measuring = partial(self._start, "gpu", packages=packages, torch=torch)
+        self._put_back: Callable[[ChildProcess], None] | None = None
+        if kept is not None:
+            group = (library, *sorted(environment.items()))
+            self._start_measuring = partial(kept.take, group, self._start_measuring)
+            self._put_back = partial(kept.put_back, group)
         self._packages, self._libraries = packages, (library, *others)
         self._turn = find_turn(environment.get("CUDA_VISIBLE_DEVICES", ""))
         self._release_turn: Callable[[], object] | None = None
@@ -69,6 +77,8 @@ class GpuProcesses:
         """The preparation of a watched operator until one of its launches gives a right result, then None."""
         self._confirmations = 0
         self._gpu = UndisturbedGpu()
+        self._has_answered = True
+        """False where an exception may have left an answer unread."""
 
     def plan(self, preparations: Sequence[Preparation]) -> None:
         """Announces the problems that will be prepared, in this order. One library process then describes them and
@@ -114,10 +124,13 @@ class GpuProcesses:
         The introduction's `library_runs_apart` is False if the process that runs a watched operator also measures it.
         `not_apart` then says why, and `stated` what the operator's watch file says about it.
         """
+        self._has_answered = False
         if self._library is not None and not self._library.is_idle:
             self._library.finish(deadline_s=deadline_s)  # the import needs no GPU
         waited_s = self._take_turn()
-        return {**self._prepare(preparation, deadline_s), "waited_s": waited_s}
+        introduction = self._prepare(preparation, deadline_s)
+        self._has_answered = True
+        return {**introduction, "waited_s": waited_s}
 
     def _prepare(self, preparation: Preparation, deadline_s: float) -> dict[str, Any]:
         if preparation in self._planned[self._next :]:
@@ -236,7 +249,9 @@ class GpuProcesses:
         """
         measures = self._measuring or self._library
         assert measures is not None
+        self._has_answered = False
         answer = self._gpu.ask(measures, request, deadline_s=deadline_s)
+        self._has_answered = True
         if self._unconfirmed is None or request["ask"] != "trial":
             return answer
         if answer["status"] in ("wrong", "launch_error") and not answer.get("is_final"):
@@ -274,7 +289,11 @@ class GpuProcesses:
         return all(each.alive for each in self._started)
 
     def close(self) -> None:
-        """Ends the processes. If all of them are idle, the next series gets the GPU before they have ended."""
+        """Ends the processes; puts a measuring process that comes from elsewhere back. If all of them are idle, the
+        next series gets the GPU before they have ended."""
+        if self._put_back is not None and self._measuring is not None and self._has_answered:
+            self._put_back(self._measuring)
+            self._measuring = None
         if all(each.is_idle for each in self._started):
             self._end_turn()
         for each in self._started:

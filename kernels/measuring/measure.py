@@ -22,6 +22,7 @@ from tilewatch.kernels.measuring.baseline_process import BaselineProcess, start_
 from tilewatch.kernels.measuring.careful_timing import OnStep, time_carefully
 from tilewatch.kernels.measuring.gpu_processes import GpuProcesses
 from tilewatch.kernels.measuring.gpu_turn import find_root
+from tilewatch.kernels.measuring.kept_process import KeptProcess
 from tilewatch.kernels.measuring.known_counters import Counted
 from tilewatch.kernels.measuring.other_processes import GpuBusy
 from tilewatch.kernels.measuring.preparation import draw_seed
@@ -86,11 +87,7 @@ OnTrial = Callable[[TrialResult], None]
 
 
 def measure(
-    request: MeasureRequest,
-    *,
-    on_trial: OnTrial,
-    on_step: OnStep,
-    policy: RacePolicy | None = None,
+    request: MeasureRequest, *, on_trial: OnTrial, on_step: OnStep, policy: RacePolicy | None = None
 ) -> RunResult:
     """Sweeps and times carefully in its own processes, then reads counters.
 
@@ -124,11 +121,13 @@ def count_run(
     return replace(run.result, measurements=measurements)
 
 
-def measure_uncounted(request: MeasureRequest, *, on_trial: OnTrial = lambda _: None) -> UncountedRun:
+def measure_uncounted(
+    request: MeasureRequest, *, on_trial: OnTrial = lambda _: None, kept: KeptProcess | None = None
+) -> UncountedRun:
     """Does what `measure` does, except reading counters. A caller that measures many problems reads the counters of
-    several with one start of Nsight Compute (profiling.count_several)."""
+    several with one start of Nsight Compute (profiling.count_several), and measures them in one process of `kept`."""
     gpu = usable_gpu(request.gpu_index, request.arch)
-    return _measure(request, gpu, on_trial, lambda *_: None, None)
+    return _measure(request, gpu, on_trial, lambda *_: None, None, kept)
 
 
 def _measure(
@@ -137,6 +136,7 @@ def _measure(
     on_trial: OnTrial,
     on_step: OnStep,
     policy: RacePolicy | None,
+    kept: KeptProcess | None = None,
 ) -> UncountedRun:
     this_gpu = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
     setup = GpuSetup(request.library, request.kernel, request.problem, request.store_url, this_gpu, request.seed)
@@ -150,7 +150,7 @@ def _measure(
         on_step("sweep", done, 0)
 
     try:
-        child = GpuChild(setup, partial(GpuProcesses, setup.library, environment=this_gpu, torch=True))
+        child = GpuChild(setup, partial(GpuProcesses, setup.library, environment=this_gpu, torch=True, kept=kept))
     except SweepFailed as error:
         raise MeasureFailed(str(error)) from None
     processes: list[BaselineProcess] = []
@@ -170,6 +170,7 @@ def _measure(
         measurements: tuple[Measured, ...] = ()
         configs: tuple[Params, ...] = ()
         described: Described | str = []
+        seconds: dict[str, float] = {}
         if result.winner is not None:
             winner = [trial.config for trial in result.trials].index(result.winner)
             on_step("baselines", 0, len(request.baselines))
@@ -180,18 +181,10 @@ def _measure(
             if "is_operator" in child.introduction:
                 processes.append(start_watch_file(setup, request.baselines))
             measurements, readings = time_carefully(
-                child,
-                request.kernel,
-                winner,
-                named,
-                result.trials,
-                request.baselines,
-                processes,
-                child.seed,
-                on_step,
+                child, request.kernel, winner, named, result.trials, request.baselines, processes, child.seed, on_step
             )
             telemetry += readings
-            measurements = _add_seconds(measurements, child.spent_s)
+            seconds = _sum_seconds(child.spent_s)
             counted = _find_tied(result, winner)
             configs = tuple(result.trials[each].config for each in counted)
             described = child.describe(counted)
@@ -218,23 +211,19 @@ def _measure(
         started_at=started_at,
         finished_at=dt.datetime.now(dt.UTC),
     )
-    return UncountedRun(run, configs, described)
+    return UncountedRun(run.note(seconds=seconds), configs, described)
 
 
-PHASES = {"waiting": "waiting", "prepare": "prepare", "baselines": "baselines", "rounds": "rounds"}
-"""Maps requests to phases of a run. All other requests belong to the sweep."""
+PHASES = ("waiting", "prepare", "baselines", "rounds")
+"""Requests that are a phase of a run. All others belong to the sweep."""
 
 
-def _add_seconds(measurements: tuple[Measured, ...], spent_s: Mapping[str, float]) -> tuple[Measured, ...]:
-    """Returns the measurements with the seconds of each phase in the kernel's detail."""
+def _sum_seconds(spent_s: Mapping[str, float]) -> dict[str, float]:
+    """Returns the seconds of each phase of a run."""
     seconds: defaultdict[str, float] = defaultdict(float)
     for asked, spent in spent_s.items():
-        seconds[PHASES.get(asked, "sweep")] += spent
-    rounded = {name: round(spent, 3) for name, spent in seconds.items()}
-    return tuple(
-        replace(each, detail={**each.detail, "seconds": rounded}) if each.role == "kernel" else each
-        for each in measurements
-    )
+        seconds[asked if asked in PHASES else "sweep"] += spent
+    return {name: round(spent, 3) for name, spent in seconds.items()}
 
 
 def _find_tied(result: SweepResult, winner: int) -> list[int]:

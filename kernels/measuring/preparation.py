@@ -5,8 +5,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+from tilewatch.kernels.children.child_process import ChildProcess
 from tilewatch.kernels.measuring.description_schema import validate_description
 from tilewatch.kernels.measuring.operator_schema import validate_operator
 from tilewatch.kernels.results import Params
@@ -22,14 +23,6 @@ SEEDS = 2**31
 def draw_seed() -> int:
     """Returns a random seed of inputs. A library that could guess it could tell which inputs are compared."""
     return secrets.randbelow(SEEDS)
-
-
-class Process(Protocol):
-    """Answers requests, like a ChildProcess."""
-
-    def begin(self, request: Mapping[str, Any]) -> None: ...
-    def finish(self, *, deadline_s: float) -> dict[str, Any]: ...
-    def ask(self, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -61,7 +54,7 @@ class Preparation:
         }
 
 
-def describe(library: Process, preparation: Preparation, deadline: float) -> Mapping[str, Any] | None:
+def describe(library: ChildProcess, preparation: Preparation, deadline: float) -> Mapping[str, Any] | None:
     """Returns each side's description of the problem by library folder; None for a watched operator."""
     described = library.ask({**make_question(preparation), "ask": "describe problem"}, deadline_s=left_s(deadline))
     if described["problem"] is None:
@@ -80,7 +73,7 @@ class OperatorAnswer:
     stated: str
 
 
-def describe_operator(library: Process, preparation: Preparation, folder: Path, deadline: float) -> OperatorAnswer:
+def describe_operator(library: ChildProcess, preparation: Preparation, folder: Path, deadline: float) -> OperatorAnswer:
     """Asks a library to describe a watched operator, and only then sends it the seed of the measured inputs."""
     operator: dict[str, Any] = {}
     stated = ""
@@ -104,7 +97,11 @@ def make_question(preparation: Preparation) -> dict[str, Any]:
 
 
 def prepare(
-    library: Process, measuring: Process, preparation: Preparation, problems: Mapping[str, Any], deadline: float
+    library: ChildProcess,
+    measuring: ChildProcess,
+    preparation: Preparation,
+    problems: Mapping[str, Any],
+    deadline: float,
 ) -> dict[str, Any]:
     """Prepares a described problem in the measuring process, and returns its introduction."""
     library.begin({**preparation.request, "ask": "reference"})

@@ -13,12 +13,8 @@ import pytest
 
 from tests.kernels.fixtures.fake_gpu import LIBRARY, PROBLEM, UUID, Rig, install_for_children
 from tests.kernels.fixtures.ncu import CUT_OUTPUT, FORBIDDEN, NCU_OUTPUT, make_ncu
-from tilewatch.kernels import device
-from tilewatch.kernels.measuring import baseline_cache
-from tilewatch.kernels.measuring.sweep import GpuSetup, SweepFailed
 from tilewatch.kernels.recording import recording_file
-from tilewatch.kernels.recording.git_commit import GitCommit
-from tilewatch.kernels.results import Compiled, Plan
+from tilewatch.kernels.results import Compiled
 from tools import record_history
 
 FASTER = 80.0
@@ -125,34 +121,3 @@ def test_a_clone_without_its_history_is_refused(tmp_path: Path, shas: list[str])
     asked = argparse.Namespace(repository=tmp_path / "shallow", commits="HEAD")
     with pytest.raises(SystemExit, match=r"is a shallow clone: .* `git fetch --unshallow` gets the rest"):
         record_history.read_history(asked, "sm_90", None)
-
-
-def test_baselines_that_had_no_memory_beside_others_are_prepared_once_more(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    asked: list[str] = []
-
-    class FullGpu:
-        """Has no memory for `large` the first time, and never for `huge`."""
-
-        def __init__(self, setup: GpuSetup, _: object) -> None:
-            asked.append(setup.problem)
-            if setup.problem == "huge" or (setup.problem == "large" and asked.count("large") == 1):
-                raise SweepFailed("out of memory")
-
-        def ask(self, request: dict[str, object], _: float) -> None:
-            assert request == {"ask": "baselines", "names": ["deepgemm"]}
-
-        def close(self) -> None:
-            pass
-
-    def version(problem: str, *baselines: str) -> record_history.Version:
-        plan = Plan("gemm", problem, "sm_90", "", 1, (), 1, 1, baselines, ())
-        return record_history.Version(GitCommit("clone", "sha", 1, "2026-11-27", "", ""), LIBRARY, plan)
-
-    monkeypatch.setattr(baseline_cache, "GpuChild", FullGpu)
-    versions = [version(name, "deepgemm", "copy") for name in ("small", "large", "huge")] + [version("other", "copy")]
-    gpu = device.Gpu(0, UUID, "NVIDIA H100", "580.159", None)
-    record_history.prepare_baselines({each.name: [each] for each in versions}, gpu, "file:///store")
-    assert sorted(asked) == ["huge", "huge", "large", "large", "small"]
-    assert capsys.readouterr().out == "the baselines of gemm huge could not be prepared: out of memory\n"

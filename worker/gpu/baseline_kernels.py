@@ -4,8 +4,10 @@ Compiled one after the other, they would keep the GPU waiting for minutes: nvcc 
 """
 
 import fcntl
+import hashlib
 import json
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,41 +21,40 @@ from tilewatch.kernels.toolchains.versions import versions
 
 log = structlog.get_logger()
 
+LOOK_EVERY_S = 0.2
 
-def prepare(
-    folder: Path, series: Sequence[SeriesToPrepare], gpu: Gpu, store_url: str, *, is_needed: bool = True
-) -> None:
+
+def prepare(folder: Path, series: Sequence[SeriesToPrepare], gpu: Gpu, store_url: str, needed: SeriesToPrepare) -> None:
     """Prepares the series that this machine has not prepared yet with these versions of the baselines. If another
-    process of this machine is doing so, waits for it only if it `is_needed` for the next series."""
-    series = [each for each in series if any(name in baseline_cache.COMPILING for name in each.baselines)]
-    if not series:
+    process of this machine is doing so, waits until the series that is `needed` next is prepared."""
+    met = {each: folder / _name(each, gpu) for each in series if each.compiling}
+    if not met:
         return
     folder.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | (0 if is_needed else fcntl.LOCK_NB))
-        except BlockingIOError:
-            return
-        met_file = folder / "met.json"
-        met = _read(met_file)
-        missing = {name: each for each in series if (name := _name(each, gpu)) not in met}
-        if missing:
-            failures = baseline_cache.fill(list(missing.values()), gpu.uuid, store_url)
+        while not _try_lock(lock):
+            if needed not in met or met[needed].exists():
+                return
+            time.sleep(LOOK_EVERY_S)
+        if missing := sorted((each for each in met if not met[each].exists()), key=lambda each: each != needed):
+            failures = baseline_cache.fill(missing, gpu.uuid, store_url, lambda each: met[each].touch())
             log.info("prepared baselines", series=len(missing), failures=failures)
-            met_file.write_text(json.dumps(sorted(met | missing.keys())), encoding="utf-8")
+            for each in missing:  # also what failed: its series does without
+                met[each].touch()
     finally:
         os.close(lock)
 
 
-def _read(file: Path) -> set[str]:
+def _try_lock(lock: int) -> bool:
     try:
-        return set(json.loads(file.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        return set()
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _name(series: SeriesToPrepare, gpu: Gpu) -> str:
-    packages = versions((DEEP_GEMM,))
     assert gpu.model is not None
-    return json.dumps([packages, gpu.model.slug, series.kernel, series.problem, series.baselines], sort_keys=True)
+    named = [versions((DEEP_GEMM,)), gpu.model.slug, series.kernel, series.problem, series.baselines]
+    return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:32]

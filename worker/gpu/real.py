@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from tilewatch.db.lifecycle.quarantine import OpenQuarantine
@@ -10,13 +10,13 @@ from tilewatch.kernels import HARNESS
 from tilewatch.kernels.checklist.of_winner import add_checklist
 from tilewatch.kernels.comparing.gpu_bench import RealBench
 from tilewatch.kernels.comparing.toolchains.time_both import ToolchainBench, open_toolchain_bench
-from tilewatch.kernels.device import Gpu, gpus, processes_on
+from tilewatch.kernels.device import Gpu, processes_on
 from tilewatch.kernels.gpu.health import watcher
 from tilewatch.kernels.gpu.health.illness import Reading
 from tilewatch.kernels.gpu.health.watcher import NoAnswer, Watcher
-from tilewatch.kernels.measuring import baseline_cache
 from tilewatch.kernels.measuring.baseline_cache import SeriesToPrepare
 from tilewatch.kernels.measuring.journal import Journal, journal_path
+from tilewatch.kernels.measuring.kept_process import KeptProcess
 from tilewatch.kernels.measuring.measure import MeasureRequest, count_run, measure_uncounted
 from tilewatch.kernels.measuring.replay import ReplayRequest, ReplayResult, ReplaySide, replay
 from tilewatch.kernels.results import Cubin, PlannedTrial, RunResult, TrialResult
@@ -27,6 +27,9 @@ from tilewatch.worker.gpu import baseline_kernels, uncounted
 from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
 from tilewatch.worker.gpu.visible_gpu import require_driver, require_packages, visible_gpu
 from tilewatch.worker.queue.replay_job import BuildSide, ReplayJob
+
+kept = KeptProcess()
+"""Holds the process that measured the last series of this process of the pool."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +56,8 @@ class RealGpu:
         library = watched.library_at(self.context, sweep.facts.repository, sweep.facts.sha, sweep.library)
         together = sweep.together
         series = [SeriesToPrepare(library, kernel, problem, tuple(names)) for kernel, problem, names in together]
-        is_needed = any(name in baseline_cache.COMPILING for name in sweep.baselines)
-        baseline_kernels.prepare(self.context.baselines, series, gpu, self.context.store_url, is_needed=is_needed)
+        needed = SeriesToPrepare(library, sweep.facts.kernel, sweep.facts.problem, sweep.baselines)
+        baseline_kernels.prepare(self.context.baselines, series, gpu, self.context.store_url, needed)
         planned = [PlannedTrial(each.params, each.content_key) for each in sweep.configs]
         identity = (sweep.job_key, gpu.uuid, gpu.driver, HARNESS)
         with Journal(journal_path(self.context.journals, planned, identity)) as journal:
@@ -70,7 +73,7 @@ class RealGpu:
                 arch=sweep.facts.arch,
                 store_url=self.context.store_url,
                 cubins=tuple(Cubin(each.params, each.content_key, each.symbol) for each in sweep.configs),
-                gpu_index=_index_of(gpu),
+                gpu_index=gpu.index,
                 baselines=sweep.baselines,
                 earlier=dict(journal.trials),
                 ships=sweep.ships,
@@ -78,7 +81,7 @@ class RealGpu:
                 environments=list_toolchains(self.context.baseline_environments),
                 counted=sweep.counted,
             )
-            run = measure_uncounted(request, on_trial=trial_ended)
+            run = measure_uncounted(request, on_trial=trial_ended, kept=kept)
             journal.delete()
         result = count_run(run, self.context.store_url, gpu, request.counted, uncounted.refuse_for_now)
         if not isinstance(run.described, str) and run.configs and not _has_counters(result):
@@ -87,6 +90,7 @@ class RealGpu:
         return add_checklist(result, request, tuple(request.cubins))
 
     def replay(self, asked: ReplayJob, gpu: Gpu, *, on_launch: Callable[[int], None]) -> ReplayResult:
+        """Times two builds side by side. Raises GpuMissing, GpuBusy, MeasureFailed or ReplayFailed."""
         question = asked.question
         request = ReplayRequest(
             kernel=question.kernel,
@@ -96,18 +100,17 @@ class RealGpu:
             base=self._side(asked, question.base),
             head=self._side(asked, question.head),
             launches=question.launches,
-            gpu_index=_index_of(gpu),
+            gpu_index=gpu.index,
             host=self.context.node,
         )
         return replay(request, on_launch=on_launch)
 
     def open_bench(self, gpu: Gpu) -> RealBench:
-        return RealBench(_index_of(gpu), self.context.store_url)
+        return RealBench(gpu.index, self.context.store_url)
 
     def open_toolchain_bench(self, gpu: Gpu, library: Path) -> AbstractContextManager[ToolchainBench]:
         assert gpu.model is not None
-        here = replace(gpu, index=_index_of(gpu))
-        return open_toolchain_bench(library, here, gpu.model.arch, self.context.store_url, self.context.store_url)
+        return open_toolchain_bench(library, gpu, gpu.model.arch, self.context.store_url, self.context.store_url)
 
     def probe(self, gpu: Gpu) -> "RealProbe":
         return RealProbe(gpu.uuid)
@@ -144,7 +147,3 @@ class RealProbe:
 
 def _has_counters(result: RunResult) -> bool:
     return any("counters" in each.detail for each in result.measurements if each.role == "kernel")
-
-
-def _index_of(gpu: Gpu) -> int:
-    return [each.uuid for each in gpus()].index(gpu.uuid)

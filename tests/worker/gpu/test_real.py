@@ -1,8 +1,8 @@
 """The real backend on a fake GPU, in real child processes: a commit's library is checked out, swept and replayed."""
 
-import fcntl
 import shutil
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -131,6 +131,7 @@ def test_a_file_that_is_no_run_is_removed(backend: RealGpu) -> None:
 def test_baselines_compile_once_for_all_series_of_a_submission(
     backend: RealGpu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """The series that comes next is the first one."""
     asked: list[list[str]] = []
 
     def fill(series: Sequence[SeriesToPrepare], *_: Any) -> list[str]:
@@ -138,25 +139,42 @@ def test_baselines_compile_once_for_all_series_of_a_submission(
         return []
 
     monkeypatch.setattr(baseline_cache, "fill", fill)
-    series = [SeriesToPrepare(tmp_path, "k", problem, ("deepgemm",)) for problem in ("a", "b")]
-    plain = SeriesToPrepare(tmp_path, "k", "c", ("copy",))
+    series = [SeriesToPrepare(tmp_path, "k", problem, ("deepgemm",)) for problem in ("a", "b", "c")]
+    plain = SeriesToPrepare(tmp_path, "k", "d", ("copy",))
     gpu = backend.own_gpu()
     for _ in range(2):
-        baseline_kernels.prepare(tmp_path / "met", [*series, plain], gpu, "file:///nowhere")
-    later = replace(series[0], problem="d")
-    baseline_kernels.prepare(tmp_path / "met", [*series, later], gpu, "file:///nowhere")
-    assert asked == [["a", "b"], ["d"]]
+        baseline_kernels.prepare(tmp_path / "met", [*series, plain], gpu, "file:///nowhere", needed=series[1])
+    later = replace(series[0], problem="e")
+    baseline_kernels.prepare(tmp_path / "met", [*series, later], gpu, "file:///nowhere", needed=plain)
+    assert asked == [["b", "a", "c"], ["e"]]
 
 
-def test_a_series_without_such_baselines_does_not_wait_for_them(
-    backend: RealGpu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize("needed", ["copy", "deepgemm"])
+def test_a_series_waits_for_its_own_baselines_alone(
+    backend: RealGpu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, needed: str
 ) -> None:
-    monkeypatch.setattr(baseline_cache, "fill", lambda *_: pytest.fail("another process prepares them"))
-    (tmp_path / "met").mkdir()
-    series = [SeriesToPrepare(tmp_path, "k", "a", ("deepgemm",))]
-    with (tmp_path / "met" / "lock").open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        baseline_kernels.prepare(tmp_path / "met", series, backend.own_gpu(), "file:///nowhere", is_needed=False)
+    """Another process of this machine prepares those of a whole submission."""
+    first, second, plain = (
+        SeriesToPrepare(tmp_path, "k", *which)
+        for which in (("a", ("deepgemm",)), ("b", ("deepgemm",)), ("c", ("copy",)))
+    )
+    gpu, ended = backend.own_gpu(), []
+
+    def fill(_series: Any, _uuid: str, _url: str, on_done: Callable[[SeriesToPrepare], None]) -> list[str]:
+        wanted = first if needed == "deepgemm" else plain
+        asked = (tmp_path / "met", [first, second], gpu, "file:///nowhere")
+        other = threading.Thread(target=lambda: ended.append(baseline_kernels.prepare(*asked, needed=wanted)))
+        other.start()
+        if needed == "deepgemm":
+            other.join(1.0)
+            assert other.is_alive(), "its own are not there yet"
+            on_done(first)
+        other.join(60.0)
+        assert ended, "it waits for others'"
+        return []
+
+    monkeypatch.setattr(baseline_cache, "fill", fill)
+    baseline_kernels.prepare(tmp_path / "met", [first, second], gpu, "file:///nowhere", needed=first)
 
 
 def test_the_two_sides_of_a_question_are_replayed_in_turn(backend: RealGpu, rig: Rig, sha: str) -> None:
