@@ -5,9 +5,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import and_, exists, func, literal, or_, select
+from sqlalchemy import and_, exists, func, literal, or_, select, true
 from sqlalchemy.dialects.postgresql import distinct_on
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy.orm import Session
 
 from tilewatch.db.models import (
     ENDED_SHORT,
@@ -119,25 +119,34 @@ def read_compiled_keys(
     return {key: content_key if status == "ok" else None for key, status, content_key in session.execute(query)}
 
 
-def list_ready_to_measure(session: Session, submission_id: int | None = None) -> list[int]:
-    """Lists waiting measure jobs whose kernel has no open compile job, of one submission or of all. It is not enough
-    that every trial has a compilation: the cubin may be missing here."""
-    compiling = aliased(Job)
-    unfinished = exists().where(
-        compiling.submission_id == Job.submission_id,
-        compiling.kind == "compile",
-        compiling.state.in_(OPEN_JOB),
-        compiling.payload["kernel"].astext == Sweep.kernel,
-    )
-    query = (
-        select(Job.id)
-        .join(Sweep, Sweep.id == Job.sweep_id)
-        .where(Job.kind == "measure", Job.state == "waiting", ~unfinished)
-        .order_by(Job.id)
-    )
+def list_ready_to_measure(session: Session, submission_id: int | None = None, kernel: str | None = None) -> list[int]:
+    """Lists waiting measure jobs that no open compile job holds up, of all submissions and kernels or of one. A job
+    that plans batches holds up its kernel; a batch holds up the sweeps that have its code.
+
+    It is not enough that every trial has a compilation: the cubin may be missing here.
+    """
+    compiling = and_(Job.kind == "compile", Job.state.in_(OPEN_JOB))
+    waiting = and_(Job.kind == "measure", Job.state == "waiting")
     if submission_id is not None:
-        query = query.where(Job.submission_id == submission_id)
-    return list(session.scalars(query))
+        compiling, waiting = (and_(each, Job.submission_id == submission_id) for each in (compiling, waiting))
+    if kernel is not None:
+        compiling = and_(compiling, Job.payload["kernel"].astext == kernel)
+        waiting = and_(waiting, Sweep.kernel == kernel)
+    items = func.jsonb_array_elements(Job.payload["items"]).table_valued("value")
+    code_key = items.c.value.op("->>")("code_key").label("code_key")
+    keys = select(Job.submission_id, Job.payload["kernel"].astext.label("kernel"), code_key).select_from(Job)
+    keys = keys.outerjoin(items, true()).where(compiling).distinct()  # a job that plans batches has no items
+    left = keys.cte("left_to_compile").prefix_with("materialized")
+    its_own = or_(left.c.code_key.is_(None), left.c.code_key == func.coalesce(Trial.code_key, Compilation.code_key))
+    held_up = (
+        select(Sweep.id)
+        .join(left, and_(left.c.submission_id == Sweep.submission_id, left.c.kernel == Sweep.kernel))
+        .join(Trial, Trial.sweep_id == Sweep.id)
+        .outerjoin(Compilation, Compilation.id == Trial.compilation_id)
+        .where(its_own)
+    )
+    query = select(Job.id).join(Sweep, Sweep.id == Job.sweep_id).where(waiting, Sweep.id.not_in(held_up))
+    return list(session.scalars(query.order_by(Job.id)))
 
 
 def is_taken(session: Session, queue: str) -> bool:
@@ -150,13 +159,7 @@ def is_taken(session: Session, queue: str) -> bool:
 def read_sweep_facts(session: Session, sweep_id: int) -> SweepFacts:
     query = (
         select(
-            Sweep.submission_id,
-            Commit.repository,
-            Commit.sha,
-            Sweep.kernel,
-            Sweep.problem,
-            Sweep.gpu_model,
-            Sweep.arch,
+            Sweep.submission_id, Commit.repository, Commit.sha, Sweep.kernel, Sweep.problem, Sweep.gpu_model, Sweep.arch
         )
         .join(Commit, Commit.id == Sweep.commit_id)
         .where(Sweep.id == sweep_id)

@@ -22,7 +22,8 @@ def queue_next(session: Session, job: ClaimedJob) -> list[UnsentJob]:
     if job.kind in ("prepare", "confirm"):
         return judge_again(session, ReplayJob.from_payload(job.payload), job.priority)
     if job.kind == "compile":
-        return jobs.release(session, steps.list_ready_to_measure(session, job.submission_id))
+        ready = steps.list_ready_to_measure(session, job.submission_id, job.payload.get("kernel"))
+        return jobs.release(session, ready)
     if job.kind == "measure":
         return judge_the_rest(session, job.submission_id)
     if job.check_id is not None:
@@ -31,13 +32,7 @@ def queue_next(session: Session, job: ClaimedJob) -> list[UnsentJob]:
 
 
 def add_judge_job(
-    session: Session,
-    run_id: int,
-    *,
-    submission_id: int | None,
-    subject: str,
-    priority: int,
-    again: str | None = None,
+    session: Session, run_id: int, *, submission_id: int | None, subject: str, priority: int, again: str | None = None
 ) -> tuple[UnsentJob, bool]:
     """Adds the judge job of a run. Returns the job to send, and whether it is new. A run has one such job, and another
     one for each reason `again`."""

@@ -42,7 +42,9 @@ class PlannedSubmission:
 
 
 def write_plans(opened: Session, submission: PlannedSubmission, plans: Sequence[Plan]) -> list[UnsentJob]:
-    """Writes the sweeps, trials and jobs of plans. Returns the jobs to send. A second call changes nothing."""
+    """Returns the jobs to send. A second call changes nothing. The sweeps with the most configs come first: a night
+    ends later if the longest one begins last."""
+    plans = sorted(plans, key=lambda plan: -len(plan.trials))
     for plan in plans:
         sweep_id = _write_sweep(opened, submission, plan)
         if submission.measure:
