@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from tilewatch.db.models import Commit, Measurement, Recording, RegressionSeries, Run, Sweep, Verdict
+from tilewatch.db.models import Commit, Measurement, Recording, RegressionSeries, Run, Sweep, Trial, Verdict
 
 Made = TypeVar("Made")
 SERIES = ("repository", "kernel", "problem", "gpu_model")
@@ -86,6 +86,12 @@ def is_of_series(keys: CTE | Mapping[str, str] | Mapping[str, BindParameter[str]
     """Returns the conditions that a sweep belongs to the series with these keys."""
     columns = keys.c if isinstance(keys, CTE) else keys
     return [getattr(Sweep, name) == columns[name] for name in SERIES]
+
+
+def is_part_of_space() -> ColumnElement[bool]:
+    """Returns the condition that the enclosing query's sweep has a run that left out compiled configs."""
+    left_out = exists().where(Trial.sweep_id == Sweep.id, Trial.status.in_(("waiting", "compiled"))).correlate(Sweep)
+    return and_(exists().where(Run.sweep_id == Sweep.id).correlate(Sweep), left_out)
 
 
 def is_recorded(regression_id: ColumnElement[int] | InstrumentedAttribute[int]) -> ColumnElement[bool]:

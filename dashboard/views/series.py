@@ -179,7 +179,8 @@ def _sweep(url: str, sweeps: pd.DataFrame, sweep: pd.Series) -> None:
         )
     st.caption(f"{words}.")
     not_ended = ["waiting", "compiled"] if sweep["measure"] else ["waiting"]
-    unfinished = reads.trials(url, sweep["id"])["status"].isin(not_ended).any()
+    is_timed = not reads.measurements(url, sweep["id"]).empty  # perhaps the winner again, and what tied with it
+    unfinished = not is_timed and reads.trials(url, sweep["id"])["status"].isin(not_ended).any()
     st.fragment(sweep_panel.show, run_every=reads.LIVE_EVERY_S if unfinished else None)(url, sweep)
 
 

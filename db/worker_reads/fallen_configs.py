@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db import commit_order
 from tilewatch.db.models import Commit, Compilation, Config, Run, Submission, Sweep, Trial
-from tilewatch.db.query_parts import Query, is_of_series, series_keys
+from tilewatch.db.query_parts import Query, is_of_series, is_part_of_space, series_keys
 
 LOOKED_AT = 3
 """Newest sweeps of a series that are read, as the first may still compile. Reading all would read every trial."""
@@ -162,12 +162,12 @@ def list_fallen_configs(session: Session, pairs: Sequence[SweepPair]) -> list[Fa
 
 
 def _sweeps() -> Query:
-    """Selects sweeps without imported ones: the Tilewatch that measured those raises their alarms."""
+    """Selects sweeps of whole spaces, without imported ones: the Tilewatch that measured those raises their alarms."""
     return (
         select(Sweep.id, Sweep.submission_id, Sweep.created_at, Commit.sha, Commit.position, Commit.left_branch_at)
         .join(Commit, Commit.id == Sweep.commit_id)
         .join(Submission, Submission.id == Sweep.submission_id)
-        .where(Submission.reason != "recorded")
+        .where(Submission.reason != "recorded", ~is_part_of_space())
     )
 
 

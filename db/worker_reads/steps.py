@@ -1,13 +1,13 @@
 """Reads for the steps and the processes that run them: code to compile, sweeps to measure, jobs and workers."""
 
 import datetime as dt
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import and_, exists, func, literal, or_, select, true
 from sqlalchemy.dialects.postgresql import distinct_on
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db.models import (
     ENDED_SHORT,
@@ -24,7 +24,7 @@ from tilewatch.db.models import (
     Trial,
     Worker,
 )
-from tilewatch.db.query_parts import WORKER_ALIVE_S
+from tilewatch.db.query_parts import SERIES, WORKER_ALIVE_S, is_part_of_space
 from tilewatch.db.repository_names import name_of_branch
 
 RUNS_WITH_COUNTERS = 20
@@ -67,6 +67,17 @@ class CompiledConfig:
     params: dict[str, int]
     content_key: str
     symbol: str
+
+
+@dataclass(frozen=True)
+class LastSweep:
+    """The last time that a series' whole space was tried. `tried` maps configs to the content keys of their cubins;
+    `timed_again` holds the configs that won, tied or were timed beside the winner."""
+
+    swept_at: dt.datetime
+    toolchain: Mapping[str, str]
+    tried: Mapping[int, str]
+    timed_again: frozenset[int]
 
 
 def list_gpu_models_measured_here(session: Session) -> list[str]:
@@ -208,6 +219,27 @@ def list_counted(session: Session, facts: SweepFacts) -> list[tuple[dict[str, An
         .limit(RUNS_WITH_COUNTERS)
     )
     return [(detail, finished_at) for detail, finished_at in session.execute(query)][::-1]
+
+
+def find_last_sweep(session: Session, sweep_id: int, since: dt.datetime) -> LastSweep | None:
+    """Finds the last run of a sweep's series, since a time, that tried the whole space. None for a sweep that somebody
+    asked for."""
+    this = aliased(Sweep)
+    same = and_(*(getattr(this, name) == getattr(Sweep, name) for name in SERIES), this.id == sweep_id)
+    query = (
+        select(Run.id, Run.sweep_id, Run.finished_at, Run.toolchain, Run.tie)
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .join(this, same)
+        .join(Submission, Submission.id == this.submission_id)
+        .where(Submission.reason != "manual", Run.origin == "measured", Run.finished_at >= since, ~is_part_of_space())
+        .order_by(Run.finished_at.desc())
+        .limit(1)
+    )
+    if (run := session.execute(query).one_or_none()) is None:
+        return None
+    tried = {each.config_id: each.content_key for each in list_compiled_configs(session, run.sweep_id)}
+    beside = select(Measurement.config_id).where(Measurement.run_id == run.id, Measurement.config_id.is_not(None))
+    return LastSweep(run.finished_at, run.toolchain, tried, frozenset({*run.tie, *session.scalars(beside)}))
 
 
 def list_measured_together(session: Session, submission_id: int) -> list[tuple[str, str, list[str]]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tilewatch.db.lifecycle.quarantine import OpenQuarantine
@@ -58,7 +58,8 @@ class RealGpu:
         series = [SeriesToPrepare(library, kernel, problem, tuple(names)) for kernel, problem, names in together]
         needed = SeriesToPrepare(library, sweep.facts.kernel, sweep.facts.problem, sweep.baselines)
         baseline_kernels.prepare(self.context.baselines, series, gpu, self.context.store_url, needed)
-        planned = [PlannedTrial(each.params, each.content_key) for each in sweep.configs]
+        configs = sweep.choose_configs(gpu)
+        planned = [PlannedTrial(each.params, each.content_key) for each in configs]
         identity = (sweep.job_key, gpu.uuid, gpu.driver, HARNESS)
         with Journal(journal_path(self.context.journals, planned, identity)) as journal:
 
@@ -72,7 +73,7 @@ class RealGpu:
                 problem=sweep.facts.problem,
                 arch=sweep.facts.arch,
                 store_url=self.context.store_url,
-                cubins=tuple(Cubin(each.params, each.content_key, each.symbol) for each in sweep.configs),
+                cubins=tuple(Cubin(each.params, each.content_key, each.symbol) for each in configs),
                 gpu_index=gpu.index,
                 baselines=sweep.baselines,
                 earlier=dict(journal.trials),
@@ -83,6 +84,8 @@ class RealGpu:
             )
             run = measure_uncounted(request, on_trial=trial_ended, kept=kept)
             journal.delete()
+        if len(configs) < len(sweep.configs) and sweep.last_sweep is not None:
+            run = replace(run, result=run.result.note(last_sweep=f"{sweep.last_sweep.swept_at:%Y-%m-%d}"))
         result = count_run(run, self.context.store_url, gpu, request.counted, uncounted.refuse_for_now)
         if not isinstance(run.described, str) and run.configs and not _has_counters(result):
             uncounted.keep(self.context.uncounted, result.key, gpu, run, request)

@@ -3,9 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tilewatch.db.worker_reads.steps import CompiledConfig, SweepFacts
+from tilewatch.db.worker_reads.steps import CompiledConfig, LastSweep, SweepFacts
+from tilewatch.kernels import HARNESS
+from tilewatch.kernels.device import Gpu
 from tilewatch.kernels.measuring.known_counters import Counted
 from tilewatch.kernels.results import Params
+from tilewatch.kernels.toolchains.versions import MEASURING, versions
 
 
 @dataclass(frozen=True)
@@ -21,3 +24,16 @@ class SweepToMeasure:
     times_ill: int = 0  # how often this GPU was in quarantine before
     counted: Mapping[str, Counted] = field(default_factory=dict)  # counters that earlier runs read, by launch
     together: Sequence[tuple[str, str, Sequence[str]]] = ()  # kernel, problem and baselines of the submission's sweeps
+    last_sweep: LastSweep | None = None
+
+    def choose_configs(self, gpu: Gpu) -> Sequence[CompiledConfig]:
+        """Returns all configs, or only those to time again if the last sweep tried the same machine code with the same
+        toolchain and major version of the driver."""
+        last, here = self.last_sweep, {each.config_id: each.content_key for each in self.configs}
+        now = {**versions(MEASURING), "harness": HARNESS, "driver": gpu.driver.split(".")[0]}
+        if last is None or last.tried != here or not last.timed_again:
+            return self.configs
+        then = {**last.toolchain, "driver": last.toolchain.get("driver", "").split(".")[0]}
+        if any(then.get(name) != now.get(name) for name in (*MEASURING, "harness", "driver")):
+            return self.configs
+        return [each for each in self.configs if each.config_id in last.timed_again]

@@ -4,6 +4,7 @@ Only child processes touch the GPU, so a kernel cannot crash this process. The r
 disk, so that no GPU time is lost if Postgres is away or this process is killed.
 """
 
+import datetime as dt
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -28,6 +29,9 @@ from tilewatch.worker.queue.payloads import MeasurePayload, read_payload
 from tilewatch.worker.steps.spool import Spooled
 from tilewatch.worker.steps.write_run import TrialWriter, deliver, not_compiled
 
+SWEPT_AGAIN_AFTER = dt.timedelta(days=7)
+"""A space whose code has not changed is swept again then. A GPU's clocks or a driver's minor version may have."""
+
 
 class NothingToMeasure(ExpectedError):
     """No config of the sweep compiled, or its cubins are not in this store. The message is a sentence."""
@@ -41,6 +45,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         compiled = steps.list_compiled_configs(opened, job.sweep_id)
         details = steps.list_counted(opened, facts)
         together = steps.list_measured_together(opened, facts.submission_id)
+        last = steps.find_last_sweep(opened, job.sweep_id, dt.datetime.now(dt.UTC) - SWEPT_AGAIN_AFTER)
     if run_id is not None:  # an earlier attempt died after the run was written
         with session(context.database_url) as opened:
             return [judge_run(opened, facts, run_id, job.priority)]
@@ -57,7 +62,16 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     counted = {launch: each for detail in details for launch, each in read_counted(*detail).items()}
     with use_gpu(context, facts.gpu_model) as own:
         sweep = SweepToMeasure(
-            job.key, facts, configs, wanted.library, wanted.baselines, wanted.ships, own.times_ill, counted, together
+            job.key,
+            facts,
+            configs,
+            wanted.library,
+            wanted.baselines,
+            wanted.ships,
+            own.times_ill,
+            counted,
+            together,
+            last,
         )
         result = own.backend.measure(sweep, own.gpu, on_trial=trial_ended)
         trials.write()

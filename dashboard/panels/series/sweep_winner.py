@@ -79,6 +79,10 @@ def list_reasons(
     timed = trials.dropna(subset="median_us").sort_values("median_us")
     others = timed[timed["config_id"] != winner["config_id"]]
     sentences = [f"{count_text(len(timed), 'config')} of {len(trials):,} gave a right answer and a time."]
+    if (swept_on := winner["detail"].get("last_sweep")) is not None:
+        sentences[0] = (
+            f"Nothing has changed since the last sweep on {swept_on}: the winner and its ties were timed again."
+        )
     if len(others):
         fastest = timed["median_us"].iloc[0]
         tied = len(tie - {winner["config_id"]})

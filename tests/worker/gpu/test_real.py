@@ -1,5 +1,6 @@
 """The real backend on a fake GPU, in real child processes: a commit's library is checked out, swept and replayed."""
 
+import datetime as dt
 import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -16,12 +17,14 @@ from tilewatch.db.lifecycle import checks, jobs
 from tilewatch.db.lifecycle.checks import CheckRequest
 from tilewatch.db.page_reads.checks import find_check
 from tilewatch.db.session import session
-from tilewatch.db.worker_reads.steps import CompiledConfig, SweepFacts
+from tilewatch.db.worker_reads.steps import CompiledConfig, LastSweep, SweepFacts
+from tilewatch.kernels import HARNESS
 from tilewatch.kernels.device import gpu_model
 from tilewatch.kernels.gpu.health.watcher import NoAnswer
 from tilewatch.kernels.measuring import baseline_cache
 from tilewatch.kernels.measuring.baseline_cache import SeriesToPrepare
 from tilewatch.kernels.results import Cubin, TrialResult
+from tilewatch.kernels.toolchains.versions import MEASURING, versions
 from tilewatch.worker.comparing import check as check_step
 from tilewatch.worker.context import Context, Simulation
 from tilewatch.worker.detection.policy import Policy
@@ -95,6 +98,19 @@ def test_a_sweep_is_measured_with_the_library_of_its_commit(backend: RealGpu, ri
     assert {trial.status for trial in trials} == {"timed", "wrong"}
     assert list(backend.context.journals.iterdir()) == [], "a sweep that ended leaves no journal"
     assert result.measurements[0].detail["no_counters"] == uncounted.LATER
+
+
+def test_a_space_that_did_not_change_is_not_swept_again(backend: RealGpu, rig: Rig, sha: str) -> None:
+    cubins = [rig.cubin(1), rig.cubin(2, 80.0), rig.cubin(4, 70.0)]
+    configs = [CompiledConfig(n, dict(cubin.config), cubin.content_key, cubin.symbol) for n, cubin in enumerate(cubins)]
+    facts = SweepFacts(1, "watched", sha, rig.kernel, PROBLEM, "h200", "sm_90")
+    toolchain = {**versions(MEASURING), "harness": HARNESS, "driver": "580.1"}
+    tried = {each.config_id: each.content_key for each in configs}
+    last = LastSweep(dt.datetime(2026, 11, 25, tzinfo=dt.UTC), toolchain, tried, frozenset({0, 1}))
+    sweep = SweepToMeasure("measure:1", facts, configs, "library", ("copy",), last_sweep=last)
+    result = backend.measure(sweep, backend.own_gpu(), on_trial=lambda _: None)
+    assert [trial.config for trial in result.trials] == [{"tile_rows": 1}, {"tile_rows": 2}]
+    assert (result.winner, result.measurements[0].detail["last_sweep"]) == ({"tile_rows": 2}, "2026-11-25")
 
 
 def test_counters_that_wait_are_read_for_several_runs_and_come_with_the_checklist(

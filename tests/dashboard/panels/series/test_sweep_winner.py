@@ -19,7 +19,7 @@ def trials(*times_us: float | None) -> pd.DataFrame:
 
 def won(**other: Any) -> dict[str, Any]:
     measured = {"config_id": 0, "median_us": 100.0, "ratio": 0.8, "ratio_low": 0.79, "ratio_high": 0.81}
-    return {**measured, "baseline": "deepgemm", **other}
+    return {**measured, "baseline": "deepgemm", "detail": {}, **other}
 
 
 @pytest.mark.parametrize(
@@ -70,6 +70,13 @@ def test_the_reasons_name_the_next_config_the_tie_and_the_config_that_ships(
 
 def test_a_single_config_has_no_next_one() -> None:
     assert list_reasons(trials(100.0), won(), None, {0}) == ["1 config of 1 gave a right answer and a time."]
+
+
+def test_a_winner_that_was_timed_again_names_the_last_sweep() -> None:
+    winner = won() | {"detail": {"last_sweep": "2026-11-25"}}
+    assert list_reasons(trials(100.0, None), winner, None, {0})[0] == (
+        "Nothing has changed since the last sweep on 2026-11-25: the winner and its ties were timed again."
+    )
 
 
 def test_what_the_fastest_configs_have_in_common_is_named() -> None:
