@@ -1,13 +1,17 @@
 """Measures whole nights by the road of a customer, on a machine with GPUs: `tilewatch up` with an empty home.
 
-    python -m benchmarks.night [--kernels gemm_fp8_scaled,rms_norm] [--export FILE] [--report-only]
+    python -m benchmarks.night [--kernels gemm_fp8_scaled,rms_norm] [--export FOLDER] [--report-only]
 
+It is the source of every figure on nights; tools/record_history.py measures histories.
 The first nightly is the one that `up` submits; the second is of a commit that changes no kernel. Prints for each when
 the last config was compiled, the last series was measured, the last verdict and the last counters were there; the
-seconds of each phase of a series; the share of the time in which the GPUs measure; and the database's connections.
+seconds of each phase of a series; the share of the time in which the GPUs measure; the database's connections; how far
+the two nights differ; what busy neighbours cost; and README's lines on cost.
 """
 
 import argparse
+import datetime as dt
+import math
 import os
 import shutil
 import signal
@@ -16,7 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
@@ -24,7 +28,7 @@ from typing import Any
 
 from sqlalchemy import func, select, text
 
-from benchmarks import bounds
+from benchmarks import bounds, neighbours
 from benchmarks.bounds import Figure
 from tilewatch.db.models import Compilation, Job, Measurement, Run, Submission, Sweep, Trial, Verdict
 from tilewatch.db.session import session
@@ -33,11 +37,11 @@ from tilewatch.worker.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMAND = (sys.executable, "-m", "tilewatch.worker.cli.main")
-MOST_S: Mapping[int, tuple[float, float]] = {1: (480.0, 300.0), 4: (180.0, 90.0)}
-"""Most seconds of the first and of the second night of the whole library, by the number of GPUs (H100)."""
-
-LEAST_SHARE: Mapping[int, float] = {1: 0.85, 4: 0.75}
 LEAST_SERIES = 126
+MOST_SPREAD = 0.012
+"""The 90th percentile of how far a series' ratio is apart in two nights. A night and a recording, of two cards, were so
+far apart (H100, 2026-11-28)."""
+
 COUNTED_AFTER_S = 60.0
 """Seconds that a night is waited for beyond its bound: counters are read last, when no series waits."""
 
@@ -45,8 +49,22 @@ PREPARED, MEASURED = ("prepare", "baselines"), ("sweep", "rounds")
 
 
 @dataclass(frozen=True)
+class Bounds:
+    """What the whole library must keep to on one kind of machine: seconds of the first night and of the second, and the
+    share of a night in which a GPU does not wait for the CPU."""
+
+    most_s: tuple[float, float]
+    least_share: float
+
+
+BOUNDS: Mapping[int, Bounds] = {1: Bounds((480.0, 300.0), 0.85), 4: Bounds((180.0, 90.0), 0.75)}
+"""By the number of GPUs: of one H100 with 16 cores, and of four with 64."""
+
+
+@dataclass(frozen=True)
 class Night:
-    """Seconds from the start to the last config, run, verdict and counters; and sums over its series."""
+    """Seconds from the start to the last config, run, verdict and counters; and sums over its series. `changed` counts
+    its series called changed, `ratios` are by series, and `cpu_s` is what compiling took."""
 
     series: int
     compiled_s: float
@@ -59,6 +77,9 @@ class Night:
     gpus: int
     failures: tuple[str, ...]
     swept: int
+    changed: int
+    ratios: Mapping[str, float]
+    cpu_s: float
 
     @property
     def share_measuring(self) -> float:
@@ -125,18 +146,22 @@ def measure(options: argparse.Namespace) -> Iterator[Figure]:
             database_url = wait_for_database(up, started + 120)
             connections = Connections(database_url)
             threading.Thread(target=connections.watch, daemon=True).start()
-            first = wait_for_night(database_url, up, started, 0, len(gpus), options.seconds)
-            yield from describe("first night", first, len(gpus), 0, options.kernels == "all")
+            held = BOUNDS.get(len(gpus)) if options.kernels == "all" else None
+            nights = [wait_for_night(database_url, up, started, 0, len(gpus), options.seconds)]
+            yield from describe(nights[0], 0, held)
             write_details(options.details, database_url)
             if options.nights > 1:
                 commit(repository, "Change no kernel")
                 started = time.time()
                 subprocess.run([*COMMAND, "submit", "nightly"], env=environment, check=True, stdout=log)
-                second = wait_for_night(database_url, up, started, first.series, len(gpus), options.seconds)
-                yield from describe("second night", second, len(gpus), 1, options.kernels == "all")
-                yield bounds.exactly("second night: series called changed", count_changed(database_url), 0)
-            yield Figure("connections to the database, at most", str(connections.most))
+                known = nights[0].series
+                nights.append(wait_for_night(database_url, up, started, known, len(gpus), options.seconds))
+                yield from describe(nights[1], 1, held)
+                yield from compare(*nights)
             connections.over.set()
+            yield Figure("connections to the database, at most", str(connections.most))
+            yield from describe_cost(nights, bounds.describe_machine())
+            won = neighbours.list_won(database_url)
             export(options.export, environment)
         finally:
             up.send_signal(signal.SIGINT)
@@ -144,6 +169,7 @@ def measure(options: argparse.Namespace) -> Iterator[Figure]:
             log.close()
             if options.details is not None:
                 shutil.copy(place / "up.log", options.details.with_suffix(".log"))
+        yield from neighbours.measure(won, gpus, ROOT / "kernels" / "library", (place / "home" / "cubins").as_uri())
 
 
 def make_repository(folder: Path) -> Path:
@@ -227,6 +253,18 @@ def read_night(database_url: str, started: float, gpus: int) -> Night:
             select(func.count()).select_from(Trial).where(Trial.sweep_id.in_(of_night), Trial.status == "timed")
         )
         uncounted = count_uncounted(opened)
+        called = select(func.count()).select_from(Verdict).where(Verdict.run_id.in_(ids))
+        changed = opened.scalar(called.where(Verdict.verdict.in_(("regression", "improvement"))))
+        ratios = opened.execute(
+            select(Sweep.kernel, Sweep.problem, Measurement.ratio)
+            .join(Run, Run.sweep_id == Sweep.id)
+            .join(Measurement, Measurement.run_id == Run.id)
+            .where(Run.id.in_(ids), Measurement.role == "kernel", Measurement.ratio.is_not(None))
+        ).all()
+        since = dt.datetime.fromtimestamp(started, dt.UTC)
+        cpu_s = opened.scalar(select(func.sum(Compilation.cpu_s)).where(Compilation.created_at >= since))
+    if not runs:
+        raise SystemExit("no series was measured: see the log of --details")
     phases: dict[str, float] = {}
     for detail in details:
         for name, seconds in detail.get("seconds", {}).items():
@@ -248,37 +286,59 @@ def read_night(database_url: str, started: float, gpus: int) -> Night:
         gpus=gpus,
         failures=tuple(failures),
         swept=swept or 0,
+        changed=changed or 0,
+        ratios={f"{kernel} {problem}": ratio for kernel, problem, ratio in ratios},
+        cpu_s=float(cpu_s or 0.0),
     )
 
 
-def describe(name: str, night: Night, gpus: int, number: int, is_whole: bool) -> Iterator[Figure]:
-    least = bounds.at_least(f"{name}: series measured", night.series, LEAST_SERIES) if is_whole else None
-    yield least or Figure(f"{name}: series measured", str(night.series))
+def describe(night: Night, number: int, held: Bounds | None) -> Iterator[Figure]:
+    """Yields the figures of the first night, or of the second one. `held` are its bounds, if its machine has some."""
+    name = ("first night", "second night")[number]
+
+    def at_least(what: str, value: float, least: float | None, digits: int = 0) -> Figure:
+        named = f"{name}: {what}"
+        plain = Figure(named, f"{value:,.{digits}f}")
+        return plain if least is None else bounds.at_least(named, value, least, digits=digits)
+
+    yield at_least("series measured", night.series, held and LEAST_SERIES)
     yield Figure(f"{name}: configs timed", f"{night.swept:,}")
     yield Figure(f"{name}: last config compiled after", f"{night.compiled_s:.0f} s")
     yield Figure(f"{name}: last series measured after", f"{night.measured_s:.0f} s")
-    if is_whole and gpus in MOST_S:
-        yield bounds.at_most(f"{name}: last verdict after", night.judged_s, MOST_S[gpus][number], " s")
-    else:
-        yield Figure(f"{name}: last verdict after", f"{night.judged_s:.0f} s")
+    judged = Figure(f"{name}: last verdict after", f"{night.judged_s:.0f} s")
+    yield bounds.at_most(judged.what, night.judged_s, held.most_s[number], " s") if held else judged
     counted = "not all" if night.counted_s is None else f"{night.counted_s:.0f} s"
     yield Figure(f"{name}: last counters after", counted)
     for phase, seconds in sorted(night.phases_s.items(), key=lambda each: -each[1]):
         yield Figure(f"{name}: {phase}", f"{seconds:.0f} s, {seconds / night.series:.2f} s a series")
-    yield Figure(f"{name}: GPU seconds a series", f"{night.measuring_span_s * gpus / night.series:.2f} s")
-    if is_whole and gpus in LEAST_SHARE:
-        yield bounds.at_least(f"{name}: share in sweeps and rounds", night.share_measuring, LEAST_SHARE[gpus], digits=2)
-    else:
-        yield Figure(f"{name}: share in sweeps and rounds", f"{night.share_measuring:.2f}")
+    yield Figure(f"{name}: GPU seconds a series", f"{night.measuring_span_s * night.gpus / night.series:.2f} s")
+    yield at_least("share in sweeps and rounds", night.share_measuring, held and held.least_share, digits=2)
     yield Figure(f"{name}: share in which a series has the GPU", f"{night.share_holding:.2f}")
     yield Figure(f"{name}: share in which launches run", f"{night.share_launching:.2f}")
     yield bounds.exactly(f"{name}: jobs that failed", len(night.failures), 0)
 
 
-def count_changed(database_url: str) -> int:
-    with session(database_url) as opened:
-        changed = Verdict.verdict.in_(("regression", "improvement"))
-        return opened.scalar(select(func.count()).select_from(Verdict).where(changed)) or 0
+def compare(first: Night, second: Night) -> Iterator[Figure]:
+    """Yields how far two nights of equal kernels differ. Its bounds hold on every machine."""
+    yield bounds.exactly("second night: series called changed", second.changed, 0)
+    both = len(first.ratios.keys() & second.ratios.keys())
+    yield bounds.exactly("second night: series with a ratio in both", both, len(first.ratios))
+    spread = find_spread(first.ratios, second.ratios)
+    yield bounds.at_most("ratio of two nights, 90th percentile apart", 100 * spread, 100 * MOST_SPREAD, " %", 2)
+
+
+def find_spread(first: Mapping[str, float], second: Mapping[str, float]) -> float:
+    """Returns the 90th percentile of how far the ratios of a series are apart; infinite where no series has two."""
+    apart = sorted(abs(second[each] / first[each] - 1.0) for each in first.keys() & second.keys())
+    return apart[min(len(apart) - 1, int(0.9 * len(apart)))] if apart else math.inf
+
+
+def describe_cost(nights: Sequence[Night], machine: str) -> Iterator[Figure]:
+    """Yields the lines of README's section on cost."""
+    for name, night in zip(("a first nightly", "a nightly of a commit that changes no kernel"), nights, strict=False):
+        compiling = f"{night.cpu_s / 60:.0f} minutes of CPU time, " if night.cpu_s else ""
+        gpu_minutes = f"{night.measuring_span_s * night.gpus / 60:.1f} GPU minutes"
+        yield Figure(f"README: {name}, {night.series} problems", f"{compiling}{gpu_minutes} ({machine})")
 
 
 def write_details(file: Path | None, database_url: str) -> None:

@@ -3,7 +3,8 @@
 Either a watch folder is copied over each commit, so that older commits can be measured too, or each commit has its own
 library folder. A series is measured at its first commit, at each commit that changes its machine code or launch, and at
 its last: so a recording of years stays small and takes minutes. The winners before and after a change are replayed side
-by side, so that the judge can judge it like a change of its own nights. Needs no servers.
+by side, so that the judge can judge it like a change of its own nights. Needs no servers. It measures histories alone:
+figures on nights come from benchmarks/night.py.
 
     python -m tools.record_history CLONE v1..HEAD --watch my/watch --path src --out history.jsonl.gz
     python -m tools.record_history CLONE @commits --library kernels/library --only series.json --out history.jsonl.gz

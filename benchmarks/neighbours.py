@@ -1,0 +1,128 @@
+"""Measures what busy neighbours cost a ratio: series on one GPU of a host, alone and beside series on all others.
+
+Used by benchmarks/night.py, which has the winners and their machine code.
+"""
+
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+
+from sqlalchemy import select
+
+from benchmarks import bounds
+from benchmarks.bounds import Figure
+from tilewatch.db.models import Compilation, Config, Measurement, Run, Sweep, Trial
+from tilewatch.db.session import session
+from tilewatch.kernels.baselines.names import find_main
+from tilewatch.kernels.device import Gpu
+from tilewatch.kernels.measuring.kept_process import KeptProcess
+from tilewatch.kernels.measuring.measure import MeasureRequest, measure_uncounted
+from tilewatch.kernels.results import Cubin, RunResult
+from tilewatch.kernels.statistics import ratio_interval
+
+LEAST_SERIES = 30
+MOST_MEAN, MOST_ONE = 0.001, 0.005
+"""Differences of a ratio alone and beside neighbours, of the mean series and of the worst. Two runs alone differ by 0.1
+to 0.3 % (H100, 2026-11-27)."""
+
+
+@dataclass(frozen=True)
+class WonSeries:
+    """A series with the machine code of its winner and its baseline."""
+
+    kernel: str
+    problem: str
+    arch: str
+    cubin: Cubin
+    baseline: str
+
+
+def list_won(database_url: str) -> list[WonSeries]:
+    """Lists the newest winner of each series that has a baseline, evenly over the kernels: LEAST_SERIES of them."""
+    with session(database_url) as opened:
+        rows = opened.execute(
+            select(Sweep.kernel, Sweep.problem, Sweep.arch, Measurement.baseline)
+            .add_columns(Config.params, Compilation.content_key, Compilation.symbol)
+            .join(Run, Run.sweep_id == Sweep.id)
+            .join(Measurement, Measurement.run_id == Run.id)
+            .join(Config, Config.id == Measurement.config_id)
+            .join(Trial, (Trial.sweep_id == Sweep.id) & (Trial.config_id == Config.id))
+            .join(Compilation, Compilation.id == Trial.compilation_id)
+            .where(Measurement.role == "kernel", Measurement.baseline.is_not(None))
+            .order_by(Run.id)
+        ).all()
+    newest = {
+        (row.kernel, row.problem): WonSeries(
+            row.kernel, row.problem, row.arch, Cubin(row.params, row.content_key, row.symbol), row.baseline
+        )
+        for row in rows
+    }
+    won = list(newest.values())
+    return won[:: max(1, len(won) // LEAST_SERIES)][:LEAST_SERIES]
+
+
+def find_ratio(run: RunResult) -> float:
+    """Returns the main baseline's time over the winner's. Raises ValueError where either has no time."""
+    times = {each.implementation: each.samples_us for each in run.measurements if each.samples_us}
+    ours = next(each.samples_us for each in run.measurements if each.role == "kernel")
+    main = find_main(name for name in times if name != run.measurements[0].implementation)
+    ratio = ratio_interval(ours, times.get(main or "", ()))
+    if ratio is None:
+        raise ValueError(f"{run.measurements[0].implementation} has no ratio")
+    return ratio.median
+
+
+def measure(won: Sequence[WonSeries], gpus: Sequence[Gpu], library: Path, store_url: str) -> Iterator[Figure]:
+    """Yields the differences; nothing on a host with one GPU."""
+    if len(gpus) < 2:
+        return
+    alone = _measure_all(won, gpus[0], library, store_url)
+    over = threading.Event()
+    with ThreadPoolExecutor(len(gpus)) as pool:
+        busy = [pool.submit(_measure_until, over, won, gpu, library, store_url) for gpu in gpus[1:]]
+        try:
+            beside = _measure_all(won, gpus[0], library, store_url)
+        finally:
+            over.set()
+        neighbours = sum(each.result() for each in busy)
+    yield from describe([b / a - 1.0 for a, b in zip(alone, beside, strict=True)], neighbours)
+
+
+def describe(differences: Sequence[float], neighbours: int) -> Iterator[Figure]:
+    """Yields figures of the relative differences of ratios; `neighbours` counts the series measured beside them."""
+    yield bounds.at_least("neighbours: series alone and beside", len(differences), LEAST_SERIES)
+    yield bounds.at_least("neighbours: series measured beside them", neighbours, 1)
+    if differences:
+        yield bounds.at_most("neighbours: mean difference", 100 * abs(mean(differences)), 100 * MOST_MEAN, " %", 2)
+        worst = max(map(abs, differences))
+        yield bounds.at_most("neighbours: worst difference", 100 * worst, 100 * MOST_ONE, " %", 2)
+
+
+def _measure_all(won: Sequence[WonSeries], gpu: Gpu, library: Path, store_url: str) -> list[float]:
+    kept = KeptProcess()
+    try:
+        return [find_ratio(_measure(each, gpu, library, store_url, kept)) for each in won]
+    finally:
+        kept.close()
+
+
+def _measure_until(over: threading.Event, won: Sequence[WonSeries], gpu: Gpu, library: Path, store_url: str) -> int:
+    """Measures series after series, and returns how many."""
+    kept, done = KeptProcess(), 0
+    try:
+        while not over.is_set():
+            _measure(won[done % len(won)], gpu, library, store_url, kept)
+            done += 1
+    finally:
+        kept.close()
+    return done
+
+
+def _measure(each: WonSeries, gpu: Gpu, library: Path, store_url: str, kept: KeptProcess) -> RunResult:
+    request = MeasureRequest(
+        library, each.kernel, each.problem, each.arch, store_url, (each.cubin,), gpu.index, (each.baseline,)
+    )
+    return measure_uncounted(request, kept=kept).result

@@ -1,0 +1,121 @@
+"""The benchmark of nights reads what a night leaves, and misses a bound where a night does not keep to it."""
+
+import datetime as dt
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from benchmarks import bounds, neighbours, night
+from benchmarks.bounds import Figure
+from benchmarks.night import BOUNDS, Night
+from tests.worker.fixtures import tiny_repository
+from tests.worker.fixtures.worker_context import Drain
+from tilewatch.kernels.results import Measured
+from tilewatch.worker.context import Context
+from tilewatch.worker.settings import Settings
+from tilewatch.worker.submitting.submit import submit_nightly
+
+
+@pytest.fixture
+def nights(settings: Settings, context: Context, drain: Drain) -> list[Night]:
+    """Two nights of a tiny library on a simulated GPU; the second one is of a commit that changes no kernel."""
+    found = []
+    for day in (1, 2):
+        started = time.time()
+        submit_nightly(settings, gpus=("sim",), night=dt.date(2026, 11, day))
+        drain()
+        found.append(night.read_night(context.database_url, started, 1))
+        tiny_repository.git(settings.repository, "commit", "--quiet", "--allow-empty", "--message", "Change no kernel")
+    return found
+
+
+def list_missed(figures: Sequence[Figure]) -> list[str]:
+    return [each.what for each in figures if each.is_met is False]
+
+
+def test_two_nights_are_read_and_compared(nights: list[Night], context: Context) -> None:
+    first, second = nights
+    assert (first.series, second.series, first.failures) == (2, 2, ())
+    assert (first.changed, second.changed) == (0, 0)
+    assert first.cpu_s > 0 == second.cpu_s, "the second one compiles nothing"
+    assert first.launches_s > 0
+    assert 0 <= first.compiled_s <= first.measured_s <= first.judged_s
+    assert first.ratios.keys() == second.ratios.keys() == {"double 1024", "double 2048"}
+    assert list_missed(list(night.compare(first, second))) == []
+    assert list_missed(list(night.describe(first, 0, None))) == []
+    lines = [f"{each.what}: {each.value}" for each in night.describe_cost(nights, "2 cores, no GPU")]
+    assert [line.split(":")[1] for line in lines] == [
+        " a first nightly, 2 problems",
+        " a nightly of a commit that changes no kernel, 2 problems",
+    ]
+    assert [each.kernel for each in neighbours.list_won(context.database_url)] == ["double", "double"]
+
+
+NIGHT = Night(
+    series=126, compiled_s=100.0, measured_s=170.0, judged_s=175.0, counted_s=200.0,
+    phases_s={"sweep": 300.0, "rounds": 220.0, "prepare": 40.0}, launches_s=50.0, measuring_span_s=160.0, gpus=4,
+    failures=(), swept=4717, changed=0, ratios={f"series {number}": 1.0 for number in range(100)}, cpu_s=2760.0,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("worse", "missed"),
+    [
+        (NIGHT, []),
+        (replace(NIGHT, series=125), ["first night: series measured"]),
+        (replace(NIGHT, judged_s=181.0), ["first night: last verdict after"]),
+        (replace(NIGHT, phases_s={"sweep": 400.0}), ["first night: share in sweeps and rounds"]),
+        (replace(NIGHT, failures=("a job",)), ["first night: jobs that failed"]),
+    ],
+)
+def test_a_night_that_does_not_keep_to_its_machines_bounds_misses_them(worse: Night, missed: list[str]) -> None:
+    figures = list(night.describe(worse, 0, BOUNDS[4]))
+    assert list_missed(figures) == missed
+    assert bounds.report(figures) == bool(missed)
+
+
+@pytest.mark.parametrize(
+    ("second", "missed"),
+    [
+        (NIGHT, []),
+        (replace(NIGHT, changed=1), ["second night: series called changed"]),
+        (replace(NIGHT, ratios={**NIGHT.ratios, **{f"series {n}": 1.02 for n in range(9)}}), []),
+        (
+            replace(NIGHT, ratios={**NIGHT.ratios, **{f"series {n}": 0.98 for n in range(11)}}),
+            ["ratio of two nights, 90th percentile apart"],
+        ),
+        (
+            replace(NIGHT, ratios={}),
+            ["second night: series with a ratio in both", "ratio of two nights, 90th percentile apart"],
+        ),
+    ],
+)
+def test_two_nights_that_differ_miss_a_bound(second: Night, missed: list[str]) -> None:
+    assert list_missed(list(night.compare(NIGHT, second))) == missed
+
+
+@pytest.mark.parametrize(
+    ("differences", "missed"),
+    [
+        ([0.001, -0.001] * 15, []),
+        ([0.001, -0.001] * 14, ["neighbours: series alone and beside"]),
+        ([0.0015] * 30, ["neighbours: mean difference"]),
+        ([0.0] * 29 + [-0.006], ["neighbours: worst difference"]),
+    ],
+)
+def test_neighbours_that_cost_accuracy_miss_a_bound(differences: list[float], missed: list[str]) -> None:
+    assert list_missed(list(neighbours.describe(differences, 5))) == missed
+    assert list_missed(list(neighbours.describe([0.0] * 30, 0))) == ["neighbours: series measured beside them"]
+
+
+def test_the_ratio_of_a_run_is_to_its_main_baseline() -> None:
+    class Run:
+        measurements = (
+            Measured("gemm", "kernel", (100.0, 100.0)),
+            Measured("copy", "baseline", (10.0, 10.0)),
+            Measured("cublas", "baseline", (90.0, 90.0)),
+        )
+
+    assert neighbours.find_ratio(Run()) == pytest.approx(0.9)  # type: ignore[arg-type]
