@@ -22,7 +22,7 @@ from sqlalchemy.exc import DBAPIError
 from tilewatch.dashboard import weekly
 from tilewatch.dashboard.charts import grid, marks, scoreboard, sorted_changes
 from tilewatch.dashboard.charts import trend as charts
-from tilewatch.dashboard.frames import changes
+from tilewatch.dashboard.frames import changes, gpu_time
 from tilewatch.dashboard.frames.metrics import METRICS, Metric
 from tilewatch.dashboard.score_picture import draw_picture
 from tilewatch.dashboard.text import day, moment
@@ -140,6 +140,8 @@ def _nights(week: Week) -> Iterable[str]:
         yield "<p>No nightly was submitted this week.</p>"
         return
     yield _table(week.nights.rename(columns={"gpu_name": "GPU"}).to_dict("records"))
+    if not week.gpu_times.empty:
+        yield _table(gpu_time.tabulate(week.gpu_times).to_dict("records"))
 
 
 def _figure(figure: go.Figure) -> str:

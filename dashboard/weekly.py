@@ -11,9 +11,9 @@ from tilewatch.dashboard.frames import changes, differences, scoreboard
 from tilewatch.dashboard.frames.row_frames import to_frame
 from tilewatch.dashboard.frames.scoreboard import GpuScore
 from tilewatch.db.lifecycle.regressions import OPEN
+from tilewatch.db.page_reads import gpu_health, snapshots
 from tilewatch.db.page_reads import regressions as regression_queries
 from tilewatch.db.page_reads import series as series_queries
-from tilewatch.db.page_reads import snapshots
 from tilewatch.db.page_reads.submissions import SubmissionRow, list_submissions
 
 WEEK = dt.timedelta(days=7)
@@ -42,6 +42,7 @@ class Week:
     nights: pd.DataFrame
     trends: tuple[Trend, ...]
     scores: tuple[GpuScore, ...]
+    gpu_times: pd.DataFrame
 
 
 def read_week(session: Session, until: dt.datetime, repository: str | None = None) -> Week:
@@ -71,6 +72,7 @@ def read_week(session: Session, until: dt.datetime, repository: str | None = Non
             if len((trend := _trend(session, repository, *series)).points)
         ),
         scores=tuple(_scores(session, repository)),
+        gpu_times=to_frame(gpu_health.GpuTimeRow, gpu_health.list_gpu_times(session, since, until)),
     )
 
 

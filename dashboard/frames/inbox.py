@@ -105,12 +105,7 @@ def write_sentence(inbox: Inbox) -> str:
 
 
 def _count_kind(kind: str, count: int) -> str:
-    words = {
-        REGRESSION: "regression",
-        ALARM: "alarm",
-        UNDECIDED: "undecided group",
-        IMPROVEMENT: "improvement",
-    }
+    words = {REGRESSION: "regression", ALARM: "alarm", UNDECIDED: "undecided group", IMPROVEMENT: "improvement"}
     return count_text(count, words[kind]) + (" to accept" if kind == IMPROVEMENT else "")
 
 

@@ -1,11 +1,13 @@
-"""Shows the health of the GPUs: past and present quarantines, and the times of the canaries."""
+"""Shows the health of the GPUs: past and present quarantines, the times of the canaries, and what nights take."""
+
+import datetime as dt
 
 import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
 from tilewatch.dashboard.charts import colours
-from tilewatch.dashboard.frames import reads
+from tilewatch.dashboard.frames import gpu_time, reads
 from tilewatch.dashboard.text import moment
 from tilewatch.dashboard.widgets import plots, tables
 from tilewatch.text import plain, plain_code
@@ -23,6 +25,15 @@ def show_quarantined(quarantines: pd.DataFrame) -> None:
             f"GPU {plain_code(row['gpu_uuid'])} ({row['gpu_model']}) of {plain(row['host'])} takes no sweeps since "
             f"{moment(row['began_at'])}: {plain(row['reason'] + '.' + last)}"
         )
+
+
+def show_gpu_time(url: str) -> None:
+    """Shows what the nights of a week cost; nothing where there was none."""
+    today = dt.datetime.combine(dt.datetime.now(dt.UTC), dt.time(), dt.UTC)  # the answer is kept for the whole day
+    found = reads.gpu_times(url, today - dt.timedelta(days=6), today + dt.timedelta(days=1))
+    if not found.empty:
+        st.subheader("GPU time of the last 7 days", anchor=False)
+        tables.show(gpu_time.tabulate(found), key="gpu-time")
 
 
 def show_health(url: str) -> None:

@@ -26,6 +26,8 @@ def page(url: str) -> None:
         submit_form.show_form(url, who)
     show_now(url, who)
     gpu_health.show_health(url)
+    with show_errors():
+        gpu_health.show_gpu_time(url)
 
 
 @st.fragment(run_every=reads.LIVE_EVERY_S)

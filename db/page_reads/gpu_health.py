@@ -1,4 +1,5 @@
-"""Reads the health of GPUs: the times of their canaries, which only change if the GPU does, and their quarantines."""
+"""Reads the health of GPUs (the times of their canaries, which only change if the GPU does, and their quarantines) and
+the time that nights took of them."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -7,7 +8,7 @@ from sqlalchemy import Double, cast, column, func, select
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
-from tilewatch.db.models import Quarantine, Run
+from tilewatch.db.models import Measurement, Quarantine, Run, Submission, Sweep
 from tilewatch.db.query_parts import read_rows
 
 
@@ -62,3 +63,44 @@ def list_quarantines(session: Session, limit: int = 50) -> list[QuarantineRow]:
     columns = [getattr(Quarantine, name) for name in QuarantineRow.__dataclass_fields__]
     newest = (Quarantine.ended_at.is_not(None), Quarantine.began_at.desc())
     return read_rows(session, select(*columns).order_by(*newest).limit(limit), QuarantineRow)
+
+
+WAITED_S = cast(Measurement.detail["seconds"]["waiting"].astext, Double)
+"""How long a run waited while another series had its GPU."""
+
+
+@dataclass(frozen=True)
+class GpuTimeRow:
+    """The runs of one kernel's nightly sweeps. `series` counts each series of a GPU model once."""
+
+    repository: str
+    kernel: str
+    nights: int
+    series: int
+    runs: int
+    gpu_s: float
+
+
+def list_gpu_times(session: Session, since: dt.datetime, until: dt.datetime) -> list[GpuTimeRow]:
+    """Lists the kernels with runs of nightlies between two times, without recorded ones; those that took longest come
+    first."""
+    spent_s = func.extract("epoch", Run.finished_at - Run.started_at) - func.coalesce(WAITED_S, 0.0)
+    gpu_s = cast(func.sum(spent_s), Double).label("gpu_s")
+    query = (
+        select(
+            Sweep.repository,
+            Sweep.kernel,
+            func.count(Submission.night.distinct()).label("nights"),
+            func.count(func.concat(Sweep.problem, " on ", Sweep.gpu_model).distinct()).label("series"),
+            func.count(Run.id).label("runs"),
+            gpu_s,
+        )
+        .join(Run, Run.sweep_id == Sweep.id)
+        .join(Submission, Submission.id == Sweep.submission_id)
+        .join(Measurement, (Measurement.run_id == Run.id) & (Measurement.role == "kernel"))
+        .where(Submission.reason == "nightly", Run.origin != "recorded")
+        .where(Run.finished_at > since, Run.finished_at <= until)
+        .group_by(Sweep.repository, Sweep.kernel)
+        .order_by(gpu_s.desc(), Sweep.repository, Sweep.kernel)
+    )
+    return read_rows(session, query, GpuTimeRow)
