@@ -80,7 +80,7 @@ BOUNDS = {
     "nothing, no nuisances": {False: Bounds(0.02), True: Bounds(0.02)},
     "nothing, all nuisances": {False: Bounds(0.05), True: Bounds(0.05)},
     "mix of everything": MIX,
-    "life: all of it": MIX,
+    **dict.fromkeys((kind.name for kind in LIFE), MIX),
     "ramps": {False: Bounds(recall=0.85, replays=0.5), True: Bounds(recall=0.85, replays=0.5)},
 }
 AT_MOST = ("false_per_1000", "delay_p90", "replays")

@@ -46,7 +46,9 @@ class DrawnFault:
 
     @property
     def name(self) -> str:
-        return f"{self.file}:{self.fault.line} {self.fault.kind}: {_shorten(self.fault.old)} -> {_shorten(self.fault.new)}"
+        return (
+            f"{self.file}:{self.fault.line} {self.fault.kind}: {_shorten(self.fault.old)} -> {_shorten(self.fault.new)}"
+        )
 
     @property
     def tests(self) -> tuple[str, ...]:

@@ -39,8 +39,8 @@ NARROWING = ("where", "filter", "filter_by", "limit", "order_by", "distinct", "h
 """Methods of a query that can be left out of it."""
 
 LOGS = ("log", "logger", "logging")
-UNITS = {" us": " ms", " ms": " us", " s": " ms", "MHz": "GHz", "GHz": "MHz", "MiB": "GiB", "GiB": "MiB", "GB/s": "TB/s",
-         "TFLOP": "GFLOP"}  # fmt: skip
+UNITS = {" us": " ms", " ms": " us", " s": " ms", "MHz": "GHz", "GHz": "MHz", "MiB": "GiB", "GiB": "MiB",
+         "GB/s": "TB/s", "TFLOP": "GFLOP"}  # fmt: skip
 UNIT_NAME = re.compile(r"(?:^|_)(us|ms|ns|s|bytes|mib|gib|mhz|pct|percent|share|kib)$")
 
 
@@ -195,10 +195,10 @@ def _is_text(node: ast.BinOp) -> bool:
 
 def _units(node: ast.AST, text: Text) -> Changes:
     """A number that a name gives a unit is a thousand times as large."""
-    if isinstance(node, ast.keyword) and node.arg is not None and UNIT_NAME.search(node.arg):
-        yield "unit", node.value, f"1000 * ({text(node.value)})"
-    elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and UNIT_NAME.search(node.targets[0].id):
-        yield "unit", node.value, f"1000 * ({text(node.value)})"
+    if isinstance(node, ast.keyword | ast.Assign):
+        name = node.arg or "" if isinstance(node, ast.keyword) else text(node.targets[0])
+        if UNIT_NAME.search(name):
+            yield "unit", node.value, f"1000 * ({text(node.value)})"
     elif isinstance(node, ast.FunctionDef) and UNIT_NAME.search(node.name):
         for each in _walk(node):
             if isinstance(each, ast.Return) and each.value is not None:
@@ -219,7 +219,7 @@ def _calls(node: ast.AST, text: Text) -> Changes:
     if name in UNWRAPPED and plain:
         yield "unwrapped call", node, f"list({text(plain[0])})" if name == "sorted" else f"({text(plain[0])})"
     if len(plain) == len(node.args) >= 2:
-        for first, second in zip(plain, plain[1:], strict=False):
+        for first, second in itertools.pairwise(plain):
             order = [{first: second, second: first}.get(each, each) for each in plain]
             rest = [text(each) for each in order] + [_text_of(each, text) for each in node.keywords]
             yield "swapped arguments", node, f"{text(node.func)}({', '.join(rest)})"
@@ -241,7 +241,11 @@ def _statements(node: ast.AST, text: Text) -> Changes:
         yield "removed step", node, "pass"
     if isinstance(node, ast.Break | ast.Continue | ast.Raise):
         yield "removed exit", node, "pass"
-    if isinstance(node, ast.If) and not node.orelse and isinstance(node.body[-1], ast.Return | ast.Raise | ast.Continue):
+    if (
+        isinstance(node, ast.If)
+        and not node.orelse
+        and isinstance(node.body[-1], ast.Return | ast.Raise | ast.Continue)
+    ):
         yield "removed exit", node.body[-1], "pass"
     if isinstance(node, ast.ExceptHandler):
         yield "error passed on", node.body[0], "raise"

@@ -91,13 +91,17 @@ def _run_drawn(options: argparse.Namespace, trees: Sequence[Path]) -> Iterator[F
 
 
 def copy_tree(target: Path) -> Path:
-    """Copies what Git tracks or would track, with the links of src/tilewatch as links."""
+    """Copies what Git tracks or would track, with the links of src/tilewatch as links, as a repository of its own: some
+    tests ask for the checkout's."""
     listing = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     for name in subprocess.run(listing, capture_output=True, text=True, check=True).stdout.split("\0"):
         source = ROOT / name
         if name and (source.is_file() or source.is_symlink()):
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target / name, follow_symlinks=False)
+    git = ("git", "-C", str(target), "-c", "user.name=mutants", "-c", "user.email=mutants@example.org")
+    for command in (("init", "-q", "-b", "main"), ("add", "-A"), ("commit", "-q", "-m", "copy")):
+        subprocess.run((*git, *command), check=True)
     return target
 
 
@@ -139,7 +143,10 @@ def run_mutant(mutant: Mutant | DrawnFault, tree: Path, marks: Sequence[str]) ->
         if code is None:
             return "killed", "by its limit of time"
         noticed_by = FAILED_TEST.findall(output)
-        if isinstance(mutant, DrawnFault) and run_tests(tree, noticed_by[:1] or mutant.tests, LIMIT_S, mark)[0] != PASSED:
+        if (
+            isinstance(mutant, DrawnFault)
+            and run_tests(tree, noticed_by[:1] or mutant.tests, LIMIT_S, mark)[0] != PASSED
+        ):
             return "NOT RUN", output
         return "killed", " ".join(noticed_by[:1])
     return "SURVIVED", ""
@@ -158,7 +165,9 @@ def write(path: Path, source: str) -> None:
 def run_tests(tree: Path, tests: Sequence[str], limit_s: float, mark: str = "") -> tuple[int | None, str]:
     """Runs pytest in a fork and returns its exit code, None when it took too long, and the end of what it printed."""
     with tempfile.TemporaryFile() as output:
-        process = multiprocessing.get_context("fork").Process(target=_run_pytest, args=(tree, tests, mark, output.fileno()))
+        process = multiprocessing.get_context("fork").Process(
+            target=_run_pytest, args=(tree, tests, mark, output.fileno())
+        )
         process.start()
         process.join(limit_s)
         code = process.exitcode

@@ -108,7 +108,7 @@ def judge(
 ) -> None:
     """Try the judge on your own nights. Reads nights and answers, prints alerts and questions. Needs no database.
 
-    Exit codes: 0 every line was read, 1 a line could not be read.
+    Exit codes: 0 every line was read, 1 a line was refused.
 
     Example: tilewatch judge --stream < nights.jsonl
     """
@@ -116,19 +116,14 @@ def judge(
         raise typer.BadParameter(
             "add --stream; without it there is nothing to judge here, since the workers judge what is measured"
         )
-    from tilewatch.worker.detection.stream import NO_LINE, answer_lines
+    from tilewatch.worker.detection.stream import answer_lines
 
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")  # a bad byte only spoils its own line
-    unread = []
-
-    def complain(text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
-        unread.extend([text] if text.endswith(NO_LINE) else [])
-
-    for line in answer_lines(sys.stdin, complain):
+    refused: list[str] = []
+    for line in answer_lines(sys.stdin, lambda text: print(text, file=sys.stderr, flush=True), refused.append):
         print(line, flush=True)
-    raise typer.Exit(1 if unread else 0)
+    raise typer.Exit(1 if refused else 0)
 
 
 @cli.command()

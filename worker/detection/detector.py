@@ -46,7 +46,7 @@ class Detector:
         self.launches = launches
         self.budget = ReplayBudget(self.policy)
         self.candidates: dict[int, Candidate] = {}
-        self._awaited: dict[int, ReplayQuestion] = {}
+        self.awaited: dict[int, ReplayQuestion] = {}
 
     def add_night(self, build: int, readings: Mapping[int, Reading]) -> Response:
         """Takes in a night's readings, by series, and returns the changes and questions that follow from them.
@@ -68,7 +68,7 @@ class Detector:
         """Takes in the answers of replays and returns the changes and questions that follow. A question that got no
         answer is not asked again tonight."""
         self.budget.rounds += 1
-        awaited, self._awaited = self._awaited, {}
+        awaited, self.awaited = self.awaited, {}
         for answer in answers:
             question = awaited.get(answer.series)
             candidate = self.candidates.get(answer.series)
@@ -144,7 +144,7 @@ class Detector:
 
     def _spend(self, question: ReplayQuestion) -> ReplayQuestion:
         self.budget.spend(question.series, question.launches)
-        self._awaited[question.series] = question
+        self.awaited[question.series] = question
         return question
 
     def _close(self, candidate: Candidate) -> list[ConfirmedChange]:
@@ -164,5 +164,5 @@ class Detector:
     def _close_all(self) -> list[ConfirmedChange]:
         """Ends all candidates of the last night and returns the confirmed changes. A believed change is confirmed too,
         though its size or build may be less sure."""
-        self._awaited.clear()
+        self.awaited.clear()
         return [change for candidate in tuple(self.candidates.values()) for change in self._close(candidate)]

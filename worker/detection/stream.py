@@ -29,8 +29,13 @@ class NotTheProtocol(Exception):
     """A line that does not follow the protocol."""
 
 
-def answer_lines(lines: Iterable[str], complain: Callable[[str], None]) -> Iterator[str]:
-    """Yields one answer per input line, except for `world` lines, each of which resets the detector."""
+def answer_lines(
+    lines: Iterable[str], complain: Callable[[str], None], refuse: Callable[[str], None] = lambda _: None
+) -> Iterator[str]:
+    """Yields one answer per input line, except for `world` lines, each of which resets the detector.
+
+    `refuse` also gets the sentence on a line of which nothing was used.
+    """
     detector: Detector | None = None
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -50,20 +55,21 @@ def answer_lines(lines: Iterable[str], complain: Callable[[str], None]) -> Itera
         if kind == "world":
             detector = _start(fields, complain_here)
             continue
-        response = _respond(detector, fields, kind, complain_here)
+        response = NOTHING
+        try:
+            response = _respond(detector, fields, kind, complain_here)
+        except NotTheProtocol as error:
+            complain_here(str(error))
+            refuse(str(error))
         yield _write(response, left_out)
 
 
 def _respond(detector: Detector | None, fields: dict[str, Any], kind: Any, complain: Callable[[str], None]) -> Response:
-    try:
-        if kind not in ("night", "rerun"):
-            raise NotTheProtocol(NO_LINE)
-        if detector is None:
-            raise NotTheProtocol(f"this {kind} comes before any world that can be used")
-        return _add_night(detector, fields, complain) if kind == "night" else _add_answers(detector, fields, complain)
-    except NotTheProtocol as error:
-        complain(str(error))
-        return NOTHING
+    if kind not in ("night", "rerun"):
+        raise NotTheProtocol(NO_LINE)
+    if detector is None:
+        raise NotTheProtocol(f"this {kind} comes before any world that can be used")
+    return _add_night(detector, fields, complain) if kind == "night" else _add_answers(detector, fields, complain)
 
 
 def _start(fields: dict[str, Any], complain: Callable[[str], None]) -> Detector | None:
@@ -90,6 +96,8 @@ def _add_night(detector: Detector, fields: dict[str, Any], complain: Callable[[s
     build = fields.get("build", fields.get("night"))
     if not _is_small(build):
         raise NotTheProtocol(f"build is {build!r}, where a whole number is expected")
+    if detector.nights.builds and build < detector.nights.builds[-1]:
+        raise NotTheProtocol(f"build {build} comes after build {detector.nights.builds[-1]}; nights come oldest first")
     readings: dict[int, Reading] = {}
     for point in _objects(fields, "points", complain):
         series = point.get("id")
@@ -109,6 +117,7 @@ def _add_night(detector: Detector, fields: dict[str, Any], complain: Callable[[s
 
 
 def _add_answers(detector: Detector, fields: dict[str, Any], complain: Callable[[str], None]) -> Response:
+    waiting = {(question.series, question.base, question.head) for question in detector.awaited.values()}
     answers: list[ReplayAnswer] = []
     for each in _objects(fields, "results", complain):
         numbers = [each.get(name) for name in ("id", "a", "b")]
@@ -116,10 +125,16 @@ def _add_answers(detector: Detector, fields: dict[str, Any], complain: Callable[
             complain(f"a result needs whole numbers as id, a and b, and these are {numbers}")
             continue
         series, base, head = (int(number) for number in numbers if number is not None)
+        if (series, base, head) not in waiting:
+            complain(f"nobody asked for a result of series {series} from {base} to {head}, or it is there twice")
+            continue
+        waiting.remove((series, base, head))
         times_us = [_launch(each.get(name)) for name in ("a_us", "b_us")]
         for name, launch in zip(("a_us", "b_us"), times_us, strict=True):
             _complain_about(launch, f"series {series}: {name}", complain)
         answers.append(ReplayAnswer(series, base, head, *times_us))
+    for series, base, head in sorted(waiting):
+        complain(f"there is no result of series {series} from {base} to {head}, which was asked for")
     return detector.add_answers(answers)
 
 

@@ -59,6 +59,40 @@ def test_a_line_that_is_not_of_the_protocol_is_named_and_answered_with_nothing(l
     assert [json.loads(each) for each in replies] == [NOTHING | {"left_out": [complaints[0].removeprefix("line 2: ")]}]
 
 
+def test_a_night_older_than_the_newest_is_refused_and_changes_nothing() -> None:
+    lines = world_lines(4)
+    replies, complaints = answer_and_complain([*lines[:4], lines[2], lines[4]])
+    sentence = "build 1 comes after build 2; nights come oldest first"
+    assert complaints == [f"line 5: {sentence}"]
+    assert json.loads(replies.pop(3)) == NOTHING | {"left_out": [sentence]}
+    assert replies == list(answer_lines(lines, pytest.fail))
+    assert not answer_and_complain([*lines, lines[-1]])[1], "the newest build may have another night"
+
+
+def test_results_that_nobody_asked_for_or_that_are_missing_are_named() -> None:
+    """Code that is new in the newest night is asked about at once."""
+    lines = [json.dumps({"type": "world", "launches": 1, "series": [{"id": 1}]})]
+    for night in range(12):
+        point = {"id": 1, "machine": "m", "env": "e", "cand": [[100.0] * 3], "base": [], "code": "b" * (night >= 11)}
+        lines.append(json.dumps({"type": "night", "build": night, "points": [point]}))
+    result = {"id": 1, "a": 10, "b": 11, "a_us": [100.0], "b_us": [100.0]}
+
+    def left_out(*results: dict[str, Any]) -> list[str] | None:
+        replies, _ = answer_and_complain([*lines, json.dumps({"type": "rerun", "results": results})])
+        found: list[str] | None = json.loads(replies[-1]).get("left_out")
+        return found
+
+    missing = "there is no result of series 1 from 10 to 11, which was asked for"
+    assert left_out(result) is None
+    assert left_out() == [missing]
+    assert left_out(result | {"a": 9}) == [
+        "nobody asked for a result of series 1 from 9 to 11, or it is there twice",
+        missing,
+    ]
+    assert left_out(result, result) == ["nobody asked for a result of series 1 from 10 to 11, or it is there twice"]
+    assert left_out(result | {"a_us": [True]}) == ["series 1: a_us: 1 of 1 values are not times in us above 0"]
+
+
 def test_a_night_before_any_world_is_answered_with_nothing() -> None:
     replies, complaints = answer_and_complain(['{"type":"night","night":0,"points":[]}'])
     sentence = "this night comes before any world that can be used"
@@ -87,11 +121,12 @@ def test_a_value_that_is_no_time_is_named_in_the_answer(cand: Any, named: str) -
 def test_a_series_that_is_there_twice_or_a_boolean_is_named() -> None:
     world = {"type": "world", "launches": 1, "series": [{"id": 0}, {"id": 1}]}
     point = {"id": 0, "cand": [[1.0]], "base": [[1.0]]}
-    night = {"type": "night", "night": 0, "points": [point, point, point | {"id": True}]}
+    night = {"type": "night", "night": 0, "points": [point, point, point | {"id": True}, point | {"id": 2}]}
     replies, _ = answer_and_complain([json.dumps(world), json.dumps(night)])
     assert json.loads(replies[0])["left_out"] == [
         "series 0 is there twice; the last one counts",
         "the world has no series True",
+        "the world has no series 2",
     ]
 
 
@@ -211,6 +246,23 @@ def test_the_command_answers_without_a_database() -> None:
         check=True,
     )
     assert [json.loads(line) for line in finished.stdout.splitlines()] == [{"alerts": [], "reruns": []}] * 2
+
+
+@pytest.mark.parametrize(
+    "line", ["nothing", '{"type":"dawn"}', '{"type":"night","build":true}', '{"type":"night","build":-1,"points":[]}']
+)
+def test_the_command_fails_by_name_when_it_refused_a_line(line: str) -> None:
+    lines = world_lines(1)
+    finished = subprocess.run(
+        (sys.executable, "-m", "tilewatch.worker.cli.main", "judge", "--stream"),
+        input="\n".join((*lines, line)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (finished.returncode, len(finished.stdout.splitlines())) == (1, 2)
+    assert finished.stderr.startswith("line 3: ")
+    assert json.loads(finished.stdout.splitlines()[1])["left_out"]
 
 
 def test_code_says_which_nights_can_hold_a_change_and_what_is_no_text_is_named() -> None:
