@@ -186,7 +186,7 @@ def play(kind: Kind, seed: int, code: bool = False, policy: Policy | None = None
     alerts: list[CodeAlert] = []
     points = replays = 0
     for night in range(nights):
-        readings = {each["id"]: _read(night, each) for each in world.night(night)["points"]}
+        readings = {each["id"]: read_point(night, each) for each in world.night(night)["points"]}
         scored = night >= WARM_UP_NIGHTS
         points += len(readings) * scored
         answer = detector.add_night(night, readings)
@@ -197,7 +197,7 @@ def play(kind: Kind, seed: int, code: bool = False, policy: Policy | None = None
             if not answer.questions or round_ == ROUNDS_A_NIGHT:
                 break
             replays += sum(each.launches for each in answer.questions) * scored
-            answer = detector.add_answers([_replay(world, night, each) for each in answer.questions])
+            answer = detector.add_answers([replay(world, night, each) for each in answer.questions])
     numbers = world.code_numbers
     unchanged = sum(numbers[each.series, each.first_bad] == numbers[each.series, each.first_bad - 1] for each in alerts)
     changes = {change: world.measured_since(change) for change in world.changes}
@@ -212,12 +212,12 @@ def make_world(kind: Kind, seed: int, code: bool, nights: int = NIGHTS) -> World
     return world
 
 
-def _read(night: int, point: dict[str, Any]) -> Reading:
+def read_point(night: int, point: dict[str, Any]) -> Reading:
     kernel_us, baseline_us = (tuple(map(tuple, point[name])) for name in ("cand", "base"))
     return Reading(night, point["machine"], point["env"], kernel_us, baseline_us, point.get("code"))
 
 
-def _replay(world: World, night: int, asked: ReplayQuestion) -> ReplayAnswer:
+def replay(world: World, night: int, asked: ReplayQuestion) -> ReplayAnswer:
     base_us, head_us = world.replay(night, asked.series, (asked.base, asked.head), asked.launches)
     return ReplayAnswer(asked.series, asked.base, asked.head, base_us, head_us)
 
