@@ -4,19 +4,24 @@
 
 A changed test file is run itself. A module has the test file in the mirrored folder, and every test file that imports
 it, also inside a function or through a module of tests/. Fixtures of a conftest.py do not count: the servers of
-tests/conftest.py would make every test one of every module of db/. A module that no test imports, such as a page, has
-the tests of its room with the module's name in theirs, or else all tests of its room. Other files have none:
-`make test` runs the rest.
+tests/conftest.py would make every test one of every module of db/. A module without a test file of its name also has the
+behaviour tests of its room: the files that the docstring of the room's `__init__.py` names. A module that no test imports
+there, such as a page, has the tests of its room with the module's name in theirs, or else all tests of its room. Other
+files have none: `make test` runs the rest.
 """
 
 import ast
 import functools
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+OF_EVERY_MODULE = ("tests/packaging/test_units.py",)
+"""Tests that read the text of all modules."""
+
 ROOMS = ("kernels", "db", "worker", "dashboard", "tools", "benchmarks", "src", "tests")
 
 
@@ -45,8 +50,10 @@ def _tests_of(path: Path) -> Iterable[str]:
     own = room / f"test_{path.name}"
     files = [own] if own.exists() else []
     files += [test for test in _list_test_files() if module in _reached(test) and test != own]
+    files += [] if own.exists() else _list_behaviour_tests(room)
     named = [str(file.relative_to(ROOT)) for file in files]
-    return named or list(_tests_named_after(path.stem, room)) or [str(room.relative_to(ROOT))]
+    own_room = named or list(_tests_named_after(path.stem, room)) or [str(room.relative_to(ROOT))]
+    return own_room if path.parts[0] == "tests" else [*own_room, *OF_EVERY_MODULE]
 
 
 def _module(path: Path) -> str:
@@ -65,6 +72,15 @@ def _room_of(path: Path) -> Path:
     while not room.is_dir():
         room = room.parent
     return room
+
+
+@functools.cache
+def _list_behaviour_tests(room: Path) -> list[Path]:
+    """Lists the files that a room's docstring names: by their name those of the room, by their path under tests/
+    others."""
+    package = room / "__init__.py"
+    words = (ast.get_docstring(ast.parse(package.read_text(encoding="utf-8"))) if package.exists() else None) or ""
+    return [(ROOT / "tests" if "/" in name else room) / name for name in re.findall(r"[\w/]*test_\w+\.py", words)]
 
 
 @functools.cache

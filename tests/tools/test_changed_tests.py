@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.changed_tests import ROOT, list_tests
+from tests.mutants.drawing import list_deciding
+from tools.changed_tests import OF_EVERY_MODULE, ROOT, _list_behaviour_tests, list_tests
 
 
 def test_a_module_has_the_file_that_lies_where_it_lies_and_every_other_that_imports_it() -> None:
@@ -34,12 +35,12 @@ def test_the_fixtures_that_a_folder_shares_have_all_tests_of_the_folder() -> Non
 def test_a_page_has_the_tests_that_name_it() -> None:
     tests = list_tests([Path("dashboard/views/compare.py")])
     assert "tests/dashboard/views/test_browser.py::test_compare_keeps_its_two_commits_in_the_address" in tests
-    assert all("compare" in test for test in tests)
+    assert all("compare" in test for test in tests if test not in OF_EVERY_MODULE)
 
 
 def test_a_module_that_no_test_names_or_imports_has_its_room() -> None:
-    assert list_tests([Path("worker/queue/nobody_tests_this.py")]) == ["tests/worker/queue"]
-    assert list_tests([Path("worker/no_such_room/module.py")]) == ["tests/worker"]
+    assert list_tests([Path("worker/api/nobody_tests_this.py")]) == ["tests/worker/api", *OF_EVERY_MODULE]
+    assert list_tests([Path("worker/no_such_room/module.py")]) == ["tests/worker", *OF_EVERY_MODULE]
 
 
 def test_a_test_is_run_itself_unless_it_is_gone_and_what_is_no_code_has_none() -> None:
@@ -51,3 +52,22 @@ def test_a_test_is_run_itself_unless_it_is_gone_and_what_is_no_code_has_none() -
 def test_every_module_has_a_test(room: str) -> None:
     for module in (ROOT / room).rglob("*.py"):
         assert list_tests([module.relative_to(ROOT)]), module
+
+
+def test_a_module_without_a_test_of_its_name_has_the_behaviour_tests_that_its_room_names() -> None:
+    played = "tests/worker/detection/test_played_worlds.py"
+    assert played in list_tests([Path("worker/detection/step_scan.py")])
+    assert played not in list_tests([Path("worker/detection/node_noise.py")]), "it has a file of its own"
+    assert "tests/worker/cli/test_compare.py" in list_tests([Path("kernels/comparing/changes.py")])
+
+
+def test_every_behaviour_test_that_a_room_names_exists() -> None:
+    named = [test for room in (ROOT / "tests").rglob("__init__.py") for test in _list_behaviour_tests(room.parent)]
+    assert len(named) > 15
+    assert [test for test in named if not test.exists()] == []
+
+
+@pytest.mark.parametrize("module", list_deciding())
+def test_a_module_that_decides_is_tested_by_name_or_by_the_behaviour_tests_of_its_room(module: str) -> None:
+    room = ROOT / "tests" / Path(module).parent
+    assert (room / f"test_{Path(module).name}").exists() or _list_behaviour_tests(room)

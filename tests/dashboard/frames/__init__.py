@@ -1,0 +1,1 @@
+"""Tables that pages show: dashboard/panels/test_panels.py shows them."""
