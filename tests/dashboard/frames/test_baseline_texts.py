@@ -2,7 +2,7 @@
 
 import pytest
 
-from tilewatch.dashboard.frames.baseline_texts import describe_choice, list_missing
+from tilewatch.dashboard.frames.baseline_texts import describe_choice, list_missing, version_name
 
 PRINTED = (
     "GemmDesc(gemm_type=0, m=320, n=32576, k=7168, num_sms=132): GemmConfig(layout=Layout(swap_ab=0, block_m=128, "
@@ -50,3 +50,17 @@ def test_a_missing_baseline_has_the_first_sentence_of_its_reason() -> None:
         "copy could not run: no.",
     ]
     assert list_missing({}) == []
+
+
+@pytest.mark.parametrize(
+    ("implementation", "detail", "name"),
+    [
+        ("deepgemm", {"version": "0.2.5+cu130"}, "deepgemm 0.2.5"),
+        ("deepgemm", {"version": "0.2.5"}, "deepgemm 0.2.5"),
+        ("deepgemm", {}, "deepgemm"),
+        ("deepgemm", {"version": None}, "deepgemm"),
+        ("deepgemm 0.1.0", {"version": "0.2.5"}, "deepgemm 0.1.0"),
+    ],
+)
+def test_a_baseline_has_the_name_of_its_version(implementation: str, detail: dict[str, str], name: str) -> None:
+    assert version_name(implementation, detail) == name

@@ -128,3 +128,10 @@ def test_of_two_gpu_models_only_what_takes_more_time_is_slower() -> None:
 def test_findings_are_counted_with_what_is_claimed_first() -> None:
     pairs = pd.DataFrame({"finding": ["identical code", "slower", "not judged yet", "identical code"]})
     assert differences.count_findings(pairs) == "0 faster, 1 slower, 1 not judged yet, 2 with identical code"
+
+
+def test_only_a_claim_names_the_commit_that_confirmed_it() -> None:
+    """A change on the way that the noise of both ends hides is no claim."""
+    pairs = changes.pair_snapshots(pd.DataFrame([series_row(3, 1.0)]), pd.DataFrame([series_row(5, 1.0001)]))
+    (row,) = differences.add_findings(pairs, judged_at(4, "improvement")).to_dict("records")
+    assert (row["finding"], row["confirmed_at"]) == ("within noise", None)

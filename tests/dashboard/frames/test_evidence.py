@@ -159,3 +159,17 @@ def test_a_run_says_whether_the_commits_code_ran_beside_the_timer() -> None:
     assert evidence.describe_boundary(stated).startswith("Not measured apart: ")
     assert evidence.describe_boundary(stated).endswith("Its watch file says: it adds the parts with PyTorch.")
     assert evidence.describe_boundary({"sandbox": "network"}) == "", "a run of before says nothing of it"
+
+
+def test_a_replay_names_the_configs_that_are_known_and_the_base_one_only_if_it_differs() -> None:
+    tiles, others = {"tile": 64}, {"tile": 128}
+    line = "tilewatch replay gemm 1x2x3 --of b --beside a"
+
+    def command(new: dict[str, int] | None, old: dict[str, int] | None) -> str:
+        return evidence.replay_command("gemm", "1x2x3", ("b", new), ("a", old))
+
+    assert command(None, None) == line
+    assert command(tiles, None) == f"{line} --config tile=64"
+    assert command(tiles, tiles) == f"{line} --config tile=64"
+    assert command(tiles, others) == f"{line} --config tile=64 --beside-config tile=128"
+    assert command(None, others) == f"{line} --beside-config tile=128"

@@ -3,11 +3,13 @@
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from tilewatch.db import fact_writes
-from tilewatch.db.lifecycle import checks
+from tilewatch.db.lifecycle import checks, jobs
 from tilewatch.db.lifecycle.checks import CheckRequest
+from tilewatch.db.models import CheckOperator
 from tilewatch.db.page_reads.checks import CheckStory, find_check
 
 FASTER = {"kind": "faster", "change": -0.1, "base_us": [10.0, 10.1], "head_us": [9.0, 9.1]}
@@ -84,3 +86,28 @@ def test_a_check_without_a_job_is_ended(db_session: Session) -> None:
     assert (operator.kind, operator.reason, operator.is_unsure) == ("failed", checks.LOST, True)
     assert read(db_session, again).check.exit_code == 2
     assert checks.find_open_operator(db_session, waiting) is None
+
+
+def test_an_equal_check_is_found_again_unless_something_of_it_could_not_be_compared(db_session: Session) -> None:
+    first = make_check(db_session)
+    (operator,) = prepare(db_session, first, small=None, other="identical")
+    assert make_check(db_session) == first, "it has not ended"
+    checks.write_outcome(db_session, first, operator, SLOWER)
+    assert make_check(db_session) == first
+    db_session.execute(update(CheckOperator).where(CheckOperator.id == operator).values(kind="failed"))
+    assert make_check(db_session) != first
+
+
+def test_what_a_job_will_still_answer_is_not_stranded_and_another_job_answers_nothing(db_session: Session) -> None:
+    """Of two operators one has its job, so the other one alone is ended, and so is a check that nobody prepares."""
+    check_id = make_check(db_session)
+    held, lost = prepare(db_session, check_id, small=None, large=None)
+    payload = {"operator_id": held}
+    jobs.add(db_session, key="check:1", kind="check", queue="b200", subject="gemm", payload=payload, check_id=check_id)
+    checks.end_stranded(db_session)
+    assert {each.problem: each.kind for each in read(db_session, check_id).operators} == {
+        "small": None,
+        "large": "failed",
+    }
+    assert checks.find_open_operator(db_session, held) is not None
+    assert checks.find_open_operator(db_session, lost) is None

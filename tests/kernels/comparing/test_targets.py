@@ -29,4 +29,8 @@ def test_a_kernel_that_neither_side_has_is_refused_by_the_first_architecture(
     with pytest.raises(UnknownKernel, match="nope"):
         list_targets(side, side, Selection(ARCHS, "nope"))
     assert set(archs) == {"sm_80"}
-    assert {each.arch for each in list_targets(side, side, Selection(ARCHS, "double"))} == set(ARCHS)
+    archs.clear()
+    targets = list_targets(side, side, Selection(ARCHS, "double"))
+    assert sorted(archs) == sorted(2 * ARCHS), "each side is read once for each architecture"
+    assert [each.arch for each in targets] == [arch for arch in ARCHS for _ in range(len(targets) // 3)]
+    assert all(each.base is not None and each.base == each.head for each in targets)

@@ -220,3 +220,18 @@ def test_a_host_is_named_once_where_a_commit_s_code_is_kept_from_less() -> None:
         "A commit's code is kept from nothing there; it should be kept from files, network"
     )
     assert len({each.key for each in found}) == 2
+
+
+def test_a_package_that_came_or_went_changes_no_baseline() -> None:
+    """Ratios before and after are to two versions only where both have one."""
+    versions = {"sgl-deep-gemm": "0.1.0"}
+    for old, new in (({}, versions), (versions, {}), (versions, versions), ({"sgl-deep-gemm": None}, versions)):
+        assert alarms.find_changed_baselines([replace(RUN, old_toolchain=old, toolchain=new)]) == []
+
+
+def test_alarms_open_and_close_in_the_order_of_their_keys() -> None:
+    keys = [f"regret/{number:03}" for number in range(40)]
+    ends = [opened(OpenAlarm("regret", key, "", "")) for key in reversed(keys)]
+    assert alarms.changes([], ends).to_close == tuple(keys)
+    begins = [OpenAlarm("regret", key, "", "") for key in reversed(keys)]
+    assert [each.key for each in alarms.changes(begins, []).to_open] == keys
