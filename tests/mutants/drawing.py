@@ -29,7 +29,7 @@ DECIDING = (
     "kernels/measuring/*.py",
     "kernels/recording/*.py",
     "kernels/results.py",
-    "kernels/roofline.py",
+    "kernels/device.py",
     "kernels/statistics.py",
     "worker/detection/*.py",
     "worker/judging/*.py",

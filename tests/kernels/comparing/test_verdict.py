@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.compare_worlds import NOISES, Ended, compare
 from tilewatch.kernels.comparing.sequential import list_critical_values, list_looks, read_range
-from tilewatch.kernels.comparing.verdict import Design, judge
+from tilewatch.kernels.comparing.verdict import NOT_SLOWER_ERROR, STEP, Design, judge
 
 WORLDS = 400
 
@@ -112,3 +112,43 @@ def _count_subsets(numbers: int, total: int) -> int:
         for at in range(total, number - 1, -1):
             ways[at] += ways[at - number]
     return ways[total]
+
+
+def _draw_launches(change: float, launches: int, spread: float = 0.004) -> tuple[list[float], list[float]]:
+    chance = random.Random(66)
+    return [100.0] * launches, [100.0 * math.exp(change + chance.gauss(0.0, spread)) for _ in range(launches)]
+
+
+def test_each_error_is_shared_among_the_operators_of_a_comparison() -> None:
+    """With more operators the same launches say less: a limit that is further off, and at last no verdict."""
+    found = {operators: judge(*_draw_launches(0.004, 22), Design(operators)) for operators in (1, 20, 400, 10**6)}
+    limits = [each.not_slower_than for each in found.values()]
+    assert limits == sorted(set(limits)), limits
+    assert limits[0] < limits[1] < limits[2]
+    assert found[1].kind == "slower"
+    assert found[10**6].kind == "undecided"
+    assert len({(each.low, each.high) for each in found.values()}) == 1, (
+        "the interval that is printed is each one's own"
+    )
+
+
+def test_not_slower_than_is_the_limit_rounded_up_to_a_step() -> None:
+    base_us, head_us = _draw_launches(0.0005, 22)
+    changes = [math.log(head / base) for base, head in zip(base_us, head_us, strict=True)]
+    most = math.expm1(read_range(changes, Design(1).looks, 2 * NOT_SLOWER_ERROR).high)
+    limit = judge(base_us, head_us, Design(1)).not_slower_than
+    assert most <= limit < most + STEP
+    assert limit / STEP == pytest.approx(round(limit / STEP))
+
+
+def test_a_budget_ends_with_its_last_launch_and_not_before() -> None:
+    launches = _draw_launches(0.004, 40, spread=0.05)
+    ends = [judge(launches[0][:count], launches[1][:count], Design(1)).is_final for count in (38, 39, 40)]
+    assert ends == [False, False, True]
+
+
+def test_the_printed_interval_of_a_limit_that_noise_crossed_is_read_in_order() -> None:
+    """Launches that drift leave no common part of the intervals of their looks."""
+    changes = [0.1] * 9 + [-0.1] * 31
+    found = read_range(changes, Design(1).looks, 0.05)
+    assert found.low < found.high
