@@ -15,17 +15,17 @@ IN_SANDBOX = {
     "kernels/compiling/compiler_input.py:LinkedLibrary.read",
     "kernels/compiling/compiler_input.py:compile_input",
     "kernels/compiling/compiler_input.py:make_input.stop",
-    "kernels/compiling/cubin.py:static_facts",
+    "kernels/compiling/cubin.py:read_static_facts",
     "kernels/catalog/loading.py:_read",
     "kernels/problems/definitions.py:_read_definition",
     "kernels/problems/definitions.py:read_workloads",
     "kernels/problems/reading.py:_read_file",
     "kernels/watching/definitions.py:_list_entries",
-    "kernels/watching/project.py:_tree_sha256",
+    "kernels/watching/project.py:_hash_tree",
 }
 """Files of a commit, read by the child process that runs it."""
 
-GUARDED = {"tilewatch/given_files.py:open_given", "kernels/recording/recording_file.py:_lines"}
+GUARDED = {"tilewatch/given_files.py:open_given", "kernels/recording/recording_file.py:_read_lines"}
 """Files of anybody: only regular ones, up to a size."""
 
 OURS = {
@@ -46,10 +46,10 @@ OURS = {
     "kernels/children/compile_cache.py:_remove_unused",
     "kernels/measuring/gpu_turn.py:GpuTurn.take",
     "kernels/measuring/journal.py:Journal.__enter__",
-    "kernels/measuring/other_processes.py:_name",
+    "kernels/measuring/other_processes.py:_describe_process",
     "kernels/recording/recording_file.py:write",
     "kernels/children/sandbox.py:_allow",
-    "kernels/toolchains/install.py:_alone",
+    "kernels/toolchains/install.py:_hold_lock",
     "kernels/toolchains/toolchain.py:_read",
     "kernels/comparing/toolchains/reproduce.py:_describe_sass",
     "kernels/comparing/toolchains/reproduce.py:_write_sass",
