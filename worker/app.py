@@ -56,8 +56,10 @@ TELL_S = 30
 WATCH_S = 300
 CODE_S = 60
 CODE_BUDGET_S = 20
-"""Seconds for which a compile worker compares code before it looks for a job again."""
-PRUNE_HOUR = 12  # UTC; few people have nightlies at noon
+"""A compile worker compares code so long at a time, and then takes a job again."""
+BEAT_WAKES_S = 5
+"""One that sleeps for a minute counts as one that hangs (worker/local/children.py)."""
+PRUNE_HOUR = 12  # UTC; far from the nightlies of most
 
 
 def _configuration() -> dict[str, Any]:
@@ -68,6 +70,7 @@ def _configuration() -> dict[str, Any]:
     return {
         **dispatch.configuration(settings.connection().broker_url),
         "beat_scheduler": "tilewatch.worker.process.ticks:Scheduler",
+        "beat_max_loop_interval": BEAT_WAKES_S,
         "beat_schedule": {
             "nightly": {"task": "worker.nightly", "schedule": night},
             "prune": {"task": "worker.prune", "schedule": crontab(hour=PRUNE_HOUR, minute=0)},

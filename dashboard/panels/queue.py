@@ -49,6 +49,13 @@ def warn_of_queues_without_worker(queues: pd.DataFrame) -> None:
         st.warning("\n- ".join(["Jobs wait for workers of which none was seen in the last minute:\n", *lines]))
 
 
+def warn_of_ended(alarms: pd.DataFrame) -> None:
+    """Shows what ended by itself in the last days, and why."""
+    for row in alarms.to_dict("records"):
+        if row["kind"] == "process_ended":
+            st.warning(f"{plain(row['subject'])}, {moment(row['opened_at'])}: {plain(row['detail'])}")
+
+
 def show_unfinished(url: str, jobs: pd.DataFrame, title: str, who: str | None) -> None:
     if jobs.empty:
         return

@@ -39,6 +39,7 @@ def show_now(url: str, who: str | None) -> None:
         queue.show_counts(url)
         queue.warn_of_queues_without_worker(reads.queues(url))
         gpu_health.show_quarantined(reads.quarantines(url))
+        queue.warn_of_ended(reads.alarms(url))
         queue.show_unfinished(url, reads.jobs(url, ("running",)), "Running", who)
         queue.show_failed(url, reads.jobs(url, ("failed", "poison")), who)
         queue.show_unfinished(url, reads.next_jobs(url), "Next", who)

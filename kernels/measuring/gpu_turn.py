@@ -17,6 +17,9 @@ OWN_ROOT = "TILEWATCH_OWN_ROOT"
 """Environment variable with the process whose descendants take turns: the parent of a worker's pool."""
 
 
+WAKE_S = 5.0
+
+
 class GpuTurn:
     """The right to use one GPU, held by one process of this machine at a time. Its holder may take it more than once.
     The operating system releases it when the holder dies."""
@@ -35,7 +38,7 @@ class GpuTurn:
             if self._depth == 1:
                 # Opened each time, because a fork would share a descriptor and then both processes would hold the lock.
                 self._descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+                _wait_awake(self._descriptor)
         return time.monotonic() - asked_at
 
     def release(self) -> None:
@@ -50,6 +53,18 @@ class GpuTurn:
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+def _wait_awake(descriptor: int) -> None:
+    """Waits for the lock of a file, and wakes up meanwhile: a process that sleeps for a minute counts as one that makes
+    no progress (worker/process/progress.py)."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        waiting = threading.Thread(target=fcntl.flock, args=(descriptor, fcntl.LOCK_EX), daemon=True)
+        waiting.start()
+        while waiting.is_alive():
+            waiting.join(WAKE_S)
 
 
 @functools.cache

@@ -9,10 +9,12 @@ from typing import Any
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
+from pydantic import ValidationError
 
 from tilewatch import errors, find_release
 from tilewatch.worker.api.callers import Credentials
 from tilewatch.worker.api.operations import OPERATIONS, Operation, call
+from tilewatch.worker.api.refusals import UnknownArgument, describe_mistakes
 from tilewatch.worker.settings import Settings
 
 ABOUT = """Tilewatch measures GPU kernels over commits and judges whether one became slower.
@@ -22,10 +24,27 @@ them as they are listed there. Times are in microseconds, changes relative: +0.0
 for few rows."""
 
 
+class Server(MCPServer[Any]):
+    """Refuses unknown arguments, which the library leaves out, and says in a line which ones do not fit."""
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
+        for operation in OPERATIONS:
+            known = list(operation.signature.parameters)
+            for argument in arguments if operation.name == name else ():
+                if argument not in known:
+                    raise ToolError(str(UnknownArgument(argument, known)))
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            if isinstance(error.__cause__, ValidationError):
+                raise ToolError(describe_mistakes(error.__cause__.errors())) from None  # type: ignore[arg-type]
+            raise
+
+
 def make_server(settings: Settings) -> MCPServer[Any]:
     token = settings.api_token.get_secret_value() if settings.api_token else None
     credentials = Credentials(token, local=True)
-    server = MCPServer("tilewatch", instructions=ABOUT, version=find_release())
+    server = Server("tilewatch", instructions=ABOUT, version=find_release())
     for operation in OPERATIONS:
         server.add_tool(
             _tool(operation, settings, credentials),

@@ -7,7 +7,7 @@ thousands of rows.
 import contextlib
 import inspect
 import ipaddress
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -30,7 +30,7 @@ from tilewatch.worker.api import webhooks
 from tilewatch.worker.api.callers import Credentials
 from tilewatch.worker.api.deliveries import Unsigned
 from tilewatch.worker.api.operations import OPERATIONS, VERSION, Operation, call
-from tilewatch.worker.api.refusals import NobodyKnown, NotAllowed, NotThere
+from tilewatch.worker.api.refusals import NobodyKnown, NotAllowed, NotThere, UnknownArgument, describe_mistakes
 from tilewatch.worker.queue.dispatch import BrokerUnreachable
 from tilewatch.worker.settings import Settings
 
@@ -45,14 +45,6 @@ A call from another machine needs a token: `Authorization: Bearer TOKEN`."""
 
 FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 """Headers with which a proxy says that it calls for somebody else."""
-
-
-class UnknownArgument(ExpectedError):
-    """An argument that an operation does not have. The message is a sentence that lists those that it has."""
-
-    def __init__(self, name: str, known: Sequence[str]) -> None:
-        has = f"it has {', '.join(known)}" if known else "this has none in its address"
-        super().__init__(f"there is no argument '{name[:100]}'; {has}")
 
 
 STATUS: dict[type, HTTPStatus] = {
@@ -182,8 +174,8 @@ def _answer_refusal(_: Request, error: Exception) -> Response:
 
 def _answer_bad_arguments(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    clauses = [f"{'.'.join(map(str, each['loc'][1:])) or 'the body'}: {each['msg']}" for each in error.errors()]
-    return _refuse(HTTPStatus.UNPROCESSABLE_ENTITY, "; ".join(clauses))
+    mistakes = [{**each, "loc": each["loc"][1:] or ("the body",)} for each in error.errors()]
+    return _refuse(HTTPStatus.UNPROCESSABLE_ENTITY, describe_mistakes(mistakes))
 
 
 def _answer_http_error(_: Request, error: Exception) -> Response:

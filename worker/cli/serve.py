@@ -40,7 +40,11 @@ def api() -> None:
         proxy_headers=False,  # the connection decides who the caller is (worker/api/server.py)
         server_header=False,
     )
-    listening = _listen(settings.api_address, settings.api_port)
+    try:
+        listening = _listen(settings.api_address, settings.api_port)
+    except AddressUnusable as error:
+        print(f"tilewatch: {error}", file=sys.stderr)
+        raise typer.Exit(CANNOT_START) from None
     tune_memory()
     uvicorn.Server(config).run(sockets=listening)
 

@@ -7,16 +7,18 @@ import contextlib
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tilewatch import processes
+from tilewatch.worker.process.progress import STILL_S, Progress
 
 LONGEST_PAUSE_S = 60.0
 STEADY_S = 600.0
 """Seconds that a child must run before the pause in front of its next restart is the shortest again."""
 PATIENCE_S = 10.0
+LOOK_EVERY_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -60,13 +62,19 @@ class _Ended:
 class Children:
     """The running children. Ctrl-C in a terminal only reaches the parent, which then ends them."""
 
-    def __init__(self, folder: Path, logs: Path) -> None:
+    def __init__(self, folder: Path, logs: Path, wake: Callable[[], None] = lambda: None) -> None:
+        """`wake` is called before each look at what the children do, because one that nobody uses may sleep."""
         self._folder = folder
         self._logs = logs
         self._running: dict[str, tuple[Child, subprocess.Popen[bytes]]] = {}
         self._started_at: dict[str, float] = {}
         self._ended: dict[str, _Ended] = {}
         self._pauses_s: dict[str, float] = {}
+        self._progress = Progress(
+            lambda: {process.pid: name for name, (_, process) in self._running.items()}, end_s=STILL_S
+        )
+        self._wake, self._look_at = wake, 0.0
+        self._still: dict[str, str] = {}
 
     def start(self, child: Child) -> None:
         with processes.open_log(self._log(child.name)) as log:
@@ -77,9 +85,14 @@ class Children:
     def restart_dead(self) -> list[Death]:
         """Restarts children that ended by themselves, each after a pause. Returns those that ended since the last call.
 
-        The pause doubles each time, up to LONGEST_PAUSE_S, and there is no last try: room on a disk, for example, may
-        come back after hours. A child that ended with CANNOT_START is not restarted.
+        The pause doubles with each death, up to LONGEST_PAUSE_S: what a child needs may come back after hours, as room
+        on a disk does. One that ends with CANNOT_START is left. One that did nothing for STILL_S is ended first: it is
+        stopped, or waits for what never comes.
         """
+        if time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + LOOK_EVERY_S
+            self._wake()
+            self._still |= self._progress.look()
         for name, ended in list(self._ended.items()):
             if time.monotonic() >= ended.start_at:
                 ended.start_at = time.monotonic() + LONGEST_PAUSE_S
@@ -91,8 +104,8 @@ class Children:
             if process.poll() is None:
                 continue
             del self._running[name]
-            processes.kill([process])  # kills the processes that it started too: they would disturb the next one
-            last_words = processes.last_words(process, self._log(name))
+            processes.kill([process])  # and the processes that it started: they would disturb the next one
+            last_words = self._still.pop(name, None) or processes.last_words(process, self._log(name))
             if process.returncode == CANNOT_START:
                 deaths.append(Death(name, last_words, self._log(name), None))
                 continue

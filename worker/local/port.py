@@ -1,5 +1,7 @@
 """Finds out whether the dashboard's port is free, and whether a dashboard answers on it."""
 
+import contextlib
+import socket
 from http.client import HTTPConnection, HTTPException
 
 from tilewatch.db.server.free_ports import require_free
@@ -23,3 +25,9 @@ def healthy(port: int) -> bool:
         return False
     finally:
         connection.close()
+
+
+def wake(port: int) -> None:
+    """Connects and leaves: a dashboard that nobody uses sleeps, and one that hangs cannot be told from it."""
+    with contextlib.suppress(OSError):
+        socket.create_connection(("localhost", port), timeout=1).close()

@@ -8,6 +8,7 @@ import functools
 import json
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,6 +29,7 @@ from tilewatch.worker.local.first_nightlies import submit_apart
 from tilewatch.worker.local.local_logins import let_owner_act, make_dashboard_login, make_worker_login
 from tilewatch.worker.local.programs import PACKAGE, SECRETS_OF_PEOPLE, withhold
 from tilewatch.worker.local.screen import Screen, progress
+from tilewatch.worker.process.ended import open_alarm
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.settings import CHECKOUT, Settings
 
@@ -108,19 +110,22 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
         stack.enter_context(write_connection_file(settings.connection_file, servers))
 
     (settings.home / "log").mkdir(parents=True, exist_ok=True)
-    children = Children(CHECKOUT, settings.home / "log")
+    children = Children(CHECKOUT, settings.home / "log", functools.partial(port.wake, settings.port))
     stack.callback(children.stop)
     gpus_here = tuple(find_usable(gpus(), screen.print_line))
     settings = limit_kernels(settings, gpus_here)
     environment = programs.child_environment(settings, servers)
+    look_for_trouble = DatabaseTrouble(servers.database_url)
+    unwritten: list[tuple[str, str]] = []  # alarms that wait for Postgres
 
     def watch() -> None:
-        for death in children.restart_dead():
-            screen.print_line(f"tilewatch: {death.sentence}")
-        for sentence in own.restart_ended() if own else ():
+        ended = [(death.name, death.sentence) for death in children.restart_dead()]
+        ended += [(sentence.partition(" ")[0], sentence) for sentence in (own.restart_ended() if own else ())]
+        for name, sentence in ended:
             screen.print_line(f"tilewatch: {sentence}")
-
-    look_for_trouble = DatabaseTrouble(servers.database_url)
+            unwritten.append((f"{name} on {socket.gethostname()}", sentence))
+        while unwritten and look_for_trouble() is None and open_alarm(servers.database_url, *unwritten[0]):
+            del unwritten[0]
 
     def show() -> None:
         watch()

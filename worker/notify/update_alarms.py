@@ -30,13 +30,13 @@ from tilewatch.worker.notify.outbox import Outbox
 RECENT = dt.timedelta(days=2)
 """How old runs and sweeps may be that are looked at; older ones were looked at when they were new."""
 
-EVENTS = ("tie_lost", "baseline_changed", "line_lost", life.FAILED_REPOSITORY)
-"""Kinds of alarm about an event, which has no end."""
+EVENTS = ("tie_lost", "baseline_changed", "line_lost", life.FAILED_REPOSITORY, life.ENDED_PROCESS)
+"""Kinds of alarm about a single event, which has no end."""
 
 Row = TypeVar("Row", RunPair, SweepPair, Rewrite)
 
-WRITTEN_ELSEWHERE = (life.FAILED_NIGHTLY, life.FAILED_REPOSITORY)
-"""Kinds of alarm that schedule.py or worker/isolation.py opens; their messages are written here."""
+WRITTEN_ELSEWHERE = (life.FAILED_NIGHTLY, life.FAILED_REPOSITORY, life.ENDED_PROCESS)
+"""Kinds of alarm that are opened where no channel is known."""
 
 
 def update_alarms(

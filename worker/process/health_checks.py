@@ -19,9 +19,9 @@ from tilewatch.worker.queue.dispatch import BrokerUnreachable
 SILENT_S = 60
 """Seconds without a heartbeat after which a worker is ill: the thread that writes it is gone or stuck."""
 
-STUCK_S = 300
-"""Seconds without an attempt to write a heartbeat after which its thread counts as stuck. During an outage of Postgres
-there are attempts, which fail."""
+STUCK_S = 120
+"""Seconds without an attempt to write a heartbeat after which the thread waits for what never comes. An outage of
+Postgres is different: each attempt ends, and the thread goes on."""
 
 FULL_BYTES = 256 << 20
 """Free bytes on the disk of the data folder below which a worker is ill: the next sweep's results may not fit."""

@@ -14,7 +14,7 @@ from tilewatch.db import migrate
 from tilewatch.db.migrate import OtherRelease
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.worker.context import Context
-from tilewatch.worker.process import health_checks, prometheus
+from tilewatch.worker.process import ended, health_checks, prometheus
 from tilewatch.worker.process.heartbeat import HEARTBEAT_S, Heartbeat
 from tilewatch.worker.process.http_endpoint import Endpoint
 from tilewatch.worker.process.identity import Identity
@@ -81,7 +81,10 @@ class Lifecycle:
     def _keep_looking(self) -> None:
         """Looks at the pool's progress in a thread of its own, as the heartbeat's thread may wait for Postgres."""
         while not self._over.wait(HEARTBEAT_S):
-            self._progress.look()
+            for task, sentence in self._progress.look().items():
+                log.error("a process ended", task=task, reason=sentence)
+                detail = f"the process that did {task}: {sentence}; another one does its job"
+                ended.open_alarm(self._database_url, self.identity.name, detail)
 
     def _refuses(self) -> str | None:
         """Returns why the worker takes no job while the database belongs to another release, else None. Workers of

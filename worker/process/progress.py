@@ -1,4 +1,4 @@
-"""Watches whether the processes of a worker's pool make progress with their tasks, and ends one that does not.
+"""Looks whether processes get on with their tasks, and ends one that does not.
 
 A process that waits for ever stays asleep, while another thread of it renews the lease of its job. So progress is
 measured by how often its main thread got a processor, and by the processor time of its child processes.
@@ -12,17 +12,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import structlog
-
 from tilewatch import processes
-
-log = structlog.get_logger()
 
 STILL_S = 60.0
 """Seconds asleep after which a worker is not healthy. A git command gives up on a server after the same time."""
 
-END_S = 300.0
-"""Seconds asleep after which a process is ended. Its job is given to another process when the lease runs out."""
+END_S = 120.0
+"""Such a process is ended, and its job given to the next one when its lease is over."""
 
 Busy = Callable[[], Mapping[int, str]]
 """Returns the name of the task that each busy process of the pool works on, by process id."""
@@ -39,13 +35,18 @@ class Progress:
     """The progress of each busy process. One thread calls `look`; others ask with `find_trouble`."""
 
     def __init__(
-        self, busy: Busy, count: Callable[[int], int | None] | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        busy: Busy,
+        count: Callable[[int], int | None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        end_s: float = END_S,
     ) -> None:
-        self._busy, self._count, self._clock = busy, count or count_moves, clock
+        self._busy, self._count, self._clock, self._end_s = busy, count or count_moves, clock, end_s
         self._seen: dict[int, _Seen] = {}
 
-    def look(self) -> None:
-        """Measures the progress of the processes that are busy now, and ends those that were asleep for END_S."""
+    def look(self) -> dict[str, str]:
+        """Looks at the processes that are busy now, and ends those that were still for `end_s`. Returns what is to be
+        said of the tasks of these."""
         busy = self._busy()
         seen = {}
         for process, task in busy.items():
@@ -58,10 +59,10 @@ class Progress:
             else:
                 seen[process] = _Seen(task, moved, self._clock())
         self._seen = seen
-        for process, each in list(seen.items()):
-            if self._clock() - each.at >= END_S:
-                log.error("ended a process that made no progress", task=each.task, process=process)
-                _end(process)
+        still = [(process, each) for process, each in seen.items() if self._clock() - each.at >= self._end_s]
+        for process, _ in still:
+            _end(process)
+        return {each.task: f"it made no progress for {self._end_s:.0f} s and was ended" for _, each in still}
 
     def find_trouble(self) -> str | None:
         """Returns a sentence about a task that makes no progress; None if all do."""

@@ -10,11 +10,14 @@ import pytest
 from tilewatch import processes
 from tilewatch.kernels.measuring import gpu_turn
 from tilewatch.kernels.measuring.gpu_turn import GpuTurn
+from tilewatch.worker.process.progress import count_moves
 
 HOLD = """
 import sys, time
 from pathlib import Path
+from tilewatch.kernels.measuring import gpu_turn
 from tilewatch.kernels.measuring.gpu_turn import GpuTurn
+gpu_turn.WAKE_S = 0.01
 GpuTurn(Path(sys.argv[1])).take()
 print("held", flush=True)
 time.sleep(float(sys.argv[2]))
@@ -36,6 +39,9 @@ def test_a_second_process_waits_until_the_first_one_releases_the_gpu(tmp_path: P
         )
         with pytest.raises(subprocess.TimeoutExpired):
             waiting.wait(1.0)
+        before = count_moves(waiting.pid)
+        while count_moves(waiting.pid) == before:  # who waits for a turn does not count as one that hangs
+            assert waiting.poll() is None
     assert waiting.communicate(timeout=20)[0] == "held\n"
 
 

@@ -94,9 +94,20 @@ def test_an_agent_learns_in_a_sentence_what_is_wrong(reader: Settings) -> None:
         missing = await client.call_tool("read_evidence", {"run_id": 999_999})
         assert missing.is_error
         assert "there is no run 999999" in sentence(missing)
-        mistaken = await client.call_tool("read_evidence", {"run_id": "the newest"})
-        assert mistaken.is_error
-        assert "run_id" in sentence(mistaken)
+        for tool, arguments, said in (
+            ("read_evidence", {"run_id": "the newest"}, "run_id: Input should be a valid integer, unable to parse"),
+            ("read_evidence", {}, "run_id: Field required"),
+            ("list_regressions", {"limt": 5}, "there is no argument 'limt'; it has limit"),
+            ("list_repositories", {"limit": 5}, "there is no argument 'limit'; this has none"),
+            ("list_points", {**SERIES, "kernel": "gemm_fp9"}, "gemm_fp8"),
+            ("list_verdicts", {**SERIES, "limit": 0}, "limit: Input should be greater than or equal to 1"),
+            ("list_runs", {}, "Unknown tool: list_runs"),
+        ):
+            refused = await client.call_tool(tool, arguments)
+            assert (tool, refused.is_error) == (tool, True)
+            assert said in sentence(refused)
+            assert "\n" not in sentence(refused)
+            assert "pydantic" not in sentence(refused)
 
     converse(talk, reader)
 

@@ -81,7 +81,7 @@ def test_the_detectable_change_is_that_of_the_newest_verdict_that_knows_it(api_u
         ("/verdicts", 422, "repository: Field required"),
         ("/verdicts?repository=nope", 404, f"no sweep has the repository 'nope'; the nearest is '{REPOSITORY}'"),
         ("/regressions?repository=nope", 422, "there is no argument 'repository'; it has limit"),
-        ("/series?limit=3", 422, "there is no argument 'limit'; this has none in its address"),
+        ("/series?limit=3", 422, "there is no argument 'limit'; this has none"),
         (
             f"/verdicts?repository={REPOSITORY}&verdct=regression",
             422,

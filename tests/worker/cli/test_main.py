@@ -17,11 +17,11 @@ from typer.testing import CliRunner
 
 from tests.conftest import NewDatabase
 from tests.worker.fixtures.command_line import run_here
-from tilewatch import errors
 from tilewatch.db import migrate
 from tilewatch.db.session import engine
 from tilewatch.worker.cli.main import cli, main
 from tilewatch.worker.local import doctor
+from tilewatch.worker.local.children import CANNOT_START
 from tilewatch.worker.local.finding import Finding
 from tilewatch.worker.settings import Settings
 
@@ -83,10 +83,9 @@ def test_an_api_that_cannot_listen_says_so_in_one_sentence(
         port = taken.getsockname()[1]
         api_settings(address, port)
         done = CliRunner().invoke(cli, ["api"])
-    sentence = errors.sentence(done.exception) if done.exception else None
-    assert sentence is not None, done.output
-    assert sentence.startswith(f"nothing can be served at {address}, port {port}: ")
-    assert "set TILEWATCH_API_ADDRESS to an address of this machine" in sentence
+    assert done.exit_code == CANNOT_START, "`up` does not try it again"
+    assert done.stderr.startswith(f"tilewatch: nothing can be served at {address}, port {port}: ")
+    assert "set TILEWATCH_API_ADDRESS to an address of this machine" in done.stderr
 
 
 def test_the_garbage_collector_skips_what_the_api_imported_and_its_ports_send_at_once(

@@ -10,7 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from tilewatch.worker.local.children import CANNOT_START, LONGEST_PAUSE_S, STEADY_S, Child, Children, Death
+from tilewatch.worker.local.children import (
+    CANNOT_START,
+    LONGEST_PAUSE_S,
+    LOOK_EVERY_S,
+    STEADY_S,
+    Child,
+    Children,
+    Death,
+)
+from tilewatch.worker.process.progress import STILL_S, count_moves
 
 DEADLINE_S = 120
 SLEEPS = "import time; print('sleeping', flush=True); time.sleep(600)"
@@ -77,6 +86,36 @@ def test_a_child_that_keeps_dying_is_started_again_for_ever_with_growing_pauses(
         now[0] += LONGEST_PAUSE_S if deaths else 0
         time.sleep(0.01)
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+
+
+def test_a_child_that_does_nothing_for_a_minute_is_ended_then_started_again(
+    children: Children, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One is stopped, as a debugger or a full swap leaves it; the other gets on."""
+    now = [1000.0]
+    woken: list[float] = []
+    monkeypatch.setattr("tilewatch.worker.local.children.time.monotonic", lambda: now[0])
+    monkeypatch.setattr(children._progress, "_clock", lambda: now[0])
+    children._wake = lambda: woken.append(now[0])
+    children.start(_python(SLEEPS, "stopped"))
+    children.start(_python("import time\nwhile True: time.sleep(0.001)", "busy"))
+    stopped = _leader(children, "stopped")
+    os.kill(stopped, signal.SIGSTOP)
+    _until(lambda: Path(f"/proc/{stopped}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+    for _ in range(int(STILL_S / LOOK_EVERY_S)):
+        busy = count_moves(_leader(children, "busy"))
+        _until(lambda busy=busy: count_moves(_leader(children, "busy")) != busy)  # type: ignore[misc]
+        assert (children.restart_dead(), children.restart_dead()) == ([], [])
+        now[0] += LOOK_EVERY_S
+    deaths: list[Death] = []
+    while not deaths:
+        deaths = children.restart_dead()
+    assert [death.name for death in deaths] == ["stopped"]
+    assert "stopped ended unexpectedly (it made no progress for 60 s and was ended); it is" in deaths[0].sentence
+    assert len(woken) == len(set(woken)) == STILL_S / LOOK_EVERY_S + 1, "it looks every few seconds"
+    now[0] += 1
+    assert children.restart_dead() == []
+    assert _leader(children, "stopped") != stopped
 
 
 def test_a_child_that_cannot_start_says_why_once_and_is_left(children: Children) -> None:

@@ -40,7 +40,8 @@ SMALL_RECORDING = ROOT / "recordings" / "story" / "h200.jsonl.gz"
 START = """
 import pathlib
 from tilewatch.worker.cli.main import main
-from tilewatch.worker.local import programs, up
+from tilewatch.worker.local import children, programs, up
+children.STILL_S = 12.0
 up.RECORDINGS = pathlib.Path({recordings!r})
 if not {workers!r}:
     programs.workers = lambda *_: ()
@@ -186,6 +187,24 @@ def _series(environment: dict[str, str]) -> str:
         return ""
 
 
+def _stop_and_see_it_restarted(running: Running, words: str) -> None:
+    """Stops a child as a debugger does. `up` ends it, says so, opens an alarm and starts it again."""
+    (stopped,) = (
+        pid for pid, command in _descendants(running.process.pid).items() if words in command and os.getpgid(pid) == pid
+    )
+    os.kill(stopped, signal.SIGSTOP)
+    deadline = time.monotonic() + DEADLINE_S
+    while not (new := [pid for pid, command in _descendants(running.process.pid).items() if words in command]) or (
+        stopped in new
+    ):
+        assert time.monotonic() < deadline, running.printed()
+        time.sleep(LOOK_EVERY_S)
+    assert "judge ended unexpectedly (it made no progress for 12 s and was ended)" in running.printed()
+    with psycopg.connect(running.written("database_url")) as connection:
+        (subject,) = connection.execute("select subject from alarms where kind = 'process_ended'").fetchone() or ("",)
+    assert subject.startswith("judge on ")
+
+
 def test_a_killed_one_leaves_no_process_and_the_next_does_the_rest_and_ends_at_ctrl_c(
     tilewatch: list[str], start: Callable[..., Running], environment: dict[str, str]
 ) -> None:
@@ -229,6 +248,7 @@ def test_a_killed_one_leaves_no_process_and_the_next_does_the_rest_and_ends_at_c
     assert {worker["kind"] for worker in json.loads(status.stdout)["workers"]} == {"compile", "judge", "tell"}
     second.until(lambda: "gemm" in _series(environment))
 
+    _stop_and_see_it_restarted(second, "-Q judge")
     again = subprocess.run(
         [*tilewatch, "up"],
         env={**environment, "TILEWATCH_PORT": str(find_free_port())},

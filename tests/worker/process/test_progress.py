@@ -46,7 +46,7 @@ open(sys.argv[1]).read()
     started.stdout.close()
 
 
-def test_a_process_that_waits_is_a_trouble_after_a_minute_and_is_ended_after_five(
+def test_a_process_that_waits_is_a_trouble_after_a_minute_and_is_ended_after_two(
     waiting: subprocess.Popen[bytes],
 ) -> None:
     clock = Clock()
