@@ -2,13 +2,13 @@
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from tilewatch.kernels.catalog.catalog_child import list_problems, plan_alone
 from tilewatch.kernels.catalog.loading import Entry, LibraryOperator, list_failures, load
-from tilewatch.kernels.contract import Problem
+from tilewatch.kernels.contract import HINTS, Problem
 from tilewatch.kernels.library_errors import LibraryError
 
 MOST_TRIES = 3
@@ -62,6 +62,7 @@ def _validate(entry: Entry, arch: str) -> tuple[list[str], dict[str, Any] | None
                 found += [
                     f"{entry.kernel.name} on {problem.name}: {each}" for each in _list_wrong_results(entry, problem)
                 ]
+        found += list(dict.fromkeys(sentence for plan in plans for sentence in _list_idle_hints(plan)))
         if not plans:
             found.append(f"{entry.kernel.name} has no problem")
     except LibraryError as error:
@@ -70,6 +71,22 @@ def _validate(entry: Entry, arch: str) -> tuple[list[str], dict[str, Any] | None
         return found, None
     trials = [trial["config"] for trial in plans[0]["trials"][:MOST_TRIES]]
     return [], {"kernel": entry.kernel.name, "problem": plans[0]["problem"], "configs": trials}
+
+
+def _list_idle_hints(plan: Mapping[str, Any]) -> Iterator[str]:
+    """Yields a sentence for each hint with several values that asks the compiler for the same code with all of them."""
+    for hint in HINTS:
+        values: dict[str, list[Any]] = {}
+        keys: dict[str, set[str]] = {}
+        for trial in plan["trials"]:
+            others = repr({name: value for name, value in trial["config"].items() if name != hint})
+            values.setdefault(others, []).append(trial["config"].get(hint))
+            keys.setdefault(others, set()).add(trial["code_key"])
+        if max(map(len, values.values()), default=0) > 1 and all(len(each) == 1 for each in keys.values()):
+            yield (
+                f"{plan['kernel']} searches the hint {hint}, and asks the compiler for the same code with each value: "
+                "the host code does not apply it to the kernel that it launches"
+            )
 
 
 def _list_wrong_results(entry: LibraryOperator, problem: Problem) -> tuple[str, ...]:

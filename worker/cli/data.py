@@ -28,7 +28,7 @@ def prune(
     from tilewatch.worker.submitting import schedule
 
     if days is not None and days > MOST_DAYS:
-        raise typer.BadParameter(f"Input should be less than or equal to {MOST_DAYS}", param_hint="'--days'")
+        raise typer.BadParameter(f"at most {MOST_DAYS} is expected", param_hint="'--days'")
     keep_days = days or options.settings().keep_samples_days
     rolled_up = schedule.prune(options.ready_database(), keep_days, dt.datetime.now(dt.UTC))
     print(f"deleted the samples of {rolled_up} trials older than {keep_days} days; their medians are kept")

@@ -31,6 +31,7 @@ EXPECTED_ERROR = 2
 
 cli = typer.Typer(
     name="tilewatch",
+    cls=options.Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

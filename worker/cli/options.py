@@ -3,11 +3,13 @@
 import datetime as dt
 import functools
 import getpass
+import re
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from tilewatch.errors import ExpectedError
 
@@ -38,6 +40,27 @@ LARGEST_ID = 2**63 - 1
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells expect it. 1 would mean "slower"."""
+
+
+OWN_WORDS = {
+    r"Input should be a valid integer.*": "a whole number is expected",
+    r"Input should be a valid number.*": "a number is expected",
+    r"Input should be less than or equal to (.*)": r"at most \1 is expected",
+    r"Input should be greater than or equal to (.*)": r"at least \1 is expected",
+}
+"""Patterns of Typer's messages, and what people read instead."""
+
+
+class Commands(TyperGroup):
+    """Says what does not fit in words of ours."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            for pattern, words in OWN_WORDS.items():
+                error.message = re.sub(pattern, words, error.message)
+            raise
 
 
 class NoName(ExpectedError):
@@ -85,13 +108,16 @@ def day(text: str | None) -> dt.date | None:
 
 
 def name_of(who: str | None) -> str:
-    """Returns the name to store with an action: the given one, else that of the account that runs the command."""
+    """Returns the name to store with an action: as given, else that of the account that runs the command. Root is
+    nobody's account: at a terminal it asks, as the dashboard does."""
     from tilewatch.db.lifecycle.regressions import ITSELF
 
     try:
         name = (who if who is not None else getpass.getuser()).strip()
     except (KeyError, OSError):  # an account without a name, as in some containers
         name = ""
+    if who is None and name == "root" and sys.stdin.isatty():
+        name = str(typer.prompt("Your name, to be stored with this action")).strip()
     if not name or name == ITSELF:
         raise NoName("say who you are with --who NAME: every action is stored with a name")
     return name

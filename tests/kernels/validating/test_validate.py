@@ -59,6 +59,19 @@ def test_a_finding_has_file_and_line_and_costs_its_own_operator_only(tmp_path: P
     assert lines[2:] == ["0 operators compiled for sm_90, 2 findings"]
 
 
+def test_a_hint_that_host_code_searches_and_never_applies_is_a_finding(tmp_path: Path) -> None:
+    shutil.copytree(REPOSITORY, tmp_path / "repository")
+    host = tmp_path / "repository" / "src" / "tiny_ops" / "host.py"
+    applied = "scale_rows.replace_hints(occupancy=best.occupancy)"
+    assert applied in host.read_text()
+    host.write_text(host.read_text().replace(applied, "scale_rows"))
+    code, lines = validate(tmp_path / "repository" / "watch" / "operators.py")
+    said = "searches the hint occupancy, and asks the compiler for the same code with each value: the host code does"
+    assert code == 1
+    assert [line.partition(": ")[0] for line in lines if said in line] == ["operators.py:7"]
+    assert lines[-1] == "6 operators compiled for sm_90, 1 finding"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "finding"),
     [

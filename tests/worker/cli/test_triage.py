@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -106,6 +107,18 @@ def test_a_regression_is_measured_again_and_its_range_narrowed(
 def test_nobody_signs_as_tilewatch_itself() -> None:
     with pytest.raises(NoName):
         options.name_of("tilewatch")
+
+
+@pytest.mark.parametrize(
+    ("login", "is_terminal", "name"), [("root", True, "ada"), ("root", False, "root"), ("b", True, "b")]
+)
+def test_root_is_asked_for_a_name_at_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, login: str, name: str, *, is_terminal: bool
+) -> None:
+    monkeypatch.setattr(options.getpass, "getuser", lambda: login)
+    monkeypatch.setattr(options.sys, "stdin", SimpleNamespace(isatty=lambda: is_terminal))
+    monkeypatch.setattr(options.typer, "prompt", lambda _: " ada ")
+    assert (options.name_of(None), options.name_of("grace")) == (name, "grace")
 
 
 def test_marks_are_scored(tilewatch: Tilewatch, settings: Settings, number: int) -> None:
