@@ -19,8 +19,8 @@ MOST_VALUES = 1_000_000
 
 WHAT_HAS_VALUES = (
     f"without a GPU only whole numbers have values, in tensors of at most {MOST_VALUES:,} elements, that torch.empty "
-    "did not make and no kernel was given before; a look at what a kernel wrote, such as isnan(out).any(), belongs into "
-    "the caller of the function that `run` calls"
+    "did not make and no kernel was given before; a look at what a kernel wrote, such as isnan(out).any(), belongs "
+    "into the caller of the function that `run` calls"
 )
 
 WITHOUT_VALUES = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")

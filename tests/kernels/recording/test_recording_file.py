@@ -182,6 +182,60 @@ def test_a_bomb_is_refused_before_it_is_read(
         read(tmp_path / "bomb.gz")
 
 
+def write_hostile(file: Path, row: dict[str, Any], field: str, value: bytes, rows: int = 1) -> Path:
+    """Writes rows that hold this text as one field, whether JSON can say it or not."""
+    head = json.dumps({"tilewatch_recording": recording_file.VERSION, **dataclasses.asdict(HEADER)}).encode()
+    with gzip.open(file, "wb", 1) as out:
+        out.write(head + b"\n")
+        for number in range(rows):
+            line = json.dumps({**row, "implementation": f"kernel {number}", field: "@"}).encode()
+            out.write(line.replace(b'"@"', value) + b"\n")
+    return file
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        (b"[1e308]", "should be less than 1000000000000000000000000000000"),
+        (b"[1e999]", "should be a finite number"),
+        (b"[NaN]", "should be a finite number"),
+        (b'["1.5"]', "should be a valid number"),
+        (b"[true]", "should be a valid number"),
+        (b"[" + b"9" * 5000 + b"]", "line 2 is not a JSON object"),
+        (b"[" + b"1," * 1_000_000 + b"1]", "at most 1000000 items"),
+    ],
+)
+def test_a_number_that_is_none_is_refused(tmp_path: Path, value: bytes, sentence: str) -> None:
+    with pytest.raises(BadRecording, match=sentence):
+        read(write_hostile(tmp_path / "odd.gz", MEASUREMENT, "samples_us", value))
+
+
+def test_rows_that_unfold_take_less_than_a_gigabyte(tmp_path: Path) -> None:
+    """Twelve lines of 4 MB would become 1.2 GB."""
+    value = b'{"a":[' + b"{}," * 1_300_000 + b"{}]}"
+    file = write_hostile(tmp_path / "unfolds.gz", MEASUREMENT, "detail", value, rows=12)
+    program = f"""
+import resource
+from pathlib import Path
+from tilewatch.kernels.recording.recording_file import BadRecording, read
+try:
+    read(Path({str(file)!r}))
+except BadRecording as error:
+    print(error)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    sentence, most_mib = done.stdout.splitlines()
+    assert "takes more than 768 MiB of memory by line " in sentence
+    assert int(most_mib) < 1000
+
+
+def test_a_device_is_no_recording(tmp_path: Path) -> None:
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    with pytest.raises(BadRecording, match="is no file"):
+        read(tmp_path / "zero")
+
+
 def test_a_pipe_is_no_recording(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(BadRecording, match="is not a file"):
@@ -221,10 +275,10 @@ def test_no_file_is_written_that_would_not_be_read(tmp_path: Path, monkeypatch: 
 def test_rows_take_a_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second look finds what the rows since the first one took."""
     write(tmp_path / "two.gz", HEADER, ROWS)
-    monkeypatch.setattr(recording_file, "LOOK_EVERY_ROWS", 1)
+    monkeypatch.setattr(recording_file, "LOOK_EVERY_BYTES", 1)
     taken = iter([0, recording_file.MEMORY_BYTES, recording_file.MEMORY_BYTES + 1])
     monkeypatch.setattr(recording_file, "_measure_memory", lambda: next(taken))
-    with pytest.raises(BadRecording, match="more than 1 GiB of memory by line 3"):
+    with pytest.raises(BadRecording, match="more than 768 MiB of memory by line 3"):
         read(tmp_path / "two.gz")
 
 
@@ -234,7 +288,7 @@ TAKES_MEMORY = "taken = bytearray(b'x') * (64 << 20); print('taken', flush=True)
 def test_memory_of_child_processes_is_not_that_of_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`tilewatch up` starts workers while it reads. Here a child takes 64 MiB between two looks, and 32 are allowed."""
     write(tmp_path / "two.gz", HEADER, ROWS)
-    monkeypatch.setattr(recording_file, "LOOK_EVERY_ROWS", 1)
+    monkeypatch.setattr(recording_file, "LOOK_EVERY_BYTES", 1)
     monkeypatch.setattr(recording_file, "MEMORY_BYTES", 32 << 20)
     check = recording_file._check
     children: list[subprocess.Popen[bytes]] = []
