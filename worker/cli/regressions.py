@@ -3,7 +3,7 @@
 import datetime as dt
 from collections.abc import Callable
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -82,9 +82,7 @@ def acknowledge(number: Number, who: Who = None, note: Note = None) -> None:
 
     Example: tilewatch regressions acknowledge 7
     """
-    from tilewatch.db.lifecycle import regressions as life
-
-    _change(number, who, lambda opened, name: life.acknowledge(opened, number, name, note))
+    _change(number, who, lambda life, opened, name: life.acknowledge(opened, number, name, note))
 
 
 @regressions.command()
@@ -93,9 +91,7 @@ def expect(number: Number, who: Who = None, note: Note = None) -> None:
 
     Example: tilewatch regressions expect 7 --note "bought accuracy with it"
     """
-    from tilewatch.db.lifecycle import regressions as life
-
-    _change(number, who, lambda opened, name: life.expect(opened, number, name, note))
+    _change(number, who, lambda life, opened, name: life.expect(opened, number, name, note))
 
 
 @regressions.command()
@@ -104,9 +100,7 @@ def resolve(number: Number, who: Who = None, note: Note = None) -> None:
 
     Example: tilewatch regressions resolve 7 --note "reverted in 1a2b3c4d"
     """
-    from tilewatch.db.lifecycle import regressions as life
-
-    _change(number, who, lambda opened, name: life.resolve(opened, number, name, note))
+    _change(number, who, lambda life, opened, name: life.resolve(opened, number, name, note))
 
 
 @regressions.command()
@@ -115,9 +109,7 @@ def reopen(number: Number, who: Who = None, note: Note = None) -> None:
 
     Example: tilewatch regressions reopen 7
     """
-    from tilewatch.db.lifecycle import regressions as life
-
-    _change(number, who, lambda opened, name: life.reopen(opened, number, name, note))
+    _change(number, who, lambda life, opened, name: life.reopen(opened, number, name, note))
 
 
 @regressions.command()
@@ -128,9 +120,7 @@ def assign(
 
     Example: tilewatch regressions assign 7 grace
     """
-    from tilewatch.db.lifecycle import regressions as life
-
-    _change(number, who, lambda opened, name: life.assign(opened, number, name, owner))
+    _change(number, who, lambda life, opened, name: life.assign(opened, number, name, owner))
 
 
 @regressions.command("note")
@@ -141,9 +131,7 @@ def note_(
 
     Example: tilewatch regressions note 7 "the swizzle is off for M < 64"
     """
-    from tilewatch.db.lifecycle import regressions as life
-
-    _change(number, who, lambda opened, name: life.note(opened, number, name, text))
+    _change(number, who, lambda life, opened, name: life.note(opened, number, name, text))
 
 
 @regressions.command()
@@ -156,9 +144,7 @@ def link(
 
     Example: tilewatch regressions link 7 https://forge.example.org/issues/12
     """
-    from tilewatch.db.lifecycle import regressions as life
-
-    _change(number, who, lambda opened, name: life.link(opened, number, name, url))
+    _change(number, who, lambda life, opened, name: life.link(opened, number, name, url))
 
 
 @regressions.command()
@@ -184,7 +170,6 @@ def mark(
 
         tilewatch regressions mark 4711 wrong --run
     """
-    from tilewatch.db.lifecycle import regressions as life
     from tilewatch.worker.cli import triage
 
     right = verdict == "right"
@@ -192,7 +177,9 @@ def mark(
         triage.mark_run(options.ready_database(), number, options.name_of(who), right=right, note=note)
         print(f"the verdict of run {number} is marked {verdict}")
         return
-    _change(number, who, lambda opened, name: life.mark(opened, name, right=right, regression_id=number, note=note))
+    _change(
+        number, who, lambda life, opened, name: life.mark(opened, name, right=right, regression_id=number, note=note)
+    )
 
 
 @regressions.command()
@@ -239,9 +226,11 @@ def score(
     tables.print_answer(score, tables.draw_score, as_json=as_json)
 
 
-def _change(number: int, who: str | None, act: "Callable[[Session, str], None]") -> None:
+def _change(number: int, who: str | None, act: Callable[[Any, "Session", str], None]) -> None:
+    """Calls `act` with the module of the changes, a session and the name of who changes it."""
+    from tilewatch.db.lifecycle import regressions as life
     from tilewatch.worker.cli import triage
 
     name = options.name_of(who)
-    row = triage.change(options.ready_database(), number, lambda opened: act(opened, name)).regression
+    row = triage.change(options.ready_database(), number, lambda opened: act(life, opened, name)).regression
     print(f"regression {row.id} is {row.state}, owned by {row.owner or 'nobody'}")

@@ -12,7 +12,7 @@ depends_on = None
 
 BEFORE = """
 'nightly_late', 'nightly_missing', 'gpu_quarantined', 'stopped_compiling', 'became_wrong', 'tie_lost', 'regret',
-'baseline_changed', 'fetch_failed', 'line_lost', 'history_rewritten', 'nightly_failed', 'not_confined'
+'baseline_changed', 'fetch_failed', 'line_lost'
 """
 
 
