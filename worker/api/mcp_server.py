@@ -37,7 +37,7 @@ class Server(MCPServer[Any]):
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
             if isinstance(error.__cause__, ValidationError):
-                raise ToolError(describe_mistakes(error.__cause__.errors())) from None  # type: ignore[arg-type]
+                raise ToolError(describe_mistakes(error.__cause__.errors())) from None
             raise
 
 
