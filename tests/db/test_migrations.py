@@ -83,6 +83,23 @@ def test_processes_that_migrate_at_once_take_turns(empty_url: str) -> None:
     migrate.require_head(empty_url)
 
 
+def test_a_migration_that_is_killed_is_done_by_the_next(empty_url: str, database_url: str) -> None:
+    """It waits for a table that another session holds, and its process is killed then."""
+    with session.engine(empty_url).connect() as connection:
+        command.upgrade(migrate.config(connection), "0031")
+        connection.commit()
+    program = "import sys; from tilewatch.db import migrate; print('begins', flush=True); migrate.upgrade(sys.argv[1])"
+    with session.engine(empty_url).connect() as holder:
+        holder.execute(text("lock table alarms"))
+        with subprocess.Popen([sys.executable, "-c", program, empty_url], stdout=subprocess.PIPE) as migrating:
+            waits = text("select count(*) from pg_locks where not granted and relation = 'alarms'::regclass")
+            while not holder.scalar(waits):
+                assert migrating.poll() is None
+            migrating.kill()
+    migrate.upgrade(empty_url)
+    assert _schema(empty_url) == _schema(database_url)
+
+
 @pytest.fixture
 def older_url(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A database of the release before one that adds a migration, which needs the table of jobs alone."""

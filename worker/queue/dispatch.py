@@ -140,10 +140,10 @@ def find_lost(broker_url: str, queued: Iterable[UnsentJob]) -> list[UnsentJob]:
 
 
 def require_broker(broker_url: str) -> None:
-    """Raises BrokerUnreachable unless Redis answers."""
+    """Raises BrokerUnreachable unless Redis takes a message: one that is a replica now, or full, still answers."""
     try:
         with _client(broker_url) as client:
-            client.ping()
+            client.set("tilewatch:takes", 1, px=1000)
     except redis.RedisError as error:
         raise BrokerUnreachable(f"Redis cannot be used at {address(broker_url)}: {error}") from None
 
