@@ -232,7 +232,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
 
 def test_a_device_is_no_recording(tmp_path: Path) -> None:
     (tmp_path / "zero").symlink_to("/dev/zero")
-    with pytest.raises(BadRecording, match="is no file"):
+    with pytest.raises(BadRecording, match="is not a file"):
         read(tmp_path / "zero")
 
 
