@@ -54,7 +54,7 @@ than 10 of 255 (the overview of the fleet, 2026-11); chosen by frequency, the fe
 
 DRAWN = """() => {
     const app = document.querySelector('[data-testid="stApp"]');
-    return app && app.dataset.testScriptState === 'notRunning'
+    return app && app.dataset.testScriptState === 'notRunning' && !document.body.dataset.moving
         && !document.querySelector('[data-testid="stSkeleton"], [data-testid="stSpinner"], [data-stale="true"]')
         && [...document.querySelectorAll('.js-plotly-plot')].every(plot => plot.querySelector('.main-svg'));
 }"""

@@ -23,6 +23,12 @@ from tilewatch.dashboard.serving import script_files
 
 HERE = Path(__file__).parents[1]
 LOGO = HERE / "logo.svg"
+STYLE = "".join(
+    (HERE / name).read_text(encoding="utf-8")
+    for name in ("serving/page.css", "charts/grid.css", "charts/scoreboard.css", "charts/picture.css")
+)
+"""The style of all pages. It is in the HTML, so that no element moves when it comes. It stands
+in the body, so that a rule of Streamlit's that is as specific, which its script puts into the head, comes before it."""
 INDEX = Path(st.__file__).parent / "static" / "index.html"
 PAGES = ("", *sorted(file.stem for file in (HERE / "views").glob("[a-z]*.py") if file.stem != "overview"))
 """Paths of the pages below the dashboard's address."""
@@ -41,13 +47,14 @@ through data: and blob:."""
 METRICS = "/_stcore/metrics"
 """Streamlit's own metrics. No setting closes this path, and it answers visitors who did not sign in."""
 
-ABOVE = ("Html", "Button", "ButtonGroup", "Checkbox")
+ABOVE = ("StreamlitMarkdown", "Html", "Button", "ButtonGroup", "Checkbox", "Selectbox", "PageLink")
 """Streamlit's scripts for the elements above the first table of a page."""
 OVERVIEW_TABLE = "BidiComponent"
 """Streamlit's script for the Overview's first table. Other pages gained nothing from theirs: neither Series from
 Plotly's, 4.7 MB to parse, nor Regressions from its list's (2 cores, 2026-11-24)."""
 
 SERVER = "<script>window.__streamlit = {BACKEND_BASE_URL: new URL('.', location.href).href};</script>"
+SETTLE = f'<script type="module">{(HERE / "serving" / "settle.js").read_text(encoding="utf-8")}</script>'
 LOADING = '<p style="font: 1rem sans-serif; color: #6b7686; margin: 4rem" role="status">Tilewatch is loading ...</p>'
 
 
@@ -106,7 +113,7 @@ def write_html(html: str, page: str) -> str:
     for old, new in (
         ("<title>Streamlit</title>", f"<title>Tilewatch</title>{SERVER}"),
         ("</head>", f"{early}</head>"),
-        ('<div id="root"></div>', f'<div id="root">{LOADING}</div>'),
+        ('<div id="root"></div>', f'<style>{STYLE}</style><div id="root">{LOADING}</div>{SETTLE}'),
     ):
         html = html.replace(old, new)
     return html

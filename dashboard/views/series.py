@@ -151,11 +151,11 @@ def _below(url: str, key: Key, found: Evidence | None) -> None:
     named = series_choice.name_sweeps(sweeps)
     of_run = (name for name, place in named.items() if found and sweeps["id"].iloc[place] == found.run.sweep_id)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        views = [sweep_sizes.THIS_SWEEP, *([THIS_RUN] if found else ()), WHAT_MOVED, OVER_SIZES, STEPS]
-        view = filters.choose("Below the chart", views, "view")
         picked = filters.pick(
             "Sweep", list(named), COMMIT, next(of_run, None), instead_of=(RUN, SUBMISSION), width=SWEEP_PX
         )
+        views = [sweep_sizes.THIS_SWEEP, *([THIS_RUN] if found else ()), WHAT_MOVED, OVER_SIZES, STEPS]
+        view = filters.choose("Below the chart", views, "view")
     sweep = sweeps.iloc[named[picked]]
     with show_errors():
         if view == THIS_RUN and found is not None:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import pandas as pd
 import streamlit as st
@@ -33,19 +33,22 @@ def pick(
     options: Sequence[str],
     key: str,
     default: str | None = None,
+    *,
     instead_of: Sequence[str] = (),
-    **more: Any,
+    width: int | Literal["stretch"] = "stretch",
+    help: str | None = None,
 ) -> str:
     """Shows a select box and returns the choice, by default the first option. If the address names no option, shows an
     empty box and raises UnknownChoice."""
     given = _lengthen(st.query_params.get_all(key), options)
     unknown = _find_unknown(key, given, options)
-    if unknown is not None:
-        on_change = address.restore(key, lambda _: None, instead_of=instead_of)
-        st.selectbox(label, options, index=None, placeholder="Pick one", key=key, on_change=on_change, **more)
-        raise name_unknown(label, unknown)
-    on_change = address.restore(key, lambda _: read(options, key, default), instead_of=instead_of)
-    return str(st.selectbox(label, options, key=key, on_change=on_change, **more))
+    with st.container(key=f"choice-{key}", width=width):  # of the height that the choice will have
+        if unknown is not None:
+            on_change = address.restore(key, lambda _: None, instead_of=instead_of)
+            st.selectbox(label, options, index=None, placeholder="Pick one", key=key, on_change=on_change, help=help)
+            raise name_unknown(label, unknown)
+        on_change = address.restore(key, lambda _: read(options, key, default), instead_of=instead_of)
+        return str(st.selectbox(label, options, key=key, on_change=on_change, help=help))
 
 
 def name_unknown(label: str, value: str) -> UnknownChoice:
@@ -88,7 +91,8 @@ def choose(label: str, options: Sequence[str], key: str) -> str:
     """Shows a choice of one of a few visible options. The first is the default."""
     unknown = _find_unknown(key, st.query_params.get_all(key), options)
     on_change = address.restore(key, address.one_of(options))
-    picked = str(st.segmented_control(label, options, required=True, key=key, on_change=on_change))
+    with st.container(key=f"few-{key}", width="content"):
+        picked = str(st.segmented_control(label, options, required=True, key=key, on_change=on_change))
     return _require_known(label, unknown, picked)
 
 

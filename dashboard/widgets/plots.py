@@ -27,8 +27,6 @@ SHARP = 2
 _CHARTS = Path(charts.__file__).parent
 _PICTURE_STYLE = (_CHARTS / "picture.css").read_text(encoding="utf-8")
 # Streamlit mounts a component after the elements below it. So the HTML is sent first; the component adds its script.
-STYLE = grid.STYLE + scoreboard.STYLE + _PICTURE_STYLE
-"""The style of the HTML that components send."""
 # A shadow root (isolate_styles) is mounted in a second pass, and a screen reader's search does not see its text.
 _GRID = st.components.v2.component("tilewatch_grid", js=grid.BEHAVIOUR, isolate_styles=False)
 _PARALLEL = st.components.v2.component(
@@ -68,30 +66,28 @@ def _template() -> dict[str, Any]:
 def show(figure: go.Figure, key: str, alt: str, *, bar: bool = True) -> None:
     """Draws a figure. `alt` describes it in words."""
     _note_drawn()
-    st.plotly_chart(_draw_once(figure), key=key, config=_config(key, bar=bar), alt=alt)
+    st.plotly_chart(_draw_once(figure), key=f"plot-{key}", config=_config(key, bar=bar), alt=alt)
 
 
-def show_clickable(
-    figure: go.Figure | Figure, key: str, alt: str, act: Callable[[dict[str, Any]], None] | None = None
-) -> list[dict[str, Any]]:
-    """Draws a figure and returns the clicked points. Calls `act` with a clicked point before the page is drawn again,
-    when it can still set choices."""
+def show_clickable(figure: go.Figure | Figure, key: str, alt: str, act: Callable[[dict[str, Any]], None]) -> None:
+    """Draws it. `act` is called with a clicked point before the page is drawn again, when it may still set what is
+    picked on it."""
     _note_drawn()
+    widget_key = f"plot-{key}"
 
     def act_on_points() -> None:
-        assert act is not None, "else the page reads the points itself"
-        for point in st.session_state[key].selection.points:
+        for point in st.session_state[widget_key].selection.points:
             act(dict(point))
 
-    clicked = st.plotly_chart(
+    st.plotly_chart(
         _draw_once(figure),
-        key=key,
+        key=widget_key,
+        height=figure["layout"]["height"] if isinstance(figure, dict) else "content",
         config=_config(key),
         alt=alt,
-        on_select=act_on_points if act else "rerun",
+        on_select=act_on_points,
         selection_mode="points",
     )
-    return [dict(point) for point in clicked.selection.points]
 
 
 def show_grid(html: str, key: str) -> None:

@@ -10,16 +10,26 @@ import streamlit as st
 from tilewatch.dashboard.text import without_formula
 from tilewatch.dashboard.widgets import address
 
+ROW_PX, BORDER_PX = 35, 2
+MOST_ROWS = 10
+"""Rows that are in sight; a longer table scrolls."""
+
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
 
 
 def show(table: "pd.DataFrame | Styler", **options: Any) -> Any:
-    """Shows a table without its index. Missing values are empty cells. The button saves it as CSV without formulas."""
+    """Shows a table without its index, a cell without a value empty. Its own button saves it as CSV, where no cell is a
+    formula. Its height is known before its script has come, so that nothing below it moves."""
     if isinstance(table, pd.DataFrame):
         table = _without_formulas(table)
     else:
         table.data = _without_formulas(table.data)
+    rows = len(table if isinstance(table, pd.DataFrame) else table.data)
+    if options.get("height", "auto") in ("auto", "content"):
+        shown = rows if "height" in options else min(rows, MOST_ROWS)
+        options["height"] = (shown + 1) * ROW_PX + BORDER_PX
+    options["key"] = f"table-{options['key']}"
     return st.dataframe(table, hide_index=True, placeholder="", **options)
 
 

@@ -21,7 +21,7 @@ from tilewatch.dashboard.text import (
 )
 from tilewatch.dashboard.widgets import address, badges
 from tilewatch.mechanisms.find import write_mechanisms
-from tilewatch.text import change_text, count_text, plain, short_sha
+from tilewatch.text import change_text, count_text, plain, plain_code, short_sha
 
 
 def show(url: str, found: Evidence) -> None:
@@ -56,7 +56,7 @@ def show_change(found: Evidence) -> None:
 def show_diff(repository: str, base_sha: str | None, head_sha: str) -> None:
     """Shows the command that prints the diff of a commit, or of all commits after a base, and the forge's page."""
     show = f"git show {head_sha}" if base_sha is None else f"git log --patch {base_sha}..{head_sha}"
-    st.code(show, language="bash", wrap_lines=True)
+    st.markdown(plain_code(show))  # the script of st.code comes late, and moved what stands below (2026-11-28)
     if forge := commit_address(repository, head_sha):
         st.link_button("Open the commit at its forge", forge)
 

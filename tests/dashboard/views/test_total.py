@@ -49,7 +49,7 @@ def test_a_total_is_a_series_whose_run_lists_its_parts(url_with_totals: str, mon
     assert parts.drop(columns="time us").to_dict("records") == [
         {"problem": f"{KERNEL} {PROBLEM}", "runs": "28", "share": "100%", "verdict": "regression", "change": "+9.3 %"}
     ]
-    assert [code.value[:8] for code in app.code] == ["git show"], "a total cannot be repeated by one command"
+    assert not app.code, "a total cannot be repeated by one command"
 
 
 def test_a_submission_has_as_many_sweeps_as_were_asked_for(url_with_totals: str) -> None:

@@ -1,0 +1,29 @@
+// Shows a page that was just loaded when its first screen stands still. Streamlit draws a grey box in place of each
+// element whose script has not come, and words, labels and code later than the element that they are in: all of these
+// moved what stood below them (a layout shift of 0.4 on the Overview, 2026-11-27).
+
+const FRAMES_STILL = 5;
+const LONGEST_MS = 4000; // a script that does not come must not hide the page
+const GREY_BOX = '.stElementContainer:not([class*="st-key-plot-"], [class*="st-key-table-"]) > [data-testid="stSkeleton"]';
+// Plots and tables have their height before their script has come.
+
+const show = () => delete document.body.dataset.moving;
+
+const readPlaces = () => {
+  const main = document.querySelector(".stMainBlockContainer");
+  const hasEnded = document.querySelector('.stApp[data-test-script-state="notRunning"]');
+  if (!main?.querySelector("h1") || main.querySelector(GREY_BOX)) return "";
+  const boxes = [...main.querySelectorAll(".stElementContainer")].map((each) => each.getBoundingClientRect());
+  if (!hasEnded && boxes.every((box) => box.bottom < innerHeight)) return ""; // more of the first screen is to come
+  return boxes.map((box) => `${box.x} ${box.y} ${box.height}`).join();
+};
+
+const look = (before, still) => {
+  const now = readPlaces();
+  if (still === FRAMES_STILL) show();
+  else requestAnimationFrame(() => look(now, now && now === before ? still + 1 : 0));
+};
+
+document.body.dataset.moving = "yes";
+setTimeout(show, LONGEST_MS);
+look("", 0);

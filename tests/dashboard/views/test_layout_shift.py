@@ -1,0 +1,71 @@
+"""What stands on a page when it is shown for the first time stands there when all of it has come."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.conftest import NewDatabase
+from tests.dashboard.fixtures import newcomer, servers
+from tests.dashboard.fixtures.drawn import await_drawn
+from tilewatch.dashboard.serving import index_page
+from tilewatch.db.server.free_ports import find_free_port
+
+pytestmark = pytest.mark.browser
+
+WATCH = """(() => {
+  window.seen = {};
+  const look = () => {
+    const main = document.querySelector('.stMainBlockContainer');
+    const marks = main ? main.querySelectorAll('h1, h4, h5, [class*="st-key-choice-"], [class*="st-key-plot-"], '
+      + '.scoreboard, table.series, .stMetric, [class*="st-key-table-"]') : [];
+    [...marks].forEach((mark, number) => {
+      const box = mark.getBoundingClientRect();
+      if (getComputedStyle(mark).visibility === 'hidden' || box.top > innerHeight || !box.height) return;
+      const name = `${mark.tagName} ${mark.className.match?.(/st-key-[\\w-]+/) ?? ''} ${mark.textContent.slice(0, 30)}`;
+      (seen[name] ??= new Set()).add(Math.round(box.top));
+    });
+    requestAnimationFrame(look);
+  };
+  look();
+})()"""
+"""Notes at each frame where the landmarks of the first screen stand while they are visible."""
+MOVED = "() => Object.entries(seen).filter(([, tops]) => tops.size > 1).map(([name, tops]) => [name, ...tops])"
+
+
+@pytest.fixture(scope="module")
+def address(new_filled_database: NewDatabase, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with new_filled_database() as url:
+        newcomer.fill(url)
+        with servers.dashboard(url, tmp_path_factory.mktemp("elsewhere"), find_free_port(), {}) as served:
+            yield served
+
+
+DESK, PHONE = (1440, 900), (400, 800)
+EVERY = (*index_page.PAGES, "regressions?regression=1", "series?run=5&view=This+run")
+
+
+@pytest.mark.parametrize(("window", "names"), [(DESK, EVERY), (PHONE, ("", "inbox", "series"))])
+def test_nothing_on_the_first_screen_moves_after_it_was_shown(
+    page: Any, window: tuple[int, int], names: tuple[str, ...]
+) -> None:
+    page.set_viewport_size({"width": window[0], "height": window[1]})
+    page.add_init_script(WATCH)
+    moved = {}
+    for name in names:
+        page.goto(f"/{name}")
+        await_drawn(page)
+        page.wait_for_function("Object.keys(seen).length")
+        moved[name] = page.evaluate(MOVED)
+    assert {name: what for name, what in moved.items() if what} == {}
+
+
+@pytest.mark.parametrize("window", [DESK, PHONE])
+def test_the_chart_of_a_series_is_on_the_first_screen(page: Any, window: tuple[int, int]) -> None:
+    page.set_viewport_size({"width": window[0], "height": window[1]})
+    page.goto("/series")
+    await_drawn(page)
+    chart = page.locator(".js-plotly-plot .plot-container .bglayer, .js-plotly-plot .cartesianlayer").first
+    chart.wait_for(state="attached")
+    box = page.locator(".js-plotly-plot .cartesianlayer").first.bounding_box()
+    assert box["y"] + box["height"] < window[1]
