@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,6 +10,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 PLOT = ".js-plotly-plot .main-svg, table.series td a"
 PLOT_OR_TABLE = f'{PLOT}, [data-testid="stDataFrame"] canvas'
+SHOWN = "first => !document.body.dataset.moving && document.querySelector(first)"
+"""A page hides its first screen until that stands still; a bare page of Streamlit's does not."""
 PATIENCE_MS = 60_000
 QUIET = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
 """Options for Chromium: containers forbid its own sandbox, and it would look for updates."""
@@ -47,10 +49,28 @@ def opened(browser: Browser, view: str) -> tuple[float, int]:
     started = time.perf_counter()
     page.goto(view)
     # Tested in every frame: a waiting locator may look only every half second, and would report the time too late.
-    page.wait_for_function("first => document.querySelector(first)", arg=PLOT_OR_TABLE, timeout=PATIENCE_MS)
+    page.wait_for_function(SHOWN, arg=PLOT_OR_TABLE, timeout=PATIENCE_MS)
     took_s = time.perf_counter() - started
     context.close()
     return took_s, sent[0]
+
+
+def open_again(browser: Browser, views: Mapping[str, str], repeats: int) -> dict[str, list[float]]:
+    """Returns the seconds until the first plot or table of each view is shown, by somebody who was there before. The
+    views take turns, so that what else the machine does hits all of them."""
+    context = browser.new_context(viewport={"width": 1440, "height": 1000})
+    page = context.new_page()
+    took: dict[str, list[float]] = {name: [] for name in views}
+    for turn in range(repeats + 1):
+        for name, view in views.items():
+            started = time.perf_counter()
+            page.goto(view)
+            page.wait_for_function(SHOWN, arg=PLOT_OR_TABLE, timeout=PATIENCE_MS)
+            if turn:  # the first fills the caches
+                took[name].append(time.perf_counter() - started)
+            page.wait_for_timeout(1_500)
+    context.close()
+    return took
 
 
 def inside(browser: Browser, address: str, repeats: int) -> Iterator[tuple[str, list[float], float]]:

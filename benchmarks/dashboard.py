@@ -64,15 +64,16 @@ PAGES = {
 SERVER = ROOT / "dashboard" / "server.py"
 BARE = "import plotly.graph_objects as go\nimport streamlit as st\nst.plotly_chart(go.Figure(go.Heatmap(z=[[1, 2]])))\n"
 """The smallest page of Streamlit with Plotly; the rest of a page's time is ours."""
-PAGE_REPEATS = 5
+PAGE_REPEATS, AGAIN_REPEATS = 5, 7
 COLD_STARTS = 3
 PEOPLE, VIEWS_EACH = 20, 10
 MANY_VIEWS = 1_000
-PARTS = ("queries", "opened", "inside", "people", "memory")
+PARTS = ("queries", "opened", "again", "inside", "people", "memory")
 START_LIMIT_S = 60
 MOST_QUERY_MS = 100.0
 MOST_FIRST_OVERVIEW_S = 4.0
 MOST_OPENED_S = {"Overview": 1.8}
+MOST_AGAIN_S, MOST_OF_BARE = 1.0, 1.2
 MOST_PEOPLE_S = 3.0
 MOST_MORE_MB = 50.0
 NOON = dt.time(12, tzinfo=dt.UTC)
@@ -101,6 +102,8 @@ def _measure(options: argparse.Namespace) -> Iterator[Figure]:
             yield from _queries(url, options.repeats)
         if "opened" in options.only:
             yield from _in_browser(_opened, url, home)
+        if "again" in options.only:
+            yield from _in_browser(_again, url, home)
         if "inside" in options.only:
             yield from _in_browser(_inside, url, home)
         if "people" in options.only:
@@ -191,6 +194,22 @@ def _opened(browser: Browser, url: str, home: Path) -> Iterator[Figure]:
             yield _timed(
                 f"opened: {name} ({queries} queries, {seen[-1][1] / 1e6:.1f} MB)", took, MOST_OPENED_S.get(name)
             )
+
+
+def _again(browser: Browser, url: str, home: Path) -> Iterator[Figure]:
+    """Opens the front page and the series page again, in turns with a bare page of Streamlit's that has one plot."""
+    script = home / "bare.py"
+    script.write_text(BARE)
+    with _serve(url, home) as (address, _), _serve(url, home, script) as (bare, _):
+        views = {"a bare page with one plot": bare, "Overview": address, "Series": f"{address}/series"}
+        took = browsing.open_again(browser, views, AGAIN_REPEATS)
+    bare_s = median(took.pop("a bare page with one plot"))
+    yield Figure("opened again: a bare page with one plot", f"{bare_s:.2f} s")
+    for name, seconds in took.items():
+        yield _timed(f"opened again: {name}", seconds, MOST_AGAIN_S)
+        yield bounds.at_most(
+            f"opened again: {name}, of a bare page", median(seconds) / bare_s, MOST_OF_BARE, " times", 2
+        )
 
 
 def _inside(browser: Browser, url: str, home: Path) -> Iterator[Figure]:

@@ -62,7 +62,7 @@ def page(url: str) -> None:
     run_id = asked.run.run_id if asked and RUN in st.query_params else _find_run(url, key, points)
     found = None
     if own["is_measured"]:
-        left, right = st.columns([3, 2], gap="medium")
+        left, right = st.container(key="chart-and-run").columns([3, 2], gap="medium")
         with left:
             series_chart.show(url, key, others, series_chart.ChartView(span, metric.key, along), run_id)
         with right:

@@ -55,7 +55,8 @@ def show_change(found: Evidence) -> None:
 
 def show_diff(repository: str, base_sha: str | None, head_sha: str) -> None:
     """Shows the command that prints the diff of a commit, or of all commits after a base, and the forge's page."""
-    show = f"git show {head_sha}" if base_sha is None else f"git log --patch {base_sha}..{head_sha}"
+    head = short_sha(head_sha)
+    show = f"git show {head}" if base_sha is None else f"git log --patch {short_sha(base_sha)}..{head}"
     st.markdown(plain_code(show))  # the script of st.code comes late, and moved what stands below (2026-11-28)
     if forge := commit_address(repository, head_sha):
         st.link_button("Open the commit at its forge", forge)

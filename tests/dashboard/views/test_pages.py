@@ -338,7 +338,7 @@ def test_a_regression_has_a_picture_of_its_step_its_replay_its_code_and_its_comm
     assert "gemm.py:61 does something else" in words(app)
     assert app.table[0].value.loc["gemm_fp8"].tolist() == ["130.0 us", "142.0 us", "+9.3 %", "0.83x"]
     commands = " ".join(code.value for code in app.code)
-    assert f"git log --patch 1a2b3c4d{'0' * 32}..9c0d1e2f{'0' * 32}" in words(app)
+    assert "git log --patch 1a2b3c4d00..9c0d1e2f00" in words(app)
     assert "tilewatch replay gemm_fp8 320x32576x7168 --of 9c0d1e2f" in commands
 
 
