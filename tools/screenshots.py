@@ -85,7 +85,7 @@ class Picture:
 
 
 RECORDED = (
-    Picture("overview", "/", "since yesterday, in", scale=1),
+    Picture("overview", "/", "Against DeepGEMM", scale=1),
     Picture(
         "trends",
         "/series?kernel=gemm_fp8_scaled&problem=4096x4096x7168&gpu=h200",

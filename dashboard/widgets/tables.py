@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
 
 
-def show(table: "pd.DataFrame | Styler", **options: Any) -> Any:
+def show(table: "pd.DataFrame | Styler", *, key: str, **options: Any) -> Any:
     """Shows a table without its index, a cell without a value empty. Its own button saves it as CSV, where no cell is a
     formula. Its height is known before its script has come, so that nothing below it moves."""
     if isinstance(table, pd.DataFrame):
@@ -29,8 +29,7 @@ def show(table: "pd.DataFrame | Styler", **options: Any) -> Any:
     if options.get("height", "auto") in ("auto", "content"):
         shown = rows if "height" in options else min(rows, MOST_ROWS)
         options["height"] = (shown + 1) * ROW_PX + BORDER_PX
-    options["key"] = f"table-{options['key']}"
-    return st.dataframe(table, hide_index=True, placeholder="", **options)
+    return st.dataframe(table, hide_index=True, placeholder="", key=f"table-{key}", **options)
 
 
 def pick_row(table: Any, rows: pd.DataFrame, key: str, **options: Any) -> pd.Series | None:

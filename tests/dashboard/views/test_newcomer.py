@@ -55,6 +55,7 @@ def test_a_cell_opens_the_trend_of_its_own_series(page: Any, repository: str) ->
 @pytest.mark.browser
 def test_a_click_on_a_point_keeps_the_repository_that_is_picked(page: Any) -> None:
     page.goto(f"/series?{urlencode({'repository': newcomer.EXAMPLES})}")
+    await_drawn(page)
     page.locator(".js-plotly-plot .scatterlayer .trace .point").first.click(force=True)
     page.wait_for_url("**/series?*run=*")
     assert parse_qs(urlsplit(page.url).query)["repository"] == [newcomer.EXAMPLES]

@@ -14,6 +14,7 @@ from streamlit.testing.v1 import AppTest
 from tests.conftest import NewDatabase
 from tests.dashboard.conftest import PATIENCE_MS, WAS_HERE
 from tests.dashboard.fixtures.app import APP, opened
+from tests.dashboard.fixtures.drawn import await_drawn
 from tests.dashboard.fixtures.servers import dashboard
 from tests.worker.fixtures.worker_context import do_all_jobs, settings_for
 from tilewatch.dashboard.charts import colours
@@ -107,6 +108,7 @@ def test_every_bar_of_step_by_step_opens_the_sweep_behind_it(recorded_url: str, 
         page = visitor.new_page()
         for bar, kernel in ((0, "gemm_tiled"), (4, "gemm_nt_fp8")):
             page.goto("/sweeps?view=Step+by+step")
+            await_drawn(page)
             page.locator(".js-plotly-plot").nth(1).locator(".barlayer .point path").nth(bar).click(force=True)
             page.wait_for_url(f"**/series?*kernel={kernel}*")
             page.get_by_text("The winner is").wait_for()

@@ -64,7 +64,7 @@ def test_a_branch_is_drawn_beside_the_main_line_and_leads_to_its_run(page: Any) 
     page.locator(".scatterlayer .trace").nth(index).locator(".point").first.click(force=True)
     page.wait_for_url("**/series?*run=*")
     page.get_by_role("heading", name="Try four stages").wait_for()
-    page.locator(".legendtext").get_by_text(f"branch {BRANCH}").wait_for()
+    page.locator(".legendtext").get_by_text(f"branch {BRANCH}").first.wait_for()
 
 
 def test_the_form_submits_for_the_picked_repository(

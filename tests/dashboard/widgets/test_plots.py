@@ -11,7 +11,7 @@ def draw_plots() -> None:
     from tilewatch.dashboard.widgets import plots
 
     plots.show(go.Figure(go.Bar(y=[1, 2])), "shown", "bars")
-    plots.show_clickable(go.Figure(go.Bar(y=[1, 3])), "clickable", "bars that can be clicked")
+    plots.show_clickable(go.Figure(go.Bar(y=[1, 3])), "clickable", "bars that can be clicked", print)
 
 
 def test_every_figure_names_a_revision_of_its_numbers() -> None:

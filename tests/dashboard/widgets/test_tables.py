@@ -17,8 +17,8 @@ def draw_tables() -> None:
     frame = pd.DataFrame(
         {"kernel": ["=HYPERLINK(1)", "gemm"], "us": [-1.5, 2.0], "state": ["+1+cmd|x", "-0.3 % (-1 to 2), equal"]}
     )
-    tables.show(frame)
-    tables.show(frame.style.map(lambda _: "color: red", subset="state"))
+    tables.show(frame, key="plain")
+    tables.show(frame.style.map(lambda _: "color: red", subset="state"), key="styled")
 
 
 def test_no_cell_is_a_formula() -> None:
