@@ -23,11 +23,6 @@ class UnknownChoice(Exception):
     """The address names something unknown. The message is a sentence, shown instead of the page's contents."""
 
 
-def read(options: Sequence[str], key: str, default: str | None = None) -> str:
-    """Returns the choice in the address, before its widget is drawn."""
-    return address.one_of(options, default)(_lengthen(st.query_params.get_all(key), options))
-
-
 def pick(
     label: str,
     options: Sequence[str],
@@ -47,7 +42,9 @@ def pick(
             on_change = address.restore(key, lambda _: None, instead_of=instead_of)
             st.selectbox(label, options, index=None, placeholder="Pick one", key=key, on_change=on_change, help=help)
             raise name_unknown(label, unknown)
-        on_change = address.restore(key, lambda _: read(options, key, default), instead_of=instead_of)
+        on_change = address.restore(
+            key, lambda now: address.one_of(options, default)(_lengthen(now, options)), instead_of=instead_of
+        )
         return str(st.selectbox(label, options, key=key, on_change=on_change, help=help))
 
 
