@@ -43,7 +43,7 @@ def ratio_text(ratio: float) -> str:
     return f"{ratio:.2f}x"
 
 
-def rival_text(baseline: str | None) -> str:
+def label_baseline(baseline: str | None) -> str:
     """Returns a baseline's name for people, with its version if it has one. An unknown name is unchanged."""
     if baseline is None:
         return "its baseline"
@@ -54,7 +54,7 @@ def rival_text(baseline: str | None) -> str:
 
 def ratio_to(ratio: float, baseline: str | None) -> str:
     """Writes a ratio with its baseline, e.g. "0.95x DeepGEMM"."""
-    return f"{ratio_text(ratio)} {rival_text(baseline)}"
+    return f"{ratio_text(ratio)} {label_baseline(baseline)}"
 
 
 def moment(at: dt.datetime) -> str:

@@ -17,7 +17,7 @@ import pandas as pd
 
 from tilewatch.dashboard.charts import colours, hover
 from tilewatch.dashboard.frames import differences
-from tilewatch.dashboard.text import rival_text
+from tilewatch.dashboard.text import label_baseline
 from tilewatch.text import change_text
 
 HERE = Path(__file__).parent
@@ -177,7 +177,7 @@ def _range(rows: Sequence[Row | None], scale: Scale) -> str:
 def _name_baselines(rows: Sequence[Row], scale: Scale) -> list[str]:
     """Names the baselines of a folded kernel as its cells do. Empty for DeepGEMM alone."""
     baselines = {row["baseline"] for row in rows} if scale.column == RATIO.column else set()
-    return [escape(" or ".join(sorted(map(rival_text, baselines))))] if baselines - {DEEPGEMM} else []
+    return [escape(" or ".join(sorted(map(label_baseline, baselines))))] if baselines - {DEEPGEMM} else []
 
 
 def _models(series: pd.DataFrame) -> dict[str, str]:
@@ -241,7 +241,7 @@ def _scale(scale: Scale) -> str:
 
 def _ratio_words(row: Row) -> str:
     moved = f" {_arrow(row)}{100 * row['change']:+.1f}%" if row["finding"] in differences.DIFFERENT else ""
-    baseline = "" if row["baseline"] == DEEPGEMM else f" {rival_text(row['baseline'])}"
+    baseline = "" if row["baseline"] == DEEPGEMM else f" {label_baseline(row['baseline'])}"
     return f"{_two_digits(row['ratio'])}{baseline}{moved}"
 
 

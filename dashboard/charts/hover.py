@@ -13,7 +13,7 @@ import pandas as pd
 from tilewatch.configs import config_text
 from tilewatch.dashboard.frames import differences
 from tilewatch.dashboard.frames.metrics import Metric
-from tilewatch.dashboard.text import commit_text, moment, ratio_to, rival_text, source_text, time_text
+from tilewatch.dashboard.text import commit_text, label_baseline, moment, ratio_to, source_text, time_text
 from tilewatch.text import change_text, count_text, short_sha, write_change
 
 RUN = 0
@@ -62,7 +62,7 @@ def _split(row: Mapping[Any, Any]) -> list[str]:
         return []
     now, before = row["ratio"] * row["median_us"], row["ratio_before"] * row["median_us_before"]
     own = f"ours {change_text(row['median_us'] / row['median_us_before'] - 1)} time"
-    return [f"{own}, {rival_text(row['baseline'])} {change_text(now / before - 1)} time"]
+    return [f"{own}, {label_baseline(row['baseline'])} {change_text(now / before - 1)} time"]
 
 
 def points_hover(line: pd.DataFrame, metric: Metric) -> tuple[str, npt.NDArray[np.object_]]:
@@ -157,7 +157,7 @@ _moment = lru_cache(MOST_REMEMBERED)(moment)
 
 
 def _name_baseline(baseline: str | None) -> str:
-    return escape(rival_text(baseline))
+    return escape(label_baseline(baseline))
 
 
 def _interval(low: float, high: float, metric: Metric) -> str:

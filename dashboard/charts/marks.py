@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from tilewatch.dashboard.charts import colours
-from tilewatch.dashboard.text import rival_text
+from tilewatch.dashboard.text import label_baseline
 from tilewatch.text import change_text
 
 MOST_NODE_CHANGES = 6
@@ -43,7 +43,7 @@ def baseline_changes(points: pd.DataFrame) -> Iterator[Mark]:
     """Yields where the main baseline changed, per machine."""
     for line in _by_machine(row for row in _list_kernel(points, "baseline") if row["baseline"]):
         for before, after in _changes(line, "baseline"):
-            names = rival_text(before["baseline"]), rival_text(after["baseline"])
+            names = label_baseline(before["baseline"]), label_baseline(after["baseline"])
             yield Mark(before["position"], after["position"], f"ratio to {' → '.join(names)}")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from tilewatch.dashboard.text import rival_text
+from tilewatch.dashboard.text import label_baseline
 from tilewatch.mechanisms.counters import LABELS
 
 US_TFLOP = 1e6
@@ -137,7 +137,7 @@ def axis_title(metric: Metric, points: pd.DataFrame) -> str:
     baselines = set(points["baseline"].dropna()) if metric.key == "ratio" and len(points) else set()
     if len(baselines) != 1:
         return metric.axis
-    name = rival_text(baselines.pop())
+    name = label_baseline(baselines.pop())
     return f"{name}'s time / this time<br>(over 1: faster than {name})"  # a phone has no room for one line
 
 

@@ -75,6 +75,8 @@ class GpuScore:
 
 
 def compares_like_with_like(kernel: str, baseline: str | None) -> bool:
+    """Returns whether a ratio counts in the mean: its main baseline is DeepGEMM itself, not a copy that is called
+    otherwise, and the kernel does DeepGEMM's arithmetic. The table of baselines knows no arithmetic of kernels."""
     return baseline == DEEPGEMM and kernel not in OTHER_ARITHMETIC
 
 

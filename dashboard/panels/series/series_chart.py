@@ -14,7 +14,7 @@ from tilewatch.dashboard.charts import colours, hover, marks, trend, trend_lines
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.frames.metrics import METRICS, Metric
 from tilewatch.dashboard.frames.series_choice import COMMIT, KEY, RUN, SUBMISSION, Key
-from tilewatch.dashboard.text import moment, rival_text, source_text
+from tilewatch.dashboard.text import label_baseline, moment, source_text
 from tilewatch.dashboard.widgets import address, filters, plots, repository, tables
 from tilewatch.db.repository_names import describe_branch, split_branch
 from tilewatch.text import count_text, short_sha
@@ -183,7 +183,7 @@ def _table(points: pd.DataFrame) -> pd.DataFrame:
             "high us": points["high_us"],
             "samples": points["samples"],
             "ratio": points["ratio"],
-            "to": [rival_text(row["baseline"]) if row["baseline"] else "" for row in rows],
+            "to": [label_baseline(row["baseline"]) if row["baseline"] else "" for row in rows],
             "verdict": points["verdict"].fillna("").where(points["role"] == "kernel", ""),
             "config": [config_text(row["params"]) if row["params"] else "" for row in rows],
             "source": [source_text(row["origin"], row["machine"], row["measured_at"]) for row in rows],

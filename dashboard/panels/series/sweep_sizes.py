@@ -11,7 +11,7 @@ from tilewatch.dashboard.charts import sizes, step_by_step
 from tilewatch.dashboard.charts.step_by_step import B200_DEEPGEMM_US, B200_SIZE, B200_US, BASELINES, STEPS, Bar
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.frames.series_choice import COMMIT, RUN, SUBMISSION
-from tilewatch.dashboard.text import rival_text, time_text
+from tilewatch.dashboard.text import label_baseline, time_text
 from tilewatch.dashboard.widgets import address, plots, tables
 from tilewatch.text import plain, short_sha
 
@@ -94,7 +94,7 @@ def _list_bars(url: str, spaces: pd.DataFrame) -> Iterator[Bar]:
         sweep, _ = found[space["kernel"]] = timed
         measured = reads.measurements(url, sweep["id"])
         for row in measured[measured["implementation"].isin(BASELINES)].to_dict("records") if len(measured) else ():
-            name = rival_text(row["implementation"])
+            name = label_baseline(row["implementation"])
             baselines[row["implementation"]] = Bar(name, row["implementation"], row["median_us"], {}, sweep)
     for step in STEPS:
         if step.kernel in found:
