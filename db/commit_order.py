@@ -7,12 +7,12 @@ removed keep their positions, but are older than every commit on the branch.
 
 from typing import Any
 
-from sqlalchemy import Alias, ColumnElement, Subquery, Tuple, func, tuple_
+from sqlalchemy import ColumnElement, FromClause, Tuple, func, tuple_
 from sqlalchemy.orm.util import AliasedClass
 
 from tilewatch.db.models import Commit
 
-Commits = type[Commit] | AliasedClass[Commit] | Subquery | Alias
+Commits = type[Commit] | AliasedClass[Commit] | FromClause
 
 
 def oldest_first(commit: Commits = Commit) -> tuple[ColumnElement[Any], ...]:
@@ -50,6 +50,20 @@ def place_of(commit: Commits = Commit) -> Tuple:
     return tuple_(columns.position, columns.id)
 
 
+def place_of_night(commit: Commits, submission_id: Any, run_id: Any) -> Tuple:
+    """Returns the place of a run among the nights of its repository, as the judge orders them: by the commit, then by
+    when the night was asked for. Nights of one commit have places of their own."""
+    columns = _columns(commit)
+    return tuple_(columns.position, columns.id, submission_id, run_id)
+
+
+def nearness_of(commit: Commits, run_id: Any) -> Tuple:
+    """Returns how near to the tip of the branch a run is, to compare it with that of another one, as `newest_first`
+    orders commits."""
+    columns = _columns(commit)
+    return tuple_(columns.left_branch_at.is_(None), columns.position, columns.id, run_id)
+
+
 def was_on_branch(at: Any, commit: Commits = Commit) -> ColumnElement[bool]:
     """Returns the condition that a commit was part of the branch at a moment."""
     columns = _columns(commit)
@@ -57,4 +71,4 @@ def was_on_branch(at: Any, commit: Commits = Commit) -> ColumnElement[bool]:
 
 
 def _columns(commit: Commits) -> Any:
-    return commit.c if isinstance(commit, Subquery | Alias) else commit
+    return commit.c if isinstance(commit, FromClause) else commit

@@ -5,18 +5,20 @@ series: that of the nearest earlier commit, or of the same commit in an earlier 
 """
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, exists, func, or_, select, true, tuple_
-from sqlalchemy.dialects.postgresql import aggregate_order_by
+from sqlalchemy import FromClause, Tuple, and_, exists, func, or_, select, true
 from sqlalchemy.orm import Session, aliased
+from sqlalchemy.sql.selectable import LateralFromClause
 
 from tilewatch.db import commit_order
 from tilewatch.db.models import Commit, Compilation, Config, Run, Submission, Sweep, Trial
-from tilewatch.db.query_parts import Query, is_of_series, is_part_of_space, series_keys
+from tilewatch.db.query_parts import SERIES, Query, is_of_series, is_part_of_space, read_rows, series_keys
 
+LAST_ASKED = (Sweep.submission_id.desc(), Sweep.id.desc())
+PLACE = commit_order.place_of_night(Commit, Sweep.submission_id, Sweep.id)
 LOOKED_AT = 3
 """Newest sweeps of a series that are read, as the first may still compile. Reading all would read every trial."""
 
@@ -49,46 +51,24 @@ class FallenConfig:
 def list_newest_pairs(session: Session, since: dt.datetime) -> list[SweepPair]:
     """Lists for each series its newest fully compiled sweep, if it was made since a time, with the previous one."""
     keys = series_keys()
-    newest = (
-        _sweeps()
-        .where(*is_of_series(keys))
-        .order_by(*commit_order.newest_first(), Sweep.id.desc())
-        .limit(LOOKED_AT)
-        .lateral()
-    )
-    newest_first = _newest_first(newest.c.left_branch_at.is_(None), newest.c.position, newest.c.id)
+    own = _sweeps().where(*is_of_series(keys))
+    after = _first_compiled(own, commit_order.newest_first, keys)
+    before = _first_compiled(own.where(_find_place(after) > PLACE), commit_order.latest_first, keys, after)
     query = (
         select(
-            keys.c.repository,
-            keys.c.kernel,
-            keys.c.problem,
-            keys.c.gpu_model,
-            newest_first(newest.c.id).label("ids"),
-            newest_first(newest.c.submission_id).label("submission_ids"),
-            newest_first(newest.c.sha).label("shas"),
-            newest_first(newest.c.created_at).label("made"),
+            *keys.c,
+            after.c.submission_id,
+            after.c.sha,
+            after.c.created_at.label("made_at"),
+            before.c.sweep_id.label("before_id"),
+            after.c.sweep_id.label("after_id"),
         )
         .select_from(keys)
-        .join(newest, true())
-        .where(~exists().where(Trial.sweep_id == newest.c.id, Trial.status == "waiting"))
-        .group_by(*keys.c)
-        .having(func.count() >= 2)
+        .join(after, true())
+        .join(before, true())
+        .where(after.c.created_at >= since)
     )
-    return [
-        SweepPair(
-            row.repository,
-            row.kernel,
-            row.problem,
-            row.gpu_model,
-            row.submission_ids[0],
-            row.shas[0],
-            row.made[0],
-            before_id=row.ids[1],
-            after_id=row.ids[0],
-        )
-        for row in session.execute(query)
-        if row.made[0] >= since
-    ]
+    return read_rows(session, query, SweepPair)
 
 
 def list_pairs_since(
@@ -98,27 +78,17 @@ def list_pairs_since(
 
     With `measured`, the newest sweep is the newest with a run.
     """
-    first, first_commit = aliased(Sweep), aliased(Commit)
-    then = (
-        select(first.problem, first.id, first_commit.position, first.repository)
-        .join(first_commit, first_commit.id == first.commit_id)
-        .where(first.submission_id == submission_id, first.kernel == kernel, first.gpu_model == gpu_model)
-        .subquery()
-    )
-    theirs = (Sweep.kernel == kernel, Sweep.gpu_model == gpu_model, Sweep.problem == then.c.problem)
-    same = (*theirs, Sweep.repository == then.c.repository, ~_is_compiling())
-    before = (
-        _sweeps()
-        .where(*same, tuple_(Commit.position, Sweep.id) < tuple_(then.c.position, then.c.id))
-        .order_by(*commit_order.latest_first(), Sweep.id.desc())
-        .limit(1)
-        .lateral()
-    )
-    newest_first = (*commit_order.newest_first(), Sweep.id.desc())
+    named = (Sweep.submission_id == submission_id, Sweep.kernel == kernel, Sweep.gpu_model == gpu_model)
+    then = _sweeps().where(*named).subquery()
+    compiles = exists().where(Trial.sweep_id == Sweep.id, Trial.status == "waiting")
+    same = (*(getattr(Sweep, name) == then.c[name] for name in SERIES), ~compiles)
+    latest_first = (*commit_order.latest_first(), *LAST_ASKED)
+    before = _sweeps().where(*same, _find_place(then) > PLACE).order_by(*latest_first).limit(1).lateral()
+    newest_first = (*commit_order.newest_first(), *LAST_ASKED)
     done = [exists().where(Run.sweep_id == Sweep.id)] if measured else []
     after = _sweeps().where(*same, *done).order_by(*newest_first).limit(1).lateral()
     query = (
-        select(then.c.repository, then.c.problem, before.c.id, after.c.id, after.c.sha, after.c.created_at)
+        select(then.c.repository, then.c.problem, before.c.sweep_id, after.c.sweep_id, after.c.sha, after.c.created_at)
         .select_from(then)
         .join(before, true())
         .join(after, true())
@@ -164,16 +134,30 @@ def list_fallen_configs(session: Session, pairs: Sequence[SweepPair]) -> list[Fa
 def _sweeps() -> Query:
     """Selects sweeps of whole spaces, without imported ones: the Tilewatch that measured those raises their alarms."""
     return (
-        select(Sweep.id, Sweep.submission_id, Sweep.created_at, Commit.sha, Commit.position, Commit.left_branch_at)
+        select(
+            *(getattr(Sweep, name) for name in SERIES),
+            Sweep.id.label("sweep_id"),
+            Sweep.submission_id,
+            Sweep.created_at,
+            Commit.sha,
+            Commit.id,
+            Commit.position,
+            Commit.left_branch_at,
+        )
         .join(Commit, Commit.id == Sweep.commit_id)
         .join(Submission, Submission.id == Sweep.submission_id)
         .where(Submission.reason != "recorded", ~is_part_of_space())
     )
 
 
-def _is_compiling() -> ColumnElement[bool]:
-    return exists().where(Trial.sweep_id == Sweep.id, Trial.status == "waiting")
+def _find_place(sweep: FromClause) -> Tuple:
+    return commit_order.place_of_night(sweep, sweep.c.submission_id, sweep.c.sweep_id)
 
 
-def _newest_first(*by: ColumnElement[Any]) -> Any:
-    return lambda column: func.array_agg(aggregate_order_by(column, *(each.desc() for each in by)))
+def _first_compiled(sweeps: Query, order: Callable[..., Any], *outside: FromClause) -> LateralFromClause:
+    """Selects the first sweep in an order that has nothing left to compile, of the first LOOKED_AT. `outside` are the
+    tables that `sweeps` refers to."""
+    few = sweeps.order_by(*order(), *LAST_ASKED).limit(LOOKED_AT).correlate(*outside).subquery()
+    waits = exists().where(Trial.sweep_id == few.c.sweep_id, Trial.status == "waiting")
+    last = (few.c.submission_id.desc(), few.c.sweep_id.desc())
+    return select(few).where(~waits).order_by(*order(few), *last).limit(1).correlate(*outside).lateral()

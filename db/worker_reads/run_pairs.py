@@ -1,6 +1,8 @@
 """Reads the newest and the previous run of each series, to compare winners, shipped configs and toolchains.
 
-worker/notify/update_alarms.py decides which differences are alarms.
+The previous run may be of the same commit, as the judge's previous night is: a baseline that is new on the same commit
+is one alarm, and not one each night until somebody pushes. worker/notify/update_alarms.py decides which differences are
+alarms.
 """
 
 import datetime as dt
@@ -8,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import and_, func, or_, select, true, tuple_
+from sqlalchemy import and_, func, or_, select, true
 from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db import commit_order
@@ -59,7 +61,8 @@ def list_newest_run_pairs(session: Session, since: dt.datetime) -> list[RunPair]
     """Lists a pair of runs for each series that was measured since a time."""
     keys = series_keys()
     same = is_of_series(keys)
-    newest_first = (*commit_order.newest_first(), Run.id.desc())
+    last_asked = (Sweep.submission_id.desc(), Run.id.desc())
+    newest_first = (*commit_order.newest_first(), *last_asked)
     now = _runs().where(*same, Run.finished_at >= since).order_by(*newest_first).limit(1).lateral()
     then = (
         _runs()
@@ -67,9 +70,10 @@ def list_newest_run_pairs(session: Session, since: dt.datetime) -> list[RunPair]
             *same,
             Run.finished_at >= since - HISTORY,
             Run.host == now.c.host,
-            tuple_(Commit.position, Run.id) < tuple_(now.c.position, now.c.run_id),
+            commit_order.place_of_night(Commit, Sweep.submission_id, Run.id)
+            < commit_order.place_of_night(now, now.c.submission_id, now.c.run_id),
         )
-        .order_by(*commit_order.latest_first(), Run.id.desc())
+        .order_by(*commit_order.latest_first(), *last_asked)
         .limit(1)
         .lateral()
     )
@@ -125,6 +129,7 @@ def _runs() -> Query:
             Sweep.id.label("sweep_id"),
             Sweep.submission_id,
             Commit.sha,
+            Commit.id,
             Commit.position,
             Measurement.config_id,
             Measurement.median_us,
