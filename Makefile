@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help up install dev test test-quick test-changed test-debian lint bench bench-api bench-checks bench-code-diff bench-compare bench-dashboard bench-gpu bench-jobs bench-judge bench-mechanisms bench-night bench-restore bench-scale bench-tell bench-toolchains bench-tuned bench-watch chaos test-gpu test-release mutants smoke-compose lock clean
+.PHONY: help up install dev test test-quick test-changed test-debian lint figures figures-gpu test-gpu test-release mutants smoke-compose lock clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -51,40 +51,12 @@ test-changed: ## Run the tests of the modules that differ from main (ONLY="worke
 	@tests="$$($(BIN)/python -m tools.changed_tests $(ONLY))"; \
 		if [ -z "$$tests" ]; then echo "no module with tests of its own was changed"; else $(BIN)/pytest -q $$tests; fi
 
-# Each benchmark prints its figures beside their bounds and ends with 1 when one is missed; REPORT_ONLY=1 ends with 0.
-ONLY_REPORT = $(if $(REPORT_ONLY),--report-only)
+# Figures are taken on a machine that does nothing else: 6 hours on two cores (benchmarks/bounds.toml has the minutes).
+figures: dev ## Take the figures of docs/develop/measurements.md that need no GPU (ONLY="judge api" for some; CHECK=1 runs nothing)
+	@$(BIN)/python -m tools.figures $(if $(CHECK),--check) $(ONLY)
 
-bench: dev ## Measure the cost of a nightly on this machine without a GPU (10 minutes)
-	@$(BIN)/python -m benchmarks.nightly $(ONLY_REPORT)
-
-bench-api: dev ## Measure the answers of the HTTP API over 10 million trials (10 minutes, 4 GB; NIGHTS=38 for a million)
-	@$(BIN)/python -m benchmarks.api --nights $(or $(NIGHTS),385) $(ONLY_REPORT)
-
-bench-gpu: dev ## Measure the sweep and the stopwatch on this machine's GPU (6 minutes)
-	@$(BIN)/python -m benchmarks.gpu.sweep $(ONLY_REPORT)
-
-bench-night: dev ## Measure two whole nights by `tilewatch up` on this machine's GPUs (15 minutes on one, 5 on four)
-	@$(BIN)/python -m benchmarks.night $(ONLY_REPORT)
-
-bench-code-diff: dev ## Score the code diff: lines blamed for planted and for harmless changes, time of a diff (10 minutes; ALL=1 compiles every change)
-	@$(BIN)/python -m benchmarks.code_diff $(if $(ALL),--all) $(ONLY_REPORT)
-
-bench-mechanisms: dev ## Score what is said of 24 planted mechanisms by which a kernel is slower, without a GPU (4 minutes)
-	@$(BIN)/python -m benchmarks.mechanisms $(ONLY_REPORT)
-
-bench-compare: dev ## Score `tilewatch compare`: wrong verdicts, coverage, steps found, time of an answer (2 minutes; WORLDS=100 for less)
-	@$(BIN)/python -m benchmarks.compare --worlds $(or $(WORLDS),1000) $(ONLY_REPORT)
-
-bench-checks: dev ## Submit 20 checks at once to one simulated GPU beside a nightly: order, nothing lost, the nightly's share (20 minutes)
-	@$(BIN)/python -m benchmarks.checks $(ONLY_REPORT)
-
-bench-watch: dev ## Count the public cuTile kernels that watch files reach (TILEGYM=clone CUTILE=clone; with PyTorch, 30 minutes)
-	@if [ ! -d "$(TILEGYM)" ] || [ ! -d "$(CUTILE)" ]; then \
-		echo "bench-watch needs clones: make bench-watch TILEGYM=... CUTILE=... (github.com/NVIDIA/TileGym, .../cutile-python)"; exit 2; fi
-	@$(BIN)/python -m benchmarks.watch_coverage --tilegym "$(TILEGYM)" --cutile "$(CUTILE)" $(ONLY_REPORT)
-
-bench-dashboard: dev ## Measure the dashboard's queries and pages with a simulated year of a fleet (minutes, several GB)
-	@$(BIN)/python -m benchmarks.dashboard $(ONLY_REPORT)
+figures-gpu: dev ## Take those that need an NVIDIA GPU (25 minutes on one H100)
+	@$(BIN)/python -m tools.figures --gpu $(if $(CHECK),--check) $(ONLY)
 
 test-gpu: dev ## Run the tests that need an NVIDIA GPU
 	@$(BIN)/pytest -m gpu
@@ -96,34 +68,7 @@ smoke-compose: dev ## Run docker compose once with all it can do (10 minutes; LO
 	@$(BIN)/python -m tools.smoke.compose $(if $(LOCAL),--local "$(LOCAL)")
 
 mutants: dev ## Draw faults from the modules that decide and count those that tests notice (SEED=1 COUNT=300; LISTED=1 for the lists)
-	@$(BIN)/python -m tests.mutants.run $(if $(LISTED),,--drawn $(or $(COUNT),60) $(if $(SEED),--seed $(SEED))) $(ONLY_REPORT)
-
-chaos: dev ## Kill workers and restart servers under 300 jobs, three times over, and count lost jobs (20 minutes)
-	@for seed in 1 2 3; do $(BIN)/python -m benchmarks.jobs chaos --seed $$seed $(ONLY_REPORT) || exit 1; done
-
-bench-jobs: dev ## Measure the cost of the queue and the database: a job, a trial, a full database (15 minutes, 6 GB of disk)
-	@$(BIN)/python -m benchmarks.jobs overhead $(ONLY_REPORT)
-	@$(BIN)/python -m benchmarks.storage rate $(ONLY_REPORT)
-	@$(BIN)/python -m benchmarks.storage month $(ONLY_REPORT)
-
-bench-judge: dev ## Score the judge on simulated histories: false alarms, recall, delay, replays (some half an hour; WORLDS=1 for less)
-	@$(BIN)/python -m benchmarks.judge --worlds $(or $(WORLDS),3) $(ONLY_REPORT)
-
-bench-tell: dev ## Measure the delay from a confirmed regression to its message, and a check for alarms (a minute)
-	@$(BIN)/python -m benchmarks.notification_delay $(ONLY_REPORT)
-
-bench-restore: dev ## Time the documented backup and restore of a database of 3 GB (10 minutes, 8 GB of disk)
-	@$(BIN)/python -m benchmarks.restore $(ONLY_REPORT)
-
-bench-scale: dev ## Measure queue, leases and connections with 1,000 simulated workers (10 minutes; WORKERS=200 GPUS=100 for less; PGBOUNCER=program)
-	@$(BIN)/python -m benchmarks.scale --workers $(or $(WORKERS),1000) --gpus $(or $(GPUS),500) \
-		$(if $(PGBOUNCER),--pgbouncer "$(PGBOUNCER)") $(ONLY_REPORT)
-
-bench-toolchains: dev ## Score the comparison of toolchains on equal ones and on 12 with a planted fault (10 minutes; WHOLE=1 TIMES=5 for the whole library)
-	@$(BIN)/python -m benchmarks.toolchains --times $(or $(TIMES),1) $(if $(WHOLE),--whole) $(ONLY_REPORT)
-
-bench-tuned: dev ## Measure what tuned tables lose on other GPUs and problems, from recordings, and the time of a lookup (seconds)
-	@$(BIN)/python -m benchmarks.tuned $(ONLY_REPORT)
+	@$(BIN)/python -m tests.mutants.run $(if $(LISTED),,--drawn $(or $(COUNT),60) $(if $(SEED),--seed $(SEED)))
 
 # uv reads neither pip's settings nor its environment, and no settings of its own here: a list must not depend on the
 # machine it was made on. `make lock UPGRADE=--upgrade` takes newer releases; without it what is pinned stays pinned.

@@ -1,5 +1,8 @@
 """Prints the figures of a benchmark beside their bounds; a missed bound makes the exit code 1.
 
+bounds.toml holds each figure's bound, the least number of cases that it is taken of, and what a case is. A figure of
+fewer cases misses its bound.
+
 The first line names commit, time, machine and load, which a figure needs to be written down. Times on a machine that
 others use say little: `--report-only` prints the same and ends with 0. `--write FILE` also stores the figures that have
 a bound, for docs/develop/measurements.md.
@@ -7,18 +10,24 @@ a bound, for docs/develop/measurements.md.
 
 import argparse
 import datetime as dt
+import functools
 import itertools
 import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
+BOUNDS = ROOT / "benchmarks" / "bounds.toml"
+KINDS = ("at_most", "at_least", "exactly", "within", "between")
 GPUS = Path("/proc/driver/nvidia/gpus")
 NOT_MEASURED = (":!benchmarks/results", ":!docs")
 """Files that may differ from the commit while figures are taken, because they do not change what is measured."""
@@ -32,6 +41,23 @@ class Figure:
     value: str
     bound: str = ""
     is_met: bool | None = None
+    cases: int = 0
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What figures with a name like `name` must be, and of how many cases `of` what they are taken at least.
+
+    `limit` is "asked" where the run itself says how much it must be, such as the number of jobs that were submitted.
+    """
+
+    name: str
+    kind: str
+    limit: Any
+    cases: int
+    of: str
+    unit: str = ""
+    digits: int = 0
 
 
 @dataclass(frozen=True)
@@ -43,6 +69,54 @@ class Result:
     date: str
     machine: str
     figures: tuple[Figure, ...]
+
+
+@functools.cache
+def read_bounds(file: Path = BOUNDS) -> Mapping[str, Sequence[Bound]]:
+    """Reads the bounds of each benchmark, by the name of its module."""
+    tables = tomllib.loads(file.read_text(encoding="utf-8"))["bounds"]
+    return {name: tuple(_read_bound(*each) for each in table.items()) for name, table in tables.items()}
+
+
+def _read_bound(name: str, fields: Mapping[str, Any]) -> Bound:
+    ((kind, limit),) = ((kind, fields[kind]) for kind in KINDS if kind in fields)
+    return Bound(name, kind, limit, **{key: value for key, value in fields.items() if key != kind})
+
+
+def find_bound(what: str) -> Bound | None:
+    """Returns the bound of a figure; None where it has none."""
+    every = itertools.chain.from_iterable(read_bounds().values())
+    return next((bound for bound in every if fnmatchcase(what, bound.name)), None)
+
+
+def measure(what: str, value: Any, *, cases: int, wanted: Any = None, text: str | None = None) -> Figure:
+    """Returns a figure beside its bound of bounds.toml. `wanted` is the limit of a bound that the run itself says, and
+    `text` what is printed instead of the number. Raises KeyError where the figure has no bound."""
+    bound = find_bound(what)
+    if bound is None:
+        raise KeyError(f"'{what}' has no bound in {BOUNDS.name}")
+    limit = wanted if bound.limit == "asked" else bound.limit
+    if bound.kind == "exactly":
+        figure = exactly(what, value, limit)
+    elif bound.kind == "at_most":
+        figure = at_most(what, value, limit, bound.unit, bound.digits)
+    elif bound.kind == "at_least":
+        figure = at_least(what, value, limit, bound.unit, bound.digits)
+    elif bound.kind == "within":
+        figure = Figure(what, f"{value:g}{bound.unit}", f"within {limit:g}{bound.unit}", value <= limit)
+    else:
+        low, high = limit
+        ends = f"{low:g}{bound.unit} to {high:g}{bound.unit}"
+        figure = Figure(what, f"{value:.{bound.digits}f}{bound.unit}", ends, low <= value <= high)
+    return replace(figure, value=figure.value if text is None else text, cases=cases)
+
+
+def require_cases(figure: Figure) -> Figure:
+    """Returns the figure, which misses its bound where it was taken of fewer cases than the bound asks for."""
+    bound = find_bound(figure.what)
+    if bound is None or figure.is_met is None or figure.cases >= bound.cases:
+        return figure
+    return replace(figure, value=f"{figure.value} of {figure.cases} cases", is_met=False)
 
 
 def at_most(what: str, value: float, most: float, unit: str = "", digits: int = 0) -> Figure:
@@ -76,13 +150,16 @@ def _read_place(text: str) -> Path:
     return file
 
 
-def report(figures: Iterable[Figure], *, report_only: bool = False, write: Path | None = None) -> int:
-    """Prints each figure as it comes, and stores those with a bound in the file `write`.
+def report(
+    figures: Iterable[Figure], *, report_only: bool = False, write: Path | None = None, may_be_few: bool = False
+) -> int:
+    """Prints each figure as it comes, and stores those with a bound in the file `write`. `may_be_few` is for tests: a
+    figure of few cases may meet its bound.
 
     Returns the exit code: 1 if a bound is missed or there is no figure at all."""
     print(describe_run(), flush=True)
     measured: list[Figure] = []
-    for figure in figures:
+    for figure in figures if may_be_few else map(require_cases, figures):
         measured.append(figure)
         print(format_figure(figure), flush=True)
     print(summarize(measured))

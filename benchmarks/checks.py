@@ -32,7 +32,6 @@ SWEEPS = 6
 PROBLEMS = 3
 """Operators in a check."""
 
-MOST_AWAY_S = 600.0
 LIMIT_S = 3600.0
 FILE = "scale.py"
 
@@ -88,18 +87,22 @@ def _figures(here: Stage, checks: int) -> Iterator[Figure]:
     ended_at = max(check.ended_at.timestamp() for check in answered if check.ended_at)
     waited_s = [(check.ended_at - check.requested_at).total_seconds() for check in answered if check.ended_at]
     sweeps = SWEEPS + PROBLEMS
-    yield bounds.exactly("checks that were answered", len(answered), checks)
-    yield bounds.exactly("operators that could not be compared", sum(each.kind == "failed" for each in operators), 0)
-    yield bounds.exactly("checks that ended before an earlier one", _count_overtaken(waited_s), 0)
+    yield bounds.measure("checks that were answered", len(answered), wanted=checks, cases=checks)
+    yield bounds.measure(
+        "operators that could not be compared", sum(each.kind == "failed" for each in operators), cases=checks
+    )
+    yield bounds.measure("checks that ended before an earlier one", _count_overtaken(waited_s), cases=checks)
     yield Figure("from submit to answer: first, median, last check", _describe(waited_s))
-    yield bounds.exactly("sweeps of the nightly with exactly one run", sum(n == 1 for n in runs.values()), sweeps)
-    yield bounds.exactly("sweeps of the nightly with a verdict", count(here, Verdict), sweeps)
-    # The run proves nothing if the checks need less of the GPU's time than they may take.
-    yield bounds.at_least("the GPU's time for the checks", sum(each.gpu_s for each in operators), MOST_AWAY_S, " s")
+    yield bounds.measure(
+        "sweeps of the nightly with exactly one run", sum(n == 1 for n in runs.values()), wanted=sweeps, cases=checks
+    )
+    yield bounds.measure("sweeps of the nightly with a verdict", count(here, Verdict), wanted=sweeps, cases=checks)
+    # A run in which the checks need less of the GPU than they may keep proves nothing.
+    yield bounds.measure("the GPU's time for the checks", sum(each.gpu_s for each in operators), cases=checks)
     between = sum(asked_at < start < ended_at for start, _ in spans)
-    yield bounds.at_least("sweeps of the nightly before the last check ended", between, 1)
+    yield bounds.measure("sweeps of the nightly before the last check ended", between, cases=checks)
     away_s = _list_gaps_s(spans, asked_at)
-    yield bounds.at_most("longest time without a sweep of the nightly", max(away_s), MOST_AWAY_S, " s")
+    yield bounds.measure("longest time without a sweep of the nightly", max(away_s), cases=checks)
 
 
 def _count_overtaken(waited_s: Sequence[float]) -> int:

@@ -36,9 +36,6 @@ from tilewatch.kernels.tile_table import default_config
 
 ARCHS = ("sm_90", "sm_100")
 HARMLESS_PAIRS = 20
-LEAST_FIRST, LEAST_IN_THREE = 90.0, 100.0
-"""Least share of changes, in per cent, whose line is blamed first, or is among the first three."""
-MOST_DIFF_S = 5.0
 COMPILE_LIMIT_S = 300.0
 
 
@@ -88,9 +85,9 @@ def _score_planted(folder: Path, *, compiles_all: bool) -> Iterator[Figure]:
                 took_s.append(seconds)
                 by_machine_code.append(Scored(planted, arch, line, machine_lines))
                 print(f"       {planted.kernel} {arch}: {diff.sentence}", flush=True)
-    yield from _report_scores("from bytecode", by_bytecode, LEAST_FIRST, LEAST_IN_THREE)
-    yield from _report_scores("from machine code alone", by_machine_code, None, None)
-    yield bounds.at_most(f"one diff, the longest of {len(took_s)}", max(took_s), MOST_DIFF_S, " s", 2)
+    yield from _report_scores("from bytecode", by_bytecode)
+    yield from _report_scores("from machine code alone", by_machine_code)
+    yield bounds.measure(f"one diff, the longest of {len(took_s)}", max(took_s), cases=len(took_s))
 
 
 def _diff_compiled(
@@ -105,19 +102,21 @@ def _diff_compiled(
     return diff, seconds, alone.lines
 
 
-def _report_scores(
-    what: str, scored: list[Scored], least_first: float | None, least_in_three: float | None
-) -> Iterator[Figure]:
+def _report_scores(what: str, scored: list[Scored]) -> Iterator[Figure]:
     for each in scored:
         if each.place != 1:
             blamed = ", ".join(map(str, each.blamed[:4])) or "none"
             print(
                 f"       {each.planted.kernel} {each.arch}, {each.planted.new}: {each.line} is {each.place}, {blamed}"
             )
-    for name, most, least in (("first", 1, least_first), ("in the first three", 3, least_in_three)):
+    for name, most in (("first", 1), ("in the first three", 3)):
         share = 100 * sum(each.place is not None and each.place <= most for each in scored) / len(scored)
         title = f"planted line {name}, {what}, of {len(scored)}"
-        yield Figure(title, f"{share:.1f} %") if least is None else bounds.at_least(title, share, least, " %", 1)
+        yield (
+            Figure(title, f"{share:.1f} %")
+            if bounds.find_bound(title) is None
+            else bounds.measure(title, share, cases=len(scored))
+        )
 
 
 def _score_harmless(folder: Path) -> Iterator[Figure]:
@@ -134,7 +133,9 @@ def _score_harmless(folder: Path) -> Iterator[Figure]:
         blamed += len(found)
         for each in found:
             print(f"       {kernel} {arch}, {change.__name__}: {each.line} {each.edits}")
-    yield bounds.exactly(f"lines blamed for {len(pairs[:HARMLESS_PAIRS])} harmless changes", blamed, 0)
+    yield bounds.measure(
+        f"lines blamed for {len(pairs[:HARMLESS_PAIRS])} harmless changes", blamed, cases=len(pairs[:HARMLESS_PAIRS])
+    )
 
 
 def _write_library(folder: Path, file: str, changed: str) -> Path:

@@ -30,9 +30,6 @@ RECORDED = Path(__file__).parent / "gpu" / "launches_h200.json"
 DESIGN = Design(operators=3)
 """The design of a comparison: one changed kernel file with three problems."""
 
-WIDE = "two modes"
-"""Noise whose median is hard to find: no bound says how often a change must be found in it."""
-
 
 @dataclass(frozen=True)
 class Recorded:
@@ -66,19 +63,17 @@ def _score_made(worlds: int) -> Iterator[Figure]:
     for noise, make in NOISES.items():
         chance = random.Random(f"made {noise}")  # noqa: S311 - made launches
         same = [compare(0.0, make, DESIGN, chance) for _ in range(worlds)]
-        yield from _score_same(f"made, {noise}", same, has_bound=noise != WIDE)
+        yield from _score_same(f"made, {noise}", same)
         covered = list(same)
-        for step, least in ((0.01, 0.95), (0.005, 0.80)):
+        for step in (0.01, 0.005):
             stepped = [compare(step, make, DESIGN, chance) for _ in range(worlds)]
             covered += stepped
-            yield _at_least(
-                f"made, {noise}: a step of {step:.1%} found", _is("slower", stepped), least, noise == "quiet"
-            )
+            yield _count(f"made, {noise}: a step of {step:.1%} found", _is("slower", stepped))
         limit = [compare(0.011, make, DESIGN, chance) for _ in range(worlds)]
         wrong = [each.verdict.not_slower_than <= 0.01 for each in limit]
-        yield _at_most(f"made, {noise}: 1.1% slower called not slower than 1%", wrong, 0.01)
-        share = sum(each.is_covered for each in covered) / len(covered)
-        yield Figure(f"made, {noise}: coverage of 95% intervals", f"{share:.1%}", "93% to 98%", 0.93 <= share <= 0.98)
+        yield _count(f"made, {noise}: 1.1% slower called not slower than 1%", wrong)
+        share = 100 * sum(each.is_covered for each in covered) / len(covered)
+        yield bounds.measure(f"made, {noise}: coverage of 95% intervals", share, cases=len(covered))
 
 
 def _score_recorded(worlds: int) -> Iterator[Figure]:
@@ -91,19 +86,19 @@ def _score_recorded(worlds: int) -> Iterator[Figure]:
         launches = iter(pair.launches)
         while (ended := _end(0.0, launches)) is not None:
             real.append(ended)
-    yield from _score_same("H200, drawn again with sides swapped at random", [each for each in drawn if each], True)
-    yield from _score_same("H200, as it ran", real, has_bound=True)
+    yield from _score_same("H200, drawn again with sides swapped at random", [each for each in drawn if each])
+    yield from _score_same("H200, as it ran", real)
     for pair in (each for each in pairs if not each.is_aa):
         found = [each for _ in range(worlds // 5) if (each := _end(0.0, _draw(pair, chance, may_swap=False)))]
         middle = sorted(each.verdict.change for each in found)[len(found) // 2]
-        least = 0.95 if middle > 0.009 else 0.80
-        yield _at_least(f"H200, {pair.name}, {middle:+.2%}: found", _is("slower", found), least, middle > 0.005)
+        size = "a step of 0.9% or more" if middle > 0.009 else "a step of 0.5% or more" if middle > 0.005 else "a step"
+        yield _count(f"H200, {pair.name}, {middle:+.2%}: {size} found", _is("slower", found))
 
 
-def _score_same(of: str, ended: list[Ended], has_bound: bool) -> Iterator[Figure]:
-    yield _at_most(f"{of}: equal code called slower or faster", _is("slower", ended, "faster"), 0.005)
+def _score_same(of: str, ended: list[Ended]) -> Iterator[Figure]:
+    yield _count(f"{of}: equal code called slower or faster", _is("slower", ended, "faster"))
     fine = [each.verdict.not_slower_than <= 0.01 for each in ended]
-    yield _at_least(f"{of}: equal code called not slower than 1% or less", fine, 0.90, has_bound)
+    yield _count(f"{of}: equal code called not slower than 1% or less", fine)
     launches = sorted(each.verdict.launches for each in ended)
     middle, late = launches[len(launches) // 2], launches[len(launches) * 9 // 10]
     yield Figure(f"{of}: launches, median and 90th percentile", f"{middle}, {late}")
@@ -152,11 +147,11 @@ def _time_answers() -> Iterator[Figure]:
         _commit(repository)
         _edit(repository, lambda source: source.replace('"""', '"""Other words. ', 1))
         took_s = _time(repository, scratch, ["HEAD~1..HEAD", *options])
-        yield _at_most_s(f"a comment changed, {machine}: whole answer", took_s, 15 if has_gpu else None)
+        yield _time_answer(f"a comment changed, {machine}: whole answer", took_s)
         _edit(repository, lambda source: source.replace("PaddingMode.ZERO", "PaddingMode.UNDETERMINED"))
         took_s = _time(repository, scratch, ["HEAD~1..HEAD", "--configs", "shipped", *options])
         what = f"one kernel file changed, 3 problems, {machine}: whole answer"
-        yield _at_most_s(what, took_s, 180 if has_gpu else None)
+        yield _time_answer(what, took_s)
 
 
 def _time(repository: Path, scratch: str, arguments: list[str]) -> float:
@@ -191,22 +186,19 @@ def _is(kind: str, ended: Iterable[Ended], *others: str) -> list[bool]:
     return [each.verdict.kind in (kind, *others) for each in ended]
 
 
-def _at_most(what: str, hits: list[bool], most: float) -> Figure:
-    share = sum(hits) / len(hits)
-    return Figure(what, f"{sum(hits)} of {len(hits)} ({share:.1%})", f"at most {most:.1%}", share <= most)
-
-
-def _at_most_s(what: str, took_s: float, most_s: float | None) -> Figure:
-    """Returns a figure whose bound is for a machine with a GPU and 16 cores; elsewhere it is None."""
-    if most_s is None:
+def _time_answer(what: str, took_s: float) -> Figure:
+    """The bounds are for a machine with a GPU and 16 cores."""
+    if bounds.find_bound(what) is None:
         return Figure(what, f"{took_s:.0f} s")
-    return Figure(what, f"{took_s:.0f} s", f"at most {most_s:.0f} s", took_s <= most_s)
+    return bounds.measure(what, took_s, cases=1)
 
 
-def _at_least(what: str, hits: list[bool], least: float, has_bound: bool) -> Figure:
+def _count(what: str, hits: list[bool]) -> Figure:
+    """Returns the share of cases as a figure, with its bound where it has one."""
     share = sum(hits) / len(hits)
-    bound, met = (f"at least {least:.0%}", share >= least) if has_bound else ("", None)
-    return Figure(what, f"{sum(hits)} of {len(hits)} ({share:.1%})", bound, met)
+    text = f"{sum(hits)} of {len(hits)} ({share:.1%})"
+    has_bound = bounds.find_bound(what) is not None
+    return bounds.measure(what, 100 * share, cases=len(hits), text=text) if has_bound else Figure(what, text)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,6 @@ from tilewatch.worker.git.branch_order import order_branch
 from tilewatch.worker.git.clones import Clone
 from tilewatch.worker.git.commits import find_tips
 
-MOST_S = 1.0
 REPEATS = 5
 KNOWN = 400
 """Commits that are stored already: a year of nights."""
@@ -44,7 +43,7 @@ def measure(scratch: Path, commits: int) -> Iterator[Figure]:
     clone = Clone("history", str(remote), scratch / "clones" / "history.git")
     clones.fetch(clone)
     seconds = [_time(lambda: _push_and_fetch(remote, clone)) for _ in range(REPEATS)]
-    yield bounds.at_most("fetch of one commit", statistics.median(seconds), MOST_S, " s", 2)
+    yield bounds.measure("fetch of one commit", statistics.median(seconds), cases=REPEATS)
     newest = find_tips(clone.folder, "main")
     side = _commit(remote, shas[0])
     foxtrot = _commit(remote, side, newest[-1])
@@ -56,7 +55,7 @@ def measure(scratch: Path, commits: int) -> Iterator[Figure]:
     for name, branch in (("plain", "main"), ("foxtrot", "foxtrot"), ("rewritten", "rewritten")):
         tips = find_tips(clone.folder, branch)
         seconds = [_time(lambda tips=tips: order_branch(clone.folder, tips, known)) for _ in range(REPEATS)]  # type: ignore[misc]
-        yield bounds.at_most(f"{name}: order of a history", statistics.median(seconds), MOST_S, " s", 2)
+        yield bounds.measure(f"{name}: order of a history", statistics.median(seconds), cases=REPEATS)
 
 
 def write_history(folder: Path, commits: int) -> list[str]:

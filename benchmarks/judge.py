@@ -1,6 +1,6 @@
 """Scores the judge: what it finds in made worlds, compared with what was hidden in them.
 
-    python -m benchmarks.judge [--worlds 3] [--seed 2000] [--only mix] [--code both] [--jobs 2] [--report-only]
+    python -m benchmarks.judge [--worlds N] [--seed 2000] [--only mix] [--code both] [--jobs 2] [--report-only]
 
 Prints one line per kind of world, without and with the machine code of each series known: false alarms per 1,000
 points, precision, recall, F1 of the exact first bad build, delay, the changes of 5 % or more that were reported within
@@ -58,32 +58,8 @@ KINDS = (
 LIFE = dict(life_kinds())
 
 
-@dataclass(frozen=True)
-class Bounds:
-    """Bounds for a kind of world; None where there is none."""
-
-    false_per_1000: float | None = None
-    precision: float | None = None
-    recall: float | None = None
-    exact_f1: float | None = None
-    delay_p90: float | None = None
-    large_soon: float | None = None
-    replays: float | None = None
-
-
-MIX = {
-    False: Bounds(None, 0.99, 0.93, 0.95, 2, 0.92, 0.35),
-    True: Bounds(None, 0.995, 0.97, 0.97, 0, 0.99, 0.15),
-}
-"""Bounds of the mixed world, by whether the code is known."""
-BOUNDS = {
-    "nothing, no nuisances": {False: Bounds(0.02), True: Bounds(0.02)},
-    "nothing, all nuisances": {False: Bounds(0.05), True: Bounds(0.05)},
-    "mix of everything": MIX,
-    **dict.fromkeys((kind.name for kind in LIFE), MIX),
-    "ramps": {False: Bounds(recall=0.85, replays=0.5), True: Bounds(recall=0.85, replays=0.5)},
-}
-AT_MOST = ("false_per_1000", "delay_p90", "replays")
+SCORED = ("false_per_1000", "precision", "recall", "exact_f1", "delay_p90", "large_soon", "replays")
+"""What of a line may have a bound."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +106,7 @@ class Score:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--worlds", type=int, default=3, help="worlds of each kind")
+    parser.add_argument("--worlds", type=int, help="worlds of each kind; as many as bounds.toml asks for by default")
     parser.add_argument("--seed", type=int, default=2000, help="the first world's seed")
     parser.add_argument("--only", default="", help="only kinds whose name holds this")
     parser.add_argument("--code", choices=("both", "known", "unknown"), default="both")
@@ -160,7 +136,10 @@ def _measure(options: argparse.Namespace) -> Iterator[Figure]:
     # Only a spawned process loads BLAS again.
     with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
         played = {
-            (kind, code): [pool.submit(play, kind, options.seed + number, code) for number in range(options.worlds)]
+            (kind, code): [
+                pool.submit(play, kind, options.seed + number, code)
+                for number in range(options.worlds or count_worlds(kind))
+            ]
             for kind in (*KINDS, *LIFE)
             for code in (False, True)
             if options.only in kind.name and options.code != ("unknown" if code else "known")
@@ -171,10 +150,16 @@ def _measure(options: argparse.Namespace) -> Iterator[Figure]:
             cpu_s += [each.cpu_s for each in worlds]
             score = score_worlds(worlds)
             print(f"{kind.name:34}{'yes' if code else 'no ':4}" + _line(score), flush=True)
-            yield from _list_figures(kind, code, score)
+            yield from _list_figures(kind, code, score, len(worlds))
     if cpu_s:
         yield Figure("CPU minutes of a world, the mean", f"{np.mean(cpu_s) / 60:.2f}")
         yield Figure("CPU minutes of a world, the longest", f"{max(cpu_s) / 60:.2f}")
+
+
+def count_worlds(kind: Kind) -> int:
+    """Counts the worlds of a kind that its bounds ask for."""
+    names = (f"{kind.name}, code known: {each}" for each in (*SCORED, "alerts for unchanged code"))
+    return max(bound.cases for name in names if (bound := bounds.find_bound(name)) is not None)
 
 
 def play(kind: Kind, seed: int, code: bool = False, policy: Policy | None = None, nights: int = NIGHTS) -> PlayedWorld:
@@ -259,20 +244,15 @@ def _line(score: Score) -> str:
     return "".join(f"{each:>11}" for each in cells)
 
 
-def _list_figures(kind: Kind, code: bool, score: Score) -> Iterator[Figure]:
-    """Yields the scores that have a bound. A score that is None (nothing changed or was found) misses its bound."""
+def _list_figures(kind: Kind, code: bool, score: Score, worlds: int) -> Iterator[Figure]:
+    """What of a line has a bound. A value that there is not (nothing changed, nothing was found) misses its bound."""
     about = f"{kind.name}, code {'known' if code else 'not known'}"
-    for name, bound in vars(BOUNDS.get(kind.name, {}).get(code, Bounds())).items():
-        if bound is None:
-            continue
-        value = getattr(score, name)
-        if value is None:
-            yield bounds.not_measured(f"{about}: {name}", "no changes")
-        else:
-            compare = bounds.at_most if name in AT_MOST else bounds.at_least
-            yield compare(f"{about}: {name}", value, bound, digits=3)
+    for name in SCORED:
+        value, what = getattr(score, name), f"{about}: {name}"
+        if bounds.find_bound(what) is not None:
+            yield bounds.measure(what, value, cases=worlds) if value is not None else bounds.not_measured(what, "none")
     if code:
-        yield bounds.exactly(f"{about}: alerts for unchanged code", score.unchanged, 0)
+        yield bounds.measure(f"{about}: alerts for unchanged code", score.unchanged, cases=worlds)
 
 
 def _match(world: PlayedWorld) -> tuple[int, list[tuple[Change, CodeAlert, int]]]:

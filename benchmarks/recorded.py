@@ -39,32 +39,6 @@ OURS = ("deepgemm_as_called", "tile_table")
 """Not shown as baselines: one lays its operands out in the call, one is a config of our own (python -m
 benchmarks.tile_table)."""
 
-LEAST_MEANS = {
-    ("gemm_fp8_scaled", "deepgemm"): 0.96,
-    ("gemm_nt_fp8", "cublaslt"): 0.96,
-    ("gemm_nt bfloat16", "cublas"): 0.96,
-    ("gemm_nn float16", "cublas"): 0.90,
-    ("gemm_nn tf32", "cublas"): 0.85,
-    ("grouped_fp8", "deepgemm"): 0.93,
-    ("grouped_fp8_masked", "deepgemm"): 0.93,
-    ("attention_prefill", "attention_cudnn"): 0.95,
-    ("attention_prefill_causal", "attention_cudnn"): 0.95,
-    ("moe_gate_up_fp8", "deepgemm_moe_gate_up"): 0.85,
-    ("mla_decode", "torch_mla_decode"): 0.85,
-    ("silu_and_multiply", "copy"): 0.85,
-    ("residual_add", "copy"): 0.85,
-    ("softmax", "copy"): 0.85,
-    ("rms_norm", "copy"): 0.85,
-    ("layer_norm", "copy"): 0.85,
-}
-"""Bounds of the geometric mean over the problems of a kernel, on an H200."""
-
-LEAST_BESIDE_THE_FASTER = 0.96
-"""Bound for `gemm_nt` in bfloat16, on each problem compared with the faster of cuBLAS and DeepGEMM."""
-
-LEAST_IN_TWO_LAUNCHES = 0.85
-"""Bound for attention of one new token and for the gradient of attention, each in two launches, compared with cuDNN."""
-
 TWO_LAUNCHES, ONE_TOKEN = ("attention_decode_parts", "attention_decode_join"), "1x32x8x32768x128"
 DELTA, GRADIENT = "attention_backward_delta", "attention_backward_causal"
 
@@ -153,7 +127,7 @@ def _format_ratios(runs: Sequence[Recorded]) -> str:
     rows = []
     for each in list_baseline_ratios(runs):
         problem, worst = each.worst
-        least = LEAST_MEANS.get((each.kernel, each.baseline))
+        bound = bounds.find_bound(f"H200: {each.kernel} against {each.baseline}")
         rows.append(
             (
                 f"`{each.kernel}`",
@@ -161,7 +135,7 @@ def _format_ratios(runs: Sequence[Recorded]) -> str:
                 str(len(each.ratios)),
                 _format_ratio(each.mean),
                 f"{_format_ratio(worst)} ({problem})",
-                "" if least is None else f"{least:.2f}",
+                "" if bound is None else f"{bound.limit:.2f}",
             )
         )
     return _format_table(("kernel", "baseline", "problems", "mean", "worst", "wanted mean"), rows)
@@ -262,18 +236,17 @@ def list_fastest(runs: Sequence[Recorded], group: str, baselines: Sequence[str])
 def _list_figures() -> Iterator[Figure]:
     for gpu, runs in (("H200", read_suite(H200)), ("H100", read_suite(H100))):
         for each in list_baseline_ratios(runs):
-            least = LEAST_MEANS.get((each.kernel, each.baseline))
-            if least is not None:
-                what = f"{gpu}: {each.kernel} against {each.baseline}"
-                yield bounds.at_least(what, each.mean, least, digits=3)
+            what = f"{gpu}: {each.kernel} against {each.baseline}"
+            if bounds.find_bound(what) is not None:
+                yield bounds.measure(what, each.mean, cases=len(each.ratios))
         faster = list_fastest(runs, "gemm_nt bfloat16", ("cublas", "deepgemm"))
         what = f"{gpu}: gemm_nt bfloat16 against the faster of cublas and deepgemm"
-        yield bounds.at_least(what, statistics.geometric_mean(faster), LEAST_BESIDE_THE_FASTER, digits=3)
+        yield bounds.measure(what, statistics.geometric_mean(faster), cases=len(faster))
         what = f"{gpu}: attention of one new token, {ONE_TOKEN}, in two launches against attention_cudnn"
-        yield bounds.at_least(what, compare_two_launches(runs), LEAST_IN_TWO_LAUNCHES, digits=3)
+        yield bounds.measure(what, compare_two_launches(runs), cases=1)
         if gradients := compare_gradients(runs):  # in two launches since 4533d99
             what = f"{gpu}: {GRADIENT} and {DELTA} against attention_cudnn_backward"
-            yield bounds.at_least(what, statistics.geometric_mean(gradients), LEAST_IN_TWO_LAUNCHES, digits=3)
+            yield bounds.measure(what, statistics.geometric_mean(gradients), cases=len(gradients))
     replays = [row for row in _read_rows(STORY) if row["row"] == "replay"]
     launches = sum(len(row["good_us"]) for row in replays)
     gpu_s = sum(row["gpu_s"] for row in replays)

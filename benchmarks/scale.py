@@ -60,8 +60,6 @@ RUSH = 2
 """Jobs of the rush per worker."""
 
 LOAD = 0.8
-MOST_CONNECTIONS = 300
-MOST_CLAIM_MS, MOST_OVERHEAD_MS = 50.0, 150.0
 SILENT_S = 4 * HEARTBEAT_S
 LIMIT_S = 900.0
 
@@ -154,7 +152,7 @@ def steady(here: Stage) -> Iterator[Figure]:
         f"{late_s:.1f} s",
     )
     yield Figure("the reconciler's tick meanwhile, the slowest", f"{max(reconciled_ms):.0f} ms")
-    yield bounds.exactly(f"workers without a heartbeat for {SILENT_S} s", silent, 0)
+    yield bounds.measure(f"workers without a heartbeat for {SILENT_S} s", silent, cases=fleet.workers)
     until(here, lambda: not count_open(here), "jobs that are not done")
 
 
@@ -171,13 +169,20 @@ def figures(here: Stage, times: Times, connections: Sequence[int]) -> Iterator[F
     """Yields the figures of the steady part; the rush has no bounds."""
     with session(here.servers.database_url) as opened:
         states = opened.execute(STATES).all()
-    yield bounds.exactly("states of all jobs", ", ".join(sorted(state for state, _, _ in states)), "done")
-    yield bounds.exactly("attempts of a job, the most", max(most for _, _, most in states), 1)
-    yield bounds.exactly("times that a worker did not reach Postgres for a job", len(times.unreached), 0)
-    yield bounds.at_most("a claim, p95", 1e3 * p95(times.claims_s), MOST_CLAIM_MS, " ms")
-    yield bounds.at_most("a job without its own work, p95", 1e3 * p95(times.outside_s), MOST_OVERHEAD_MS, " ms")
+    yield bounds.measure(
+        "states of all jobs",
+        ", ".join(sorted(state for state, _, _ in states)),
+        wanted="done",
+        cases=len(times.outside_s),
+    )
+    yield bounds.measure("attempts of a job, the most", max(most for _, _, most in states), cases=len(times.outside_s))
+    yield bounds.measure(
+        "times that a worker did not reach Postgres for a job", len(times.unreached), cases=len(times.outside_s)
+    )
+    yield bounds.measure("a claim, p95", 1e3 * p95(times.claims_s), cases=len(times.claims_s))
+    yield bounds.measure("a job without its own work, p95", 1e3 * p95(times.outside_s), cases=len(times.outside_s))
     yield Figure(f"{len(times.renewals_s)} renewals of leases: p95", f"{1e3 * p95(times.renewals_s):.0f} ms")
-    yield bounds.at_most("connections to Postgres, the most", max(connections), MOST_CONNECTIONS)
+    yield bounds.measure("connections to Postgres, the most", max(connections), cases=here.fleet.workers)
 
 
 def p95(values: Sequence[float]) -> float:

@@ -22,8 +22,6 @@ from tilewatch.kernels.results import Params
 
 ROOT = Path(__file__).resolve().parent.parent
 SHOWN = 3
-MOST_MEAN = {"gemm_fp8": 1.05}
-"""Bounds of the mean. The table's row was derived for this kernel; for the others the mean is only shown."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +60,8 @@ def _measure(recording: Path) -> Iterator[Figure]:
         named = [sweep.table for sweep in sweeps if sweep.table is not None]
         for choice in ranked(sweeps, {config_key(config) for config in named}):
             what = f"{of}: the table's config, worst {choice.worst:.3f}; mean"
-            if kernel in MOST_MEAN:
-                yield bounds.at_most(what, choice.mean, MOST_MEAN[kernel], digits=3)
+            if bounds.find_bound(what) is not None:
+                yield bounds.measure(what, choice.mean, cases=len(sweeps))
             else:
                 yield Figure(what, f"{choice.mean:.3f}")
             print(f"    {_settings(choice.config)}")

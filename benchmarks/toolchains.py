@@ -51,7 +51,6 @@ RECORDING = bounds.ROOT / "recordings" / "h200.jsonl.gz"
 
 LIMIT_S = 15.0
 LAUNCHES = 12
-MOST_POINTS = 0.3
 LEAST_EFFECT = 0.01
 
 
@@ -74,19 +73,23 @@ def _measure(root: Path, times: int, whole: bool, planted: Sequence[Planted]) ->
         other = make_toolchain(root, UNHARMED, f"copy-{number}")
         pairs = _compile(root, unharmed, other, "sm_90", whole=whole)
         what = f"equal toolchains, {len(pairs)} operators"
-        yield bounds.exactly(f"{what}: other machine code", len(list_static_changes(pairs)), 0)
-        yield bounds.exactly(
-            f"equal toolchains, {len(pairs)} operators: slower to compile", add_compile_times(pairs).is_slower, False
+        yield bounds.measure(f"{what}: other machine code", len(list_static_changes(pairs)), cases=len(pairs))
+        yield bounds.measure(
+            f"equal toolchains, {len(pairs)} operators: slower to compile",
+            add_compile_times(pairs).is_slower,
+            cases=len(pairs),
         )
     found = 0
     for each in planted:
         pairs = _compile(root, unharmed, make_toolchain(root, each), each.arch)
         effect = _find_effect(pairs)
         found += effect == each.effect
-        yield bounds.exactly(f"{each.name}, {each.arch}: {_describe(pairs)}", effect, each.effect)
+        yield bounds.measure(
+            f"{each.name}, {each.arch}: {_describe(pairs)}", effect, wanted=each.effect, cases=len(pairs)
+        )
         if each.effect == "machine code" and device.gpus():
             yield from _time(root, each, pairs)
-    yield bounds.exactly(f"found of {len(planted)} planted toolchains", found, len(planted))
+    yield bounds.measure(f"found of {len(planted)} planted toolchains", found, wanted=len(planted), cases=len(planted))
 
 
 def _place(root: Path, a: Toolchain, b: Toolchain) -> Workplace:
@@ -145,9 +148,9 @@ def _time(root: Path, planted: Planted, pairs: Sequence[ToolchainPair]) -> Itera
         return
     change, replayed = statistics.median(ours) - 1, statistics.median(theirs) - 1
     if abs(replayed) >= LEAST_EFFECT:
-        yield bounds.exactly(f"{what}, {replayed:+.1%}: the sign", change > 0, replayed > 0)
+        yield bounds.measure(f"{what}, {replayed:+.1%}: the sign", change > 0, wanted=replayed > 0, cases=len(ours))
     points = 100 * abs(change - replayed)
-    yield bounds.at_most(f"{what}, {change:+.2%}, by replays {replayed:+.2%}: apart", points, MOST_POINTS, " points", 2)
+    yield bounds.measure(f"{what}, {change:+.2%}, by replays {replayed:+.2%}: apart", points, cases=len(ours))
 
 
 def list_static_changes(pairs: Sequence[ToolchainPair]) -> tuple[ToolchainPair, ...]:

@@ -30,9 +30,6 @@ from tilewatch.kernels.results import Params
 
 FOLDER = Path(__file__).resolve().parent.parent / "recordings"
 RECORDINGS = sorted((*FOLDER.glob("*.jsonl.gz"), *FOLDER.glob("tuned/*.jsonl.gz")))
-MOST_ON_SAME_MODEL, MOST_ON_OTHER_MODEL, MOST_UNSEEN = 1.0, 3.0, 5.0
-"""Most regret in per cent, at the 95th percentile."""
-MOST_LOOKUP_US = 5.0
 LOOKUPS = 20_000
 
 
@@ -126,11 +123,11 @@ def _is_between(parts: tuple[tuned.Part, ...], others: Sequence[tuple[tuned.Part
 
 def _measure_carried(recorded: Sequence[Sweeps]) -> Iterator[Figure]:
     pairs = [pair for of, to in itertools.permutations(recorded, 2) for pair in list_carried(of, to)]
-    for what, most, chosen in (
-        ("another GPU of the model", MOST_ON_SAME_MODEL, [p for p in pairs if p[0].gpu_model == p[1].gpu_model]),
-        ("another GPU model", MOST_ON_OTHER_MODEL, [p for p in pairs if p[0].gpu_model != p[1].gpu_model]),
+    for what, chosen in (
+        ("another GPU of the model", [p for p in pairs if p[0].gpu_model == p[1].gpu_model]),
+        ("another GPU model", [p for p in pairs if p[0].gpu_model != p[1].gpu_model]),
     ):
-        yield from _report_regrets(f"winner carried to {what}", [to.find_regret(of.winner) for of, to in chosen], most)
+        yield from _report_regrets(f"winner carried to {what}", [to.find_regret(of.winner) for of, to in chosen])
 
 
 def _measure_unseen(recorded: Sequence[Sweeps]) -> Iterator[Figure]:
@@ -140,11 +137,11 @@ def _measure_unseen(recorded: Sequence[Sweeps]) -> Iterator[Figure]:
     ):
         found = [each for sweeps in recorded for each in list_unseen(sweeps, most_doublings)]
         between = [regret for is_between, regret in found if is_between]
-        yield from _report_regrets(f"nearest problem, {what}, between measured ones", between, MOST_UNSEEN)
-        yield from _report_regrets(f"nearest problem, {what}", [regret for _, regret in found], None)
+        yield from _report_regrets(f"nearest problem, {what}, between measured ones", between)
+        yield from _report_regrets(f"nearest problem, {what}", [regret for _, regret in found])
 
 
-def _report_regrets(what: str, regrets: Sequence[float | None], most: float | None) -> Iterator[Figure]:
+def _report_regrets(what: str, regrets: Sequence[float | None]) -> Iterator[Figure]:
     timed = [100 * regret for regret in regrets if regret is not None]
     if not timed:
         yield bounds.not_measured(f"{what}: regret p95", "no recording of such")
@@ -153,10 +150,10 @@ def _report_regrets(what: str, regrets: Sequence[float | None], most: float | No
     without = len(regrets) - len(timed)
     lacking = f", {without} without a time" if without else ""
     yield Figure(f"{what}: regret p50, worst of {len(timed)}{lacking}", f"{p50:.1f} %, {max(timed):.1f} %")
-    if most is None:
+    if bounds.find_bound(f"{what}: regret p95") is None:
         yield Figure(f"{what}: regret p95", f"{p95:.1f} %")
     else:
-        yield bounds.at_most(f"{what}: regret p95", float(p95), most, " %", 1)
+        yield bounds.measure(f"{what}: regret p95", float(p95), cases=len(timed))
 
 
 def _measure_lookups() -> Iterator[Figure]:
@@ -165,12 +162,12 @@ def _measure_lookups() -> Iterator[Figure]:
     measured = [(m, n, k) for n, k in weights for m in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)]
     table = tuned.Table([tuned.Row("x".join(map(str, problem)), {"tile_m": 64}) for problem in measured], {})
     asked = [chance.choice(measured) for _ in range(LOOKUPS)]
-    yield bounds.at_most("lookup of a measured problem, p95", _time_lookups(table, asked), MOST_LOOKUP_US, " us", 2)
+    yield bounds.measure("lookup of a measured problem, p95", _time_lookups(table, asked), cases=len(asked))
     unseen = list(dict.fromkeys((chance.randrange(1, 4096), *chance.choice(weights)) for _ in range(5_000)))
     first = _time_lookups(table, unseen)
-    yield bounds.at_most("lookup of another problem for the first time, p95", first, MOST_LOOKUP_US, " us", 2)
+    yield bounds.measure("lookup of another problem for the first time, p95", first, cases=len(unseen))
     again = [chance.choice(unseen) for _ in range(LOOKUPS)]
-    yield bounds.at_most("lookup of it from then on, p95", _time_lookups(table, again), MOST_LOOKUP_US, " us", 2)
+    yield bounds.measure("lookup of it from then on, p95", _time_lookups(table, again), cases=len(again))
 
 
 def _time_lookups(table: tuned.Table, asked: Sequence[tuple[int, ...]]) -> float:

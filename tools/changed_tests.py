@@ -4,10 +4,10 @@
 
 A changed test file is run itself. A module has the test file in the mirrored folder, and every test file that imports
 it, also inside a function or through a module of tests/. Fixtures of a conftest.py do not count: the servers of
-tests/conftest.py would make every test one of every module of db/. A module without a test file of its name also has the
-behaviour tests of its room: the files that the docstring of the room's `__init__.py` names. A module that no test imports
-there, such as a page, has the tests of its room with the module's name in theirs, or else all tests of its room. Other
-files have none: `make test` runs the rest.
+tests/conftest.py would make every test one of every module of db/. A module without a test file of its name also has
+the behaviour tests of its room: the files that the docstring of the room's `__init__.py` names. A module that has none
+of these, such as a page, has the tests of its room with the module's name in theirs, or else all tests of its room.
+Other files have none: `make test` runs the rest.
 """
 
 import ast

@@ -34,7 +34,6 @@ from tilewatch.kernels.statistics import ratio_interval
 
 OLD, NEW, AGAIN = "old", "new", "again"
 MOST_PCT = 0.3
-MOST_WALL = 1.03
 
 Row = Mapping[str, Any]
 Results = Mapping[tuple[str, str], Row]
@@ -76,16 +75,24 @@ def judge(old: Results, new: Results, again: Results) -> Iterator[Figure]:
             row.get("failure", "measured") for row in (old.get((kernel, problem)), new.get((kernel, problem))) if row
         ]
         yield bounds.not_measured(f"{kernel} {problem}", "; ".join(failures))
-    yield bounds.exactly("problems measured by both", f"{len(both)} of {wanted}", f"{wanted or 'some'} of {wanted}")
-    yield bounds.exactly(
-        "kernels measured apart from the library", sum(_is_parted(new[each]) for each in both), len(both)
+    yield bounds.measure(
+        "problems measured by both",
+        f"{len(both)} of {wanted}",
+        wanted=f"{wanted or 'some'} of {wanted}",
+        cases=len(both),
+    )
+    yield bounds.measure(
+        "kernels measured apart from the library",
+        sum(_is_parted(new[each]) for each in both),
+        wanted=len(both),
+        cases=len(both),
     )
     lost = [sentence for each in both for sentence in list_lost(old[each], new[each])]
     for sentence in lost:
         yield Figure(sentence, "")
-    yield bounds.exactly("configs that were right and are wrong now", len(lost), 0)
+    yield bounds.measure("configs that were right and are wrong now", len(lost), cases=len(both))
     yield from _compare("", {each: old[each] for each in both}, new)
-    yield bounds.at_most("wall time, new / old", _wall(both, new) / max(_wall(both, old), 1e-9), MOST_WALL, digits=3)
+    yield bounds.measure("wall time, new / old", _wall(both, new) / max(_wall(both, old), 1e-9), cases=len(both))
     if twice := {each: old[each] for each in both if each in again and "failure" not in again[each]}:
         for figure in _compare("old / old: ", twice, again):
             yield Figure(figure.what, figure.value)
@@ -103,17 +110,21 @@ def _compare(prefix: str, old: Results, new: Results) -> Iterator[Figure]:
         yield Figure(f"{name}: {winner}; {parts}; wall {after['wall_s'] / before['wall_s']:.2f}", "")
         if pcts:
             moved[name] = next(iter(pcts.values()))
-    yield bounds.exactly(
-        f"{prefix}winners that are the same or tied", f"{sum(same)} of {len(same)}", f"{len(same)} of {len(same)}"
+    yield bounds.measure(
+        f"{prefix}winners that are the same or tied",
+        f"{sum(same)} of {len(same)}",
+        wanted=f"{len(same)} of {len(same)}",
+        cases=len(same),
     )
     if not moved:
         yield bounds.not_measured(f"{prefix}ratios to first baseline", "no problem has one")
         return
     within = sum(abs(pct) <= MOST_PCT for pct in moved.values())
-    yield bounds.exactly(
+    yield bounds.measure(
         f"{prefix}ratios to first baseline within {MOST_PCT} %",
         f"{within} of {len(moved)}",
-        f"{len(moved)} of {len(moved)}",
+        wanted=f"{len(moved)} of {len(moved)}",
+        cases=len(moved),
     )
     worst = max(moved, key=lambda each: abs(moved[each]))
     sizes = [abs(pct) for pct in moved.values()]

@@ -31,6 +31,66 @@ def test_a_bound_holds_up_to_its_value_and_not_beyond(figure: Figure, is_met: bo
     assert figure.is_met is is_met
 
 
+BOUND = bounds.Bound("open* of a page", "at_most", 2.5, 5, "openings", " s", 1)
+
+
+@pytest.fixture
+def one_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "read_bounds", lambda: {"dashboard": (BOUND,)})
+
+
+@pytest.mark.usefixtures("one_bound")
+def test_a_figure_is_measured_against_the_bound_of_its_name() -> None:
+    assert bounds.measure("opening of a page", 2.5, cases=5) == Figure(
+        "opening of a page", "2.5 s", "at most 2.5 s", True, cases=5
+    )
+    assert bounds.measure("opening of a page", 2.51, cases=5, text="2.51 s (worst 4)").is_met is False
+    with pytest.raises(KeyError, match="'a page' has no bound"):
+        bounds.measure("a page", 1.0, cases=5)
+
+
+@pytest.mark.usefixtures("one_bound")
+@pytest.mark.parametrize(("cases", "code"), [(5, 0), (4, 1)])
+def test_a_figure_of_fewer_cases_than_its_bound_asks_for_misses_it(
+    cases: int, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    figures = [bounds.measure("opening of a page", 1.0, cases=cases)]
+    assert bounds.report(figures, write=tmp_path / "x.json") == code
+    assert bounds.read_result(tmp_path / "x.json").figures[0].is_met == (code == 0)
+    assert ("1.0 s of 4 cases" in capsys.readouterr().out) == (code == 1)
+    assert bounds.report(figures, may_be_few=True) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit", "met", "missed", "text"),
+    [
+        ("at_most", 5, 5, 5.1, "at most 5 s"),
+        ("at_least", 5, 5, 4.9, "at least 5 s"),
+        ("exactly", 5, 5, 6, "exactly 5"),
+        ("within", 2, 2.0, 2.1, "within 2 s"),
+        ("between", [93, 98], 93, 92.9, "93 s to 98 s"),
+        ("between", [93, 98], 98, 98.1, "93 s to 98 s"),
+        ("at_most", "asked", 7, 8, "at most 7 s"),
+        ("exactly", "asked", 7, 6, "exactly 7"),
+    ],
+)
+def test_a_bound_of_each_kind_holds_up_to_its_limit(
+    kind: str, limit: object, met: float, missed: float, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound = bounds.Bound("x", kind, limit, 1, "cases", " s", 1)
+    monkeypatch.setattr(bounds, "read_bounds", lambda: {"any": (bound,)})
+    assert bounds.measure("x", met, cases=1, wanted=7).is_met is True
+    assert bounds.measure("x", missed, cases=1, wanted=7).is_met is False
+    assert bounds.measure("x", met, cases=1, wanted=7).bound == text
+
+
+def test_each_bound_has_a_kind_a_number_of_cases_and_a_population() -> None:
+    every = [bound for rows in bounds.read_bounds().values() for bound in rows]
+    assert len(every) > 150
+    assert [bound.name for bound in every if bound.cases < 1 or not bound.of] == []
+    assert {bound.kind for bound in every} == set(bounds.KINDS)
+
+
 def test_a_figure_is_printed_beside_its_bound_in_its_unit() -> None:
     line = bounds.format_figure(bounds.at_least("trials stored", 38_000.4, 40_000, " a second"))
     assert " ".join(line.split()) == "MISSED 38,000 a second at least 40,000 a second trials stored"
@@ -94,10 +154,3 @@ def test_every_benchmark_ends_with_the_exit_code_of_its_bounds() -> None:
         ]
         lines = [ast.unparse(end) for end in ends]
         assert any("bounds.report(" in line and "report_only=" in line and "write=" in line for line in lines), name
-
-
-def test_make_passes_report_only_to_every_benchmark() -> None:
-    recipes = (ROOT / "Makefile").read_text().replace("\\\n", "")
-    lines = [line for line in recipes.splitlines() if "-m benchmarks." in line]
-    assert len(lines) > 10
-    assert [line for line in lines if "$(ONLY_REPORT)" not in line] == []

@@ -31,10 +31,28 @@ def test_a_result_names_its_command_its_commit_and_its_day(name: str) -> None:
     assert result.figures
 
 
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_stored_figure_has_the_bound_of_its_benchmark_and_is_met_only_with_cases_enough(name: str) -> None:
+    module = RESULTS[name].command.removeprefix("python -m ").split(" ")[0]
+    section = module.removeprefix("benchmarks.").removeprefix("tests.").removesuffix(".run")
+    for figure in RESULTS[name].figures:
+        bound = bounds.find_bound(figure.what)
+        assert bound in bounds.read_bounds()[section], figure.what
+        assert figure.is_met is not True or figure.cases >= bound.cases, figure.what
+        if bound.limit != "asked":
+            limits = bound.limit if isinstance(bound.limit, list) else [bound.limit]
+            texts = [str(each) if bound.kind == "exactly" else f"{each:,g}" for each in limits]
+            assert all(text in figure.bound for text in texts), figure.what
+            assert figure.bound.startswith(bound.kind.replace("_", " ").replace("between", "")), figure.what
+
+
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.what)
 def test_a_figure_is_met_as_its_value_and_bound_say(figure: Figure) -> None:
     assert figure.is_met is not None
     kind, _, rest = figure.bound.partition(" ")
+    if figure.cases < (bounds.find_bound(figure.what) or bounds.Bound("", "", 0, 0, "")).cases:
+        assert not figure.is_met
+        return
     if kind == "exactly":
         assert figure.is_met == (figure.value == rest)
     if kind == "at":

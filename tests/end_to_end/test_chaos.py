@@ -1,5 +1,5 @@
-"""The short version of `make chaos`: real workers are killed and stopped, servers restarted, and nothing is lost or
-doubled. With each planted fault it fails."""
+"""The short version of `python -m benchmarks.jobs chaos`: real workers are killed and stopped, servers restarted, and
+nothing is lost or doubled. With each planted fault it fails."""
 
 import dataclasses
 import subprocess
@@ -21,12 +21,12 @@ RUN = """
 import dataclasses, sys
 from benchmarks import bounds, jobs
 from tests.end_to_end.test_chaos import FAULTY
-sys.exit(bounds.report(jobs.chaos(1, dataclasses.replace(FAULTY, faults=tuple(sys.argv[1:])))))
+sys.exit(bounds.report(jobs.chaos(1, dataclasses.replace(FAULTY, faults=tuple(sys.argv[1:]))), may_be_few=True))
 """
 
 
 def test_killed_workers_and_restarted_servers_lose_and_double_nothing() -> None:
-    assert bounds.report(jobs.chaos(1, SMALL)) == 0
+    assert bounds.report(jobs.chaos(1, SMALL), may_be_few=True) == 0
 
 
 @pytest.mark.parametrize(

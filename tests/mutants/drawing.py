@@ -19,7 +19,6 @@ DECIDING = (
     "dashboard/rights.py",
     "dashboard/sign_in.py",
     "db/lifecycle/*.py",
-    "db/page_reads/tokens.py",
     "db/trial_facts.py",
     "kernels/children/*.py",
     "kernels/comparing/**/*.py",

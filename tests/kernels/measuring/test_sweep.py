@@ -105,6 +105,22 @@ def test_the_fastest_correct_config_wins(monkeypatch: pytest.MonkeyPatch) -> Non
     assert {trial.config["tile_m"] for trial in ended} == {0, 1, 2, 3}
 
 
+def test_a_time_at_the_floor_is_possible_and_one_below_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "GpuProcesses", (gpu := ScriptedGpu({0: 100.0, 1: 99.9})).child)
+    child = GpuChild(GpuSetup(Path("library"), "k", "1x1", "file:///store", {"CUDA_VISIBLE_DEVICES": "GPU-0"}))
+    result = sweep(child, _cubins(gpu.fates), on_trial=lambda _: None, policy=POLICY, floor_us=100.0)
+    assert [trial.status for trial in result.trials] == ["timed", "wrong"]
+    assert result.winner == {"tile_m": 0}
+
+
+def test_a_launch_that_cannot_be_described_says_why_instead_of_the_others() -> None:
+    class Describes:
+        def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+            return {"missing": f"no launch of {request['id']}"} if request["id"] else {"described": {}}
+
+    assert module.describe(Describes(), [{"id": 1}]) == "no launch of 1"  # type: ignore[arg-type]
+
+
 def test_a_time_that_no_gpu_can_reach_is_wrong_and_never_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "GpuProcesses", (gpu := ScriptedGpu({0: 120.0, 1: 3.0})).child)
     child = GpuChild(GpuSetup(Path("library"), "k", "1x1", "file:///store", {"CUDA_VISIBLE_DEVICES": "GPU-0"}))
