@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help up install dev test test-quick test-changed test-debian lint figures figures-gpu test-gpu test-release mutants smoke-compose lock clean
+.PHONY: help up install dev test test-quick test-changed test-debian lint figures figures-gpu test-torch test-gpu test-release mutants smoke-compose lock clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -57,6 +57,11 @@ figures: dev ## Take the figures of docs/develop/measurements.md that need no GP
 
 figures-gpu: dev ## Take those that need an NVIDIA GPU (25 minutes on one H100)
 	@$(BIN)/python -m tools.figures --gpu $(if $(CHECK),--check) $(ONLY)
+
+# In a folder of its own: no other test is to find PyTorch.
+test-torch: dev ## Run the tests that need PyTorch with its CPU build (190 MB), where pip's own sources have it
+	@$(BIN)/pip install --quiet --no-deps --require-hashes --target .torch --upgrade --requirement requirements/torch.txt
+	@PYTHONPATH=.torch $(BIN)/pytest -q tests/kernels/watching/test_meta_tensors.py
 
 test-gpu: dev ## Run the tests that need an NVIDIA GPU
 	@$(BIN)/pytest -m gpu
