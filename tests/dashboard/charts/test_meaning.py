@@ -239,3 +239,41 @@ def test_a_kernel_that_moves_bytes_is_held_against_the_memory_s_bandwidth() -> N
 )
 def test_the_baselines_of_one_kernel_have_a_colour_each(together: tuple[str, ...]) -> None:
     assert len({colours.colour_of(name, "baseline") for name in together}) == len(together)
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "unit"),
+    [
+        ("ratio", "1.234x", "time"),
+        ("time_us", "1.2 us", "us"),
+        ("tflops", "1 TFLOP/s", "TFLOP/s"),
+        ("gbps", "1 GB/s", "GB/s"),
+        ("own", "1 per s", "per second"),
+        ("roofline", "1.2 %", "%"),
+        ("registers", "1", "registers"),
+        ("stack_bytes", "1 B", "bytes"),
+        ("shared_bytes", "1 B", "bytes"),
+        ("code_bytes", "1 B", "bytes"),
+        ("compile_s", "1.2 s", ", s"),
+    ],
+)
+def test_a_metric_is_written_in_the_unit_of_its_axis(key: str, text: str, unit: str) -> None:
+    metric = METRICS[key]
+    assert metric.write(1.234) == text
+    assert unit in metric.axis
+
+
+def test_every_metric_that_is_not_a_counter_has_its_unit_tested() -> None:
+    assert {key for key, metric in METRICS.items() if not metric.label.startswith("Counter: ")} == {
+        "ratio",
+        "time_us",
+        "tflops",
+        "gbps",
+        "own",
+        "roofline",
+        "registers",
+        "stack_bytes",
+        "shared_bytes",
+        "code_bytes",
+        "compile_s",
+    }

@@ -3,9 +3,12 @@
 import datetime as dt
 from pathlib import Path
 
+import pytest
+
+from tests.worker.fixtures import tiny_repository
 from tilewatch.kernels.device import gpu_model
 from tilewatch.kernels.recording import recording_file
-from tilewatch.kernels.recording.git_commit import GitCommit
+from tilewatch.kernels.recording.git_commit import GitCommit, repository_name
 from tilewatch.kernels.recording.recorded_run import list_rows
 from tilewatch.kernels.results import Compiled, Measured, Plan, PlannedTrial, RunResult
 
@@ -47,3 +50,21 @@ def test_configs_that_differ_in_their_launch_alone_share_a_compilation(tmp_path:
     rows = recording_file.read(file).rows
     assert [row["code_key"] for row in rows if row["row"] == "compilation"] == ["c0de"]
     assert [row["config"] for row in rows if row["row"] == "trial"] == list(configs)
+
+
+@pytest.mark.parametrize(
+    ("remote", "name"),
+    [
+        ("https://ada:secret@git.example.org/kernels.git", "https://git.example.org/kernels.git"),
+        ("https://git.example.org:8443/kernels.git", "https://git.example.org:8443/kernels.git"),
+        ("ssh://git@git.example.org/kernels", "ssh://git.example.org/kernels"),
+        ("git@git.example.org:kernels.git", "git@git.example.org:kernels.git"),
+        ("/srv/git/kernels.git", "kernels"),
+        (None, "watched"),
+    ],
+)
+def test_a_repository_is_named_by_its_remote_without_credentials(remote: str | None, name: str, tmp_path: Path) -> None:
+    folder = tiny_repository.make(tmp_path / "watched")
+    if remote is not None:
+        tiny_repository.git(folder, "remote", "add", "origin", remote)
+    assert repository_name(folder) == name

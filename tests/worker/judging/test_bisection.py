@@ -2,6 +2,7 @@
 
 from math import expm1
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import delete, select, update
@@ -13,6 +14,7 @@ from tilewatch.db.lifecycle import actions
 from tilewatch.db.lifecycle.jobs import Priority
 from tilewatch.db.models import Action, Commit, Job, Regression, RegressionEvent, Replay
 from tilewatch.db.session import session
+from tilewatch.worker.judging import bisection
 from tilewatch.worker.judging.bisection import choose_middle, has_changed
 from tilewatch.worker.judging.scope_judge import Launches
 from tilewatch.worker.submitting import submit_requests
@@ -70,3 +72,24 @@ def test_a_bisection_names_the_first_bad_commit_by_replays_of_one_series(
         event = opened.scalars(select(RegressionEvent).where(RegressionEvent.action == "bisect")).one()
         assert (event.who, event.note) == ("ada", asked.outcome)
         assert len(set(opened.scalars(select(Replay.problem)))) == 1, "the worst series alone"
+
+
+@pytest.mark.parametrize(
+    ("left", "outcome"),
+    [
+        (0, "the first bad commit is bbbbbbbbbb"),
+        (1, "2 commits are left, up to bbbbbbbbbb: those between cannot be replayed"),
+        (4, "5 commits are left, up to bbbbbbbbbb: those between cannot be replayed"),
+    ],
+)
+def test_what_is_left_of_a_range_counts_its_last_commit(
+    left: int, outcome: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    narrowed: list[tuple[object, ...]] = []
+    monkeypatch.setattr(bisection.regressions, "narrow", lambda _, *what: narrowed.append(what))
+    history = SimpleNamespace(commit_id={10: 1, 15: 6}.get, sha={15: "b" * 40}.get)
+    stored = bisection._store(None, history, 7, "ada", 10, 15, left)  # type: ignore[arg-type]
+    assert stored == outcome
+    assert narrowed == [(7, "ada", 1, 6, outcome)]
+    unknown = bisection._store(None, history, 7, "ada", 9, 15, left)  # type: ignore[arg-type]
+    assert unknown == "its commits are not in the watched repository"

@@ -1,0 +1,65 @@
+"""Ctrl-C ends the suite and every server that its tests started, also one with several processes of pytest."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PATIENCE_S = 120.0
+
+WAITS = """
+import os, sys, threading
+from pathlib import Path
+from tests.dashboard.fixtures.servers import process
+from tilewatch.db.server.free_ports import find_free_ports
+
+def test_waits(tmp_path):
+    (port,) = find_free_ports(1)
+    command = [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1"]
+    with process(command, tmp_path, dict(os.environ), f"http://127.0.0.1:{port}"):
+        Path(os.environ["PLACE"]).write_text(str(port))
+        threading.Event().wait()
+"""
+
+
+def wait_for(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def list_servers(port: str) -> list[psutil.Process]:
+    """Lists the servers of this port that run: a process that has ended and that nobody has waited for is none."""
+    asked = ["http.server", port, "--bind"]
+    found = psutil.process_iter(["cmdline", "status"])
+    return [each for each in found if asked == (each.info["cmdline"] or [])[2:5] and each.info["status"] != "zombie"]
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["one process", "two processes"])
+def test_ctrl_c_leaves_no_server(options: tuple[str, ...], tmp_path: Path) -> None:
+    place, test = tmp_path / "port", tmp_path / "test_waits.py"
+    test.write_text(WAITS)
+    environment = {**os.environ, "PLACE": str(place), "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, str(test)]
+    with (tmp_path / "log").open("wb") as log:
+        suite = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=log, stderr=log, start_new_session=True)
+    try:
+        wait_for(lambda: place.exists() and place.read_text() != "", (tmp_path / "log").read_text())
+        port = place.read_text()
+        assert len(list_servers(port)) == 1
+        os.killpg(suite.pid, signal.SIGINT)
+        suite.wait(PATIENCE_S)
+        wait_for(lambda: list_servers(port) == [], "the server runs on")
+    finally:
+        if suite.poll() is None:
+            os.killpg(suite.pid, signal.SIGKILL)
+            suite.wait()
+    assert suite.returncode != 0
