@@ -37,7 +37,10 @@ class NewestWinner:
 def list_newest_winners(
     session: Session, *, repository: str | None = None, kernel: str | None = None, gpu_model: str | None = None
 ) -> list[NewestWinner]:
-    """Lists the newest winner of each series that a GPU measured, here or elsewhere. None means no restriction."""
+    """Lists the newest winner of each series that a GPU measured, here or elsewhere. None means no restriction.
+
+    For each kernel and GPU model the winner of the newest commit comes first.
+    """
     keys = series_keys()
     newest = (
         measured_runs(
@@ -50,12 +53,15 @@ def list_newest_winners(
                 Sweep.arch,
                 Sweep.source_sha256,
                 Commit.sha,
+                Commit.id,
+                Commit.position,
+                Commit.left_branch_at,
                 Measurement.config_id,
                 Measurement.median_us,
             )
         )
         .where(*is_of_series(keys), Run.origin != "simulated")
-        .order_by(*commit_order.newest_first(), Run.id.desc())
+        .order_by(*commit_order.newest_first(), Run.finished_at.desc(), Run.id.desc())
         .limit(1)
         .lateral()
     )
@@ -76,7 +82,13 @@ def list_newest_winners(
         .join(newest, true())
         .join(Config, Config.id == newest.c.config_id)
         .where(*(keys.c[name] == value for name, value in wanted.items() if value is not None))
-        .order_by(*keys.c)
+        .order_by(
+            keys.c.repository,
+            keys.c.kernel,
+            keys.c.gpu_model,
+            *commit_order.newest_first(newest),
+            newest.c.run_id.desc(),
+        )
     )
     return read_rows(session, query, NewestWinner)
 

@@ -46,14 +46,15 @@ def make_tables(
     winners: Sequence[NewestWinner], times: Times, configs: Mapping[int, Mapping[str, Any]], link: Callable[[int], str]
 ) -> list[Mapping[str, Any]]:
     """Makes one table for each kernel and GPU model. Problems that were last measured before the kernel's source
-    changed are left out. At one commit the source may differ by problem, as it is what tracing the problem imported."""
+    changed are left out. At one commit the source may differ by problem, as it is what tracing the problem imported.
+    The first of the `winners` of a table is that of the newest commit."""
     groups: dict[tuple[str, str], list[NewestWinner]] = {}
     for winner in winners:
         groups.setdefault((winner.kernel, winner.gpu_model), []).append(winner)
     tables: list[Mapping[str, Any]] = []
     for (kernel, gpu_model), group in groups.items():
-        newest = max(group, key=lambda winner: winner.run_id)
-        rows = [each for each in group if newest.sha == each.sha or newest.source_sha256 == each.source_sha256]
+        newest, by_problem = group[0], sorted(group, key=lambda winner: winner.problem)
+        rows = [each for each in by_problem if newest.sha == each.sha or newest.source_sha256 == each.source_sha256]
         tables.append(
             {
                 "kernel": kernel,
