@@ -27,8 +27,10 @@ from tilewatch.dashboard.frames.metrics import METRICS, Metric
 from tilewatch.dashboard.score_picture import draw_picture
 from tilewatch.dashboard.text import day, moment
 from tilewatch.dashboard.weekly import Trend, Week
+from tilewatch.db.page_reads.regressions import describe_origin
+from tilewatch.db.repository_names import is_example
 from tilewatch.db.session import DatabaseUnreachable, address, session
-from tilewatch.text import change_text, count_text, short_sha
+from tilewatch.text import change_text, count_text, short_sha, write_uncounted
 
 EXPECTED_ERROR = 2
 SHOWN_COMMITS = 60
@@ -68,15 +70,21 @@ def page(week: Week) -> str:
 
 
 def headline(week: Week) -> str:
-    directions = week.opened["direction"].value_counts()
+    directions = week.opened.loc[week.opened["counted"].astype(bool), "direction"].value_counts()
     regressions, improvements = int(directions.get("regression", 0)), int(directions.get("improvement", 0))
+    waiting = int(week.waiting["counted"].sum())
     series = len(week.pairs[list(changes.SERIES)].drop_duplicates())
-    judged = len(week.judged)
     return (
         f"{count_text(regressions, 'regression')} and {count_text(improvements, 'improvement')} were confirmed, "
-        f"{count_text(len(week.waiting), 'regression')} {'is' if len(week.waiting) == 1 else 'are'} open, "
-        f"in {series:,} series; {count_text(judged, 'verdict')} of a change."
-    )
+        f"{count_text(waiting, 'regression')} {'is' if waiting == 1 else 'are'} open, in {series:,} series of "
+        f"{week.repository}; {count_text(len(week.judged), 'verdict')} of a change. {_write_uncounted(week)}"
+    ).rstrip()
+
+
+def _write_uncounted(week: Week) -> str:
+    shown = pd.concat([week.opened, week.waiting]).drop_duplicates("id")
+    count = int((~shown["counted"].astype(bool)).sum())
+    return write_uncounted(count, 0) if is_example(week.repository) else write_uncounted(0, count)
 
 
 def _regressions(title: str, found: pd.DataFrame) -> Iterable[str]:
@@ -88,7 +96,7 @@ def _regressions(title: str, found: pd.DataFrame) -> Iterable[str]:
         {
             "#": row["id"],
             "state": row["state"],
-            "kernel": row["kernel"],
+            "kernel": row["kernel"] + describe_origin(row),
             "time": f"{change_text(row['size'])} ({change_text(row['low'])} to {change_text(row['high'])})",
             "cause": row["cause"],
             "series": row["series"],

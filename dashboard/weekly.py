@@ -33,6 +33,7 @@ class Trend:
 class Week:
     """The data of one week. `opened` are the changes confirmed in it, `waiting` all regressions open at its end."""
 
+    repository: str
     since: dt.datetime
     until: dt.datetime
     opened: pd.DataFrame
@@ -59,6 +60,7 @@ def read_week(session: Session, until: dt.datetime, repository: str | None = Non
     before = to_frame(snapshots.SnapshotRow, snapshots.list_points_as_of(session, repository, since))
     after = to_frame(snapshots.SnapshotRow, snapshots.list_points_as_of(session, repository, until))
     return Week(
+        repository=repository,
         since=since,
         until=until,
         opened=opened,

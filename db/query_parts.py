@@ -21,7 +21,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from tilewatch.db.models import Commit, Measurement, Recording, RegressionSeries, Run, Sweep, Trial, Verdict
+from tilewatch.db.models import Commit, Measurement, Recording, Regression, RegressionSeries, Run, Sweep, Trial, Verdict
+from tilewatch.db.repository_names import EXAMPLES
 
 Made = TypeVar("Made")
 SERIES = ("repository", "kernel", "problem", "gpu_model")
@@ -97,6 +98,11 @@ def is_part_of_space() -> ColumnElement[bool]:
 def is_recorded(regression_id: ColumnElement[int] | InstrumentedAttribute[int]) -> ColumnElement[bool]:
     """Returns the condition that a regression came with a recording, from another database."""
     return _has_run_of(regression_id, "recorded")
+
+
+def is_counted() -> ColumnElement[bool]:
+    """Returns True for a regression that pages and messages count: no planted example, and none of a recording."""
+    return Regression.repository.not_in(EXAMPLES) & ~is_recorded(Regression.id)
 
 
 def is_simulated(regression_id: ColumnElement[int] | InstrumentedAttribute[int]) -> ColumnElement[bool]:

@@ -12,9 +12,9 @@ from typing import Any
 
 import pandas as pd
 
-from tilewatch.dashboard.frames.plan import waits_for_nights
 from tilewatch.dashboard.text import day, moment
 from tilewatch.db.lifecycle.regressions import OPEN
+from tilewatch.db.page_reads.alarms import describe_kind
 from tilewatch.db.repository_names import is_example
 from tilewatch.text import count_text, short_sha, write_change
 
@@ -30,24 +30,6 @@ WHOSE = {
     "unknown": "not known",
 }
 """Whose change caused a regression, by its category."""
-ALARMS = {
-    "nightly_late": ("The nightly is late", "Look at the queue and at the workers."),
-    "nightly_missing": ("The nightly is missing", "Look at the clock that submits it, and submit it by hand."),
-    "nightly_failed": ("The nightly failed", "Read why its jobs failed, and retry them."),
-    "gpu_quarantined": ("A GPU is in quarantine", "Look at its canaries; it returns once they are good again."),
-    "stopped_compiling": ("Configs stopped compiling", "Read the compiler's messages on the series' sweep."),
-    "became_wrong": ("Results became wrong", "Compare the outputs on the series' sweep."),
-    "tie_lost": ("Another config wins", "Check that the config which ships is still among the best."),
-    "regret": ("The config that ships falls behind", "Ship the winner of the newest sweep."),
-    "baseline_changed": ("A baseline changed", "Read the ratio against its new version."),
-    "fetch_failed": ("A repository cannot be fetched", "Check its address and the network."),
-    "not_confined": ("Commits are not confined", "Give the node a kernel with Landlock (docs/operate/security.md)."),
-    "repository_failed": ("A repository fails", "Read what raised; the log has the traceback."),
-    "process_ended": ("A process ended by itself", "Read its log: it was started again."),
-    "line_lost": ("Less of the optimisation guide is kept", "Read the checklist of the series' newest run."),
-    "history_rewritten": ("The history of a branch was rewritten", "Check that the branch is the right one."),
-}
-"""The title of each kind of alarm, and what to do next."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +67,7 @@ def make_inbox(regressions: pd.DataFrame, alarms: pd.DataFrame, undecided: pd.Da
     recorded, examples = list[Item](), list[Item]()
     for row in regressions.to_dict("records"):
         if needs_person(row):
-            place = examples if is_example(row["repository"]) else recorded if row["recorded"] else here
+            place = here if row["counted"] else examples if is_example(row["repository"]) else recorded
             place.append(_change(row))
     return Inbox(*(tuple(sorted(items, key=_urgency)) for items in (here, recorded, examples)))
 
@@ -96,12 +78,13 @@ def needs_person(row: Mapping[Any, Any]) -> bool:
 
 
 def write_sentence(inbox: Inbox) -> str:
-    """Counts the things that need a person, by kind, e.g. "3 things need a person: 1 regression, 2 alarms"."""
+    """Counts the things that need a person, by kind, e.g. "In all repositories 2 things need a person: 2 alarms"."""
     count = len(inbox.items)
     if not count:
-        return "Nothing needs a person"
+        return "Nothing needs a person in any repository"
     parts = [_count_kind(kind, inbox.count(kind)) for kind in KINDS if inbox.count(kind)]
-    return f"{count_text(count, 'thing')} {'needs' if count == 1 else 'need'} a person: {', '.join(parts)}"
+    things = f"{count_text(count, 'thing')} {'needs' if count == 1 else 'need'} a person"
+    return f"In all repositories {things}: {', '.join(parts)}"
 
 
 def _count_kind(kind: str, count: int) -> str:
@@ -138,23 +121,21 @@ def _change(row: Mapping[Any, Any]) -> Item:
 
 
 def _alarm(row: Mapping[Any, Any]) -> Item:
-    title, action = ALARMS.get(row["kind"], (str(row["kind"]).replace("_", " ").capitalize(), "Look at the queue."))
-    toolchains = row["kind"] == "new_toolchain"
+    words, action = describe_kind(row["kind"])
     return Item(
         kind=ALARM,
-        title=f"{title}: {row['subject']}",
+        title=f"{words[0].upper()}{words[1:]}: {row['subject']}",
         facts=(row["detail"], f"{action} Since {moment(row['opened_at'])}."),
         at=row["opened_at"],
-        page="views/toolchains.py" if toolchains else "views/jobs.py",
-        label="Open the toolchains" if toolchains else "Open jobs and workers",
+        page="views/jobs.py",
+        label="Open jobs and workers",
     )
 
 
 def _list_undecided(rows: pd.DataFrame) -> Sequence[Item]:
-    """Lists one item per repository and GPU model with series that no later night will decide."""
-    stuck = [row for row in rows.to_dict("records") if not waits_for_nights(row["reason"])]
+    """Lists one item per repository and GPU model with undecided series."""
     groups: dict[tuple[str, str], list[Mapping[Any, Any]]] = {}
-    for row in stuck:
+    for row in rows.to_dict("records"):
         groups.setdefault((row["repository"], row["gpu_model"]), []).append(row)
     return [_undecided(group) for group in groups.values()]
 

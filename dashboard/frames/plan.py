@@ -6,11 +6,6 @@ _NIGHTS = re.compile(r"(\d+) of the (\d+) earlier nights needed")
 """Matches the words of worker/detection/series_verdict.py."""
 
 
-def waits_for_nights(reason: str) -> bool:
-    """Returns whether the coming nights will decide a verdict, so that nobody has to act."""
-    return _NIGHTS.search(reason) is not None
-
-
 def write_plan(reason: str, *, is_recorded: bool) -> str:
     """Writes what will decide a verdict, to follow the word "undecided"."""
     if is_recorded:

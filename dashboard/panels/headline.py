@@ -14,7 +14,7 @@ from tilewatch.dashboard.frames.inbox import Inbox
 from tilewatch.dashboard.widgets import badges
 from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.nightlies import NightlyTimes
-from tilewatch.text import count_text, plain
+from tilewatch.text import plain, write_uncounted
 
 
 @dataclass(frozen=True)
@@ -37,16 +37,6 @@ def sentence(found: Inbox, *, is_measured: bool) -> tuple[str, str]:
     return (badges.WELL, words) if is_measured else (badges.UNSURE, "Nothing is measured yet.")
 
 
-def write_apart(found: Inbox) -> str:
-    """Describes the items that are not counted; empty if there are none."""
-    parts = []
-    if found.examples:
-        parts.append(f"{count_text(len(found.examples), 'planted example')}")
-    if found.recorded:
-        parts.append(f"{count_text(len(found.recorded), 'change')} that came with recordings")
-    return f"Not counted: {' and '.join(parts)}." if parts else ""
-
-
 @st.fragment(run_every=reads.LIVE_EVERY_S)
 def show(url: str) -> None:
     """Shows the headline, and updates itself."""
@@ -57,7 +47,7 @@ def show(url: str) -> None:
             st.markdown(f"#### :{colour}[{words}]", width="content")
             st.page_link("views/inbox.py", label="Open the inbox")
         nights = " ".join(_write_night(night) for night in list_nights(url))
-        apart = write_apart(found)
+        apart = write_uncounted(len(found.examples), len(found.recorded))
         st.markdown(f"**Last nights** {nights or 'no nightly was submitted yet'}" + (f"  \n{apart}" if apart else ""))
 
 

@@ -14,7 +14,8 @@ from tilewatch.dashboard.panels.series import run_beside
 from tilewatch.dashboard.text import moment
 from tilewatch.dashboard.widgets import badges, tables
 from tilewatch.db.lifecycle import actions, regressions
-from tilewatch.text import change_text, count_text, plain
+from tilewatch.db.page_reads.regressions import describe_origin
+from tilewatch.text import change_text, count_text, plain, write_change
 
 BUTTONS = {
     "acknowledge": ("Acknowledge", "Somebody works on it", regressions.acknowledge),
@@ -54,15 +55,10 @@ def _act(url: str, found: pd.Series) -> None:
         _more_runs(url, found, who)
 
 
-def origin_text(found: Mapping[Any, Any]) -> str:
-    """Says in brackets where a regression comes from if no GPU of this Tilewatch showed it; otherwise empty."""
-    return " (simulated)" if found["simulated"] else " (recorded)" if found["recorded"] else ""
-
-
 def _headline(url: str, found: pd.Series) -> None:
     # Improvements need no alarm in any state.
     colour = badges.WELL if found["direction"] == "improvement" else badges.REGRESSIONS[found["state"]]
-    size = f"{change_text(found['size'])} time ({change_text(found['low'])} to {change_text(found['high'])})"
+    size = f"{write_change(found['size'])} ({change_text(found['low'])} to {change_text(found['high'])})"
     st.markdown(f"#### #{found['id']} {plain(found['kernel'])}: {size} :{colour}-badge[{found['state']}]")
     st.text(found["cause"])
     for sentence in found["explanation"]:
@@ -70,7 +66,7 @@ def _headline(url: str, found: pd.Series) -> None:
     toolchains.show_link(url, found["cause"])
     facts = [
         f"{found['category'].replace('_', ' ')}, opened {moment(found['opened_at'])}",
-        f"of {found['repository']}{origin_text(found)}",
+        f"of {found['repository']}{describe_origin(found)}",
         f"owner {found['owner']}" if found["owner"] else "no owner",
         f"marked right {found['right']} and wrong {found['wrong']} times" if found["right"] + found["wrong"] else "",
     ]

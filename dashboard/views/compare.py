@@ -53,7 +53,8 @@ def _compare_series(url: str, kind: str) -> None:
         st.info("The two sides have no series in common. Pick other sides above.")
         return
     label, minus, always = WORDS[kind]
-    st.markdown(f"#### {differences.count_findings(compared, always)}, of {len(compared):,} series on both sides")
+    counts = differences.count_findings(compared, always)
+    st.markdown(f"#### {counts}, of {len(compared):,} series on both sides, in {plain(name)}")
     if kind == COMMITS:
         st.caption(
             "Faster and slower are what the judge confirmed between A and B. Undecided: the judge had too few nights "

@@ -8,7 +8,9 @@ from tilewatch.dashboard.panels import judge_score, regression
 from tilewatch.dashboard.text import day
 from tilewatch.dashboard.widgets import address, badges, filters, page_head, repository, tables
 from tilewatch.db.lifecycle.regressions import OPEN
-from tilewatch.text import change_text, count_text, plain, short_sha
+from tilewatch.db.page_reads.regressions import describe_origin
+from tilewatch.db.repository_names import is_example
+from tilewatch.text import change_text, count_text, plain, short_sha, write_uncounted
 
 WAITING, ALL = "open", "all"
 STATES = (WAITING, "new", "acknowledged", "expected", "resolved", "reopened", ALL)
@@ -34,10 +36,11 @@ def page(url: str) -> None:
         )
         st.page_link("views/series.py", label="To the series")
         return
-    repositories = sorted(set(found["repository"]))
+    scope, repositories = "all repositories", sorted(set(found["repository"]))
     if len(repositories) > 1:
         picked = repository.pick_from([ALL, *repositories])
-        found = found if picked == ALL else found[found["repository"] == picked]
+        if picked != ALL:
+            scope, found = plain(picked), found[found["repository"] == picked]
     with st.container(horizontal=True, vertical_alignment="bottom", gap="large"):  # takes two lines in a narrow window
         state = filters.choose("State", STATES, "state")
         group = filters.choose("Group by", list(GROUPS), "group")
@@ -47,12 +50,15 @@ def page(url: str) -> None:
         shown = shown[shown["state"].isin(OPEN)]
     elif state != ALL:
         shown = shown[shown["state"] == state]
-    _list(shown, GROUPS[group], "improvement" if improvements else "regression")
+    _list(shown, GROUPS[group], "improvement" if improvements else "regression", scope)
     judge_score.show(url)
 
 
-def _list(shown: pd.DataFrame, group: str, word: str) -> None:
-    st.markdown(f"#### {count_text(len(shown), word)}, worst first within each {group}")
+def _list(shown: pd.DataFrame, group: str, word: str, scope: str) -> None:
+    counted = int(shown["counted"].sum())
+    st.markdown(f"#### {count_text(counted, word)} of {scope}, worst first within each {group}")
+    examples = int(shown["repository"].map(is_example).sum())
+    st.caption(write_uncounted(examples, len(shown) - counted - examples))
     if shown.empty:
         st.success(f"No {word} matches these choices.")
         return
@@ -80,7 +86,7 @@ def _row(row: dict[object, object], group: str) -> dict[str, object]:
         "first bad commit": f"{short_sha(str(row['bad_sha']))} {row['bad_subject']}",
         "owner": row["owner"],
         "opened": day(row["opened_at"]),  # type: ignore[arg-type]
-        "repository": f"{row['repository']}{regression.origin_text(row)}",
+        "repository": f"{row['repository']}{describe_origin(row)}",
     }
     return {group: cells.pop(group), **cells}
 

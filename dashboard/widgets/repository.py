@@ -26,11 +26,6 @@ def pick_from(names: Sequence[str]) -> str:
     return filters.pick("Repository", names, KEY, width=WIDTH_PX)
 
 
-def repository_parameters(url: str, row: Mapping[str, object]) -> dict[str, str]:
-    """Returns the query parameters for a row's repository."""
-    return name_repository(row, several=has_several(url))
-
-
 def series_parameters(url: str, row: Mapping[str, object]) -> dict[str, str]:
     """Returns the query parameters for a row's series."""
     return _series(row, several=has_several(url))

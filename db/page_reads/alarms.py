@@ -21,6 +21,34 @@ class AlarmRow:
     closed_at: dt.datetime | None
 
 
+ALARMS = {
+    "nightly_late": ("the nightly is late", "Look at the queue and at the workers."),
+    "nightly_missing": ("the nightly is missing", "Look at the clock that submits it, and submit it by hand."),
+    "nightly_failed": ("a nightly could not be submitted", "Mend what its reason names, and submit it by hand."),
+    "repository_failed": ("something cannot be done for a repository", "Read what raised; the log has the traceback."),
+    "process_ended": ("a process ended by itself", "Read its log: it was started again."),
+    "gpu_quarantined": ("a GPU is quarantined", "Look at its canaries; it returns once they are good again."),
+    "stopped_compiling": ("configs stopped compiling", "Read the compiler's messages on the series' sweep."),
+    "became_wrong": ("results became wrong", "Compare the outputs on the series' sweep."),
+    "tie_lost": ("the best config changed", "Check that the config which ships is still among the best."),
+    "regret": ("the shipped config falls behind", "Ship the winner of the newest sweep."),
+    "baseline_changed": ("the baseline changed", "Read the ratio against its new version."),
+    "fetch_failed": ("a repository cannot be fetched", "Check its address and the network."),
+    "not_confined": (
+        "commits' code is not confined",
+        "Give the node a kernel with Landlock (docs/operate/security.md).",
+    ),
+    "line_lost": ("less of the optimisation guide is kept", "Read the checklist of the series' newest run."),
+    "history_rewritten": ("a history was rewritten", "Check that the branch is the right one."),
+}
+"""What each kind of alarm is, and what to do next."""
+
+
+def describe_kind(kind: str) -> tuple[str, str]:
+    """Returns the words for a kind of alarm, also for one of another version of Tilewatch, and the next action."""
+    return ALARMS.get(kind, (kind.replace("_", " "), "Look at the queue."))
+
+
 def list_alarms(session: Session, since: dt.datetime | None = None) -> list[AlarmRow]:
     """Lists open alarms, and with `since` also those that closed after that time, the newest first."""
     columns = [getattr(Alarm, name) for name in AlarmRow.__dataclass_fields__]

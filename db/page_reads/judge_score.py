@@ -13,6 +13,7 @@ from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db.models import Commit, Mark, Message, Regression, RegressionSeries, Replay, Run, Suspicion, Verdict
+from tilewatch.db.query_parts import is_counted
 
 FALSE_ALARM_BUDGET = 0.05
 """Most false alarms per 1,000 judged points. The judge must keep to this in the simulated worlds with disturbances."""
@@ -86,7 +87,7 @@ class Score:
 
 def read_score(session: Session, since: dt.datetime | None = None) -> Score:
     """Reads the score of the judge since a time; None means from the start."""
-    opened = _after(Regression.opened_at, since)
+    opened = (*_after(Regression.opened_at, since), is_counted())
     by_direction = select(Regression.direction, func.count()).where(*opened).group_by(Regression.direction)
     directions = {row[0]: row[1] for row in session.execute(by_direction)}
     right, wrong = _marked_regressions(session, since)

@@ -1,13 +1,16 @@
 """Reads regressions: a list of them, one with its series and events, and the changes of one series."""
 
 import datetime as dt
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db.models import Commit, GpuModel, Mark, Regression, RegressionEvent, RegressionSeries
-from tilewatch.db.query_parts import Query, is_recorded, is_simulated, read_rows
+from tilewatch.db.query_parts import Query, is_counted, is_recorded, is_simulated, read_rows
+from tilewatch.db.repository_names import is_example
 
 
 @dataclass(frozen=True)
@@ -15,6 +18,7 @@ class RegressionRow:
     """A confirmed change. `size` is the relative change in time of its worst series: +0.05 is 5 % slower.
 
     A `recorded` one came with a recording, so people were notified elsewhere. A `simulated` one is not from a GPU.
+    A `counted` one is in the counts of all pages and messages: it was not recorded, and it is no planted example.
     """
 
     id: int
@@ -44,6 +48,7 @@ class RegressionRow:
     wrong: int
     recorded: bool
     simulated: bool
+    counted: bool
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,14 @@ class LevelRow:
     good_position: int
     bad_position: int
     size: float
+
+
+def describe_origin(row: Mapping[Any, Any]) -> str:
+    """Says in brackets where a regression that no GPU of this Tilewatch showed is from; empty for the others. `row` has
+    the fields of RegressionRow."""
+    if is_example(row["repository"]):
+        return " (planted example)"
+    return " (simulated)" if row["simulated"] else " (recorded)" if row["recorded"] else ""
 
 
 def list_regressions(session: Session, since: dt.datetime | None = None, limit: int = 500) -> list[RegressionRow]:
@@ -194,6 +207,7 @@ def _regressions() -> Query:
             marks(False).scalar_subquery().label("wrong"),
             is_recorded(Regression.id).label("recorded"),
             is_simulated(Regression.id).label("simulated"),
+            is_counted().label("counted"),
         )
         .join(good, good.id == Regression.good_commit_id)
         .join(bad, bad.id == Regression.bad_commit_id)

@@ -3,12 +3,13 @@
 import datetime as dt
 from dataclasses import dataclass
 
-from sqlalchemy import and_, or_, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db import commit_order
 from tilewatch.db.models import Commit, GpuModel, Run, Sweep, Verdict
 from tilewatch.db.query_parts import SERIES, is_of_series, judged_runs, read_rows
+from tilewatch.db.repository_names import EXAMPLES
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,8 @@ class UndecidedRow:
 def list_undecided(session: Session, since: dt.datetime) -> list[UndecidedRow]:
     """Lists the series of all repositories whose newest run was judged since a time and is undecided.
 
-    Recorded runs are left out, because they are not judged again. So are runs that only need more nights.
+    Recorded runs are left out, because they are not judged again. So are planted examples, and runs that only need more
+    nights.
     """
     later_sweep, later_run, later_commit = aliased(Sweep), aliased(Run), aliased(Commit)
     is_superseded = (
@@ -90,10 +92,7 @@ def list_undecided(session: Session, since: dt.datetime) -> list[UndecidedRow]:
         .where(
             *(getattr(later_sweep, name) == getattr(Sweep, name) for name in SERIES),
             later_run.origin != "recorded",
-            or_(
-                commit_order.place_of(later_commit) > commit_order.place_of(),
-                and_(later_commit.id == Commit.id, later_run.id > Run.id),
-            ),
+            commit_order.nearness_of(later_commit, later_run.id) > commit_order.nearness_of(Commit, Run.id),
         )
         .exists()
     )
@@ -116,6 +115,7 @@ def list_undecided(session: Session, since: dt.datetime) -> list[UndecidedRow]:
             Verdict.reason.not_like(WAITS_FOR_NIGHTS),
             Verdict.judged_at >= since,
             Run.origin != "recorded",
+            Sweep.repository.not_in(EXAMPLES),
             ~is_superseded,
         )
         .order_by(*(getattr(Sweep, name) for name in SERIES))
@@ -133,7 +133,7 @@ def list_verdicts(
     verdict: str | None = None,
     limit: int = 100,
 ) -> list[VerdictRow]:
-    """Lists the newest verdicts on a repository's runs, newest first. Arguments that are None do not limit the list."""
+    """Lists verdicts on a repository's runs, newest commit first. Arguments that are None do not limit the list."""
     good, bad = aliased(Commit), aliased(Commit)
     named = {"kernel": kernel, "problem": problem, "gpu_model": gpu_model}
     query = (
@@ -164,7 +164,7 @@ def list_verdicts(
         .outerjoin(bad, bad.id == Verdict.bad_commit_id)
         .where(Sweep.repository == repository)
         .where(*(getattr(Sweep, name) == value for name, value in named.items() if value is not None))
-        .order_by(Verdict.run_id.desc())
+        .order_by(*commit_order.newest_first(), Verdict.run_id.desc())
         .limit(limit)
     )
     if verdict is not None:
@@ -192,7 +192,7 @@ def find_detectable_change(
             Verdict.noise.is_not(None),
             Verdict.smallest.is_not(None),
         )
-        .order_by(Verdict.run_id.desc())
+        .order_by(*commit_order.newest_first(), Verdict.run_id.desc())
         .limit(1)
     )
     return next(iter(read_rows(session, query, DetectableChange)), None)

@@ -67,6 +67,13 @@ def count_text(count: int, noun: str) -> str:
     return f"{count:,} {noun if count == 1 else several}"
 
 
+def write_uncounted(examples: int, recorded: int) -> str:
+    """Says which changes are in no count; empty where there are none."""
+    parts = [count_text(examples, "planted example")] if examples else []
+    parts += [f"{count_text(recorded, 'change')} that came with recordings"] if recorded else []
+    return f"Not counted: {' and '.join(parts)}." if parts else ""
+
+
 def change_text(change: float) -> str:
     """Writes a relative change: 0.0312 is "+3.1 %". A change that rounds to zero is "+0.0 %", never "-0.0 %"."""
     return f"{round(100 * change, 1) + 0.0:+.1f} %"

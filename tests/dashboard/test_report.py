@@ -32,7 +32,13 @@ def week(filled: Session, monkeypatch: pytest.MonkeyPatch) -> weekly.Week:
 
 def test_the_headline_counts_what_was_confirmed_and_what_is_open(week: weekly.Week) -> None:
     assert report.headline(week) == (
-        "1 regression and 1 improvement were confirmed, 1 regression is open, in 2 series; 1 verdict of a change."
+        "1 regression and 1 improvement were confirmed, 1 regression is open, in 2 series of "
+        "https://example.org/kernels.git; 1 verdict of a change."
+    )
+    week.opened["counted"] = week.waiting["counted"] = False
+    assert report.headline(week) == (
+        "0 regressions and 0 improvements were confirmed, 0 regressions are open, in 2 series of "
+        "https://example.org/kernels.git; 1 verdict of a change. Not counted: 2 changes that came with recordings."
     )
 
 

@@ -13,9 +13,10 @@ from rich.text import Text
 from tilewatch.db.page_reads.alarms import AlarmRow
 from tilewatch.db.page_reads.judge_score import Score
 from tilewatch.db.page_reads.messages import MessageRow, RegressionStory
-from tilewatch.db.page_reads.regressions import RegressionRow
+from tilewatch.db.page_reads.regressions import RegressionRow, describe_origin
 from tilewatch.db.page_reads.tokens import TokenRow
-from tilewatch.text import change_text, one_line, short_sha, without_controls, write_change
+from tilewatch.db.repository_names import is_example
+from tilewatch.text import change_text, count_text, one_line, short_sha, without_controls, write_change, write_uncounted
 from tilewatch.worker.notify.wording import write_alarm
 
 Found = TypeVar("Found", bound=Any)
@@ -58,7 +59,7 @@ def draw_regressions(rows: Sequence[RegressionRow]) -> RenderableType:
         table.add_row(
             str(row.id),
             row.state,
-            f"{row.kernel}{_origin_text(row)}",
+            f"{row.kernel}{describe_origin(vars(row))}",
             ", ".join(row.gpu_models),
             str(row.series),
             write_change(row.size),
@@ -66,12 +67,14 @@ def draw_regressions(rows: Sequence[RegressionRow]) -> RenderableType:
             f"{short_sha(row.bad_sha)} {one_line(row.bad_subject)}",
             row.owner or "nobody",
         )
-    return table
+    counted, examples = sum(row.counted for row in rows), sum(is_example(row.repository) for row in rows)
+    apart = write_uncounted(examples, len(rows) - counted - examples)
+    return Group(table, "", f"{count_text(counted, rows[0].direction)} in all repositories. {apart}".rstrip())
 
 
 def draw_story(story: RegressionStory) -> RenderableType:
     row = story.regression
-    whose = f"{row.repository}{_origin_text(row)}"
+    whose = f"{row.repository}{describe_origin(vars(row))}"
     facts = [
         f"{row.direction} {row.id} of {row.kernel} in {whose}: {row.state}, owned by {row.owner or 'nobody'}",
         f"cause ({row.category.replace('_', ' ')}): {one_line(row.cause)}",
@@ -159,8 +162,3 @@ def new_table(*headings: str) -> Table:
     for heading in headings:
         table.add_column(heading, overflow="fold")
     return table
-
-
-def _origin_text(row: RegressionRow) -> str:
-    """Returns a remark in brackets for a regression that was simulated or recorded; else an empty text."""
-    return " (simulated)" if row.simulated else " (recorded)" if row.recorded else ""

@@ -18,7 +18,6 @@ from tilewatch.db.page_reads import alarms, submissions
 from tilewatch.db.page_reads import messages as message_queries
 from tilewatch.db.page_reads import regressions as regression_queries
 from tilewatch.db.page_reads.messages import RegressionStory
-from tilewatch.db.repository_names import is_example
 from tilewatch.db.session import session
 from tilewatch.text import without_mentions
 from tilewatch.worker.isolation import isolate
@@ -240,10 +239,10 @@ def _store_outcome(opened: Session, message: ClaimedMessage, outcome: SendResult
 
 
 def _day(opened: Session, now: dt.datetime) -> wording.Day:
-    """Reads the content of a digest. Planted examples are left out. A regression that was opened and ended on this day
+    """Reads the content of a digest: only what is counted. A regression that was opened and ended on this day
     is only listed as ended."""
     since = now - dt.timedelta(days=1)
-    rows = [row for row in regression_queries.list_regressions(opened) if not is_example(row.repository)]
+    rows = [row for row in regression_queries.list_regressions(opened) if row.counted]
     slower = [row for row in rows if row.direction == "regression"]
     ended = [row for row in slower if row.state in ("resolved", "expected") and row.changed_at >= since]
     return wording.Day(

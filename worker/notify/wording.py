@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from tilewatch.db.page_reads.alarms import AlarmRow
+from tilewatch.db.page_reads.alarms import AlarmRow, describe_kind
 from tilewatch.db.page_reads.messages import MessageRow, RegressionStory
 from tilewatch.db.page_reads.regressions import RegressionRow
 from tilewatch.db.page_reads.submissions import SubmissionRow
@@ -108,28 +108,8 @@ def alarm_text(kind: str, subject: str, detail: str, dashboard_url: str) -> Text
 
 
 def write_alarm(kind: str, subject: str) -> str:
-    """Writes an alarm in one line. An unknown kind, of an older release, is written as it is."""
-    return f"{ALARMS.get(kind, kind)}: {one_line(subject)}"
-
-
-ALARMS = {
-    "nightly_late": "the nightly is late",
-    "nightly_missing": "the nightly is missing",
-    "gpu_quarantined": "a GPU is quarantined",
-    "stopped_compiling": "configs stopped compiling",
-    "became_wrong": "results became wrong",
-    "tie_lost": "the best config changed",
-    "line_lost": "less of the optimisation guide is kept",
-    "regret": "the shipped config falls behind",
-    "baseline_changed": "the baseline changed",
-    "fetch_failed": "a repository cannot be fetched",
-    "history_rewritten": "a history was rewritten",
-    "nightly_failed": "a nightly could not be submitted",
-    "not_confined": "commits' code is not confined",
-    "repository_failed": "something cannot be done for a repository",
-    "process_ended": "a process ended by itself",
-}
-"""The words for each kind of alarm, which its subject follows."""
+    """Returns an alarm in one line. Its subject follows the words for its kind."""
+    return f"{describe_kind(kind)[0]}: {one_line(subject)}"
 
 
 def digest_text(day: Day, dashboard_url: str) -> Text:
@@ -153,7 +133,7 @@ def digest_text(day: Day, dashboard_url: str) -> Text:
         if lines:
             body += ["", f"{heading}:", *(f"  {line}" for line in lines[:LISTED])]
             body += [f"  and {len(lines) - LISTED} more"] if len(lines) > LISTED else []
-    return Text(f"Tilewatch: {', '.join(counts)}", "\n".join(body))
+    return Text(f"Tilewatch: {', '.join(counts)} in all repositories", "\n".join(body))
 
 
 def evidence_link(dashboard_url: str, run_id: int) -> str:

@@ -8,7 +8,6 @@ import pytest
 
 from tilewatch.dashboard.frames import inbox
 from tilewatch.db.repository_names import EXAMPLES
-from tilewatch.worker.notify import wording
 
 NOON = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
 NONE = pd.DataFrame()
@@ -33,8 +32,8 @@ def regression(number: int, **other: Any) -> dict[str, Any]:
         "owner": None,
         "series": 2,
         "gpu_models": ["h200"],
-        "recorded": False,
         "simulated": False,
+        "counted": True,
         "opened_at": NOON,
         **other,
     }
@@ -66,9 +65,8 @@ def made(*regressions: dict[str, Any], alarms: Any = (), waiting: Any = ()) -> i
         (regression(1, state="expected"), None),
         (regression(1, direction="improvement"), "items"),
         (regression(1, direction="improvement", state="expected"), None),
-        (regression(1, recorded=True), "recorded"),
-        (regression(1, recorded=True, repository=EXAMPLES[0]), "examples"),
-        (regression(1, repository=EXAMPLES[0]), "examples"),
+        (regression(1, counted=False), "recorded"),
+        (regression(1, counted=False, repository=EXAMPLES[0]), "examples"),
     ],
 )
 def test_a_change_stands_in_one_place(row: dict[str, Any], place: str | None) -> None:
@@ -101,12 +99,13 @@ def test_the_most_urgent_comes_first_and_the_newest_of_a_kind() -> None:
         ("alarm", None),
         ("improvement", 3),
     ]
-    assert inbox.write_sentence(found) == "4 things need a person: 2 regressions, 1 alarm, 1 improvement to accept"
+    assert inbox.write_sentence(found) == (
+        "In all repositories 4 things need a person: 2 regressions, 1 alarm, 1 improvement to accept"
+    )
 
 
-def test_only_what_no_coming_night_decides_asks_for_a_person_once_per_gpu_model() -> None:
+def test_undecided_series_ask_for_a_person_once_per_gpu_model() -> None:
     rows = [
-        undecided("1", "0 of the 5 earlier nights needed on this machine and toolchain"),
         undecided("2", "not sure enough: 8 launches differ by 0.5%"),
         undecided("3", "not sure enough: 4 launches differ by 0.7%"),
         undecided("4", "not sure enough: 4 launches", gpu_model="b200", gpu_name="NVIDIA B200"),
@@ -117,7 +116,3 @@ def test_only_what_no_coming_night_decides_asks_for_a_person_once_per_gpu_model(
         "1 series on NVIDIA B200 is undecided",
     ]
     assert found.items[0].runs == tuple(("mine", "gemm", problem, "h200", "c" * 40) for problem in ("2", "3"))
-
-
-def test_every_kind_of_alarm_says_what_to_do_next() -> None:
-    assert set(wording.ALARMS) == set(inbox.ALARMS)

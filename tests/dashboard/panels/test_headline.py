@@ -5,7 +5,8 @@ import datetime as dt
 import pytest
 
 from tilewatch.dashboard.frames.inbox import Inbox, Item
-from tilewatch.dashboard.panels.headline import sentence, write_apart
+from tilewatch.dashboard.panels.headline import sentence
+from tilewatch.text import write_uncounted
 
 NOON = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
 
@@ -17,21 +18,21 @@ def items(*kinds: str) -> tuple[Item, ...]:
 @pytest.mark.parametrize(
     ("here", "is_measured", "colour", "words"),
     [
-        ((), True, "green", "Nothing needs a person."),
+        ((), True, "green", "Nothing needs a person in any repository."),
         ((), False, "orange", "Nothing is measured yet."),
-        (("regression",), True, "red", "1 thing needs a person: 1 regression."),
+        (("regression",), True, "red", "In all repositories 1 thing needs a person: 1 regression."),
         (
             ("alarm", "regression", "alarm", "improvement"),
             True,
             "red",
-            "4 things need a person: 1 regression, 2 alarms, 1 improvement to accept.",
+            "In all repositories 4 things need a person: 1 regression, 2 alarms, 1 improvement to accept.",
         ),
-        (("alarm",), False, "orange", "1 thing needs a person: 1 alarm."),
+        (("alarm",), False, "orange", "In all repositories 1 thing needs a person: 1 alarm."),
         (
             ("undecided", "improvement"),
             True,
             "orange",
-            "2 things need a person: 1 undecided group, 1 improvement to accept.",
+            "In all repositories 2 things need a person: 1 undecided group, 1 improvement to accept.",
         ),
     ],
 )
@@ -43,6 +44,9 @@ def test_the_sentence_counts_what_the_inbox_has(
 
 def test_what_is_apart_is_named_and_in_no_count() -> None:
     found = Inbox((), items("improvement", "improvement"), items("regression"))
-    assert sentence(found, is_measured=True) == ("green", "Nothing needs a person.")
-    assert write_apart(found) == "Not counted: 1 planted example and 2 changes that came with recordings."
-    assert write_apart(Inbox(items("alarm"), (), ())) == ""
+    assert sentence(found, is_measured=True) == ("green", "Nothing needs a person in any repository.")
+    assert (
+        write_uncounted(len(found.examples), len(found.recorded))
+        == "Not counted: 1 planted example and 2 changes that came with recordings."
+    )
+    assert write_uncounted(0, 0) == ""

@@ -13,10 +13,10 @@ from streamlit.testing.v1 import AppTest
 from benchmarks import fleet
 from tests.conftest import NewDatabase
 from tests.dashboard.fixtures.app import opened, rows
-from tilewatch.dashboard.panels import regression
 from tilewatch.db import session
 from tilewatch.db.models import Commit, Measurement, Run, Sweep, Trial
 from tilewatch.db.page_reads import regressions, series, snapshots, static_facts, submissions, sweeps
+from tilewatch.db.page_reads.regressions import describe_origin
 
 APP = Path(__file__).parents[3] / "dashboard" / "app.py"
 SMALL = fleet.Fleet(nights=6, gpu_models=2, kernels=2, problems=2)
@@ -126,7 +126,7 @@ def test_rows_of_a_made_up_fleet_say_that_they_are_simulated(fleet_url: str, mon
         }
         found = regressions.list_regressions(opened_session)
     assert found
-    assert {regression.origin_text(vars(row)) for row in found} == {" (simulated)"}
+    assert {describe_origin(vars(row)) for row in found} == {" (simulated)"}
     monkeypatch.setenv("TILEWATCH_DATABASE_URL", fleet_url)
     app = opened(AppTest.from_file(str(APP), default_timeout=120), "overview")
     tables = [each.proto.body for each in app.get("html") if 'class="series"' in each.proto.body]

@@ -299,7 +299,7 @@ def test_a_digest_comes_once_a_day_also_on_a_calm_one(database_url: str, board: 
     assert write_and_send(outbox, NOW.replace(hour=8)) == 0
     assert write_and_send(outbox, NOW.replace(hour=9)) == 1
     assert write_and_send(outbox, NOW.replace(hour=10)) == 0
-    assert board.subjects() == ["Tilewatch: 0 new regressions, 0 open, 0 alarms"]
+    assert board.subjects() == ["Tilewatch: 0 new regressions, 0 open, 0 alarms in all repositories"]
     assert write_and_send(outbox, NOW.replace(day=21, hour=9)) == 1
 
 
@@ -311,7 +311,7 @@ def test_a_digest_lists_what_is_new_and_open(database_url: str, board: Receiver)
     )
     write_and_send(outbox, today)
     (asked,) = board.taken
-    assert asked.json["subject"] == "Tilewatch: 1 new regression, 1 open, 0 alarms"
+    assert asked.json["subject"] == "Tilewatch: 1 new regression, 1 open, 0 alarms in all repositories"
     assert f"New:\n  #{number} gemm_fp8 on b200: +4.2 % time, slower" in asked.json["body"]
 
 
@@ -324,7 +324,7 @@ def test_a_digest_has_no_planted_example(database_url: str, board: Receiver) -> 
         database_url, board, digest={"at": today.time().replace(tzinfo=None), "to": ["board"]}, routes=[]
     )
     write_and_send(outbox, today)
-    assert board.subjects() == ["Tilewatch: 0 new regressions, 0 open, 0 alarms"]
+    assert board.subjects() == ["Tilewatch: 0 new regressions, 0 open, 0 alarms in all repositories"]
 
 
 def test_without_a_file_everything_goes_to_the_log(database_url: str, capfd: pytest.CaptureFixture[str]) -> None:
