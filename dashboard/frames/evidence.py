@@ -16,7 +16,7 @@ from tilewatch.dashboard.frames.reads import Evidence
 from tilewatch.dashboard.text import time_text, without_formula
 from tilewatch.db.page_reads.evidence import CubinRow
 from tilewatch.db.page_reads.replays import ReplayRow
-from tilewatch.text import change_text, short_sha
+from tilewatch.text import short_sha, write_change
 
 FACT_LABELS = {
     "compile_status": "compiled",
@@ -85,8 +85,8 @@ def replay_sentence(row: ReplayRow) -> str:
         return f"{sides}: {times} over {_launches(row)}"
     if _is_one_code(row):
         return f"{sides}: identical machine code"
-    change = change_text(median(row.bad_us) / median(row.good_us) - 1)
-    return f"{sides}: {change} time over {_launches(row)}"
+    change = write_change(median(row.bad_us) / median(row.good_us) - 1)
+    return f"{sides}: {change} over {_launches(row)}"
 
 
 def _launches(row: ReplayRow) -> str:

@@ -11,7 +11,7 @@ from streamlit.navigation.page import StreamlitPage
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.widgets import repository
 from tilewatch.dashboard.widgets.errors import show_errors
-from tilewatch.text import change_text, count_text, plain, short_sha
+from tilewatch.text import count_text, plain, short_sha, write_change
 
 KEY = "search"
 MOST_SHOWN = 10
@@ -114,7 +114,7 @@ def list_commit_places(commits: pd.DataFrame, *, several: bool) -> dict[str, Pla
 def list_regression_places(regressions: pd.DataFrame) -> dict[str, Place]:
     """Lists the confirmed changes by number, kernel, size, state and cause."""
     return {
-        f"{row['direction']} #{row['id']} {row['kernel']} {change_text(row['size'])} time, {row['state']}: "
+        f"{row['direction']} #{row['id']} {row['kernel']} {write_change(row['size'])}, {row['state']}: "
         f"{row['cause']}": Place(REGRESSIONS, {"regression": str(row["id"])})
         for row in regressions.to_dict("records")
     }

@@ -9,7 +9,7 @@ from tilewatch.dashboard.frames.reads import Evidence
 from tilewatch.dashboard.widgets import tables
 from tilewatch.db.page_reads.evidence import CodeDiffRow, CubinRow
 from tilewatch.mechanisms.find import write_mechanisms
-from tilewatch.text import change_text, plain_code
+from tilewatch.text import plain_code, write_change
 
 BEFORE, THIS_RUN, NEXT_BEST = "before", "this run", "next best"
 
@@ -38,7 +38,7 @@ def _slower(other: CubinRow, winner: CubinRow) -> str:
     """Says how much slower the other config was in the sweep, which took few samples of each."""
     if other.median_us is None or winner.median_us is None:
         return ""
-    return f": {change_text(other.median_us / winner.median_us - 1)} time in the sweep"
+    return f": {write_change(other.median_us / winner.median_us - 1)} in the sweep"
 
 
 def why_missing(other: CubinRow, winner: CubinRow, origin: str) -> str:

@@ -117,7 +117,7 @@ def replay(**other: object) -> ReplayRow:
 
 
 def test_a_replay_is_told_by_its_medians_over_launches() -> None:
-    assert evidence.replay_sentence(replay()) == "1111111111 → 2222222222: +10.0 % time over 3 launches"
+    assert evidence.replay_sentence(replay()) == "1111111111 → 2222222222: +10.0 % time, slower over 3 launches"
 
 
 def test_identical_code_has_no_difference_to_tell() -> None:

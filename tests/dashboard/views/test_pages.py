@@ -167,7 +167,7 @@ def test_the_evidence_of_a_run_is_a_permalink(filled_app: AppTest, filled_url: s
     assert "9.3 % slower than its history" in words(app)
     assert {trace["name"] for trace in figure(app, 1)["data"]} == {"gemm_fp8", "deepgemm", "cublaslt"}
     assert "confirmed: slower in 6 of 6 launches" in words(app)
-    assert "5e6f7a8b00 → 9c0d1e2f00: +8.8 % time over 6 launches" in words(app)
+    assert "5e6f7a8b00 → 9c0d1e2f00: +8.8 % time, slower over 6 launches" in words(app)
     assert "gemm.py:61 does something else" in words(app)
     tables = [frame.value for frame in app.dataframe]
     assert tables[0].iloc[0]["time"] == "+9.3 %"
@@ -322,7 +322,7 @@ def test_an_expected_improvement_is_found_by_its_state(filled_app: AppTest) -> N
 def test_a_regression_is_a_permalink_with_its_series_and_its_life(filled_app: AppTest) -> None:
     filled_app.query_params["regression"] = "1"
     app = opened(filled_app, "regressions")
-    assert "#1 gemm_fp8: +9.3 % time" in words(app)
+    assert "#1 gemm_fp8: +9.3 % time, slower" in words(app)
     assert "its loads lost TMA" in words(app)
     assert app.dataframe[0].value["GPU"].tolist() == ["NVIDIA H200"]
     assert "tilewatch, open, → new: The winner" in words(app)
