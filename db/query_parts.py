@@ -10,6 +10,7 @@ from sqlalchemy import (
     BindParameter,
     ColumnElement,
     Label,
+    ScalarSelect,
     Select,
     Subquery,
     and_,
@@ -116,6 +117,17 @@ def _has_run_of(regression_id: ColumnElement[int] | InstrumentedAttribute[int], 
         .where(RegressionSeries.regression_id == regression_id)
         .where(Run.id == RegressionSeries.run_id, Run.origin == origin)
     )
+
+
+def find_not_apart(run_id: InstrumentedAttribute[int]) -> ScalarSelect[str | None]:
+    """Selects why a run's kernel was not measured apart from its host code: what its watch file states, else what the
+    worker found. None for one that was measured apart."""
+    stated, found = (func.nullif(Measurement.detail[name].astext, "") for name in ("stated", "not_apart"))
+    shared = Measurement.detail["library_runs_apart"].astext == "false"
+    query = select(func.coalesce(stated, found)).where(
+        Measurement.run_id == run_id, Measurement.role == "kernel", shared
+    )
+    return query.limit(1).scalar_subquery()
 
 
 def or_zero(table: Subquery, *names: str) -> list[Label[Any]]:

@@ -9,7 +9,7 @@ from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db.models import Commit, GpuModel, Mark, Regression, RegressionEvent, RegressionSeries
-from tilewatch.db.query_parts import Query, is_counted, is_recorded, is_simulated, read_rows
+from tilewatch.db.query_parts import Query, find_not_apart, is_counted, is_recorded, is_simulated, read_rows
 from tilewatch.db.repository_names import is_example
 
 
@@ -65,6 +65,7 @@ class RegressionSeriesRow:
     low: float
     high: float
     recovered_at: dt.datetime | None
+    not_apart: str | None = None
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,7 @@ def list_series(session: Session, regression_id: int) -> list[RegressionSeriesRo
             RegressionSeries.low,
             RegressionSeries.high,
             RegressionSeries.recovered_at,
+            find_not_apart(RegressionSeries.run_id).label("not_apart"),
         )
         .join(GpuModel, GpuModel.slug == RegressionSeries.gpu_model)
         .where(RegressionSeries.regression_id == regression_id)

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db import commit_order
 from tilewatch.db.models import Commit, GpuModel, Run, Sweep, Verdict
-from tilewatch.db.query_parts import SERIES, is_of_series, judged_runs, read_rows
+from tilewatch.db.query_parts import SERIES, find_not_apart, is_of_series, judged_runs, read_rows
 from tilewatch.db.repository_names import EXAMPLES
 
 
@@ -39,6 +39,7 @@ class VerdictRow:
     bad_sha: str | None
     policy: str
     reason: str
+    not_apart: str | None
 
 
 @dataclass(frozen=True)
@@ -158,6 +159,7 @@ def list_verdicts(
                 bad.sha.label("bad_sha"),
                 Verdict.policy,
                 Verdict.reason,
+                find_not_apart(Verdict.run_id).label("not_apart"),
             )
         )
         .outerjoin(good, good.id == Verdict.good_commit_id)

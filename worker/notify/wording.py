@@ -75,6 +75,7 @@ def regression_text(story: RegressionStory, kind: str, dashboard_url: str) -> Te
     lines = [
         f"{write_change(regression.size)} (95 %: {change_text(regression.low)} to {change_text(regression.high)}) "
         f"{where}{_among(regression)}.",
+        *([f"Not measured apart: {one_line(worst.not_apart)}"] if worst.not_apart else []),
         f"Cause ({regression.category.replace('_', ' ')}): {one_line(regression.cause)}",
         *(f"  {one_line(sentence)}" for sentence in regression.explanation),
         _since(regression),

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 import requests
+from sqlalchemy import select
 from starlette.requests import Request
 
 from tests.dashboard.fixtures.small_database import KERNEL, OTHER_PROBLEM, PROBLEM, REPOSITORY
 from tests.worker.fixtures.api_server import serve
 from tilewatch.db.lifecycle import tokens
-from tilewatch.db.models import Verdict
+from tilewatch.db.models import Measurement, Verdict
 from tilewatch.db.session import session
 from tilewatch.worker.api.callers import Credentials
 from tilewatch.worker.api.server import read_credentials
@@ -64,6 +65,21 @@ def test_the_detectable_change_is_that_of_the_newest_verdict_that_knows_it(api_u
         row.noise, row.smallest = 0.004, 0.012
     found = get(server, "/detectable-change", **SERIES).json()
     assert (found["run_id"], found["noise"], found["smallest"]) == (newest, 0.004, 0.012)
+
+
+def test_what_was_not_measured_apart_is_marked_in_verdicts_and_regressions(api_url: str, server: str) -> None:
+    number = get(server, "/regressions").json()[0]["id"]
+    (series,) = get(server, f"/regressions/{number}").json()["series"]
+    assert series["not_apart"] is None
+    with session(api_url) as opened:
+        of_kernel = (Measurement.run_id == series["run_id"]) & (Measurement.role == "kernel")
+        (row,) = opened.scalars(select(Measurement).where(of_kernel))
+        row.detail = {**row.detail, "library_runs_apart": False, "not_apart": "it changes its input", "stated": ""}
+    reasons = {row["run_id"]: row["not_apart"] for row in get(server, "/verdicts", **SERIES).json()}
+    assert reasons.pop(series["run_id"]) == "it changes its input"
+    assert set(reasons.values()) == {None}
+    (marked,) = get(server, f"/regressions/{number}").json()["series"]
+    assert marked["not_apart"] == "it changes its input"
 
 
 @pytest.mark.parametrize(

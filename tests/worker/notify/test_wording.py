@@ -114,6 +114,13 @@ def test_a_digest_has_only_the_sections_that_have_something_and_says_how_much_it
     assert "Faster:" not in body
 
 
+def test_a_message_says_what_was_not_measured_apart() -> None:
+    shared = replace(SERIES, not_apart="it reads a counter\nthat it writes")
+    body = wording.regression_text(RegressionStory(ROW, (shared,), (), (), ()), "opened", "http://here").body
+    assert "\nNot measured apart: it reads a counter that it writes\n" in body
+    assert "Not measured apart" not in text_of().body
+
+
 def test_an_alarm_of_a_kind_that_nothing_opens_any_more_is_still_written() -> None:
     assert wording.write_alarm("new_toolchain", "cuda-tile 2") == "new toolchain: cuda-tile 2"
     assert wording.write_alarm("tie_lost", "gemm") == "the best config changed: gemm"
