@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help up install dev test test-quick test-changed test-debian lint figures figures-gpu test-torch test-gpu test-release mutants smoke-compose lock clean
+.PHONY: help up install dev test test-quick test-changed test-debian lint figures figures-gpu chaos test-torch test-gpu test-release mutants smoke-compose lock clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -57,6 +57,13 @@ figures: dev ## Take the figures of docs/develop/measurements.md that need no GP
 
 figures-gpu: dev ## Take those that need an NVIDIA GPU (25 minutes on one H100)
 	@$(BIN)/python -m tools.figures --gpu $(if $(CHECK),--check) $(ONLY)
+
+# Each benchmark prints its figures beside their bounds and ends with 1 when one is missed (ARGS=--report-only: with 0).
+bench-%: dev
+	@$(BIN)/python -m benchmarks.$(subst -,_,$*) $(ARGS)
+
+chaos: dev ## Kill workers and restart servers under 300 jobs, three times over, and count lost jobs (20 minutes)
+	@for seed in 1 2 3; do $(BIN)/python -m benchmarks.jobs chaos --seed $$seed || exit 1; done
 
 # In a folder of its own: no other test is to find PyTorch.
 test-torch: dev ## Run the tests that need PyTorch with its CPU build (190 MB), where pip's own sources have it
