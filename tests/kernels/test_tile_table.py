@@ -140,9 +140,10 @@ def test_the_best_row_for_several_problems_need_not_win_any() -> None:
 class MadeUpGpu:
     """A GPU child whose configs take their tile_m in microseconds, and whose baseline always takes 50."""
 
-    def __init__(self, _: Path, *, environment: Mapping[str, str], torch: bool) -> None:
+    def __init__(self, _: Path, *, environment: Mapping[str, str], torch: bool, kept: object) -> None:
         assert torch
         assert environment
+        assert kept is None
         self.alive, self.loaded = True, dict[int, float]()
 
     def prepare(self, preparation: object, *, deadline_s: float) -> dict[str, Any]:

@@ -270,7 +270,7 @@ def test_jobs_open_the_trace_of_a_failed_one_and_have_a_title_a_logo_and_nothing
 @pytest.mark.usefixtures("new_regression")
 def test_a_regression_is_opened_and_acknowledged_and_its_link_shows_that(page: Any) -> None:
     page.goto("/regressions")
-    page.get_by_text("1 regression, worst first").wait_for()
+    page.get_by_text("worst first within each").wait_for()
     table = page.get_by_test_id("stDataFrame").first
     cell(table, "gemm_fp8").wait_for(state="attached")
     select_first_row(table)
