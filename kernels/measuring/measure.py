@@ -175,11 +175,7 @@ def _measure(
             winner = [trial.config for trial in result.trials].index(result.winner)
             on_step("baselines", 0, len(request.baselines))
             named = _find_named_trials(gpu, introduction["element_bytes"], result.trials, request)
-            for environment in request.environments:
-                taken = [name for process in processes for name in process.details]
-                processes.append(start_environment(environment, setup, request.baselines, taken))
-            if "is_operator" in child.introduction:
-                processes.append(start_watch_file(setup, request.baselines))
+            _start_baselines(processes, setup, request, is_operator="is_operator" in introduction)
             measurements, readings = time_carefully(
                 child, request.kernel, winner, named, result.trials, request.baselines, processes, child.seed, on_step
             )
@@ -212,6 +208,18 @@ def _measure(
         finished_at=dt.datetime.now(dt.UTC),
     )
     return UncountedRun(run.note(seconds=seconds), configs, described)
+
+
+def _start_baselines(
+    processes: list[BaselineProcess], setup: GpuSetup, request: MeasureRequest, *, is_operator: bool
+) -> None:
+    """Adds a process for each environment of baselines, and one for the baselines of a watch file. The caller closes
+    those that started, also when another one fails."""
+    for environment in request.environments:
+        taken = [name for process in processes for name in process.details]
+        processes.append(start_environment(environment, setup, request.baselines, taken))
+    if is_operator:
+        processes.append(start_watch_file(setup, request.baselines))
 
 
 PHASES = ("waiting", "prepare", "baselines", "rounds")

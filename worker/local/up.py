@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -139,16 +139,7 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
     _wait(answers, watch, DASHBOARD_LIMIT_S, f"the dashboard does not answer at {address}")
     screen.print_line(f"Tilewatch is at {address}")
 
-    if reason := port.taken(settings.api_port) if settings.api_port else None:
-        screen.print_line(
-            f"programs are not answered: port {settings.api_port} cannot be used ({reason}); "
-            "set TILEWATCH_API_PORT to another"
-        )
-    elif settings.api_port:
-        serves = withhold(environment, "TILEWATCH_FORGE_TOKEN", "TILEWATCH_API_TOKEN")
-        children.start(Child("api", (sys.executable, "-m", "tilewatch.worker.cli.main", "api"), serves))
-        screen.print_line(f"programs are answered at http://localhost:{settings.api_port} (docs/reference/api.md)")
-
+    _start_api(settings, environment, children, screen)
     compilers = programs.count_compilers(len(os.sched_getaffinity(0)), _memory_bytes(), len(gpus_here))
     for child in programs.workers(settings, environment, gpus_here, compilers):
         children.start(child)
@@ -185,6 +176,21 @@ class DatabaseTrouble:
             except DatabaseUnreachable as error:
                 self._found = str(error)
         return self._found or None
+
+
+def _start_api(settings: Settings, environment: Mapping[str, str], children: Children, screen: Screen) -> None:
+    """Starts the API unless its port is 0. A port that is in use costs the API alone."""
+    if not settings.api_port:
+        return
+    if reason := port.taken(settings.api_port):
+        screen.print_line(
+            f"programs are not answered: port {settings.api_port} cannot be used ({reason}); "
+            "set TILEWATCH_API_PORT to another"
+        )
+        return
+    serves = withhold(environment, "TILEWATCH_FORGE_TOKEN", "TILEWATCH_API_TOKEN")
+    children.start(Child("api", (sys.executable, "-m", "tilewatch.worker.cli.main", "api"), serves))
+    screen.print_line(f"programs are answered at http://localhost:{settings.api_port} (docs/reference/api.md)")
 
 
 def close_to_others(home: Path) -> None:

@@ -52,7 +52,14 @@ def test_one_process_launches_the_baselines_of_several_series_and_no_reference_i
     assert fill(series, UUID, rig.store_url, lambda each: done.append(each.problem)) == []
     described, launched = [("library", "start"), ("library", "describe problem")], ["prepare", "baselines"]
     assert [each for each in asked if each[0] == "library"] == 2 * described
-    assert [name for role, name in asked if role == "gpu"] == ["start", *launched, "forget", "start timer", *launched, "forget"]
+    assert [name for role, name in asked if role == "gpu"] == [
+        "start",
+        *launched,
+        "forget",
+        "start timer",
+        *launched,
+        "forget",
+    ]
     assert [each.name for each in gpu.launches].count("torch_add") == 2
     assert done == [PROBLEM, "128x64"]
 
