@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from tests.conftest import NewDatabase
-from tests.dashboard.fixtures import newcomer, servers
+from tests.dashboard.fixtures import newcomer
 from tests.dashboard.fixtures.drawn import await_drawn
 from tilewatch.dashboard.serving import index_page
-from tilewatch.db.server.free_ports import find_free_port
 
 pytestmark = pytest.mark.browser
 
@@ -35,10 +34,8 @@ MOVED = "() => Object.entries(seen).filter(([, tops]) => tops.size > 1).map(([na
 
 @pytest.fixture(scope="module")
 def address(new_filled_database: NewDatabase, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with new_filled_database() as url:
-        newcomer.fill(url)
-        with servers.dashboard(url, tmp_path_factory.mktemp("elsewhere"), find_free_port(), {}) as served:
-            yield served
+    with newcomer.serve(new_filled_database, tmp_path_factory.mktemp("elsewhere")) as served:
+        yield served
 
 
 DESK, PHONE = (1440, 900), (400, 800)

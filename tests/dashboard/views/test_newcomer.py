@@ -8,20 +8,17 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import pytest
 
 from tests.conftest import NewDatabase
-from tests.dashboard.fixtures import newcomer, servers
+from tests.dashboard.fixtures import newcomer
 from tests.dashboard.fixtures.drawn import await_drawn
 from tilewatch.dashboard.serving import index_page
-from tilewatch.db.server.free_ports import find_free_port
 
 DASHBOARD = Path(__file__).parents[3] / "dashboard"
 
 
 @pytest.fixture(scope="module")
 def address(new_filled_database: NewDatabase, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with new_filled_database() as url:
-        newcomer.fill(url)
-        with servers.dashboard(url, tmp_path_factory.mktemp("elsewhere"), find_free_port(), {}) as served:
-            yield served
+    with newcomer.serve(new_filled_database, tmp_path_factory.mktemp("elsewhere")) as served:
+        yield served
 
 
 def unfold(page: Any) -> None:
