@@ -14,7 +14,7 @@ from sqlalchemy import select
 
 from benchmarks import bounds
 from benchmarks.bounds import Figure
-from tilewatch.db.models import Compilation, Config, Measurement, Run, Sweep, Trial
+from tilewatch.db.models import Compilation, Config, Job, Measurement, Run, Sweep, Trial
 from tilewatch.db.session import session
 from tilewatch.kernels.baselines.names import find_main
 from tilewatch.kernels.device import Gpu
@@ -52,6 +52,7 @@ def list_won(database_url: str) -> list[WonSeries]:
             .join(Trial, (Trial.sweep_id == Sweep.id) & (Trial.config_id == Config.id))
             .join(Compilation, Compilation.id == Trial.compilation_id)
             .where(Measurement.role == "kernel", Measurement.baseline.is_not(None))
+            .where(Sweep.submission_id.in_(select(Job.submission_id).where(Job.kind == "measure")))
             .order_by(Run.id)
         ).all()
     newest = {

@@ -30,7 +30,7 @@ from sqlalchemy import func, select, text
 
 from benchmarks import bounds, neighbours
 from benchmarks.bounds import Figure
-from tilewatch.db.models import Compilation, Job, Measurement, Run, Submission, Sweep, Trial, Verdict
+from tilewatch.db.models import TOTAL, Compilation, Job, Measurement, Run, Sweep, Trial, Verdict
 from tilewatch.db.session import session
 from tilewatch.kernels import device
 from tilewatch.worker.settings import Settings
@@ -56,6 +56,9 @@ class Bounds:
     most_s: tuple[float, float]
     least_share: float
 
+
+NEWEST = select(func.max(Job.submission_id)).where(Job.kind == "measure")
+"""The newest submission with work of this machine: recordings, which `up` imports beside the night, have no jobs."""
 
 BOUNDS: Mapping[int, Bounds] = {1: Bounds((480.0, 300.0), 0.85), 4: Bounds((180.0, 90.0), 0.75)}
 """By the number of GPUs: of one H100 with 16 cores, and of four with 64."""
@@ -147,18 +150,17 @@ def measure(options: argparse.Namespace) -> Iterator[Figure]:
             connections = Connections(database_url)
             threading.Thread(target=connections.watch, daemon=True).start()
             held = BOUNDS.get(len(gpus)) if options.kernels == "all" else None
-            nights = [wait_for_night(database_url, up, started, 0, len(gpus), options.seconds)]
+            nights = [wait_for_night(database_url, up, started, len(gpus), options.seconds)]
             yield from describe(nights[0], 0, held)
-            write_details(options.details, database_url)
             if options.nights > 1:
                 commit(repository, "Change no kernel")
                 started = time.time()
                 subprocess.run([*COMMAND, "submit", "nightly"], env=environment, check=True, stdout=log)
-                known = nights[0].series
-                nights.append(wait_for_night(database_url, up, started, known, len(gpus), options.seconds))
+                nights.append(wait_for_night(database_url, up, started, len(gpus), options.seconds))
                 yield from describe(nights[1], 1, held)
                 yield from compare(*nights)
             connections.over.set()
+            write_details(options.details, database_url)
             yield Figure("connections to the database, at most", str(connections.most))
             yield from describe_cost(nights, bounds.describe_machine())
             won = neighbours.list_won(database_url)
@@ -198,20 +200,19 @@ def wait_for_database(up: subprocess.Popen[bytes], until: float) -> str:
     raise SystemExit("`tilewatch up` did not start: see its log")
 
 
-def wait_for_night(
-    database_url: str, up: subprocess.Popen[bytes], started: float, known: int, gpus: int, limit_s: float
-) -> Night:
+def wait_for_night(database_url: str, up: subprocess.Popen[bytes], started: float, gpus: int, limit_s: float) -> Night:
     """Waits until all runs of the newest submission have a verdict and their counters, and returns the night."""
     complete_at: float | None = None
     while time.time() - started < limit_s and up.poll() is None:
         time.sleep(1.0)
         with session(database_url) as opened:
-            runs = opened.scalar(select(func.count()).select_from(Run)) or 0
-            verdicts = opened.scalar(select(func.count()).select_from(Verdict)) or 0
+            of_night = select(Run.id).join(Sweep).where(Sweep.submission_id == NEWEST.scalar_subquery())
+            runs = opened.scalar(select(func.count()).select_from(of_night.subquery())) or 0
+            verdicts = opened.scalar(select(func.count()).select_from(Verdict).where(Verdict.run_id.in_(of_night))) or 0
             states = ("waiting", "queued", "running")
             busy = opened.scalar(select(func.count()).select_from(Job).where(Job.state.in_(states))) or 0
             uncounted = count_uncounted(opened)
-        if runs > known and verdicts >= runs and not busy:
+        if runs and verdicts >= runs and not busy:
             complete_at = complete_at or time.time()
             if not uncounted or time.time() - complete_at > COUNTED_AFTER_S:
                 break
@@ -226,10 +227,12 @@ def count_uncounted(opened: Any) -> int:
 def read_night(database_url: str, started: float, gpus: int) -> Night:
     now = time.time()
     with session(database_url) as opened:
-        newest = opened.scalar(select(func.max(Submission.id)))
+        newest = opened.scalar(NEWEST)
         of_night = select(Sweep.id).where(Sweep.submission_id == newest).scalar_subquery()
         runs = opened.execute(
-            select(Run.id, Run.started_at, Run.finished_at).join(Sweep).where(Sweep.submission_id == newest)
+            select(Run.id, Run.started_at, Run.finished_at)
+            .join(Sweep)
+            .where(Sweep.submission_id == newest, Sweep.kernel != TOTAL)
         ).all()
         ids = [run.id for run in runs]
         details = opened.scalars(
