@@ -115,7 +115,7 @@ def run_job(job_id: int) -> None:
 
 @celery.task(name=dispatch.COUNT_TASK)  # type: ignore[untyped-decorator]  # Celery has no types
 def run_read_counters() -> None:
-    """Reads the GPU counters of launches that wait on this machine; if jobs wait too, only when many launches do."""
+    """Reads the GPU counters of launches that wait on this machine, if no job waits for its GPU."""
     from tilewatch.db.worker_reads import steps
     from tilewatch.worker.gpu import uncounted
 
@@ -125,7 +125,7 @@ def run_read_counters() -> None:
     waiting = uncounted.list_waiting(context.uncounted, gpu)
     with session(context.database_url) as opened:
         is_busy = steps.is_any_due(opened, _lifecycle.identity.queues)
-    if waiting and (not is_busy or len(waiting) >= uncounted.MOST_AT_ONCE):
+    if waiting and (not is_busy or uncounted.is_overdue(waiting)):
         uncounted.read_counters(context.uncounted, gpu, context.store_url, functools.partial(_write_counters, context))
 
 

@@ -5,6 +5,7 @@ Nsight Compute takes 2.6 s for one run, and 6 s if four GPUs of a host are measu
 """
 
 import contextlib
+import fcntl
 import json
 import os
 import time
@@ -32,8 +33,12 @@ log = structlog.get_logger()
 LATER = "they are read when the GPU has no series to measure"
 """Why a run has no counters yet, as the end of a sentence."""
 
-MOST_AT_ONCE = 32
-"""Most runs per start of Nsight Compute. A launch takes about 0.4 s, so a check waits for less than a minute."""
+MOST_AT_ONCE = 8
+"""Most runs per start of Nsight Compute, which takes 1.7 s for each. A series that comes meanwhile waits for them: 32
+held a GPU for 47 to 69 s (two H200, 2026-11-28)."""
+
+LONGEST_WAIT_S = 12 * 3600.0
+"""Seconds after which the counters of a run are read although series wait for the GPU: a queue may never be empty."""
 
 KEPT_S = 24 * 3600.0
 """Seconds after which the launches of a run that was never stored, because its GPU was ill, are deleted."""
@@ -88,8 +93,24 @@ def list_waiting(folder: Path, gpu: Gpu) -> list[Path]:
     return sorted((folder / gpu.uuid).glob("*.json"))
 
 
+def is_overdue(waiting: Sequence[Path]) -> bool:
+    """Returns whether the oldest of these files has waited longer than LONGEST_WAIT_S."""
+    return bool(waiting) and time.time() - waiting[0].stat().st_mtime > LONGEST_WAIT_S
+
+
 def read_counters(folder: Path, gpu: Gpu, store_url: str, write: Write) -> int:
-    """Reads the counters of the oldest waiting runs and writes them with the checklists. Returns the number of runs."""
+    """Reads the counters of the oldest waiting runs and writes them with the checklists. Returns the number of runs; 0
+    while another process reads those of this GPU."""
+    (folder / gpu.uuid).mkdir(parents=True, exist_ok=True)
+    with (folder / gpu.uuid / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return 0
+        return _read_oldest(folder, gpu, store_url, write)
+
+
+def _read_oldest(folder: Path, gpu: Gpu, store_url: str, write: Write) -> int:
     files = list_waiting(folder, gpu)[:MOST_AT_ONCE]
     found = {file: _read(file) for file in files}
     runs = {file: each for file, each in found.items() if each is not None}

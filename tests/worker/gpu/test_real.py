@@ -1,11 +1,15 @@
 """The real backend on a fake GPU, in real child processes: a commit's library is checked out, swept and replayed."""
 
 import datetime as dt
+import fcntl
+import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +21,7 @@ from tilewatch.db.lifecycle import checks, jobs
 from tilewatch.db.lifecycle.checks import CheckRequest
 from tilewatch.db.page_reads.checks import find_check
 from tilewatch.db.session import session
+from tilewatch.db.worker_reads import steps
 from tilewatch.db.worker_reads.steps import CompiledConfig, LastSweep, SweepFacts
 from tilewatch.kernels import HARNESS
 from tilewatch.kernels.device import gpu_model
@@ -134,6 +139,50 @@ def test_counters_that_wait_are_read_for_several_runs_and_come_with_the_checklis
         lines = {line["item"]: line["answer"] for line in detail["checklist"]}
         assert (lines["K aligned"], lines["rows start on 16 bytes"]) == ("does not apply", "yes")
         assert "is not installed" in detail["no_counters"]
+
+
+def test_counters_of_one_gpu_are_read_by_one_process_at_a_time(backend: RealGpu) -> None:
+    gpu, folder = backend.own_gpu(), backend.context.uncounted
+    (folder / gpu.uuid).mkdir(parents=True)
+    (folder / gpu.uuid / "1.json").write_text("half a")
+    with (folder / gpu.uuid / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert uncounted.read_counters(folder, gpu, backend.context.store_url, lambda *_: True) == 0
+        assert len(uncounted.list_waiting(folder, gpu)) == 1, "the other process reads it"
+
+
+@pytest.mark.parametrize(
+    ("age_s", "is_overdue"), [(uncounted.LONGEST_WAIT_S - 60, False), (uncounted.LONGEST_WAIT_S + 60, True)]
+)
+def test_counters_wait_half_a_day_for_an_empty_queue(tmp_path: Path, age_s: float, *, is_overdue: bool) -> None:
+    oldest, newest = tmp_path / "1.json", tmp_path / "2.json"
+    for file in (oldest, newest):
+        file.touch()
+    written_at = time.time() - age_s
+    os.utime(oldest, (written_at, written_at))
+    assert uncounted.is_overdue([oldest, newest]) is is_overdue
+    assert not uncounted.is_overdue([])
+
+
+@pytest.mark.parametrize(
+    ("is_due", "is_overdue", "is_read"), [(False, False, True), (True, False, False), (True, True, True)]
+)
+def test_counters_wait_while_a_job_waits_for_the_gpu(
+    backend: RealGpu, monkeypatch: pytest.MonkeyPatch, *, is_due: bool, is_overdue: bool, is_read: bool
+) -> None:
+    gpu, folder = backend.own_gpu(), backend.context.uncounted
+    (folder / gpu.uuid).mkdir(parents=True)
+    (folder / gpu.uuid / "1.json").write_text("half a")
+    monkeypatch.setenv("TILEWATCH_DATABASE_URL", backend.context.database_url)
+    monkeypatch.setenv("TILEWATCH_BROKER_URL", "redis://127.0.0.1:9/0")
+    from tilewatch.worker import app
+
+    monkeypatch.setattr(app, "_lifecycle", SimpleNamespace(identity=SimpleNamespace(gpu=gpu, queues=("gpu.h200",))))
+    monkeypatch.setattr(app.Context, "of", lambda _: backend.context)
+    monkeypatch.setattr(steps, "is_any_due", lambda *_: is_due)
+    monkeypatch.setattr(uncounted, "is_overdue", lambda _: is_overdue)
+    app.run_read_counters()
+    assert (uncounted.list_waiting(folder, gpu) == []) is is_read
 
 
 def test_a_file_that_is_no_run_is_removed(backend: RealGpu) -> None:
