@@ -47,8 +47,12 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _import(library: Path) -> Mapping[str, Any]:
-    """Imports what the process needs before its first job; for host code also PyTorch, which watch files import."""
+    """Does what can be done before the GPU's turn: imports the library, and makes the CUDA context, a random generator
+    and a cuBLAS handle. They took 0.5 s of each series' turn (H100, 2026-11-28); their kernels take microseconds."""
     load(library)
+    values = cupy.random.default_rng(0).standard_normal((16, 16), dtype=cupy.float32)
+    _ = values @ values
+    cupy.cuda.get_current_stream().synchronize()
     return {}
 
 

@@ -119,20 +119,30 @@ class GpuProcesses:
 
     def prepare(self, preparation: Preparation, *, deadline_s: float) -> dict[str, Any]:
         """Prepares a problem in place of the last one, and returns its introduction. Takes the GPU's turn, which
-        `close` releases; `waited_s` is how long another series had it. Raises ChildDied, ChildHung or BadDescription.
+        `close` releases; `waited_s` is how long another series had it. Describing the problem takes `ahead_s` before
+        that, because it launches nothing. Raises ChildDied, ChildHung or BadDescription.
 
         The introduction's `library_runs_apart` is False if the process that runs a watched operator also measures it.
         `not_apart` then says why, and `stated` what the operator's watch file says about it.
         """
         self._has_answered = False
+        began_at = time.monotonic()
         if self._library is not None and not self._library.is_idle:
-            self._library.finish(deadline_s=deadline_s)  # the import needs no GPU
+            self._library.finish(deadline_s=deadline_s)  # the import needs no turn
+        problems = None
+        if preparation not in self._planned[self._next :]:
+            library = self._library = self._library or self._start_library()
+            problems = describe(library, preparation, time.monotonic() + deadline_s)
+        ahead_s = time.monotonic() - began_at
         waited_s = self._take_turn()
-        introduction = self._prepare(preparation, deadline_s)
+        introduction = self._prepare(preparation, problems, deadline_s)
         self._has_answered = True
-        return {**introduction, "waited_s": waited_s}
+        return {**introduction, "ahead_s": ahead_s, "waited_s": waited_s}
 
-    def _prepare(self, preparation: Preparation, deadline_s: float) -> dict[str, Any]:
+    def _prepare(
+        self, preparation: Preparation, problems: Mapping[str, Any] | None, deadline_s: float
+    ) -> dict[str, Any]:
+        deadline = time.monotonic() + deadline_s
         if preparation in self._planned[self._next :]:
             place = self._planned.index(preparation, self._next)
             self._next = place + 1
@@ -140,10 +150,8 @@ class GpuProcesses:
                 self._take_references(place, deadline_s)
             if place in self._ready:
                 return self._prepare_ready(place, deadline_s)
-        deadline = time.monotonic() + deadline_s
         library = self._library = self._library or self._start_library()
         self._start_timer()
-        problems = describe(library, preparation, deadline)
         if problems is not None:
             self._measuring = self._measuring or self._start_measuring()
             introduction = prepare(library, self._measuring, preparation, problems, deadline)

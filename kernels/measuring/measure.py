@@ -222,7 +222,7 @@ def _start_baselines(
         processes.append(start_watch_file(setup, request.baselines))
 
 
-PHASES = ("waiting", "prepare", "baselines", "rounds")
+PHASES = ("import", "waiting", "prepare", "baselines", "rounds")
 """Requests that are a phase of a run. All others belong to the sweep."""
 
 

@@ -196,10 +196,12 @@ class GpuChild:
             self.close()
             raise SweepFailed(f"the GPU process could not prepare {self._setup.problem}: {error}") from None
         finally:
-            waited_s = self.introduction.pop("waited_s", 0.0)
-            self.gpu_s += time.monotonic() - started - waited_s
-            self.spent_s["waiting"] += waited_s
-            self.spent_s["prepare"] += time.monotonic() - started - waited_s
+            without_gpu_s = {name: self.introduction.pop(f"{name}_s", 0.0) for name in ("ahead", "waited")}
+            with_gpu_s = time.monotonic() - started - sum(without_gpu_s.values())
+            self.gpu_s += with_gpu_s
+            self.spent_s["import"] += without_gpu_s["ahead"]
+            self.spent_s["waiting"] += without_gpu_s["waited"]
+            self.spent_s["prepare"] += with_gpu_s
 
 
 def describe(child: GpuChild, requests: Iterable[Mapping[str, Any]]) -> Described | str:

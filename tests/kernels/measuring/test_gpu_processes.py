@@ -2,18 +2,22 @@
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.kernels.fixtures.fake_gpu import LIBRARY, MODULES, NAME, PROBLEM, ROOT, UUID, Rig, install_for_children
 from tests.kernels.fixtures.ncu import NCU_OUTPUT, make_ncu
 from tests.kernels.fixtures.s3_server import s3_server
+from tilewatch.kernels.children.child_process import ChildProcess
 from tilewatch.kernels.compiling.store import CubinStore, StoreError
 from tilewatch.kernels.gpu.health.watcher import Watcher, canary
 from tilewatch.kernels.measuring import sweep as module
 from tilewatch.kernels.measuring.baseline_process import describe_other_library
+from tilewatch.kernels.measuring.gpu_turn import GpuTurn, find_turn
 from tilewatch.kernels.measuring.measure import MeasureRequest, measure
 from tilewatch.kernels.measuring.other_processes import GpuBusy
 from tilewatch.kernels.measuring.replay import ReplayRequest, ReplaySide, replay
@@ -85,6 +89,27 @@ def test_children_measure_the_cubins_of_an_object_store(rig: Rig, monkeypatch: p
             child.close()
     assert [trial.status for trial in result.trials] == ["timed", "crashed", "timed"]
     assert result.winner == {"tile_rows": 4}
+
+
+def test_a_problem_is_described_before_the_gpu_is_taken(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While another series has the GPU, this one gets as far as it can without it."""
+    asked: list[str] = []
+    turn, ask = find_turn(UUID), ChildProcess.ask
+
+    def take(self: GpuTurn) -> float:
+        asked.append("the turn")
+        return take_turn(self)
+
+    def record(self: ChildProcess, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]:
+        asked.append(str(request["ask"]))
+        return ask(self, request, deadline_s=deadline_s)
+
+    take_turn = type(turn).take
+    monkeypatch.setattr(type(turn), "take", take)
+    monkeypatch.setattr(ChildProcess, "ask", record)
+    _, _, child = run_sweep(rig, [rig.cubin(1)])
+    assert asked[:3] == ["describe problem", "the turn", "expect"]
+    assert child.spent_s["import"] > 0
 
 
 def test_a_config_that_aborts_only_later_is_a_late_crash(rig: Rig) -> None:
