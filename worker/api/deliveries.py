@@ -18,6 +18,7 @@ from tilewatch.errors import ExpectedError
 
 SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 BRANCH = re.compile(r"[^\x00-\x20-][^\x00-\x20]{0,254}")
+DRAFT_TITLE = re.compile(r"\s*(draft:|\(draft\)|\[draft\])", re.IGNORECASE)  # GitLab's
 NO_COMMIT = "0"
 """A push that makes or deletes a branch has a sha of zeros as its commit before or after."""
 
@@ -144,16 +145,23 @@ def _compare_with_target(event: Any, request: Any, head: str, of: str, key: str 
 
 
 def _is_update_to_compare(event: Any) -> bool:
-    """Returns whether an update of a merge request has new commits or another target branch, or made a draft ready."""
+    """Returns whether an update of a merge request has new commits or another target branch, or made a draft ready.
+
+    Recorded updates do not name every change: of another target branch only the merge status came, which is unchecked
+    again (2020-12-08), and of a draft that became ready only the title (2023-07-02).
+    """
     request, changes = event["object_attributes"], event.get("changes") or {}
-    is_ready = (changes.get("draft") or {}).get("current") is False
-    return request.get("action") == "update" and bool(request.get("oldrev") or "target_branch" in changes or is_ready)
+    draft, title, status = (changes.get(name) or {} for name in ("draft", "title", "merge_status"))
+    has_new_base = "target_branch" in changes or status.get("current") == "unchecked"
+    was_draft, is_draft = (DRAFT_TITLE.match(title.get(when) or "") for when in ("previous", "current"))
+    is_ready = draft.get("current") is False or (was_draft and not is_draft)
+    return request.get("action") == "update" and bool(request.get("oldrev") or has_new_base or is_ready)
 
 
 def _pipeline(event: Any) -> WantedCheck | Nothing:
     """Reads the commit of a merge request's pipeline, which a merge train is about to merge. GitLab names a train's
     commits in no other event, and does not say that they are a train's."""
-    pipeline, request = event["object_attributes"], event["merge_request"]
+    pipeline, request = event["object_attributes"], event.get("merge_request")
     of = f"pipeline {int(pipeline['id'])}"
     if request is None:
         return Nothing(f"{of} is of no merge request")
