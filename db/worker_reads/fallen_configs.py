@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import FromClause, Tuple, and_, exists, func, or_, select, true
+from sqlalchemy import ColumnElement, FromClause, Tuple, and_, exists, func, or_, select, true
 from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.selectable import LateralFromClause
 
@@ -54,21 +54,9 @@ def list_newest_pairs(session: Session, since: dt.datetime) -> list[SweepPair]:
     own = _sweeps().where(*is_of_series(keys))
     after = _first_compiled(own, commit_order.newest_first, keys)
     before = _first_compiled(own.where(_find_place(after) > PLACE), commit_order.latest_first, keys, after)
-    query = (
-        select(
-            *keys.c,
-            after.c.submission_id,
-            after.c.sha,
-            after.c.created_at.label("made_at"),
-            before.c.sweep_id.label("before_id"),
-            after.c.sweep_id.label("after_id"),
-        )
-        .select_from(keys)
-        .join(after, true())
-        .join(before, true())
-        .where(after.c.created_at >= since)
-    )
-    return read_rows(session, query, SweepPair)
+    query = select(*keys.c, after.c.submission_id, *_sides(before, after)).select_from(keys)
+    of_both = query.join(after, true()).join(before, true()).where(after.c.created_at >= since)
+    return read_rows(session, of_both, SweepPair)
 
 
 def list_pairs_since(
@@ -88,16 +76,13 @@ def list_pairs_since(
     done = [exists().where(Run.sweep_id == Sweep.id)] if measured else []
     after = _sweeps().where(*same, *done).order_by(*newest_first).limit(1).lateral()
     query = (
-        select(then.c.repository, then.c.problem, before.c.sweep_id, after.c.sweep_id, after.c.sha, after.c.created_at)
+        select(*(then.c[name] for name in SERIES), then.c.submission_id, *_sides(before, after))
         .select_from(then)
         .join(before, true())
         .join(after, true())
+        .where(before.c.sweep_id != after.c.sweep_id)
     )
-    return [
-        SweepPair(repository, kernel, problem, gpu_model, submission_id, sha, made_at, before_id, after_id)
-        for repository, problem, before_id, after_id, sha, made_at in session.execute(query)
-        if before_id != after_id
-    ]
+    return read_rows(session, query, SweepPair)
 
 
 def list_fallen_configs(session: Session, pairs: Sequence[SweepPair]) -> list[FallenConfig]:
@@ -148,6 +133,11 @@ def _sweeps() -> Query:
         .join(Submission, Submission.id == Sweep.submission_id)
         .where(Submission.reason != "recorded", ~is_part_of_space())
     )
+
+
+def _sides(before: FromClause, after: FromClause) -> tuple[ColumnElement[Any], ...]:
+    sweeps = (before.c.sweep_id.label("before_id"), after.c.sweep_id.label("after_id"))
+    return (after.c.sha, after.c.created_at.label("made_at"), *sweeps)
 
 
 def _find_place(sweep: FromClause) -> Tuple:
