@@ -1,4 +1,4 @@
-"""Migrates a database to the tables that this code expects, and refuses a database that is older or newer."""
+"""Creates the tables that this code expects, or migrates a database to them. Refuses one that is too old or newer."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -37,11 +37,8 @@ where l.granted and l.database = (select oid from pg_database where datname = cu
 group by a.pid, a.usename, a.application_name, a.xact_start order by a.xact_start limit 3
 """)
 
-REPLACED = frozenset(f"{number:04}" for number in range(1, 31))
-"""Revisions from before the first release, which 0031 replaces."""
-
 LAST_UNSQUASHED = "e7265af"
-"""The last commit that migrates databases from before the first release, from revision 0008 on."""
+"""The last commit that migrates databases from before revision 0031, from 0008 on."""
 
 
 class OtherRelease(ExpectedError):
@@ -61,15 +58,19 @@ class TablesInUse(ExpectedError):
 
 
 def upgrade(url: str, report: Callable[[str], object] = lambda _: None, patience_s: float = PATIENCE_S) -> None:
-    """Migrates a database to head, if it is not there. Every server may call it when it starts: two at once take turns.
+    """Migrates a database to head, if it is not there, and fills an empty one with the tables of db/models.py.
 
-    `report` is called with a sentence each time that a table is in use. Raises TablesInUse after `patience_s`,
-    DatabaseNewer, or DatabaseOlder if the database is from before the first release.
+    Every server may call it when it starts: two at once take turns. `report` is called with a sentence each time that a
+    table is in use. Raises TablesInUse after `patience_s`, DatabaseNewer, or DatabaseOlder if no migration leads on
+    from the database's revision.
     """
     from alembic import command  # imported here, because it is slow and most processes only ask for the revision
 
     with _alone(url) as connection:
-        _refuse_unknown(url, _revision(connection))
+        revision = _revision(connection)
+        if revision is None:
+            return _create(connection)
+        _refuse_unknown(url, revision)
         gives_up_at = time.monotonic() + patience_s
         while True:
             connection.commit()  # so that Alembic opens and commits a transaction for each migration
@@ -88,6 +89,19 @@ def upgrade(url: str, report: Callable[[str], object] = lambda _: None, patience
                 )
             report(f"waiting for a table that is in use: {users}")
             time.sleep(PAUSE_S)
+
+
+def _create(connection: Connection) -> None:
+    """Makes the tables of an empty database in one transaction, so that a process that is killed leaves none."""
+    from alembic.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
+    from tilewatch.db.new_tables import create_tables, grant_rights
+
+    create_tables(connection)
+    MigrationContext.configure(connection).stamp(ScriptDirectory.from_config(config()), "head")
+    grant_rights(connection)
+    connection.commit()
 
 
 def current(url: str) -> str | None:
@@ -120,7 +134,7 @@ def config(connection: Connection | None = None) -> "Config":
 
 
 def _refuse_unknown(url: str, revision: str | None) -> None:
-    if revision in REPLACED:
+    if revision is not None and revision < _revisions()[0]:
         raise DatabaseOlder(
             f"the database at {session.address(url)} is at revision {revision}, from before the first release, which "
             f"this code cannot migrate; check out commit {LAST_UNSQUASHED}, run `tilewatch migrate` there, then come "

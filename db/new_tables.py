@@ -1,0 +1,76 @@
+"""Makes the tables of db/models.py in an empty database, with the roles that may use them.
+
+Three roles without a login let a server give each process what it needs: `tilewatch_write` for workers and for whoever
+submits, `tilewatch_read` for the dashboard, `tilewatch_triage` for a dashboard on which people may act: it moves jobs
+and regressions on, marks, and writes actions. It changes states, owners and notes, and no text, payload, name or
+measurement. Only `tilewatch_write` reads the hashes of tokens. Tables of later migrations are theirs too. Roles belong
+to the whole server, so they may be there already. Where the migrating user may not make roles, an administrator makes
+them first, or everybody goes on as the owner.
+"""
+
+from sqlalchemy import Connection, text
+
+from tilewatch.db.models import Base
+
+FILL_REPOSITORY = """
+create function repository_of_sweep() returns trigger language plpgsql as $$
+begin
+    new.repository := (select repository from commits where id = new.commit_id);
+    return new;
+end
+$$;
+
+create trigger repository_of_sweep before insert or update of commit_id, repository on sweeps
+    for each row execute function repository_of_sweep();
+"""
+"""A trigger fills the repository of a sweep, so that it cannot contradict the commit."""
+
+ROLES = """
+do $$
+declare
+    wanted text;
+begin
+    foreach wanted in array array['tilewatch_read', 'tilewatch_write', 'tilewatch_triage'] loop
+        begin
+            execute format('create role %I nologin', wanted);
+        exception
+            when duplicate_object or unique_violation then null;
+            when insufficient_privilege then
+                raise notice 'role % is not there and may not be made by %', wanted, current_user;
+        end;
+        if exists (select from pg_roles where rolname = wanted) then
+            execute format('grant usage on schema public to %I', wanted);
+            execute format('grant select on all tables in schema public to %I', wanted);
+            execute format('alter default privileges in schema public grant select on tables to %I', wanted);
+        end if;
+    end loop;
+    if exists (select from pg_roles where rolname = 'tilewatch_write') then
+        grant insert, update, delete on all tables in schema public to tilewatch_write;
+        revoke insert, update, delete on alembic_version from tilewatch_write;
+        alter default privileges in schema public grant insert, update, delete on tables to tilewatch_write;
+    end if;
+    if exists (select from pg_roles where rolname = 'tilewatch_read') then
+        revoke all on tokens from tilewatch_read;
+    end if;
+    if exists (select from pg_roles where rolname = 'tilewatch_triage') then
+        revoke all on tokens from tilewatch_triage;
+        grant insert on regression_events, actions, marks to tilewatch_triage;
+        grant update ("right", note, at) on marks to tilewatch_triage;
+        grant update (state, owner, note, link, changed_at) on regressions to tilewatch_triage;
+        grant update (state, owner, lease_until, not_before, failure, trace, log, trouble, sent_at, started_at,
+            finished_at, attempt, put_offs, done_steps) on jobs to tilewatch_triage;
+    end if;
+end
+$$;
+"""
+
+
+def create_tables(connection: Connection) -> None:
+    """Creates every table, with its trigger."""
+    Base.metadata.create_all(connection, checkfirst=False)
+    connection.execute(text(FILL_REPOSITORY))
+
+
+def grant_rights(connection: Connection) -> None:
+    """Creates the roles, if the user may, and grants each its rights on the tables."""
+    connection.execute(text(ROLES))
