@@ -9,6 +9,7 @@ from sqlalchemy import (
     CTE,
     BindParameter,
     ColumnElement,
+    FromClause,
     Label,
     ScalarSelect,
     Select,
@@ -33,6 +34,9 @@ WORKER_ALIVE_S = 60
 """Seconds without a heartbeat after which a worker counts as gone; it writes one every few seconds."""
 
 Query = Select[*tuple[Any, ...]]
+
+MACHINE = func.coalesce(Recording.machine, Run.host)
+"""The machine of a run: the one that a recording names, else the host. The query joins Recording from outside."""
 
 SHORT_DETAIL = Measurement.detail.op("-")("checklist")
 """A measurement's detail without the checklist, which takes 3 kB: a series has hundreds of runs."""
@@ -128,6 +132,22 @@ def find_not_apart(run_id: InstrumentedAttribute[int]) -> ScalarSelect[str | Non
         Measurement.run_id == run_id, Measurement.role == "kernel", shared
     )
     return query.limit(1).scalar_subquery()
+
+
+def select_row(row: type[Any], tables: Sequence[Any], **named: Any) -> Query:
+    """Selects the columns that make a dataclass `row`, for read_rows.
+
+    A field is the expression in `named`, else the column of that name of the first table, alias or subquery that has
+    it.
+    """
+
+    def find_column(field: str) -> Any:
+        if field in named:
+            return named[field].label(field)
+        return next(getattr(table, field) for table in columns if hasattr(table, field))
+
+    columns = [table.c if isinstance(table, FromClause) else table for table in tables]
+    return select(*map(find_column, row.__dataclass_fields__))
 
 
 def or_zero(table: Subquery, *names: str) -> list[Label[Any]]:

@@ -13,6 +13,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from tilewatch.db.models import Quarantine, Run
+from tilewatch.db.query_parts import select_row
 
 CANARY_RUNS = 50
 """Number of a GPU's newest runs with whose canaries a new canary is compared."""
@@ -45,15 +46,9 @@ def begin(
 def find_open(session: Session, gpu_uuid: str) -> OpenQuarantine | None:
     """Returns the GPU's open quarantine; None if it is not in quarantine."""
     waited_s = func.extract("epoch", func.now() - func.coalesce(Quarantine.canary_at, Quarantine.began_at))
-    query = select(
-        Quarantine.id,
-        Quarantine.gpu_uuid,
-        Quarantine.kind,
-        Quarantine.reason,
-        Quarantine.began_at,
-        Quarantine.canaries,
-        waited_s.label("waited_s"),
-    ).where(Quarantine.gpu_uuid == gpu_uuid, Quarantine.ended_at.is_(None))
+    query = select_row(OpenQuarantine, [Quarantine], waited_s=waited_s).where(
+        Quarantine.gpu_uuid == gpu_uuid, Quarantine.ended_at.is_(None)
+    )
     row = session.execute(query).one_or_none()
     return None if row is None else OpenQuarantine(**{**row._asdict(), "waited_s": float(row.waited_s)})
 

@@ -27,7 +27,7 @@ from tilewatch.db.models import (
     Trial,
     Verdict,
 )
-from tilewatch.db.query_parts import SERIES, read_rows
+from tilewatch.db.query_parts import MACHINE, SERIES, read_rows, select_row
 
 
 @dataclass(frozen=True)
@@ -147,40 +147,15 @@ class PartRow:
 def find_run(session: Session, run_id: int) -> RunRow | None:
     """Returns a run with its commit, GPU and verdict; None if there is no such run."""
     query = (
-        select(
-            Run.id.label("run_id"),
-            Run.sweep_id,
-            Sweep.kernel,
-            Sweep.problem,
-            Sweep.gpu_model,
-            GpuModel.name.label("gpu_name"),
-            Sweep.arch,
-            Commit.repository,
-            Commit.sha,
-            Commit.subject,
-            Commit.author,
-            Commit.position,
-            Commit.committed_at,
-            Run.origin,
-            func.coalesce(Recording.machine, Run.host).label("machine"),
-            Run.gpu_name.label("device_name"),
-            Run.gpu_uuid,
-            Run.timer,
-            Run.toolchain,
-            Run.telemetry,
-            Run.sweep_gpu_s,
-            Sweep.flops,
-            Sweep.bytes,
-            Sweep.space["rate"].label("rate"),
-            GpuModel.fp8_tflops,
-            GpuModel.bandwidth_gbps,
-            Run.started_at,
-            Run.finished_at.label("measured_at"),
-            Verdict.verdict,
-            Verdict.change,
-            Verdict.noise,
-            Verdict.policy,
-            Verdict.reason,
+        select_row(
+            RunRow,
+            [Run, Commit, Sweep, GpuModel, Verdict],
+            run_id=Run.id,
+            gpu_name=GpuModel.name,
+            machine=MACHINE,
+            device_name=Run.gpu_name,
+            rate=Sweep.space["rate"],
+            measured_at=Run.finished_at,
         )
         .join(Sweep, Sweep.id == Run.sweep_id)
         .join(Commit, Commit.id == Sweep.commit_id)
@@ -197,7 +172,6 @@ def find_run_before(session: Session, run_id: int) -> int | None:
     are several, one of the same machine is taken, else the last. Returns None for the first run of a series."""
     this_run, this_sweep = aliased(Run), aliased(Sweep)
     this_commit, this_recording = aliased(Commit), aliased(Recording)
-    machine = func.coalesce(Recording.machine, Run.host)
     this_machine = func.coalesce(this_recording.machine, this_run.host)
     query = (
         select(Run.id)
@@ -212,7 +186,7 @@ def find_run_before(session: Session, run_id: int) -> int | None:
             *(getattr(Sweep, name) == getattr(this_sweep, name) for name in SERIES),
             commit_order.place_of() < commit_order.place_of(this_commit),
         )
-        .order_by(*commit_order.latest_first(), (machine == this_machine).desc(), Run.finished_at.desc(), Run.id.desc())
+        .order_by(*commit_order.latest_first(), (this_machine == MACHINE).desc(), Run.finished_at.desc(), Run.id.desc())
         .limit(1)
     )
     return session.scalars(query).one_or_none()
@@ -221,21 +195,11 @@ def find_run_before(session: Session, run_id: int) -> int | None:
 def list_samples(session: Session, run_id: int) -> list[SamplesRow]:
     """Lists the samples of a run: those of the kernel, then of its baselines."""
     query = (
-        select(
-            Measurement.implementation,
-            Measurement.role,
-            Measurement.config_id,
-            Config.params,
-            Measurement.samples_us,
-            Measurement.median_us,
-            Measurement.low_us,
-            Measurement.high_us,
-            Measurement.ratio,
-            Measurement.ratio_low,
-            Measurement.ratio_high,
-            Measurement.baseline,
-            Measurement.detail["throttled_us"].label("throttled_us"),
-            Measurement.detail.op("-")("throttled_us").label("detail"),
+        select_row(
+            SamplesRow,
+            [Measurement, Config],
+            throttled_us=Measurement.detail["throttled_us"],
+            detail=Measurement.detail.op("-")("throttled_us"),
         )
         .outerjoin(Config, Config.id == Measurement.config_id)
         .where(Measurement.run_id == run_id, func.cardinality(Measurement.samples_us) > 0)
@@ -247,25 +211,7 @@ def list_samples(session: Session, run_id: int) -> list[SamplesRow]:
 def find_cubin(session: Session, sweep_id: int, config_id: int) -> CubinRow | None:
     """Returns the trial of a config in a sweep, with its cubin's facts; None if the sweep has no such config."""
     query = (
-        select(
-            Config.params,
-            Trial.status,
-            Trial.failure,
-            Trial.median_us,
-            Compilation.status.label("compile_status"),
-            Compilation.content_key,
-            Compilation.code_sha256,
-            Compilation.registers,
-            Compilation.stack_bytes,
-            Compilation.shared_bytes,
-            Compilation.code_bytes,
-            Compilation.tma_loads,
-            Compilation.loads,
-            Compilation.tensor_core_mmas,
-            Compilation.mmas,
-            Compilation.compile_s,
-            Compilation.remarks,
-        )
+        select_row(CubinRow, [Config, Trial, Compilation], compile_status=Compilation.status)
         .join(Config, Config.id == Trial.config_id)
         .outerjoin(Compilation, Compilation.id == Trial.compilation_id)
         .where(Trial.sweep_id == sweep_id, Trial.config_id == config_id)
@@ -309,15 +255,7 @@ def list_parts_of_total(session: Session, run_id: int) -> list[PartRow]:
     part_of = Sweep.parts_of[total.problem]
     weight = part_of["weight"].as_float()
     newest = (
-        select(
-            Run.id.label("run_id"),
-            Sweep.kernel,
-            Sweep.problem,
-            weight.label("weight"),
-            Measurement.median_us,
-            Verdict.verdict,
-            Verdict.change,
-        )
+        select_row(PartRow, [Sweep, Measurement, Verdict], run_id=Run.id, weight=weight)
         .select_from(total_run)
         .join(total, and_(total.id == total_run.sweep_id, total.kernel == TOTAL))
         .join(Sweep, and_(Sweep.submission_id == total.submission_id, part_of.is_not(None)))

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from tilewatch.db.models import FAILED_JOB, OPEN_JOB, Job, Worker
 from tilewatch.db.page_reads.gpu_health import QuarantineRow, list_quarantines
 from tilewatch.db.page_reads.submissions import IN_PROGRESS, SubmissionRow, list_submissions
-from tilewatch.db.query_parts import WORKER_ALIVE_S, read_rows
+from tilewatch.db.query_parts import WORKER_ALIVE_S, read_rows, select_row
 
 
 @dataclass(frozen=True)
@@ -128,18 +128,9 @@ def _read_jobs(session: Session, states: Sequence[str], limit: int, *order: Any)
 def list_workers(session: Session) -> list[WorkerRow]:
     """Lists every stored worker, the last seen first."""
     silent_s = func.extract("epoch", func.now() - Worker.seen_at)
-    query = select(
-        Worker.name,
-        Worker.kind,
-        Worker.host,
-        Worker.gpu_model,
-        Worker.gpu_uuid,
-        Worker.doing,
-        Worker.seen_at,
-        silent_s.label("silent_s"),
-        (silent_s <= WORKER_ALIVE_S).label("alive"),
-        Worker.queues,
-    ).order_by(Worker.seen_at.desc(), Worker.name)
+    query = select_row(WorkerRow, [Worker], silent_s=silent_s, alive=silent_s <= WORKER_ALIVE_S).order_by(
+        Worker.seen_at.desc(), Worker.name
+    )
     return [WorkerRow(**{**row._asdict(), "silent_s": float(row.silent_s)}) for row in session.execute(query)]
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db.models import Commit, GpuModel, Mark, Regression, RegressionEvent, RegressionSeries
-from tilewatch.db.query_parts import Query, find_not_apart, is_counted, is_recorded, is_simulated, read_rows
+from tilewatch.db.query_parts import Query, find_not_apart, is_counted, is_recorded, is_simulated, read_rows, select_row
 from tilewatch.db.repository_names import is_example
 
 
@@ -114,18 +114,11 @@ def find_regression(session: Session, regression_id: int) -> RegressionRow | Non
 def list_series(session: Session, regression_id: int) -> list[RegressionSeriesRow]:
     """Lists the series that one regression changed, the worst first."""
     query = (
-        select(
-            RegressionSeries.kernel,
-            RegressionSeries.problem,
-            RegressionSeries.gpu_model,
-            GpuModel.name.label("gpu_name"),
-            RegressionSeries.run_id,
-            RegressionSeries.good_run_id,
-            RegressionSeries.size,
-            RegressionSeries.low,
-            RegressionSeries.high,
-            RegressionSeries.recovered_at,
-            find_not_apart(RegressionSeries.run_id).label("not_apart"),
+        select_row(
+            RegressionSeriesRow,
+            [RegressionSeries],
+            gpu_name=GpuModel.name,
+            not_apart=find_not_apart(RegressionSeries.run_id),
         )
         .join(GpuModel, GpuModel.slug == RegressionSeries.gpu_model)
         .where(RegressionSeries.regression_id == regression_id)
@@ -149,14 +142,7 @@ def list_levels(session: Session, repository: str, kernel: str, problem: str, gp
     """Lists the confirmed changes of one series, the oldest first."""
     good, bad = aliased(Commit), aliased(Commit)
     query = (
-        select(
-            RegressionSeries.regression_id,
-            Regression.direction,
-            Regression.state,
-            good.position.label("good_position"),
-            bad.position.label("bad_position"),
-            RegressionSeries.size,
-        )
+        select_row(LevelRow, [RegressionSeries, Regression], good_position=good.position, bad_position=bad.position)
         .join(Regression, Regression.id == RegressionSeries.regression_id)
         .join(good, good.id == Regression.good_commit_id)
         .join(bad, bad.id == Regression.bad_commit_id)
@@ -181,35 +167,21 @@ def _regressions() -> Query:
         return select(func.count()).where(Mark.regression_id == Regression.id, Mark.right.is_(right))
 
     return (
-        select(
-            Regression.id,
-            Regression.direction,
-            Regression.repository,
-            Regression.kernel,
-            Regression.category,
-            Regression.cause,
-            Regression.explanation,
-            good.sha.label("good_sha"),
-            good.subject.label("good_subject"),
-            bad.sha.label("bad_sha"),
-            bad.subject.label("bad_subject"),
-            func.greatest(bad.position - good.position, 1).label("commits_in_range"),
-            Regression.size,
-            Regression.low,
-            Regression.high,
-            Regression.state,
-            Regression.owner,
-            Regression.note,
-            Regression.link,
-            Regression.opened_at,
-            Regression.changed_at,
-            series.label("series"),
-            func.coalesce(models, text("'{}'")).label("gpu_models"),
-            marks(True).scalar_subquery().label("right"),
-            marks(False).scalar_subquery().label("wrong"),
-            is_recorded(Regression.id).label("recorded"),
-            is_simulated(Regression.id).label("simulated"),
-            is_counted().label("counted"),
+        select_row(
+            RegressionRow,
+            [Regression],
+            good_sha=good.sha,
+            good_subject=good.subject,
+            bad_sha=bad.sha,
+            bad_subject=bad.subject,
+            commits_in_range=func.greatest(bad.position - good.position, 1),
+            series=series,
+            gpu_models=func.coalesce(models, text("'{}'")),
+            right=marks(True).scalar_subquery(),
+            wrong=marks(False).scalar_subquery(),
+            recorded=is_recorded(Regression.id),
+            simulated=is_simulated(Regression.id),
+            counted=is_counted(),
         )
         .join(good, good.id == Regression.good_commit_id)
         .join(bad, bad.id == Regression.bad_commit_id)

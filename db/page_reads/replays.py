@@ -8,7 +8,7 @@ from sqlalchemy import or_, select
 from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db.models import Commit, Replay, Run, Suspicion, Sweep
-from tilewatch.db.query_parts import read_rows
+from tilewatch.db.query_parts import read_rows, select_row
 
 
 @dataclass(frozen=True)
@@ -57,23 +57,7 @@ def list_replays(session: Session, run_id: int) -> list[ReplayRow]:
     """Lists the replays that a run's suspicion asked for, and those of its series whose bad commit is the run's."""
     good, bad = aliased(Commit), aliased(Commit)
     query = (
-        select(
-            Replay.axis,
-            good.sha.label("good_sha"),
-            bad.sha.label("bad_sha"),
-            Replay.good_code_sha256,
-            Replay.bad_code_sha256,
-            Replay.good_toolchain,
-            Replay.bad_toolchain,
-            Replay.good_us,
-            Replay.bad_us,
-            Replay.failure,
-            Replay.host,
-            Replay.gpu_uuid,
-            Replay.origin,
-            Replay.at,
-            Replay.counters,
-        )
+        select_row(ReplayRow, [Replay], good_sha=good.sha, bad_sha=bad.sha)
         .select_from(Run)
         .join(Sweep, Sweep.id == Run.sweep_id)
         .join(

@@ -26,6 +26,7 @@ from tilewatch.db.models import (
     Verdict,
 )
 from tilewatch.db.query_parts import (
+    MACHINE,
     SERIES,
     SHORT_DETAIL,
     Query,
@@ -220,7 +221,7 @@ def _select_runs() -> Query:
             Commit.committed_at,
             Commit.left_branch_at,
             Run.origin,
-            func.coalesce(Recording.machine, Run.host).label("machine"),
+            MACHINE.label("machine"),
             Run.finished_at.label("measured_at"),
             Run.gpu_name.label("device_name"),
             Run.timer,

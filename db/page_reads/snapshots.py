@@ -38,14 +38,23 @@ from tilewatch.db.models import (
     Config,
     GpuModel,
     Measurement,
-    Recording,
     Run,
     Submission,
     Sweep,
     Trial,
     Verdict,
 )
-from tilewatch.db.query_parts import SERIES, Query, is_of_series, judged_runs, measured_points, read_rows, series_keys
+from tilewatch.db.query_parts import (
+    MACHINE,
+    SERIES,
+    Query,
+    is_of_series,
+    judged_runs,
+    measured_points,
+    read_rows,
+    select_row,
+    series_keys,
+)
 
 OF_TORCH = (TORCH, CUBLAS, CUDNN)
 """Packages with all baselines except DeepGEMM."""
@@ -149,21 +158,12 @@ def list_judged_changes(session: Session, repository: str, since: dt.datetime) -
     """Lists the verdicts other than unchanged on a repository's runs that ended after `since`, the newest first."""
     query = (
         judged_runs(
-            select(
-                Run.id.label("run_id"),
-                Sweep.repository,
-                Sweep.kernel,
-                Sweep.problem,
-                Sweep.gpu_model,
-                GpuModel.name.label("gpu_name"),
-                Run.origin,
-                Commit.sha,
-                Commit.subject,
-                Commit.position,
-                Run.finished_at.label("measured_at"),
-                Verdict.verdict,
-                Verdict.change,
-                Verdict.reason,
+            select_row(
+                JudgedChangeRow,
+                [Sweep, Run, Commit, Verdict],
+                run_id=Run.id,
+                gpu_name=GpuModel.name,
+                measured_at=Run.finished_at,
             )
         )
         .join(GpuModel, GpuModel.slug == Sweep.gpu_model)
@@ -311,44 +311,19 @@ def _select_of_runs() -> Query:
     14 joined tables anew at each call, which took 5 ms of 36 for 488 series (2 cores, 2026-11-23)."""
     return (
         measured_points(
-            select(
-                Run.id.label("run_id"),
-                Sweep.repository,
-                Sweep.kernel,
-                Sweep.problem,
-                Sweep.gpu_model,
-                GpuModel.name.label("gpu_name"),
-                GpuModel.arch,
-                Run.origin,
-                func.coalesce(Recording.machine, Run.host).label("machine"),
-                Run.finished_at.label("measured_at"),
-                Commit.sha,
-                Commit.subject,
-                Commit.author,
-                Commit.committed_at,
-                Commit.position,
-                cast(Config.params, Text).label("params"),
-                Measurement.median_us,
-                Measurement.low_us,
-                Measurement.high_us,
-                Measurement.ratio,
-                Measurement.ratio_low,
-                Measurement.ratio_high,
-                Measurement.baseline,
-                case(
+            select_row(
+                SnapshotRow,
+                [Sweep, Run, Commit, Measurement, Compilation, Verdict],
+                run_id=Run.id,
+                gpu_name=GpuModel.name,
+                arch=GpuModel.arch,
+                machine=MACHINE,
+                measured_at=Run.finished_at,
+                params=cast(Config.params, Text),
+                baseline_version=case(
                     (Measurement.baseline.startswith("deepgemm"), Run.toolchain[DEEP_GEMM].astext),
                     else_=func.nullif(func.concat_ws(" ", *(Run.toolchain[each].astext for each in OF_TORCH)), ""),
-                ).label("baseline_version"),
-                Sweep.flops,
-                Sweep.bytes,
-                Run.toolchain_sha256,
-                Run.gpu_uuid,
-                Compilation.code_sha256,
-                Sweep.source_sha256,
-                Compilation.compiler,
-                Verdict.verdict,
-                Verdict.noise,
-                Verdict.reason,
+                ),
             )
         )
         .join(GpuModel, GpuModel.slug == Sweep.gpu_model)

@@ -21,7 +21,7 @@ from tilewatch.db.models import (
     Sweep,
     Trial,
 )
-from tilewatch.db.query_parts import SHORT_DETAIL, is_of_series, read_rows
+from tilewatch.db.query_parts import MACHINE, SHORT_DETAIL, is_of_series, read_rows, select_row
 
 
 @dataclass(frozen=True)
@@ -140,29 +140,13 @@ def list_sweeps(
 ) -> list[SweepRow]:
     """Lists the sweeps of a search space in any state, the newest commit first and its newest sweep first."""
     query = (
-        select(
-            Sweep.id,
-            Sweep.repository,
-            Sweep.kernel,
-            Sweep.problem,
-            Sweep.gpu_model,
-            GpuModel.name.label("gpu_name"),
-            Sweep.arch,
-            Commit.sha,
-            Commit.position,
-            Commit.subject,
-            Submission.reason,
-            Submission.night,
-            Submission.measure,
-            Submission.requested_at,
-            Recording.machine,
-            Commit.committed_at,
-            Sweep.space["axes"].label("axes"),
-            Sweep.space["tile_table"].label("tile_table"),
-            Sweep.space["ships"].label("ships"),
-            Sweep.space_size,
-            Sweep.flops,
-            Sweep.bytes,
+        select_row(
+            SweepRow,
+            [Sweep, Commit, Submission, Recording],
+            gpu_name=GpuModel.name,
+            axes=Sweep.space["axes"],
+            tile_table=Sweep.space["tile_table"],
+            ships=Sweep.space["ships"],
         )
         .join(Submission, Submission.id == Sweep.submission_id)
         .join(Commit, Commit.id == Sweep.commit_id)
@@ -178,16 +162,7 @@ def list_sweeps(
 def list_winners(session: Session, repository: str, kernel: str, problem: str, gpu_model: str) -> list[WinnerRow]:
     """Lists the winner of each run of a search space, the newest commit first."""
     query = (
-        select(
-            Run.sweep_id,
-            Run.origin,
-            Commit.sha,
-            Commit.position,
-            Commit.committed_at,
-            Measurement.config_id,
-            Config.params,
-            Measurement.median_us,
-        )
+        select_row(WinnerRow, [Run, Commit, Measurement, Config])
         .select_from(Sweep)
         .join(Commit, Commit.id == Sweep.commit_id)
         .join(Run, Run.sweep_id == Sweep.id)
@@ -205,24 +180,7 @@ def list_winners(session: Session, repository: str, kernel: str, problem: str, g
 def list_trials(session: Session, sweep_id: int) -> list[TrialRow]:
     """Lists every trial of a sweep, the fastest first, then those without a time."""
     query = (
-        select(
-            Trial.config_id,
-            Config.params,
-            Trial.status,
-            Trial.failure,
-            Trial.median_us,
-            Trial.error,
-            Compilation.status.label("compile_status"),
-            Compilation.registers,
-            Compilation.stack_bytes,
-            Compilation.shared_bytes,
-            Compilation.code_bytes,
-            Compilation.compile_s,
-            Compilation.tma_loads,
-            Compilation.loads,
-            Compilation.tensor_core_mmas,
-            Compilation.mmas,
-        )
+        select_row(TrialRow, [Trial, Config, Compilation], compile_status=Compilation.status)
         .join(Config, Config.id == Trial.config_id)
         .outerjoin(Compilation, Compilation.id == Trial.compilation_id)
         .where(Trial.sweep_id == sweep_id)
@@ -242,29 +200,15 @@ def list_measurements(session: Session, sweep_id: int) -> list[MeasurementRow]:
     """Lists the measurements of a sweep, the newest run first: in each run the winner, then its baselines."""
     sample = func.unnest(Measurement.samples_us).column_valued("sample")
     query = (
-        select(
-            Run.id.label("run_id"),
-            Run.origin,
-            func.coalesce(Recording.machine, Run.host).label("machine"),
-            Run.gpu_name.label("device_name"),
-            Run.finished_at.label("measured_at"),
-            Run.timer,
-            Run.sweep_gpu_s,
-            Run.tie,
-            Measurement.implementation,
-            Measurement.role,
-            Measurement.config_id,
-            Config.params,
-            func.cardinality(Measurement.samples_us).label("samples"),
-            select(func.min(sample)).correlate(Measurement).scalar_subquery().label("least_us"),
-            Measurement.median_us,
-            Measurement.low_us,
-            Measurement.high_us,
-            Measurement.ratio,
-            Measurement.ratio_low,
-            Measurement.ratio_high,
-            Measurement.baseline,
-            Measurement.detail,
+        select_row(
+            MeasurementRow,
+            [Run, Measurement, Config],
+            run_id=Run.id,
+            machine=MACHINE,
+            device_name=Run.gpu_name,
+            measured_at=Run.finished_at,
+            samples=func.cardinality(Measurement.samples_us),
+            least_us=select(func.min(sample)).correlate(Measurement).scalar_subquery(),
         )
         .join(Measurement, Measurement.run_id == Run.id)
         .outerjoin(Recording, Recording.id == Run.recording_id)
@@ -289,19 +233,12 @@ def list_sizes(session: Session, repository: str, kernel: str, gpu_model: str, s
         .subquery()
     )
     query = (
-        select(
-            Run.id.label("run_id"),
-            Sweep.problem,
-            Run.origin,
-            func.coalesce(Recording.machine, Run.host).label("machine"),
-            Measurement.implementation,
-            Measurement.role,
-            Measurement.median_us,
-            Measurement.low_us,
-            Measurement.high_us,
-            Sweep.flops,
-            Sweep.bytes,
-            SHORT_DETAIL.label("detail"),
+        select_row(
+            SizeRow,
+            [Sweep, Run, Measurement],
+            run_id=Run.id,
+            machine=MACHINE,
+            detail=SHORT_DETAIL,
         )
         .select_from(newest)
         .join(Run, Run.id == newest.c.run_id)

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db import commit_order
 from tilewatch.db.models import Commit, GpuModel, Run, Sweep, Verdict
-from tilewatch.db.query_parts import SERIES, find_not_apart, is_of_series, judged_runs, read_rows
+from tilewatch.db.query_parts import SERIES, find_not_apart, is_of_series, judged_runs, read_rows, select_row
 from tilewatch.db.repository_names import EXAMPLES
 
 
@@ -139,27 +139,13 @@ def list_verdicts(
     named = {"kernel": kernel, "problem": problem, "gpu_model": gpu_model}
     query = (
         judged_runs(
-            select(
-                Verdict.run_id,
-                Sweep.repository,
-                Sweep.kernel,
-                Sweep.problem,
-                Sweep.gpu_model,
-                Commit.sha,
-                Commit.subject,
-                Run.origin,
-                Run.finished_at.label("measured_at"),
-                Verdict.verdict,
-                Verdict.change,
-                Verdict.low,
-                Verdict.high,
-                Verdict.noise,
-                Verdict.smallest,
-                good.sha.label("good_sha"),
-                bad.sha.label("bad_sha"),
-                Verdict.policy,
-                Verdict.reason,
-                find_not_apart(Verdict.run_id).label("not_apart"),
+            select_row(
+                VerdictRow,
+                [Verdict, Sweep, Commit, Run],
+                measured_at=Run.finished_at,
+                good_sha=good.sha,
+                bad_sha=bad.sha,
+                not_apart=find_not_apart(Verdict.run_id),
             )
         )
         .outerjoin(good, good.id == Verdict.good_commit_id)
@@ -179,16 +165,7 @@ def find_detectable_change(
 ) -> DetectableChange | None:
     """Returns the smallest change that a night of a series would show; None if its history is too short."""
     query = (
-        judged_runs(
-            select(
-                Verdict.run_id,
-                Commit.sha,
-                Run.finished_at.label("measured_at"),
-                Verdict.noise,
-                Verdict.smallest,
-                Verdict.policy,
-            )
-        )
+        judged_runs(select_row(DetectableChange, [Verdict, Commit], measured_at=Run.finished_at))
         .where(
             *is_of_series({"repository": repository, "kernel": kernel, "problem": problem, "gpu_model": gpu_model}),
             Verdict.noise.is_not(None),

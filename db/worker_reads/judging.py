@@ -28,7 +28,7 @@ from tilewatch.db.models import (
     Sweep,
     Verdict,
 )
-from tilewatch.db.query_parts import measured_runs
+from tilewatch.db.query_parts import measured_runs, select_row
 
 RUNS_LOOKED_AT = 2_000
 """Newest runs among which a worker looks, every minute. They are found by id: a fleet makes 178,000 runs a year."""
@@ -319,19 +319,7 @@ def list_commits(session: Session, scope: Scope) -> list[PlacedCommit]:
 def list_points(session: Session, submission_ids: Sequence[int], origin: str) -> list[Point]:
     """Lists the measurements of these nights in a stable order, without totals, which are computed from them."""
     query = (
-        select(
-            Sweep.submission_id,
-            Run.id.label("run_id"),
-            Sweep.kernel,
-            Sweep.problem,
-            Run.host,
-            Run.toolchain_sha256,
-            Measurement.median_us.label("time_us"),
-            Measurement.low_us,
-            Measurement.high_us,
-            Measurement.ratio,
-            Measurement.baseline,
-        )
+        select_row(Point, [Sweep, Run, Measurement], run_id=Run.id, time_us=Measurement.median_us)
         .join(Run, Run.id == Measurement.run_id)
         .join(Sweep, Sweep.id == Run.sweep_id)
         .where(
@@ -372,14 +360,7 @@ def find_regression_range(session: Session, regression_id: int) -> RegressionRan
     """Returns the range and worst series of a regression; None if there is no such regression."""
     good, bad = aliased(Commit), aliased(Commit)
     query = (
-        select(
-            good.position.label("good_position"),
-            bad.position.label("bad_position"),
-            RegressionSeries.kernel,
-            RegressionSeries.problem,
-            RegressionSeries.run_id,
-            RegressionSeries.size,
-        )
+        select_row(RegressionRange, [RegressionSeries], good_position=good.position, bad_position=bad.position)
         .join(Regression, Regression.id == RegressionSeries.regression_id)
         .join(good, good.id == Regression.good_commit_id)
         .join(bad, bad.id == Regression.bad_commit_id)
@@ -430,18 +411,13 @@ def list_replays(session: Session, scope: Scope, since_position: int) -> list[Re
     """Lists the replays of a scope whose bad commit is at this position or later, in the order in which they ran."""
     good, bad = aliased(Commit), aliased(Commit)
     query = (
-        select(
-            Replay.kernel,
-            Replay.problem,
-            Replay.good_commit_id,
-            Replay.bad_commit_id,
-            good.position.label("good_position"),
-            bad.position.label("bad_position"),
-            Replay.good_code_sha256.label("good_code"),
-            Replay.bad_code_sha256.label("bad_code"),
-            Replay.good_us,
-            Replay.bad_us,
-            Replay.failure,
+        select_row(
+            ReplayFact,
+            [Replay],
+            good_position=good.position,
+            bad_position=bad.position,
+            good_code=Replay.good_code_sha256,
+            bad_code=Replay.bad_code_sha256,
         )
         .join(good, good.id == Replay.good_commit_id)
         .join(bad, bad.id == Replay.bad_commit_id)

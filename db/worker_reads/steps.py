@@ -25,7 +25,7 @@ from tilewatch.db.models import (
     Trial,
     Worker,
 )
-from tilewatch.db.query_parts import SERIES, WORKER_ALIVE_S, is_part_of_space
+from tilewatch.db.query_parts import SERIES, WORKER_ALIVE_S, is_part_of_space, select_row
 from tilewatch.db.repository_names import name_of_branch
 
 RUNS_WITH_COUNTERS = 20
@@ -176,11 +176,7 @@ def is_taken(session: Session, queue: str) -> bool:
 
 def read_sweep_facts(session: Session, sweep_id: int) -> SweepFacts:
     query = (
-        select(
-            Sweep.submission_id, Commit.repository, Commit.sha, Sweep.kernel, Sweep.problem, Sweep.gpu_model, Sweep.arch
-        )
-        .join(Commit, Commit.id == Sweep.commit_id)
-        .where(Sweep.id == sweep_id)
+        select_row(SweepFacts, [Commit, Sweep]).join(Commit, Commit.id == Sweep.commit_id).where(Sweep.id == sweep_id)
     )
     return SweepFacts(**session.execute(query).one()._mapping)
 
