@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NotRequired, TypedDict, Unpack
 
 from sqlalchemy import case, cast, delete, exists, func, or_, select, text, update
 from sqlalchemy.dialects.postgresql import JSONB, insert
@@ -93,21 +93,82 @@ class NewVerdict:
     bad_commit_id: int | None = None
 
 
-def add_gpu_model(
-    session: Session,
-    *,
-    slug: str,
-    name: str,
-    arch: str,
-    fp8_tflops: float | None,
-    bandwidth_gbps: float | None,
-    corrects: bool = True,
-) -> None:
+class NewGpuModel(TypedDict):
+    slug: str
+    name: str
+    arch: str
+    fp8_tflops: float | None
+    bandwidth_gbps: float | None
+
+
+class NewCommit(TypedDict):
+    repository: str
+    sha: str
+    position: int
+    committed_at: dt.datetime
+    subject: str
+    author: NotRequired[str | None]
+    left_branch_at: NotRequired[dt.datetime | None]
+
+
+class NewSubmission(TypedDict):
+    key: str
+    reason: str
+    night: dt.date | None
+    commit_id: int
+    gpu_model: str
+    measure: bool
+    recording_id: NotRequired[int | None]
+
+
+class NewSweep(TypedDict):
+    submission_id: int
+    commit_id: int
+    kernel: str
+    problem: str
+    gpu_model: str
+    arch: str
+    source_sha256: str
+    space: Mapping[str, Any]
+    space_size: int
+    flops: int
+    bytes: int
+    parts_of: NotRequired[Mapping[str, Any] | None]
+
+
+class NewRun(TypedDict):
+    key: str
+    sweep_id: int
+    origin: str
+    host: str
+    gpu_uuid: str
+    gpu_name: str
+    timer: str
+    toolchain: Mapping[str, str]
+    telemetry: Sequence[Mapping[str, Any]]
+    sweep_gpu_s: float
+    tie: Sequence[int]
+    started_at: dt.datetime
+    finished_at: dt.datetime
+    recording_id: NotRequired[int | None]
+
+
+class NewHeartbeat(TypedDict):
+    kind: str
+    host: str
+    gpu_model: NotRequired[str | None]
+    gpu_uuid: NotRequired[str | None]
+    toolchain: Mapping[str, str]
+    queues: NotRequired[Sequence[str]]
+    doing: NotRequired[str | None]
+
+
+def add_gpu_model(session: Session, *, corrects: bool = True, **row: Unpack[NewGpuModel]) -> None:
     """Adds a GPU model, or corrects the stored one if `corrects`: new datasheet rates replace known ones.
 
     Without `corrects`, as from a recording, only unknown rates are filled. An unknown rate never replaces a known one.
     """
-    new = insert(GpuModel).values(slug=slug, name=name, arch=arch, fp8_tflops=fp8_tflops, bandwidth_gbps=bandwidth_gbps)
+    new = insert(GpuModel).values(**row)
     first, second = (new.excluded, GpuModel) if corrects else (GpuModel, new.excluded)
     session.execute(
         new.on_conflict_do_update(
@@ -122,18 +183,7 @@ def add_gpu_model(
     )
 
 
-def add_commit(
-    session: Session,
-    *,
-    repository: str,
-    sha: str,
-    position: int,
-    committed_at: dt.datetime,
-    subject: str,
-    author: str | None = None,
-    left_branch_at: dt.datetime | None = None,
-    corrects: bool = True,
-) -> int:
+def add_commit(session: Session, *, corrects: bool = True, **row: Unpack[NewCommit]) -> int:
     """Adds a commit, or corrects the position of the stored one if `corrects`, and returns its id.
 
     The larger position wins, because a shallow clone counts too few commits. Without `corrects`, as from a recording of
@@ -141,21 +191,13 @@ def add_commit(
     final order afterwards. A known author stays; old recordings have none. Only recordings have `left_branch_at`, and a
     known one stays.
     """
-    new = insert(Commit).values(
-        repository=repository,
-        sha=sha,
-        position=position,
-        committed_at=committed_at,
-        subject=subject,
-        author=author,
-        left_branch_at=left_branch_at,
-    )
+    new = insert(Commit).values(**row)
     corrected = new.on_conflict_do_update(
         index_elements=[Commit.repository, Commit.sha],
         set_={
             "position": func.greatest(Commit.position, new.excluded.position) if corrects else Commit.position,
             "author": func.coalesce(Commit.author, new.excluded.author),
-            **({"left_branch_at": func.coalesce(Commit.left_branch_at, left_branch_at)} if corrects else {}),
+            **({"left_branch_at": func.coalesce(Commit.left_branch_at, row.get("left_branch_at"))} if corrects else {}),
         },
     )
     return session.execute(corrected.returning(Commit.id)).scalar_one()
@@ -165,72 +207,19 @@ def add_recording(
     session: Session, *, sha256: str, file_name: str, machine: str, recorded_at: dt.datetime
 ) -> tuple[int, bool]:
     """Adds a recording. Returns its id, and whether it is new: a file is recognised by its content."""
-    return find_or_add(
-        session, Recording, {"sha256": sha256}, {"file_name": file_name, "machine": machine, "recorded_at": recorded_at}
-    )
+    about = {"sha256": sha256, "file_name": file_name, "machine": machine, "recorded_at": recorded_at}
+    return find_or_add(session, Recording, ("sha256",), about)
 
 
-def add_submission(
-    session: Session,
-    *,
-    key: str,
-    reason: str,
-    night: dt.date | None,
-    commit_id: int,
-    gpu_model: str,
-    measure: bool,
-    recording_id: int | None = None,
-) -> tuple[int, bool]:
+def add_submission(session: Session, **row: Unpack[NewSubmission]) -> tuple[int, bool]:
     """Adds a submission. Returns its id, and whether it is new."""
-    return find_or_add(
-        session,
-        Submission,
-        {"key": key},
-        {
-            "reason": reason,
-            "night": night,
-            "commit_id": commit_id,
-            "gpu_model": gpu_model,
-            "measure": measure,
-            "recording_id": recording_id,
-        },
-    )
+    return find_or_add(session, Submission, ("key",), row)
 
 
-def add_sweep(
-    session: Session,
-    *,
-    submission_id: int,
-    commit_id: int,
-    kernel: str,
-    problem: str,
-    gpu_model: str,
-    arch: str,
-    source_sha256: str,
-    space: Mapping[str, Any],
-    space_size: int,
-    flops: int,
-    bytes: int,
-    parts_of: Mapping[str, Any] | None = None,
-) -> int:
+def add_sweep(session: Session, **row: Unpack[NewSweep]) -> int:
     """Adds a sweep and returns its id."""
-    sweep_id, _ = find_or_add(
-        session,
-        Sweep,
-        {"submission_id": submission_id, "kernel": kernel, "problem": problem},
-        {
-            "commit_id": commit_id,
-            "gpu_model": gpu_model,
-            "arch": arch,
-            "source_sha256": source_sha256,
-            "space": dict(space),
-            "space_size": space_size,
-            "flops": flops,
-            "bytes": bytes,
-            "parts_of": dict(parts_of or {}),
-        },
-    )
-    return sweep_id
+    of_model = {"space": dict(row["space"]), "parts_of": dict(row.get("parts_of") or {})}
+    return find_or_add(session, Sweep, ("submission_id", "kernel", "problem"), {**row, **of_model})[0]
 
 
 def lock_sweep(session: Session, sweep_id: int) -> None:
@@ -377,47 +366,11 @@ def _result(row: Row) -> Row:
     return {**row, "error": None if error is None else str(error)}
 
 
-def add_run(
-    session: Session,
-    *,
-    key: str,
-    sweep_id: int,
-    origin: str,
-    host: str,
-    gpu_uuid: str,
-    gpu_name: str,
-    timer: str,
-    toolchain: Mapping[str, str],
-    telemetry: Sequence[Mapping[str, Any]],
-    sweep_gpu_s: float,
-    tie: Sequence[int],
-    started_at: dt.datetime,
-    finished_at: dt.datetime,
-    recording_id: int | None = None,
-) -> int:
+def add_run(session: Session, **row: Unpack[NewRun]) -> int:
     """Adds a run, with a hash of its toolchain, and returns its id."""
-    run_id, _ = find_or_add(
-        session,
-        Run,
-        {"key": key},
-        {
-            "sweep_id": sweep_id,
-            "origin": origin,
-            "recording_id": recording_id,
-            "host": host,
-            "gpu_uuid": gpu_uuid,
-            "gpu_name": gpu_name,
-            "timer": timer,
-            "toolchain": dict(toolchain),
-            "toolchain_sha256": _sha256(toolchain),
-            "telemetry": [dict(reading) for reading in telemetry],
-            "sweep_gpu_s": sweep_gpu_s,
-            "tie": list(tie),
-            "started_at": started_at,
-            "finished_at": finished_at,
-        },
-    )
-    return run_id
+    toolchain = {"toolchain": dict(row["toolchain"]), "toolchain_sha256": _sha256(row["toolchain"])}
+    lists = {"telemetry": [dict(reading) for reading in row["telemetry"]], "tie": list(row["tie"])}
+    return find_or_add(session, Run, ("key",), {**row, **toolchain, **lists})[0]
 
 
 def add_measurements(session: Session, run_id: int, rows: Sequence[Row]) -> None:
@@ -504,28 +457,10 @@ def roll_up_trials(session: Session, before: dt.datetime, most: int) -> int | No
     return trials
 
 
-def write_heartbeat(
-    session: Session,
-    *,
-    name: str,
-    kind: str,
-    host: str,
-    gpu_model: str | None = None,
-    gpu_uuid: str | None = None,
-    toolchain: Mapping[str, str],
-    queues: Sequence[str] = (),
-    doing: str | None = None,
-) -> None:
+def write_heartbeat(session: Session, name: str, **row: Unpack[NewHeartbeat]) -> None:
     """Stores that a worker is alive and what it does. `remove_worker` is called first when it starts."""
-    columns = {
-        "kind": kind,
-        "host": host,
-        "gpu_model": gpu_model,
-        "gpu_uuid": gpu_uuid,
-        "toolchain": dict(toolchain),
-        "queues": list(queues),
-        "doing": doing,
-    }
+    nothing: dict[str, Any] = {"gpu_model": None, "gpu_uuid": None, "queues": [], "doing": None}
+    columns = {**nothing, **row, "toolchain": dict(row["toolchain"]), "queues": list(row.get("queues", ()))}
     session.execute(
         insert(Worker)
         .values(name=name, **columns)

@@ -1,6 +1,6 @@
 """Adds a row unless one with its natural key exists, so that a step may run twice."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Table, select
@@ -11,19 +11,16 @@ from tilewatch.db.models import Base
 
 
 def find_or_add(
-    session: Session, model: type[Base], natural_key: Mapping[str, Any], rest: Mapping[str, Any]
+    session: Session, model: type[Base], natural_key: Sequence[str], row: Mapping[str, Any]
 ) -> tuple[int, bool]:
-    """Adds the row unless one with this natural key exists. Returns its id, and whether it is new."""
+    """Adds the row unless one with its natural key exists. Returns its id, and whether it is new."""
     table = _table(model)
     added = session.execute(
-        insert(table)
-        .values(**natural_key, **rest)
-        .on_conflict_do_nothing(index_elements=list(natural_key))
-        .returning(table.c.id)
+        insert(table).values(**row).on_conflict_do_nothing(index_elements=list(natural_key)).returning(table.c.id)
     ).scalar()
     if added is not None:
         return int(added), True
-    existing = select(table.c.id).where(*(table.c[name] == value for name, value in natural_key.items()))
+    existing = select(table.c.id).where(*(table.c[name] == row[name] for name in natural_key))
     return int(session.execute(existing).scalar_one()), False
 
 

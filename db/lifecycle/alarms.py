@@ -26,7 +26,7 @@ def take_turns(session: Session) -> None:
 def open_once(session: Session, *, key: str, kind: str, subject: str, detail: str) -> tuple[int, bool]:
     """Opens an alarm unless there was one with this key. Returns its id, and whether it is new. A closed alarm stays
     closed, because its key contains since when it was one."""
-    return find_or_add(session, Alarm, {"key": key}, {"kind": kind, "subject": subject, "detail": detail})
+    return find_or_add(session, Alarm, ("key",), {"key": key, "kind": kind, "subject": subject, "detail": detail})
 
 
 def open_failure(session: Session, kind: str, subject: str, reason: str) -> None:

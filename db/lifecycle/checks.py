@@ -66,7 +66,7 @@ def open_once(session: Session, asked: CheckRequest, who: str) -> tuple[int, boo
     tries = session.scalar(
         select(func.count()).where(func.starts_with(Check.key, f"{key}#"), Check.ended_at.is_not(None), failed)
     )
-    return find_or_add(session, Check, {"key": f"{key}#{tries}"}, {**vars(asked), "who": who})
+    return find_or_add(session, Check, ("key",), {"key": f"{key}#{tries}", **vars(asked), "who": who})
 
 
 def is_prepared(session: Session, check_id: int) -> bool:
@@ -80,11 +80,9 @@ def write_prepared(session: Session, check_id: int, rows: Sequence[Mapping[str, 
     kernel and problem of those that need launches."""
     waiting = []
     for row in rows:
-        names = {"check_id": check_id, "kernel": row["kernel"], "problem": row["problem"]}
-        rest = {name: value for name, value in row.items() if name not in names}
-        if row["kind"] is not None:
-            rest["ended_at"] = clock_now()
-        operator_id, _ = find_or_add(session, CheckOperator, names, rest)
+        ended = {} if row["kind"] is None else {"ended_at": clock_now()}
+        operator = {**row, "check_id": check_id, **ended}
+        operator_id, _ = find_or_add(session, CheckOperator, ("check_id", "kernel", "problem"), operator)
         if row["kind"] is None:
             waiting.append((operator_id, row["kernel"], row["problem"]))
     session.execute(update(Check).where(Check.id == check_id).values(changed=len(waiting)))

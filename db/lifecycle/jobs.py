@@ -8,7 +8,7 @@ the transaction began. Messages are sent elsewhere: `mark_sent` stores that.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, NotRequired, TypedDict, Unpack
 
 from sqlalchemy import ColumnElement, String, and_, case, cast, func, literal, or_, select, update
 from sqlalchemy.orm import Session
@@ -66,41 +66,26 @@ class UnsentJob:
     queue: str
 
 
-def add(
-    session: Session,
-    *,
-    key: str,
-    kind: str,
-    queue: str,
-    subject: str,
-    payload: dict[str, Any],
-    submission_id: int | None = None,
-    sweep_id: int | None = None,
-    run_id: int | None = None,
-    check_id: int | None = None,
-    total_steps: int = 0,
-    state: str = "queued",
-    priority: int = Priority.NIGHTLY,
-) -> tuple[int, bool]:
-    """Adds a job. Returns its id, and whether it is new. A job in state "waiting" starts after `release`."""
-    return find_or_add(
-        session,
-        Job,
-        {"key": key},
-        {
-            "kind": kind,
-            "queue": queue,
-            "state": state,
-            "subject": subject,
-            "payload": payload,
-            "submission_id": submission_id,
-            "sweep_id": sweep_id,
-            "run_id": run_id,
-            "check_id": check_id,
-            "total_steps": total_steps,
-            "priority": int(priority),
-        },
-    )
+class NewJob(TypedDict):
+    key: str
+    kind: str
+    queue: str
+    subject: str
+    payload: dict[str, Any]
+    submission_id: NotRequired[int | None]
+    sweep_id: NotRequired[int | None]
+    run_id: NotRequired[int | None]
+    check_id: NotRequired[int | None]
+    total_steps: NotRequired[int]
+    state: NotRequired[str]
+    priority: NotRequired[int]
+
+
+def add(session: Session, **row: Unpack[NewJob]) -> tuple[int, bool]:
+    """Adds a job, queued for a nightly unless the row says otherwise. Returns its id, and whether it is new. A job in
+    state "waiting" starts after `release`."""
+    priority = int(row.get("priority", Priority.NIGHTLY))
+    return find_or_add(session, Job, ("key",), {"state": "queued", **row, "priority": priority})
 
 
 def claim(

@@ -7,7 +7,7 @@ Times are on the database's clock.
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NotRequired, TypedDict, Unpack
 
 from sqlalchemy import String, case, cast, exists, func, literal, or_, select, update
 from sqlalchemy.orm import Session, aliased
@@ -60,37 +60,22 @@ class UnreportedChange:
     kind: str
 
 
-def write(
-    session: Session,
-    *,
-    key: str,
-    kind: str,
-    channel: str,
-    subject: str,
-    body: str,
-    regression_id: int | None = None,
-    alarm_id: int | None = None,
-    check_id: int | None = None,
-    not_before: dt.datetime | None = None,
-) -> bool:
+class NewMessage(TypedDict):
+    key: str
+    kind: str
+    channel: str
+    subject: str
+    body: str
+    regression_id: NotRequired[int | None]
+    alarm_id: NotRequired[int | None]
+    check_id: NotRequired[int | None]
+    not_before: NotRequired[dt.datetime | None]
+
+
+def write(session: Session, **row: Unpack[NewMessage]) -> bool:
     """Writes a message unless there is one with its key. Returns whether it is new."""
-    _, new = find_or_add(
-        session,
-        Message,
-        {"key": key},
-        {
-            "kind": kind,
-            "channel": channel,
-            "subject": subject,
-            "body": body,
-            "regression_id": regression_id,
-            "alarm_id": alarm_id,
-            "check_id": check_id,
-            "state": "queued" if not_before is None else "held",
-            "not_before": not_before,
-        },
-    )
-    return new
+    state = "queued" if row.get("not_before") is None else "held"
+    return find_or_add(session, Message, ("key",), {**row, "state": state})[1]
 
 
 def list_unreported_changes(session: Session) -> list[UnreportedChange]:

@@ -71,24 +71,11 @@ def open_or_join(session: Session, cause: Cause, moved: ChangedSeries) -> Opened
     _take_turns(session, cause)
     regression = _same_cause(session, cause)
     if regression is None:
-        regression_id, created = find_or_add(
-            session,
-            Regression,
-            {"key": _key(session, cause)},
-            {
-                "direction": cause.direction,
-                "repository": cause.repository,
-                "kernel": cause.kernel,
-                "category": cause.category,
-                "cause": cause.sentence,
-                "explanation": list(cause.explanation),
-                "good_commit_id": cause.good_commit_id,
-                "bad_commit_id": cause.bad_commit_id,
-                "size": moved.size,
-                "low": moved.low,
-                "high": moved.high,
-            },
-        )
+        named = ("direction", "repository", "kernel", "category", "good_commit_id", "bad_commit_id")
+        row = {name: getattr(cause, name) for name in named}
+        row |= {"key": _key(session, cause), "cause": cause.sentence, "explanation": list(cause.explanation)}
+        row |= {"size": moved.size, "low": moved.low, "high": moved.high}
+        regression_id, created = find_or_add(session, Regression, ("key",), row)
     else:
         regression_id, created = regression.id, False
     joined = _add_series(session, regression_id, cause.kernel, moved)
@@ -200,18 +187,7 @@ def _key(session: Session, cause: Cause) -> str:
 def _add_series(session: Session, regression_id: int, kernel: str, moved: ChangedSeries) -> bool:
     added = (
         insert(RegressionSeries)
-        .values(
-            regression_id=regression_id,
-            kernel=kernel,
-            problem=moved.problem,
-            gpu_model=moved.gpu_model,
-            run_id=moved.run_id,
-            good_run_id=moved.good_run_id,
-            suspicion_id=moved.suspicion_id,
-            size=moved.size,
-            low=moved.low,
-            high=moved.high,
-        )
+        .values(regression_id=regression_id, kernel=kernel, **vars(moved))
         .on_conflict_do_nothing(constraint="uq_regression_series_series")
         .returning(RegressionSeries.id)
     )

@@ -5,7 +5,7 @@ The caller, who opened the session, commits.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 from sqlalchemy import func, select, update
 from sqlalchemy.dialects.postgresql import insert
@@ -21,34 +21,20 @@ NOT_NEEDED = "not held: what its machine code takes is known"
 Outcome = Literal["confirmed", "refuted", "undecided"]
 
 
-def open_once(
-    session: Session,
-    *,
-    run_id: int,
-    kernel: str,
-    problem: str,
-    gpu_model: str,
-    good_commit_id: int,
-    bad_commit_id: int,
-    size: float | None,
-    reason: str,
-) -> int:
+class NewSuspicion(TypedDict):
+    run_id: int
+    kernel: str
+    problem: str
+    gpu_model: str
+    good_commit_id: int
+    bad_commit_id: int
+    size: float | None
+    reason: str
+
+
+def open_once(session: Session, **row: Unpack[NewSuspicion]) -> int:
     """Opens the suspicion of a run unless it has one, and returns its id. A stored range and reason are kept."""
-    suspicion_id, _ = find_or_add(
-        session,
-        Suspicion,
-        {"run_id": run_id},
-        {
-            "kernel": kernel,
-            "problem": problem,
-            "gpu_model": gpu_model,
-            "good_commit_id": good_commit_id,
-            "bad_commit_id": bad_commit_id,
-            "size": size,
-            "reason": reason,
-        },
-    )
-    return suspicion_id
+    return find_or_add(session, Suspicion, ("run_id",), row)[0]
 
 
 def find_id_of_run(session: Session, run_id: int) -> int | None:

@@ -34,8 +34,10 @@ def begin(session: Session, key: str, a: str, b: str, made_at: dt.datetime) -> t
     if (found := session.scalar(select(ToolchainReport.id).where(earlier, exists().where(is_open)))) is not None:
         return found, False
     number = session.scalar(select(func.count()).select_from(ToolchainReport).where(earlier))
-    rest = {"a": a, "b": b, "made_at": made_at, "contents": {}, "answer": {}, "markdown": ""}
-    return find_or_add(session, ToolchainReport, {"key": f"{key}#{number}"}, rest)
+    empty = {"contents": {}, "answer": {}, "markdown": ""}
+    return find_or_add(
+        session, ToolchainReport, ("key",), {"key": f"{key}#{number}", "a": a, "b": b, "made_at": made_at, **empty}
+    )
 
 
 def write_job(session: Session, report_id: int, job_id: int) -> None:
@@ -58,8 +60,8 @@ def write_progress(
 
 def write_report(session: Session, report: JudgedReport) -> Written:
     """Stores a report, or replaces a stored one that has other launches or another verdict. Returns what was done."""
-    columns = {name: value for name, value in vars(report).items() if name != "key"}
-    report_id, is_new = find_or_add(session, ToolchainReport, {"key": report.key}, columns)
+    columns = vars(report)
+    report_id, is_new = find_or_add(session, ToolchainReport, ("key",), columns)
     if is_new:
         return "added"
     differs = or_(*(getattr(ToolchainReport, name) != columns[name] for name in ("contents", "answer", "markdown")))
