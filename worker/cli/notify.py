@@ -41,10 +41,9 @@ def messages(
     Example: tilewatch notify messages --failed
     """
     from tilewatch.db.page_reads import messages as message_queries
-    from tilewatch.db.session import session
     from tilewatch.worker.cli import tables
 
-    with session(options.ready_database()) as opened:
+    with options.open_session() as opened:
         rows = message_queries.list_messages(opened, states=("failed",) if failed else None)
     tables.print_answer(rows, tables.draw_messages, as_json=as_json)
 
@@ -56,10 +55,9 @@ def alarms(as_json: AsJson = False) -> None:
     Example: tilewatch notify alarms
     """
     from tilewatch.db.page_reads import alarms as alarm_queries
-    from tilewatch.db.session import session
     from tilewatch.worker.cli import tables
 
-    with session(options.ready_database()) as opened:
+    with options.open_session() as opened:
         rows = alarm_queries.list_alarms(opened)
     tables.print_answer(rows, tables.draw_alarms, as_json=as_json)
 
@@ -74,9 +72,10 @@ def again(
 
     Example: tilewatch notify again 12 13
     """
-    from tilewatch.worker.cli import triage
+    from tilewatch.db.lifecycle.messages import retry
 
-    sent = triage.send_again(options.ready_database(), ids)
+    with options.open_session() as opened:
+        sent = retry(opened, ids)
     left = sorted(set(ids) - set(sent))
     print(f"{len(sent)} of {len(set(ids))} messages will be sent again")
     if left:

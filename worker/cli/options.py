@@ -1,11 +1,12 @@
 """Parameters that several commands share, and functions that read them. Imports little, so that `--help` is quick."""
 
+import contextlib
 import datetime as dt
 import functools
 import getpass
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,6 +15,8 @@ from typer.core import TyperGroup
 from tilewatch.errors import ExpectedError
 
 if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
     from tilewatch.worker.settings import Settings
 
 Commit = Annotated[str, typer.Option(metavar="REV", help="A branch, a tag, a sha: any revision that Git knows.")]
@@ -98,6 +101,15 @@ def ready_database() -> str:
     require_database(database_url)
     require_head(database_url)
     return database_url
+
+
+@contextlib.contextmanager
+def open_session() -> "Iterator[Session]":
+    """Opens a transaction in a database that answers and has this version's tables."""
+    from tilewatch.db.session import session
+
+    with session(ready_database()) as opened:
+        yield opened
 
 
 def day(text: str | None) -> dt.date | None:

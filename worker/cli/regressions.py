@@ -1,4 +1,4 @@
-"""The commands `tilewatch regressions ...`, which do the same as the page Regressions, by triage.py."""
+"""The commands `tilewatch regressions ...`, which do the same as the page Regressions."""
 
 import datetime as dt
 from collections.abc import Callable
@@ -12,6 +12,8 @@ from tilewatch.worker.cli.options import AsJson, Who
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
+
+    from tilewatch.db.page_reads.messages import RegressionStory
 
 
 class State(StrEnum):
@@ -56,11 +58,19 @@ def list_(
         tilewatch regressions list --all --kernel gemm_fp8 --json
     """
     from tilewatch.db.lifecycle.regressions import OPEN
-    from tilewatch.worker.cli import tables, triage
+    from tilewatch.db.page_reads.regressions import list_regressions
+    from tilewatch.worker.cli import tables
 
     states = None if every else tuple(each.value for each in state) if state else OPEN
     direction = "improvement" if improvements else "regression"
-    rows = triage.list_regressions(options.ready_database(), states=states, kernel=kernel, direction=direction)
+    with options.open_session() as opened:
+        rows = [
+            row
+            for row in list_regressions(opened)
+            if row.direction == direction
+            and (states is None or row.state in states)
+            and (kernel is None or row.kernel == kernel)
+        ]
     tables.print_answer(rows, tables.draw_regressions, as_json=as_json)
 
 
@@ -70,9 +80,10 @@ def show(number: Number, as_json: AsJson = False) -> None:
 
     Example: tilewatch regressions show 7
     """
-    from tilewatch.worker.cli import tables, triage
+    from tilewatch.worker.cli import tables
 
-    story = triage.story(options.ready_database(), number)
+    with options.open_session() as opened:
+        story = _read_story(opened, number)
     tables.print_answer(story, tables.draw_story, as_json=as_json)
 
 
@@ -170,16 +181,22 @@ def mark(
 
         tilewatch regressions mark 4711 wrong --run
     """
-    from tilewatch.worker.cli import triage
+    from tilewatch.db.lifecycle import regressions as life
+    from tilewatch.db.page_reads.evidence import find_run
 
     right = verdict == "right"
-    if run:
-        triage.mark_run(options.ready_database(), number, options.name_of(who), right=right, note=note)
-        print(f"the verdict of run {number} is marked {verdict}")
-        return
-    _change(
-        number, who, lambda life, opened, name: life.mark(opened, name, right=right, regression_id=number, note=note)
-    )
+    if not run:
+        return _change(
+            number,
+            who,
+            lambda life, opened, name: life.mark(opened, name, right=right, regression_id=number, note=note),
+        )
+    name = options.name_of(who)
+    with options.open_session() as opened:
+        if find_run(opened, number) is None:
+            raise life.NoSuchRegression(f"there is no run {number}; the Series page shows the number of a run")
+        life.mark(opened, name, right=right, run_id=number, note=note)
+    print(f"the verdict of run {number} is marked {verdict}")
 
 
 @regressions.command()
@@ -188,9 +205,13 @@ def rerun(number: Number, who: Who = None) -> None:
 
     Example: tilewatch regressions rerun 7
     """
-    from tilewatch.worker.cli import triage
+    from tilewatch.db.lifecycle import actions
+    from tilewatch.text import count_text, short_sha
 
-    print(triage.measure_again(options.ready_database(), number, options.name_of(who)))
+    name = options.name_of(who)
+    with options.open_session() as opened:
+        row = actions.measure_again(opened, number, name)
+    print(f"asked for {count_text(row.series, 'sweep')} of {short_sha(row.bad_sha)}")
 
 
 @regressions.command()
@@ -201,9 +222,13 @@ def bisect(number: Number, who: Who = None) -> None:
 
     Example: tilewatch regressions bisect 7
     """
-    from tilewatch.worker.cli import triage
+    from tilewatch.db.lifecycle import actions
+    from tilewatch.text import short_sha
 
-    print(triage.bisect(options.ready_database(), number, options.name_of(who)))
+    name = options.name_of(who)
+    with options.open_session() as opened:
+        row = actions.bisect(opened, number, name)
+    print(f"asked for a bisection of {row.commits_in_range} commits after {short_sha(row.good_sha)}")
 
 
 @regressions.command()
@@ -216,12 +241,11 @@ def score(
     Example: tilewatch regressions score --since 2026-11-01
     """
     from tilewatch.db.page_reads import judge_score
-    from tilewatch.db.session import session
     from tilewatch.worker.cli import tables
 
     day = options.day(since)
     begin = None if day is None else dt.datetime.combine(day, dt.time(), dt.UTC)
-    with session(options.ready_database()) as opened:
+    with options.open_session() as opened:
         score = judge_score.read_score(opened, begin)
     tables.print_answer(score, tables.draw_score, as_json=as_json)
 
@@ -229,8 +253,18 @@ def score(
 def _change(number: int, who: str | None, act: Callable[[Any, "Session", str], None]) -> None:
     """Calls `act` with the module of the changes, a session and the name of who changes it."""
     from tilewatch.db.lifecycle import regressions as life
-    from tilewatch.worker.cli import triage
 
     name = options.name_of(who)
-    row = triage.change(options.ready_database(), number, lambda opened: act(life, opened, name)).regression
+    with options.open_session() as opened:
+        act(life, opened, name)
+        row = _read_story(opened, number).regression
     print(f"regression {row.id} is {row.state}, owned by {row.owner or 'nobody'}")
+
+
+def _read_story(opened: "Session", number: int) -> "RegressionStory":
+    from tilewatch.db.lifecycle.regressions import NoSuchRegression
+    from tilewatch.db.page_reads.messages import find_story
+
+    if (story := find_story(opened, number)) is None:
+        raise NoSuchRegression(f"there is no regression {number}; `tilewatch regressions list` shows their numbers")
+    return story

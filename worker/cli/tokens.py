@@ -31,9 +31,8 @@ def add(
     Example: tilewatch token add ci --may read --may check --gpu-seconds 3600
     """
     from tilewatch.db.lifecycle import tokens
-    from tilewatch.db.session import session
 
-    with session(options.ready_database()) as opened:
+    with options.open_session() as opened:
         made = tokens.add(
             opened, name=name, rights=[each.value for each in may], gpu_s=gpu_seconds, who=options.name_of(who)
         )
@@ -47,10 +46,9 @@ def list_(as_json: AsJson = False) -> None:
     Example: tilewatch token list
     """
     from tilewatch.db.page_reads import tokens as token_queries
-    from tilewatch.db.session import session
     from tilewatch.worker.cli import tables
 
-    with session(options.ready_database()) as opened:
+    with options.open_session() as opened:
         rows = token_queries.list_tokens(opened)
     tables.print_answer(rows, tables.draw_tokens, as_json=as_json)
 
@@ -62,8 +60,7 @@ def revoke(name: Name, who: Who = None) -> None:
     Example: tilewatch token revoke ci
     """
     from tilewatch.db.lifecycle import tokens
-    from tilewatch.db.session import session
 
-    with session(options.ready_database()) as opened:
+    with options.open_session() as opened:
         tokens.revoke(opened, name, options.name_of(who))
     print(f"the token {name} is revoked")

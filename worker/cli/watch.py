@@ -33,11 +33,10 @@ def add(
 
         tilewatch watch add git@github.com:us/kernels.git --branch release --name kernels
     """
-    from tilewatch.db.session import session
     from tilewatch.worker.git import watched
 
     settings = options.settings()
-    with session(options.ready_database()) as opened:
+    with options.open_session() as opened:
         added = watched.add(opened, settings, address, name=name, branch=branch)
     print(f"{added.name} is watched: branch {added.branch}, cloned to {added.folder}")
     print(f"the next night sweeps it; `tilewatch submit nightly --repository {shlex.quote(added.name)}` sweeps it now")
@@ -46,12 +45,11 @@ def add(
 @watch.command("list")
 def list_() -> None:
     """Print the watched repositories, with the branch that each follows and how its last fetch went."""
-    from tilewatch.db.session import session
     from tilewatch.db.worker_reads import repositories
     from tilewatch.worker.cli import tables
     from tilewatch.worker.git import watched
 
-    with session(options.ready_database()) as opened:
+    with options.open_session() as opened:
         shown = watched.list_watched(opened, options.settings())
         rows = {row.name: row for row in repositories.list_repositories(opened)}
     table = tables.new_table("repository", "branch", "from", "fetched (UTC)")
@@ -71,12 +69,11 @@ def list_() -> None:
 def remove(name: Annotated[str, typer.Argument(help="A name that `tilewatch watch list` prints.")]) -> None:
     """Stop watching a repository: its open jobs are cancelled and no more are made. Its history stays on all pages."""
     from tilewatch.db.lifecycle import repositories
-    from tilewatch.db.session import session
     from tilewatch.db.worker_reads.repositories import find_repository
     from tilewatch.text import count_text
     from tilewatch.worker.git import clones
 
-    with session(options.ready_database()) as opened:
+    with options.open_session() as opened:
         cancelled = repositories.remove(opened, name)
         row = find_repository(opened, name)
     assert row is not None

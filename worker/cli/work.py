@@ -54,10 +54,9 @@ def cancel(job: Job = None, submission: OfSubmission = None, who: Who = None) ->
         tilewatch cancel --submission 12
     """
     from tilewatch.db.lifecycle import actions
-    from tilewatch.db.session import session
 
     chosen = actions.JobSelection.of(job, submission)
-    with session(options.ready_database()) as opened:
+    with options.open_session() as opened:
         sentence = actions.cancel(opened, chosen, options.name_of(who))
     print(sentence)
 
