@@ -5,15 +5,17 @@ long enough for several viewers to share one query.
 """
 
 import datetime as dt
+import functools
 import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast, get_args, get_type_hints
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast, get_args, get_type_hints
 
 import pandas as pd
 import streamlit as st
+from sqlalchemy.orm import Session
 from streamlit.errors import StreamlitSecretNotFoundError
 
 from tilewatch.dashboard.frames import changes, differences, scoreboard
@@ -41,6 +43,8 @@ LIVE_EVERY_S = 5
 """Seconds between two reads of a live part of a page."""
 
 Read = TypeVar("Read", bound=Callable[..., Any])
+Given = ParamSpec("Given")
+Found = TypeVar("Found")
 CACHED_RESULTS = 32
 """Most cached results per read. The trials of a 500-config sweep take about 1 MB."""
 UNDECIDED_FOR = dt.timedelta(days=14)
@@ -109,17 +113,27 @@ def _cached(ttl_s: int) -> Callable[[Read], Read]:
     return cast(Callable[[Read], Read], st.cache_data(ttl=ttl_s, max_entries=CACHED_RESULTS, show_spinner=words))
 
 
-def _frames(query: Callable[..., list[Any]], ttl_s: int) -> Callable[..., pd.DataFrame]:
-    """Returns a cached read of a query's rows as a frame. It takes the database's URL, then the query's arguments."""
-    (row,) = get_args(get_type_hints(query)["return"])
+def _read(query: Callable[Concatenate[Session, Given], Found], ttl_s: int) -> Callable[Concatenate[str, Given], Found]:
+    """Returns a cached read of a query's result. It takes the database's URL, then the query's arguments."""
 
-    def read(url: str, *about: object, **more: object) -> pd.DataFrame:
+    def read(url: str, /, *about: Given.args, **more: Given.kwargs) -> Found:
         with session(url) as opened:
-            return to_frame(row, query(opened, *about, **more))
+            return query(opened, *about, **more)
 
     # Streamlit identifies a cached function by name and source text, and the text is the same for all of these.
     read.__qualname__ = f"{query.__module__}.{query.__qualname__}"
     return _cached(ttl_s)(read)
+
+
+def _frames(query: Callable[..., list[Any]], ttl_s: int) -> Callable[..., pd.DataFrame]:
+    """Returns a cached read of a query's rows as a frame. It takes the database's URL, then the query's arguments."""
+    (row,) = get_args(get_type_hints(query)["return"])
+
+    @functools.wraps(query)
+    def make_frame(opened: Session, *about: object, **more: object) -> pd.DataFrame:
+        return to_frame(row, query(opened, *about, **more))
+
+    return _read(make_frame, ttl_s)
 
 
 submissions = _frames(submission_queries.list_submissions, LIVE_TTL_S)
@@ -154,6 +168,16 @@ cubin_changes = _frames(static_fact_queries.list_cubin_changes, HISTORY_TTL_S)
 sweeps = _frames(sweep_queries.list_sweeps, LIVE_TTL_S)
 winners = _frames(sweep_queries.list_winners, HISTORY_TTL_S)
 measurements = _frames(sweep_queries.list_measurements, LIVE_TTL_S)
+repositories = _read(series_queries.list_repositories, HISTORY_TTL_S)
+watched = _read(series_queries.list_watched, LIVE_TTL_S)
+branches = _read(series_queries.list_branches, HISTORY_TTL_S)
+checks = _read(check_queries.list_checks, LIVE_TTL_S)
+check = _read(check_queries.find_check, LIVE_TTL_S)
+toolchain_reports = _read(report_queries.list_reports, LIVE_TTL_S)
+toolchain_report = _read(report_queries.find_report, LIVE_TTL_S)
+toolchain_reports_of = _read(report_queries.list_reports_of, HISTORY_TTL_S)
+has_simulated_runs = _read(evidence_queries.has_simulated_runs, HISTORY_TTL_S)
+judge_score_since = _read(judge_score.read_score, HISTORY_TTL_S)
 
 
 @_cached(HISTORY_TTL_S)
@@ -178,70 +202,6 @@ def scores(url: str, repository: str) -> list[scoreboard.GpuScore]:
         commits(url, repository),
         dict(zip(names["gpu_model"], names["gpu_name"], strict=True)),
     )
-
-
-@_cached(HISTORY_TTL_S)
-def repositories(url: str) -> list[str]:
-    with session(url) as opened:
-        return series_queries.list_repositories(opened)
-
-
-@_cached(LIVE_TTL_S)
-def checks(url: str) -> list[check_queries.CheckRow]:
-    """Returns the checks, newest first."""
-    with session(url) as opened:
-        return check_queries.list_checks(opened)
-
-
-@_cached(LIVE_TTL_S)
-def check(url: str, check_id: int) -> check_queries.CheckStory | None:
-    """Returns a check; None if it does not exist."""
-    with session(url) as opened:
-        return check_queries.find_check(opened, check_id)
-
-
-@_cached(LIVE_TTL_S)
-def toolchain_reports(url: str) -> list[report_queries.ReportRow]:
-    """Returns the toolchain reports, newest first."""
-    with session(url) as opened:
-        return report_queries.list_reports(opened)
-
-
-@_cached(LIVE_TTL_S)
-def toolchain_report(url: str, report_id: int) -> report_queries.ReportStory | None:
-    """Returns a toolchain report; None if it does not exist."""
-    with session(url) as opened:
-        return report_queries.find_report(opened, report_id)
-
-
-@_cached(HISTORY_TTL_S)
-def toolchain_reports_of(url: str, compilers: tuple[str, str]) -> list[report_queries.ReportRow]:
-    with session(url) as opened:
-        return report_queries.list_reports_of(opened, compilers)
-
-
-@_cached(LIVE_TTL_S)
-def watched(url: str) -> list[str]:
-    with session(url) as opened:
-        return series_queries.list_watched(opened)
-
-
-@_cached(HISTORY_TTL_S)
-def branches(url: str, repository: str, kernel: str, problem: str, gpu_model: str, limit: int) -> list[str]:
-    with session(url) as opened:
-        return series_queries.list_branches(opened, repository, kernel, problem, gpu_model, limit)
-
-
-@_cached(HISTORY_TTL_S)
-def has_simulated_runs(url: str, repository: str) -> bool:
-    with session(url) as opened:
-        return evidence_queries.has_simulated_runs(opened, repository)
-
-
-@_cached(HISTORY_TTL_S)
-def judge_score_since(url: str, since: dt.datetime | None) -> judge_score.Score:
-    with session(url) as opened:
-        return judge_score.read_score(opened, since)
 
 
 @_cached(LIVE_TTL_S)
