@@ -22,18 +22,13 @@ from benchmarks.bounds import Figure
 from benchmarks.planted_toolchains import PLANTED, UNHARMED, Effect, Planted, make_toolchain
 from tilewatch.kernels import device
 from tilewatch.kernels.comparing.configs import ConfigSource, read_winners
-from tilewatch.kernels.comparing.gpu_bench import RealBench
-from tilewatch.kernels.comparing.targets import Selection, Target
-from tilewatch.kernels.comparing.toolchains.bench import GpuPairBench, Launched, PairWork
+from tilewatch.kernels.comparing.gpu_bench import open_bench
+from tilewatch.kernels.comparing.targets import Selection
 from tilewatch.kernels.comparing.toolchains.compile_both import Workplace, choose, compile_pairs
-from tilewatch.kernels.comparing.toolchains.pairs import (
-    CompiledSide,
-    ToolchainPair,
-    add_compile_times,
-)
+from tilewatch.kernels.comparing.toolchains.pairs import ToolchainPair, add_compile_times
 from tilewatch.kernels.library import FOLDER
-from tilewatch.kernels.measuring.replay import ReplaySide
-from tilewatch.kernels.results import Cubin
+from tilewatch.kernels.measuring.pair_bench import Launched, PairWork, ReplaySide
+from tilewatch.kernels.measuring.replay import ReplayRequest, replay
 from tilewatch.kernels.toolchains.toolchain import Toolchain
 
 OPERATORS = (
@@ -127,21 +122,17 @@ def _time(root: Path, planted: Planted, pairs: Sequence[ToolchainPair]) -> Itera
     if gpu.model is None or not changed or changed[0].arch != gpu.model.arch:
         return
     pair, store = changed[0], (root / f"{UNHARMED.name}..{planted.name}" / "changed").as_uri()
-    a, b = _cubin(pair.base[0]), _cubin(pair.head[0])
-    with GpuPairBench(FOLDER, gpu, store) as bench:
+    base, head = (ReplaySide(FOLDER, side.stored_cubin) for side in (pair.base[0], pair.head[0]))
+    with open_bench(gpu, store) as bench:
         ours = [
             result.head_us / result.base_us
             for number in range(LAUNCHES)
-            for _, result in bench.launch_each([PairWork(pair.kernel, pair.problem, a, b, number)])
+            for _, result in bench.launch_each([PairWork(pair.kernel, pair.problem, base, head, number)])
             if isinstance(result, Launched)
         ]
-    operator = Target(pair.kernel, pair.problem, pair.arch, None, None)
-    replays = RealBench(gpu.index, store)
-    try:
-        sides = ReplaySide(FOLDER, a), ReplaySide(FOLDER, b)
-        theirs = [of_head / of_base for of_base, of_head in (replays.launch(operator, *sides) for _ in range(LAUNCHES))]
-    finally:
-        replays.close()
+    request = ReplayRequest(pair.kernel, pair.problem, pair.arch, store, base, head, LAUNCHES, gpu.index)
+    replayed_us = replay(request, on_launch=lambda _: None)
+    theirs = [of_head / of_base for of_base, of_head in zip(replayed_us.base_us, replayed_us.head_us, strict=True)]
     what = f"  {pair.kernel} {pair.problem} on {gpu.name}"
     if not ours:
         yield bounds.not_measured(what, "no launch")
@@ -156,12 +147,6 @@ def _time(root: Path, planted: Planted, pairs: Sequence[ToolchainPair]) -> Itera
 def list_static_changes(pairs: Sequence[ToolchainPair]) -> tuple[ToolchainPair, ...]:
     """Lists the pairs whose machine code differs, or that only one toolchain compiles."""
     return tuple(pair for pair in pairs if pair.kind in ("changed", "stopped compiling", "compiles now"))
-
-
-def _cubin(build: CompiledSide) -> Cubin:
-    assert build.cubin is not None
-    assert build.symbol is not None
-    return Cubin(build.config, build.cubin, build.symbol)
 
 
 if __name__ == "__main__":

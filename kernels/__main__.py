@@ -152,10 +152,8 @@ def sweep(
             compile_plan(library.absolute(), plan, url, jobs=jobs, limit_s=limit), plan
         ):
             outcomes.append((trial, outcome))
-            if outcome.status == "ok":
-                assert outcome.content_key is not None
-                assert outcome.symbol is not None
-                yield Cubin(trial.config, outcome.content_key, outcome.symbol)
+            if (cubin := outcome.find_cubin(trial.config)) is not None:
+                yield cubin
 
     conditions = (gpus[gpu].uuid, gpus[gpu].driver, HARNESS, problem)
     with Journal(journal_path(cubins / "journals", plan.trials, conditions)) as journal:

@@ -82,6 +82,12 @@ class Compiled:
     symbol: str | None = None
     facts: StaticFacts | None = None
 
+    def find_cubin(self, config: Params) -> "Cubin | None":
+        """Returns the stored machine code of this config; None if it did not compile."""
+        if self.status != "ok" or self.content_key is None or self.symbol is None:
+            return None
+        return Cubin(config, self.content_key, self.symbol)
+
 
 @dataclass(frozen=True)
 class Cubin:

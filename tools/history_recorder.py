@@ -17,9 +17,10 @@ from tilewatch.kernels import device
 from tilewatch.kernels.checklist.of_winner import add_checklist
 from tilewatch.kernels.measuring.known_counters import Counted, read_counted
 from tilewatch.kernels.measuring.measure import MeasureRequest, UncountedRun, count_run, measure_uncounted
+from tilewatch.kernels.measuring.pair_bench import ReplaySide
 from tilewatch.kernels.measuring.profiler import Profiler
 from tilewatch.kernels.measuring.profiling import count_several, start_profiler
-from tilewatch.kernels.measuring.replay import ReplayRequest, ReplayResult, ReplaySide, replay
+from tilewatch.kernels.measuring.replay import ReplayRequest, ReplayResult, replay
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.recording.git_commit import GitCommit
 from tilewatch.kernels.recording.recorded_run import list_rows
@@ -49,11 +50,8 @@ class Version:
 
     def list_cubins(self) -> list[Cubin]:
         trials = zip(self.plan.trials, self.outcomes, strict=True)
-        return [
-            Cubin(trial.config, each.content_key, each.symbol)
-            for trial, each in trials
-            if each is not None and each.content_key is not None and each.symbol is not None
-        ]
+        found = (None if each is None else each.find_cubin(trial.config) for trial, each in trials)
+        return [cubin for cubin in found if cubin is not None]
 
     def find_side(self, config: Params) -> tuple[ReplayedSide, ReplaySide] | None:
         """Returns the config as one side of a replay; None if it did not compile at this commit."""

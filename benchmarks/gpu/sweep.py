@@ -76,9 +76,9 @@ class Workshop:
         """Yields cubins as they are made, and keeps them."""
         made = self.cubins.setdefault((kernel, problem), [])
         for trial, outcome in compile_plan(library.FOLDER, self.plan(kernel, problem), self.store_url, jobs=self.jobs):
-            if outcome.content_key is not None and outcome.symbol is not None:
-                made.append(Cubin(trial.config, outcome.content_key, outcome.symbol))
-                yield made[-1]
+            if (cubin := outcome.find_cubin(trial.config)) is not None:
+                made.append(cubin)
+                yield cubin
 
     def ready(self, kernel: str, problem: str) -> list[Cubin]:
         if (kernel, problem) not in self.cubins:

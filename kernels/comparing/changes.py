@@ -29,10 +29,7 @@ class Code:
     @property
     def cubin(self) -> Cubin | None:
         """Returns the cubin of this config; None if it did not compile."""
-        done = self.compiled
-        if done is None or done.status != "ok" or done.content_key is None or done.symbol is None:
-            return None
-        return Cubin(self.config, done.content_key, done.symbol)
+        return None if self.compiled is None else self.compiled.find_cubin(self.config)
 
     @property
     def machine_code(self) -> tuple[str | None, str | None]:

@@ -48,8 +48,7 @@ class WrongOutput(SweepFailed):
 class GpuSetup:
     """Names the problem that a GPU child prepares. `environment` may pick the GPU (CUDA_VISIBLE_DEVICES).
 
-    Packages in the folder `packages` are imported before installed ones. `configs` are the configs that will be
-    launched; None means the search space. Preparation explains `sides` and `by_library`.
+    Packages in the folder `packages` are imported before installed ones. Preparation explains `by_library`.
     """
 
     library: Path
@@ -59,8 +58,6 @@ class GpuSetup:
     environment: dict[str, str] = field(default_factory=dict)
     seed: int = field(default_factory=draw_seed)
     packages: Path | None = None
-    sides: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
-    configs: tuple[Params, ...] | None = None
     by_library: str = ""
 
 
@@ -156,7 +153,7 @@ class GpuChild:
     def describe(self, identities: Sequence[int]) -> Described | str:
         """Describes checked configs' launches, or returns why one cannot be described. Raises ChildDied or
         ChildHung."""
-        return describe(self, [_make_request(each, self._checked[each]) for each in identities])
+        return describe(self.ask, [_make_request(each, self._checked[each]) for each in identities])
 
     def close(self) -> None:
         if self._child is not None:
@@ -180,14 +177,7 @@ class GpuChild:
         self._loaded = set()
         setup = self._setup
         preparation = Preparation(
-            setup.library,
-            setup.kernel,
-            setup.problem,
-            self._cubins.url,
-            setup.seed,
-            setup.sides,
-            setup.configs,
-            setup.by_library,
+            setup.library, setup.kernel, setup.problem, self._cubins.url, setup.seed, by_library=setup.by_library
         )
         started = time.monotonic()
         try:
@@ -204,12 +194,12 @@ class GpuChild:
             self.spent_s["prepare"] += with_gpu_s
 
 
-def describe(child: GpuChild, requests: Iterable[Mapping[str, Any]]) -> Described | str:
-    """Describes the launches of each config's cubin for a profiler, or returns why one cannot be described. Raises
-    ChildDied or ChildHung."""
+def describe(ask: Callable[[dict[str, Any]], dict[str, Any]], requests: Iterable[Mapping[str, Any]]) -> Described | str:
+    """Asks a GPU child to describe the launches of each config's cubin for a profiler. Returns the reason if one cannot
+    be described. Raises ChildDied or ChildHung."""
     found = []
     for each in requests:
-        answer = child.ask({**each, "ask": "describe"})
+        answer = ask({**each, "ask": "describe"})
         if "missing" in answer:
             return str(answer["missing"])
         found.append(read_described(answer["described"]))

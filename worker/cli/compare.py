@@ -182,7 +182,7 @@ def replay(
 def _run(
     sides: "Sides", wanted: "Wanted", scratch: Path, revisions: str | None, *, static: bool, gpu: int, events: bool
 ) -> "tuple[tuple[Outcome, ...], About]":
-    from tilewatch.kernels.comparing.gpu_bench import RealBench, find_gpu
+    from tilewatch.kernels.comparing.gpu_bench import find_gpu, open_bench
     from tilewatch.kernels.comparing.report import About
     from tilewatch.worker.cli import compare_sides as work
 
@@ -194,11 +194,8 @@ def _run(
     else:
         here = find_gpu(gpu)
         assert here.model is not None
-        bench = RealBench(gpu, store.as_uri(), may_use_events=events)
-        try:
+        with open_bench(here, store.as_uri(), may_use_events=events) as bench:
             outcomes = work.compare_on_gpu(sides, wanted, store, bench, here.model, _say)
-        finally:
-            bench.close()
         name, gpu_s = here.name, bench.gpu_s
     named = {} if revisions is None else {revisions: f"{sides.base.name}..{sides.head.name}"}
     command = shlex.join(["tilewatch", *_leave_out_files(named.get(word, word) for word in sys.argv[1:])])

@@ -14,7 +14,8 @@ from tilewatch.kernels import project_settings
 from tilewatch.kernels.comparing.changes import Comparison, end_by_static_facts, find_changed
 from tilewatch.kernels.comparing.compiler_pool import CompilerPool
 from tilewatch.kernels.comparing.configs import Candidates, ConfigSource, RecordedWinner, read_winners
-from tilewatch.kernels.comparing.launching import Budget, GpuBench, end_by_launches
+from tilewatch.kernels.comparing.gpu_bench import GpuBench
+from tilewatch.kernels.comparing.launching import Budget, end_by_launches
 from tilewatch.kernels.comparing.outcome import Outcome
 from tilewatch.kernels.comparing.targets import Library, Selection, list_targets
 from tilewatch.kernels.compiling.store import folder

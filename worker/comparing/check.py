@@ -11,14 +11,11 @@ from tilewatch.db.lifecycle import checks
 from tilewatch.db.lifecycle.checks import OpenOperator
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.session import session
-from tilewatch.kernels.comparing.gpu_bench import NoCupti
-from tilewatch.kernels.comparing.launching import Budget, Timed, time_operator
+from tilewatch.kernels.comparing.launching import NO_TIME
 from tilewatch.kernels.comparing.outcome import Outcome
-from tilewatch.kernels.comparing.targets import Target
+from tilewatch.kernels.comparing.timing_order import Timing, TimingRun
 from tilewatch.kernels.comparing.verdict import Design
-from tilewatch.kernels.device import gpu_model
-from tilewatch.kernels.measuring.measure import MeasureFailed
-from tilewatch.kernels.measuring.replay import ReplayFailed, ReplaySide
+from tilewatch.kernels.measuring.pair_bench import NoCupti, PairWork, ReplaySide
 from tilewatch.kernels.results import Cubin
 from tilewatch.worker.context import Context
 from tilewatch.worker.git import watched
@@ -40,37 +37,35 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         asked = checks.find_open_operator(opened, wanted.operator_id)
     if asked is None:
         return []
-    with use_gpu(context, asked.gpu_model) as own:
-        bench = own.backend.open_bench(own.gpu)
+    with use_gpu(context, asked.gpu_model) as own, own.backend.open_bench(own.gpu) as bench:
         try:
             columns = _outcome(asked, _time(asked, wanted, context, bench, lease))
-        except (ReplayFailed, MeasureFailed, NoCupti) as error:
-            reason = NO_CUPTI if isinstance(error, NoCupti) else str(error)
-            columns = _failure(asked, reason)
-        finally:
-            bench.close()
+        except NoCupti:
+            columns = _failure(asked, NO_CUPTI)
     where = {"host": own.backend.host, "gpu_uuid": own.gpu.uuid, "gpu_s": bench.gpu_s}
     with session(context.database_url) as opened:
         checks.write_outcome(opened, asked.check_id, wanted.operator_id, {**columns, **where})
     return []
 
 
-def _time(asked: OpenOperator, wanted: CheckPayload, context: Context, bench: Bench, lease: Lease) -> Timed:
-    sides = [
+def _time(asked: OpenOperator, wanted: CheckPayload, context: Context, bench: Bench, lease: Lease) -> Timing:
+    base, head = (
         ReplaySide(watched.library_at(context, wanted.repository, sha, wanted.library), cubin)
         for sha, cubin in (
             (asked.base_sha, Cubin(asked.base_config, asked.base_content_key, asked.base_symbol)),
             (asked.head_sha, Cubin(asked.head_config, asked.head_content_key, asked.head_symbol)),
         )
-    ]
-    return time_operator(
-        bench,
-        Target(asked.kernel, asked.problem, gpu_model(asked.gpu_model).arch, None, None),
-        (sides[0], sides[1]),
-        Design(asked.changed, fail_over=asked.fail_over),
-        Budget(deadline=time.monotonic() + BUDGET_S),
-        on_launch=lease.progress,
     )
+    work = PairWork(asked.kernel, asked.problem, base, head)
+    run = TimingRun([work], _design(asked), lambda _, timing: lease.progress(len(timing.base_us)))
+    deadline = time.monotonic() + BUDGET_S
+    run.run(bench, lambda: time.monotonic() > deadline)
+    (timing,) = run.timings.values()
+    return timing
+
+
+def _design(asked: OpenOperator) -> Design:
+    return Design(asked.changed, fail_over=asked.fail_over)
 
 
 def _failure(asked: OpenOperator, reason: str) -> dict[str, Any]:
@@ -78,8 +73,10 @@ def _failure(asked: OpenOperator, reason: str) -> dict[str, Any]:
     return {"kind": outcome.kind, "reason": reason, "sentence": outcome.sentence, "is_unsure": True}
 
 
-def _outcome(asked: OpenOperator, timed: Timed) -> dict[str, Any]:
-    verdict = timed.verdict
+def _outcome(asked: OpenOperator, timing: Timing) -> dict[str, Any]:
+    verdict = timing.judge(_design(asked))
+    if timing.failure is not None or verdict is None:
+        return _failure(asked, timing.failure or NO_TIME)
     outcome = Outcome(asked.kernel, asked.problem, "", verdict.kind, verdict=verdict)
     ends = {name: getattr(verdict, name) for name in ("change", "low", "high", "not_slower_than")}
     return {
@@ -88,6 +85,6 @@ def _outcome(asked: OpenOperator, timed: Timed) -> dict[str, Any]:
         **{name: value if math.isfinite(value) else None for name, value in ends.items()},
         "is_over": verdict.is_over,
         "is_unsure": outcome.is_unsure,
-        "base_us": list(timed.base_us),
-        "head_us": list(timed.head_us),
+        "base_us": list(timing.base_us),
+        "head_us": list(timing.head_us),
     }

@@ -11,12 +11,12 @@ from tilewatch.configs import config_key
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import winners
-from tilewatch.kernels.comparing.gpu_bench import NoCupti
 from tilewatch.kernels.comparing.toolchains.comparison import find_installed_side
 from tilewatch.kernels.comparing.toolchains.retuning import RecordedTimes
 from tilewatch.kernels.comparing.toolchains.time_both import GpuWanted, time_on_gpu
 from tilewatch.kernels.device import GpuSpec, gpu_model
 from tilewatch.kernels.measuring.measure import MeasureFailed
+from tilewatch.kernels.measuring.pair_bench import NoCupti
 from tilewatch.worker.comparing.check import NO_CUPTI
 from tilewatch.worker.comparing.compile_toolchains import queue_gpu_half
 from tilewatch.worker.comparing.stored_report import StoredReport, find_place
@@ -39,10 +39,9 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     retunes = wanted.retunes and find_installed_side(wanted.b, context.toolchains) is not None
     times = partial(_read_times, context, wanted.stored_as, model)
     try:
-        with use_gpu(context, model.slug) as own:
+        with use_gpu(context, model.slug) as own, own.backend.open_bench(own.gpu) as bench:
             asked = GpuWanted(own.gpu, model, min(TURN_MINUTES, left), retunes, context.compile_limit_s)
-            with own.backend.open_toolchain_bench(own.gpu, place.library) as bench:
-                was_spent = time_on_gpu(place, stored.report, stored, asked, bench, times, log.info)
+            was_spent = time_on_gpu(place, stored.report, stored, asked, bench, times, log.info)
     except NoCupti as error:
         raise MeasureFailed(NO_CUPTI) from error
     except FellIll:

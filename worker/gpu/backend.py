@@ -3,15 +3,15 @@
 from collections.abc import Collection
 from typing import TypeAlias
 
-from tilewatch.kernels.comparing.gpu_bench import RealBench
 from tilewatch.kernels.device import SIMULATED
+from tilewatch.kernels.measuring.pair_bench import PairBench
 from tilewatch.worker.context import Context
 from tilewatch.worker.gpu.real import RealGpu, RealProbe
 from tilewatch.worker.gpu.simulated import SimulatedBench, SimulatedGpu, SimulatedProbe
 
 GpuBackend: TypeAlias = RealGpu | SimulatedGpu
-Bench: TypeAlias = RealBench | SimulatedBench
-"""Times two sides launch by launch. Raises GpuMissing, GpuBusy or NoCupti."""
+Bench: TypeAlias = PairBench | SimulatedBench
+"""Times pairs and races configs. Raises GpuMissing, GpuBusy or NoCupti."""
 
 GpuProbe: TypeAlias = RealProbe | SimulatedProbe
 """Reads the health of a GPU, in the worker's parent process, while steps may be using it."""

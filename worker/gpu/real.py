@@ -1,15 +1,12 @@
 """The real GPU backend: NVIDIA GPUs, through the child processes of kernels/measuring."""
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from tilewatch.db.lifecycle.quarantine import OpenQuarantine
 from tilewatch.kernels import HARNESS
 from tilewatch.kernels.checklist.of_winner import add_checklist
-from tilewatch.kernels.comparing.gpu_bench import RealBench
-from tilewatch.kernels.comparing.toolchains.time_both import ToolchainBench, open_toolchain_bench
+from tilewatch.kernels.comparing.gpu_bench import open_bench
 from tilewatch.kernels.device import Gpu, processes_on
 from tilewatch.kernels.gpu.health import watcher
 from tilewatch.kernels.gpu.health.illness import Reading
@@ -18,7 +15,8 @@ from tilewatch.kernels.measuring.baseline_cache import SeriesToPrepare
 from tilewatch.kernels.measuring.journal import Journal, journal_path
 from tilewatch.kernels.measuring.kept_process import KeptProcess
 from tilewatch.kernels.measuring.measure import MeasureRequest, count_run, measure_uncounted
-from tilewatch.kernels.measuring.replay import ReplayRequest, ReplayResult, ReplaySide, replay
+from tilewatch.kernels.measuring.pair_bench import PairBench, ReplaySide
+from tilewatch.kernels.measuring.replay import ReplayRequest, ReplayResult, replay
 from tilewatch.kernels.results import Cubin, PlannedTrial, RunResult, TrialResult
 from tilewatch.kernels.toolchains.toolchain import list_toolchains
 from tilewatch.worker.context import Context
@@ -108,12 +106,8 @@ class RealGpu:
         )
         return replay(request, on_launch=on_launch)
 
-    def open_bench(self, gpu: Gpu) -> RealBench:
-        return RealBench(gpu.index, self.context.store_url)
-
-    def open_toolchain_bench(self, gpu: Gpu, library: Path) -> AbstractContextManager[ToolchainBench]:
-        assert gpu.model is not None
-        return open_toolchain_bench(library, gpu, gpu.model.arch, self.context.store_url, self.context.store_url)
+    def open_bench(self, gpu: Gpu) -> PairBench:
+        return open_bench(gpu, self.context.store_url)
 
     def probe(self, gpu: Gpu) -> "RealProbe":
         return RealProbe(gpu.uuid)

@@ -4,27 +4,23 @@ Its runs have the timer and the origin "simulated" and the GPU model "sim", so t
 measurements. All times follow from the seed: the same code on the same problem is equally fast at every commit.
 """
 
-import contextlib
 import datetime as dt
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Self
 
 from tilewatch.db.lifecycle.quarantine import OpenQuarantine
 from tilewatch.db.worker_reads.steps import CompiledConfig, SweepFacts
 from tilewatch.kernels import HARNESS
 from tilewatch.kernels.baselines.names import DEEPGEMM, find_main
-from tilewatch.kernels.comparing.targets import Target
-from tilewatch.kernels.comparing.toolchains.bench import Launched, LaunchResult, PairWork
-from tilewatch.kernels.comparing.toolchains.pairs import ToolchainPair
-from tilewatch.kernels.comparing.toolchains.time_both import ToolchainBench
 from tilewatch.kernels.device import SIMULATED, Gpu
 from tilewatch.kernels.gpu.health.illness import Reading
-from tilewatch.kernels.measuring.replay import ReplayResult, ReplaySide
+from tilewatch.kernels.measuring.pair_bench import Launched, LaunchResult, PairWork
+from tilewatch.kernels.measuring.replay import ReplayResult
 from tilewatch.kernels.results import Cubin, Measured, Params, RunResult, TrialResult
 from tilewatch.kernels.statistics import median_interval
 from tilewatch.worker.context import Simulation
@@ -122,10 +118,6 @@ class SimulatedGpu:
     def open_bench(self, _: Gpu) -> "SimulatedBench":
         return SimulatedBench(self.simulation, self.sleep)
 
-    def open_toolchain_bench(self, _gpu: Gpu, _library: Path) -> AbstractContextManager[ToolchainBench]:
-        bench = SimulatedPairs(self.simulation, self.sleep)
-        return contextlib.nullcontext(ToolchainBench(bench, bench.race))
-
     def probe(self, gpu: Gpu) -> "SimulatedProbe":  # noqa: ARG002 - the protocol's
         return SimulatedProbe(self.simulation)
 
@@ -150,46 +142,38 @@ class SimulatedProbe:
 
 
 class SimulatedBench:
-    """Simulates launches of two sides. Their noise comes from the cubins and the number of the launch."""
+    """Simulates launches of pairs, whose noise comes from the cubins and the number of the launch, and races of
+    configs, which the config with the smallest `true_us` wins."""
 
     def __init__(self, simulation: Simulation, sleep: Callable[[float], None]) -> None:
         self._simulation, self._sleep = simulation, sleep
-        self._launches = 0
         self.gpu_s = 0.0
-
-    def launch(self, target: Target, base: ReplaySide, head: ReplaySide) -> tuple[float, float]:
-        self._launches += 1
-        self._sleep(self._simulation.trial_s)
-        self.gpu_s += self._simulation.trial_s
-        base_us, head_us = (
-            _median_us(target.problem, side.cubin.content_key, self._simulation, f"{name} {self._launches}")
-            for name, side in (("base", base), ("head", head))
-        )
-        return base_us, head_us
-
-    def close(self) -> None:
-        """Does nothing: nothing was opened."""
-
-
-class SimulatedPairs:
-    """Simulates launches of pairs, and races of configs, which the config with the smallest `true_us` wins."""
-
-    def __init__(self, simulation: Simulation, sleep: Callable[[float], None]) -> None:
-        self._simulation, self._sleep = simulation, sleep
 
     def launch_each(self, works: Sequence[PairWork]) -> Iterator[tuple[PairWork, LaunchResult]]:
         for work in works:
-            self._sleep(self._simulation.trial_s)
+            self._spend(self._simulation.trial_s)
             base_us, head_us = (
-                _median_us(work.problem, cubin.content_key, self._simulation, f"{name} {work.launches}")
-                for name, cubin in (("a", work.base), ("b", work.head))
+                _median_us(work.problem, side.cubin.content_key, self._simulation, f"{name} {work.launches}")
+                for name, side in (("base", work.base), ("head", work.head))
             )
             yield work, Launched(base_us, head_us)
 
-    def race(self, pair: ToolchainPair, cubins: Sequence[Cubin]) -> tuple[Params, ...]:
-        self._sleep(self._simulation.trial_s * len(cubins))
-        best = min(cubins, key=lambda cubin: _here_us(pair.problem, cubin.content_key, self._simulation))
+    def race(
+        self, _library: Path, _kernel: str, problem: str, _store_url: str, cubins: Sequence[Cubin]
+    ) -> tuple[Params, ...]:
+        self._spend(self._simulation.trial_s * len(cubins))
+        best = min(cubins, key=lambda cubin: _here_us(problem, cubin.content_key, self._simulation))
         return (best.config,)
+
+    def _spend(self, gpu_s: float) -> None:
+        self._sleep(gpu_s)
+        self.gpu_s += gpu_s
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Does nothing: nothing was opened."""
 
 
 def _median_us(problem: str, content_key: str, simulation: Simulation, launch: str) -> float:

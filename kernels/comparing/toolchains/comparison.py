@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.comparing.configs import ConfigSource, RecordedWinner, read_winners
-from tilewatch.kernels.comparing.gpu_bench import find_gpu
+from tilewatch.kernels.comparing.gpu_bench import find_gpu, open_bench
 from tilewatch.kernels.comparing.targets import Selection, Target
 from tilewatch.kernels.comparing.toolchains.compile_both import Workplace, choose, compile_pairs
 from tilewatch.kernels.comparing.toolchains.report_file import (
@@ -26,7 +26,7 @@ from tilewatch.kernels.comparing.toolchains.report_file import (
     read_report,
 )
 from tilewatch.kernels.comparing.toolchains.retuning import read_recorded_times
-from tilewatch.kernels.comparing.toolchains.time_both import GpuWanted, open_toolchain_bench, time_on_gpu
+from tilewatch.kernels.comparing.toolchains.time_both import GpuWanted, time_on_gpu
 from tilewatch.kernels.toolchains.toolchain import Toolchain, find_toolchain
 
 OnProgress = Callable[[str], None]
@@ -96,10 +96,7 @@ def compare_toolchains(wanted: ComparisonWanted, on_progress: OnProgress) -> Too
             left = None if wanted.minutes is None else wanted.minutes - (time.monotonic() - started) / 60
             on_gpu = GpuWanted(gpu, model, left, wanted.retunes, wanted.limit_s)
             times = functools.partial(read_recorded_times, wanted.recordings, model.slug)
-            stores = (place.shared_store, place.find_store("head"))
-            with open_toolchain_bench(
-                place.library, gpu, model.arch, *stores, may_use_events=wanted.may_use_events
-            ) as bench:
+            with open_bench(gpu, place.shared_store, may_use_events=wanted.may_use_events) as bench:
                 time_on_gpu(place, report, file, on_gpu, bench, times, on_progress)
     finally:
         file.save()

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from tilewatch.kernels.comparing.outcome import list_moves
 from tilewatch.kernels.comparing.toolchains.mma_waits import MmaWaits
-from tilewatch.kernels.results import Compiled, Params, StaticFacts
+from tilewatch.kernels.results import Compiled, Cubin, Params, StaticFacts
 
 Status = Literal["ok", "error", "timeout"]
 StaticKind = Literal[
@@ -48,6 +48,13 @@ class CompiledSide:
     @property
     def is_ok(self) -> bool:
         return self.status == "ok"
+
+    @property
+    def stored_cubin(self) -> Cubin:
+        """Returns the cubin, which must have been kept."""
+        assert self.cubin is not None
+        assert self.symbol is not None
+        return Cubin(self.config, self.cubin, self.symbol)
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,10 @@ from typing import Any, Protocol
 
 from tilewatch.errors import ExpectedError
 from tilewatch.given_files import BadFile, read_given
+from tilewatch.kernels.comparing.timing_order import Timing
 from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair, read_compiled_side
-from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning, Timing
+from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning
+from tilewatch.kernels.measuring.pair_bench import WITH_HEAD
 
 VERSION = 1
 SAVE_EVERY_S = 5.0
@@ -30,7 +32,7 @@ GpuKey = tuple[str, str, str]
 STORED_NAMES = {"is_of_head": "is_of_b"} | {
     f"{side}{end}": f"{letter}{end}"
     for side, letter in (("base", "a"), ("head", "b"))
-    for end in ("", "_us", "_config", "_cpu_s", "_wall_s")
+    for end in ("", "_us", "_cpu_s", "_wall_s")
 }
 """Names of fields in stored reports and answers that differ from those in the code."""
 READ_NAMES = {stored: name for name, stored in STORED_NAMES.items()}
@@ -132,8 +134,13 @@ def rename_fields(row: Mapping[str, Any], names: Mapping[str, str]) -> dict[str,
 def list_rows(report: ToolchainReport) -> dict[str, Any]:
     """Returns the report as plain values for `read_rows`."""
     rows = rename_fields(asdict(report), STORED_NAMES)
-    for name in ("pairs", "gpus", "frozen", "retuned", "retunings"):
+    for name in ("pairs", "gpus", "retunings"):
         rows[name] = [rename_fields(row, STORED_NAMES) for row in rows[name].values()]
+    for name in ("frozen", "retuned"):
+        rows[name] = [
+            {"kernel": kernel, "problem": problem, "gpu_model": gpu_model, **rename_fields(row, STORED_NAMES)}
+            for (kernel, problem, gpu_model), row in rows[name].items()
+        ]
     rows["winners"] = [{"of": list(key), "build": build} for key, build in rows["winners"].items()]
     return {"tilewatch_toolchain_report": VERSION, **rows}
 
@@ -150,12 +157,7 @@ def read_rows(rows: Mapping[str, Any]) -> ToolchainReport:
         for row, each in zip(rows["pairs"], sides, strict=True)
     ]
     timings = {
-        name: {
-            (row["kernel"], row["problem"], row["gpu_model"]): Timing(
-                **rename_fields({**row, "a_us": tuple(row["a_us"]), "b_us": tuple(row["b_us"])}, READ_NAMES)
-            )
-            for row in rows[name]
-        }
+        name: {(row["kernel"], row["problem"], row["gpu_model"]): _read_timing(row) for row in rows[name]}
         for name in ("frozen", "retuned")
     }
     retunings = [Retuning(**{**row, "tie": tuple(row["tie"])}) for row in rows["retunings"]]
@@ -175,3 +177,10 @@ def read_rows(rows: Mapping[str, Any]) -> ToolchainReport:
             (row["of"][0], row["of"][1], row["of"][2]): read_compiled_side(row["build"]) for row in rows["winners"]
         },
     )
+
+
+def _read_timing(row: Mapping[str, Any]) -> Timing:
+    failure, is_of_head = row["failure"], row["is_of_b"]
+    if is_of_head and not failure.startswith(WITH_HEAD):  # a report of before 2026-11-28
+        failure = f"{WITH_HEAD}{failure}"
+    return Timing(tuple(row["a_us"]), tuple(row["b_us"]), failure, is_of_head, row.get("not_apart", ""))

@@ -2,7 +2,8 @@
 
 from tilewatch.kernels.comparing.toolchains.pairs import ToolchainPair
 from tilewatch.kernels.comparing.toolchains.report_file import ToolchainReport
-from tilewatch.kernels.comparing.toolchains.safety_verdict import Family, OperatorSafety, judge_operator
+from tilewatch.kernels.comparing.toolchains.safety_verdict import OperatorSafety, judge_operator
+from tilewatch.kernels.comparing.verdict import Design
 from tilewatch.kernels.device import gpu_model as find_model
 
 
@@ -12,14 +13,15 @@ def list_differing(report: ToolchainReport, arch: str) -> list[ToolchainPair]:
     return [pair for pair in pairs if pair.kind in ("changed", "stopped compiling")]
 
 
-def make_family(report: ToolchainReport, arch: str) -> Family:
-    return Family(len(list_differing(report, arch)), report.fail_over)
+def make_design(report: ToolchainReport, arch: str) -> Design:
+    """Returns the design in which the operators of an architecture whose machine code differs are one family."""
+    return Design(max(1, len(list_differing(report, arch))), fail_over=report.fail_over)
 
 
 def judge_report(report: ToolchainReport, gpu_model: str) -> tuple[OperatorSafety, ...]:
     """Returns the verdicts on one GPU model, in the library's order."""
     arch = find_model(gpu_model).arch
-    family = make_family(report, arch)
+    design = make_design(report, arch)
     judged = []
     for pair in (each for each in report.pairs.values() if each.arch == arch):
         key = (pair.kernel, pair.problem, gpu_model)
@@ -27,7 +29,7 @@ def judge_report(report: ToolchainReport, gpu_model: str) -> tuple[OperatorSafet
             judge_operator(
                 pair,
                 gpu_model,
-                family,
+                design,
                 frozen=report.frozen.get(key),
                 retuned=report.retuned.get(key),
                 retuning=report.retunings.get(key),
@@ -38,8 +40,8 @@ def judge_report(report: ToolchainReport, gpu_model: str) -> tuple[OperatorSafet
 
 def judge_statically(report: ToolchainReport, arch: str) -> tuple[OperatorSafety, ...]:
     """Returns the verdicts on one architecture by static facts alone."""
-    family = make_family(report, arch)
-    return tuple(judge_operator(pair, "", family) for pair in report.pairs.values() if pair.arch == arch)
+    design = make_design(report, arch)
+    return tuple(judge_operator(pair, "", design) for pair in report.pairs.values() if pair.arch == arch)
 
 
 def list_archs(report: ToolchainReport) -> tuple[str, ...]:

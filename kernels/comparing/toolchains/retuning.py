@@ -6,7 +6,6 @@ REACH of the fastest under the base are compiled and raced, the fastest first, a
 recorded sweeps the median is 21 configs within REACH of 217 (recordings/h200.jsonl.gz).
 """
 
-import json
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from statistics import median
 
 from tilewatch.configs import config_key
 from tilewatch.kernels.comparing.compiler_pool import CompilerPool
+from tilewatch.kernels.comparing.gpu_bench import GpuBench
 from tilewatch.kernels.comparing.toolchains.compile_both import Workplace, keep_cubin
 from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair, make_compiled_side
 from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning
@@ -24,7 +24,7 @@ from tilewatch.kernels.compiling.compile_plan import shuffle_trials
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.measuring.measure import MeasureFailed
 from tilewatch.kernels.recording import recording_file
-from tilewatch.kernels.results import Compiled, Cubin, Params, Plan
+from tilewatch.kernels.results import Compiled, Params, Plan
 
 REACH = 1.3
 """Largest time of a config that is swept, relative to the fastest under the base. A slower one would have to gain this
@@ -38,9 +38,6 @@ MOST_CONFIGS = 96
 
 RecordedTimes = Mapping[tuple[str, str, str], Mapping[str, float]]
 """Maps kernel, problem and architecture to the median microseconds of each config, by config key."""
-
-Race = Callable[[ToolchainPair, Sequence[Cubin]], tuple[Params, ...]]
-"""Checks and times configs. Returns the fastest, then those that tie with it. Raises MeasureFailed."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +85,7 @@ def retune_each(
     place: Workplace,
     works: Sequence[tuple[ToolchainPair, tuple[Params, ...]]],
     gpu_model: str,
-    race: Race,
+    bench: GpuBench,
     limit_s: float,
     is_spent: Callable[[], bool],
 ) -> Iterator[Retuned]:
@@ -114,8 +111,7 @@ def retune_each(
                 return
             if isinstance(compiled, Exception):
                 raise compiled
-            by_config = dict(zip(map(config_key, configs), compiled, strict=True))
-            yield _race(place, pair, by_config, gpu_model, race, limit_s)
+            yield _race(place, pair, list(zip(configs, compiled, strict=True)), gpu_model, bench, limit_s)
 
 
 def _compile(library: Path, pair: ToolchainPair, config: Params, compiler: Compiler) -> Compiled:
@@ -123,20 +119,22 @@ def _compile(library: Path, pair: ToolchainPair, config: Params, compiler: Compi
 
 
 def _race(
-    place: Workplace, pair: ToolchainPair, compiled: Mapping[str, Compiled], gpu_model: str, race: Race, limit_s: float
+    place: Workplace,
+    pair: ToolchainPair,
+    compiled: Sequence[tuple[Params, Compiled]],
+    gpu_model: str,
+    bench: GpuBench,
+    limit_s: float,
 ) -> Retuned:
-    cubins = [
-        Cubin(json.loads(config), each.content_key, each.symbol)
-        for config, each in compiled.items()
-        if each.status == "ok" and each.content_key is not None and each.symbol is not None
-    ]
+    cubins = [cubin for config, each in compiled if (cubin := each.find_cubin(config)) is not None]
     result = Retuning(pair.kernel, pair.problem, gpu_model, len(compiled), len(cubins), None)
     try:
-        order = race(pair, cubins) if cubins else ()
+        of = (place.library, pair.kernel, pair.problem, place.find_store("head"))
+        order = bench.race(*of, cubins) if cubins else ()
     except MeasureFailed as error:
         return Retuned(replace(result, failure=str(error)), None)
     if not order:
         return Retuned(result, None)
-    winner = compiled[config_key(order[0])]
+    winner = next(each for config, each in compiled if config == order[0])
     build = make_compiled_side(order[0], winner, limit_s, keep_cubin(place, "head", winner))
     return Retuned(replace(result, winner=order[0], tie=order), build)

@@ -13,12 +13,12 @@ from typing import Literal
 
 from tilewatch.configs import config_option
 from tilewatch.kernels.comparing.outcome import FINE, OVER, UNSURE, write_verdict
+from tilewatch.kernels.comparing.timing_order import Timing
 from tilewatch.kernels.comparing.toolchains.pairs import ToolchainPair
-from tilewatch.kernels.comparing.verdict import MOST_LAUNCHES, Design, Verdict, judge
+from tilewatch.kernels.comparing.verdict import Design, Verdict
 from tilewatch.kernels.results import Params
 
 Safety = Literal["safe", "safe if re-tuned", "not safe", "unknown"]
-Question = Literal["frozen", "re-tuned"]
 
 NOT_REACHED, TOO_FEW = "other machine code, not reached on the GPU", "too few launches to say anything"
 """Reasons of answers that are unknown for lack of time."""
@@ -26,25 +26,6 @@ NOT_TIMED = "other machine code, not timed"
 
 ORDER: tuple[Safety, ...] = ("not safe", "safe if re-tuned", "unknown", "safe")
 """All verdicts, the most urgent first."""
-
-
-@dataclass(frozen=True)
-class Timing:
-    """The launches that answer one question on one GPU model. Element i of both times is one new process, in us.
-
-    `failure` is a sentence if the head fails on the GPU (`is_of_head`) or if nothing can be compared.
-    """
-
-    kernel: str
-    problem: str
-    gpu_model: str
-    question: Question
-    base_config: Params
-    head_config: Params
-    base_us: tuple[float, ...] = ()
-    head_us: tuple[float, ...] = ()
-    failure: str | None = None
-    is_of_head: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,42 +58,23 @@ class OperatorSafety:
     """The head's winner, if its config differs from the base's."""
 
 
-@dataclass(frozen=True)
-class Family:
-    """The limits of a judgement. `operators` is the number of operators on this GPU model that are judged together."""
-
-    operators: int
-    fail_over: float = 0.0
-    most_launches: int = MOST_LAUNCHES
-
-    @property
-    def design(self) -> Design:
-        return Design(max(1, self.operators), self.most_launches, self.fail_over)
-
-
-def judge_timing(timing: Timing | None, family: Family) -> Verdict | None:
-    """Judges the launches of a pair. None if it was never launched."""
-    return judge(timing.base_us, timing.head_us, family.design) if timing is not None and timing.base_us else None
-
-
-def is_answered(timing: Timing, family: Family) -> bool:
+def is_answered(verdict: Verdict) -> bool:
     """Returns whether no further launch is needed to tell if the head is safe here: surely slower than `fail_over`, or
     surely not. How much faster it is does not matter."""
-    verdict = judge_timing(timing, family)
-    return timing.failure is not None or (verdict is not None and (verdict.is_final or verdict.is_fine))
+    return verdict.is_final or verdict.is_fine
 
 
 def judge_operator(
     pair: ToolchainPair,
     gpu_model: str,
-    family: Family,
+    design: Design,
     *,
     frozen: Timing | None = None,
     retuned: Timing | None = None,
     retuning: Retuning | None = None,
 ) -> OperatorSafety:
     """Returns the verdict on one operator. `frozen` and `retuned` are None if it was not timed."""
-    of_frozen, of_retuned = judge_timing(frozen, family), judge_timing(retuned, family)
+    of_frozen, of_retuned = (None if each is None else each.judge(design) for each in (frozen, retuned))
     winner = None if retuning is None else retuning.winner
     moved_to = winner if winner is not None and winner != pair.base[0].config else None
     safety, reason = _judge_frozen(pair, gpu_model, frozen, of_frozen)
@@ -136,7 +98,7 @@ def _judge_frozen(
         return "not safe", f"with the head it {pair.moved[0]}"
     if frozen is not None and frozen.failure is not None:
         if frozen.is_of_head:
-            return "not safe", f"with the head it {frozen.failure}"
+            return "not safe", frozen.failure
         return "unknown", f"could not be compared: {frozen.failure}"
     if verdict is None:
         waits = "; it waits for each of its MMAs now, which costs time" if pair.waits_for_each_mma else ""
@@ -160,7 +122,7 @@ def _judge_retuned(
         return "not safe", f"re-tuned: the same config wins of {retuning.compiled}"
     moved = f"re-tuned to {config_option(retuning.winner)}"
     if retuned is not None and retuned.failure is not None:
-        return "not safe", f"{moved}, which {retuned.failure}"
+        return "not safe", f"{moved}: {retuned.failure}"
     if verdict is None:
         return "not safe", f"{moved}: not timed beside the base's winner"
     return "safe if re-tuned" if verdict.is_fine else "not safe", f"{moved}: {write_verdict(verdict)}"

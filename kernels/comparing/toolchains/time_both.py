@@ -1,25 +1,21 @@
 """Times pairs on this machine's GPU to answer both questions (safety_verdict.py), frozen first, then re-tuned."""
 
-import contextlib
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from tilewatch.kernels.catalog import catalog
-from tilewatch.kernels.comparing.gpu_bench import RealBench
-from tilewatch.kernels.comparing.targets import Library, Target
-from tilewatch.kernels.comparing.toolchains.bench import GpuPairBench, PairBench, PairWork
+from tilewatch.kernels.comparing.gpu_bench import GpuBench
+from tilewatch.kernels.comparing.timing_order import Key, Timing, TimingRun
 from tilewatch.kernels.comparing.toolchains.compile_both import Workplace
 from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair
 from tilewatch.kernels.comparing.toolchains.report_file import GpuKey, GpuUsed, ReportKeeper, ToolchainReport
-from tilewatch.kernels.comparing.toolchains.report_verdict import judge_report, list_differing, make_family
-from tilewatch.kernels.comparing.toolchains.retuning import Race, RecordedTimes, choose_space, retune_each
-from tilewatch.kernels.comparing.toolchains.safety_verdict import Question, Timing
-from tilewatch.kernels.comparing.toolchains.timing_order import Key, TimingRun
+from tilewatch.kernels.comparing.toolchains.report_verdict import judge_report, list_differing, make_design
+from tilewatch.kernels.comparing.toolchains.retuning import RecordedTimes, choose_space, retune_each
+from tilewatch.kernels.comparing.toolchains.safety_verdict import is_answered
 from tilewatch.kernels.device import Gpu, GpuSpec
-from tilewatch.kernels.results import Cubin, Params
+from tilewatch.kernels.measuring.pair_bench import PairWork, ReplaySide
 
 FROZEN_SHARE = 0.7
 """Share of the minutes after which re-tuning begins, even if frozen answers are still open."""
@@ -40,37 +36,12 @@ class GpuWanted:
     limit_s: float
 
 
-@dataclass(frozen=True)
-class ToolchainBench:
-    """A GPU that times pairs and races the configs of one side."""
-
-    pairs: PairBench
-    race: Race
-
-
-@contextlib.contextmanager
-def open_toolchain_bench(
-    library: Path, gpu: Gpu, arch: str, pairs_store: str, race_store: str, *, may_use_events: bool = False
-) -> Iterator[ToolchainBench]:
-    """Opens this machine's GPU. `pairs_store` holds the cubins to time, `race_store` those to race. Raises GpuMissing
-    or GpuBusy."""
-    racer = RealBench(gpu.index, race_store, may_use_events=may_use_events)
-    racer.usable(arch)  # checked now: later, a process of ours that just ended may still be on the GPU
-
-    def race(pair: ToolchainPair, cubins: Sequence[Cubin]) -> tuple[Params, ...]:
-        target = Target(pair.kernel, pair.problem, pair.arch, None, None)
-        return racer.race(target, Library("the head", library), cubins)
-
-    with GpuPairBench(library, gpu, pairs_store, may_use_events=may_use_events) as pairs:
-        yield ToolchainBench(pairs, race)
-
-
 def time_on_gpu(
     place: Workplace,
     report: ToolchainReport,
     file: ReportKeeper,
     wanted: GpuWanted,
-    bench: ToolchainBench,
+    bench: GpuBench,
     times: Callable[[], RecordedTimes],
     on_progress: Callable[[str], None],
 ) -> bool:
@@ -84,7 +55,7 @@ def time_on_gpu(
         return wanted.minutes is not None and spent_s > share * wanted.minutes * 60
 
     is_spent()
-    half = ToolchainTimer(place, report, file, wanted, bench.pairs, bench.race, on_progress)
+    half = ToolchainTimer(place, report, file, wanted, bench, on_progress)
     half.time_frozen(lambda: is_spent(FROZEN_SHARE if wanted.retunes else 1.0))
     if wanted.retunes:
         half.retune(times, is_spent)
@@ -103,12 +74,11 @@ class ToolchainTimer:
         report: ToolchainReport,
         file: ReportKeeper,
         wanted: GpuWanted,
-        bench: PairBench,
-        race: Race,
+        bench: GpuBench,
         on_progress: Callable[[str], None],
     ) -> None:
         self._place, self._report, self._file, self._wanted = place, report, file, wanted
-        self._bench, self._race, self._on_progress = bench, race, on_progress
+        self._bench, self._on_progress = bench, on_progress
         self._model = wanted.model.slug
 
     def time_frozen(self, is_spent: Callable[[], bool]) -> None:
@@ -143,7 +113,7 @@ class ToolchainTimer:
             for pair in pairs
             if (pair.kernel, pair.problem) in plans
         ]
-        swept = retune_each(self._place, works, self._model, self._race, self._wanted.limit_s, is_spent)
+        swept = retune_each(self._place, works, self._model, self._bench, self._wanted.limit_s, is_spent)
         for (pair, _), retuned in zip(works, swept, strict=False):
             key = self._key(pair)
             self._report.retunings[key] = retuned.retuning
@@ -154,36 +124,37 @@ class ToolchainTimer:
 
     def _time(
         self,
-        question: Question,
+        question: str,
         known: dict[GpuKey, Timing],
         works: Sequence[tuple[ToolchainPair, CompiledSide]],
         is_spent: Callable[[], bool],
     ) -> None:
-        timings: dict[Key, Timing] = {}
-        for pair, head in works:
-            empty = Timing(pair.kernel, pair.problem, self._model, question, pair.base[0].config, head.config)
-            timings[pair.kernel, pair.problem] = known.get(self._key(pair), empty)
-
         launches = itertools.count(1)
 
-        def keep(timing: Timing) -> None:
-            known[timing.kernel, timing.problem, self._model] = timing
-            self._file.save_soon()
-            if (count := next(launches)) % SAY_EVERY == 0:
-                self._on_progress(f"{question}: {count} launches, {len(run.list_open())} of {len(works)} still open")
+        def show() -> None:
+            self._on_progress(f"{question}: {len(run.list_open())} of {len(works)} operators and problems are open")
 
-        pair_works = [PairWork(pair.kernel, pair.problem, _cubin(pair.base[0]), _cubin(head)) for pair, head in works]
-        run = TimingRun(pair_works, timings, make_family(self._report, self._wanted.model.arch), keep)
-        self._on_progress(f"{question}: {len(run.list_open())} of {len(works)} operators and problems to time")
+        def keep(key: Key, timing: Timing) -> None:
+            known[*key, self._model] = timing
+            self._file.save_soon()
+            if next(launches) % SAY_EVERY == 0:
+                show()
+
+        run = TimingRun(
+            [self._make_work(*work) for work in works],
+            make_design(self._report, self._wanted.model.arch),
+            keep,
+            known={key[:2]: timing for key, timing in known.items() if key[2] == self._model},
+            is_sure=is_answered,
+        )
+        show()
         run.run(self._bench, is_spent)
         self._file.save()
-        self._on_progress(f"{question}: {len(run.list_open())} of {len(works)} are still open")
+        show()
+
+    def _make_work(self, pair: ToolchainPair, head: CompiledSide) -> PairWork:
+        of_base, of_head = (ReplaySide(self._place.library, each.stored_cubin) for each in (pair.base[0], head))
+        return PairWork(pair.kernel, pair.problem, of_base, of_head)
 
     def _key(self, pair: ToolchainPair) -> GpuKey:
         return (pair.kernel, pair.problem, self._model)
-
-
-def _cubin(build: CompiledSide) -> Cubin:
-    assert build.cubin is not None
-    assert build.symbol is not None
-    return Cubin(build.config, build.cubin, build.symbol)

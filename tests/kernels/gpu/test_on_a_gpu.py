@@ -23,9 +23,10 @@ from tilewatch.kernels.measuring import sweep as sweeping
 from tilewatch.kernels.measuring.careful_timing import BLOCK_ROUNDS, MOST_ROUNDS
 from tilewatch.kernels.measuring.known_counters import read_counted
 from tilewatch.kernels.measuring.measure import MeasureFailed, MeasureRequest, measure
+from tilewatch.kernels.measuring.pair_bench import ReplaySide
 from tilewatch.kernels.measuring.profiler import FORBIDDEN
 from tilewatch.kernels.measuring.racing import RacePolicy
-from tilewatch.kernels.measuring.replay import ReplayRequest, ReplaySide, replay
+from tilewatch.kernels.measuring.replay import ReplayRequest, replay
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, sweep
 from tilewatch.kernels.results import Cubin, RunResult, TrialResult
 
@@ -58,10 +59,9 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     plan = catalog.read(LIBRARY, arch=gpu.model.arch, kernel=KERNEL, problem=PROBLEM)[0]
     cubins = {}
     for trial, outcome in compile_plan(LIBRARY, plan, store_url, jobs=2):
-        assert outcome.content_key is not None, outcome.failure
-        assert outcome.symbol is not None
-        place = (trial.config["rows"], trial.config["repeats"], trial.config["fault"])
-        cubins[place] = Cubin(trial.config, outcome.content_key, outcome.symbol)
+        cubin = outcome.find_cubin(trial.config)
+        assert cubin is not None, outcome.failure
+        cubins[trial.config["rows"], trial.config["repeats"], trial.config["fault"]] = cubin
     return Machine(gpu, gpu.model.arch, store_url, cubins)
 
 

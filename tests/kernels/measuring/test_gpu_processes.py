@@ -20,7 +20,8 @@ from tilewatch.kernels.measuring.baseline_process import describe_other_library
 from tilewatch.kernels.measuring.gpu_turn import GpuTurn, find_turn
 from tilewatch.kernels.measuring.measure import MeasureRequest, measure
 from tilewatch.kernels.measuring.other_processes import GpuBusy
-from tilewatch.kernels.measuring.replay import ReplayRequest, ReplaySide, replay
+from tilewatch.kernels.measuring.pair_bench import ReplaySide
+from tilewatch.kernels.measuring.replay import ReplayRequest, replay
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, sweep
 from tilewatch.kernels.results import Cubin, TrialResult
 from tilewatch.kernels.toolchains.toolchain import Package, Toolchain

@@ -1,6 +1,6 @@
 """A replay against a scripted GPU child: fresh launches, both sides checked, deaths tolerated and then not."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +9,16 @@ import pytest
 from tilewatch.kernels import device
 from tilewatch.kernels.children.child_process import ChildDied
 from tilewatch.kernels.device import Gpu, gpu_model
-from tilewatch.kernels.measuring import replay as replay_module
+from tilewatch.kernels.measuring import pair_bench, processes_ahead
+from tilewatch.kernels.measuring.measure import MeasureFailed
 from tilewatch.kernels.measuring.other_processes import GpuBusy
+from tilewatch.kernels.measuring.pair_bench import ReplaySide
 from tilewatch.kernels.measuring.preparation import Preparation
 from tilewatch.kernels.measuring.replay import (
-    ROUNDS,
-    WARM_UP_ROUNDS,
+    REPLAYED,
     ReplayFailed,
     ReplayRequest,
     ReplayResult,
-    ReplaySide,
     is_different,
     replay,
 )
@@ -63,6 +63,9 @@ class ScriptedChild:
         self._gpu, self.launch, self.alive, self._ids = gpu, launch, True, set[int]()
         self.was_asked = False
 
+    def plan(self, preparations: Sequence[Preparation]) -> None:
+        assert len(preparations) == 1
+
     def prepare(self, preparation: Preparation, *, deadline_s: float) -> dict[str, Any]:
         assert deadline_s > 0
         assert (preparation.library, preparation.sides) == (Path("/at/new"), {"/at/old": SIDE})
@@ -89,7 +92,7 @@ class ScriptedChild:
             return {"missing": "it launches 21 kernels"}
         assert request["ask"] == "rounds"
         assert set(request["ids"]) == self._ids == {0, 1}
-        slow = 50.0 if request["rounds"] == WARM_UP_ROUNDS else 0.0  # what must not be kept
+        slow = 50.0 if request["rounds"] == REPLAYED.warm_up else 0.0  # what must not be kept
         times = [[base + slow + self.launch] * request["rounds"] for base in (100.0, 103.0)]
         return {"samples_us": times, "telemetry": [{"clock_mhz": 1980}]}
 
@@ -99,8 +102,8 @@ class ScriptedChild:
 
 def run_replay(monkeypatch: pytest.MonkeyPatch, fates: list[str], launches: int) -> tuple[ScriptedGpu, ReplayResult]:
     gpu = ScriptedGpu(fates)
-    monkeypatch.setattr(replay_module, "GpuProcesses", gpu.child)
-    monkeypatch.setattr(replay_module, "describe_side", gpu.describe_side)
+    monkeypatch.setattr(processes_ahead, "GpuProcesses", gpu.child)
+    monkeypatch.setattr(pair_bench, "describe_side", gpu.describe_side)
     monkeypatch.setattr(device, "gpus", lambda: (GPU,))
     monkeypatch.setattr(device, "processes_on", lambda *_: ())
     base = ReplaySide(Path("/at/old"), Cubin({"tile_m": 64}, "old", "k"))
@@ -120,7 +123,7 @@ def test_every_launch_is_a_fresh_process_and_one_median_of_each_side(monkeypatch
 
 
 def test_processes_of_next_launches_import_both_sides_while_one_measures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay_module, "MOST_AHEAD", 3)
+    monkeypatch.setattr(processes_ahead, "MOST_AHEAD", 3)
     gpu, _ = run_replay(monkeypatch, ["timed"] * 2, 2)
     assert len(gpu.started) == 5
     assert gpu.imported == [(Path("/at/new"), Path("/at/old"))] * 5
@@ -136,7 +139,7 @@ def test_each_side_is_launched_as_its_own_commit_does(monkeypatch: pytest.Monkey
 def test_every_launch_warms_up_before_it_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu, _ = run_replay(monkeypatch, ["timed"] * 2, 2)
     rounds = [request["rounds"] for request in gpu.asked if request["ask"] == "rounds"]
-    assert rounds == [WARM_UP_ROUNDS, ROUNDS] * 2
+    assert rounds == [20, 60] * 2
 
 
 def test_every_launch_has_inputs_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,12 +169,12 @@ def test_sides_that_a_profiler_cannot_launch_have_no_counters_and_say_why(monkey
 def test_launches_that_die_are_repeated_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu, result = run_replay(monkeypatch, ["die", "timed", "crashed", "timed"], 2)
     assert (gpu.children, len(result.base_us)) == (4, 2)
-    with pytest.raises(ReplayFailed, match="keep dying: SIGSEGV"):
+    with pytest.raises(MeasureFailed, match="keep dying: something ended the GPU process: SIGSEGV"):
         run_replay(monkeypatch, ["die"] * 3, 1)
 
 
 def test_a_side_that_is_wrong_is_never_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ReplayFailed, match=r"the base side cannot be replayed \(wrong\): wrong says the GPU"):
+    with pytest.raises(ReplayFailed, match="with the base it gives wrong results: wrong says the GPU"):
         run_replay(monkeypatch, ["wrong"], 1)
 
 

@@ -173,7 +173,7 @@ def test_a_spent_budget_leaves_it_undecided(watched: Path, tmp_path: Path) -> No
 
 
 def test_a_side_that_is_wrong_is_told_and_never_judged(watched: Path, tmp_path: Path) -> None:
-    wrong = "the head side cannot be replayed (wrong): the output is off by 1"
+    wrong = "with the head it gives wrong results: the output is off by 1"
     outcomes, _ = run_on_bench(watched, tmp_path, "base..slower", head_takes(1.0), wrong=wrong)
     assert {outcome.sentence for outcome in outcomes.values()} == {f"could not be compared: {wrong}"}
     assert exit_code(outcomes.values()) == 2
@@ -415,7 +415,8 @@ def test_a_slower_operator_comes_with_the_line_that_repeats_it(watched: Path, tm
     about = About("base", "slower", True, "NVIDIA H200", 12.0, 8.0, "tilewatch compare base..slower")
     lines = write_lines(list(outcomes.values()), about)
     again = "tilewatch replay double 1024 --of slower --beside base --config width=64"
-    assert lines[1] == f"  again: {again}"
+    place = next(place for place, line in enumerate(lines) if line.startswith("double 1024: slower"))
+    assert lines[place + 1] == f"  again: {again}"
     row = json.loads(write_json([outcomes["1024"]], about))["outcomes"][0]
     assert row["repeat"] == again
     assert row["verdict"]["is_over"] is True

@@ -14,12 +14,12 @@ from tilewatch.db.models import Job, Measurement, Run, Submission, Verdict
 from tilewatch.db.page_reads.toolchain_reports import ReportRow, ReportStory, find_report, list_reports
 from tilewatch.db.session import session
 from tilewatch.kernels.children import sandbox
-from tilewatch.kernels.comparing.toolchains.bench import LaunchResult, PairWork
+from tilewatch.kernels.measuring.pair_bench import LaunchResult, PairWork
 from tilewatch.worker import run_job
 from tilewatch.worker.cli.toolchains.submit import wait_and_print
 from tilewatch.worker.context import Context
 from tilewatch.worker.git import watched
-from tilewatch.worker.gpu.simulated import SimulatedGpu, SimulatedPairs
+from tilewatch.worker.gpu.simulated import SimulatedBench, SimulatedGpu
 from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.submitting import submit_requests
@@ -85,16 +85,16 @@ def test_other_code_is_timed_and_re_tuned_and_touches_no_night(
 def test_launches_of_a_gpu_that_fell_ill_meanwhile_leave_the_report(
     settings: Settings, context: Context, drain: Drain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    launch_each = SimulatedPairs.launch_each
+    launch_each = SimulatedBench.launch_each
 
-    def fall_ill_meanwhile(pairs: SimulatedPairs, works: Sequence[PairWork]) -> Iterator[tuple[PairWork, LaunchResult]]:
-        yield from launch_each(pairs, works)
+    def fall_ill_meanwhile(bench: SimulatedBench, works: Sequence[PairWork]) -> Iterator[tuple[PairWork, LaunchResult]]:
+        yield from launch_each(bench, works)
         gpu = SimulatedGpu(context.simulation).own_gpu()
         ill = {"gpu_model": "sim", "host": "n", "kind": "xid", "reason": "Xid 79", "evidence": {}}
         with session(context.database_url) as opened:
             quarantine.begin(opened, gpu_uuid=gpu.uuid, **ill)
 
-    monkeypatch.setattr(SimulatedPairs, "launch_each", fall_ill_meanwhile)
+    monkeypatch.setattr(SimulatedBench, "launch_each", fall_ill_meanwhile)
     make_toolchain(settings.toolchains, "next", script=UNOPTIMISED)
     submitted = submit_toolchains(settings, ToolchainsAsked("installed", "next", gpus=("sim",), minutes=0.05))
     with pytest.raises(NotNow, match="Xid 79"):

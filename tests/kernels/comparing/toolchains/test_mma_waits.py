@@ -8,8 +8,9 @@ import pytest
 from tilewatch.kernels.comparing.toolchains.mma_waits import MmaWaits, count_in_code
 from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair
 from tilewatch.kernels.comparing.toolchains.report_file import ReportFile, ToolchainName, ToolchainReport, read_report
-from tilewatch.kernels.comparing.toolchains.safety_verdict import Family, judge_operator
+from tilewatch.kernels.comparing.toolchains.safety_verdict import judge_operator
 from tilewatch.kernels.comparing.toolchains.writing import write_answer
+from tilewatch.kernels.comparing.verdict import Design
 
 QGMMA, HGMMA = 0x01E00000105879F3, 0x03E00000181879F0
 ARRIVE, DEPBAR = 0x00000000000079C5, 0x00008000000079C5
@@ -50,7 +51,7 @@ def test_what_moved_is_the_share_that_is_waited_for(
 
 def test_the_compilers_alone_name_the_loss_and_the_file_keeps_it(tmp_path: Path) -> None:
     pair = make_pair(MmaWaits(16, 16))
-    assert judge_operator(pair, "", Family(1)).reason.endswith(
+    assert judge_operator(pair, "", Design(1)).reason.endswith(
         "not timed; it waits for each of its MMAs now, which costs time"
     )
     report = ToolchainReport(ToolchainName("old"), ToolchainName("new"), "2026-11-22 10:00 UTC")

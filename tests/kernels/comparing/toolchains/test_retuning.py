@@ -1,6 +1,6 @@
 """Sweeps with B: its configs are compiled with B, those that compile are raced, and the winner is kept for the GPU."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -8,9 +8,10 @@ import pytest
 from tests.worker.fixtures import tiny_repository
 from tilewatch.kernels.comparing.toolchains.compile_both import Workplace
 from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair
-from tilewatch.kernels.comparing.toolchains.retuning import Race, Retuned, retune_each
+from tilewatch.kernels.comparing.toolchains.retuning import Retuned, retune_each
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.measuring.measure import MeasureFailed
+from tilewatch.kernels.measuring.pair_bench import PairBench
 from tilewatch.kernels.results import Cubin, Params
 from tilewatch.kernels.toolchains.toolchain import INSTALLED, Toolchain
 
@@ -25,17 +26,31 @@ def place(tmp_path: Path) -> Workplace:
     return Workplace(library, installed, installed, tmp_path / "cubins", 2)
 
 
-def retune(place: Workplace, race: Race, problems: Sequence[str] = ("1024",)) -> list[Retuned]:
+class RacingBench(PairBench):
+    """Races by a function of the kernel and the cubins."""
+
+    def __init__(self, race: Callable[[str, Sequence[Cubin]], tuple[Params, ...]]) -> None:
+        self._race = race
+
+    def race(
+        self, _library: Path, kernel: str, _problem: str, _url: str, cubins: Sequence[Cubin]
+    ) -> tuple[Params, ...]:
+        return self._race(kernel, cubins)
+
+
+def retune(
+    place: Workplace, race: Callable[[str, Sequence[Cubin]], tuple[Params, ...]], problems: Sequence[str] = ("1024",)
+) -> list[Retuned]:
     of_a = (CompiledSide(CONFIGS[0], "ok", 1.0, 1.0),)
     works = [(ToolchainPair("double", each, "sm_90", "shipped", of_a, of_a), CONFIGS) for each in problems]
-    return list(retune_each(place, works, "h200", race, 15.0, lambda: False))
+    return list(retune_each(place, works, "h200", RacingBench(race), 15.0, lambda: False))
 
 
 def test_the_winner_of_what_compiles_is_kept(place: Workplace) -> None:
     raced: list[Params] = []
 
-    def race(pair: ToolchainPair, cubins: Sequence[Cubin]) -> tuple[Params, ...]:
-        assert pair.kernel == "double"
+    def race(kernel: str, cubins: Sequence[Cubin]) -> tuple[Params, ...]:
+        assert kernel == "double"
         raced.extend(each.config for each in cubins)
         return (CONFIGS[1], CONFIGS[0])
 

@@ -5,17 +5,17 @@ from dataclasses import replace
 import pytest
 
 from tilewatch.kernels.comparing.outcome import FINE, OVER, UNSURE
+from tilewatch.kernels.comparing.timing_order import Timing
 from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair, add_compile_times
 from tilewatch.kernels.comparing.toolchains.safety_verdict import (
-    Family,
     OperatorSafety,
     Retuning,
     Safety,
-    Timing,
     judge_all,
     judge_operator,
     safety_exit_code,
 )
+from tilewatch.kernels.comparing.verdict import Design
 from tilewatch.kernels.results import StaticFacts
 
 CONFIG, OTHER = {"tile_m": 64}, {"tile_m": 128}
@@ -23,19 +23,18 @@ FACTS = StaticFacts(128, 0, 1024, 4096, 9000, 2, 2, 1, 1, ())
 A = CompiledSide(CONFIG, "ok", 1.0, 1.0, None, "code of A", "k", "cubin-a", FACTS)
 B = CompiledSide(CONFIG, "ok", 1.0, 1.0, None, "code of B", "k", "cubin-b", replace(FACTS, registers=168))
 PAIR = ToolchainPair("gemm", "1x1", "sm_90", "recording", (A,), (B,))
-FAMILY = Family(operators=1)
+DESIGN = Design(operators=1)
 WINNER_MOVED = Retuning("gemm", "1x1", "h200", 20, 19, OTHER)
 
 
 def timing(ratio: float, launches: int = 20, **fields: object) -> Timing:
     """Launches that differ by 0.1 % around a ratio of B to A."""
     head_us = tuple(100 * ratio * (1 + 0.0005 * (-1) ** each) for each in range(launches))
-    made = Timing("gemm", "1x1", "h200", "frozen", CONFIG, CONFIG, (100.0,) * launches, head_us)
-    return replace(made, **fields)  # type: ignore[arg-type]
+    return Timing((100.0,) * launches, head_us, **fields)  # type: ignore[arg-type]
 
 
 def judge(pair: ToolchainPair = PAIR, gpu_model: str = "h200", **answers: object) -> OperatorSafety:
-    return judge_operator(pair, gpu_model, FAMILY, **answers)  # type: ignore[arg-type]
+    return judge_operator(pair, gpu_model, DESIGN, **answers)  # type: ignore[arg-type]
 
 
 def test_equal_machine_code_is_safe_without_a_launch() -> None:
@@ -102,14 +101,14 @@ def test_a_machine_that_was_too_busy_is_no_fault_of_b() -> None:
 
 
 def test_wrong_results_under_b_are_not_safe_and_those_under_a_are_no_answer() -> None:
-    wrong = timing(1.0, 0, failure="gives wrong results: the output is off", is_of_head=True)
+    wrong = timing(1.0, 0, failure="with the head it gives wrong results: the output is off", is_of_head=True)
     assert judge(frozen=wrong).reason == "with the head it gives wrong results: the output is off; not re-tuned"
     assert judge(frozen=wrong).safety == "not safe"
     assert judge(frozen=replace(wrong, is_of_head=False)).safety == "unknown"
 
 
 def test_a_slowdown_within_the_limit_is_safe() -> None:
-    assert judge_operator(PAIR, "h200", Family(1, fail_over=0.05), frozen=timing(1.03)).safety == "safe"
+    assert judge_operator(PAIR, "h200", Design(1, fail_over=0.05), frozen=timing(1.03)).safety == "safe"
 
 
 @pytest.mark.parametrize(

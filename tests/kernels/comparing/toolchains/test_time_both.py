@@ -9,7 +9,6 @@ import pytest
 from tests.kernels.fixtures.fake_gpu import THIS_GPU
 from tilewatch.kernels.comparing.toolchains import retuning as retuning_module
 from tilewatch.kernels.comparing.toolchains import time_both as module
-from tilewatch.kernels.comparing.toolchains.bench import Launched, LaunchResult, PairWork
 from tilewatch.kernels.comparing.toolchains.compile_both import Workplace
 from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair
 from tilewatch.kernels.comparing.toolchains.report_file import (
@@ -26,7 +25,8 @@ from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning
 from tilewatch.kernels.comparing.toolchains.time_both import GpuWanted, ToolchainTimer
 from tilewatch.kernels.comparing.toolchains.writing import write_answer, write_json, write_lines, write_markdown
 from tilewatch.kernels.device import gpu_model
-from tilewatch.kernels.results import Plan, PlannedTrial, StaticFacts
+from tilewatch.kernels.measuring.pair_bench import Launched, LaunchResult, PairWork
+from tilewatch.kernels.results import Params, Plan, PlannedTrial, StaticFacts
 
 CONFIG, OTHER = {"tile_m": 64}, {"tile_m": 128}
 TIMES_US = {"cubin of A": 100.0, "same speed": 100.0, "slow": 103.0, "retuned": 100.0}
@@ -40,7 +40,10 @@ class MadeBench:
         for work in works:
             self.launches += 1
             noise = 0.02 * (work.launches % 3)
-            yield work, Launched(TIMES_US[work.base.content_key], TIMES_US[work.head.content_key] + noise)
+            yield work, Launched(TIMES_US[work.base.cubin.content_key], TIMES_US[work.head.cubin.content_key] + noise)
+
+    def race(self, *_: object) -> tuple[Params, ...]:
+        raise AssertionError("the fixture `sweeps` replaces what races")
 
 
 def make_pair(kernel: str, head: str) -> ToolchainPair:
@@ -80,7 +83,7 @@ def make_half(report: ToolchainReport, folder: Path, bench: MadeBench) -> Toolch
     place = Workplace(Path("library"), None, None, folder, 1)  # type: ignore[arg-type]
     wanted = GpuWanted(THIS_GPU, gpu_model("h200"), None, True, 15.0)
     file = ReportFile(folder / "r.json", report)
-    return ToolchainTimer(place, report, file, wanted, bench, lambda *_: (), lambda _: None)
+    return ToolchainTimer(place, report, file, wanted, bench, lambda _: None)
 
 
 def test_only_what_is_worse_is_swept_and_an_optimum_that_moved_is_named(tmp_path: Path, sweeps: list[str]) -> None:

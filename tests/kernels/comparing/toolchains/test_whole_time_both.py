@@ -18,7 +18,7 @@ from tilewatch.kernels.comparing.toolchains.report_file import (
     read_report,
 )
 from tilewatch.kernels.comparing.toolchains.report_verdict import judge_report
-from tilewatch.kernels.measuring import replay
+from tilewatch.kernels.measuring import processes_ahead
 
 KERNELS = {"residual_add": 100.0, "softmax": 110.0, "accumulate": 90.0}
 """The microseconds of B's cubins; A's take 100."""
@@ -27,7 +27,7 @@ KERNELS = {"residual_add": 100.0, "softmax": 110.0, "accumulate": 90.0}
 @pytest.fixture
 def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ComparisonWanted:
     install_for_children(monkeypatch)
-    monkeypatch.setattr(replay, "MOST_AHEAD", 1)
+    monkeypatch.setattr(processes_ahead, "MOST_AHEAD", 1)
     path = tmp_path / "a..b.json"
     store = find_cubins(path) / "changed"
     store.mkdir(parents=True)
@@ -81,7 +81,7 @@ def test_cubins_made_elsewhere_are_timed_without_either_toolchain_also_after_tim
         "accumulate": "safe",
         "silu_and_multiply": "safe",
     }
-    assert "frozen: 3 of 3 operators and problems to time" in said
+    assert "frozen: 3 of 3 operators and problems are open" in said
     assert len(report.frozen) == 3
     assert report.gpus["h200"].driver == "580.159.04"
     assert {len(timing.base_us) for timing in report.frozen.values()} <= {9, 12, 16}

@@ -14,7 +14,8 @@ from tests.kernels.fixtures.ncu import HEADER, make_ncu, row
 from tilewatch.kernels.children import sandbox
 from tilewatch.kernels.gpu.described_launch import TIMES
 from tilewatch.kernels.measuring.measure import MeasureRequest, measure
-from tilewatch.kernels.measuring.replay import ReplayFailed, ReplayRequest, ReplaySide, replay
+from tilewatch.kernels.measuring.pair_bench import ReplaySide
+from tilewatch.kernels.measuring.replay import ReplayFailed, ReplayRequest, replay
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, SweepResult, sweep
 from tilewatch.kernels.results import Cubin
 
@@ -166,7 +167,7 @@ def test_a_side_of_a_replay_whose_results_have_other_shapes_is_other_work(make: 
     halved = source.replace("return out", "return out[:4]").replace(".softmax(-1),", ".softmax(-1)[:4],")
     (good.watch / "operators.py").write_text(halved)
     cubins = good.cubin(16, good.describe()), bad.cubin(16, bad.describe())
-    with pytest.raises(ReplayFailed, match=r"the base side cannot be replayed .* has results of other shapes"):
+    with pytest.raises(ReplayFailed, match=r"with the base it gives wrong results: .* has results of other shapes"):
         replay(start_replay(good, bad, cubins), on_launch=lambda _: None)
 
 

@@ -1,10 +1,12 @@
 """The order in which pairs are timed, on a scripted GPU: the worst first, none for ever, and all within the time."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
-from tilewatch.kernels.comparing.toolchains.bench import Launched, LaunchFailed, LaunchResult, PairWork
-from tilewatch.kernels.comparing.toolchains.safety_verdict import Family, Timing, judge_timing
-from tilewatch.kernels.comparing.toolchains.timing_order import MOST_DEATHS, TimingRun
+from tilewatch.kernels.comparing.timing_order import MOST_DEATHS, Timing, TimingRun
+from tilewatch.kernels.comparing.toolchains.safety_verdict import is_answered
+from tilewatch.kernels.comparing.verdict import Design
+from tilewatch.kernels.measuring.pair_bench import Launched, LaunchFailed, LaunchResult, PairWork, ReplaySide
 from tilewatch.kernels.results import Cubin
 
 CONFIG = {"tile_m": 64}
@@ -21,24 +23,25 @@ class ScriptedBench:
         for work in works:
             self.processes[-1].append(work.kernel)
             if work.kernel == "dies":
-                yield work, LaunchFailed("ends its GPU process: SIGSEGV", is_of_head=True, is_final=False)
+                yield work, LaunchFailed("it ends its GPU process: SIGSEGV", is_of_head=True, is_final=False)
             elif work.kernel == "wrong":
-                yield work, LaunchFailed("gives wrong results: off", is_of_head=True, is_final=True)
+                yield work, LaunchFailed("it gives wrong results: off", is_of_head=True, is_final=True)
             elif work.kernel == "noisy":
                 yield work, Launched(100.0, (99.4, 100.6)[work.launches % 2])
             else:
                 yield work, Launched(100.0, float(work.kernel) + 0.01 * (work.launches % 2))
 
 
-def make_run(kernels: Sequence[str], known: dict[str, int] | None = None) -> TimingRun:
-    cubin = Cubin(CONFIG, "key", "k")
-    timings = {}
-    for kernel in kernels:
-        launches = (known or {}).get(kernel, 0)
-        times = (100.0,) * launches
-        timings[kernel, "1x1"] = Timing(kernel, "1x1", "h200", "frozen", CONFIG, CONFIG, times, times)
-    works = [PairWork(kernel, "1x1", cubin, cubin) for kernel in kernels]
-    return TimingRun(works, timings, Family(len(kernels)), lambda _: None)
+def make_run(kernels: Sequence[str], known: dict[str, int] | None = None, most_launches: int = 40) -> TimingRun:
+    side = ReplaySide(Path("/library"), Cubin(CONFIG, "key", "k"))
+    times = {kernel: (100.0,) * launches for kernel, launches in (known or {}).items()}
+    return TimingRun(
+        [PairWork(kernel, "1x1", side, side) for kernel in kernels],
+        Design(len(kernels), most_launches),
+        lambda *_: None,
+        known={(kernel, "1x1"): Timing(each, each) for kernel, each in times.items()},
+        is_sure=is_answered,
+    )
 
 
 def counts(run: TimingRun) -> dict[str, int]:
@@ -67,7 +70,7 @@ def test_what_is_surely_safe_is_launched_no_more_to_say_how_safe() -> None:
     run, bench = make_run(["noisy"]), ScriptedBench()
     run.run(bench, lambda: False)
     (timing,) = run.timings.values()
-    verdict = judge_timing(timing, Family(1))
+    verdict = timing.judge(Design(1))
     assert verdict is not None
     assert (verdict.kind, verdict.is_fine, verdict.is_final) == ("not slower", True, False)
     assert len(bench.processes) < 40
@@ -87,7 +90,7 @@ def test_a_pair_that_keeps_dying_is_given_up_and_a_wrong_one_at_once() -> None:
     launched = [kernel for process in bench.processes for kernel in process]
     assert launched.count("dies") == MOST_DEATHS
     assert launched.count("wrong") == 1
-    assert run.timings["dies", "1x1"].failure == "ends its GPU process: SIGSEGV"
+    assert run.timings["dies", "1x1"].failure == "it ends its GPU process: SIGSEGV"
     assert run.timings["wrong", "1x1"].is_of_head
 
 

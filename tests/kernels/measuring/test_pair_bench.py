@@ -9,45 +9,59 @@ from typing import Any
 
 import pytest
 
-from tests.kernels.fixtures.fake_gpu import LIBRARY, PROBLEM, THIS_GPU, Rig, install_for_children
+from tests.kernels.fixtures.fake_gpu import LIBRARY, PROBLEM, Rig, install_for_children
 from tilewatch.kernels.children import child_process
 from tilewatch.kernels.children.child_process import ChildProcess
-from tilewatch.kernels.comparing.gpu_bench import NoCupti
-from tilewatch.kernels.comparing.toolchains.bench import GpuPairBench, Launched, LaunchFailed, PairWork
-from tilewatch.kernels.measuring import gpu_processes, replay
+from tilewatch.kernels.measuring import gpu_processes, processes_ahead
+from tilewatch.kernels.measuring.measure import GpuMissing
+from tilewatch.kernels.measuring.pair_bench import (
+    Launched,
+    LaunchFailed,
+    LaunchResult,
+    NoCupti,
+    PairBench,
+    PairWork,
+    ReplaySide,
+    describe_not_apart,
+)
 from tilewatch.kernels.results import Cubin
 
 
 @pytest.fixture
 def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
     install_for_children(monkeypatch)
-    monkeypatch.setattr(replay, "MOST_AHEAD", 1)
+    monkeypatch.setattr(processes_ahead, "MOST_AHEAD", 1)
     (tmp_path / "store").mkdir()
     return Rig(tmp_path / "store")
 
 
 @pytest.fixture
-def bench(rig: Rig) -> Iterator[GpuPairBench]:
-    with GpuPairBench(LIBRARY, THIS_GPU, rig.store_url) as opened:
+def bench(rig: Rig) -> Iterator[PairBench]:
+    with PairBench(0, "sm_90", rig.store_url) as opened:
         yield opened
 
 
-def work(rig: Rig, base: Cubin, head: Cubin, problem: str = PROBLEM) -> PairWork:
-    return PairWork(rig.kernel, problem, base, head)
+def work(rig: Rig, base: Cubin, head: Cubin, problem: str = PROBLEM, library: Path = LIBRARY) -> PairWork:
+    return PairWork(rig.kernel, problem, ReplaySide(library, base), ReplaySide(library, head))
+
+
+def list_times(results: Sequence[LaunchResult]) -> list[tuple[float, float]]:
+    return [(each.base_us, each.head_us) for each in results if isinstance(each, Launched)]
 
 
 def test_pairs_of_several_problems_share_one_process(
-    rig: Rig, bench: GpuPairBench, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, bench: PairBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[None] = []
-    start = replay.ProcessesAhead._start
-    monkeypatch.setattr(replay.ProcessesAhead, "_start", lambda ahead: (started.append(None), start(ahead))[1])
+    start = processes_ahead.ProcessesAhead._start
+    monkeypatch.setattr(processes_ahead.ProcessesAhead, "_start", lambda ahead: (started.append(None), start(ahead))[1])
     works = [
         work(rig, rig.cubin(1, 100.0), rig.cubin(1, 103.0)),
         work(rig, rig.cubin(2, 50.0), rig.cubin(4, 40.0), "32x64"),
     ]
     results = [result for _, result in bench.launch_each(works)]
-    assert results == [Launched(100.0, 103.0), Launched(50.0, 40.0)]
+    assert list_times(results) == [(100.0, 103.0), (50.0, 40.0)]
+    assert bench.gpu_s > 0
     assert len(started) == 2, "the one that was taken, and the one that waits for the next pairs"
 
 
@@ -79,13 +93,13 @@ def list_asked(events: Sequence[tuple[str, str]], word: str) -> list[str]:
 
 
 def test_one_library_process_serves_all_pairs_and_has_ended_before_any_is_launched(
-    rig: Rig, bench: GpuPairBench, asked: list[tuple[str, str]]
+    rig: Rig, bench: PairBench, asked: list[tuple[str, str]]
 ) -> None:
     """It makes a CUDA context: with one for each pair a launch on an H200 took 0.75 s and not 0.47 s."""
     base, head = rig.cubin(1, 100.0), rig.cubin(1, 103.0)
     works = [work(rig, base, head), work(rig, base, head, "32x64"), work(rig, head, base)]
     results = [result for _, result in bench.launch_each(works)]
-    assert results == [Launched(100.0, 103.0), Launched(100.0, 103.0), Launched(103.0, 100.0)]
+    assert list_times(results) == [(100.0, 103.0), (100.0, 103.0), (103.0, 100.0)]
     assert list_asked(asked, "reference") == ["library 2"] * 3
     assert list_asked(asked, "take reference") == ["gpu 1"] * 3
     assert set(list_asked(asked, "trial")) == {"gpu 1"}
@@ -93,13 +107,13 @@ def test_one_library_process_serves_all_pairs_and_has_ended_before_any_is_launch
 
 
 def test_what_does_not_fit_on_the_gpu_is_taken_over_later(
-    rig: Rig, bench: GpuPairBench, asked: list[tuple[str, str]]
+    rig: Rig, bench: PairBench, asked: list[tuple[str, str]]
 ) -> None:
     """Each process of the library ends before the pairs are launched whose references it computed."""
     base, head = rig.cubin(1, 7_000.0), rig.cubin(1, 7_100.0)
     problem = "1024x1024"  # two references are an eighth of the fake GPU's memory
     works = [replace(work(rig, base, head, problem), launches=seed) for seed in range(3)]
-    assert [result for _, result in bench.launch_each(works)] == [Launched(7_000.0, 7_100.0)] * 3
+    assert list_times([result for _, result in bench.launch_each(works)]) == [(7_000.0, 7_100.0)] * 3
     first, second, later = list_asked(asked, "reference")
     assert first == second != later
     order = [word for name, word in asked if word in ("reference", "expect") or (name == later and word == "end")]
@@ -116,10 +130,10 @@ def test_a_reference_that_fails_costs_its_own_pair_alone(rig: Rig, tmp_path: Pat
     (tmp_path / "broken" / "rows.py").write_text(source.replace(honest, honest + ends + renames))
     (tmp_path / "pyproject.toml").write_text("[tool.tilewatch]\n")
     good = rig.cubin(1, 100.0)
-    works = [work(rig, good, good, problem) for problem in ("64x64", "32x64", "16x64", "64x32")]
-    with GpuPairBench(tmp_path / "broken", THIS_GPU, rig.store_url) as bench:
+    works = [work(rig, good, good, problem, tmp_path / "broken") for problem in ("64x64", "32x64", "16x64", "64x32")]
+    with PairBench(0, "sm_90", rig.store_url) as bench:
         first, dead, refused, last = (result for _, result in bench.launch_each(works))
-    assert first == last == Launched(100.0, 100.0)
+    assert list_times([first, last]) == [(100.0, 100.0)] * 2
     assert isinstance(dead, LaunchFailed)
     assert (dead.failure, dead.is_final) == ("something ended the GPU process: exit code 7", False)
     assert isinstance(refused, LaunchFailed)
@@ -127,7 +141,7 @@ def test_a_reference_that_fails_costs_its_own_pair_alone(rig: Rig, tmp_path: Pat
     assert refused.is_final
 
 
-def test_a_side_that_fails_is_named_and_the_next_pair_goes_on(rig: Rig, bench: GpuPairBench) -> None:
+def test_a_side_that_fails_is_named_and_the_next_pair_goes_on(rig: Rig, bench: PairBench) -> None:
     good = rig.cubin(1, 100.0)
     works = [
         work(rig, good, rig.cubin(1, fault="off")),
@@ -139,29 +153,60 @@ def test_a_side_that_fails_is_named_and_the_next_pair_goes_on(rig: Rig, bench: G
     ]
     wrong, of_a, on_one_set, dead, faulty, fine = (result for _, result in bench.launch_each(works))
     assert isinstance(wrong, LaunchFailed)
-    assert wrong.failure.startswith("gives wrong results: the output 'y' is off by")
+    assert wrong.failure.startswith("with the head it gives wrong results: the output 'y' is off by")
     assert (wrong.is_of_head, wrong.is_final) == (True, True)
     assert isinstance(of_a, LaunchFailed)
     assert of_a.failure.startswith("with the base it gives wrong results: ")
     assert not of_a.is_of_head
     assert isinstance(on_one_set, LaunchFailed)
-    assert on_one_set.failure.startswith("gives wrong results: when it was timed, the output 'y' left elements unwri")
+    assert on_one_set.failure.startswith("with the head it gives wrong results: when it was timed, the output 'y' ")
     assert (on_one_set.is_of_head, on_one_set.is_final) == (True, True)
-    assert dead == LaunchFailed("ends its GPU process: SIGABRT", is_of_head=True, is_final=False)
+    assert dead == LaunchFailed("with the head it ends its GPU process: SIGABRT", is_of_head=True, is_final=False)
     assert isinstance(faulty, LaunchFailed)
-    assert (faulty.failure[:17], faulty.is_final) == ("faults on the GPU", False)
-    assert fine == Launched(100.0, 100.0)
+    assert (faulty.failure[:34], faulty.is_final) == ("with the head it faults on the GPU", False)
+    assert list_times([fine]) == [(100.0, 100.0)]
 
 
 def test_without_cupti_nothing_is_timed_unless_events_are_asked_for(
-    rig: Rig, bench: GpuPairBench, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, bench: PairBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(child_process, "PASSED_ON", (*child_process.PASSED_ON, "FAKE_CUPTI"))
     monkeypatch.setenv("FAKE_CUPTI", "missing")
     pair = work(rig, rig.cubin(1, 100.0), rig.cubin(1, 103.0))
     with pytest.raises(NoCupti, match="pass --events"):
         list(bench.launch_each([pair]))
-    with GpuPairBench(LIBRARY, THIS_GPU, rig.store_url, may_use_events=True) as by_events:
+    with PairBench(0, "sm_90", rig.store_url, may_use_events=True) as by_events:
         ((_, result),) = by_events.launch_each([pair])
     assert isinstance(result, Launched)
     assert result.base_us < result.head_us
+
+
+def test_a_race_puts_the_fastest_first_and_leaves_out_what_is_wrong(rig: Rig, bench: PairBench) -> None:
+    cubins = [rig.cubin(1), rig.cubin(2, 80.0), rig.cubin(4, 70.0, fault="off")]
+    assert bench.race(LIBRARY, rig.kernel, PROBLEM, rig.store_url, cubins) == ({"tile_rows": 2},)
+
+
+def test_pairs_of_two_libraries_share_a_process_and_each_side_is_described_once(
+    rig: Rig, bench: PairBench, tmp_path: Path, asked: list[tuple[str, str]]
+) -> None:
+    (tmp_path / "older").mkdir()
+    (tmp_path / "older" / "rows.py").write_text((LIBRARY / "rows.py").read_text())
+    (tmp_path / "pyproject.toml").write_text("[tool.tilewatch]\n")  # its files may import what they like
+    older, cubin = ReplaySide(tmp_path / "older", rig.cubin(1, 100.0)), rig.cubin(1, 103.0)
+    works = [PairWork(rig.kernel, problem, older, ReplaySide(LIBRARY, cubin)) for problem in (PROBLEM, "32x64")]
+    for _ in range(2):
+        assert list_times([result for _, result in bench.launch_each(works)]) == [(100.0, 103.0)] * 2
+    assert len(list_asked(asked, "describe side")) == 2
+    assert len(set(list_asked(asked, "trial"))) == 2, "one process per pass"
+
+
+def test_a_launch_of_host_code_that_timed_itself_says_why() -> None:
+    alone = {"library_runs_apart": False, "not_apart": "its host code makes its result 1 itself", "stated": ""}
+    assert describe_not_apart({**alone, "stated": "it adds with PyTorch"}) == "it adds with PyTorch"
+    assert describe_not_apart(alone) == "its host code makes its result 1 itself"
+    assert describe_not_apart({**alone, "library_runs_apart": True}) == describe_not_apart({}) == ""
+
+
+def test_cubins_of_another_architecture_are_refused(rig: Rig) -> None:
+    with PairBench(0, "sm_100", rig.store_url) as bench, pytest.raises(GpuMissing, match="the cubins are for sm_100"):
+        list(bench.launch_each([work(rig, rig.cubin(1), rig.cubin(1))]))

@@ -1,0 +1,111 @@
+"""Decides which pairs the GPU times next, and times them until every verdict is sure or the time is spent.
+
+Every pair is launched once to find the worst. These come first, PAIRS_AT_ONCE at a time, up to the first look at which
+a verdict can be sure. Pairs that are still open get more looks when all have had one. Choosing by early launches adds
+no error: the intervals of kernels/comparing/sequential.py hold whenever somebody stops.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tilewatch.kernels.comparing.gpu_bench import LaunchBench
+from tilewatch.kernels.comparing.sequential import list_critical_values
+from tilewatch.kernels.comparing.verdict import FAMILY_ERROR, Design, Verdict, judge
+from tilewatch.kernels.measuring.pair_bench import PAIRS_AT_ONCE, LaunchFailed, LaunchResult, PairWork
+
+MOST_DEATHS = 3
+"""Number of dead processes after which a pair is given up."""
+
+Key = tuple[str, str]
+"""A kernel and a problem."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The launches of a pair. Element i of both times is one new process, in us. `failure` is a sentence if
+    the head failed (`is_of_head`) or if nothing can be compared. `not_apart` says why the process that ran a side's
+    host code also timed it; empty if another process timed it."""
+
+    base_us: tuple[float, ...] = ()
+    head_us: tuple[float, ...] = ()
+    failure: str | None = None
+    is_of_head: bool = False
+    not_apart: str = ""
+
+    def judge(self, design: Design) -> Verdict | None:
+        """Judges the launches. None if there are none."""
+        return judge(self.base_us, self.head_us, design) if self.base_us else None
+
+
+class TimingRun:
+    """Times pairs of one family. `timings` holds the results by kernel and problem, also of earlier runs."""
+
+    def __init__(
+        self,
+        works: Sequence[PairWork],
+        design: Design,
+        on_timing: Callable[[Key, Timing], None],
+        *,
+        known: Mapping[Key, Timing] | None = None,
+        is_sure: Callable[[Verdict], bool] = lambda verdict: verdict.is_final,
+    ) -> None:
+        """Takes over the launches of earlier runs from `known`. A pair whose verdict `is_sure` is launched no more."""
+        self._works = {(work.kernel, work.problem): work for work in works}
+        self.timings = {key: (known or {}).get(key, Timing()) for key in self._works}
+        self._design, self._on_timing, self._is_sure = design, on_timing, is_sure
+        self._deaths: Counter[Key] = Counter()
+
+    def list_open(self) -> list[Key]:
+        """Lists the pairs whose verdict is not sure: first those that were never launched, then the worst."""
+        return sorted((key for key in self._works if self._is_open(key)), key=self._rank)
+
+    def run(self, bench: LaunchBench, is_spent: Callable[[], bool]) -> None:
+        """Times until every verdict is sure or `is_spent` returns True."""
+        for look in (1, *_list_useful_looks(self._design)):
+            self._launch_until(bench, look, is_spent)
+
+    def _launch_until(self, bench: LaunchBench, launches: int, is_spent: Callable[[], bool]) -> None:
+        waiting = [key for key in self.list_open() if self._count(key) < launches]
+        for start in range(0, len(waiting), PAIRS_AT_ONCE):
+            part = waiting[start : start + PAIRS_AT_ONCE]
+            while todo := [key for key in part if self._count(key) < launches and self._is_open(key)]:
+                if is_spent():
+                    return
+                works = [replace(self._works[key], launches=self._count(key)) for key in todo]
+                for work, result in bench.launch_each(works):
+                    self._add((work.kernel, work.problem), result)
+                    if is_spent():
+                        return
+
+    def _add(self, key: Key, result: LaunchResult) -> None:
+        timing = self.timings[key]
+        if isinstance(result, LaunchFailed):
+            self._deaths[key] += 1
+            if not result.is_final and self._deaths[key] < MOST_DEATHS:
+                return
+            timing = replace(timing, failure=result.failure, is_of_head=result.is_of_head)
+        else:
+            base_us, head_us = (*timing.base_us, result.base_us), (*timing.head_us, result.head_us)
+            timing = replace(timing, base_us=base_us, head_us=head_us, not_apart=result.not_apart)
+        self.timings[key] = timing
+        self._on_timing(key, timing)
+
+    def _count(self, key: Key) -> int:
+        return len(self.timings[key].base_us)
+
+    def _is_open(self, key: Key) -> bool:
+        timing, verdict = self.timings[key], self.timings[key].judge(self._design)
+        return timing.failure is None and (verdict is None or not self._is_sure(verdict))
+
+    def _rank(self, key: Key) -> float:
+        verdict = self.timings[key].judge(self._design)
+        return -math.inf if verdict is None else -verdict.change
+
+
+def _list_useful_looks(design: Design) -> Iterator[int]:
+    """Yields the looks at which a "slower" can be sure, and the last one. It never is at the first, with many pairs."""
+    critical = list_critical_values(design.looks, FAMILY_ERROR / design.operators / 2)
+    useful = zip(design.looks, critical, strict=True)
+    return (look for look, outside in useful if outside >= 0 or look == design.looks[-1])

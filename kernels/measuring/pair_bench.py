@@ -1,0 +1,299 @@
+"""Times pairs of cubins on this machine's GPU, one new process per launch of a pair.
+
+A launch checks both sides against the reference, times them in interleaved rounds, and gives one median of each. What
+varies between processes (addresses, clocks, a mode that a process falls into) varies between launches, so the spread of
+launches shows how certain the difference is. Each side brings its own library, because its grid may have changed too.
+
+A process times PAIRS_AT_ONCE pairs one after the other, which share its start and its CUDA context (about half of a
+launch, H200, 2026-11). They also share the library process, which computes all references before the first launch. Each
+pair is still launched once per process, with new inputs.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from tilewatch.errors import ExpectedError
+from tilewatch.kernels import device
+from tilewatch.kernels.children.child_process import ChildDied, ChildHung
+from tilewatch.kernels.compiling.local_cubins import LocalCubins
+from tilewatch.kernels.gpu.host_code.described_run import Described
+from tilewatch.kernels.measuring.description_schema import BadDescription
+from tilewatch.kernels.measuring.gpu_processes import WATCHED, GpuProcesses, describe_side
+from tilewatch.kernels.measuring.measure import MeasureFailed, usable_gpu
+from tilewatch.kernels.measuring.preparation import Preparation
+from tilewatch.kernels.measuring.processes_ahead import ProcessesAhead
+from tilewatch.kernels.measuring.sweep import (
+    PREPARE_DEADLINE_S,
+    TRIAL_DEADLINE_S,
+    GpuChild,
+    GpuSetup,
+    SweepFailed,
+    describe,
+    sweep,
+    trial_request,
+)
+from tilewatch.kernels.results import Cubin, Params
+from tilewatch.kernels.statistics import median_interval
+
+PAIRS_AT_ONCE = 16
+"""Most pairs of one process. If it dies, the pair that killed it has no time, and another process starts."""
+
+CHECK_SAMPLES = 2
+ROUNDS_DEADLINE_S = 120.0
+BASE, HEAD = 0, 1
+
+FATES = {"wrong": "gives wrong results", "launch_error": "cannot be launched", "crashed": "faults on the GPU"}
+"""Describes a side that cannot be timed, by the status of its trial."""
+
+WITH_HEAD = "with the head it "
+"""Begins the sentence about a launch that failed because of the head."""
+
+NO_CUPTI = (
+    "CUPTI does not record kernel times here, and CUDA events add 2 to 3 us to each: install the packages of the extra "
+    "'gpu' and see that the driver lets everybody profile, or pass --events to compare by events"
+)
+
+
+class NoCupti(ExpectedError):
+    """Kernel times are not reliable on this machine; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """The rounds of a launch: as many as fill `fill_us`, within the limits, after those that warm clocks and caches."""
+
+    warm_up: int
+    least: int
+    most: int
+    fill_us: float = 40_000.0
+
+
+COMPARED = Rounds(warm_up=4, least=12, most=40)
+"""Rounds of a comparison, which are fewer than a replay's: launches vary more than a median of few rounds is uncertain,
+so more launches tell more than longer ones. A pass over the 82 problems takes 21 s of kernels and rests with these, 69
+s with a replay's (times of recordings/h200.jsonl.gz)."""
+
+
+@dataclass(frozen=True)
+class ReplaySide:
+    """A cubin in the store, and the library folder of its commit."""
+
+    library: Path
+    cubin: Cubin
+
+
+@dataclass(frozen=True)
+class PairWork:
+    """Two cubins to time beside each other. `launches` is the number of earlier launches. With `describes` the launch
+    also describes both sides for a profiler."""
+
+    kernel: str
+    problem: str
+    base: ReplaySide
+    head: ReplaySide
+    launches: int = 0
+    describes: bool = False
+
+    @property
+    def configs(self) -> tuple[Params, Params]:
+        return self.base.cubin.config, self.head.cubin.config
+
+    @property
+    def others(self) -> tuple[Path, ...]:
+        """Returns the base's library if it differs from the head's; empty if both sides have one, as with two
+        toolchains."""
+        return () if self.base.library == self.head.library else (self.base.library,)
+
+
+@dataclass(frozen=True)
+class Launched:
+    """The median of each side in one new process. `described` are the launches of both sides, or why they cannot be
+    described. `not_apart` comes from `describe_not_apart`."""
+
+    base_us: float
+    head_us: float
+    timer: Literal["cupti", "events"] = "cupti"
+    telemetry: tuple[Mapping[str, Any], ...] = ()
+    described: Described | str = ()
+    not_apart: str = ""
+
+
+@dataclass(frozen=True)
+class LaunchFailed:
+    """A launch without times. `failure` is a sentence; `is_of_head` says whether the head failed. `is_final` is False
+    if the process died, which may not happen again."""
+
+    failure: str
+    is_of_head: bool
+    is_final: bool
+
+
+LaunchResult = Launched | LaunchFailed
+
+
+class PairBench:
+    """Times pairs, and races the configs of one side. `gpu_s` counts the seconds for which it held the GPU."""
+
+    def __init__(
+        self, gpu_index: int, arch: str, store_url: str, *, rounds: Rounds = COMPARED, may_use_events: bool = False
+    ) -> None:
+        """Prepares to use a GPU. It is first used, and must be free, when something is timed."""
+        self._index, self._arch, self._store_url = gpu_index, arch, store_url
+        self._rounds, self._may_use_events = rounds, may_use_events
+        self._gpu: device.Gpu | None = None
+        self._libraries: tuple[Path, ...] = ()
+        self._processes: ProcessesAhead | None = None
+        self._sides: dict[tuple[str, str, str], dict[str, Mapping[str, Any] | None]] = {}
+        self._cubins = LocalCubins(store_url)
+        self.gpu_s = 0.0
+
+    def launch_each(self, works: Sequence[PairWork]) -> Iterator[tuple[PairWork, LaunchResult]]:
+        """Times each pair once, all in one new process; it is replaced if it dies. Stops when iteration stops. All
+        pairs have the same two libraries. Raises GpuMissing, GpuBusy or NoCupti."""
+        processes = self._open(works[0])
+        described = [self._describe(processes, each) for each in works]
+        child: GpuProcesses | None = None
+        try:
+            for place, (work, preparation) in enumerate(zip(works, described, strict=True)):
+                if isinstance(preparation, LaunchFailed):
+                    yield work, preparation
+                    continue
+                if child is None or not child.alive:
+                    child = processes.take()
+                    child.plan([each for each in described[place:] if isinstance(each, Preparation)])
+                result = self._launch(child, work, preparation)
+                if isinstance(result, LaunchFailed) or result.not_apart:
+                    child.close()  # a fault may have destroyed its CUDA context; host code may have changed its process
+                yield work, result
+        finally:
+            if child is not None:
+                child.close()
+
+    def race(
+        self, library: Path, kernel: str, problem: str, store_url: str, cubins: Sequence[Cubin]
+    ) -> tuple[Params, ...]:
+        """Checks and times configs. Returns the fastest, then those that tie with it; empty if no result is right.
+        Raises GpuMissing, GpuBusy or MeasureFailed."""
+        setup = GpuSetup(library, kernel, problem, store_url, {"CUDA_VISIBLE_DEVICES": self.find_gpu().uuid})
+        try:
+            child = GpuChild(setup)
+        except SweepFailed as error:
+            raise MeasureFailed(str(error)) from None
+        try:
+            return sweep(child, cubins, on_trial=lambda _: None).tie
+        except (SweepFailed, ChildDied, ChildHung) as error:
+            raise MeasureFailed(f"racing {kernel} on {problem} stopped: {error}") from None
+        finally:
+            child.close()
+            self.gpu_s += child.gpu_s
+
+    def close(self) -> None:
+        """Ends the processes that were started for the next launches."""
+        if self._processes is not None:
+            self._processes.close()
+        self._cubins.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def find_gpu(self) -> device.Gpu:
+        """Returns the GPU if no other process uses it. Checked only the first time, because our own processes use it
+        later. Raises GpuMissing or GpuBusy."""
+        if self._gpu is None:
+            self._gpu = usable_gpu(self._index, self._arch)
+        return self._gpu
+
+    def _open(self, work: PairWork) -> ProcessesAhead:
+        """Returns the processes for the libraries of a pair. They import while its sides are described."""
+        libraries = (work.head.library, *work.others)
+        if self._processes is None or libraries != self._libraries:
+            if self._processes is not None:
+                self._processes.close()
+            self._libraries = libraries
+            self._processes = ProcessesAhead(work.head.library, self.find_gpu(), others=work.others)
+        self._processes.start()
+        return self._processes
+
+    def _describe(self, processes: ProcessesAhead, work: PairWork) -> Preparation | LaunchFailed:
+        """Returns what a launch prepares. Each launch has other inputs, so that a difference does not depend on one set
+        of them. The other side is described once, because its description does not depend on the inputs."""
+        preparation = Preparation(work.head.library, work.kernel, work.problem, self._cubins.url, configs=work.configs)
+        key = (work.kernel, work.problem, repr(work.configs))
+        try:
+            if key not in self._sides:
+                self._sides[key] = {
+                    str(each): describe_side(
+                        replace(preparation, library=each), processes.environment, deadline_s=PREPARE_DEADLINE_S
+                    )
+                    for each in work.others
+                }
+        except (ChildDied, ChildHung) as error:
+            return LaunchFailed(f"the base could not be described: {error}", is_of_head=False, is_final=False)
+        except BadDescription as error:
+            return LaunchFailed(str(error), is_of_head=False, is_final=True)
+        sides = self._sides[key]
+        if WATCHED in sides.values():
+            processes.start_sides()
+        return replace(preparation, sides={name: None if each is WATCHED else each for name, each in sides.items()})
+
+    def _launch(self, child: GpuProcesses, work: PairWork, preparation: Preparation) -> LaunchResult:
+        is_of_head = False
+        started, waited_s = time.monotonic(), 0.0
+        try:
+            introduction = child.prepare(preparation, deadline_s=PREPARE_DEADLINE_S)
+            waited_s = introduction.get("waited_s", 0.0)
+            if introduction["timer"] != "cupti" and not self._may_use_events:
+                raise NoCupti(NO_CUPTI)
+            round_us = 0.0
+            for identity, side in ((BASE, work.base), (HEAD, work.head)):
+                is_of_head = identity == HEAD
+                self._cubins.fetch(side.cubin.content_key)
+                answer = child.ask(_request_trial(identity, side), deadline_s=TRIAL_DEADLINE_S)
+                introduction = answer.get("introduction", introduction)  # another process may measure from now on
+                if answer["status"] != "timed":
+                    who = WITH_HEAD if is_of_head else "with the base it "
+                    failure = f"{who}{FATES[answer['status']]}: {answer['failure']}"
+                    return LaunchFailed(failure, is_of_head, is_final=answer["status"] != "crashed")
+                round_us += min(answer["samples_us"])
+            is_of_head = False  # both sides run from here on
+            rounds = max(self._rounds.least, min(self._rounds.most, int(self._rounds.fill_us / round_us)))
+            for count in (self._rounds.warm_up, rounds):
+                asked = {"ask": "rounds", "ids": [BASE, HEAD], "names": [], "seed": work.launches, "rounds": count}
+                answer = child.ask(asked, deadline_s=ROUNDS_DEADLINE_S)
+                if "wrong" in answer:
+                    return LaunchFailed(f"one side is wrong: {answer['wrong']}", is_of_head=False, is_final=True)
+            described = _describe_launches(child, work) if work.describes else ""
+        except (ChildDied, ChildHung) as error:
+            who = f"{WITH_HEAD}ends its" if is_of_head else "something ended the"
+            return LaunchFailed(f"{who} GPU process: {error}", is_of_head, is_final=False)
+        except BadDescription as error:
+            return LaunchFailed(str(error), is_of_head=False, is_final=True)
+        finally:
+            self.gpu_s += time.monotonic() - started - waited_s
+        base_us, head_us = (median_interval(answer["samples_us"][side]).median for side in (BASE, HEAD))
+        telemetry = tuple(answer["telemetry"])
+        return Launched(base_us, head_us, introduction["timer"], telemetry, described, describe_not_apart(introduction))
+
+
+def describe_not_apart(introduction: Mapping[str, Any]) -> str:
+    """Returns why the process that runs host code also measured it: the watch file's reason if it gives one. Empty if
+    another process measured."""
+    if introduction.get("library_runs_apart", True):
+        return ""
+    return str(introduction.get("stated") or introduction.get("not_apart"))
+
+
+def _describe_launches(child: GpuProcesses, work: PairWork) -> Described | str:
+    requests = [_request_trial(identity, side) for identity, side in ((BASE, work.base), (HEAD, work.head))]
+    return describe(partial(child.ask, deadline_s=TRIAL_DEADLINE_S), requests)
+
+
+def _request_trial(identity: int, side: ReplaySide) -> dict[str, Any]:
+    return {**trial_request(identity, side.cubin, CHECK_SAMPLES), "library": str(side.library)}
