@@ -88,14 +88,14 @@ def _measure(root: Path, times: int, whole: bool, planted: Sequence[Planted]) ->
 
 
 def _place(root: Path, a: Toolchain, b: Toolchain) -> Workplace:
-    return Workplace(FOLDER, a, b, root / f"{a.name}..{b.name}", os.cpu_count() or 1)
+    return Workplace(FOLDER, a, b, root / f"{a.name}..{b.name}", os.cpu_count() or 1, LIMIT_S)
 
 
 def _compile(root: Path, a: Toolchain, b: Toolchain, arch: str, *, whole: bool = False) -> list[ToolchainPair]:
     wanted = [(None, None)] if whole else OPERATORS
     selections = [Selection((arch,), kernel, problem) for kernel, problem in wanted]
     chosen = choose(FOLDER, selections, read_winners([RECORDING]), ConfigSource.auto, "")
-    return list(compile_pairs(_place(root, a, b), chosen, LIMIT_S, lambda *_: None))
+    return list(compile_pairs(_place(root, a, b), chosen, lambda *_: None))
 
 
 def _find_effect(pairs: Sequence[ToolchainPair]) -> Effect:

@@ -133,7 +133,7 @@ def _launches(found: ReportStory, shown: Sequence[OperatorRow]) -> None:
     launches = times[_key(row)]
     left, right = st.columns([3, 2], gap="medium")
     with left:
-        figure = evidence_charts.replay(launches.a_us, launches.b_us)
+        figure = evidence_charts.replay(launches.base_us, launches.head_us)
         plots.show(figure, "launches", "Times of the old and the new cubin by launch")
     with right:
         st.text(row.reason)

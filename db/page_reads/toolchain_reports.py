@@ -5,11 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from tilewatch.db.models import OPEN_JOB, Job, ToolchainReport
 from tilewatch.db.query_parts import read_rows
+
+SIDES = (("base", "a"), ("head", "b"))
+"""Names of both sides in a stored report, each followed by its name before 2026-11-28."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +81,8 @@ class ReportLaunches:
     kernel: str
     problem: str
     gpu_model: str
-    a_us: tuple[float, ...]
-    b_us: tuple[float, ...]
+    base_us: tuple[float, ...]
+    head_us: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -106,8 +109,9 @@ def list_reports(session: Session, limit: int = 50) -> list[ReportRow]:
 def list_reports_of(session: Session, compilers: tuple[str, str]) -> list[ReportRow]:
     """Lists the reports that compare two compilers, named as by `ToolchainName.compiler`, the newest first."""
     query = _reports().order_by(ToolchainReport.made_at.desc())
-    for side, compiler in zip("ab", compilers, strict=True):
-        query = query.where(ToolchainReport.answer[side]["compiler"].astext == compiler)
+    for names, compiler in zip(SIDES, compilers, strict=True):
+        side = func.coalesce(*(ToolchainReport.answer[name]["compiler"].astext for name in names))
+        query = query.where(side == compiler)
     return read_rows(session, query, ReportRow)
 
 
@@ -127,7 +131,7 @@ def find_report(session: Session, report_id: int) -> ReportStory | None:
         row,
         answer["answer"],
         answer["exit_code"],
-        (answer["a"]["compiler"], answer["b"]["compiler"]),
+        (_read_side(answer, 0)["compiler"], _read_side(answer, 1)["compiler"]),
         tuple(_describe_gpu(**gpu) for gpu in answer["gpus"]),
         tuple(map(_read_operator, answer["operators"])),
         tuple(map(_read_launches, contents["frozen"])),
@@ -170,4 +174,9 @@ def _read_change(row: Mapping[str, Any] | None) -> TimeChange | None:
 
 
 def _read_launches(row: Mapping[str, Any]) -> ReportLaunches:
-    return ReportLaunches(row["kernel"], row["problem"], row["gpu_model"], tuple(row["a_us"]), tuple(row["b_us"]))
+    times_us = (tuple(_read_side(row, side, "_us")) for side in (0, 1))
+    return ReportLaunches(row["kernel"], row["problem"], row["gpu_model"], *times_us)
+
+
+def _read_side(row: Mapping[str, Any], side: int, end: str = "") -> Any:
+    return next(row[f"{name}{end}"] for name in SIDES[side] if f"{name}{end}" in row)

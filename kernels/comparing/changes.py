@@ -161,18 +161,16 @@ def _identify(comparison: Comparison, chosen: Sequence[tuple[Target, Candidates]
 
 def _compile(comparison: Comparison, differing: Sequence[Changed]) -> list[Changed]:
     """Compiles every code once, because problems with equal signatures share machine code."""
-    wanted: dict[tuple[str | None, str], tuple[Changed, Library, Code]] = {}
+    wanted: dict[tuple[str | None, str], tuple[Target, Library, Params]] = {}
     for each in differing:
         for library, codes in ((comparison.base, each.base), (comparison.head, each.head)):
             for code in codes:
                 if code.identity.content_key is not None:
-                    wanted.setdefault((code.identity.content_key, each.target.arch), (each, library, code))
+                    key = (code.identity.content_key, each.target.arch)
+                    wanted.setdefault(key, (each.target, library, code.config))
 
-    def work(each: Changed, library: Library, code: Code, compiler: Compiler) -> Compiled:
-        of = each.target
-        return compiler.compile(library.folder, of.kernel, of.problem, code.config, of.arch)
-
-    done = comparison.pool.run_all([partial(work, *item) for item in wanted.values()])
+    works = [partial(target.compile, library.folder, config) for target, library, config in wanted.values()]
+    done = comparison.pool.run_all(works)
     compiled = dict(zip(wanted, done, strict=True))
 
     def finish(codes: Sequence[Code], arch: str) -> tuple[Code, ...]:

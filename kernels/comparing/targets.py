@@ -6,9 +6,10 @@ from pathlib import Path
 
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.catalog.catalog import LibraryPlans, UnknownKernel
+from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.contract import BadProblem
 from tilewatch.kernels.library_errors import LibraryError, NoConfigs, PackageMissing
-from tilewatch.kernels.results import Plan
+from tilewatch.kernels.results import Compiled, Params, Plan
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,9 @@ class Target:
     def has_same_source(self) -> bool:
         """Returns whether both sides have the target, in files of equal content."""
         return self.base is not None and self.head is not None and self.base.source_sha256 == self.head.source_sha256
+
+    def compile(self, library: Path, config: Params, compiler: Compiler) -> Compiled:
+        return compiler.compile(library, self.kernel, self.problem, config, self.arch)
 
 
 @dataclass(frozen=True)

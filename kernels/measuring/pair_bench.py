@@ -9,6 +9,7 @@ launch, H200, 2026-11). They also share the library process, which computes all 
 pair is still launched once per process, with new inputs.
 """
 
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +26,6 @@ from tilewatch.kernels.measuring.description_schema import BadDescription
 from tilewatch.kernels.measuring.gpu_processes import WATCHED, GpuProcesses, describe_side
 from tilewatch.kernels.measuring.measure import MeasureFailed, usable_gpu
 from tilewatch.kernels.measuring.preparation import Preparation
-from tilewatch.kernels.measuring.processes_ahead import ProcessesAhead
 from tilewatch.kernels.measuring.sweep import (
     PREPARE_DEADLINE_S,
     TRIAL_DEADLINE_S,
@@ -41,6 +41,10 @@ from tilewatch.kernels.statistics import median_interval
 
 PAIRS_AT_ONCE = 16
 """Most pairs of one process. If it dies, the pair that killed it has no time, and another process starts."""
+
+MOST_AHEAD = max(1, min(4, (os.cpu_count() or 1) // 4))
+"""Most processes that import ahead at the same time. A launch holds the GPU for about a second, so four processes that
+import for 2 to 4 s keep up with it."""
 
 CHECK_SAMPLES = 2
 ROUNDS_DEADLINE_S = 120.0
@@ -63,7 +67,7 @@ class NoCupti(ExpectedError):
 
 
 @dataclass(frozen=True)
-class Rounds:
+class RoundCounts:
     """The rounds of a launch: as many as fill `fill_us`, within the limits, after those that warm clocks and caches."""
 
     warm_up: int
@@ -72,7 +76,7 @@ class Rounds:
     fill_us: float = 40_000.0
 
 
-COMPARED = Rounds(warm_up=4, least=12, most=40)
+COMPARED = RoundCounts(warm_up=4, least=12, most=40)
 """Rounds of a comparison, which are fewer than a replay's: launches vary more than a median of few rounds is uncertain,
 so more launches tell more than longer ones. A pass over the 82 problems takes 21 s of kernels and rests with these, 69
 s with a replay's (times of recordings/h200.jsonl.gz)."""
@@ -135,11 +139,46 @@ class LaunchFailed:
 LaunchResult = Launched | LaunchFailed
 
 
+class ProcessesAhead:
+    """Keeps processes that import CuPy and the library and touch no GPU. A watched operator brings PyTorch, which takes
+    3 to 4 s of a core. `others` are the libraries of other sides."""
+
+    def __init__(self, library: Path, gpu: device.Gpu, *, others: Sequence[Path] = ()) -> None:
+        self.environment = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
+        self._library, self._others = library, others
+        self._waiting: list[GpuProcesses] = []
+        self._with_sides = False
+
+    def start(self) -> None:
+        while len(self._waiting) <= MOST_AHEAD:
+            self._waiting.append(self._start())
+
+    def start_sides(self) -> None:
+        """Makes later launches start one process per side, because the sides run host code."""
+        self._with_sides = True
+        for each in self._waiting:
+            each.start_sides()
+
+    def take(self) -> GpuProcesses:
+        self.start()
+        return self._waiting.pop(0)
+
+    def close(self) -> None:
+        while self._waiting:
+            self._waiting.pop().close()
+
+    def _start(self) -> GpuProcesses:
+        started = GpuProcesses(self._library, environment=self.environment, others=self._others)
+        if self._with_sides:
+            started.start_sides()
+        return started
+
+
 class PairBench:
     """Times pairs, and races the configs of one side. `gpu_s` counts the seconds for which it held the GPU."""
 
     def __init__(
-        self, gpu_index: int, arch: str, store_url: str, *, rounds: Rounds = COMPARED, may_use_events: bool = False
+        self, gpu_index: int, arch: str, store_url: str, *, rounds: RoundCounts = COMPARED, may_use_events: bool = False
     ) -> None:
         """Prepares to use a GPU. It is first used, and must be free, when something is timed."""
         self._index, self._arch, self._store_url = gpu_index, arch, store_url

@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.measuring.measure import MeasureFailed
-from tilewatch.kernels.measuring.pair_bench import Launched, PairBench, PairWork, ReplaySide, Rounds
+from tilewatch.kernels.measuring.pair_bench import Launched, PairBench, PairWork, ReplaySide, RoundCounts
 from tilewatch.kernels.measuring.profiling import count_pair
 from tilewatch.kernels.statistics import ratio_interval
 
-REPLAYED = Rounds(warm_up=20, least=60, most=60)
+REPLAYED = RoundCounts(warm_up=20, least=60, most=60)
 """Rounds of a launch. Launches vary more than a median of this many rounds is uncertain (H200, 2026-11)."""
 
 SPARE_LAUNCHES = 2

@@ -11,7 +11,8 @@ from tilewatch.db.session import session
 from tilewatch.db.worker_reads import winners
 from tilewatch.kernels.comparing.configs import ConfigSource, RecordedWinner
 from tilewatch.kernels.comparing.targets import Selection
-from tilewatch.kernels.comparing.toolchains.comparison import StaticWanted, compile_missing
+from tilewatch.kernels.comparing.toolchains.comparison import compile_missing
+from tilewatch.kernels.comparing.toolchains.compile_both import choose
 from tilewatch.kernels.comparing.toolchains.report_verdict import list_differing
 from tilewatch.kernels.device import gpu_model
 from tilewatch.worker.comparing.stored_report import StoredReport, find_place
@@ -30,8 +31,8 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     selections = tuple(Selection(wanted.archs, kernel, None) for kernel in wanted.kernels or (None,))
     first = models[0].slug if models else ""
     known = _list_winners(context, wanted.stored_as, wanted.gpus)
-    static = StaticWanted(selections, known, ConfigSource.auto, first, context.compile_limit_s)
-    compile_missing(place, stored.report, stored, static, log.info)
+    chosen = choose(place.library, selections, known, ConfigSource.auto, first)
+    compile_missing(place, stored.report, stored, chosen, log.info)
     stored.save()
     differing = tuple(model.slug for model in models if list_differing(stored.report, model.arch))
     return queue_gpu_half(context, job.priority, replace(wanted, gpus=differing))

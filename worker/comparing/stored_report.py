@@ -67,4 +67,4 @@ def find_place(context: Context, wanted: ToolchainsPayload, *, report: Toolchain
         for name in (wanted.a, wanted.b)
     )
     jobs = min(MOST_COMPILERS, os.cpu_count() or 1)
-    return Workplace(library, a, b, context.spool, jobs, context.store_url)
+    return Workplace(library, a, b, context.spool, jobs, context.compile_limit_s, context.store_url)

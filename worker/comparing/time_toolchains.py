@@ -40,7 +40,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     times = partial(_read_times, context, wanted.stored_as, model)
     try:
         with use_gpu(context, model.slug) as own, own.backend.open_bench(own.gpu) as bench:
-            asked = GpuWanted(own.gpu, model, min(TURN_MINUTES, left), retunes, context.compile_limit_s)
+            asked = GpuWanted(own.gpu, model, min(TURN_MINUTES, left), retunes)
             was_spent = time_on_gpu(place, stored.report, stored, asked, bench, times, log.info)
     except NoCupti as error:
         raise MeasureFailed(NO_CUPTI) from error

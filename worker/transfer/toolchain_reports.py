@@ -8,7 +8,7 @@ from sqlalchemy.exc import DataError
 from tilewatch.db.lifecycle.toolchain_reports import JudgedReport, write_report
 from tilewatch.db.session import session
 from tilewatch.kernels.comparing.toolchains import writing
-from tilewatch.kernels.comparing.toolchains.report_file import MADE_AT, BadReport, read_report_and_rows
+from tilewatch.kernels.comparing.toolchains.report_file import MADE_AT, BadReport, list_rows, read_report
 from tilewatch.text import is_name
 from tilewatch.worker.transfer.importing import Imported
 
@@ -18,7 +18,7 @@ END = ".json"
 
 def import_report(database_url: str, path: Path) -> Imported:
     """Stores a report, or the new parts of a known one. Raises BadReport; then nothing has changed."""
-    report, rows = read_report_and_rows(path)
+    report = read_report(path)
     for name in (report.base.name, report.head.name):
         if not is_name(name):
             raise BadReport(f"{path} cannot be imported: {name!r:.60} is not the name of a toolchain")
@@ -31,7 +31,7 @@ def import_report(database_url: str, path: Path) -> Imported:
         a=report.base.name,
         b=report.head.name,
         made_at=made_at,
-        contents=rows,
+        contents=list_rows(report),
         answer=writing.make_answer(report),
         markdown=writing.write_markdown(report),
     )

@@ -6,15 +6,15 @@ Reads no command-line options, and prints only progress, through `on_progress`.
 import datetime as dt
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels.comparing.configs import ConfigSource, RecordedWinner, read_winners
+from tilewatch.kernels.comparing.configs import ConfigSource, read_winners
 from tilewatch.kernels.comparing.gpu_bench import find_gpu, open_bench
 from tilewatch.kernels.comparing.targets import Selection, Target
-from tilewatch.kernels.comparing.toolchains.compile_both import Workplace, choose, compile_pairs
+from tilewatch.kernels.comparing.toolchains.compile_both import Chosen, Workplace, choose, compile_pairs
 from tilewatch.kernels.comparing.toolchains.report_file import (
     MADE_AT,
     BadReport,
@@ -56,17 +56,6 @@ class ComparisonWanted:
     may_use_events: bool
 
 
-@dataclass(frozen=True)
-class StaticWanted:
-    """What to compile. `winners` are those of the base toolchain. `gpu_model` is empty if nothing will be timed."""
-
-    selections: tuple[Selection, ...]
-    winners: tuple[RecordedWinner, ...]
-    source: ConfigSource
-    gpu_model: str
-    limit_s: float
-
-
 def compare_toolchains(wanted: ComparisonWanted, on_progress: OnProgress) -> ToolchainReport:
     """Returns the report after this run, and saves it every few seconds on the way. Raises ExpectedError."""
     started = time.monotonic()
@@ -78,6 +67,7 @@ def compare_toolchains(wanted: ComparisonWanted, on_progress: OnProgress) -> Too
         find_side(wanted.head, wanted.toolchains, may_be_missing=has_report),
         find_cubins(wanted.report).absolute(),
         wanted.jobs,
+        wanted.limit_s,
     )
     gpu = None if wanted.gpu is None else find_gpu(wanted.gpu)
     model = None if gpu is None else gpu.model
@@ -90,11 +80,11 @@ def compare_toolchains(wanted: ComparisonWanted, on_progress: OnProgress) -> Too
         selections = tuple(Selection(wanted.archs, kernel, wanted.problem) for kernel in wanted.kernels or (None,))
         winners = () if wanted.source is ConfigSource.shipped else tuple(read_winners(wanted.recordings))
         slug = "" if model is None else model.slug
-        static = StaticWanted(selections, winners, wanted.source, slug, wanted.limit_s)
-        compile_missing(place, report, file, static, on_progress)
+        chosen = choose(place.library, selections, winners, wanted.source, slug)
+        compile_missing(place, report, file, chosen, on_progress)
         if gpu is not None and model is not None:
             left = None if wanted.minutes is None else wanted.minutes - (time.monotonic() - started) / 60
-            on_gpu = GpuWanted(gpu, model, left, wanted.retunes, wanted.limit_s)
+            on_gpu = GpuWanted(gpu, model, left, wanted.retunes)
             times = functools.partial(read_recorded_times, wanted.recordings, model.slug)
             with open_bench(gpu, place.shared_store, may_use_events=wanted.may_use_events) as bench:
                 time_on_gpu(place, report, file, on_gpu, bench, times, on_progress)
@@ -141,15 +131,14 @@ def _open(path: Path, place: Workplace) -> ToolchainReport:
 
 
 def compile_missing(
-    place: Workplace, report: ToolchainReport, file: ReportKeeper, wanted: StaticWanted, on_progress: OnProgress
+    place: Workplace, report: ToolchainReport, file: ReportKeeper, chosen: Sequence[Chosen], on_progress: OnProgress
 ) -> None:
     """Adds the pairs that the report lacks. Raises BadReport if a toolchain is not the one of the report."""
     started, before_s = time.monotonic(), report.static_wall_s
-    chosen = choose(place.library, wanted.selections, wanted.winners, wanted.source, wanted.gpu_model)
-    todo = [each for each in chosen if not _is_known(report, each.target)]
+    todo = [(target, found) for target, found in chosen if not _is_known(report, target)]
     if not todo:
         return
-    configs = sum(len(each.configs) for each in todo)
+    configs = sum(len(found.base) for _, found in todo)
     sides = f"{report.base.name} and {report.head.name}"
     on_progress(f"compiling {configs} configs of {len(todo)} operators and problems with {sides}")
     report.static_jobs = place.jobs
@@ -163,7 +152,7 @@ def compile_missing(
                 )
             setattr(report, side, ToolchainName(known.name, compiler))
 
-    for done, pair in enumerate(compile_pairs(place, todo, wanted.limit_s, name_versions), start=1):
+    for done, pair in enumerate(compile_pairs(place, todo, name_versions), start=1):
         report.pairs[pair.kernel, pair.problem, pair.arch] = pair
         report.static_wall_s = before_s + time.monotonic() - started
         file.save_soon()

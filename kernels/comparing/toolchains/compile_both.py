@@ -12,12 +12,11 @@ from functools import partial
 from pathlib import Path
 
 from tilewatch.kernels.comparing.compiler_pool import CompilerPool
-from tilewatch.kernels.comparing.configs import ConfigSource, RecordedWinner, choose_configs
+from tilewatch.kernels.comparing.configs import Candidates, ConfigSource, RecordedWinner, choose_configs
 from tilewatch.kernels.comparing.targets import Library, Selection, Target, list_targets
 from tilewatch.kernels.comparing.toolchains import mma_waits
 from tilewatch.kernels.comparing.toolchains.mma_waits import count_mma_waits
 from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair, make_compiled_side
-from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.cubin import hash_machine_code
 from tilewatch.kernels.compiling.operator_code import read_bundle
 from tilewatch.kernels.compiling.store import CubinStore, folder
@@ -33,7 +32,8 @@ AT_ONCE = 24
 
 @dataclass(frozen=True)
 class Workplace:
-    """The library, both toolchains, and the folder of cubins of one comparison.
+    """The library, both toolchains, and the folder of cubins of one comparison. `limit_s` are the CPU seconds that a
+    config may take to compile.
 
     A fleet has one store for everything, `store_url`, in which compiler versions distinguish toolchains.
     """
@@ -43,6 +43,7 @@ class Workplace:
     head: Toolchain
     cubins: Path
     jobs: int
+    limit_s: float
     store_url: str | None = None
 
     @property
@@ -55,13 +56,8 @@ class Workplace:
         return self.store_url or folder(self.cubins / side)
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """A target and the configs to compile, the preferred one first."""
-
-    target: Target
-    source: ConfigSource
-    configs: tuple[Params, ...]
+Chosen = tuple[Target, Candidates]
+"""A target and the configs to compile, the preferred one first."""
 
 
 def choose(
@@ -77,31 +73,30 @@ def choose(
                 continue  # a library file that does not load: `tilewatch validate` says why
             found = choose_configs(target, gpu or target.arch, winners, source, may_sweep=False)
             if found is not None:
-                key = (target.kernel, target.problem, target.arch)
-                chosen.setdefault(key, Chosen(target, found.source, found.base))
+                chosen.setdefault((target.kernel, target.problem, target.arch), (target, found))
     return tuple(chosen.values())
 
 
 def compile_pairs(
-    place: Workplace, chosen: Sequence[Chosen], limit_s: float, on_versions: Callable[[str, str], None]
+    place: Workplace, chosen: Sequence[Chosen], on_versions: Callable[[str, str], None]
 ) -> Iterator[ToolchainPair]:
     """Yields each target's code under both toolchains as soon as it is compiled. `on_versions` is called once with the
     versions of both. Raises BuildError if a toolchain cannot compile."""
     jobs = max(1, place.jobs // 2)
     pools = [
-        CompilerPool(place.find_store(side), jobs=jobs, limit_s=limit_s, toolchain=toolchain)
+        CompilerPool(place.find_store(side), jobs=jobs, limit_s=place.limit_s, toolchain=toolchain)
         for side, toolchain in (("base", place.base), ("head", place.head))
     ]
     with pools[0], pools[1], ThreadPoolExecutor(2) as both:
         for start in range(0, len(chosen), AT_ONCE):
             part = chosen[start : start + AT_ONCE]
-            works = [partial(_compile, place.library, each.target, config) for each in part for config in each.configs]
+            works = [partial(target.compile, place.library, config) for target, found in part for config in found.base]
             compiled = list(both.map(CompilerPool.run_all, pools, [works, works]))
             if start == 0:
                 on_versions(*(_name_version(side[0]) for side in compiled))
             ended = zip(*compiled, strict=True)
             for each in part:
-                yield _make_pair(place, each, [next(ended) for _ in each.configs], limit_s)
+                yield _make_pair(place, each, [next(ended) for _ in each[1].base])
 
 
 def keep_cubin(place: Workplace, side: str, compiled: Compiled) -> str:
@@ -124,19 +119,13 @@ def hash_code(cubins: Mapping[str, bytes]) -> str:
     return parts[0][1] if "" in cubins else hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
-def _compile(library: Path, target: Target, config: Params, compiler: Compiler) -> Compiled:
-    return compiler.compile(library, target.kernel, target.problem, config, target.arch)
-
-
-def _make_pair(
-    place: Workplace, chosen: Chosen, compiled: Sequence[tuple[Compiled, Compiled]], limit_s: float
-) -> ToolchainPair:
-    of = chosen.target
+def _make_pair(place: Workplace, chosen: Chosen, compiled: Sequence[tuple[Compiled, Compiled]]) -> ToolchainPair:
+    of, found = chosen
     base, head = (
-        tuple(_make_known_side(place, side, *each, limit_s) for each in zip(chosen.configs, ended, strict=True))
+        tuple(_make_known_side(place, side, *each) for each in zip(found.base, ended, strict=True))
         for side, ended in zip(("base", "head"), zip(*compiled, strict=True), strict=True)
     )
-    pair = ToolchainPair(of.kernel, of.problem, of.arch, chosen.source, base, head)
+    pair = ToolchainPair(of.kernel, of.problem, of.arch, found.source, base, head)
     if pair.kind not in ("changed", "stopped compiling"):
         return pair
     first_base, first_head = compiled[0]
@@ -146,8 +135,8 @@ def _make_pair(
     return replace(pair, base=base, head=head)
 
 
-def _make_known_side(place: Workplace, side: str, config: Params, compiled: Compiled, limit_s: float) -> CompiledSide:
-    build = make_compiled_side(config, compiled, limit_s)
+def _make_known_side(place: Workplace, side: str, config: Params, compiled: Compiled) -> CompiledSide:
+    build = make_compiled_side(config, compiled, place.limit_s)
     if not build.is_ok:
         return build
     assert compiled.content_key is not None

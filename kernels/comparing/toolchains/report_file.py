@@ -6,19 +6,21 @@ The file is written completely or not at all, every few seconds, so measurements
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from tilewatch.errors import ExpectedError
 from tilewatch.given_files import BadFile, read_given
 from tilewatch.kernels.comparing.timing_order import Timing
-from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair, read_compiled_side
+from tilewatch.kernels.comparing.toolchains.pairs import ToolchainPair, read_compiled_side
 from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning
 from tilewatch.kernels.measuring.pair_bench import WITH_HEAD
 
-VERSION = 1
+Row = TypeVar("Row")
+
+VERSION = 2
 SAVE_EVERY_S = 5.0
 MOST_BYTES = 16 << 20
 """Largest report that is read. One of the whole library on one GPU has 0.4 MB."""
@@ -29,13 +31,8 @@ PairKey = tuple[str, str, str]
 GpuKey = tuple[str, str, str]
 """Kernel, problem, GPU model."""
 
-STORED_NAMES = {"is_of_head": "is_of_b"} | {
-    f"{side}{end}": f"{letter}{end}"
-    for side, letter in (("base", "a"), ("head", "b"))
-    for end in ("", "_us", "_cpu_s", "_wall_s")
-}
-"""Names of fields in stored reports and answers that differ from those in the code."""
-READ_NAMES = {stored: name for name, stored in STORED_NAMES.items()}
+VERSION_1_NAMES = {"a": "base", "b": "head", "a_us": "base_us", "b_us": "head_us", "is_of_b": "is_of_head"}
+"""Names of fields in reports of before 2026-11-28."""
 
 
 class BadReport(ExpectedError):
@@ -62,7 +59,7 @@ class GpuUsed:
 
 @dataclass
 class ToolchainReport:
-    """All results so far. `winners` are the head's own winners, compiled and ready to be timed."""
+    """All results so far."""
 
     base: ToolchainName
     head: ToolchainName
@@ -75,7 +72,6 @@ class ToolchainReport:
     frozen: dict[GpuKey, Timing] = field(default_factory=dict)
     retuned: dict[GpuKey, Timing] = field(default_factory=dict)
     retunings: dict[GpuKey, Retuning] = field(default_factory=dict)
-    winners: dict[GpuKey, CompiledSide] = field(default_factory=dict)
 
 
 class ReportKeeper(Protocol):
@@ -107,14 +103,8 @@ class ReportFile:
 
 def read_report(path: Path) -> ToolchainReport:
     """Reads a report from its file. Raises BadReport."""
-    return read_report_and_rows(path)[0]
-
-
-def read_report_and_rows(path: Path) -> tuple[ToolchainReport, dict[str, Any]]:
-    """Reads a report from its file, and returns its plain values too. Raises BadReport."""
     try:
-        rows = json.loads(read_given(path, MOST_BYTES))
-        return read_rows(rows), rows
+        return read_rows(json.loads(read_given(path, MOST_BYTES)))
     except BadFile as error:
         raise BadReport(str(error)) from None
     except (AttributeError, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
@@ -127,21 +117,16 @@ def find_cubins(path: Path) -> Path:
     return path.with_suffix(".cubins")
 
 
-def rename_fields(row: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    return {names.get(name, name): value for name, value in row.items()}
-
-
 def list_rows(report: ToolchainReport) -> dict[str, Any]:
     """Returns the report as plain values for `read_rows`."""
-    rows = rename_fields(asdict(report), STORED_NAMES)
-    for name in ("pairs", "gpus", "retunings"):
-        rows[name] = [rename_fields(row, STORED_NAMES) for row in rows[name].values()]
-    for name in ("frozen", "retuned"):
+    rows = asdict(report)
+    for name in ("pairs", "gpus"):
+        rows[name] = list(rows[name].values())
+    for name in ("frozen", "retuned", "retunings"):
         rows[name] = [
-            {"kernel": kernel, "problem": problem, "gpu_model": gpu_model, **rename_fields(row, STORED_NAMES)}
+            {"kernel": kernel, "problem": problem, "gpu_model": gpu_model, **row}
             for (kernel, problem, gpu_model), row in rows[name].items()
         ]
-    rows["winners"] = [{"of": list(key), "build": build} for key, build in rows["winners"].items()]
     return {"tilewatch_toolchain_report": VERSION, **rows}
 
 
@@ -149,38 +134,57 @@ def read_rows(rows: Mapping[str, Any]) -> ToolchainReport:
     """Reads a report from plain values. Raises AttributeError, ValueError, KeyError or TypeError for other values."""
     if not isinstance(rows, dict) or (version := rows.get("tilewatch_toolchain_report")) is None:
         raise ValueError("it has no tilewatch_toolchain_report version")
-    if version != VERSION:
-        raise ValueError(f"it is one of version {version!r:.60}; this Tilewatch reads version {VERSION}")
-    sides = [{side: tuple(map(read_compiled_side, row[side])) for side in ("a", "b")} for row in rows["pairs"]]
-    pairs = [
-        ToolchainPair(**rename_fields({**row, **each}, READ_NAMES))
-        for row, each in zip(rows["pairs"], sides, strict=True)
-    ]
-    timings = {
-        name: {(row["kernel"], row["problem"], row["gpu_model"]): _read_timing(row) for row in rows[name]}
-        for name in ("frozen", "retuned")
-    }
-    retunings = [Retuning(**{**row, "tie": tuple(row["tie"])}) for row in rows["retunings"]]
+    if version == 1:
+        rows = _convert_version_1(rows)
+    elif version != VERSION:
+        raise ValueError(f"it is one of version {version!r:.60}; this Tilewatch reads versions 1 and {VERSION}")
     return ToolchainReport(
-        base=ToolchainName(**rows["a"]),
-        head=ToolchainName(**rows["b"]),
+        base=ToolchainName(**rows["base"]),
+        head=ToolchainName(**rows["head"]),
         made_at=rows["made_at"],
         fail_over=rows["fail_over"],
         static_wall_s=rows["static_wall_s"],
         static_jobs=rows["static_jobs"],
-        pairs={(pair.kernel, pair.problem, pair.arch): pair for pair in pairs},
+        pairs={(row["kernel"], row["problem"], row["arch"]): _read_pair(row) for row in rows["pairs"]},
         gpus={row["model"]: GpuUsed(**row) for row in rows["gpus"]},
-        frozen=timings["frozen"],
-        retuned=timings["retuned"],
-        retunings={(each.kernel, each.problem, each.gpu_model): each for each in retunings},
-        winners={
-            (row["of"][0], row["of"][1], row["of"][2]): read_compiled_side(row["build"]) for row in rows["winners"]
-        },
+        frozen=_read_by_gpu(rows["frozen"], _read_timing),
+        retuned=_read_by_gpu(rows["retuned"], _read_timing),
+        retunings=_read_by_gpu(rows["retunings"], _read_retuning),
     )
 
 
+def _read_by_gpu(rows: Iterable[Mapping[str, Any]], read: Callable[[Mapping[str, Any]], Row]) -> dict[GpuKey, Row]:
+    return {(row["kernel"], row["problem"], row["gpu_model"]): read(row) for row in rows}
+
+
+def _read_pair(row: Mapping[str, Any]) -> ToolchainPair:
+    sides = {side: tuple(map(read_compiled_side, row[side])) for side in ("base", "head")}
+    return ToolchainPair(**{**row, **sides})
+
+
 def _read_timing(row: Mapping[str, Any]) -> Timing:
-    failure, is_of_head = row["failure"], row["is_of_b"]
-    if is_of_head and not failure.startswith(WITH_HEAD):  # a report of before 2026-11-28
-        failure = f"{WITH_HEAD}{failure}"
-    return Timing(tuple(row["a_us"]), tuple(row["b_us"]), failure, is_of_head, row.get("not_apart", ""))
+    times_us = (tuple(row["base_us"]), tuple(row["head_us"]))
+    return Timing(*times_us, row["failure"], row["is_of_head"], row["not_apart"])
+
+
+def _read_retuning(row: Mapping[str, Any]) -> Retuning:
+    side = None if row["side"] is None else read_compiled_side(row["side"])
+    return Retuning(row["tried"], row["compiled"], side, tuple(row["tie"]), row["failure"])
+
+
+def _convert_version_1(rows: Mapping[str, Any]) -> dict[str, Any]:
+    """Converts a report of before 2026-11-28, whose sides have other names and whose winners lie apart."""
+
+    def rename(row: Mapping[str, Any]) -> dict[str, Any]:
+        return {VERSION_1_NAMES.get(name, name): value for name, value in row.items()}
+
+    winners = {tuple(row["of"]): row["build"] for row in rows["winners"]}
+    converted = rename(rows) | {"pairs": [rename(row) for row in rows["pairs"]]}
+    for name in ("frozen", "retuned"):
+        converted[name] = [{**rename(row), "not_apart": ""} for row in rows[name]]
+        for row in converted[name]:
+            row["failure"] = f"{WITH_HEAD}{row['failure']}" if row["is_of_head"] else row["failure"]
+    converted["retunings"] = [
+        {**row, "side": winners.get((row["kernel"], row["problem"], row["gpu_model"]))} for row in rows["retunings"]
+    ]
+    return converted

@@ -9,7 +9,7 @@ recorded sweeps the median is 21 configs within REACH of 217 (recordings/h200.js
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -18,7 +18,7 @@ from tilewatch.configs import config_key
 from tilewatch.kernels.comparing.compiler_pool import CompilerPool
 from tilewatch.kernels.comparing.gpu_bench import GpuBench
 from tilewatch.kernels.comparing.toolchains.compile_both import Workplace, keep_cubin
-from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair, make_compiled_side
+from tilewatch.kernels.comparing.toolchains.pairs import ToolchainPair, make_compiled_side
 from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning
 from tilewatch.kernels.compiling.compile_plan import shuffle_trials
 from tilewatch.kernels.compiling.compiler import Compiler
@@ -38,14 +38,6 @@ MOST_CONFIGS = 96
 
 RecordedTimes = Mapping[tuple[str, str, str], Mapping[str, float]]
 """Maps kernel, problem and architecture to the median microseconds of each config, by config key."""
-
-
-@dataclass(frozen=True)
-class Retuned:
-    """The result of a sweep, and its winner, compiled and with its cubin stored; None without a winner."""
-
-    retuning: Retuning
-    winner: CompiledSide | None
 
 
 def read_recorded_times(files: Iterable[Path], gpu_model: str) -> RecordedTimes:
@@ -84,11 +76,9 @@ def choose_space(plan: Plan, times: RecordedTimes) -> tuple[Params, ...]:
 def retune_each(
     place: Workplace,
     works: Sequence[tuple[ToolchainPair, tuple[Params, ...]]],
-    gpu_model: str,
     bench: GpuBench,
-    limit_s: float,
     is_spent: Callable[[], bool],
-) -> Iterator[Retuned]:
+) -> Iterator[Retuning]:
     """Sweeps each pair's configs with the head. While the GPU races one pair's configs, the next pair's compile. Raises
     BuildError if the head cannot compile here."""
     done: queue.SimpleQueue[list[Compiled] | Exception | None] = queue.SimpleQueue()
@@ -103,7 +93,7 @@ def retune_each(
         except Exception as error:  # noqa: BLE001 - it is raised again in the caller's thread
             done.put(error)
 
-    with CompilerPool(place.find_store("head"), jobs=place.jobs, limit_s=limit_s, toolchain=place.head) as pool:
+    with CompilerPool(place.find_store("head"), jobs=place.jobs, limit_s=place.limit_s, toolchain=place.head) as pool:
         threading.Thread(target=compile_all, args=(pool,), daemon=True).start()
         for pair, configs in works:
             compiled = None if is_spent() else done.get()
@@ -111,7 +101,7 @@ def retune_each(
                 return
             if isinstance(compiled, Exception):
                 raise compiled
-            yield _race(place, pair, list(zip(configs, compiled, strict=True)), gpu_model, bench, limit_s)
+            yield _race(place, pair, list(zip(configs, compiled, strict=True)), bench)
 
 
 def _compile(library: Path, pair: ToolchainPair, config: Params, compiler: Compiler) -> Compiled:
@@ -119,22 +109,17 @@ def _compile(library: Path, pair: ToolchainPair, config: Params, compiler: Compi
 
 
 def _race(
-    place: Workplace,
-    pair: ToolchainPair,
-    compiled: Sequence[tuple[Params, Compiled]],
-    gpu_model: str,
-    bench: GpuBench,
-    limit_s: float,
-) -> Retuned:
+    place: Workplace, pair: ToolchainPair, compiled: Sequence[tuple[Params, Compiled]], bench: GpuBench
+) -> Retuning:
     cubins = [cubin for config, each in compiled if (cubin := each.find_cubin(config)) is not None]
-    result = Retuning(pair.kernel, pair.problem, gpu_model, len(compiled), len(cubins), None)
+    result = Retuning(len(compiled), len(cubins))
     try:
         of = (place.library, pair.kernel, pair.problem, place.find_store("head"))
         order = bench.race(*of, cubins) if cubins else ()
     except MeasureFailed as error:
-        return Retuned(replace(result, failure=str(error)), None)
+        return replace(result, failure=str(error))
     if not order:
-        return Retuned(result, None)
+        return result
     winner = next(each for config, each in compiled if config == order[0])
-    build = make_compiled_side(order[0], winner, limit_s, keep_cubin(place, "head", winner))
-    return Retuned(replace(result, winner=order[0], tie=order), build)
+    side = make_compiled_side(order[0], winner, place.limit_s, keep_cubin(place, "head", winner))
+    return replace(result, tie=order, side=side)

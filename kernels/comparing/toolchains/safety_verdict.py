@@ -14,7 +14,7 @@ from typing import Literal
 from tilewatch.configs import config_option
 from tilewatch.kernels.comparing.outcome import FINE, OVER, UNSURE, write_verdict
 from tilewatch.kernels.comparing.timing_order import Timing
-from tilewatch.kernels.comparing.toolchains.pairs import ToolchainPair
+from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair
 from tilewatch.kernels.comparing.verdict import Design, Verdict
 from tilewatch.kernels.results import Params
 
@@ -31,16 +31,18 @@ ORDER: tuple[Safety, ...] = ("not safe", "safe if re-tuned", "unknown", "safe")
 @dataclass(frozen=True)
 class Retuning:
     """The result of the head's own sweep. `tried` configs were compiled with the head, `compiled` of them succeeded.
-    `winner` is None if none gives right results, or if `failure` says why there was no sweep."""
+    `side` is the winner, compiled and ready to be timed; None if no config gives right results, or if `failure` says
+    why there was no sweep."""
 
-    kernel: str
-    problem: str
-    gpu_model: str
     tried: int
     compiled: int
-    winner: Params | None
+    side: CompiledSide | None = None
     tie: tuple[Params, ...] = ()
     failure: str | None = None
+
+    @property
+    def winner(self) -> Params | None:
+        return None if self.side is None else self.side.config
 
 
 @dataclass(frozen=True)

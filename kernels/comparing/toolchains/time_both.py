@@ -33,7 +33,6 @@ class GpuWanted:
     model: GpuSpec
     minutes: float | None
     retunes: bool
-    limit_s: float
 
 
 def time_on_gpu(
@@ -55,7 +54,7 @@ def time_on_gpu(
         return wanted.minutes is not None and spent_s > share * wanted.minutes * 60
 
     is_spent()
-    half = ToolchainTimer(place, report, file, wanted, bench, on_progress)
+    half = ToolchainTimer(place, report, file, wanted.model, bench, on_progress)
     half.time_frozen(lambda: is_spent(FROZEN_SHARE if wanted.retunes else 1.0))
     if wanted.retunes:
         half.retune(times, is_spent)
@@ -65,62 +64,51 @@ def time_on_gpu(
     return was_spent
 
 
+@dataclass(frozen=True)
 class ToolchainTimer:
     """Times the pairs of a report in steps. Results go into the report, which is saved within seconds."""
 
-    def __init__(
-        self,
-        place: Workplace,
-        report: ToolchainReport,
-        file: ReportKeeper,
-        wanted: GpuWanted,
-        bench: GpuBench,
-        on_progress: Callable[[str], None],
-    ) -> None:
-        self._place, self._report, self._file, self._wanted = place, report, file, wanted
-        self._bench, self._on_progress = bench, on_progress
-        self._model = wanted.model.slug
+    place: Workplace
+    report: ToolchainReport
+    file: ReportKeeper
+    model: GpuSpec
+    bench: GpuBench
+    on_progress: Callable[[str], None]
 
     def time_frozen(self, is_spent: Callable[[], bool]) -> None:
         """Times each pair whose machine code differs: the base's config, compiled by both."""
-        works = [
-            (pair, pair.head[0]) for pair in list_differing(self._report, self._wanted.model.arch) if pair.head[0].is_ok
-        ]
-        self._time("frozen", self._report.frozen, works, is_spent)
+        works = [(pair, pair.head[0]) for pair in list_differing(self.report, self.model.arch) if pair.head[0].is_ok]
+        self._time("frozen", self.report.frozen, works, is_spent)
 
     def retune(self, times: Callable[[], RecordedTimes], is_spent: Callable[[], bool]) -> None:
         """Sweeps operators that are worse under the head, and times the head's winners beside the base's."""
-        worse = [each.pair for each in judge_report(self._report, self._model) if each.safety == "not safe"]
-        todo = [pair for pair in worse if self._key(pair) not in self._report.retunings]
+        worse = [each.pair for each in judge_report(self.report, self.model.slug) if each.safety == "not safe"]
+        todo = [pair for pair in worse if self._key(pair) not in self.report.retunings]
         if todo and not is_spent():
             self._sweep(todo, times(), is_spent)
+        swept = [(pair, self.report.retunings.get(self._key(pair))) for pair in worse]
         works = [
-            (pair, winner)
-            for pair in worse
-            if (winner := self._report.winners.get(self._key(pair))) is not None
-            and winner.config != pair.base[0].config
+            (pair, retuning.side)
+            for pair, retuning in swept
+            if retuning is not None and retuning.side is not None and retuning.winner != pair.base[0].config
         ]
-        self._time("re-tuned", self._report.retuned, works, is_spent)
+        self._time("re-tuned", self.report.retuned, works, is_spent)
 
     def _sweep(self, pairs: Sequence[ToolchainPair], times: RecordedTimes, is_spent: Callable[[], bool]) -> None:
         plans = {
             (plan.kernel, plan.problem): plan
             for kernel in dict.fromkeys(pair.kernel for pair in pairs)
-            for plan in catalog.read(self._place.library, arch=self._wanted.model.arch, kernel=kernel)
+            for plan in catalog.read(self.place.library, arch=self.model.arch, kernel=kernel)
         }
         works = [
             (pair, choose_space(plans[pair.kernel, pair.problem], times))
             for pair in pairs
             if (pair.kernel, pair.problem) in plans
         ]
-        swept = retune_each(self._place, works, self._model, self._bench, self._wanted.limit_s, is_spent)
-        for (pair, _), retuned in zip(works, swept, strict=False):
-            key = self._key(pair)
-            self._report.retunings[key] = retuned.retuning
-            if retuned.winner is not None:
-                self._report.winners[key] = retuned.winner
-            self._on_progress(f"{pair.kernel} {pair.problem}: swept {retuned.retuning.compiled} configs with the head")
-            self._file.save_soon()
+        for (pair, _), retuning in zip(works, retune_each(self.place, works, self.bench, is_spent), strict=False):
+            self.report.retunings[self._key(pair)] = retuning
+            self.on_progress(f"{pair.kernel} {pair.problem}: swept {retuning.compiled} configs with the head")
+            self.file.save_soon()
 
     def _time(
         self,
@@ -132,29 +120,29 @@ class ToolchainTimer:
         launches = itertools.count(1)
 
         def show() -> None:
-            self._on_progress(f"{question}: {len(run.list_open())} of {len(works)} operators and problems are open")
+            self.on_progress(f"{question}: {len(run.list_open())} of {len(works)} operators and problems are open")
 
         def keep(key: Key, timing: Timing) -> None:
-            known[*key, self._model] = timing
-            self._file.save_soon()
+            known[*key, self.model.slug] = timing
+            self.file.save_soon()
             if next(launches) % SAY_EVERY == 0:
                 show()
 
         run = TimingRun(
             [self._make_work(*work) for work in works],
-            make_design(self._report, self._wanted.model.arch),
+            make_design(self.report, self.model.arch),
             keep,
-            known={key[:2]: timing for key, timing in known.items() if key[2] == self._model},
+            known={key[:2]: timing for key, timing in known.items() if key[2] == self.model.slug},
             is_sure=is_answered,
         )
         show()
-        run.run(self._bench, is_spent)
-        self._file.save()
+        run.run(self.bench, is_spent)
+        self.file.save()
         show()
 
     def _make_work(self, pair: ToolchainPair, head: CompiledSide) -> PairWork:
-        of_base, of_head = (ReplaySide(self._place.library, each.stored_cubin) for each in (pair.base[0], head))
+        of_base, of_head = (ReplaySide(self.place.library, each.stored_cubin) for each in (pair.base[0], head))
         return PairWork(pair.kernel, pair.problem, of_base, of_head)
 
     def _key(self, pair: ToolchainPair) -> GpuKey:
-        return (pair.kernel, pair.problem, self._model)
+        return (pair.kernel, pair.problem, self.model.slug)

@@ -10,7 +10,7 @@ from typing import Any
 from tilewatch.configs import config_option
 from tilewatch.kernels.comparing.outcome import write_verdict
 from tilewatch.kernels.comparing.toolchains.pairs import add_compile_times
-from tilewatch.kernels.comparing.toolchains.report_file import STORED_NAMES, ToolchainReport, rename_fields
+from tilewatch.kernels.comparing.toolchains.report_file import ToolchainReport
 from tilewatch.kernels.comparing.toolchains.report_verdict import (
     judge_everything,
     judge_report,
@@ -133,11 +133,11 @@ def make_answer(report: ToolchainReport) -> dict[str, Any]:
         for name, verdict in (("frozen", each.frozen), ("retuned", each.retuned)):
             row[name] = None if verdict is None else {key: _encode(value) for key, value in asdict(verdict).items()}
         operators.append(row)
-    compiled = {arch: rename_fields(asdict(_add_times(report, arch)), STORED_NAMES) for arch in list_archs(report)}
+    compiled = {arch: asdict(_add_times(report, arch)) for arch in list_archs(report)}
     about = {"answer": write_answer(report), "safety": judge_all(judged), "exit_code": safety_exit_code(judged)}
     sides = {
-        "a": asdict(report.base),
-        "b": asdict(report.head),
+        "base": asdict(report.base),
+        "head": asdict(report.head),
         "gpus": [asdict(each) for each in report.gpus.values()],
     }
     return {**about, **sides, "compile_times": compiled, "operators": operators}

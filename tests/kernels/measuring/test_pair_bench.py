@@ -12,7 +12,7 @@ import pytest
 from tests.kernels.fixtures.fake_gpu import LIBRARY, PROBLEM, Rig, install_for_children
 from tilewatch.kernels.children import child_process
 from tilewatch.kernels.children.child_process import ChildProcess
-from tilewatch.kernels.measuring import gpu_processes, processes_ahead
+from tilewatch.kernels.measuring import gpu_processes, pair_bench
 from tilewatch.kernels.measuring.measure import GpuMissing
 from tilewatch.kernels.measuring.pair_bench import (
     Launched,
@@ -30,7 +30,7 @@ from tilewatch.kernels.results import Cubin
 @pytest.fixture
 def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
     install_for_children(monkeypatch)
-    monkeypatch.setattr(processes_ahead, "MOST_AHEAD", 1)
+    monkeypatch.setattr(pair_bench, "MOST_AHEAD", 1)
     (tmp_path / "store").mkdir()
     return Rig(tmp_path / "store")
 
@@ -53,8 +53,8 @@ def test_pairs_of_several_problems_share_one_process(
     rig: Rig, bench: PairBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[None] = []
-    start = processes_ahead.ProcessesAhead._start
-    monkeypatch.setattr(processes_ahead.ProcessesAhead, "_start", lambda ahead: (started.append(None), start(ahead))[1])
+    start = pair_bench.ProcessesAhead._start
+    monkeypatch.setattr(pair_bench.ProcessesAhead, "_start", lambda ahead: (started.append(None), start(ahead))[1])
     works = [
         work(rig, rig.cubin(1, 100.0), rig.cubin(1, 103.0)),
         work(rig, rig.cubin(2, 50.0), rig.cubin(4, 40.0), "32x64"),

@@ -9,7 +9,7 @@ import pytest
 from tilewatch.kernels import device
 from tilewatch.kernels.children.child_process import ChildDied
 from tilewatch.kernels.device import Gpu, gpu_model
-from tilewatch.kernels.measuring import pair_bench, processes_ahead
+from tilewatch.kernels.measuring import pair_bench
 from tilewatch.kernels.measuring.measure import MeasureFailed
 from tilewatch.kernels.measuring.other_processes import GpuBusy
 from tilewatch.kernels.measuring.pair_bench import ReplaySide
@@ -102,7 +102,7 @@ class ScriptedChild:
 
 def run_replay(monkeypatch: pytest.MonkeyPatch, fates: list[str], launches: int) -> tuple[ScriptedGpu, ReplayResult]:
     gpu = ScriptedGpu(fates)
-    monkeypatch.setattr(processes_ahead, "GpuProcesses", gpu.child)
+    monkeypatch.setattr(pair_bench, "GpuProcesses", gpu.child)
     monkeypatch.setattr(pair_bench, "describe_side", gpu.describe_side)
     monkeypatch.setattr(device, "gpus", lambda: (GPU,))
     monkeypatch.setattr(device, "processes_on", lambda *_: ())
@@ -123,7 +123,7 @@ def test_every_launch_is_a_fresh_process_and_one_median_of_each_side(monkeypatch
 
 
 def test_processes_of_next_launches_import_both_sides_while_one_measures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes_ahead, "MOST_AHEAD", 3)
+    monkeypatch.setattr(pair_bench, "MOST_AHEAD", 3)
     gpu, _ = run_replay(monkeypatch, ["timed"] * 2, 2)
     assert len(gpu.started) == 5
     assert gpu.imported == [(Path("/at/new"), Path("/at/old"))] * 5

@@ -8,7 +8,8 @@ import pytest
 from tests.worker.fixtures import tiny_repository
 from tilewatch.kernels.comparing.toolchains.compile_both import Workplace
 from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair
-from tilewatch.kernels.comparing.toolchains.retuning import Retuned, retune_each
+from tilewatch.kernels.comparing.toolchains.retuning import retune_each
+from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.measuring.measure import MeasureFailed
 from tilewatch.kernels.measuring.pair_bench import PairBench
@@ -23,7 +24,7 @@ CONFIGS = ({"width": 64}, {"width": 128}, {"width": 96})
 def place(tmp_path: Path) -> Workplace:
     library = tiny_repository.make(tmp_path / "watched") / "library"
     installed = Toolchain(INSTALLED, None)
-    return Workplace(library, installed, installed, tmp_path / "cubins", 2)
+    return Workplace(library, installed, installed, tmp_path / "cubins", 2, 15.0)
 
 
 class RacingBench(PairBench):
@@ -40,10 +41,10 @@ class RacingBench(PairBench):
 
 def retune(
     place: Workplace, race: Callable[[str, Sequence[Cubin]], tuple[Params, ...]], problems: Sequence[str] = ("1024",)
-) -> list[Retuned]:
+) -> list[Retuning]:
     of_a = (CompiledSide(CONFIGS[0], "ok", 1.0, 1.0),)
     works = [(ToolchainPair("double", each, "sm_90", "shipped", of_a, of_a), CONFIGS) for each in problems]
-    return list(retune_each(place, works, "h200", RacingBench(race), 15.0, lambda: False))
+    return list(retune_each(place, works, RacingBench(race), lambda: False))
 
 
 def test_the_winner_of_what_compiles_is_kept(place: Workplace) -> None:
@@ -56,13 +57,9 @@ def test_the_winner_of_what_compiles_is_kept(place: Workplace) -> None:
 
     found = retune(place, race, ["1024", "2048"])
     assert raced == [*CONFIGS[:2], *CONFIGS[:2]]
-    assert [(each.retuning.problem, each.retuning.tried, each.retuning.compiled) for each in found] == [
-        ("1024", 3, 2),
-        ("2048", 3, 2),
-    ]
-    winner = found[0].winner
+    assert [(each.tried, each.compiled, each.winner) for each in found] == [(3, 2, CONFIGS[1])] * 2
+    winner = found[0].side
     assert winner is not None
-    assert (winner.config, found[0].retuning.winner) == (CONFIGS[1], CONFIGS[1])
     assert winner.cubin is not None
     assert CubinStore(place.shared_store).cubin(winner.cubin).startswith(b"\x7fELF")
 
@@ -73,5 +70,5 @@ def test_no_winner_and_a_failed_race_are_results(place: Workplace) -> None:
 
     (none,) = retune(place, lambda *_: ())
     (failed,) = retune(place, fail)
-    assert (none.winner, none.retuning.winner, none.retuning.failure) == (None, None, None)
-    assert (failed.winner, failed.retuning.failure) == (None, "the GPU process stopped")
+    assert (none.side, none.failure) == (None, None)
+    assert (failed.side, failed.failure) == (None, "the GPU process stopped")

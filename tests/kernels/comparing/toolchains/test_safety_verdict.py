@@ -24,7 +24,7 @@ A = CompiledSide(CONFIG, "ok", 1.0, 1.0, None, "code of A", "k", "cubin-a", FACT
 B = CompiledSide(CONFIG, "ok", 1.0, 1.0, None, "code of B", "k", "cubin-b", replace(FACTS, registers=168))
 PAIR = ToolchainPair("gemm", "1x1", "sm_90", "recording", (A,), (B,))
 DESIGN = Design(operators=1)
-WINNER_MOVED = Retuning("gemm", "1x1", "h200", 20, 19, OTHER)
+WINNER_MOVED = Retuning(20, 19, replace(B, config=OTHER))
 
 
 def timing(ratio: float, launches: int = 20, **fields: object) -> Timing:
@@ -66,8 +66,8 @@ def test_undecided_after_retuning_is_no_promise() -> None:
     ("retuning", "reason"),
     [
         (None, "not re-tuned"),
-        (replace(WINNER_MOVED, winner=CONFIG), "the same config wins of 19"),
-        (replace(WINNER_MOVED, winner=None), "no config gives right results"),
+        (replace(WINNER_MOVED, side=B), "the same config wins of 19"),
+        (replace(WINNER_MOVED, side=None), "no config gives right results"),
         (WINNER_MOVED, "not timed beside the base's winner"),
     ],
 )

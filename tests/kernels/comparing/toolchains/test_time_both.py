@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernels.fixtures.fake_gpu import THIS_GPU
 from tilewatch.kernels.comparing.toolchains import retuning as retuning_module
 from tilewatch.kernels.comparing.toolchains import time_both as module
 from tilewatch.kernels.comparing.toolchains.compile_both import Workplace
@@ -20,9 +19,9 @@ from tilewatch.kernels.comparing.toolchains.report_file import (
     read_report,
 )
 from tilewatch.kernels.comparing.toolchains.report_verdict import judge_everything, judge_report
-from tilewatch.kernels.comparing.toolchains.retuning import REACH, Retuned, choose_space
+from tilewatch.kernels.comparing.toolchains.retuning import REACH, choose_space
 from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning
-from tilewatch.kernels.comparing.toolchains.time_both import GpuWanted, ToolchainTimer
+from tilewatch.kernels.comparing.toolchains.time_both import ToolchainTimer
 from tilewatch.kernels.comparing.toolchains.writing import write_answer, write_json, write_lines, write_markdown
 from tilewatch.kernels.device import gpu_model
 from tilewatch.kernels.measuring.pair_bench import Launched, LaunchResult, PairWork
@@ -63,11 +62,10 @@ def sweeps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The kernels that were swept; B's winner of each is OTHER, in the cubin "retuned"."""
     swept: list[str] = []
 
-    def retune_each(place: Workplace, works: Sequence[tuple[ToolchainPair, object]], *_: object) -> Iterator[Retuned]:  # noqa: ARG001
+    def retune_each(place: Workplace, works: Sequence[tuple[ToolchainPair, object]], *_: object) -> Iterator[Retuning]:  # noqa: ARG001
         for pair, _configs in works:
             swept.append(pair.kernel)
-            retuning = Retuning(pair.kernel, pair.problem, "h200", 9, 8, OTHER, (OTHER,))
-            yield Retuned(retuning, replace(pair.head[0], config=OTHER, cubin="retuned"))
+            yield Retuning(9, 8, replace(pair.head[0], config=OTHER, cubin="retuned"), (OTHER,))
 
     trials = tuple(PlannedTrial(config, str(config)) for config in (CONFIG, OTHER))
     monkeypatch.setattr(
@@ -80,10 +78,9 @@ def sweeps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def make_half(report: ToolchainReport, folder: Path, bench: MadeBench) -> ToolchainTimer:
-    place = Workplace(Path("library"), None, None, folder, 1)  # type: ignore[arg-type]
-    wanted = GpuWanted(THIS_GPU, gpu_model("h200"), None, True, 15.0)
+    place = Workplace(Path("library"), None, None, folder, 1, 15.0)  # type: ignore[arg-type]
     file = ReportFile(folder / "r.json", report)
-    return ToolchainTimer(place, report, file, wanted, bench, lambda _: None)
+    return ToolchainTimer(place, report, file, gpu_model("h200"), bench, lambda _: None)
 
 
 def test_only_what_is_worse_is_swept_and_an_optimum_that_moved_is_named(tmp_path: Path, sweeps: list[str]) -> None:

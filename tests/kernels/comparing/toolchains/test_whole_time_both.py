@@ -18,7 +18,7 @@ from tilewatch.kernels.comparing.toolchains.report_file import (
     read_report,
 )
 from tilewatch.kernels.comparing.toolchains.report_verdict import judge_report
-from tilewatch.kernels.measuring import processes_ahead
+from tilewatch.kernels.measuring import pair_bench
 
 KERNELS = {"residual_add": 100.0, "softmax": 110.0, "accumulate": 90.0}
 """The microseconds of B's cubins; A's take 100."""
@@ -27,7 +27,7 @@ KERNELS = {"residual_add": 100.0, "softmax": 110.0, "accumulate": 90.0}
 @pytest.fixture
 def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ComparisonWanted:
     install_for_children(monkeypatch)
-    monkeypatch.setattr(processes_ahead, "MOST_AHEAD", 1)
+    monkeypatch.setattr(pair_bench, "MOST_AHEAD", 1)
     path = tmp_path / "a..b.json"
     store = find_cubins(path) / "changed"
     store.mkdir(parents=True)
