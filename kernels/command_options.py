@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -54,3 +55,25 @@ def require_archs(archs: list[str] | None) -> list[str] | None:
     for each in archs or ():
         require_arch(each)
     return archs
+
+
+Archs = Annotated[
+    list[str] | None,
+    typer.Option("--arch", callback=require_archs, help="An architecture such as sm_100. Repeat it for several."),
+]
+Kernels = Annotated[list[str] | None, typer.Option("--kernel", help="Compare this kernel only. Repeat it for several.")]
+Recordings = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--recording",
+        metavar="FILE",
+        callback=require_files,
+        help="Take winners from this recording or tuned table, not from recordings/.",
+    ),
+]
+Retune = Annotated[bool, typer.Option(help="Sweep what got worse with HEAD, and time its winner too.")]
+Events = Annotated[bool, typer.Option("--events", help="Time with CUDA events where CUPTI does not work.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]
+Markdown = Annotated[
+    Path | None, typer.Option(metavar="FILE", callback=require_place, help="Also write the report as Markdown.")
+]

@@ -117,7 +117,7 @@ def _table(shown: Sequence[OperatorRow]) -> None:
             for row in shown
         ]
     )
-    table = table.loc[:, (table != "").any()]  # two nodes run the same code and the same configs
+    table = table.loc[:, (table != "").any()]  # nothing may have been timed or re-tuned
     tables.show(table.style.map(badges.word_colour, subset="verdict"), key="operators")
 
 
@@ -155,9 +155,8 @@ def _keep(found: ReportStory) -> None:
     name = _file_name(found.report)
     with st.container(horizontal=True):
         st.download_button("The report as Markdown", found.markdown, f"{name}.md", "text/markdown", on_click="ignore")
-        if "pairs" in found.contents:  # not for two nodes, whose times are runs of the database
-            contents = json.dumps(found.contents)
-            st.download_button("The report file", contents, f"{name}.json", "application/json", on_click="ignore")
+        contents = json.dumps(found.contents)
+        st.download_button("The report file", contents, f"{name}.json", "application/json", on_click="ignore")
     with tables.open_expander("The whole report", "whole") as is_open:
         if is_open:
             st.markdown(without_links(found.markdown))

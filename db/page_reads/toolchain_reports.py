@@ -132,17 +132,12 @@ def find_report(session: Session, report_id: int) -> ReportStory | None:
         answer["answer"],
         answer["exit_code"],
         (_read_side(answer, 0)["compiler"], _read_side(answer, 1)["compiler"]),
-        tuple(_describe_gpu(**gpu) for gpu in answer["gpus"]),
+        tuple(f"{gpu['name']} (driver {gpu['driver']})" for gpu in answer["gpus"]),
         tuple(map(_read_operator, answer["operators"])),
         tuple(map(_read_launches, contents["frozen"])),
         markdown,
         contents,
     )
-
-
-def _describe_gpu(name: str, driver: str | None, **_: Any) -> str:
-    """Writes the name of a report's GPU, with its driver if the report has one."""
-    return name if driver is None else f"{name} (driver {driver})"
 
 
 def _reports() -> Any:

@@ -11,7 +11,7 @@ from tilewatch.configs import config_option
 from tilewatch.kernels.comparing.code_sentences import write_code_sentences
 from tilewatch.kernels.comparing.compiler_pool import CompilerPool
 from tilewatch.kernels.comparing.configs import Candidates, ConfigSource, RecordedWinner, choose_configs
-from tilewatch.kernels.comparing.outcome import Outcome, list_moves
+from tilewatch.kernels.comparing.outcome import Outcome, OutcomeKind, list_moves
 from tilewatch.kernels.comparing.targets import Library, Target
 from tilewatch.kernels.compiling.compiler import CodeIdentity, Compiler
 from tilewatch.kernels.compiling.store import CubinStore
@@ -83,11 +83,9 @@ class Comparison:
     may_race: bool = True
     outcomes: dict[Target, Outcome] = field(default_factory=dict)
 
-    def end(self, target: Target, outcome: Outcome) -> None:
-        self.outcomes[target] = outcome
-
-    def fail(self, target: Target, reason: str) -> None:
-        self.end(target, Outcome(target.kernel, target.problem, target.arch, "failed", reason))
+    def end(self, target: Target, kind: OutcomeKind, reason: str = "") -> None:
+        """Ends a target whose code was not compared."""
+        self.outcomes[target] = Outcome(target.kernel, target.problem, target.arch, kind, reason)
 
 
 def find_changed(comparison: Comparison, targets: Sequence[Target]) -> list[Changed]:
@@ -107,7 +105,7 @@ def find_changed(comparison: Comparison, targets: Sequence[Target]) -> list[Chan
             may_sweep=bool(comparison.gpu) and comparison.may_race,
         )
         if candidates is None:
-            comparison.fail(target, f"there is no {comparison.source} of it to take a config from")
+            comparison.end(target, "failed", f"there is no {comparison.source} of it to take a config from")
         else:
             chosen.append((target, candidates))
     identified = _identify(comparison, chosen)
@@ -119,22 +117,21 @@ def find_changed(comparison: Comparison, targets: Sequence[Target]) -> list[Chan
 def end_by_static_facts(comparison: Comparison, changed: Sequence[Changed]) -> None:
     for each in changed:
         has_moved = replace(each, code_sentence="").outcome().moved
-        comparison.end(each.target, each.outcome() if has_moved else each.outcome(kind="unchanged"))
+        comparison.outcomes[each.target] = each.outcome() if has_moved else each.outcome(kind="unchanged")
 
 
 def _end_without_code(comparison: Comparison, target: Target) -> bool:
     """Ends a target that failed to load, that one side lacks, or whose source is equal. Returns whether it did."""
     if target.failure is not None:
-        comparison.fail(target, target.failure)
+        comparison.end(target, "failed", target.failure)
         return True
     if target.base is None or target.head is None:
-        kind = "added" if target.base is None else "removed"
-        comparison.end(target, Outcome(target.kernel, target.problem, target.arch, kind))  # type: ignore[arg-type]
+        comparison.end(target, "added" if target.base is None else "removed")
         return True
     given = comparison.given
     if not target.has_same_source or (given is not None and given.base != given.head):
         return False
-    comparison.end(target, Outcome(target.kernel, target.problem, target.arch, "identical"))
+    comparison.end(target, "identical")
     return True
 
 
@@ -202,11 +199,11 @@ def _end_if_broken(comparison: Comparison, each: Changed) -> bool:
     """Ends a target if a side has no cubin at all. If it has some, the race leaves out its other configs."""
     failures = [{_find_failure(code) for code in codes} for codes in (each.base, each.head)]
     if failures[0] == failures[1] and None not in failures[0]:
-        comparison.end(each.target, each.outcome(kind="neither", reason=_find_failure(each.head[0])))
+        comparison.outcomes[each.target] = each.outcome(kind="neither", reason=_find_failure(each.head[0]))
         return True
     for library, codes in ((comparison.base, each.base), (comparison.head, each.head)):
         if not any(code.cubin for code in codes):
-            comparison.fail(each.target, f"{library.name} does not compile: {_find_failure(codes[0])}")
+            comparison.end(each.target, "failed", f"{library.name} does not compile: {_find_failure(codes[0])}")
             return True
     return False
 
@@ -223,7 +220,7 @@ def end_if_identical(comparison: Comparison, each: Changed, name: Callable[[Code
         named = [dict.fromkeys([""], name(codes[0])) for codes in (each.base, each.head)]
     same = named[0] == named[1] and any(code is not None for code in named[0].values())
     if same:
-        comparison.end(each.target, each.outcome(kind="identical", moved=()))
+        comparison.outcomes[each.target] = each.outcome(kind="identical", moved=())
     return same
 
 

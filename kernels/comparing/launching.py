@@ -1,48 +1,35 @@
 """Times two sides of changed targets on a GPU until every verdict is final."""
 
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tilewatch.kernels.comparing.changes import Changed, Comparison, end_if_identical, machine_codes
 from tilewatch.kernels.comparing.gpu_bench import GpuBench
 from tilewatch.kernels.comparing.outcome import Outcome
 from tilewatch.kernels.comparing.timing_order import Key, Timing, TimingRun
-from tilewatch.kernels.comparing.verdict import MOST_LAUNCHES, Design
+from tilewatch.kernels.comparing.verdict import Design
 from tilewatch.kernels.measuring.measure import MeasureFailed
 from tilewatch.kernels.measuring.pair_bench import PairWork, ReplaySide
 
 NO_TIME = "the budget was spent before its first launch"
 
 
-@dataclass(frozen=True)
-class Budget:
-    """What a comparison may spend. `deadline` is a time of time.monotonic(), None without a limit."""
-
-    most_launches: int = MOST_LAUNCHES
-    deadline: float | None = None
-
-    @property
-    def is_spent(self) -> bool:
-        return self.deadline is not None and time.monotonic() > self.deadline
-
-
 def end_by_launches(
     comparison: Comparison,
     changed: Sequence[Changed],
     bench: GpuBench,
-    budget: Budget,
-    *,
-    fail_over: float,
+    design: Design,
+    is_spent: Callable[[], bool],
     on_progress: Callable[[str], None],
 ) -> None:
-    """Launches all targets until every verdict is final or the budget is spent, and ends them."""
+    """Launches all targets until every verdict is final or `is_spent`, and ends them. `design` gets the number of
+    targets that are timed."""
     picked = {
         (each.target.kernel, each.target.problem): each
         for each in (_pick(comparison, each, bench) for each in changed)
         if each is not None
     }
-    design = Design(max(1, len(picked)), budget.most_launches, fail_over)
+    design = replace(design, operators=max(1, len(picked)))
 
     def show(key: Key, timing: Timing) -> None:
         if timing.failure is None and len(timing.base_us) in design.looks:
@@ -50,13 +37,13 @@ def end_by_launches(
             on_progress(f"{kernel} {problem}: {_make_outcome(picked[key], timing, design).sentence}")
 
     run = TimingRun([_make_work(comparison, each) for each in picked.values()], design, show)
-    run.run(bench, lambda: budget.is_spent)
+    run.run(bench, is_spent)
     for key, timing in run.timings.items():
         target = picked[key].target
         if timing.failure is None and timing.base_us:
-            comparison.end(target, _make_outcome(picked[key], timing, design))
+            comparison.outcomes[target] = _make_outcome(picked[key], timing, design)
         else:
-            comparison.fail(target, timing.failure or NO_TIME)
+            comparison.end(target, "failed", timing.failure or NO_TIME)
 
 
 def _make_outcome(each: Changed, timing: Timing, design: Design) -> Outcome:
@@ -92,10 +79,10 @@ def _pick(comparison: Comparison, each: Changed, bench: GpuBench) -> Changed | N
         try:
             order = bench.race(*of, cubins)
         except MeasureFailed as error:
-            comparison.fail(each.target, str(error))
+            comparison.end(each.target, "failed", str(error))
             return None
         if not order:
-            comparison.fail(each.target, f"no config of {library.name} gives right results")
+            comparison.end(each.target, "failed", f"no config of {library.name} gives right results")
             return None
         sides.append([next(code for code in codes if code.config == config) for config in order])
     base = next((code for code in sides[0] if code.config == each.base[0].config), sides[0][0])

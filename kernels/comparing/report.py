@@ -1,7 +1,6 @@
 """Writes outcomes as lines, JSON, Markdown and JUnit. Values in, text out."""
 
 import json
-import math
 import shlex
 from collections import Counter
 from collections.abc import Sequence
@@ -64,7 +63,7 @@ def write_json(outcomes: Sequence[Outcome], about: About) -> str:
             if row[f"{side}_facts"] is not None:
                 del row[f"{side}_facts"]["remarks"]  # kilobytes that no program needs
         if outcome.verdict is not None:
-            row["verdict"] = {name: _encode(value) for name, value in row["verdict"].items()}
+            row["verdict"] = outcome.verdict.plain_values
             row["repeat"] = _write_replay(outcome, about) if about.can_replay else None
         rows.append(row)
     return json.dumps({**asdict(about), "exit_code": exit_code(outcomes), "outcomes": rows})
@@ -147,7 +146,3 @@ def _sort(outcomes: Sequence[Outcome]) -> list[Outcome]:
         return urgency, 0.0 if outcome.verdict is None else -outcome.verdict.change
 
     return sorted(outcomes, key=rank)
-
-
-def _encode(value: Any) -> Any:
-    return None if isinstance(value, float) and math.isinf(value) else value

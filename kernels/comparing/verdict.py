@@ -14,8 +14,8 @@ The printed interval: INTERVAL_ERROR for each operator.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 from tilewatch.kernels.comparing.sequential import Range, estimate, list_looks, read_range
 
@@ -70,6 +70,12 @@ class Verdict:
     is_over: bool
     is_fine: bool
     is_final: bool
+
+    @property
+    def plain_values(self) -> dict[str, Any]:
+        """Returns the fields for JSON, None for an infinite number."""
+        finite = {name: value for name, value in asdict(self).items() if value not in (math.inf, -math.inf)}
+        return dict.fromkeys(asdict(self)) | finite
 
 
 def judge(base_us: Sequence[float], head_us: Sequence[float], design: Design) -> Verdict:

@@ -181,7 +181,7 @@ class PairBench:
         self, gpu_index: int, arch: str, store_url: str, *, rounds: RoundCounts = COMPARED, may_use_events: bool = False
     ) -> None:
         """Prepares to use a GPU. It is first used, and must be free, when something is timed."""
-        self._index, self._arch, self._store_url = gpu_index, arch, store_url
+        self._index, self._arch = gpu_index, arch
         self._rounds, self._may_use_events = rounds, may_use_events
         self._gpu: device.Gpu | None = None
         self._libraries: tuple[Path, ...] = ()
@@ -203,7 +203,8 @@ class PairBench:
                     continue
                 if child is None or not child.alive:
                     child = processes.take()
-                    child.plan([each for each in described[place:] if isinstance(each, Preparation)])
+                    if place + 1 < len(works):  # one alone gets its inputs while its reference is computed
+                        child.plan([each for each in described[place:] if isinstance(each, Preparation)])
                 result = self._launch(child, work, preparation)
                 if isinstance(result, LaunchFailed) or result.not_apart:
                     child.close()  # a fault may have destroyed its CUDA context; host code may have changed its process

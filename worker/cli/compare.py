@@ -14,7 +14,7 @@ import typer
 
 from tilewatch.configs import parse_config
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels.command_options import parse_share, require_files, require_place
+from tilewatch.kernels.command_options import AsJson, Events, Markdown, Recordings, parse_share, require_place
 from tilewatch.kernels.comparing.configs import Candidates, ConfigSource
 from tilewatch.kernels.comparing.outcome import UNSURE, exit_code
 from tilewatch.kernels.comparing.verdict import MOST_LAUNCHES
@@ -44,8 +44,6 @@ Launches = Annotated[int, typer.Option(min=1, help="The most launches per kernel
 Seconds = Annotated[
     float | None, typer.Option(min=1, max=MOST_SECONDS, help="Start no new launch after this many seconds.")
 ]
-Events = Annotated[bool, typer.Option("--events", help="Time with CUDA events where CUPTI does not work.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]
 
 
 def compare(
@@ -63,26 +61,14 @@ def compare(
         ConfigSource,
         typer.Option(help="The source of the configs to compare; auto takes the first of the others that has one."),
     ] = ConfigSource.auto,
-    recording: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILE",
-            callback=require_files,
-            help="Take winners from this recording or tuned table, not from recordings/.",
-        ),
-    ] = None,
+    recording: Recordings = None,
     fail_over: FailOver = "0%",
     launches: Launches = MOST_LAUNCHES,
     seconds: Seconds = None,
     gpu: GpuIndex = 0,
     events: Events = False,
     as_json: AsJson = False,
-    markdown: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", callback=require_place, help="Also write Markdown, as a comment for a pull request."
-        ),
-    ] = None,
+    markdown: Markdown = None,
     junit: Annotated[
         Path | None, typer.Option(metavar="FILE", callback=require_place, help="Also write JUnit XML.")
     ] = None,
@@ -123,7 +109,8 @@ def compare(
             source=configs,
             recordings=work.list_recordings(at, recording or ()),
             fail_over=limit,
-            budget=work.make_budget(launches, seconds),
+            launches=launches,
+            seconds=seconds,
         )
         outcomes, about = _run(sides, wanted, scratch, revisions, static=static, gpu=gpu, events=events)
     _print(outcomes, about, as_json=as_json, markdown=markdown, junit=junit)
@@ -173,7 +160,8 @@ def replay(
             given=given,
             recordings=work.list_recordings(at, ()),
             fail_over=limit,
-            budget=work.make_budget(launches, seconds),
+            launches=launches,
+            seconds=seconds,
         )
         outcomes, about = _run(sides, wanted, scratch, None, static=False, gpu=gpu, events=events)
     _print(outcomes, about, as_json=as_json, markdown=None, junit=None)
@@ -190,12 +178,12 @@ def _run(
     store = scratch / "cubins"
     name, gpu_s = "", 0.0
     if static:
-        outcomes = work.compare_statically(sides, wanted, store)
+        outcomes = work.compare(sides, wanted, store)
     else:
         here = find_gpu(gpu)
         assert here.model is not None
         with open_bench(here, store.as_uri(), may_use_events=events) as bench:
-            outcomes = work.compare_on_gpu(sides, wanted, store, bench, here.model, _say)
+            outcomes = work.compare(sides, wanted, store, here.model, bench, _say)
         name, gpu_s = here.name, bench.gpu_s
     named = {} if revisions is None else {revisions: f"{sides.base.name}..{sides.head.name}"}
     command = shlex.join(["tilewatch", *_leave_out_files(named.get(word, word) for word in sys.argv[1:])])

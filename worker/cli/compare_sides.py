@@ -3,11 +3,12 @@
 It uses checkouts, a folder of cubins and this machine's GPU, but no server and no database.
 """
 
+import math
 import os
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from tilewatch.kernels import project_settings
@@ -15,9 +16,10 @@ from tilewatch.kernels.comparing.changes import Comparison, end_by_static_facts,
 from tilewatch.kernels.comparing.compiler_pool import CompilerPool
 from tilewatch.kernels.comparing.configs import Candidates, ConfigSource, RecordedWinner, read_winners
 from tilewatch.kernels.comparing.gpu_bench import GpuBench
-from tilewatch.kernels.comparing.launching import Budget, end_by_launches
+from tilewatch.kernels.comparing.launching import end_by_launches
 from tilewatch.kernels.comparing.outcome import Outcome
 from tilewatch.kernels.comparing.targets import Library, Selection, list_targets
+from tilewatch.kernels.comparing.verdict import MOST_LAUNCHES, Design
 from tilewatch.kernels.compiling.store import folder
 from tilewatch.kernels.device import GpuSpec
 from tilewatch.kernels.recording.git_commit import GitCommit
@@ -38,7 +40,8 @@ class Sides:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The wanted comparison, with its limits."""
+    """The wanted comparison, with its limits: the most launches of a target, and the seconds after which none starts,
+    None without a limit."""
 
     kernel: str | None = None
     problem: str | None = None
@@ -46,7 +49,8 @@ class Wanted:
     given: Candidates | None = None
     recordings: tuple[Path, ...] = ()
     fail_over: float = 0.0
-    budget: Budget = field(default_factory=Budget)
+    launches: int = MOST_LAUNCHES
+    seconds: float | None = None
     jobs: int = os.cpu_count() or 1
 
 
@@ -88,30 +92,28 @@ def list_recordings(at: Path, named: Sequence[Path]) -> tuple[Path, ...]:
     return tuple(named) or tuple(sorted((at / "recordings").glob("*.jsonl.gz")))
 
 
-def make_budget(launches: int, seconds: float | None) -> Budget:
-    return Budget(launches, None if seconds is None else time.monotonic() + seconds)
-
-
-def compare_statically(sides: Sides, wanted: Wanted, store: Path) -> tuple[Outcome, ...]:
-    """Compares the machine code of both sides for every architecture, without a GPU."""
-    targets = list_targets(sides.base, sides.head, Selection(ARCHS, wanted.kernel, wanted.problem))
-    with CompilerPool(folder(store), jobs=wanted.jobs) as pool:
-        comparison = Comparison(sides.base, sides.head, "", pool, _reader(wanted), wanted.source, wanted.given)
-        end_by_static_facts(comparison, find_changed(comparison, targets))
-    return tuple(comparison.outcomes[each] for each in targets)
-
-
-def compare_on_gpu(
-    sides: Sides, wanted: Wanted, store: Path, bench: GpuBench, gpu: GpuSpec, on_progress: Callable[[str], None]
+def compare(
+    sides: Sides,
+    wanted: Wanted,
+    store: Path,
+    gpu: GpuSpec | None = None,
+    bench: GpuBench | None = None,
+    on_progress: Callable[[str], None] = lambda _: None,
 ) -> tuple[Outcome, ...]:
-    """Compares both sides on a GPU. Only targets whose code changed are timed."""
-    targets = list_targets(sides.base, sides.head, Selection((gpu.arch,), wanted.kernel, wanted.problem))
+    """Compares both sides on a GPU, where only targets whose code changed are timed. Without one, compares their
+    machine code for every architecture."""
+    deadline = math.inf if wanted.seconds is None else time.monotonic() + wanted.seconds
+    archs, model = (ARCHS, "") if gpu is None else ((gpu.arch,), gpu.slug)
+    targets = list_targets(sides.base, sides.head, Selection(archs, wanted.kernel, wanted.problem))
     with CompilerPool(folder(store), jobs=wanted.jobs) as pool:
-        comparison = Comparison(sides.base, sides.head, gpu.slug, pool, _reader(wanted), wanted.source, wanted.given)
+        comparison = Comparison(sides.base, sides.head, model, pool, _reader(wanted), wanted.source, wanted.given)
         changed = find_changed(comparison, targets)
-    if changed:
+    if bench is None:
+        end_by_static_facts(comparison, changed)
+    elif changed:
         on_progress(f"{len(changed)} of {len(targets)} operators and problems have other machine code")
-        end_by_launches(comparison, changed, bench, wanted.budget, fail_over=wanted.fail_over, on_progress=on_progress)
+        design = Design(1, wanted.launches, wanted.fail_over)
+        end_by_launches(comparison, changed, bench, design, lambda: time.monotonic() > deadline, on_progress)
     return tuple(comparison.outcomes[each] for each in targets)
 
 

@@ -13,7 +13,7 @@ from tilewatch.db.session import session
 from tilewatch.db.worker_reads import winners
 from tilewatch.kernels.comparing.toolchains.comparison import find_installed_side
 from tilewatch.kernels.comparing.toolchains.retuning import RecordedTimes
-from tilewatch.kernels.comparing.toolchains.time_both import GpuWanted, time_on_gpu
+from tilewatch.kernels.comparing.toolchains.time_both import ToolchainTimer
 from tilewatch.kernels.device import GpuSpec, gpu_model
 from tilewatch.kernels.measuring.measure import MeasureFailed
 from tilewatch.kernels.measuring.pair_bench import NoCupti
@@ -37,11 +37,11 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     used = stored.report.gpus.get(model.slug)
     left = wanted.minutes - (0.0 if used is None else used.wall_s / 60)
     retunes = wanted.retunes and find_installed_side(wanted.b, context.toolchains) is not None
-    times = partial(_read_times, context, wanted.stored_as, model)
+    times = partial(_read_times, context, wanted.stored_as, model) if retunes else None
     try:
         with use_gpu(context, model.slug) as own, own.backend.open_bench(own.gpu) as bench:
-            asked = GpuWanted(own.gpu, model, min(TURN_MINUTES, left), retunes)
-            was_spent = time_on_gpu(place, stored.report, stored, asked, bench, times, log.info)
+            timer = ToolchainTimer(place, stored.report, stored, own.gpu, bench, log.info)
+            was_spent = timer.run(min(TURN_MINUTES, left), times)
     except NoCupti as error:
         raise MeasureFailed(NO_CUPTI) from error
     except FellIll:

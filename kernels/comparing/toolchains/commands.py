@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tilewatch.kernels.command_options import parse_share, require_archs, require_files, require_place
+from tilewatch.kernels.command_options import (
+    Archs,
+    AsJson,
+    Events,
+    Kernels,
+    Markdown,
+    Recordings,
+    Retune,
+    parse_share,
+    require_place,
+)
 from tilewatch.kernels.comparing.configs import ConfigSource
 from tilewatch.kernels.library import FOLDER, watched_folder
 from tilewatch.text import without_controls
@@ -32,66 +42,55 @@ MOST_LIMIT_S = 3600
 
 Toolchains = Annotated[Path, typer.Option(metavar="FOLDER", help="Where toolchains of a name are.")]
 LibraryFolder = Annotated[Path, typer.Option(metavar="FOLDER", help="The folder of library files.")]
+Base = Annotated[str, typer.Argument(metavar="BASE", help="The toolchain in use: a name, a folder, or installed.")]
+Head = Annotated[str, typer.Argument(metavar="HEAD", help="The toolchain that may replace it.")]
+Minutes = Annotated[
+    float | None, typer.Option(min=0.1, max=MOST_MINUTES, help="Start no launch after this many minutes.")
+]
+Report = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        callback=require_place,
+        help="Keep the results here, and continue from them. Default: BASE..HEAD.json.",
+    ),
+]
+Limit = Annotated[
+    float | None,
+    typer.Option(min=0.1, max=MOST_LIMIT_S, help="CPU seconds a config may take to compile. Default: as a sweep's."),
+]
 
 
 def compare(
-    base: Annotated[str, typer.Argument(metavar="BASE", help="The toolchain in use: a name, a folder, or installed.")],
-    head: Annotated[str, typer.Argument(metavar="HEAD", help="The toolchain that may replace it.")],
-    kernel: Annotated[list[str] | None, typer.Option(help="Compare this kernel only. Repeat it for several.")] = None,
+    base: Base,
+    head: Head,
+    kernel: Kernels = None,
     problem: Annotated[str | None, typer.Option(help="Compare this problem of the one --kernel only.")] = None,
-    arch: Annotated[
-        list[str] | None,
-        typer.Option(
-            callback=require_archs, help="Compile for this architecture. Default: all, or with --gpu that GPU's."
-        ),
-    ] = None,
+    arch: Archs = None,
     gpu: Annotated[
         int | None, typer.Option(min=0, metavar="INDEX", help="Time on this machine's GPU of that number too.")
     ] = None,
-    minutes: Annotated[
-        float | None, typer.Option(min=0.1, max=MOST_MINUTES, help="Start no launch after this many minutes.")
-    ] = None,
-    retune: Annotated[bool, typer.Option(help="Sweep what got worse with HEAD, and time its winner too.")] = True,
-    report: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            callback=require_place,
-            help="Keep the results here, and continue from them. Default: BASE..HEAD.json.",
-        ),
-    ] = None,
+    minutes: Minutes = None,
+    retune: Retune = True,
+    report: Report = None,
     configs: Annotated[
         ConfigSource, typer.Option(help="The source of the configs: auto, recording or shipped.")
     ] = ConfigSource.auto,
-    recording: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILE",
-            callback=require_files,
-            help="Take BASE's winners from this recording or tuned table, not from recordings/.",
-        ),
-    ] = None,
+    recording: Recordings = None,
     fail_over: Annotated[
         str, typer.Option(metavar="PER_CENT", help="Worse is what is surely slower by more than this, such as 2%.")
     ] = "1%",
     toolchains: Toolchains = HOME / "toolchains",
     library: LibraryFolder = LIBRARY,
     jobs: Annotated[int, typer.Option(min=1, max=MOST_JOBS, help="Compiler processes.")] = CORES,
-    limit: Annotated[
-        float | None,
-        typer.Option(
-            min=0.1, max=MOST_LIMIT_S, help="CPU seconds a config may take to compile. Default: as a sweep's."
-        ),
-    ] = None,
-    events: Annotated[bool, typer.Option("--events", help="Time with CUDA events where CUPTI does not work.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
-    markdown: Annotated[
-        Path | None, typer.Option(metavar="FILE", callback=require_place, help="Also write the report as Markdown.")
-    ] = None,
+    limit: Limit = None,
+    events: Events = False,
+    as_json: AsJson = False,
+    markdown: Markdown = None,
 ) -> None:
     """Say whether toolchain HEAD may replace BASE: safe, safe if re-tuned, or not safe.
 
-    Without --gpu this only compiles, for every architecture. Needs no server and no database.
+    Without --gpu this only compiles, for all architectures or those of --arch. Needs no server and no database.
 
     Exit codes: 0 safe, 1 something is worse under HEAD (re-tuned or not), 2 could not tell, or an error.
 

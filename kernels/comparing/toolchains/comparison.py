@@ -26,7 +26,7 @@ from tilewatch.kernels.comparing.toolchains.report_file import (
     read_report,
 )
 from tilewatch.kernels.comparing.toolchains.retuning import read_recorded_times
-from tilewatch.kernels.comparing.toolchains.time_both import GpuWanted, time_on_gpu
+from tilewatch.kernels.comparing.toolchains.time_both import ToolchainTimer
 from tilewatch.kernels.toolchains.toolchain import Toolchain, find_toolchain
 
 OnProgress = Callable[[str], None]
@@ -84,10 +84,9 @@ def compare_toolchains(wanted: ComparisonWanted, on_progress: OnProgress) -> Too
         compile_missing(place, report, file, chosen, on_progress)
         if gpu is not None and model is not None:
             left = None if wanted.minutes is None else wanted.minutes - (time.monotonic() - started) / 60
-            on_gpu = GpuWanted(gpu, model, left, wanted.retunes)
-            times = functools.partial(read_recorded_times, wanted.recordings, model.slug)
+            times = functools.partial(read_recorded_times, wanted.recordings, model.slug) if wanted.retunes else None
             with open_bench(gpu, place.shared_store, may_use_events=wanted.may_use_events) as bench:
-                time_on_gpu(place, report, file, on_gpu, bench, times, on_progress)
+                ToolchainTimer(place, report, file, gpu, bench, on_progress).run(left, times)
     finally:
         file.save()
     return report

@@ -20,28 +20,22 @@ def make_design(report: ToolchainReport, arch: str) -> Design:
 
 def judge_report(report: ToolchainReport, gpu_model: str) -> tuple[OperatorSafety, ...]:
     """Returns the verdicts on one GPU model, in the library's order."""
-    arch = find_model(gpu_model).arch
-    design = make_design(report, arch)
-    judged = []
-    for pair in (each for each in report.pairs.values() if each.arch == arch):
-        key = (pair.kernel, pair.problem, gpu_model)
-        judged.append(
-            judge_operator(
-                pair,
-                gpu_model,
-                design,
-                frozen=report.frozen.get(key),
-                retuned=report.retuned.get(key),
-                retuning=report.retunings.get(key),
-            )
-        )
-    return tuple(judged)
+    return _judge_pairs(report, find_model(gpu_model).arch, gpu_model)
 
 
 def judge_statically(report: ToolchainReport, arch: str) -> tuple[OperatorSafety, ...]:
     """Returns the verdicts on one architecture by static facts alone."""
+    return _judge_pairs(report, arch, "")
+
+
+def _judge_pairs(report: ToolchainReport, arch: str, gpu_model: str) -> tuple[OperatorSafety, ...]:
     design = make_design(report, arch)
-    return tuple(judge_operator(pair, "", design) for pair in report.pairs.values() if pair.arch == arch)
+    judged = []
+    for pair in (each for each in report.pairs.values() if each.arch == arch):
+        key = (pair.kernel, pair.problem, gpu_model)
+        frozen, retuned, retuning = report.frozen.get(key), report.retuned.get(key), report.retunings.get(key)
+        judged.append(judge_operator(pair, gpu_model, design, frozen=frozen, retuned=retuned, retuning=retuning))
+    return tuple(judged)
 
 
 def list_archs(report: ToolchainReport) -> tuple[str, ...]:

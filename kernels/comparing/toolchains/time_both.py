@@ -26,54 +26,40 @@ SAY_EVERY = 100
 
 
 @dataclass(frozen=True)
-class GpuWanted:
-    """Says what to time on which GPU. `minutes` is None without a limit."""
-
-    gpu: Gpu
-    model: GpuSpec
-    minutes: float | None
-    retunes: bool
-
-
-def time_on_gpu(
-    place: Workplace,
-    report: ToolchainReport,
-    file: ReportKeeper,
-    wanted: GpuWanted,
-    bench: GpuBench,
-    times: Callable[[], RecordedTimes],
-    on_progress: Callable[[str], None],
-) -> bool:
-    """Adds launches to the report until every answer is sure or the minutes are spent. Returns whether they are."""
-    started = time.monotonic()
-    used = report.gpus.get(wanted.model.slug, GpuUsed(wanted.model.slug, wanted.gpu.name, wanted.gpu.driver))
-
-    def is_spent(share: float = 1.0) -> bool:
-        spent_s = time.monotonic() - started
-        report.gpus[used.model] = replace(used, wall_s=used.wall_s + spent_s)
-        return wanted.minutes is not None and spent_s > share * wanted.minutes * 60
-
-    is_spent()
-    half = ToolchainTimer(place, report, file, wanted.model, bench, on_progress)
-    half.time_frozen(lambda: is_spent(FROZEN_SHARE if wanted.retunes else 1.0))
-    if wanted.retunes:
-        half.retune(times, is_spent)
-        half.time_frozen(is_spent)
-    was_spent = is_spent()
-    file.save()
-    return was_spent
-
-
-@dataclass(frozen=True)
 class ToolchainTimer:
     """Times the pairs of a report in steps. Results go into the report, which is saved within seconds."""
 
     place: Workplace
     report: ToolchainReport
     file: ReportKeeper
-    model: GpuSpec
+    gpu: Gpu
     bench: GpuBench
     on_progress: Callable[[str], None]
+
+    @property
+    def model(self) -> GpuSpec:
+        assert self.gpu.model is not None
+        return self.gpu.model
+
+    def run(self, minutes: float | None, times: Callable[[], RecordedTimes] | None) -> bool:
+        """Adds launches to the report until every answer is sure or the minutes are spent, None for no limit. Returns
+        whether they are spent. `times` reads which configs are worth a sweep; None to re-tune nothing."""
+        started = time.monotonic()
+        used = self.report.gpus.get(self.model.slug, GpuUsed(self.model.slug, self.gpu.name, self.gpu.driver))
+
+        def is_spent(share: float = 1.0) -> bool:
+            spent_s = time.monotonic() - started
+            self.report.gpus[used.model] = replace(used, wall_s=used.wall_s + spent_s)
+            return minutes is not None and spent_s > share * minutes * 60
+
+        is_spent()
+        self.time_frozen(lambda: is_spent(1.0 if times is None else FROZEN_SHARE))
+        if times is not None:
+            self.retune(times, is_spent)
+            self.time_frozen(is_spent)
+        was_spent = is_spent()
+        self.file.save()
+        return was_spent
 
     def time_frozen(self, is_spent: Callable[[], bool]) -> None:
         """Times each pair whose machine code differs: the base's config, compiled by both."""

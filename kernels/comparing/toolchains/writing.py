@@ -72,7 +72,7 @@ def write_lines(report: ToolchainReport) -> list[str]:
     for arch in list_archs(report):
         lines += [f"  {arch}: {_summarize(report, arch)}", *(f"    {line}" for line in _list_moved(report, arch))]
     for arch in list_untimed_archs(report):
-        lines += _share_lines(_list_broken(report, arch))
+        lines += (f"  {line}" for line in _list_broken(report, arch))
     lines += ["", *_describe(report)]
     return lines
 
@@ -103,7 +103,7 @@ def write_markdown(report: ToolchainReport) -> str:
     for arch in list_archs(report):
         lines += ["", *(f"- {arch} {line}" for line in _list_moved(report, arch))]
     for arch in list_untimed_archs(report):
-        lines += ["", *(line.strip() for line in _share_lines(_list_broken(report, arch)))]
+        lines += ["", *_list_broken(report, arch)]
     lines += ["", *_describe(report), ""]
     return "\n".join(lines)
 
@@ -117,7 +117,7 @@ def make_answer(report: ToolchainReport) -> dict[str, Any]:
     judged = judge_everything(report)
     operators = []
     for each in judged:
-        row: dict[str, Any] = {
+        row = {
             "kernel": each.pair.kernel,
             "problem": each.pair.problem,
             "arch": each.pair.arch,
@@ -129,9 +129,9 @@ def make_answer(report: ToolchainReport) -> dict[str, Any]:
             "config": each.pair.base[0].config,
             "config_source": each.pair.config_source,
             "moved_to": each.moved_to,
+            "frozen": None if each.frozen is None else each.frozen.plain_values,
+            "retuned": None if each.retuned is None else each.retuned.plain_values,
         }
-        for name, verdict in (("frozen", each.frozen), ("retuned", each.retuned)):
-            row[name] = None if verdict is None else {key: _encode(value) for key, value in asdict(verdict).items()}
         operators.append(row)
     compiled = {arch: asdict(_add_times(report, arch)) for arch in list_archs(report)}
     about = {"answer": write_answer(report), "safety": judge_all(judged), "exit_code": safety_exit_code(judged)}
@@ -209,13 +209,10 @@ FACTS: tuple[tuple[str, Callable[[Any], int], str], ...] = (
 )
 
 
-def _list_broken(report: ToolchainReport, arch: str) -> list[OperatorSafety]:
-    return [each for each in judge_statically(report, arch) if each.safety == "not safe"]
-
-
-def _share_lines(broken: Sequence[OperatorSafety]) -> Iterator[str]:
-    for each in broken:
-        yield f"  not safe: {each.pair.kernel} {each.pair.problem} ({each.pair.arch}): {each.reason}"
+def _list_broken(report: ToolchainReport, arch: str) -> Iterator[str]:
+    for each in judge_statically(report, arch):
+        if each.safety == "not safe":
+            yield f"not safe: {each.pair.kernel} {each.pair.problem} ({arch}): {each.reason}"
 
 
 def _describe(report: ToolchainReport) -> list[str]:
@@ -250,7 +247,3 @@ def _write_optimum(each: OperatorSafety) -> list[str]:
     if each.moved_to is None:
         return []
     return [f"optimum {config_option(each.pair.base[0].config)} -> {config_option(each.moved_to)}"]
-
-
-def _encode(value: Any) -> Any:
-    return None if isinstance(value, float) and math.isinf(value) else value

@@ -1,6 +1,6 @@
 """A replay against a scripted GPU child: fresh launches, both sides checked, deaths tolerated and then not."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +62,6 @@ class ScriptedChild:
     def __init__(self, gpu: ScriptedGpu, launch: int) -> None:
         self._gpu, self.launch, self.alive, self._ids = gpu, launch, True, set[int]()
         self.was_asked = False
-
-    def plan(self, preparations: Sequence[Preparation]) -> None:
-        assert len(preparations) == 1
 
     def prepare(self, preparation: Preparation, *, deadline_s: float) -> dict[str, Any]:
         assert deadline_s > 0

@@ -17,7 +17,6 @@ from tests.kernels.fixtures import fake_gpu
 from tests.worker.fixtures import tiny_repository
 from tests.worker.fixtures.command_line import run_here
 from tests.worker.fixtures.simulated_bench import SimulatedBench, Speed
-from tilewatch.kernels.comparing.launching import Budget
 from tilewatch.kernels.comparing.outcome import Outcome, exit_code
 from tilewatch.kernels.comparing.report import About, write_json, write_junit, write_lines, write_markdown
 from tilewatch.kernels.comparing.verdict import Verdict
@@ -87,9 +86,7 @@ def run_on_bench(
     sides = open_sides(watched, home, revisions)
     store = watched.parent / "store"  # of all tests: the commits are compiled once
     bench = SimulatedBench(sides.base, sides.head, dict.fromkeys(tiny_repository.PROBLEMS, speed), **of_the_bench)
-    outcomes = compare_sides.compare_on_gpu(
-        sides, wanted or Wanted(jobs=1), store, bench, SIMULATED, on_progress=lambda _: None
-    )
+    outcomes = compare_sides.compare(sides, wanted or Wanted(jobs=1), store, SIMULATED, bench)
     return {outcome.problem: outcome for outcome in outcomes}, bench
 
 
@@ -164,9 +161,7 @@ def test_equal_bytecode_launched_over_another_grid_is_compared(watched: Path, tm
 
 
 def test_a_spent_budget_leaves_it_undecided(watched: Path, tmp_path: Path) -> None:
-    outcomes, bench = run_on_bench(
-        watched, tmp_path, "base..slower", head_takes(1.02), Wanted(budget=Budget(most_launches=4), jobs=1)
-    )
+    outcomes, bench = run_on_bench(watched, tmp_path, "base..slower", head_takes(1.02), Wanted(launches=4, jobs=1))
     assert {outcome.kind for outcome in outcomes.values()} == {"undecided"}
     assert bench.launches == 8
     assert exit_code(outcomes.values()) == 2

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tilewatch.kernels.command_options import parse_share, require_archs
+from tilewatch.kernels.command_options import Archs, Kernels, Retune, parse_share
 from tilewatch.worker.cli import options
 from tilewatch.worker.cli.options import Commit, FailOver, Gpus, Repository, Wait
 
@@ -18,19 +18,14 @@ def toolchain(
     a: Annotated[str, typer.Argument(metavar="BASE", help="The toolchain in use: a name, or installed.")],
     b: Annotated[str, typer.Argument(metavar="HEAD", help="The toolchain that may replace it.")],
     commit: Commit = "HEAD",
-    kernel: Annotated[list[str] | None, typer.Option(help="Compare this kernel only. Repeat it for several.")] = None,
+    kernel: Kernels = None,
     gpu: Gpus = None,
-    arch: Annotated[
-        list[str] | None,
-        typer.Option(
-            callback=require_archs, help="Compile for this architecture too, such as sm_100. Repeat it for several."
-        ),
-    ] = None,
+    arch: Archs = None,
     minutes: Annotated[
         float,
         typer.Option(min=0.1, max=MOST_MINUTES, help="Start no launch after this many minutes of each GPU model."),
     ] = 10.0,
-    retune: Annotated[bool, typer.Option(help="Sweep what got worse with HEAD, and time its winner too.")] = True,
+    retune: Retune = True,
     fail_over: FailOver = "1%",
     repository: Repository = None,
     wait: Wait = False,
@@ -38,7 +33,8 @@ def toolchain(
     """Compare two toolchains on the fleet: may HEAD replace BASE? The dashboard shows the report.
 
     Compile workers need both toolchains (`tilewatch toolchain add`), a GPU worker needs HEAD to re-tune. Without --gpu
-    it is timed on every GPU model that has a worker. A comparison that is under way is found again.
+    it is timed on every GPU model that has a worker. --arch is compiled for, beside the GPUs' own architectures. A
+    comparison that is under way is found again.
 
     With --wait it ends with the exit codes of `tilewatch toolchain compare`: 0 safe, 1 something is worse under HEAD,
     2 could not tell, or an error.

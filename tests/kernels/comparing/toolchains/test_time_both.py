@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kernels.fixtures.fake_gpu import THIS_GPU
 from tilewatch.kernels.comparing.toolchains import retuning as retuning_module
 from tilewatch.kernels.comparing.toolchains import time_both as module
 from tilewatch.kernels.comparing.toolchains.compile_both import Workplace
@@ -23,7 +24,6 @@ from tilewatch.kernels.comparing.toolchains.retuning import REACH, choose_space
 from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning
 from tilewatch.kernels.comparing.toolchains.time_both import ToolchainTimer
 from tilewatch.kernels.comparing.toolchains.writing import write_answer, write_json, write_lines, write_markdown
-from tilewatch.kernels.device import gpu_model
 from tilewatch.kernels.measuring.pair_bench import Launched, LaunchResult, PairWork
 from tilewatch.kernels.results import Params, Plan, PlannedTrial, StaticFacts
 
@@ -80,7 +80,7 @@ def sweeps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def make_half(report: ToolchainReport, folder: Path, bench: MadeBench) -> ToolchainTimer:
     place = Workplace(Path("library"), None, None, folder, 1, 15.0)  # type: ignore[arg-type]
     file = ReportFile(folder / "r.json", report)
-    return ToolchainTimer(place, report, file, gpu_model("h200"), bench, lambda _: None)
+    return ToolchainTimer(place, report, file, THIS_GPU, bench, lambda _: None)
 
 
 def test_only_what_is_worse_is_swept_and_an_optimum_that_moved_is_named(tmp_path: Path, sweeps: list[str]) -> None:
