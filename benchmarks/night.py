@@ -70,7 +70,7 @@ class Night:
     its series called changed, `ratios` are by series, and `cpu_s` is what compiling took."""
 
     series: int
-    compiled_s: float
+    compiled_s: float | None
     measured_s: float
     judged_s: float
     counted_s: float | None
@@ -239,7 +239,14 @@ def read_night(database_url: str, started: float, gpus: int) -> Night:
             select(Measurement.detail).where(Measurement.run_id.in_(ids), Measurement.role == "kernel")
         ).all()
         judged = opened.scalar(select(func.max(Verdict.judged_at)).where(Verdict.run_id.in_(ids)))
-        compiled = opened.scalar(select(func.max(Compilation.created_at)))
+        # Recordings bring compilations too, with times of other machines.
+        of_trials = select(Trial.compilation_id).join(Sweep).where(Sweep.submission_id == newest)
+        since = dt.datetime.fromtimestamp(started, dt.UTC)
+        compiled, cpu_s = opened.execute(
+            select(func.max(Compilation.created_at), func.sum(Compilation.cpu_s)).where(
+                Compilation.id.in_(of_trials), Compilation.created_at >= since
+            )
+        ).one()
         samples_us = opened.scalar(
             text(
                 "select coalesce(sum(each), 0) from (select unnest(samples_us) each from measurements where run_id = "
@@ -264,8 +271,6 @@ def read_night(database_url: str, started: float, gpus: int) -> Night:
             .join(Measurement, Measurement.run_id == Run.id)
             .where(Run.id.in_(ids), Measurement.role == "kernel", Measurement.ratio.is_not(None))
         ).all()
-        since = dt.datetime.fromtimestamp(started, dt.UTC)
-        cpu_s = opened.scalar(select(func.sum(Compilation.cpu_s)).where(Compilation.created_at >= since))
     if not runs:
         raise SystemExit("no series was measured: see the log of --details")
     phases: dict[str, float] = {}
@@ -279,7 +284,7 @@ def read_night(database_url: str, started: float, gpus: int) -> Night:
     first, last = min(run.started_at for run in runs), max(run.finished_at for run in runs)
     return Night(
         series=len(runs),
-        compiled_s=(compiled.timestamp() if compiled else started) - started,
+        compiled_s=compiled and compiled.timestamp() - started,
         measured_s=last.timestamp() - started,
         judged_s=(judged.timestamp() if judged else now) - started,
         counted_s=None if uncounted else now - started,
@@ -306,7 +311,8 @@ def describe(night: Night, number: int, held: Bounds | None) -> Iterator[Figure]
 
     yield at_least("series measured", night.series, held and LEAST_SERIES)
     yield Figure(f"{name}: configs timed", f"{night.swept:,}")
-    yield Figure(f"{name}: last config compiled after", f"{night.compiled_s:.0f} s")
+    compiled = "nothing was compiled" if night.compiled_s is None else f"{night.compiled_s:.0f} s"
+    yield Figure(f"{name}: last config compiled after", compiled)
     yield Figure(f"{name}: last series measured after", f"{night.measured_s:.0f} s")
     judged = Figure(f"{name}: last verdict after", f"{night.judged_s:.0f} s")
     yield bounds.at_most(judged.what, night.judged_s, held.most_s[number], " s") if held else judged
