@@ -39,7 +39,8 @@ CHECK_EVERY = 10
 """One round in this many is compared, per entry. A config that computes nothing in 20 launches in a row is found."""
 
 CHECKED_SETS = 2
-"""Most input sets that have a reference. A result that is only right on one set is wrong on the other."""
+"""Input sets that have a reference. A result that is only right on one set is wrong on the other. There is one alone if
+two do not fit the budget of memory."""
 
 
 class WrongWhenTimed(Exception):
@@ -47,9 +48,10 @@ class WrongWhenTimed(Exception):
 
 
 def count_input_sets(set_bytes: int, *, l2_bytes: int, budget_bytes: float) -> int:
-    """Returns how many sets of inputs rounds rotate over: the number that INPUT_L2S needs, limited by the budget."""
+    """Returns how many sets of inputs rounds rotate over: the number that INPUT_L2S needs and at least CHECKED_SETS,
+    limited by the budget."""
     set_bytes = max(1, set_bytes)
-    enough = -(-INPUT_L2S * l2_bytes // set_bytes)
+    enough = max(CHECKED_SETS, -(-INPUT_L2S * l2_bytes // set_bytes))
     return max(1, min(enough, int(budget_bytes / set_bytes)))
 
 

@@ -166,3 +166,14 @@ def test_a_launch_longer_than_a_burst_still_runs_round_by_round(gpu: FakeGpu) ->
     (samples,), _ = run_rounds(gpu, {"a": 50_000.0}, 3)
     assert samples == [50_000.0] * 3
     assert len(gpu.slept_s) == 2
+
+
+@pytest.mark.parametrize(
+    ("set_bytes", "sets"),
+    [(0, 40), (1, 40), (10, 4), (13, 4), (14, 3), (20, 2), (39, 2), (40, 2), (400, 2), (500, 2), (501, 1), (2000, 1)],
+)
+@pytest.mark.usefixtures("gpu")
+def test_inputs_fill_four_times_l2_and_have_at_least_two_sets_if_they_fit(set_bytes: int, sets: int) -> None:
+    from tilewatch.kernels.gpu.rounds import count_input_sets
+
+    assert count_input_sets(set_bytes, l2_bytes=10, budget_bytes=1000.0) == sets

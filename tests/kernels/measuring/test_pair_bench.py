@@ -111,7 +111,7 @@ def test_what_does_not_fit_on_the_gpu_is_taken_over_later(
 ) -> None:
     """Each process of the library ends before the pairs are launched whose references it computed."""
     base, head = rig.cubin(1, 7_000.0), rig.cubin(1, 7_100.0)
-    problem = "1024x1024"  # two references are an eighth of the fake GPU's memory
+    problem = "512x1024"  # the references of two are an eighth of the fake GPU's memory
     works = [replace(work(rig, base, head, problem), launches=seed) for seed in range(3)]
     assert list_times([result for _, result in bench.launch_each(works)]) == [(7_000.0, 7_100.0)] * 3
     first, second, later = list_asked(asked, "reference")
