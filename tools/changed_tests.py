@@ -5,9 +5,9 @@
 A changed test file is run itself. A module has the test file in the mirrored folder, and every test file that imports
 it, also inside a function or through a module of tests/. Fixtures of a conftest.py do not count: the servers of
 tests/conftest.py would make every test one of every module of db/. A module without a test file of its name also has
-the behaviour tests of its room: the files that the docstring of the room's `__init__.py` names. A module that has none
-of these, such as a page, has the tests of its room with the module's name in theirs, or else all tests of its room.
-Other files have none: `make test` runs the rest.
+the behaviour tests of its room: the files that the docstring of the room's `__init__.py` names, and the test files of
+the modules that import it. A module that has none of these, such as a page, has the tests of its room with the module's
+name in theirs, or else all tests of its room. Other files have none: `make test` runs the rest.
 """
 
 import ast
@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 OF_EVERY_MODULE = ("tests/packaging/test_units.py",)
 """Tests that read the text of all modules."""
 
+PRODUCT = ("kernels", "db", "worker", "dashboard", "src/tilewatch")
 ROOMS = ("kernels", "db", "worker", "dashboard", "tools", "benchmarks", "src", "tests")
 
 
@@ -50,8 +51,9 @@ def _tests_of(path: Path) -> Iterable[str]:
     own = room / f"test_{path.name}"
     files = [own] if own.exists() else []
     files += [test for test in _list_test_files() if module in _reached(test) and test != own]
-    files += [] if own.exists() else _list_behaviour_tests(room)
-    named = [str(file.relative_to(ROOT)) for file in files]
+    if not own.exists():
+        files += [*_list_behaviour_tests(room), *_list_tests_of_importers(path)]
+    named = list(dict.fromkeys(str(file.relative_to(ROOT)) for file in files))
     own_room = named or list(_tests_named_after(path.stem, room)) or [str(room.relative_to(ROOT))]
     return own_room if path.parts[0] == "tests" else [*own_room, *OF_EVERY_MODULE]
 
@@ -81,6 +83,19 @@ def _list_behaviour_tests(room: Path) -> list[Path]:
     package = room / "__init__.py"
     words = (ast.get_docstring(ast.parse(package.read_text(encoding="utf-8"))) if package.exists() else None) or ""
     return [(ROOT / "tests" if "/" in name else room) / name for name in re.findall(r"[\w/]*test_\w+\.py", words)]
+
+
+def _list_tests_of_importers(path: Path) -> list[Path]:
+    """Lists the test files that are named after a module of the product that imports this one."""
+    module = _module(path)
+    importers = [each.relative_to(ROOT) for each in _list_product() if module in _imports(each)]
+    tests = [_room_of(each) / f"test_{each.name}" for each in importers]
+    return [test for test in tests if test.exists()]
+
+
+@functools.cache
+def _list_product() -> tuple[Path, ...]:
+    return tuple(sorted(file for room in PRODUCT for file in (ROOT / room).rglob("*.py")))
 
 
 @functools.cache

@@ -71,3 +71,9 @@ def test_every_behaviour_test_that_a_room_names_exists() -> None:
 def test_a_module_that_decides_is_tested_by_name_or_by_the_behaviour_tests_of_its_room(module: str) -> None:
     room = ROOT / "tests" / Path(module).parent
     assert (room / f"test_{Path(module).name}").exists() or _list_behaviour_tests(room)
+
+
+def test_a_module_without_a_test_of_its_name_has_those_of_the_modules_that_import_it() -> None:
+    tests = list_tests([Path("dashboard/frames/row_frames.py")])
+    assert {"tests/test_frames.py", "tests/dashboard/frames/test_reads.py"} <= set(tests)
+    assert len(tests) == len(set(tests))
