@@ -118,7 +118,7 @@ def _factors(scaled: Floats, nights: int) -> Floats:
     alike = scaled.T @ scaled / nights
     deviation = np.sqrt(np.maximum(np.diag(alike), 1e-12))
     alike = alike / deviation[:, None] / deviation[None, :]
-    values = np.linalg.eigvalsh(alike)[::-1]
+    values = np.linalg.eigvalsh(alike)
     by_chance = (1.0 + np.sqrt(columns / nights)) ** 2
     count = min(MOST_FACTORS, int((values > by_chance).sum()), columns // 2)
     if count == 0:
