@@ -109,3 +109,56 @@ def test_a_made_up_description_is_refused_with_the_name_of_its_field(made_up: st
     with pytest.raises(BadDescription, match="the described operator is not as it must be: ") as refused:
         validate_operator(hostile, "k")
     assert sentence in str(refused.value)
+
+
+CONTENT = {"nbytes": 256, "content": 0, "fill": None}
+LARGEST: dict[str, tuple[tuple[Any, ...], Any, Any]] = {
+    "arguments of a launch": ((*LAUNCH, "arguments"), [VIEW] * 1000, [VIEW] * 1001),
+    "dimensions": (
+        ARGUMENT,
+        {**VIEW, "shape": [1] * 25, "strides": [0] * 25},
+        {**VIEW, "shape": [1] * 26, "strides": [0] * 26},
+    ),
+    "launches": (
+        (*CONFIG, "launches"),
+        DESCRIBED["configs"]["{}"]["launches"] * 1000,
+        DESCRIBED["configs"]["{}"]["launches"] * 1001,
+    ),
+    "memories": ((*CONFIG, "memory"), [CONTENT] * 1000, [CONTENT] * 1001),
+    "sets": (("sets",), [["0a" * 64], *[[]] * 15], [["0a" * 64], *[[]] * 16]),
+    "types": (("dtypes",), ["float32"] * 100, ["float32"] * 101),
+    "bytes of an element": (("element_bytes",), 16, 17),
+    "no byte of an element": (("element_bytes",), 1, 0),
+    "a filled byte": ((*CONFIG, "memory", 1, "fill"), 255, 256),
+    "the least filled byte": ((*CONFIG, "memory", 1, "fill"), 0, -1),
+    "a byte as a number": ((*ARGUMENT,), {"value": 255, "dtype": "uint8"}, {"value": 256, "dtype": "uint8"}),
+    "a negative byte": ((*ARGUMENT,), {"value": -128, "dtype": "int8"}, {"value": -129, "dtype": "int8"}),
+    "a float": ((*ARGUMENT,), {"value": 2**64, "dtype": "float32"}, {"value": 2**64 + 1, "dtype": "float32"}),
+    "memory of a config": ((*CONFIG, "memory", 1, "nbytes"), 2**40 - 256, 2**40 - 255),
+    "a stride": (
+        ARGUMENT,
+        {**VIEW, "shape": [1], "strides": [2**31 - 1]},
+        {**VIEW, "shape": [1], "strides": [2**31]},
+    ),
+    "a stride of a wide array": (
+        ARGUMENT,
+        {**VIEW, "shape": [1], "strides": [2**48], "wide": True},
+        {**VIEW, "shape": [1], "strides": [2**48 + 1], "wide": True},
+    ),
+}
+"""A place in the description, the largest value that is accepted there, and the smallest that is refused."""
+
+
+@pytest.mark.parametrize("limit", LARGEST)
+def test_a_description_may_reach_a_limit_and_not_pass_it(limit: str) -> None:
+    place, largest, too_large = LARGEST[limit]
+    for value in (largest, too_large):
+        described = copy.deepcopy(DESCRIBED)
+        owner: Any = described
+        for each in place[:-1]:
+            owner = owner[each]
+        owner[place[-1]] = value
+        if value is largest:
+            validate_operator(described, "k")
+    with pytest.raises(BadDescription):
+        validate_operator(described, "k")

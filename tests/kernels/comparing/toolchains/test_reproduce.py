@@ -4,6 +4,7 @@ import json
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,13 @@ from tilewatch.kernels.catalog.loading import LibraryKernel, load
 from tilewatch.kernels.comparing.configs import ConfigSource
 from tilewatch.kernels.comparing.toolchains import time_pair
 from tilewatch.kernels.comparing.toolchains.comparison import ComparisonWanted, compare_toolchains, find_side
-from tilewatch.kernels.comparing.toolchains.report_file import find_cubins, read_report
+from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair
+from tilewatch.kernels.comparing.toolchains.report_file import (
+    ToolchainName,
+    ToolchainReport,
+    find_cubins,
+    read_report,
+)
 from tilewatch.kernels.comparing.toolchains.reproduce import (
     NothingToReproduce,
     ReproducedCase,
@@ -102,6 +109,65 @@ def test_the_script_reads_the_values_that_the_library_gives(tmp_path: Path, dtyp
     x, y = (time_pair._make_array(each) for each in json.loads(json.dumps(launch))["arguments"])
     assert (x.dtype, x.tolist()) == (time_pair.RAW.get(dtype, dtype), given.tolist())
     assert not y.any()
+
+
+def decode(array: Any, dtype: str) -> np.ndarray:
+    """The values that the bits of an array stand for."""
+    if dtype == "float8_e8m0fnu":
+        return np.exp2(array.astype(np.float64) - 127)
+    if dtype == "float8_e4m3fn":
+        bits = array.astype(np.int64)
+        return np.exp2((bits >> 3 & 15) - 7.0) * (1 + (bits & 7) / 8) * np.where(bits & 128, -1, 1)
+    return np.asarray(time_pair._as_float(array, dtype), dtype=np.float64)
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize(
+    ("dtype", "fill"),
+    [
+        *(
+            (dtype, fill)
+            for dtype in ("float32", "float16", "bfloat16", "float8_e4m3fn")
+            for fill in ("normal", "scale")
+        ),
+        ("float8_e8m0fnu", "scale"),
+    ],
+)
+def test_the_script_fills_arrays_with_values_of_size_one(dtype: str, fill: str) -> None:
+    """Whatever bits stand for them: what is timed must not overflow or vanish."""
+    made = time_pair._make_array({"shape": (64, 64), "dtype": dtype, "values": None, "output": False, "fill": fill})
+    values = decode(made, dtype)
+    assert made.shape == (64, 64)
+    center, spread = (1.0, np.log2(np.abs(values)).std()) if fill == "scale" else (0.0, values.std())
+    assert abs(np.median(values) - center) < 0.1
+    assert spread == pytest.approx(1.0 if fill == "normal" or dtype == "float8_e8m0fnu" else 0.25, rel=0.2)
+    assert (values > 0).all() == (fill == "scale")
+
+
+def make_pair(arch: str, kind: str) -> ToolchainPair:
+    base = CompiledSide({}, "ok", 1.0, 1.0, code_sha256="old", cubin="old")
+    head = {
+        "identical": base,
+        "changed": replace(base, code_sha256="new", cubin="new"),
+        "stopped compiling": replace(base, status="error", code_sha256=None, cubin=None),
+    }[kind]
+    sides = (head, base) if kind == "stopped compiling" and arch == "sm_120" else (base, head)
+    return ToolchainPair("double", "1024", arch, "shipped", (sides[0],), (sides[1],))
+
+
+def choose(*pairs: ToolchainPair, arch: str | None = None) -> str:
+    report = ToolchainReport(ToolchainName("installed"), ToolchainName("newer"), "2026-11-28 07:00 UTC")
+    report.pairs = {(each.kernel, each.problem, each.arch): each for each in pairs}
+    return find_pair(report, "double", "1024", arch).arch
+
+
+def test_the_pair_of_an_architecture_whose_code_differs_is_preferred() -> None:
+    same, other = make_pair("sm_80", "identical"), make_pair("sm_90", "changed")
+    assert choose(same, other) == choose(other, same) == "sm_90"
+    assert choose(same, other, arch="sm_80") == "sm_80"
+    assert choose(make_pair("sm_90", "stopped compiling")) == "sm_90"
+    with pytest.raises(NothingToReproduce, match="sm_120: compiles now, so there is nothing to see"):
+        choose(make_pair("sm_120", "stopped compiling"))
 
 
 def test_the_command_in_the_folder_makes_the_same_cubin_again(case: ReproducedCase, tmp_path: Path) -> None:
