@@ -23,10 +23,8 @@ from tilewatch.kernels.measuring.measure import MeasureRequest, measure_uncounte
 from tilewatch.kernels.results import Cubin, RunResult
 from tilewatch.kernels.statistics import ratio_interval
 
-LEAST_SERIES = 30
-MOST_MEAN, MOST_ONE = 0.001, 0.005
-"""Differences of a ratio alone and beside neighbours, of the mean series and of the worst. Two runs alone differ by 0.1
-to 0.3 % (H100, 2026-11-27)."""
+SERIES = 30
+"""Series that are measured alone and beside neighbours, as many as benchmarks/bounds.toml asks for."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class WonSeries:
 
 
 def list_won(database_url: str) -> list[WonSeries]:
-    """Lists the newest winner of each series that has a baseline, evenly over the kernels: LEAST_SERIES of them."""
+    """Lists the newest winner of each series that has a baseline, evenly over the kernels: SERIES of them."""
     with session(database_url) as opened:
         rows = opened.execute(
             select(Sweep.kernel, Sweep.problem, Sweep.arch, Measurement.baseline)
@@ -62,7 +60,7 @@ def list_won(database_url: str) -> list[WonSeries]:
         for row in rows
     }
     won = list(newest.values())
-    return won[:: max(1, len(won) // LEAST_SERIES)][:LEAST_SERIES]
+    return won[:: max(1, len(won) // SERIES)][:SERIES]
 
 
 def find_ratio(run: RunResult) -> float:
@@ -94,12 +92,12 @@ def measure(won: Sequence[WonSeries], gpus: Sequence[Gpu], library: Path, store_
 
 def describe(differences: Sequence[float], neighbours: int) -> Iterator[Figure]:
     """Yields figures of the relative differences of ratios; `neighbours` counts the series measured beside them."""
-    yield bounds.at_least("neighbours: series alone and beside", len(differences), LEAST_SERIES)
-    yield bounds.at_least("neighbours: series measured beside them", neighbours, 1)
+    cases = len(differences)
+    yield bounds.measure("neighbours: series alone and beside", cases, cases=cases)
+    yield bounds.measure("neighbours: series measured beside them", neighbours, cases=neighbours)
     if differences:
-        yield bounds.at_most("neighbours: mean difference", 100 * abs(mean(differences)), 100 * MOST_MEAN, " %", 2)
-        worst = max(map(abs, differences))
-        yield bounds.at_most("neighbours: worst difference", 100 * worst, 100 * MOST_ONE, " %", 2)
+        yield bounds.measure("neighbours: mean difference", 100 * abs(mean(differences)), cases=cases)
+        yield bounds.measure("neighbours: worst difference", 100 * max(map(abs, differences)), cases=cases)
 
 
 def _measure_all(won: Sequence[WonSeries], gpu: Gpu, library: Path, store_url: str) -> list[float]:

@@ -37,31 +37,13 @@ from tilewatch.worker.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMAND = (sys.executable, "-m", "tilewatch.worker.cli.main")
-LEAST_SERIES = 126
-MOST_SPREAD = 0.012
-"""The 90th percentile of how far a series' ratio is apart in two nights. A night and a recording, of two cards, were so
-far apart (H100, 2026-11-28)."""
-
 COUNTED_AFTER_S = 60.0
 """Seconds that a night is waited for beyond its bound: counters are read last, when no series waits."""
 
 PREPARED, MEASURED = ("prepare", "baselines"), ("sweep", "rounds")
 
-
-@dataclass(frozen=True)
-class Bounds:
-    """What the whole library must keep to on one kind of machine: seconds of the first night and of the second, and the
-    share of a night in which a GPU does not wait for the CPU."""
-
-    most_s: tuple[float, float]
-    least_share: float
-
-
 NEWEST = select(func.max(Job.submission_id)).where(Job.kind == "measure")
 """The newest submission with work of this machine: recordings, which `up` imports beside the night, have no jobs."""
-
-BOUNDS: Mapping[int, Bounds] = {1: Bounds((480.0, 300.0), 0.85), 4: Bounds((180.0, 90.0), 0.75)}
-"""By the number of GPUs: of one H100 with 16 cores, and of four with 64."""
 
 
 @dataclass(frozen=True)
@@ -149,15 +131,15 @@ def measure(options: argparse.Namespace) -> Iterator[Figure]:
             database_url = wait_for_database(up, started + 120)
             connections = Connections(database_url)
             threading.Thread(target=connections.watch, daemon=True).start()
-            held = BOUNDS.get(len(gpus)) if options.kernels == "all" else None
+            is_whole = options.kernels == "all"
             nights = [wait_for_night(database_url, up, started, len(gpus), options.seconds)]
-            yield from describe(nights[0], 0, held)
+            yield from describe(nights[0], 0, is_whole=is_whole)
             if options.nights > 1:
                 commit(repository, "Change no kernel")
                 started = time.time()
                 subprocess.run([*COMMAND, "submit", "nightly"], env=environment, check=True, stdout=log)
                 nights.append(wait_for_night(database_url, up, started, len(gpus), options.seconds))
-                yield from describe(nights[1], 1, held)
+                yield from describe(nights[1], 1, is_whole=is_whole)
                 yield from compare(*nights)
             connections.over.set()
             write_details(options.details, database_url)
@@ -300,40 +282,43 @@ def read_night(database_url: str, started: float, gpus: int) -> Night:
     )
 
 
-def describe(night: Night, number: int, held: Bounds | None) -> Iterator[Figure]:
-    """Yields the figures of the first night, or of the second one. `held` are its bounds, if its machine has some."""
-    name = ("first night", "second night")[number]
+def describe(night: Night, number: int, *, is_whole: bool) -> Iterator[Figure]:
+    """Yields the figures of the first night, or of the second one. A night of the whole library has the bounds of its
+    number of GPUs: of one H100 with 16 cores, and of four with 64."""
+    gpus = f"{night.gpus} GPU{'' if night.gpus == 1 else 's'}"
+    name = f"{('first', 'second')[number]} night on {gpus}"
 
-    def at_least(what: str, value: float, least: float | None, digits: int = 0) -> Figure:
+    def measure(what: str, value: float, unit: str = "", digits: int = 0) -> Figure:
         named = f"{name}: {what}"
-        plain = Figure(named, f"{value:,.{digits}f}")
-        return plain if least is None else bounds.at_least(named, value, least, digits=digits)
+        if is_whole and bounds.find_bound(named) is not None:
+            return bounds.measure(named, value, cases=night.series)
+        return Figure(named, f"{value:,.{digits}f}{unit}")
 
-    yield at_least("series measured", night.series, held and LEAST_SERIES)
+    yield measure("series measured", night.series)
     yield Figure(f"{name}: configs timed", f"{night.swept:,}")
     compiled = "nothing was compiled" if night.compiled_s is None else f"{night.compiled_s:.0f} s"
     yield Figure(f"{name}: last config compiled after", compiled)
     yield Figure(f"{name}: last series measured after", f"{night.measured_s:.0f} s")
-    judged = Figure(f"{name}: last verdict after", f"{night.judged_s:.0f} s")
-    yield bounds.at_most(judged.what, night.judged_s, held.most_s[number], " s") if held else judged
+    yield measure("last verdict after", night.judged_s, " s")
     counted = "not all" if night.counted_s is None else f"{night.counted_s:.0f} s"
     yield Figure(f"{name}: last counters after", counted)
     for phase, seconds in sorted(night.phases_s.items(), key=lambda each: -each[1]):
         yield Figure(f"{name}: {phase}", f"{seconds:.0f} s, {seconds / night.series:.2f} s a series")
     yield Figure(f"{name}: GPU seconds a series", f"{night.measuring_span_s * night.gpus / night.series:.2f} s")
-    yield at_least("share in sweeps and rounds", night.share_measuring, held and held.least_share, digits=2)
+    yield measure("share in sweeps and rounds", night.share_measuring, digits=2)
     yield Figure(f"{name}: share in which a series has the GPU", f"{night.share_holding:.2f}")
     yield Figure(f"{name}: share in which launches run", f"{night.share_launching:.2f}")
-    yield bounds.exactly(f"{name}: jobs that failed", len(night.failures), 0)
+    yield bounds.measure(f"{name}: jobs that failed", len(night.failures), cases=1)
 
 
 def compare(first: Night, second: Night) -> Iterator[Figure]:
     """Yields how far two nights of equal kernels differ. Its bounds hold on every machine."""
-    yield bounds.exactly("second night: series called changed", second.changed, 0)
+    yield bounds.measure("second night: series called changed", second.changed, cases=second.series)
     both = len(first.ratios.keys() & second.ratios.keys())
-    yield bounds.exactly("second night: series with a ratio in both", both, len(first.ratios))
+    named = "second night: series with a ratio in both"
+    yield bounds.measure(named, both, cases=len(first.ratios), wanted=len(first.ratios))
     spread = find_spread(first.ratios, second.ratios)
-    yield bounds.at_most("ratio of two nights, 90th percentile apart", 100 * spread, 100 * MOST_SPREAD, " %", 2)
+    yield bounds.measure("ratio of two nights, 90th percentile apart", 100 * spread, cases=both)
 
 
 def find_spread(first: Mapping[str, float], second: Mapping[str, float]) -> float:

@@ -154,3 +154,11 @@ def test_every_benchmark_ends_with_the_exit_code_of_its_bounds() -> None:
         ]
         lines = [ast.unparse(end) for end in ends]
         assert any("bounds.report(" in line and "report_only=" in line and "write=" in line for line in lines), name
+
+
+def test_no_benchmark_keeps_a_bound_of_its_own() -> None:
+    """Those of bounds.toml have a number of cases and a history."""
+    for file in sorted((ROOT / "benchmarks").rglob("*.py")):
+        calls = {ast.unparse(each.func) for each in ast.walk(ast.parse(file.read_text())) if isinstance(each, ast.Call)}
+        own = calls & {f"bounds.{kind}" for kind in ("at_most", "at_least", "exactly")}
+        assert own == set(), file.relative_to(ROOT)

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import bounds, neighbours, night
 from benchmarks.bounds import Figure
-from benchmarks.night import BOUNDS, Night
+from benchmarks.night import Night
 from tests.worker.fixtures import tiny_repository
 from tests.worker.fixtures.worker_context import Drain
 from tilewatch.kernels.results import Measured
@@ -44,7 +44,7 @@ def test_two_nights_are_read_and_compared(nights: list[Night], context: Context)
     assert 0 <= first.compiled_s <= first.measured_s <= first.judged_s
     assert first.ratios.keys() == second.ratios.keys() == {"double 1024", "double 2048"}
     assert list_missed(list(night.compare(first, second))) == []
-    assert list_missed(list(night.describe(first, 0, None))) == []
+    assert list_missed(list(night.describe(first, 0, is_whole=False))) == []
     lines = [f"{each.what}: {each.value}" for each in night.describe_cost(nights, "2 cores, no GPU")]
     assert [line.split(":")[1] for line in lines] == [
         " a first nightly, 2 problems",
@@ -61,19 +61,39 @@ NIGHT = Night(
 
 
 @pytest.mark.parametrize(
-    ("worse", "missed"),
+    ("worse", "number", "missed"),
     [
-        (NIGHT, []),
-        (replace(NIGHT, series=125), ["first night: series measured"]),
-        (replace(NIGHT, judged_s=181.0), ["first night: last verdict after"]),
-        (replace(NIGHT, phases_s={"sweep": 400.0}), ["first night: share in sweeps and rounds"]),
-        (replace(NIGHT, failures=("a job",)), ["first night: jobs that failed"]),
+        (NIGHT, 0, []),
+        (replace(NIGHT, series=127), 0, []),
+        (replace(NIGHT, judged_s=180.0), 0, []),
+        (replace(NIGHT, judged_s=181.0), 0, ["first night on 4 GPUs: last verdict after"]),
+        (replace(NIGHT, judged_s=91.0), 1, ["second night on 4 GPUs: last verdict after"]),
+        (replace(NIGHT, phases_s={"sweep": 400.0}), 0, ["first night on 4 GPUs: share in sweeps and rounds"]),
+        (replace(NIGHT, failures=("a job",)), 0, ["first night on 4 GPUs: jobs that failed"]),
+        (replace(NIGHT, gpus=1, judged_s=480.0), 0, []),
+        (replace(NIGHT, gpus=1, judged_s=481.0), 0, ["first night on 1 GPU: last verdict after"]),
+        (replace(NIGHT, gpus=1, judged_s=301.0), 1, ["second night on 1 GPU: last verdict after"]),
+        (replace(NIGHT, gpus=1, phases_s={"rounds": 135.0}), 0, ["first night on 1 GPU: share in sweeps and rounds"]),
+        (replace(NIGHT, gpus=2, judged_s=2000.0), 0, []),
     ],
 )
-def test_a_night_that_does_not_keep_to_its_machines_bounds_misses_them(worse: Night, missed: list[str]) -> None:
-    figures = list(night.describe(worse, 0, BOUNDS[4]))
+def test_a_night_that_does_not_keep_to_its_machines_bounds_misses_them(
+    worse: Night, number: int, missed: list[str]
+) -> None:
+    figures = list(night.describe(worse, number, is_whole=True))
     assert list_missed(figures) == missed
     assert bounds.report(figures) == bool(missed)
+    assert list_missed(list(night.describe(replace(worse, failures=()), number, is_whole=False))) == []
+
+
+@pytest.mark.parametrize("gpus", [1, 4])
+def test_a_night_that_measured_too_few_series_misses_all_bounds_of_its_machine(gpus: int) -> None:
+    figures = list(night.describe(replace(NIGHT, series=125, gpus=gpus, judged_s=1.0), 0, is_whole=True))
+    assert [each.partition(": ")[2] for each in list_missed(list(map(bounds.require_cases, figures)))] == [
+        "series measured",
+        "last verdict after",
+        "share in sweeps and rounds",
+    ]
 
 
 @pytest.mark.parametrize(
