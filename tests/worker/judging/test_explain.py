@@ -102,6 +102,26 @@ def test_what_stood_around_the_runs_is_told_when_it_differs() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("clock_mhz", "temperature_c", "told"),
+    [
+        (1980, 48, ()),
+        (1980, 49, ("temperature: 40 -> 49 degrees",)),
+        (1980, 32, ()),
+        (1980, 31, ("temperature: 40 -> 31 degrees",)),
+        (1975, 40, ()),
+        (1973, 40, ("clock: 1980 -> 1973 MHz",)),
+        (1987, 40, ("clock: 1980 -> 1987 MHz",)),
+    ],
+)
+def test_a_gpu_is_told_to_be_other_from_nine_degrees_or_three_thousandths_of_its_clock_on(
+    clock_mhz: int, temperature_c: int, told: tuple[str, ...]
+) -> None:
+    reading = {"when": "before", "sm_clock_mhz": clock_mhz, "temperature_c": temperature_c, "throttled": []}
+    lines = explain.explain_replayed(BASE, replace(BASE, time_us=110.0, telemetry=(reading,))).lines
+    assert tuple(line for line in lines if line.startswith(("clock", "temperature", "throttling"))) == told
+
+
 def test_what_moved_besides_a_commit_that_did_nothing() -> None:
     head = replace(BASE, time_us=103.0, host="n2", toolchain={"driver": "580.1", "cuda-tile": "1.8.0"})
     assert explain.describe_differences(BASE, head) == (
