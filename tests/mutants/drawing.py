@@ -7,7 +7,7 @@ import ast
 import itertools
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.mutants.mutants import ROOT
@@ -40,18 +40,17 @@ DECIDING = (
 
 @dataclass(frozen=True)
 class DrawnFault:
+    """A fault and the tests that may notice it, as they are when it is drawn: the checkout may change meanwhile."""
+
     file: str
     fault: Fault
+    tests: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         return (
             f"{self.file}:{self.fault.line} {self.fault.kind}: {_shorten(self.fault.old)} -> {_shorten(self.fault.new)}"
         )
-
-    @property
-    def tests(self) -> tuple[str, ...]:
-        return tuple(list_tests([Path(self.file)]))
 
     def apply(self, source: str) -> str:
         return self.fault.apply(source)
@@ -77,7 +76,8 @@ def draw(count: int, seed: int, modules: Sequence[str] = ()) -> list[DrawnFault]
             kinds.setdefault(fault.kind, []).append(DrawnFault(module, fault))
     for faults in kinds.values():
         chance.shuffle(faults)
-    return list(itertools.islice(_take_turns(kinds), count))
+    drawn = list(itertools.islice(_take_turns(kinds), count))
+    return [replace(each, tests=tuple(list_tests([Path(each.file)]))) for each in drawn]
 
 
 def _take_turns(kinds: dict[str, list[DrawnFault]]) -> Iterator[DrawnFault]:
