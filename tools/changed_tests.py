@@ -4,10 +4,10 @@
 
 A changed test file is run itself. A module has the test file in the mirrored folder, and every test file that imports
 it, also inside a function or through a module of tests/. Fixtures of a conftest.py do not count: the servers of
-tests/conftest.py would make every test one of every module of db/. A module without a test file of its name also has
-the behaviour tests of its room: the files that the docstring of the room's `__init__.py` names, and the test files of
-the modules that import it. A module that has none of these, such as a page, has the tests of its room with the module's
-name in theirs, or else all tests of its room. Other files have none: `make test` runs the rest.
+tests/conftest.py would make every test one of every module of db/. It also has the behaviour tests of its room: the
+files that the docstring of the room's `__init__.py` names. A module without a test file of its name also has the test
+files of the modules that import it. A module that has none of these, such as a page, has the tests of its room with the
+module's name in theirs, or else all tests of its room. Other files have none: `make test` runs the rest.
 """
 
 import ast
@@ -51,8 +51,8 @@ def _tests_of(path: Path) -> Iterable[str]:
     own = room / f"test_{path.name}"
     files = [own] if own.exists() else []
     files += [test for test in _list_test_files() if module in _reached(test) and test != own]
-    if not own.exists():
-        files += [*_list_behaviour_tests(room), *_list_tests_of_importers(path)]
+    files += _list_behaviour_tests(room)
+    files += [] if own.exists() else _list_tests_of_importers(path)
     named = list(dict.fromkeys(str(file.relative_to(ROOT)) for file in files))
     own_room = named or list(_tests_named_after(path.stem, room)) or [str(room.relative_to(ROOT))]
     return own_room if path.parts[0] == "tests" else [*own_room, *OF_EVERY_MODULE]
