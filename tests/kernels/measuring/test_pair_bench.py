@@ -141,6 +141,28 @@ def test_a_reference_that_fails_costs_its_own_pair_alone(rig: Rig, tmp_path: Pat
     assert refused.is_final
 
 
+FORGED = """
+from tilewatch.kernels.gpu import library_child
+honest = library_child._describe
+library_child._describe = lambda *asked: {**honest(*asked), "flops": -1}
+"""
+
+
+@pytest.mark.parametrize("forged", ["base", "head"])
+def test_a_description_that_the_code_of_a_side_forged_is_refused(
+    rig: Rig, bench: PairBench, tmp_path: Path, forged: str
+) -> None:
+    (tmp_path / "forging").mkdir()
+    (tmp_path / "forging" / "rows.py").write_text((LIBRARY / "rows.py").read_text() + FORGED)
+    (tmp_path / "pyproject.toml").write_text("[tool.tilewatch]\n")
+    cubin = rig.cubin(1, 100.0)
+    folders = {"base": LIBRARY, "head": LIBRARY, forged: tmp_path / "forging"}
+    pair = PairWork(rig.kernel, PROBLEM, ReplaySide(folders["base"], cubin), ReplaySide(folders["head"], cubin))
+    ((_, result),) = bench.launch_each([pair])
+    assert isinstance(result, LaunchFailed)
+    assert "the described problem is not as it must be: flops" in result.failure
+
+
 def test_a_side_that_fails_is_named_and_the_next_pair_goes_on(rig: Rig, bench: PairBench) -> None:
     good = rig.cubin(1, 100.0)
     works = [
