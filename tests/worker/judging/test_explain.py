@@ -134,3 +134,6 @@ def test_whose_move_it_was() -> None:
     slower = replace(BASE, time_us=1.5 * BASE.time_us, baseline_us=90.3)
     assert explain.describe_move(BASE, slower).endswith("the baseline's +0.3%: ours"), "0.3 % explains nothing"
     assert "no baseline" in explain.describe_move(BASE, replace(BASE, baseline_us=None))
+    for ours, theirs, whose in ((50.0, 90.36, "ours"), (100.4, 45.0, "the baseline"), (50.0, 45.0, "both")):
+        moved = explain.describe_move(BASE, replace(BASE, time_us=ours, baseline_us=theirs))
+        assert moved.endswith(f": {whose}"), "a tenth of the other's move is too small, in either direction"
