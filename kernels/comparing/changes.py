@@ -9,11 +9,11 @@ from functools import partial
 
 from tilewatch.configs import config_option
 from tilewatch.kernels.comparing.code_sentences import write_code_sentences
-from tilewatch.kernels.comparing.compiler_pool import CompilerPool
 from tilewatch.kernels.comparing.configs import Candidates, ConfigSource, RecordedWinner, choose_configs
 from tilewatch.kernels.comparing.outcome import Outcome, OutcomeKind, list_moves
 from tilewatch.kernels.comparing.targets import Library, Target
 from tilewatch.kernels.compiling.compiler import CodeIdentity, Compiler
+from tilewatch.kernels.compiling.compiler_pool import CompilerPool
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.results import Compiled, Cubin, Params
 

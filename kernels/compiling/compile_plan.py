@@ -1,13 +1,13 @@
 """Compiles whole plans on this machine in several processes, without queue or database."""
 
-import queue
 import random
-import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import as_completed
+from functools import partial
 from pathlib import Path
 
-from tilewatch.errors import ExpectedError
 from tilewatch.kernels.compiling.compiler import LIMIT_S, Compiler
+from tilewatch.kernels.compiling.compiler_pool import CompilerPool
 from tilewatch.kernels.results import Compiled, Plan, PlannedTrial
 
 
@@ -31,38 +31,13 @@ def compile_plans(
 ) -> Iterator[tuple[int, PlannedTrial, Compiled]]:
     """Compiles plans one after the other, each with its library. Yields the plan's number, the trial and its outcome.
     Raises like `compile_plan`."""
-    todo: queue.SimpleQueue[tuple[int, PlannedTrial] | None] = queue.SimpleQueue()
-    done: queue.SimpleQueue[tuple[int, PlannedTrial, Compiled] | ExpectedError] = queue.SimpleQueue()
     trials = [(number, trial) for number, (_, plan) in enumerate(plans) for trial in shuffle_trials(plan.trials)]
-    for each in [*trials, *([None] * jobs)]:
-        todo.put(each)
+    with CompilerPool(store_url, jobs=jobs, limit_s=limit_s) as pool:
+        works = [partial(_compile, *plans[number], trial) for number, trial in trials]
+        wanted = dict(zip(pool.start_all(works), trials, strict=True))
+        for done in as_completed(wanted):
+            yield *wanted.pop(done), done.result()
 
-    def work() -> None:
-        # The child belongs to this thread: it is killed when the thread that started it ends.
-        with Compiler(store_url, limit_s=limit_s) as compiler:
-            while (wanted := todo.get()) is not None:
-                number, trial = wanted
-                library, plan = plans[number]
-                try:
-                    outcome = compiler.compile(library, plan.kernel, plan.problem, trial.config, plan.arch)
-                    done.put((number, trial, outcome))
-                except ExpectedError as error:
-                    done.put(error)
-                    return
 
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(jobs)]
-    for thread in threads:
-        thread.start()
-    try:
-        for _ in trials:
-            outcome = done.get()
-            if isinstance(outcome, ExpectedError):
-                raise outcome
-            yield outcome
-    finally:
-        while not todo.empty():
-            todo.get()
-        for _ in threads:
-            todo.put(None)
-        for thread in threads:
-            thread.join()
+def _compile(library: Path, plan: Plan, trial: PlannedTrial, compiler: Compiler) -> Compiled:
+    return compiler.compile(library, plan.kernel, plan.problem, trial.config, plan.arch)

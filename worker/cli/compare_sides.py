@@ -13,13 +13,13 @@ from pathlib import Path
 
 from tilewatch.kernels import project_settings
 from tilewatch.kernels.comparing.changes import Comparison, end_by_static_facts, find_changed
-from tilewatch.kernels.comparing.compiler_pool import CompilerPool
 from tilewatch.kernels.comparing.configs import Candidates, ConfigSource, RecordedWinner, read_winners
 from tilewatch.kernels.comparing.gpu_bench import GpuBench
 from tilewatch.kernels.comparing.launching import end_by_launches
 from tilewatch.kernels.comparing.outcome import Outcome
 from tilewatch.kernels.comparing.targets import Library, Selection, list_targets
 from tilewatch.kernels.comparing.verdict import MOST_LAUNCHES, Design
+from tilewatch.kernels.compiling.compiler_pool import CompilerPool
 from tilewatch.kernels.compiling.store import folder
 from tilewatch.kernels.device import GpuSpec
 from tilewatch.kernels.recording.git_commit import GitCommit

@@ -16,11 +16,11 @@ from tilewatch.db.page_reads.checks import CheckRow, find_check
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import winners
 from tilewatch.kernels.comparing.changes import Changed, Comparison, find_changed
-from tilewatch.kernels.comparing.compiler_pool import CompilerPool
 from tilewatch.kernels.comparing.configs import ConfigSource, RecordedWinner
 from tilewatch.kernels.comparing.outcome import Outcome
 from tilewatch.kernels.comparing.targets import Library, Selection, Target, list_targets
 from tilewatch.kernels.comparing.verdict import MOST_LAUNCHES
+from tilewatch.kernels.compiling.compiler_pool import CompilerPool
 from tilewatch.text import short_sha
 from tilewatch.worker.context import Context
 from tilewatch.worker.git import watched

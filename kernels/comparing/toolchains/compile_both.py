@@ -6,17 +6,16 @@ cubin store, because a changed compiler under an old version number must not get
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from tilewatch.kernels.comparing.compiler_pool import CompilerPool
 from tilewatch.kernels.comparing.configs import Candidates, ConfigSource, RecordedWinner, choose_configs
 from tilewatch.kernels.comparing.targets import Library, Selection, Target, list_targets
 from tilewatch.kernels.comparing.toolchains import mma_waits
 from tilewatch.kernels.comparing.toolchains.mma_waits import count_mma_waits
 from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair, make_compiled_side
+from tilewatch.kernels.compiling.compiler_pool import CompilerPool
 from tilewatch.kernels.compiling.cubin import hash_machine_code
 from tilewatch.kernels.compiling.operator_code import read_bundle
 from tilewatch.kernels.compiling.store import CubinStore, folder
@@ -87,11 +86,12 @@ def compile_pairs(
         CompilerPool(place.find_store(side), jobs=jobs, limit_s=place.limit_s, toolchain=toolchain)
         for side, toolchain in (("base", place.base), ("head", place.head))
     ]
-    with pools[0], pools[1], ThreadPoolExecutor(2) as both:
+    with pools[0], pools[1]:
         for start in range(0, len(chosen), AT_ONCE):
             part = chosen[start : start + AT_ONCE]
             works = [partial(target.compile, place.library, config) for target, found in part for config in found.base]
-            compiled = list(both.map(CompilerPool.run_all, pools, [works, works]))
+            started = [pool.start_all(works) for pool in pools]
+            compiled = [[each.result() for each in side] for side in started]
             if start == 0:
                 on_versions(*(_name_version(side[0]) for side in compiled))
             ended = zip(*compiled, strict=True)

@@ -6,8 +6,6 @@ REACH of the fastest under the base are compiled and raced, the fastest first, a
 recorded sweeps the median is 21 configs within REACH of 217 (recordings/h200.jsonl.gz).
 """
 
-import queue
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,13 +13,13 @@ from pathlib import Path
 from statistics import median
 
 from tilewatch.configs import config_key
-from tilewatch.kernels.comparing.compiler_pool import CompilerPool
 from tilewatch.kernels.comparing.gpu_bench import GpuBench
 from tilewatch.kernels.comparing.toolchains.compile_both import Workplace, keep_cubin
 from tilewatch.kernels.comparing.toolchains.pairs import ToolchainPair, make_compiled_side
 from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning
 from tilewatch.kernels.compiling.compile_plan import shuffle_trials
 from tilewatch.kernels.compiling.compiler import Compiler
+from tilewatch.kernels.compiling.compiler_pool import CompilerPool
 from tilewatch.kernels.measuring.measure import MeasureFailed
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.results import Compiled, Params, Plan
@@ -79,28 +77,17 @@ def retune_each(
     bench: GpuBench,
     is_spent: Callable[[], bool],
 ) -> Iterator[Retuning]:
-    """Sweeps each pair's configs with the head. While the GPU races one pair's configs, the next pair's compile. Raises
-    BuildError if the head cannot compile here."""
-    done: queue.SimpleQueue[list[Compiled] | Exception | None] = queue.SimpleQueue()
-
-    def compile_all(pool: CompilerPool) -> None:
-        try:
-            for pair, configs in works:
-                if is_spent():
-                    break
-                done.put(pool.run_all([partial(_compile, place.library, pair, config) for config in configs]))
-            done.put(None)
-        except Exception as error:  # noqa: BLE001 - it is raised again in the caller's thread
-            done.put(error)
-
+    """Sweeps each pair's configs with the head. While the GPU races one pair's configs, those of the next pairs
+    compile. Raises BuildError if the head cannot compile here."""
     with CompilerPool(place.find_store("head"), jobs=place.jobs, limit_s=place.limit_s, toolchain=place.head) as pool:
-        threading.Thread(target=compile_all, args=(pool,), daemon=True).start()
-        for pair, configs in works:
-            compiled = None if is_spent() else done.get()
-            if compiled is None:
+        started = [
+            (pair, configs, pool.start_all([partial(_compile, place.library, pair, config) for config in configs]))
+            for pair, configs in works
+        ]
+        for pair, configs, results in started:
+            if is_spent():
                 return
-            if isinstance(compiled, Exception):
-                raise compiled
+            compiled = [each.result() for each in results]
             yield _race(place, pair, list(zip(configs, compiled, strict=True)), bench)
 
 
