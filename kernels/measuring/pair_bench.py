@@ -139,41 +139,6 @@ class LaunchFailed:
 LaunchResult = Launched | LaunchFailed
 
 
-class ProcessesAhead:
-    """Keeps processes that import CuPy and the library and touch no GPU. A watched operator brings PyTorch, which takes
-    3 to 4 s of a core. `others` are the libraries of other sides."""
-
-    def __init__(self, library: Path, gpu: device.Gpu, *, others: Sequence[Path] = ()) -> None:
-        self.environment = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
-        self._library, self._others = library, others
-        self._waiting: list[GpuProcesses] = []
-        self._with_sides = False
-
-    def start(self) -> None:
-        while len(self._waiting) <= MOST_AHEAD:
-            self._waiting.append(self._start())
-
-    def start_sides(self) -> None:
-        """Makes later launches start one process per side, because the sides run host code."""
-        self._with_sides = True
-        for each in self._waiting:
-            each.start_sides()
-
-    def take(self) -> GpuProcesses:
-        self.start()
-        return self._waiting.pop(0)
-
-    def close(self) -> None:
-        while self._waiting:
-            self._waiting.pop().close()
-
-    def _start(self) -> GpuProcesses:
-        started = GpuProcesses(self._library, environment=self.environment, others=self._others)
-        if self._with_sides:
-            started.start_sides()
-        return started
-
-
 class PairBench:
     """Times pairs, and races the configs of one side. `gpu_s` counts the seconds for which it held the GPU."""
 
@@ -185,7 +150,8 @@ class PairBench:
         self._rounds, self._may_use_events = rounds, may_use_events
         self._gpu: device.Gpu | None = None
         self._libraries: tuple[Path, ...] = ()
-        self._processes: ProcessesAhead | None = None
+        self._ahead: list[GpuProcesses] = []
+        self._runs_host_code = False
         self._sides: dict[tuple[str, str, str], dict[str, Mapping[str, Any] | None]] = {}
         self._cubins = LocalCubins(store_url)
         self.gpu_s = 0.0
@@ -193,8 +159,8 @@ class PairBench:
     def launch_each(self, works: Sequence[PairWork]) -> Iterator[tuple[PairWork, LaunchResult]]:
         """Times each pair once, all in one new process; it is replaced if it dies. Stops when iteration stops. All
         pairs have the same two libraries. Raises GpuMissing, GpuBusy or NoCupti."""
-        processes = self._open(works[0])
-        described = [self._describe(processes, each) for each in works]
+        self._start_ahead((works[0].head.library, *works[0].others))
+        described = [self._describe(each) for each in works]
         child: GpuProcesses | None = None
         try:
             for place, (work, preparation) in enumerate(zip(works, described, strict=True)):
@@ -202,7 +168,7 @@ class PairBench:
                     yield work, preparation
                     continue
                 if child is None or not child.alive:
-                    child = processes.take()
+                    child = self._take_process()
                     if place + 1 < len(works):  # one alone gets its inputs while its reference is computed
                         child.plan([each for each in described[place:] if isinstance(each, Preparation)])
                 result = self._launch(child, work, preparation)
@@ -218,7 +184,7 @@ class PairBench:
     ) -> tuple[Params, ...]:
         """Checks and times configs. Returns the fastest, then those that tie with it; empty if no result is right.
         Raises GpuMissing, GpuBusy or MeasureFailed."""
-        setup = GpuSetup(library, kernel, problem, store_url, {"CUDA_VISIBLE_DEVICES": self.find_gpu().uuid})
+        setup = GpuSetup(library, kernel, problem, store_url, self._environment)
         try:
             child = GpuChild(setup)
         except SweepFailed as error:
@@ -233,8 +199,8 @@ class PairBench:
 
     def close(self) -> None:
         """Ends the processes that were started for the next launches."""
-        if self._processes is not None:
-            self._processes.close()
+        while self._ahead:
+            self._ahead.pop().close()
         self._cubins.close()
 
     def __enter__(self) -> Self:
@@ -243,6 +209,10 @@ class PairBench:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {"CUDA_VISIBLE_DEVICES": self.find_gpu().uuid}
+
     def find_gpu(self) -> device.Gpu:
         """Returns the GPU if no other process uses it. Checked only the first time, because our own processes use it
         later. Raises GpuMissing or GpuBusy."""
@@ -250,18 +220,25 @@ class PairBench:
             self._gpu = usable_gpu(self._index, self._arch)
         return self._gpu
 
-    def _open(self, work: PairWork) -> ProcessesAhead:
-        """Returns the processes for the libraries of a pair. They import while its sides are described."""
-        libraries = (work.head.library, *work.others)
-        if self._processes is None or libraries != self._libraries:
-            if self._processes is not None:
-                self._processes.close()
-            self._libraries = libraries
-            self._processes = ProcessesAhead(work.head.library, self.find_gpu(), others=work.others)
-        self._processes.start()
-        return self._processes
+    def _start_ahead(self, libraries: tuple[Path, ...]) -> None:
+        """Starts the processes of the next launches, which import CuPy and the libraries while one measures, and touch
+        no GPU. A watched operator brings PyTorch, which takes 3 to 4 s of a core."""
+        if libraries != self._libraries:
+            while self._ahead:
+                self._ahead.pop().close()
+            self._libraries, self._runs_host_code, self._sides = libraries, False, {}
+        while len(self._ahead) <= MOST_AHEAD:
+            library, *others = libraries
+            started = GpuProcesses(library, environment=self._environment, others=others)
+            if self._runs_host_code:
+                started.start_sides()
+            self._ahead.append(started)
 
-    def _describe(self, processes: ProcessesAhead, work: PairWork) -> Preparation | LaunchFailed:
+    def _take_process(self) -> GpuProcesses:
+        self._start_ahead(self._libraries)
+        return self._ahead.pop(0)
+
+    def _describe(self, work: PairWork) -> Preparation | LaunchFailed:
         """Returns what a launch prepares. Each launch has other inputs, so that a difference does not depend on one set
         of them. The other side is described once, because its description does not depend on the inputs."""
         preparation = Preparation(work.head.library, work.kernel, work.problem, self._cubins.url, configs=work.configs)
@@ -270,7 +247,7 @@ class PairBench:
             if key not in self._sides:
                 self._sides[key] = {
                     str(each): describe_side(
-                        replace(preparation, library=each), processes.environment, deadline_s=PREPARE_DEADLINE_S
+                        replace(preparation, library=each), self._environment, deadline_s=PREPARE_DEADLINE_S
                     )
                     for each in work.others
                 }
@@ -279,8 +256,10 @@ class PairBench:
         except BadDescription as error:
             return LaunchFailed(str(error), is_of_head=False, is_final=True)
         sides = self._sides[key]
-        if WATCHED in sides.values():
-            processes.start_sides()
+        if WATCHED in sides.values() and not self._runs_host_code:
+            self._runs_host_code = True
+            for each in self._ahead:
+                each.start_sides()
         return replace(preparation, sides={name: None if each is WATCHED else each for name, each in sides.items()})
 
     def _launch(self, child: GpuProcesses, work: PairWork, preparation: Preparation) -> LaunchResult:

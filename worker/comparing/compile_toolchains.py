@@ -1,6 +1,5 @@
 """The step "compile_toolchains": compiles for a comparison of two toolchains. A retry continues where it stopped."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import structlog
@@ -8,13 +7,13 @@ import structlog
 from tilewatch.db.lifecycle import jobs, toolchain_reports
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.session import session
-from tilewatch.db.worker_reads import winners
-from tilewatch.kernels.comparing.configs import ConfigSource, RecordedWinner
+from tilewatch.kernels.comparing.configs import ConfigSource
 from tilewatch.kernels.comparing.targets import Selection
 from tilewatch.kernels.comparing.toolchains.comparison import compile_missing
 from tilewatch.kernels.comparing.toolchains.compile_both import choose
 from tilewatch.kernels.comparing.toolchains.report_verdict import list_differing
 from tilewatch.kernels.device import gpu_model
+from tilewatch.worker.comparing.prepare_check import list_recorded_winners
 from tilewatch.worker.comparing.stored_report import StoredReport, find_place
 from tilewatch.worker.context import Context
 from tilewatch.worker.queue.dispatch import gpu_queue
@@ -30,7 +29,8 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     models = [gpu_model(slug) for slug in wanted.gpus]
     selections = tuple(Selection(wanted.archs, kernel, None) for kernel in wanted.kernels or (None,))
     first = models[0].slug if models else ""
-    known = _list_winners(context, wanted.stored_as, wanted.gpus)
+    with session(context.database_url) as opened:
+        known = list_recorded_winners(opened, wanted.stored_as, wanted.gpus)
     chosen = choose(place.library, selections, known, ConfigSource.auto, first)
     compile_missing(place, stored.report, stored, chosen, log.info)
     stored.save()
@@ -57,13 +57,3 @@ def queue_gpu_half(context: Context, priority: int, wanted: ToolchainsPayload) -
         )
         toolchain_reports.write_job(opened, wanted.report_id, job_id)
     return [UnsentJob(job_id, queue)]
-
-
-def _list_winners(context: Context, repository: str, gpus: Sequence[str]) -> tuple[RecordedWinner, ...]:
-    """Lists the last winners in this database on each of the GPU models."""
-    with session(context.database_url) as opened:
-        return tuple(
-            RecordedWinner(each.kernel, each.problem, slug, gpu_model(slug).arch, (each.params,), each.finished_at)
-            for slug in gpus
-            for each in winners.list_last_winners(opened, repository, slug)
-        )

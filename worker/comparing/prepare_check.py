@@ -5,6 +5,7 @@ GPU. Each side has one config: the last winner in this database, or the one that
 """
 
 import os
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from tilewatch.kernels.comparing.outcome import Outcome
 from tilewatch.kernels.comparing.targets import Library, Selection, Target, list_targets
 from tilewatch.kernels.comparing.verdict import MOST_LAUNCHES
 from tilewatch.kernels.compiling.compiler_pool import CompilerPool
+from tilewatch.kernels.device import gpu_model
 from tilewatch.text import short_sha
 from tilewatch.worker.context import Context
 from tilewatch.worker.git import watched
@@ -28,8 +30,8 @@ from tilewatch.worker.queue.dispatch import gpu_queue
 from tilewatch.worker.queue.lease import Lease
 from tilewatch.worker.queue.payloads import CheckPayload, PrepareCheckPayload, read_payload, write_payload
 
-MOST_COMPILERS = 4
-"""Most compiler processes of a check: few, because a worker already has one per core."""
+COMPILERS = min(4, os.cpu_count() or 1)
+"""Compiler processes of a comparison: few, because a worker already has one per core."""
 
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
@@ -39,7 +41,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
             return []
         story = find_check(opened, job.check_id)
         assert story is not None
-        last = _list_winners(opened, story.check)
+        last = list_recorded_winners(opened, story.check.repository, [story.check.gpu_model])
     asked = read_payload(PrepareCheckPayload, job.payload)
     base, head = (
         Library(short_sha(sha), watched.library_at(context, asked.repository, sha, asked.library))
@@ -49,8 +51,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     if story.check.kernel is None and asked.kernels is not None:
         targets = tuple(each for each in targets if each.kernel in asked.kernels)
     lease.progress()
-    jobs_at_once = min(MOST_COMPILERS, os.cpu_count() or 1)
-    with CompilerPool(context.store_url, jobs=jobs_at_once, limit_s=context.compile_limit_s) as pool:
+    with CompilerPool(context.store_url, jobs=COMPILERS, limit_s=context.compile_limit_s) as pool:
         comparison = Comparison(base, head, story.check.gpu_model, pool, lambda: last, may_race=False)
         changed = {each.target: each for each in find_changed(comparison, targets)}
     lease.progress()
@@ -60,10 +61,12 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         return [_add_job(opened, job.priority, asked, story.check, *each) for each in waiting]
 
 
-def _list_winners(opened: Session, check: CheckRow) -> list[RecordedWinner]:
+def list_recorded_winners(opened: Session, repository: str, gpus: Iterable[str]) -> list[RecordedWinner]:
+    """Lists the last winners in this database on each of the GPU models."""
     return [
-        RecordedWinner(each.kernel, each.problem, check.gpu_model, check.arch, (each.params,), each.finished_at)
-        for each in winners.list_last_winners(opened, check.repository, check.gpu_model)
+        RecordedWinner(each.kernel, each.problem, slug, gpu_model(slug).arch, (each.params,), each.finished_at)
+        for slug in gpus
+        for each in winners.list_last_winners(opened, repository, slug)
     ]
 
 

@@ -1,6 +1,5 @@
 """Stores the report of two toolchains in the database while jobs make it; `toolchain compare` uses a file for that."""
 
-import os
 import time
 from typing import Any
 
@@ -11,6 +10,7 @@ from tilewatch.kernels.comparing.toolchains import writing
 from tilewatch.kernels.comparing.toolchains.comparison import begin_report, find_side
 from tilewatch.kernels.comparing.toolchains.compile_both import Workplace
 from tilewatch.kernels.comparing.toolchains.report_file import ToolchainReport, list_rows, read_rows
+from tilewatch.worker.comparing.prepare_check import COMPILERS
 from tilewatch.worker.context import Context
 from tilewatch.worker.git import watched
 from tilewatch.worker.queue.lease import Lease
@@ -18,8 +18,6 @@ from tilewatch.worker.queue.payloads import ToolchainsPayload, read_payload
 from tilewatch.worker.steps.compiler import require_toolchain
 
 SAVE_EVERY_S = 10.0
-MOST_COMPILERS = 4
-"""Most compiler processes of a comparison: few, because a worker already has one per core."""
 
 
 class StoredReport:
@@ -66,5 +64,4 @@ def find_place(context: Context, wanted: ToolchainsPayload, *, report: Toolchain
         require_toolchain(context, name) if report is None else find_side(name, context.toolchains, may_be_missing=True)
         for name in (wanted.a, wanted.b)
     )
-    jobs = min(MOST_COMPILERS, os.cpu_count() or 1)
-    return Workplace(library, a, b, context.spool, jobs, context.compile_limit_s, context.store_url)
+    return Workplace(library, a, b, context.spool, COMPILERS, context.compile_limit_s, context.store_url)

@@ -53,8 +53,8 @@ def test_pairs_of_several_problems_share_one_process(
     rig: Rig, bench: PairBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[None] = []
-    start = pair_bench.ProcessesAhead._start
-    monkeypatch.setattr(pair_bench.ProcessesAhead, "_start", lambda ahead: (started.append(None), start(ahead))[1])
+    start = pair_bench.GpuProcesses
+    monkeypatch.setattr(pair_bench, "GpuProcesses", lambda *of, **how: (started.append(None), start(*of, **how))[1])
     works = [
         work(rig, rig.cubin(1, 100.0), rig.cubin(1, 103.0)),
         work(rig, rig.cubin(2, 50.0), rig.cubin(4, 40.0), "32x64"),

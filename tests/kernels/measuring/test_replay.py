@@ -49,9 +49,7 @@ class ScriptedGpu:
         self.described += 1
         return SIDE
 
-    def child(
-        self, library: Path, *, environment: Mapping[str, str], others: tuple[Path, ...], **_: bool
-    ) -> "ScriptedChild":
+    def child(self, library: Path, *, environment: Mapping[str, str], others: list[Path], **_: bool) -> "ScriptedChild":
         assert environment["CUDA_VISIBLE_DEVICES"] == "GPU-1"
         self.imported.append((library, *others))
         self.started.append(ScriptedChild(self, len(self.started)))
