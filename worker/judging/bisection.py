@@ -22,7 +22,7 @@ from tilewatch.worker.judging.commit_history import History
 from tilewatch.worker.judging.replay_answers import Pair, StoredLaunches
 from tilewatch.worker.judging.scope_judge import Launches, SeriesQuestion
 from tilewatch.worker.queue import follow_up
-from tilewatch.worker.queue.replay_job import BuildQuestion, ReplayJob, question_key
+from tilewatch.worker.queue.replay_job import BuildQuestion, ReplayJob
 
 LAUNCHES = 12
 """Launches of a step. 9 are enough to see a change of 1 %; each costs a GPU half a second."""
@@ -83,22 +83,11 @@ def has_changed(launches: Launches, size: float) -> bool:
 def _replay(scope: Scope, context: Context, span: RegressionRange, pair: Pair, stored: StoredLaunches) -> ReplayJob:
     start = len(stored.base_us)
     ends = f"{pair.base.sha}:{pair.head.sha}"
-    base, head = replay_answers.make_sides(pair, compiled=False)
-    question = BuildQuestion(
-        key=question_key(scope, pair.kernel, pair.problem, ends, start, LAUNCHES - start),
-        kernel=pair.kernel,
-        problem=pair.problem,
-        gpu_model=scope.gpu_model,
-        arch=scope.arch,
-        origin=scope.origin,
-        axis="commit",
-        start=start,
-        launches=LAUNCHES - start,
-        base=base,
-        head=head,
-    )
+    sides = replay_answers.make_sides(pair, compiled=False)
+    about = (pair.kernel, pair.problem)
+    question = BuildQuestion.of(scope, about, ends, sides, start=start, launches=LAUNCHES - start)
     night = (span.run_id, scope.submission_id)
-    return ReplayJob(question, scope.repository, context.library, *night, None, (question.key,))
+    return ReplayJob(question, scope.repository, context.library, *night, (question.key,))
 
 
 def _store(opened: Session, history: History, regression_id: int, who: str, good: int, bad: int, left: int) -> str:

@@ -18,7 +18,7 @@ from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.replay_evidence import Estimate, estimate_pair
 from tilewatch.worker.judging import replay_answers
 from tilewatch.worker.judging.scope_judge import Series
-from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide, question_key
+from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide
 
 LAUNCHES = 8
 """Launches of the only question. Those of an FP8 product scatter by 0.14 % between the sides (H200, 2026-11), so eight
@@ -101,18 +101,7 @@ def write_sentence(suspicion: CompilerSuspicion, answer: CompilerAnswer) -> str:
 def _suspicion(scope: Scope, point: Point, before: PreviousRun, base: Winner, head: Winner) -> CompilerSuspicion:
     side = BuildSide.of_winner(base, before.commit_id, before.sha)
     runs = f"{before.sha}:toolchain:{before.run_id}-{point.run_id}"
-    question = BuildQuestion(
-        key=question_key(scope, point.kernel, point.problem, runs, 0, LAUNCHES),
-        kernel=point.kernel,
-        problem=point.problem,
-        gpu_model=scope.gpu_model,
-        arch=scope.arch,
-        origin=scope.origin,
-        axis="toolchain",
-        start=0,
-        launches=LAUNCHES,
-        base=side,
-        head=replace(side, code=None),
-    )
+    sides, about = (side, replace(side, code=None)), (point.kernel, point.problem)
+    question = BuildQuestion.of(scope, about, runs, sides, axis="toolchain", launches=LAUNCHES)
     moved = point.time_us / before.time_us - 1.0
     return CompilerSuspicion(point, before, moved, CompilerChange(base.compiler, head.compiler), question)

@@ -20,7 +20,7 @@ from tilewatch.db.worker_reads.winners import Winner
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.worker.judging.node_comparison import WELL_GPUS_DIFFER, NodeAnswer, NodeSuspicion, compare
 from tilewatch.worker.judging.scope_judge import Series
-from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide, question_key
+from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide
 
 LAUNCHES = 8
 """Launches on each of the two GPUs; as many as compiler_cause.py uses."""
@@ -150,19 +150,18 @@ def _suspicion(
 ) -> NodeSuspicion:
     base, head = codes
     runs = f"node:{before.run_id}-{point.run_id}"
+    sides = (
+        BuildSide.of_winner(base, before.commit_id, before.sha),
+        BuildSide.of_winner(head, scope.commit_id, scope.sha),
+    )
     there_and_here = [
-        BuildQuestion(
-            key=question_key(scope, point.kernel, point.problem, f"{runs}:{gpu.gpu_uuid}", 0, LAUNCHES),
-            kernel=point.kernel,
-            problem=point.problem,
-            gpu_model=scope.gpu_model,
-            arch=scope.arch,
-            origin=scope.origin,
-            axis="node",
-            start=0,
+        BuildQuestion.of(
+            scope,
+            (point.kernel, point.problem),
+            f"{runs}:{gpu.gpu_uuid}",
+            sides,
             launches=LAUNCHES,
-            base=BuildSide.of_winner(base, before.commit_id, before.sha),
-            head=BuildSide.of_winner(head, scope.commit_id, scope.sha),
+            axis="node",
             gpu_uuid=gpu.gpu_uuid,
             host=gpu.host,
         )

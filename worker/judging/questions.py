@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tilewatch.db.lifecycle.jobs import Priority, UnsentJob
 from tilewatch.db.worker_reads import judging
-from tilewatch.db.worker_reads.judging import Point, Scope
+from tilewatch.db.worker_reads.judging import Point
 from tilewatch.worker.judging import other_causes, replay_answers
 from tilewatch.worker.judging.night_context import OpenNight
 from tilewatch.worker.judging.other_causes import OtherCauses
@@ -44,8 +44,8 @@ def ask(
             night.library,
             night.run_id,
             night.scope.submission_id,
-            each.suspicion_id,
             together,
+            each.suspicion_id,
         )
         queued += follow_up.ask(night.session, job, each.priority)
     return queued
@@ -53,7 +53,9 @@ def ask(
 
 def was_given_up(night: OpenNight, question: SeriesQuestion, pair: Pair, stored: StoredLaunches) -> bool:
     """Returns whether a job for this question was queued before and ended without an answer."""
-    return judging.was_given_up(night.session, _key(night.scope, pair, *_still_wanted(question, stored)))
+    ends = f"{pair.base.sha}:{pair.head.sha}"
+    key = question_key(night.scope, pair.kernel, pair.problem, ends, *_still_wanted(question, stored))
+    return judging.was_given_up(night.session, key)
 
 
 def _about_commits(
@@ -63,19 +65,10 @@ def _about_commits(
         pair = night.history.find_pair(asked, night.facts)
         assert pair is not None, "a question without commits has an empty answer"
         start, launches = _still_wanted(asked, replay_answers.find_stored_launches(night.facts, pair))
-        base, head = replay_answers.make_sides(pair, compiled=_is_compiled(night, pair))
-        question = BuildQuestion(
-            key=_key(night.scope, pair, start, launches),
-            kernel=pair.kernel,
-            problem=pair.problem,
-            gpu_model=night.scope.gpu_model,
-            arch=night.scope.arch,
-            origin=night.scope.origin,
-            axis="commit",
-            start=start,
-            launches=launches,
-            base=base,
-            head=head,
+        sides = replay_answers.make_sides(pair, compiled=_is_compiled(night, pair))
+        ends = f"{pair.base.sha}:{pair.head.sha}"
+        question = BuildQuestion.of(
+            night.scope, (pair.kernel, pair.problem), ends, sides, start=start, launches=launches
         )
         point = points.get(asked.series)
         suspicion_id = None if point is None else _suspect(night, judge, asked.series, point, pair)
@@ -107,7 +100,3 @@ def _still_wanted(question: SeriesQuestion, stored: StoredLaunches) -> tuple[int
     """Returns how many launches are stored, and how many more the question needs."""
     start = len(stored.base_us)
     return start, question.launches_used + question.launches - start
-
-
-def _key(scope: Scope, pair: Pair, start: int, launches: int) -> str:
-    return question_key(scope, pair.kernel, pair.problem, f"{pair.base.sha}:{pair.head.sha}", start, launches)

@@ -73,11 +73,8 @@ def one_gpu_queue(slug: str, gpu_uuid: str) -> str:
 
 
 def configuration(broker_url: str) -> dict[str, Any]:
-    """Returns Celery's settings for a broker.
-
-    Without `broker_use_ssl` Kombu does not encrypt, even for a rediss:// URL. Certificates that the URL names
-    (ssl_ca_certs, ssl_certfile, ssl_keyfile) override it.
-    """
+    """Returns Celery's settings for a broker. Kombu encrypts a rediss:// URL only with `broker_use_ssl`; certificates
+    in the URL override it."""
     encrypted = {"broker_use_ssl": {"ssl_cert_reqs": "required"}} if broker_url.startswith("rediss://") else {}
     return {**CONFIGURATION, **encrypted, "broker_url": broker_url}
 
@@ -98,11 +95,9 @@ def send(celery: Celery, database_url: str, queued: Sequence[UnsentJob]) -> None
         return
     with session(database_url) as opened:
         jobs.mark_sent(opened, [job.id for job in queued])
-    try:
+    with _reaching(celery):
         for job in queued:
             celery.send_task(RUN, (job.id,), queue=job.queue, task_id=_message_id(job.id))
-    except OperationalError as error:
-        raise BrokerUnreachable(f"Redis cannot be used at {address(celery.conf.broker_url)}: {error}") from None
 
 
 def wake_outbox(celery: Celery, database_url: str) -> None:
@@ -111,16 +106,21 @@ def wake_outbox(celery: Celery, database_url: str) -> None:
     with session(database_url) as opened:
         if not messages.list_unreported_changes(opened):
             return
-    try:
+    with _reaching(celery):
         celery.send_task(NOTIFY_TASK, queue=NOTIFY_QUEUE)
-    except OperationalError as error:
-        raise BrokerUnreachable(f"Redis cannot be used at {address(celery.conf.broker_url)}: {error}") from None
 
 
 def read_counters(celery: Celery, slug: str, gpu_uuid: str) -> None:
     """Starts the task that reads hardware counters on one GPU. A later heartbeat starts it again, if it is lost."""
-    try:
+    with _reaching(celery):
         celery.send_task(COUNT_TASK, queue=one_gpu_queue(slug, gpu_uuid))
+
+
+@contextlib.contextmanager
+def _reaching(celery: Celery) -> Iterator[None]:
+    """Raises BrokerUnreachable if Redis cannot be used inside."""
+    try:
+        yield
     except OperationalError as error:
         raise BrokerUnreachable(f"Redis cannot be used at {address(celery.conf.broker_url)}: {error}") from None
 

@@ -10,6 +10,7 @@ from tilewatch.db.worker_reads import gpus, judging, steps
 from tilewatch.db.worker_reads.steps import SweepFacts
 from tilewatch.worker.isolation import isolate
 from tilewatch.worker.queue.dispatch import COMPILE, JUDGE, gpu_queue, one_gpu_queue
+from tilewatch.worker.queue.payloads import read_payload, write_payload
 from tilewatch.worker.queue.replay_job import BuildQuestion, ReplayJob
 
 
@@ -20,7 +21,7 @@ def queue_next(session: Session, job: ClaimedJob) -> list[UnsentJob]:
     both ends. After a crash in between, reconcile.py does the same.
     """
     if job.kind in ("prepare", "confirm"):
-        return judge_again(session, ReplayJob.from_payload(job.payload), job.priority)
+        return judge_again(session, read_payload(ReplayJob, job.payload), job.priority)
     if job.kind == "compile":
         ready = steps.list_ready_to_measure(session, job.submission_id, job.payload.get("kernel"))
         return jobs.release(session, ready)
@@ -86,7 +87,7 @@ def ask(session: Session, asked: ReplayJob, priority: int) -> list[UnsentJob]:
         kind="confirm" if ready else "prepare",
         queue=queue,
         subject=question.subject,
-        payload=asked.to_payload(),
+        payload=write_payload(asked),
         submission_id=asked.submission_id,
         run_id=asked.run_id,
         total_steps=question.launches if ready else 2,
@@ -100,7 +101,7 @@ def cancel_stranded(session: Session) -> None:
     for job in gpus.list_stranded_jobs(session):
         with isolate(session, str(job.payload.get("repository")), f"job {job.id} cannot be cancelled"):
             jobs.cancel(session, [job.id])
-            judge_again(session, ReplayJob.from_payload(job.payload), job.priority)
+            judge_again(session, read_payload(ReplayJob, job.payload), job.priority)
 
 
 def judge_again(session: Session, asked: ReplayJob, priority: int) -> list[UnsentJob]:

@@ -1,4 +1,4 @@
-"""The payload of each kind of job: what the job needs besides its row. The payload of replays is in replay_job.py.
+"""The payload of each kind of job: what the job needs besides its row. That of replays is in replay_job.py.
 
 A payload is stored as JSON, with the names of its fields. Fields that are None are left out.
 """

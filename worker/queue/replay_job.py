@@ -1,11 +1,8 @@
-"""The payload of the jobs "prepare" and "confirm": one question of the judge, and the night that asked it.
-
-The JSON keys are older than these classes, and stay, because jobs of an earlier release may be queued.
-"""
+"""The payload of the jobs "prepare" and "confirm": one question of the judge, and the night that asked it."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, Self
+from dataclasses import dataclass
+from typing import Literal, Self
 
 from tilewatch.db.worker_reads.judging import Scope
 from tilewatch.db.worker_reads.winners import Winner
@@ -23,9 +20,6 @@ class MachineCode:
     symbol: str
     code_sha256: str
     compiler: str
-
-
-NOT_COMPILED: dict[str, None] = dict.fromkeys(MachineCode.__dataclass_fields__)
 
 
 @dataclass(frozen=True)
@@ -46,23 +40,6 @@ class BuildSide:
         the prepare step compiles it."""
         code = MachineCode(won.content_key, won.symbol, won.code_sha256, won.compiler) if compiled else None
         return cls(commit_id, sha, won.config_id, won.params, measured, code)
-
-    @classmethod
-    def from_payload(cls, payload: Mapping[str, Any]) -> Self:
-        code = MachineCode(**{name: payload[name] for name in NOT_COMPILED}) if payload["content_key"] else None
-        return cls(
-            payload["commit_id"], payload["sha"], payload["config_id"], payload["params"], payload["measured"], code
-        )
-
-    def to_payload(self) -> dict[str, Any]:
-        return {
-            "commit_id": self.commit_id,
-            "sha": self.sha,
-            "config_id": self.config_id,
-            "params": dict(self.params),
-            "measured": self.measured,
-            **(NOT_COMPILED if self.code is None else asdict(self.code)),
-        }
 
 
 @dataclass(frozen=True)
@@ -86,6 +63,25 @@ class BuildQuestion:
     head: BuildSide
     gpu_uuid: str | None = None
     host: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        scope: Scope,
+        about: tuple[str, str],
+        ends: str,
+        sides: tuple[BuildSide, BuildSide],
+        *,
+        launches: int,
+        axis: Axis = "commit",
+        start: int = 0,
+        gpu_uuid: str | None = None,
+        host: str | None = None,
+    ) -> Self:
+        """Makes a question in a scope. `about` are the kernel and the problem; `ends` names two commits or two runs."""
+        key = question_key(scope, *about, ends, start, launches)
+        place = (scope.gpu_model, scope.arch, scope.origin)
+        return cls(key, *about, *place, axis, start, launches, *sides, gpu_uuid, host)
 
     @property
     def is_compiled(self) -> bool:
@@ -117,44 +113,5 @@ class ReplayJob:
     library: str
     run_id: int
     submission_id: int
-    suspicion_id: int | None
     round: tuple[str, ...]
-
-    @classmethod
-    def from_payload(cls, payload: Mapping[str, Any]) -> Self:
-        question = BuildQuestion(
-            **{name: payload[name] for name in _ALIKE},
-            base=BuildSide.from_payload(payload["good"]),
-            head=BuildSide.from_payload(payload["bad"]),
-            gpu_uuid=payload.get("board"),
-            host=payload.get("host"),
-        )
-        return cls(
-            question,
-            payload["repository"],
-            payload["library"],
-            payload["run_id"],
-            payload["submission_id"],
-            payload["suspicion_id"],
-            tuple(payload["round"]),
-        )
-
-    def to_payload(self) -> dict[str, Any]:
-        question = self.question
-        where = {} if question.gpu_uuid is None else {"board": question.gpu_uuid, "host": question.host}
-        return {
-            **{name: getattr(question, name) for name in _ALIKE},
-            **where,
-            "good": question.base.to_payload(),
-            "bad": question.head.to_payload(),
-            "repository": self.repository,
-            "library": self.library,
-            "run_id": self.run_id,
-            "submission_id": self.submission_id,
-            "suspicion_id": self.suspicion_id,
-            "round": list(self.round),
-        }
-
-
-_ALIKE = ("key", "kernel", "problem", "gpu_model", "arch", "origin", "axis", "start", "launches")
-"""Fields of a question that are keys of the payload."""
+    suspicion_id: int | None = None

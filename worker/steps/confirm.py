@@ -11,12 +11,13 @@ from tilewatch.kernels.measuring.replay import ReplayFailed
 from tilewatch.worker.context import Context
 from tilewatch.worker.gpu.healthy_gpu import use_gpu
 from tilewatch.worker.queue.lease import Lease
+from tilewatch.worker.queue.payloads import read_payload
 from tilewatch.worker.queue.replay_job import ReplayJob
 from tilewatch.worker.steps.write_replay import write_answer, write_failure
 
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
-    asked = ReplayJob.from_payload(job.payload)
+    asked = read_payload(ReplayJob, job.payload)
     try:
         with use_gpu(context, asked.question.gpu_model, asked.question.gpu_uuid) as own:
             result = own.backend.replay(asked, own.gpu, on_launch=lease.progress)

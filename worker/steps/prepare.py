@@ -18,6 +18,7 @@ from tilewatch.worker.context import Context
 from tilewatch.worker.git import watched
 from tilewatch.worker.queue.follow_up import ask
 from tilewatch.worker.queue.lease import Lease
+from tilewatch.worker.queue.payloads import read_payload
 from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide, MachineCode, ReplayJob
 from tilewatch.worker.steps.compiler import open_compiler
 from tilewatch.worker.steps.write_replay import code_columns, write_failure
@@ -28,7 +29,7 @@ class DoesNotCompile(Exception):
 
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
-    asked = ReplayJob.from_payload(job.payload)
+    asked = read_payload(ReplayJob, job.payload)
     try:
         question = _with_code(asked, context, lease)
     except DoesNotCompile as error:

@@ -8,7 +8,7 @@ from tilewatch.db.lifecycle import suspicions
 from tilewatch.db.lifecycle.jobs import UnsentJob
 from tilewatch.kernels.measuring.replay import ReplayResult
 from tilewatch.worker.queue.follow_up import judge_again
-from tilewatch.worker.queue.replay_job import NOT_COMPILED, BuildQuestion, ReplayJob
+from tilewatch.worker.queue.replay_job import BuildQuestion, ReplayJob
 
 
 def write_answer(session: Session, asked: ReplayJob, result: ReplayResult, priority: int) -> list[UnsentJob]:
@@ -36,9 +36,8 @@ def code_columns(question: BuildQuestion) -> dict[str, Any]:
         name: getattr(question, name) for name in ("kernel", "problem", "gpu_model", "axis", "origin")
     }
     for name, side in (("good", question.base), ("bad", question.head)):
-        code = NOT_COMPILED if side.code is None else vars(side.code)
-        columns |= {f"{name}_{column}": code[column] for column in ("content_key", "code_sha256")}
-        columns[f"{name}_toolchain"] = code["compiler"]
+        columns |= {f"{name}_{column}": getattr(side.code, column, None) for column in ("content_key", "code_sha256")}
+        columns[f"{name}_toolchain"] = getattr(side.code, "compiler", None)
     return columns
 
 

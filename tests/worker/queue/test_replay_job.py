@@ -1,8 +1,9 @@
-"""A question survives the way through a job's payload, also one that the release before queued."""
+"""A question survives the way through a job's payload."""
 
+import json
 from dataclasses import replace
-from typing import Any
 
+from tilewatch.worker.queue.payloads import read_payload, write_payload
 from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide, MachineCode, ReplayJob
 
 CODE = MachineCode("key of good", "double_tiles", "sha of good", "cuda-tile 1.7.0 limit 15s")
@@ -21,58 +22,14 @@ QUESTION = BuildQuestion(
     GOOD,
     BAD,
 )
-JOB = ReplayJob(QUESTION, "watched", "library", 11, 5, 3, ("one key", "another key"))
-
-WRITTEN: dict[str, Any] = {
-    "key": "watched:sim:simulated:double:1024:aaa:bbb:4+8",
-    "kernel": "double",
-    "problem": "1024",
-    "axis": "commit",
-    "suspicion_id": 3,
-    "start": 4,
-    "launches": 8,
-    "good": {
-        "commit_id": 1,
-        "sha": "a" * 40,
-        "config_id": 7,
-        "params": {"width": 128},
-        "measured": True,
-        "content_key": "key of good",
-        "symbol": "double_tiles",
-        "code_sha256": "sha of good",
-        "compiler": "cuda-tile 1.7.0 limit 15s",
-    },
-    "bad": {
-        "commit_id": 2,
-        "sha": "b" * 40,
-        "config_id": 8,
-        "params": {"width": 64},
-        "measured": False,
-        "content_key": None,
-        "symbol": None,
-        "code_sha256": None,
-        "compiler": None,
-    },
-    "gpu_model": "sim",
-    "arch": "sm_90",
-    "origin": "simulated",
-    "repository": "watched",
-    "library": "library",
-    "run_id": 11,
-    "submission_id": 5,
-    "round": ["one key", "another key"],
-}
-"""The payload of a job of 2026-11, key by key: queues hold such jobs while a fleet is upgraded."""
+JOB = ReplayJob(QUESTION, "watched", "library", 11, 5, ("one key", "another key"), 3)
 
 
-def test_a_payload_of_the_release_before_is_read_and_written_as_it_was() -> None:
-    assert ReplayJob.from_payload(WRITTEN) == JOB
-    assert JOB.to_payload() == WRITTEN
+def test_a_job_survives_the_way_through_its_payload() -> None:
+    assert read_payload(ReplayJob, json.loads(json.dumps(write_payload(JOB)))) == JOB
 
 
 def test_a_question_to_one_gpu_names_it_and_its_node() -> None:
     to_one = replace(JOB, question=replace(QUESTION, axis="node", gpu_uuid="GPU-1", host="n1"))
-    written = to_one.to_payload()
-    assert (written["board"], written["host"]) == ("GPU-1", "n1")
-    assert ReplayJob.from_payload(written) == to_one
+    assert read_payload(ReplayJob, json.loads(json.dumps(write_payload(to_one)))) == to_one
     assert to_one.question.subject == "double 1024 on sim of n1: replay aaaaaaaaaa against bbbbbbbbbb"

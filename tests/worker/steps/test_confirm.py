@@ -15,6 +15,7 @@ from tilewatch.worker.context import Context
 from tilewatch.worker.gpu.simulated import SimulatedGpu
 from tilewatch.worker.queue.lease import Lease
 from tilewatch.worker.queue.outage import NotNow
+from tilewatch.worker.queue.payloads import write_payload
 from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide, MachineCode, ReplayJob
 from tilewatch.worker.steps import confirm
 
@@ -31,7 +32,7 @@ ASKED = ReplayJob(
     suspicion_id=None,
     round=("key",),
 )
-JOB = ClaimedJob(1, "confirm:key", "confirm", "gpu.sim", "replay", ASKED.to_payload(), 1, None, 1, 4, 0, 0, None)
+JOB = ClaimedJob(1, "confirm:key", "confirm", "gpu.sim", "replay", write_payload(ASKED), 1, None, 1, 4, 0, 0, None)
 
 
 @pytest.fixture
