@@ -77,11 +77,8 @@ def measured_runs(query: Query) -> Query:
 
 
 def series_keys() -> CTE:
-    """Selects the key of each series once, by one index probe per series.
-
-    It is a recursive query that steps through the index, because Postgres answers `select distinct` by reading every
-    sweep (a year of a fleet: 175,000).
-    """
+    """Selects the key of each series once, by a recursive query with one index probe per series. For `select distinct`
+    Postgres reads every sweep (a year of a fleet: 175,000)."""
     columns = [getattr(Sweep, name) for name in SERIES]
     keys = select(*columns).order_by(*columns).limit(1).cte("series_keys", recursive=True)
     above = select(*columns).where(tuple_(*columns) > tuple_(*keys.c)).order_by(*columns).limit(1).lateral()
@@ -163,9 +160,7 @@ def read_rows(
     values: Mapping[str, object] = MappingProxyType({}),
 ) -> list[Made]:
     """Runs a query and returns its results as dataclasses of the type `row`, whose fields have the columns' names.
-
-    `values` and `documents` are those of read_fields.
-    """
+    `values` and `documents` are those of read_fields."""
     found = read_fields(session, query, documents, values)
     if found and found[0].keys() != row.__dataclass_fields__.keys():  # type: ignore[attr-defined]
         raise TypeError(f"the columns {sorted(found[0])} are not the fields of {row.__name__}")
@@ -200,10 +195,8 @@ def read_fields(
 
 
 def make_row(row: type[Made], fields: dict[str, Any]) -> Made:
-    """Makes a dataclass from a dict with all its fields, without a copy.
-
-    The constructor of a frozen dataclass sets each field by a call: 40 of them took 8 us (2 cores, 2026-11-23).
-    """
+    """Makes a dataclass from a dict with all its fields, without a copy. The constructor of a frozen dataclass sets
+    each field by a call: 40 of them took 8 us (2 cores, 2026-11-23)."""
     made = row.__new__(row)
     object.__setattr__(made, "__dict__", fields)
     return made

@@ -22,11 +22,8 @@ class DatabaseUnreachable(ExpectedError):
 
 
 def engine(url: str) -> Engine:
-    """Returns this process's engine for a database, made on first use.
-
-    A forked child makes its own, as it has another process id: with an inherited engine, one process gets the rows of
-    another (seen with a Celery prefork pool).
-    """
+    """Returns this process's engine for a database, made on first use. A forked child makes its own: with an inherited
+    engine, one process gets the rows of another (seen with a Celery prefork pool)."""
     key = (url, os.getpid())
     # Two threads that make one at once both get the first, so that none is left unclosed. `functools.cache` would not
     # do that, and a lock that is held during a fork is never free in the child.
@@ -39,10 +36,8 @@ DATABASE_IS_AWAY = (InterfaceError, OperationalError)
 
 @contextmanager
 def session(url: str) -> Iterator[Session]:
-    """Opens a transaction, which is committed when the block ends and rolled back if it raises.
-
-    Loaded rows stay readable afterwards, so that a step can commit first and send its messages then.
-    """
+    """Opens a transaction, which is committed when the block ends and rolled back if it raises. Loaded rows stay
+    readable afterwards, so that a step can commit first and send its messages then."""
     with Session(engine(url), expire_on_commit=False) as opened, opened.begin():
         yield opened
 
@@ -59,10 +54,7 @@ def reading_session(url: str) -> Iterator[Session]:
 @contextmanager
 def filling_session(url: str) -> Iterator[Session]:
     """Opens a transaction that may fill empty tables: Postgres plans each statement anew, for the rows there are now.
-
-    Otherwise Postgres keeps the plan of a repeated statement until the transaction ends. A plan for a few rows reads a
-    whole table for each row of another one.
-    """
+    A kept plan for a few rows reads a whole table for each row of another one."""
     with session(url) as opened:
         opened.execute(text("set local plan_cache_mode = force_custom_plan"))
         yield opened

@@ -6,7 +6,7 @@ microseconds (`_us`) or seconds (`_s`), sizes in bytes. Failures are values here
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 Params = Mapping[str, int]
@@ -87,6 +87,12 @@ class Compiled:
         if self.status != "ok" or self.content_key is None or self.symbol is None:
             return None
         return Cubin(config, self.content_key, self.symbol)
+
+    def make_row(self, code_key: str, host: str) -> dict[str, Any]:
+        """Returns the row of this outcome in the table `compilations` and in recordings."""
+        facts = asdict(self.facts) if self.facts else dict.fromkeys(each.name for each in fields(StaticFacts))
+        own = {name: value for name, value in vars(self).items() if name not in ("reused", "facts")}
+        return {**own, **facts, "remarks": list(facts["remarks"] or ()), "code_key": code_key, "host": host}
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from tilewatch.db.lifecycle.waiting import clock_now
 from tilewatch.db.models import OPEN_JOB, Check, CheckOperator, Job
 from tilewatch.db.natural_keys import find_or_add
+from tilewatch.db.query_parts import select_row
 
 FINE, OVER, UNSURE = 0, 1, 2
 """Exit codes, as of `tilewatch compare`: nothing is slower than allowed, something surely is, something may be."""
@@ -92,9 +93,8 @@ def write_prepared(session: Session, check_id: int, rows: Sequence[Mapping[str, 
 
 def find_open_operator(session: Session, operator_id: int) -> OpenOperator | None:
     """Returns an operator that has no outcome yet; None if it has one."""
-    names = OpenOperator.__dataclass_fields__
     query = (
-        select(*(getattr(CheckOperator if hasattr(CheckOperator, name) else Check, name) for name in names))
+        select_row(OpenOperator, [CheckOperator, Check])
         .join(Check, Check.id == CheckOperator.check_id)
         .where(CheckOperator.id == operator_id, CheckOperator.kind.is_(None))
     )

@@ -3,11 +3,11 @@
 import datetime as dt
 from dataclasses import dataclass
 
-from sqlalchemy import or_, select
+from sqlalchemy import or_
 from sqlalchemy.orm import Session
 
 from tilewatch.db.models import Alarm
-from tilewatch.db.query_parts import read_rows
+from tilewatch.db.query_parts import read_rows, select_row
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ def describe_kind(kind: str) -> tuple[str, str]:
 
 def list_alarms(session: Session, since: dt.datetime | None = None) -> list[AlarmRow]:
     """Lists open alarms, and with `since` also those that closed after that time, the newest first."""
-    columns = [getattr(Alarm, name) for name in AlarmRow.__dataclass_fields__]
     shown = Alarm.closed_at.is_(None) if since is None else or_(Alarm.closed_at.is_(None), Alarm.closed_at >= since)
-    return read_rows(session, select(*columns).where(shown).order_by(Alarm.opened_at.desc(), Alarm.id.desc()), AlarmRow)
+    return read_rows(
+        session, select_row(AlarmRow, [Alarm]).where(shown).order_by(Alarm.opened_at.desc(), Alarm.id.desc()), AlarmRow
+    )

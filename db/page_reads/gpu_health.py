@@ -9,7 +9,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
 from tilewatch.db.models import Measurement, Quarantine, Run, Submission, Sweep
-from tilewatch.db.query_parts import read_rows
+from tilewatch.db.query_parts import read_rows, select_row
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,8 @@ class QuarantineRow:
 
 def list_quarantines(session: Session, limit: int = 50) -> list[QuarantineRow]:
     """Lists the open quarantines, then the ended ones, each the newest first."""
-    columns = [getattr(Quarantine, name) for name in QuarantineRow.__dataclass_fields__]
     newest = (Quarantine.ended_at.is_not(None), Quarantine.began_at.desc())
-    return read_rows(session, select(*columns).order_by(*newest).limit(limit), QuarantineRow)
+    return read_rows(session, select_row(QuarantineRow, [Quarantine]).order_by(*newest).limit(limit), QuarantineRow)
 
 
 WAITED_S = cast(Measurement.detail["seconds"]["waiting"].astext, Double)

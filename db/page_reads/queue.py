@@ -111,17 +111,13 @@ def list_jobs(session: Session, states: Sequence[str], limit: int = 100) -> list
 
 
 def list_next_jobs(session: Session, limit: int = 100) -> list[JobRow]:
-    """Lists queued jobs in the order in which they will be claimed, then waiting jobs.
-
-    The order is that of `lifecycle.jobs.claim`: jobs of checks come before sweeps of their priority. But a worker may
-    take a nightly's job between checks, which this list does not show.
-    """
+    """Lists queued jobs in the order of `lifecycle.jobs.claim`, then waiting jobs. A worker may take a nightly's job
+    between checks, which this list does not show."""
     return _read_jobs(session, ("queued", "waiting"), limit, Job.state, Job.priority, Job.check_id, Job.id)
 
 
 def _read_jobs(session: Session, states: Sequence[str], limit: int, *order: Any) -> list[JobRow]:
-    columns = [getattr(Job, name) for name in JobRow.__dataclass_fields__]
-    query = select(*columns).where(Job.state.in_(states)).order_by(*order).limit(limit)
+    query = select_row(JobRow, [Job]).where(Job.state.in_(states)).order_by(*order).limit(limit)
     return read_rows(session, query, JobRow)
 
 

@@ -129,9 +129,8 @@ def list_series(session: Session, regression_id: int) -> list[RegressionSeriesRo
 
 def list_events(session: Session, regression_id: int) -> list[EventRow]:
     """Lists the events of one regression, the newest first."""
-    columns = [getattr(RegressionEvent, name) for name in EventRow.__dataclass_fields__]
     query = (
-        select(*columns)
+        select_row(EventRow, [RegressionEvent])
         .where(RegressionEvent.regression_id == regression_id)
         .order_by(RegressionEvent.at.desc(), RegressionEvent.id.desc())
     )

@@ -4,7 +4,7 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import or_, select
+from sqlalchemy import or_
 from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db.models import Commit, Replay, Run, Suspicion, Sweep
@@ -49,8 +49,10 @@ class SuspicionRow:
 
 def find_suspicion(session: Session, run_id: int) -> SuspicionRow | None:
     """Returns the suspicion of a run; None if it has none."""
-    columns = [getattr(Suspicion, name) for name in SuspicionRow.__dataclass_fields__]
-    return next(iter(read_rows(session, select(*columns).where(Suspicion.run_id == run_id), SuspicionRow)), None)
+    return next(
+        iter(read_rows(session, select_row(SuspicionRow, [Suspicion]).where(Suspicion.run_id == run_id), SuspicionRow)),
+        None,
+    )
 
 
 def list_replays(session: Session, run_id: int) -> list[ReplayRow]:

@@ -99,16 +99,7 @@ def list_undecided(session: Session, since: dt.datetime) -> list[UndecidedRow]:
     )
     query = (
         judged_runs(
-            select(
-                Verdict.run_id,
-                *(getattr(Sweep, name) for name in SERIES),
-                GpuModel.name.label("gpu_name"),
-                Commit.sha,
-                Commit.subject,
-                Commit.committed_at,
-                Run.finished_at.label("measured_at"),
-                Verdict.reason,
-            )
+            select_row(UndecidedRow, [Verdict, Sweep, Commit], gpu_name=GpuModel.name, measured_at=Run.finished_at)
         )
         .join(GpuModel, GpuModel.slug == Sweep.gpu_model)
         .where(

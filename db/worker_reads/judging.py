@@ -164,16 +164,7 @@ class PreviousRun:
 
 
 _SCOPES = (
-    select(
-        Commit.repository,
-        Sweep.gpu_model,
-        Sweep.arch,
-        Run.origin,
-        Sweep.submission_id,
-        Sweep.commit_id,
-        Commit.sha,
-        Commit.position,
-    )
+    select_row(Scope, [Commit, Sweep, Run])
     .select_from(Run)
     .join(Sweep, Sweep.id == Run.sweep_id)
     .join(Commit, Commit.id == Sweep.commit_id)

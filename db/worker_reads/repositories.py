@@ -7,7 +7,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from tilewatch.db.models import Commit, Repository
-from tilewatch.db.query_parts import read_rows
+from tilewatch.db.query_parts import read_rows, select_row
 from tilewatch.db.repository_names import BRANCH_START
 
 
@@ -26,12 +26,13 @@ class RepositoryRow:
     failure: str | None
 
 
-_COLUMNS = [getattr(Repository, name) for name in RepositoryRow.__dataclass_fields__]
-
-
 def list_repositories(session: Session) -> list[RepositoryRow]:
     """Lists the watched repositories, in the order in which they were added."""
-    watched = select(*_COLUMNS).where(Repository.removed_at.is_(None)).order_by(Repository.added_at, Repository.name)
+    watched = (
+        select_row(RepositoryRow, [Repository])
+        .where(Repository.removed_at.is_(None))
+        .order_by(Repository.added_at, Repository.name)
+    )
     return read_rows(session, watched, RepositoryRow)
 
 
@@ -57,5 +58,5 @@ def list_rewrites(session: Session, since: dt.datetime) -> list[Rewrite]:
 
 def find_repository(session: Session, name: str) -> RepositoryRow | None:
     """Returns the repository with a name, also a removed one; None if none was ever added under it."""
-    rows = read_rows(session, select(*_COLUMNS).where(Repository.name == name), RepositoryRow)
+    rows = read_rows(session, select_row(RepositoryRow, [Repository]).where(Repository.name == name), RepositoryRow)
     return rows[0] if rows else None

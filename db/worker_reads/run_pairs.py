@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db import commit_order
 from tilewatch.db.models import TOTAL, Commit, Config, Measurement, Run, Sweep, Trial, Verdict
-from tilewatch.db.query_parts import Query, is_of_series, measured_runs, read_rows, series_keys
+from tilewatch.db.query_parts import Query, is_of_series, measured_runs, read_rows, select_row, series_keys
 
 HISTORY = dt.timedelta(days=60)
 """Longest time between the start of the period that is asked for and the end of the run before it."""
@@ -82,23 +82,18 @@ def list_newest_run_pairs(session: Session, since: dt.datetime) -> list[RunPair]
     won, had_won, ships = aliased(Config), aliased(Config), aliased(Config)
     still = or_(then.c.config_id == now.c.config_id, then.c.config_id == func.any(now.c.tie))
     query = (
-        select(
-            *keys.c,
-            now.c.host,
-            now.c.submission_id,
-            now.c.sha,
-            now.c.finished_at.label("made_at"),
-            (func.coalesce(shipped.median_us, table.median_us) / now.c.median_us - 1).label("regret"),
-            (old_table.median_us / then.c.median_us - 1).label("old_table_regret"),
-            ships.params.label("ships"),
-            won.params.label("winner"),
-            had_won.params.label("old_winner"),
-            (loser.median_us / func.nullif(winner_trial.median_us, 0.0) - 1).label("old_winner_loss"),
-            now.c.toolchain,
-            then.c.toolchain.label("old_toolchain"),
-            now.c.checklist,
-            then.c.checklist.label("old_checklist"),
-            Verdict.verdict,
+        select_row(
+            RunPair,
+            [keys, now, Verdict],
+            made_at=now.c.finished_at,
+            regret=func.coalesce(shipped.median_us, table.median_us) / now.c.median_us - 1,
+            old_table_regret=old_table.median_us / then.c.median_us - 1,
+            ships=ships.params,
+            winner=won.params,
+            old_winner=had_won.params,
+            old_winner_loss=loser.median_us / func.nullif(winner_trial.median_us, 0.0) - 1,
+            old_toolchain=then.c.toolchain,
+            old_checklist=then.c.checklist,
         )
         .select_from(keys)
         .join(now, true())

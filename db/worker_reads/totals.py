@@ -4,11 +4,8 @@ A total is stored as a sweep of the kernel "total", whose problem is the model's
 worker/judging/totals.py computes it from its parts; the detector does not read it.
 """
 
-import datetime as dt
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import and_, select
 from sqlalchemy.dialects.postgresql import distinct_on
@@ -20,26 +17,14 @@ from tilewatch.db.worker_reads.judging import Scope
 
 @dataclass(frozen=True)
 class Part:
-    """One problem of a model, as a run of the night measured it. `baseline_us` is empty without a baseline."""
+    """One problem of a model, as a run of the night measured it. A step of the model has `parts` problems, and runs
+    this one `weight` times. `baseline_us` is empty without a baseline."""
 
-    kernel: str
-    problem: str
+    sweep: Sweep
+    run: Run
+    measured: Measurement
     weight: float
     parts: int
-    source_sha256: str
-    flops: int
-    bytes: int
-    host: str
-    gpu_uuid: str
-    gpu_name: str
-    timer: str
-    toolchain: Mapping[str, str]
-    recording_id: int | None
-    started_at: dt.datetime
-    finished_at: dt.datetime
-    samples_us: tuple[float, ...]
-    median_us: float
-    baseline: str | None
     baseline_us: tuple[float, ...]
     verdict: Verdict | None
 
@@ -61,7 +46,8 @@ def list_parts(session: Session, scope: Scope) -> dict[str, list[Part]]:
     found: dict[str, list[Part]] = defaultdict(list)
     for sweep, run, measured, baseline_us, verdict in session.execute(query):
         for model, share in sweep.parts_of.items():
-            found[model].append(_part(sweep, run, measured, baseline_us, verdict, share))
+            of_model = (float(share["weight"]), int(share["parts"]))
+            found[model].append(Part(sweep, run, measured, *of_model, tuple(baseline_us or ()), verdict))
     return dict(found)
 
 
@@ -78,35 +64,3 @@ def find_run_of_total(session: Session, scope: Scope, model: str) -> int | None:
         )
     )
     return session.scalar(query)
-
-
-def _part(
-    sweep: Sweep,
-    run: Run,
-    measured: Measurement,
-    baseline_us: list[float] | None,
-    verdict: Verdict | None,
-    share: Mapping[str, Any],
-) -> Part:
-    return Part(
-        kernel=sweep.kernel,
-        problem=sweep.problem,
-        weight=float(share["weight"]),
-        parts=int(share["parts"]),
-        source_sha256=sweep.source_sha256,
-        flops=sweep.flops,
-        bytes=sweep.bytes,
-        host=run.host,
-        gpu_uuid=run.gpu_uuid,
-        gpu_name=run.gpu_name,
-        timer=run.timer,
-        toolchain=run.toolchain,
-        recording_id=run.recording_id,
-        started_at=run.started_at,
-        finished_at=run.finished_at,
-        samples_us=tuple(measured.samples_us),
-        median_us=measured.median_us,
-        baseline=measured.baseline,
-        baseline_us=tuple(baseline_us or ()),
-        verdict=verdict,
-    )

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db import commit_order
 from tilewatch.db.models import Commit, Config, Measurement, Run, Sweep, Trial
-from tilewatch.db.query_parts import is_of_series, measured_runs, read_rows, series_keys
+from tilewatch.db.query_parts import is_of_series, measured_runs, read_rows, select_row, series_keys
 
 
 @dataclass(frozen=True)
@@ -67,17 +67,7 @@ def list_newest_winners(
     )
     wanted = {"repository": repository, "kernel": kernel, "gpu_model": gpu_model}
     query = (
-        select(
-            *keys.c,
-            *(
-                newest.c[name]
-                for name in ("gpu_name", "arch", "sha", "source_sha256", "toolchain", "run_id", "sweep_id")
-            ),
-            newest.c.config_id,
-            Config.params.label("config"),
-            newest.c.median_us.label("time_us"),
-            newest.c.tie,
-        )
+        select_row(NewestWinner, [keys, newest], config=Config.params, time_us=newest.c.median_us)
         .select_from(keys)
         .join(newest, true())
         .join(Config, Config.id == newest.c.config_id)

@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
 from tilewatch.db.models import Commit, Compilation, Config, Measurement, Replay, Run, Sweep, Trial
-from tilewatch.db.query_parts import read_rows
+from tilewatch.db.query_parts import read_rows, select_row
 from tilewatch.db.worker_reads.judging import RUNS_LOOKED_AT, Scope
 from tilewatch.mechanisms.pairs import read_swizzled
 
@@ -76,17 +76,7 @@ class RunFacts:
 
 
 _SIDES = (
-    select(
-        Run.id.label("run_id"),
-        Sweep.id.label("sweep_id"),
-        Sweep.source_sha256,
-        Config.id.label("config_id"),
-        Config.params,
-        Compilation.content_key,
-        Compilation.symbol,
-        Compilation.code_sha256,
-        Compilation.compiler,
-    )
+    select_row(Winner, [Sweep, Config, Compilation], run_id=Run.id, sweep_id=Sweep.id, config_id=Config.id)
     .join(Sweep, Sweep.id == Run.sweep_id)
     .join(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
     .join(Config, Config.id == Measurement.config_id)

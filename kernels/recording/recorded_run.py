@@ -22,17 +22,14 @@ def list_rows(
         "gpu_model": model.stored,
         "reason": "manual",
         "night": None,
-        "kernel": plan.kernel,
-        "problem": plan.problem,
-        "arch": plan.arch,
-        "source_sha256": plan.source_sha256,
+        **{name: getattr(plan, name) for name in ("kernel", "problem", "arch", "source_sha256", "flops", "bytes")},
         "space": tile_table.stored_space(plan, model.slug),
         "space_size": len(plan.trials),
-        "flops": plan.flops,
-        "bytes": plan.bytes,
     }
     for trial, outcome in {trial.code_key: (trial, outcome) for trial, outcome in outcomes}.values():
-        yield _make_compilation(trial, outcome, result.host)
+        row = outcome.make_row(trial.code_key, result.host)
+        rounded = {name: round(row[name], 3) for name in ("compile_s", "cpu_s")}
+        yield {"row": "compilation", **row, **rounded}
     timed = {config_key(trial.config): trial for trial in result.trials}
     for planned, outcome in outcomes:
         ran = timed.get(config_key(planned.config))
@@ -50,38 +47,11 @@ def list_rows(
     yield from _list_run(result)
 
 
-def _make_compilation(trial: PlannedTrial, outcome: Compiled, host: str) -> dict[str, Any]:
-    facts = asdict(outcome.facts) if outcome.facts else {}
-    columns = ("registers", "stack_bytes", "shared_bytes", "code_bytes", "cubin_bytes")
-    counts = ("tma_loads", "loads", "tensor_core_mmas", "mmas")
-    return {
-        "row": "compilation",
-        "code_key": trial.code_key,
-        "compiler": outcome.compiler,
-        "arch": outcome.arch,
-        "status": outcome.status,
-        "failure": outcome.failure,
-        "content_key": outcome.content_key,
-        "code_sha256": outcome.code_sha256,
-        "symbol": outcome.symbol,
-        **{name: facts.get(name) for name in (*columns, *counts)},
-        "compile_s": round(outcome.compile_s, 3),
-        "cpu_s": round(outcome.cpu_s, 3),
-        "remarks": list(facts.get("remarks", ())),
-        "host": host,
-    }
-
-
 def _list_run(result: RunResult) -> Iterator[dict[str, Any]]:
-    key = f"{result.host}:{result.gpu_uuid}:{result.started_at.isoformat()}"
     yield {
         "row": "run",
-        "key": key,
         "sweep": 1,
-        "host": result.host,
-        "gpu_uuid": result.gpu_uuid,
-        "gpu_name": result.gpu_name,
-        "timer": result.timer,
+        **{name: getattr(result, name) for name in ("key", "host", "gpu_uuid", "gpu_name", "timer")},
         "toolchain": dict(result.toolchain),
         "telemetry": list(result.telemetry),
         "sweep_gpu_s": round(result.sweep_gpu_s, 3),
@@ -96,7 +66,7 @@ def _list_run(result: RunResult) -> Iterator[dict[str, Any]]:
             continue
         yield {
             "row": "measurement",
-            "run": key,
+            "run": result.key,
             "implementation": each.implementation,
             "role": each.role,
             "config": None if each.config is None else dict(each.config),

@@ -54,28 +54,28 @@ def _write(session: Session, scope: Scope, model: str, parts: Sequence[Part]) ->
         problem=model,
         gpu_model=scope.gpu_model,
         arch=scope.arch,
-        source_sha256=_sha256([part.source_sha256 for part in parts]),
+        source_sha256=_sha256([part.sweep.source_sha256 for part in parts]),
         space={"axes": []},
         space_size=0,
-        flops=round(sum(part.weight * part.flops for part in parts)),
-        bytes=round(sum(part.weight * part.bytes for part in parts)),
+        flops=round(sum(part.weight * part.sweep.flops for part in parts)),
+        bytes=round(sum(part.weight * part.sweep.bytes for part in parts)),
     )
     run_id = fact_writes.add_run(
         session,
         key=f"{TOTAL}:{sweep_id}:{scope.origin}",
         sweep_id=sweep_id,
         origin=scope.origin,
-        host=_joined(part.host for part in parts),
-        gpu_uuid=_joined(part.gpu_uuid for part in parts),
-        gpu_name=_joined(part.gpu_name for part in parts),
-        timer="events" if "events" in {part.timer for part in parts} else parts[0].timer,
+        host=_joined(part.run.host for part in parts),
+        gpu_uuid=_joined(part.run.gpu_uuid for part in parts),
+        gpu_name=_joined(part.run.gpu_name for part in parts),
+        timer="events" if "events" in {part.run.timer for part in parts} else parts[0].run.timer,
         toolchain=_toolchain(parts),
         telemetry=[],
         sweep_gpu_s=0.0,
         tie=[],
-        started_at=min(part.started_at for part in parts),
-        finished_at=max(part.finished_at for part in parts),
-        recording_id=parts[0].recording_id,
+        started_at=min(part.run.started_at for part in parts),
+        finished_at=max(part.run.finished_at for part in parts),
+        recording_id=parts[0].run.recording_id,
     )
     fact_writes.add_measurements(session, run_id, measurement_rows(_sampled(parts, config_id)))
 
@@ -83,8 +83,8 @@ def _write(session: Session, scope: Scope, model: str, parts: Sequence[Part]) ->
 def _sampled(parts: Sequence[Part], config_id: int) -> list[Sampled]:
     """Returns the samples of a total: the sums of its parts' samples, round by round, so that their spread shows in its
     interval. The total has a baseline, summed alike, if all parts have the same one."""
-    own = Sampled(TOTAL, "kernel", config_id, _sums(parts, [part.samples_us for part in parts]), {})
-    baselines = {part.baseline for part in parts}
+    own = Sampled(TOTAL, "kernel", config_id, _sums(parts, [part.measured.samples_us for part in parts]), {})
+    baselines = {part.measured.baseline for part in parts}
     (name, *others) = baselines
     if name is None or others:
         return [own]
@@ -104,17 +104,17 @@ def _sums(parts: Sequence[Part], samples_us: Sequence[Sequence[float]]) -> list[
 def _toolchain(parts: Sequence[Part]) -> dict[str, str]:
     """Returns the versions with which the parts were measured, and a hash of the parts, so that another set of parts
     counts as a change of the toolchain."""
-    names = sorted({name for part in parts for name in part.toolchain})
-    added = _sha256([[part.kernel, part.problem, part.weight] for part in parts])[:8]
-    versions = {name: _joined(part.toolchain.get(name, "none") for part in parts) for name in names}
+    names = sorted({name for part in parts for name in part.run.toolchain})
+    added = _sha256([[part.sweep.kernel, part.sweep.problem, part.weight] for part in parts])[:8]
+    versions = {name: _joined(part.run.toolchain.get(name, "none") for part in parts) for name in names}
     return {**versions, "parts": f"{len(parts)} problems ({added})"}
 
 
 def _verdict(run_id: int, parts: Sequence[Part], policy: Policy) -> NewVerdict:
     judged = [
         JudgedPart(
-            name=f"{part.kernel} {part.problem}",
-            time_us=part.weight * part.median_us,
+            name=f"{part.sweep.kernel} {part.sweep.problem}",
+            time_us=part.weight * part.measured.median_us,
             verdict=cast(VerdictName, part.verdict.verdict),
             change=part.verdict.change,
             low=part.verdict.low,

@@ -8,7 +8,7 @@ and queue the batch again. Each job may run twice, or at once with others.
 
 import itertools
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -21,7 +21,7 @@ from tilewatch.db.worker_reads import steps
 from tilewatch.db.worker_reads.steps import UnmeasuredCode
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.store import CubinStore, is_final
-from tilewatch.kernels.results import Compiled, StaticFacts
+from tilewatch.kernels.results import Compiled
 from tilewatch.worker import metrics
 from tilewatch.worker.context import Context
 from tilewatch.worker.git import watched
@@ -35,8 +35,6 @@ BATCH = 10
 
 CHUNK = 3
 """Configs per thread between two writes, so that people see progress."""
-
-NO_FACTS: dict[str, Any] = {**dict.fromkeys(each.name for each in fields(StaticFacts)), "remarks": []}
 
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
@@ -129,7 +127,7 @@ def _compile_batch(
     for done, (item, compiled) in enumerate(compiled_items, 1 + len(items) - len(missing)):
         lease.progress(done)
         metrics.COMPILE_SECONDS.labels(compiled.status).observe(compiled.compile_s)
-        rows.append(_row(item.code_key, compiled, context.node))
+        rows.append(compiled.make_row(item.code_key, context.node))
         if len(rows) >= CHUNK * context.compile_threads:
             write([row["code_key"] for row in rows])
     lease.progress(len(items))
@@ -168,21 +166,3 @@ def _find_usable(opened: Session, keys: Sequence[str], compiler: Compiler, store
     outcomes = CubinStore(store_url).outcomes({cubin for cubin in cubins.values() if cubin is not None})
     final = {cubin for cubin, outcome in outcomes.items() if is_final(outcome, compiler.limit_s)}
     return {key for key, cubin in cubins.items() if cubin is None or cubin in final}
-
-
-def _row(code_key: str, compiled: Compiled, host: str) -> dict[str, Any]:
-    facts = {**asdict(compiled.facts), "remarks": list(compiled.facts.remarks)} if compiled.facts else NO_FACTS
-    return {
-        "code_key": code_key,
-        "compiler": compiled.compiler,
-        "arch": compiled.arch,
-        "status": compiled.status,
-        "failure": compiled.failure,
-        "content_key": compiled.content_key,
-        "code_sha256": compiled.code_sha256,
-        "symbol": compiled.symbol,
-        "compile_s": compiled.compile_s,
-        "cpu_s": compiled.cpu_s,
-        "host": host,
-        **facts,
-    }

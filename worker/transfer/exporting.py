@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from tilewatch.db.fact_writes import NewGpuModel
 from tilewatch.db.models import Compilation
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import export
@@ -14,7 +15,7 @@ from tilewatch.kernels import HARNESS
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.recording.recording_file import Header
 from tilewatch.worker.transfer import replays as transfer_replays
-from tilewatch.worker.transfer.recorded_commits import write_commit
+from tilewatch.worker.transfer.recorded_commits import RUN_COLUMNS, SWEEP_COLUMNS, write_commit
 
 NOT_TRAVELLING = frozenset({"id", "created_at"})
 """Columns of a compilation that mean nothing in another database."""
@@ -77,23 +78,10 @@ def _sweep_row(number: int, each: SweepExport) -> dict[str, Any]:
         "row": "sweep",
         "id": number,
         "commit": write_commit(commit),
-        "gpu_model": {
-            "slug": model.slug,
-            "name": model.name,
-            "arch": model.arch,
-            "fp8_tflops": model.fp8_tflops,
-            "bandwidth_gbps": model.bandwidth_gbps,
-        },
+        "gpu_model": {name: getattr(model, name) for name in NewGpuModel.__annotations__},
         "reason": submission.reason,
         "night": submission.night.isoformat() if submission.night else None,
-        "kernel": sweep.kernel,
-        "problem": sweep.problem,
-        "arch": sweep.arch,
-        "source_sha256": sweep.source_sha256,
-        "space": sweep.space,
-        "space_size": sweep.space_size,
-        "flops": sweep.flops,
-        "bytes": sweep.bytes,
+        **{name: getattr(sweep, name) for name in SWEEP_COLUMNS},
         **({"parts_of": sweep.parts_of} if sweep.parts_of else {}),
     }
 
@@ -107,15 +95,8 @@ def _run_rows(number: int, each: SweepExport) -> Iterator[dict[str, Any]]:
     for run, measurements in each.runs:
         yield {
             "row": "run",
-            "key": run.key,
             "sweep": number,
-            "host": run.host,
-            "gpu_uuid": run.gpu_uuid,
-            "gpu_name": run.gpu_name,
-            "timer": run.timer,
-            "toolchain": run.toolchain,
-            "telemetry": run.telemetry,
-            "sweep_gpu_s": run.sweep_gpu_s,
+            **{name: getattr(run, name) for name in RUN_COLUMNS},
             "tie": [each.params[config_id] for config_id in run.tie],
             "started_at": run.started_at.isoformat(),
             "finished_at": run.finished_at.isoformat(),

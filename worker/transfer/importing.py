@@ -28,7 +28,7 @@ from tilewatch.text import is_name, short_sha
 from tilewatch.worker.measurement_rows import Sampled, measurement_rows, trial_median_us
 from tilewatch.worker.queue import follow_up
 from tilewatch.worker.transfer import replays as transfer_replays
-from tilewatch.worker.transfer.recorded_commits import RecordedCommits
+from tilewatch.worker.transfer.recorded_commits import RUN_COLUMNS, SWEEP_COLUMNS, RecordedCommits
 
 Row = Mapping[str, Any]
 
@@ -153,10 +153,7 @@ def _import_sweeps(
             commit_id=commit_id,
             gpu_model=model["slug"],
             parts_of=row.get("parts_of"),
-            **{
-                name: row[name]
-                for name in ("kernel", "problem", "arch", "source_sha256", "space", "space_size", "flops", "bytes")
-            },
+            **{name: row[name] for name in SWEEP_COLUMNS},
         )
     return ids
 
@@ -202,10 +199,7 @@ def _import_runs(
             tie=[config_ids[config_sha256(config)] for config in row["tie"]],
             started_at=dt.datetime.fromisoformat(row["started_at"]),
             finished_at=dt.datetime.fromisoformat(row["finished_at"]),
-            **{
-                name: row[name]
-                for name in ("key", "host", "gpu_uuid", "gpu_name", "timer", "toolchain", "telemetry", "sweep_gpu_s")
-            },
+            **{name: row[name] for name in RUN_COLUMNS},
         )
         sampled = [_sampled(each, config_ids) for each in measurements if each["run"] == row["key"]]
         fact_writes.add_measurements(opened, run_id, measurement_rows(sampled))

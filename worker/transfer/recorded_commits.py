@@ -10,6 +10,10 @@ from tilewatch.db import fact_writes
 from tilewatch.db.models import Commit
 from tilewatch.db.worker_reads import export
 
+SWEEP_COLUMNS = ("kernel", "problem", "arch", "source_sha256", "space", "space_size", "flops", "bytes")
+RUN_COLUMNS = ("key", "host", "gpu_uuid", "gpu_name", "timer", "toolchain", "telemetry", "sweep_gpu_s")
+"""Columns that are the same in a recording's rows and in the tables `sweeps` and `runs`."""
+
 
 def write_commit(commit: Commit) -> dict[str, Any]:
     """Returns a commit's fields in a recording; `left_branch_at` only for a commit that left its branch."""
