@@ -24,7 +24,7 @@ from benchmarks.jobs import LIBRARY, OPEN, TICK_S, Stage, count, send_again, sta
 from tilewatch.db.models import Check, CheckOperator, Job, Run, Sweep, Verdict
 from tilewatch.db.session import session
 from tilewatch.worker.submitting.submit import submit_nightly
-from tilewatch.worker.submitting.submit_check import submit_check
+from tilewatch.worker.submitting.submit_check import CheckAsked, submit_check
 
 SWEEPS = 6
 """Sweeps of the nightly. Each has 50 trials and takes the GPU for 50 s."""
@@ -57,7 +57,7 @@ def run_checks(checks: int, launch_s: float) -> Iterator[Figure]:
             until(here, lambda: count(here, Run) > 0)
             began = time.monotonic()
             for head in heads:
-                submit_check(here.settings, base, head, who="benchmark", gpus=("sim",))
+                submit_check(here.settings, "benchmark", CheckAsked(base, head, gpus=("sim",)))
             _wait(here)
             took_s = time.monotonic() - began
         yield Figure(f"{checks} checks of {PROBLEMS} operators beside a nightly, one GPU", f"{took_s:.0f} s")

@@ -8,8 +8,8 @@ from pydantic import Field
 from tilewatch.db.lifecycle.tokens import Holder
 from tilewatch.worker.api.reads import GpuModel, Kernel
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.submitting.submit_check import SubmittedChecks
-from tilewatch.worker.submitting.submit_requests import CheckAsked, submit_check_for
+from tilewatch.worker.submitting.submit_check import CheckAsked, SubmittedChecks
+from tilewatch.worker.submitting.submit_requests import submit_check_for
 
 Revision = Annotated[
     str,

@@ -39,7 +39,8 @@ def check(
     """
     from tilewatch.worker.git.commits import split_range
     from tilewatch.worker.notify.wording import check_link
-    from tilewatch.worker.submitting.submit_requests import CheckAsked, submit_check_by
+    from tilewatch.worker.submitting.submit_check import CheckAsked
+    from tilewatch.worker.submitting.submit_requests import submit_check_by
 
     limit = parse_share(fail_over)
     settings = options.settings()

@@ -29,6 +29,19 @@ class NoGpuForCheck(ExpectedError):
 
 
 @dataclass(frozen=True)
+class CheckAsked:
+    """A request to compare two revisions of a repository on these GPU models. Without models, all that have a worker
+    are taken; without a repository, the usual one. A `fail_over` of 0.02 is 2 %."""
+
+    base: str
+    head: str
+    kernel: str | None = None
+    gpus: tuple[str, ...] = ()
+    fail_over: float = 0.0
+    repository: str | None = None
+
+
+@dataclass(frozen=True)
 class SubmittedChecks:
     """The submitted checks, one per GPU model. `created` is False if all of them were submitted before."""
 
@@ -38,35 +51,22 @@ class SubmittedChecks:
     sentence: str
 
 
-def submit_check(
-    settings: Settings,
-    base: str,
-    head: str,
-    *,
-    who: str,
-    repository: str | None = None,
-    kernel: str | None = None,
-    gpus: Sequence[str] = (),
-    fail_over: float = 0.0,
-) -> SubmittedChecks:
-    """Submits the comparison of two revisions of a repository on these GPU models. Without models, all that have a
-    worker are taken; without a repository, the usual one. A `fail_over` of 0.02 is 2 %.
-
-    Raises RepositoryError, NoGpuForCheck, or an error if a server cannot be used.
-    """
+def submit_check(settings: Settings, who: str, asked: CheckAsked) -> SubmittedChecks:
+    """Submits a check. Raises RepositoryError, NoGpuForCheck, or an error if a server cannot be used."""
     servers = settings.connection()
-    source = open_source(settings, repository)
-    commits = [watched.resolve(source.watched, revision) for revision in (base, head)]
-    models = _find_models(servers.database_url, gpus)
+    source = open_source(settings, asked.repository)
+    commits = [watched.resolve(source.watched, revision) for revision in (asked.base, asked.head)]
+    between = "..".join(short_sha(each.sha) for each in commits)
+    models = _find_models(servers.database_url, asked.gpus)
     payload = PrepareCheckPayload(source.watched.name, settings.library, source.list_kernels(settings))
     check_ids, queued = [], []
     with session(servers.database_url) as opened:
         for model in models:
             fact_writes.add_gpu_model(opened, **model.stored)
-            asked = CheckRequest(
-                commits[1].repository, commits[0].sha, commits[1].sha, commits[1].subject, model.slug, kernel, fail_over
-            )
-            check_id, new = checks.open_once(opened, asked, who)
+            base, head = commits
+            shas = (base.sha, head.sha, head.subject)
+            request = CheckRequest(head.repository, *shas, model.slug, asked.kernel, asked.fail_over)
+            check_id, new = checks.open_once(opened, request, who)
             check_ids.append(check_id)
             if new:
                 job_id, _ = jobs.add(
@@ -74,7 +74,7 @@ def submit_check(
                     key=f"check:{check_id}:prepare",
                     kind="prepare_check",
                     queue=COMPILE,
-                    subject=f"check {check_id}: {_range(asked)} on {model.slug}",
+                    subject=f"check {check_id}: {between} on {model.slug}",
                     payload=write_payload(payload),
                     check_id=check_id,
                     priority=Priority.MANUAL,
@@ -83,7 +83,7 @@ def submit_check(
     dispatch.send(dispatch.sender(servers.broker_url), servers.database_url, queued)
     slugs = tuple(model.slug for model in models)
     verb = "submitted" if queued else "found, submitted before,"
-    sentence = f"{verb} the check of {_range(asked)} ({commits[1].subject}) on {', '.join(slugs)}{source.stale_words}"
+    sentence = f"{verb} the check of {between} ({commits[1].subject}) on {', '.join(slugs)}{source.stale_words}"
     return SubmittedChecks(tuple(check_ids), slugs, bool(queued), sentence)
 
 
@@ -103,7 +103,3 @@ def _find_models(database_url: str, gpus: Sequence[str]) -> list[device.GpuSpec]
     if not models:
         raise NoGpuForCheck("no GPU worker was ever here to answer: start one, or use `tilewatch compare --static`")
     return models
-
-
-def _range(asked: CheckRequest) -> str:
-    return f"{short_sha(asked.base_sha)}..{short_sha(asked.head_sha)}"

@@ -25,7 +25,7 @@ from tilewatch.worker.git.commits import RepositoryError
 from tilewatch.worker.queue.dispatch import BrokerUnreachable
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.submitting.submit import Submitted, submit_backfill, submit_nightly, submit_sweep
-from tilewatch.worker.submitting.submit_check import SubmittedChecks, submit_check
+from tilewatch.worker.submitting.submit_check import CheckAsked, SubmittedChecks, submit_check
 from tilewatch.worker.submitting.submit_toolchains import ToolchainsAsked, submit_toolchains
 
 AWAY = (BrokerUnreachable, DatabaseUnreachable, OperationalError)
@@ -33,18 +33,6 @@ AWAY = (BrokerUnreachable, DatabaseUnreachable, OperationalError)
 
 FETCHED_WITHIN = dt.timedelta(minutes=15)
 """How long a check waits for its commit, because a forge may report a commit before it can be fetched."""
-
-
-@dataclass(frozen=True)
-class CheckAsked:
-    """A request to compare two revisions in a check. A `fail_over` of 0.02 is 2 %."""
-
-    base: str
-    head: str
-    kernel: str | None = None
-    gpus: tuple[str, ...] = ()
-    fail_over: float = 0.0
-    repository: str | None = None
 
 
 @dataclass(frozen=True)
@@ -76,7 +64,7 @@ def submit_check_for(settings: Settings, holder: Holder, asked: CheckAsked) -> S
 
 def submit_check_by(settings: Settings, who: str, asked: CheckAsked) -> SubmittedChecks:
     """Submits a check for a person, and stores who asked. Raises the errors of `submit_check`."""
-    submitted = _submit_check(settings, who, asked)
+    submitted = submit_check(settings, who, asked)
     with session(settings.connection().database_url) as opened:
         _write_check(opened, who, asked, submitted)
     return submitted
@@ -166,20 +154,7 @@ def _submit_asked_check(opened: Session, settings: Settings, asked: RequestedAct
 
 def _within_budget(opened: Session, settings: Settings, holder: Holder, asked: CheckAsked) -> SubmittedChecks:
     tokens.require_budget(opened, holder, BUDGET_S)
-    return _submit_check(settings, holder.who, asked)
-
-
-def _submit_check(settings: Settings, who: str, asked: CheckAsked) -> SubmittedChecks:
-    return submit_check(
-        settings,
-        asked.base,
-        asked.head,
-        who=who,
-        repository=asked.repository,
-        kernel=asked.kernel,
-        gpus=asked.gpus,
-        fail_over=asked.fail_over,
-    )
+    return submit_check(settings, holder.who, asked)
 
 
 def _write_check(opened: Session, who: str, asked: CheckAsked, submitted: SubmittedChecks) -> None:

@@ -20,7 +20,7 @@ from tilewatch.worker.git.commits import RepositoryError
 from tilewatch.worker.queue.reconcile import reconcile
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.submitting.submit import submit_nightly
-from tilewatch.worker.submitting.submit_check import NoGpuForCheck, submit_check
+from tilewatch.worker.submitting.submit_check import CheckAsked, NoGpuForCheck, submit_check
 
 NIGHTLY_TABLES = (Submission, Commit, Run, Measurement, Verdict, Replay)
 
@@ -33,7 +33,7 @@ def shas(settings: Settings) -> dict[str, str]:
 
 
 def submit(settings: Settings, shas: dict[str, str], base: str, head: str, **how: object) -> int:
-    done = submit_check(settings, shas[base], shas[head], who="ada", gpus=("sim",), **how)  # type: ignore[arg-type]
+    done = submit_check(settings, "ada", CheckAsked(shas[base], shas[head], gpus=("sim",), **how))  # type: ignore[arg-type]
     return done.check_ids[0]
 
 
@@ -112,7 +112,7 @@ def test_a_config_that_ships_and_does_not_compile_is_no_answer(
     (settings.repository / "library" / "double.py").write_text(tiny_repository.SOURCE.replace("FACTOR", "3.0"))
     tiny_repository.git(settings.repository, "add", ".")
     tiny_repository.git(settings.repository, "commit", "--quiet", "--message", "Triple")
-    check_id = submit_check(settings, shas[BASE], "HEAD", who="ada", gpus=("sim",)).check_ids[0]
+    check_id = submit_check(settings, "ada", CheckAsked(shas[BASE], "HEAD", gpus=("sim",))).check_ids[0]
     drain()
     story = read(context, check_id)
     assert story.check.exit_code == 2
@@ -182,11 +182,11 @@ def test_a_kernel_that_neither_side_has_ends_the_check_with_a_sentence(
 
 def test_what_cannot_be_submitted(settings: Settings) -> None:
     with pytest.raises(RepositoryError, match="no commit 'nowhere'"):
-        submit_check(settings, "nowhere", "HEAD", who="ada", gpus=("sim",))
+        submit_check(settings, "ada", CheckAsked("nowhere", "HEAD", gpus=("sim",)))
     with pytest.raises(NoGpuForCheck, match="no GPU worker of h200 was ever here"):
-        submit_check(settings, "HEAD", "HEAD", who="ada", gpus=("h200",))
+        submit_check(settings, "ada", CheckAsked("HEAD", "HEAD", gpus=("h200",)))
     with pytest.raises(NoGpuForCheck, match="start one"):
-        submit_check(settings, "HEAD", "HEAD", who="ada")
+        submit_check(settings, "ada", CheckAsked("HEAD", "HEAD"))
 
 
 def test_checks_go_after_replays_and_before_sweeps_each_in_its_order(
