@@ -59,7 +59,8 @@ def test_jobs_wait_while_the_store_is_away_and_none_fails(
     assert set(rows) == {("done", 1, 0), ("queued", 0, 1)}
     assert trouble is not None
     assert trouble.startswith("the cubin store s3://cubins/worker cannot be ")
-    (answer,) = health_checks.run((lambda: health_checks.store(here.store_url, writes=True),))
+    examine = health_checks.list_health_checks("compile", None, here, settings.home, lambda: 1.0, lambda: None)
+    (answer,) = examine()
     assert answer.startswith("the cubin store s3://cubins/worker cannot be written: ")
 
     server.start()
@@ -71,4 +72,4 @@ def test_jobs_wait_while_the_store_is_away_and_none_fails(
         assert set(opened.scalars(select(Job.state).where(Job.kind == "compile"))) == {"done"}
         assert "waiting" not in set(opened.scalars(select(Trial.status)))
     assert any(key.startswith("worker/") and key.endswith(".cubin") for key in server.list_keys())
-    assert health_checks.store(here.store_url, writes=True) is None
+    assert examine() == ()

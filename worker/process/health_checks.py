@@ -8,13 +8,12 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from tilewatch.db import migrate
 from tilewatch.db.lifecycle import quarantine
-from tilewatch.db.migrate import OtherRelease
-from tilewatch.db.session import DatabaseUnreachable, find_trouble, session
-from tilewatch.kernels.compiling.store import CubinStore, StoreError
+from tilewatch.db.session import find_trouble, session
+from tilewatch.errors import ExpectedError
+from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.worker.context import Context
 from tilewatch.worker.process.http_endpoint import Troubles
 from tilewatch.worker.queue import dispatch
-from tilewatch.worker.queue.dispatch import BrokerUnreachable
 
 SILENT_S = 60
 """Seconds without a heartbeat after which a worker is ill: the thread that writes it is gone or stuck."""
@@ -38,45 +37,34 @@ def list_health_checks(
     """Returns a function that runs all checks of a worker of this kind. Only a GPU worker is tested for quarantine."""
     checks: list[Callable[[], str | None]] = [
         lambda: database(context.database_url),
-        lambda: broker(context.broker_url),
+        lambda: dispatch.require_broker(context.broker_url),
         lambda: heartbeat(silent_s()),
         progress,
         lambda: disk(home),
     ]
     if kind != "tell":
-        checks.append(lambda: store(context.store_url, writes=kind == "compile"))
+        checks.append(lambda: CubinStore(context.store_url).require_access(writes=kind == "compile"))
     if gpu_uuid is not None:
         checks.append(lambda: illness(context.database_url, gpu_uuid))
     return lambda: run(checks)
 
 
 def run(checks: Sequence[Callable[[], str | None]]) -> tuple[str, ...]:
-    return tuple(sentence for check in checks if (sentence := check()) is not None)
+    return tuple(sentence for check in checks if (sentence := _run_one(check)) is not None)
+
+
+def _run_one(check: Callable[[], str | None]) -> str | None:
+    """Returns what a check found wrong, as its result or as its error."""
+    try:
+        return check()
+    except ExpectedError as error:
+        return str(error)
 
 
 def database(url: str) -> str | None:
-    try:
-        trouble = find_trouble(url)
-        migrate.require_head(url)
-        return trouble
-    except (DatabaseUnreachable, OtherRelease) as error:
-        return str(error)
-
-
-def broker(url: str) -> str | None:
-    try:
-        dispatch.require_broker(url)
-    except BrokerUnreachable as error:
-        return str(error)
-    return None
-
-
-def store(url: str, *, writes: bool) -> str | None:
-    try:
-        CubinStore(url).require_access(writes=writes)
-    except StoreError as error:
-        return str(error)
-    return None
+    trouble = find_trouble(url)
+    migrate.require_head(url)
+    return trouble
 
 
 def heartbeat(silent_s: float) -> str | None:

@@ -5,6 +5,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -66,10 +67,14 @@ def test_a_well_worker_says_ok_and_another_why_not() -> None:
 def test_what_keeps_a_worker_from_working_is_said_without_a_password(settings: Settings, context: Context) -> None:
     well = health_checks.list_health_checks("judge", None, context, settings.home, lambda: 1.0, lambda: None)
     assert well() == ()
-    assert health_checks.database("postgresql://me:hunter2@127.0.0.1:9/x").startswith(
-        "Postgres cannot be used at 127.0.0.1:9/x"
+    away = replace(
+        context, database_url="postgresql://me:hunter2@127.0.0.1:9/x", broker_url="redis://:hunter2@127.0.0.1:9/0"
     )
-    assert health_checks.broker("redis://:hunter2@127.0.0.1:9/0").startswith("Redis cannot be used at 127.0.0.1:9")
+    unserved = health_checks.list_health_checks("tell", None, away, settings.home, lambda: 1.0, lambda: None)
+    postgres, valkey = unserved()
+    assert postgres.startswith("Postgres cannot be used at 127.0.0.1:9/x")
+    assert valkey.startswith("Redis cannot be used at 127.0.0.1:9")
+    assert "hunter2" not in postgres + valkey
     silent = health_checks.list_health_checks("judge", None, context, settings.home, lambda: 200.0, lambda: None)
     assert silent() == ("this worker has written no heartbeat for 200 s, at most 60 s were expected",)
 
