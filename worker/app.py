@@ -249,10 +249,8 @@ def _set_up_worker(sender: str, instance: Any, **_: Any) -> None:
 
 
 def _consume(controller: Any, queue: str, wanted: bool) -> None:
-    """Starts or stops taking from a queue.
-
-    It is not called by the consumer's thread, so it works like Celery's own remote control.
-    """
+    """Starts or stops taking from a queue, by the way of Celery's own remote control: another thread than the
+    consumer's calls this."""
     change = controller.consumer.add_task_queue if wanted else controller.consumer.cancel_task_queue
     controller.consumer.call_soon(change, queue)
 

@@ -23,10 +23,8 @@ class Sampled:
 
 
 def measurement_rows(sampled: Sequence[Sampled]) -> list[dict[str, Any]]:
-    """Makes the rows for db.fact_writes.measurements.
-
-    A baseline that could not run gets no row. The reason why it is missing is in the kernel's row.
-    """
+    """Makes the rows for fact_writes.add_measurements. A baseline that could not run gets no row; the kernel's row has
+    the reason."""
     baselines = {each.implementation: each for each in sampled if each.role == "baseline" and each.samples_us}
     main = baselines.get(find_main(baselines) or "")
     missing = {each.implementation: each.detail.get("missing") for each in sampled if not each.samples_us}

@@ -72,11 +72,8 @@ def ratio_table(
 
 
 def change_table(pairs: pd.DataFrame, address: Address | None = None) -> str:
-    """Draws the changes by series and GPU model. A whole row in one colour suggests the algorithm, one cell the
-    architecture.
-
-    A change without a claim gets the colour of no change.
-    """
+    """Draws the changes by series and GPU model: a row in one colour suggests the algorithm, one cell the architecture.
+    A change without a claim gets the colour of no change."""
     return _table(pairs, CHANGE, address, NO_SPARKS)
 
 

@@ -9,10 +9,8 @@ from tilewatch.db.page_reads.sweeps import TrialRow
 
 
 def to_frame(row: type, rows: Sequence[Any]) -> pd.DataFrame:
-    """Returns a frame of rows. It has its columns even without rows, and None for missing texts.
-
-    pandas writes NaN for a missing text, and NaN is true in an `if`.
-    """
+    """Returns a frame of rows. It has its columns even without rows, and None for missing texts: pandas' NaN is true in
+    an `if`."""
     names = row.__dataclass_fields__  # type: ignore[attr-defined]  # every row is a dataclass
     return pd.DataFrame({name: _column([getattr(each, name) for each in rows]) for name in names})
 

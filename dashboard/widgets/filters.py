@@ -76,10 +76,8 @@ def main_first(names: Iterable[str]) -> list[str]:
 
 
 def pick_or_newest(rows: pd.DataFrame, label: str, column: str, key: str, newest: str = NEWEST) -> pd.DataFrame:
-    """Returns the rows, newest first, with the picked value of a column, by default the newest row's value.
-
-    `newest` is the name of that default.
-    """
+    """Returns the rows, newest first, with the picked value of a column, by default the newest row's value. `newest` is
+    the name of that default."""
     picked = pick(label, [newest, *dict.fromkeys(rows[column])], key)
     return rows[rows[column] == (rows.iloc[0][column] if picked == newest else picked)]
 

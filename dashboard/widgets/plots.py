@@ -155,10 +155,8 @@ def choose_picture_format() -> None:
 
 
 def load_plotly_early() -> None:
-    """Makes the browser load Plotly's script after any page is drawn.
-
-    Otherwise opening the first page with a figure took 1.2 s, mostly for this script.
-    """
+    """Makes the browser load Plotly's script after any page is drawn. Otherwise opening the first page with a figure
+    took 1.2 s, mostly for this script."""
     _PRELOAD(key="preload", data={"module": _PLOTLY})
 
 

@@ -18,10 +18,9 @@ NAMES = (*BY_NAME, tile_table.BASELINE)
 
 
 def find_main(measured: Iterable[str]) -> str | None:
-    """Returns the baseline of all ratios of a run, None if it measured no baseline.
+    """Returns the baseline of all ratios of a run: DeepGEMM, else the first other one. None without any.
 
-    DeepGEMM comes first, then the kernel's other baselines in its order. A copy moves the bytes and computes nothing,
-    so it is the main baseline only if nothing else was measured. A baseline of another version is never the main one,
+    A copy computes nothing, so it counts only if nothing else was measured. A baseline of another version never counts,
     because it comes and goes with its environment.
     """
     baselines = [name for name in measured if name not in OURS and not has_version(name)]

@@ -110,10 +110,8 @@ def kill(processes: Sequence[Process]) -> None:
 def give_way() -> None:
     """Gives other processes precedence on the processors over this one and those that it starts.
 
-    If Linux groups processes by session (desktops and some servers do), niceness only counts within a session, so this
-    process's session group is made nice too. Other work that takes 1.7 s alone took 4.3 s beside 4 compilers on 2
-    cores, whether these were nice or not, and 2.1 s with a nice group (2026-11-25). A compiler that shares a core keeps
-    a quarter of it, so few reach their time limit.
+    Where Linux groups processes by session, niceness only counts within a session, so the session's group is made nice
+    too: other work beside 4 compilers on 2 cores took 4.3 s, and 2.1 s with a nice group (2026-11-25).
     """
     os.nice(NICENESS)
     with contextlib.suppress(OSError):  # there are no such groups here
@@ -121,10 +119,8 @@ def give_way() -> None:
 
 
 def adopt_orphans() -> None:
-    """Makes this process the parent of every descendant whose own parent ends, so that `list_descendants` finds it.
-
-    Otherwise the machine's first process would become its parent, and nobody would end it.
-    """
+    """Makes this process the parent of every descendant whose own parent ends, so that `list_descendants` finds it, and
+    not the machine's first process, which would not end it."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -134,10 +130,8 @@ def end_with_parent(death_signal: int) -> None:
 
 
 def forbid_inspection() -> None:
-    """Stops other processes of the same user (except root) from reading this process's environment and memory.
-
-    Forked children inherit this; started programs do not (prctl(2), PR_SET_DUMPABLE).
-    """
+    """Stops other processes of the same user (except root) from reading this process's environment and memory. Forked
+    children inherit this; started programs do not (prctl(2), PR_SET_DUMPABLE)."""
     _prctl(PR_SET_DUMPABLE, 0)
 
 
@@ -235,12 +229,8 @@ def _wait(processes: Sequence[Process], limit_s: float) -> None:
 
 
 def tune_memory() -> None:
-    """Sets the number of memory arenas, and makes the garbage collector skip all objects that exist now.
-
-    A full collection visits every other object, in the middle of a visitor's request. With the objects of pandas,
-    Plotly and Streamlit it took 160 to 250 ms, without them 26 ms; in the API's process 94 to 126 ms. It happened in 4
-    or 5 of 40 reads of a series of 1,000 nights (2026-11-23).
-    """
+    """Sets the number of memory arenas, and makes the garbage collector skip all objects that exist now. A full
+    collection of them took 160 to 250 ms in the middle of a visitor's request, without them 26 ms (2026-11-23)."""
     if sys.platform == "linux":
         # musl has no mallopt and does not need it.
         getattr(ctypes.CDLL(None), "mallopt", lambda *_: 0)(M_ARENA_MAX, ARENAS)

@@ -107,12 +107,8 @@ def make_app(settings: Settings) -> FastAPI:
 
 
 def read_credentials(request: Request) -> Credentials:
-    """Reads the token of a call, and whether it is from this machine: from its address, to its own name, without a
-    proxy.
-
-    The host name is compared because of browsers on this machine: a page from elsewhere may have given this machine's
-    address to its own name.
-    """
+    """Reads the token of a call, and whether it is from this machine: from its address, without a proxy, to its own
+    name. A page from elsewhere may have given this machine's address to a name of its own."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     direct = not any(name in request.headers for name in FORWARDED)
     here = request.client is not None and _is_loopback(request.client.host)

@@ -89,8 +89,6 @@ class KernelLog:
 
 
 def xids_in(text: str, bus_id: str) -> list[int]:
-    """Returns the Xid errors of this GPU in a piece of the kernel's log.
-
-    NVML writes a bus id as 00000000:19:00.0, the kernel as 0000:19:00.
-    """
+    """Returns the Xid errors of this GPU in a piece of the kernel's log, which writes its bus id shorter than NVML:
+    0000:19:00, not 00000000:19:00.0."""
     return [int(xid) for named, xid in _XID.findall(text) if named.lower() in bus_id.lower()]
