@@ -3,7 +3,6 @@
 import datetime as dt
 from dataclasses import dataclass
 
-from sqlalchemy import or_
 from sqlalchemy.orm import Session
 
 from tilewatch.db.models import Alarm
@@ -49,9 +48,7 @@ def describe_kind(kind: str) -> tuple[str, str]:
     return ALARMS.get(kind, (kind.replace("_", " "), "Look at the queue."))
 
 
-def list_alarms(session: Session, since: dt.datetime | None = None) -> list[AlarmRow]:
-    """Lists open alarms, and with `since` also those that closed after that time, the newest first."""
-    shown = Alarm.closed_at.is_(None) if since is None else or_(Alarm.closed_at.is_(None), Alarm.closed_at >= since)
-    return read_rows(
-        session, select_row(AlarmRow, [Alarm]).where(shown).order_by(Alarm.opened_at.desc(), Alarm.id.desc()), AlarmRow
-    )
+def list_alarms(session: Session) -> list[AlarmRow]:
+    """Lists the open alarms, the newest first."""
+    query = select_row(AlarmRow, [Alarm]).where(Alarm.closed_at.is_(None))
+    return read_rows(session, query.order_by(Alarm.opened_at.desc(), Alarm.id.desc()), AlarmRow)

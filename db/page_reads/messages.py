@@ -1,15 +1,13 @@
 """Reads messages to people, and everything about one regression: its series, events, marks and messages."""
 
-import dataclasses
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import func
 from sqlalchemy.orm import Session
 
-from tilewatch.db.models import Base, Mark, Message
+from tilewatch.db.models import Mark, Message
 from tilewatch.db.page_reads.regressions import (
     EventRow,
     RegressionRow,
@@ -18,7 +16,7 @@ from tilewatch.db.page_reads.regressions import (
     list_events,
     list_series,
 )
-from tilewatch.db.query_parts import read_rows
+from tilewatch.db.query_parts import read_rows, select_row
 
 
 @dataclass(frozen=True)
@@ -59,8 +57,8 @@ def find_story(session: Session, regression_id: int) -> RegressionStory | None:
     row = find_regression(session, regression_id)
     if row is None:
         return None
-    marks = select(*_columns(Mark, MarkRow)).where(Mark.regression_id == regression_id).order_by(Mark.id)
-    sent = select(*_columns(Message, MessageRow)).where(Message.regression_id == regression_id).order_by(Message.id)
+    marks = select_row(MarkRow, [Mark]).where(Mark.regression_id == regression_id).order_by(Mark.id)
+    sent = select_row(MessageRow, [Message]).where(Message.regression_id == regression_id).order_by(Message.id)
     return RegressionStory(
         row,
         tuple(list_series(session, regression_id)),
@@ -74,13 +72,9 @@ def list_messages(
     session: Session, *, states: Sequence[str] | None = None, since: dt.datetime | None = None, limit: int = 100
 ) -> list[MessageRow]:
     """Lists messages in these states whose last attempt was after `since`, the newest first."""
-    query = select(*_columns(Message, MessageRow))
+    query = select_row(MessageRow, [Message])
     if since is not None:
         query = query.where(func.coalesce(Message.claimed_at, Message.created_at) >= since)
     if states is not None:
         query = query.where(Message.state.in_(states))
     return read_rows(session, query.order_by(Message.id.desc()).limit(limit), MessageRow)
-
-
-def _columns(model: type[Base], row: type) -> list[ColumnElement[Any]]:
-    return [getattr(model, field.name) for field in dataclasses.fields(row)]

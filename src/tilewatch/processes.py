@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
@@ -135,11 +135,11 @@ def forbid_inspection() -> None:
     _prctl(PR_SET_DUMPABLE, 0)
 
 
-def kill_descendants(process_id: int, spare: Callable[[int], bool] = lambda _: False) -> None:
-    """Kills all descendants of a process, also those in other sessions, except those that `spare` selects. They are
-    stopped first, so that none starts another process meanwhile."""
+def kill_descendants(process_id: int) -> None:
+    """Kills all descendants of a process, also those in other sessions. They are stopped first, so that none starts
+    another process meanwhile."""
     stopped: set[int] = set()
-    while new := [each for each in list_descendants(process_id) if each not in stopped and not spare(each)]:
+    while new := [each for each in list_descendants(process_id) if each not in stopped]:
         for each in new:
             _signal(each, signal.SIGSTOP)
         stopped.update(new)

@@ -44,9 +44,7 @@ def passing(error: Exception) -> str | None:
     return None
 
 
-def once_postgres_is_back(
-    database_url: str, act: Callable[[Session], Result], sleep: Callable[[float], None] = time.sleep
-) -> Result:
+def once_postgres_is_back(database_url: str, act: Callable[[Session], Result]) -> Result:
     """Runs `act` in a transaction, again and again until Postgres commits it, and returns its result. There is no time
     limit: `act` writes the result of work that would be lost."""
     wait_s = FIRST_WAIT_S
@@ -56,5 +54,5 @@ def once_postgres_is_back(
                 return act(opened)
         except OperationalError as error:
             log.warning("waiting for postgres", at=address(database_url), reason=passing(error))
-        sleep(wait_s)
+        time.sleep(wait_s)
         wait_s = min(2 * wait_s, LONGEST_WAIT_S)

@@ -1,7 +1,7 @@
 """Writes a run and its trials to the database. A run is kept in the spool until then."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,22 +96,16 @@ def write_spooled(opened: Session, spooled: Spooled) -> Delivered:
 class TrialWriter:
     """Writes trials as they end, a few at a time, so that a killed sweep keeps its results."""
 
-    def __init__(
-        self,
-        database_url: str,
-        sweep_id: int,
-        config_ids: Mapping[str, int],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, database_url: str, sweep_id: int, config_ids: Mapping[str, int]) -> None:
         self.ended = 0
-        self._database_url, self._sweep_id, self._config_ids, self._clock = database_url, sweep_id, config_ids, clock
+        self._database_url, self._sweep_id, self._config_ids = database_url, sweep_id, config_ids
         self._kept: list[dict[str, Any]] = []
-        self._wrote_at = clock()
+        self._wrote_at = time.monotonic()
 
     def add(self, trial: TrialResult) -> None:
         self.ended += 1
         self._kept.append(_trial_row(trial, self._config_ids))
-        if self._clock() - self._wrote_at >= WRITE_S:
+        if time.monotonic() - self._wrote_at >= WRITE_S:
             self.write()
 
     def write(self) -> None:
@@ -124,7 +118,7 @@ class TrialWriter:
             self._kept = []
         except OperationalError as error:
             log.warning("trials not written yet", trials=len(self._kept), reason=outage.passing(error))
-        self._wrote_at = self._clock()
+        self._wrote_at = time.monotonic()
 
 
 def write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, int]) -> int:
