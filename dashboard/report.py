@@ -23,7 +23,7 @@ from tilewatch.dashboard import weekly
 from tilewatch.dashboard.charts import grid, marks, scoreboard, sorted_changes
 from tilewatch.dashboard.charts import trend as charts
 from tilewatch.dashboard.frames import changes, gpu_time
-from tilewatch.dashboard.frames.metrics import METRICS, Metric
+from tilewatch.dashboard.frames.metrics import METRICS
 from tilewatch.dashboard.score_picture import draw_picture
 from tilewatch.dashboard.text import day, moment
 from tilewatch.dashboard.weekly import Trend, Week
@@ -130,16 +130,11 @@ def _movers(week: Week) -> Iterable[str]:
 def _trend(trend: Trend) -> Iterable[str]:
     shas = list(dict.fromkeys(trend.points["sha"]))[-SHOWN_COMMITS:]
     points = trend.points[trend.points["sha"].isin(shas)].reset_index(drop=True)
-    metric = _metric(points)
+    metric = next(each for each in METRICS if each.values(points)["value"].notna().any())  # the ratio if there is one
     lines = [*marks.level_changes(trend.levels), *marks.toolchain_changes(points), *marks.node_changes(points)]
     lines += marks.rewrites(points)
     yield f"<h2>{escape(trend.name)}</h2>"
     yield _figure(go.Figure(charts.trend(points, metric, marks=lines)))
-
-
-def _metric(points: pd.DataFrame) -> Metric:
-    """Returns the ratio as metric if a point has one, else the time."""
-    return next(metric for metric in METRICS if metric.values(points)["value"].notna().any())
 
 
 def _nights(week: Week) -> Iterable[str]:

@@ -3,7 +3,6 @@
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from tilewatch.configs import config_text
 from tilewatch.dashboard.frames import differences
 from tilewatch.dashboard.frames.metrics import Metric
 from tilewatch.dashboard.text import commit_text, label_baseline, moment, ratio_to, source_text, time_text
-from tilewatch.text import change_text, count_text, short_sha, write_change
+from tilewatch.text import change_text, count_text, plain_html, short_sha, write_change
 
 RUN = 0
 """The index of the run's id in the customdata of each point."""
@@ -76,17 +75,17 @@ def points_hover(line: pd.DataFrame, metric: Metric) -> tuple[str, npt.NDArray[n
     ratio, timed = metric.key == "ratio", metric.key != "time_us"
     parts = [
         ("<b>", _each(_commit, about, "sha", "subject", "author", "committed_at")),
-        ("</b><br><b>", _each(escape, about, "implementation")),
+        ("</b><br><b>", _each(plain_html, about, "implementation")),
         (": ", _each(metric.write, about, "value")),
-        (" ", _each(_name_baseline, about, "baseline") if ratio else []),
+        (" ", _each(lambda name: plain_html(label_baseline(name)), about, "baseline") if ratio else []),
         ("", ["</b>"] * len(line)),
         (" ", [_interval(low, high, metric) for low, high in zip(about["low"], about["high"], strict=True)]),
         ("<br>median ", _each(time_text, about, "median_us") if timed else []),
         (" of ", _each(lambda count: count_text(count, "sample"), about, "samples") if timed else []),
-        ("<br>config ", _each_document(lambda params: escape(config_text(params or {})), about["params"])),
-        ("<br>", _each(lambda origin, machine: f"{origin} on {escape(machine)}", about, "origin", "machine")),
-        (" (", _each(escape, about, "device_name")),
-        (", driver ", _each_document(_driver, about["toolchain"])),
+        ("<br>config ", _each_document(lambda params: plain_html(config_text(params or {})), about["params"])),
+        ("<br>", _each(lambda origin, machine: f"{origin} on {plain_html(machine)}", about, "origin", "machine")),
+        (" (", _each(plain_html, about, "device_name")),
+        (", driver ", _each_document(lambda versions: plain_html(versions.get("driver") or ""), about["toolchain"])),
         ("", [")"] * len(line)),
         (", ", ["while this GPU was quarantined" if ill else "" for ill in about["quarantined"]]),
         ("<br>measured ", list(map(_moment, about["measured_at"]))),
@@ -124,7 +123,7 @@ def _shared(run_ids: list[int], parts: list[tuple[str, list[str]]]) -> tuple[str
 
 def to_html(lines: Sequence[str]) -> str:
     """Writes lines as Plotly's hover text, which is HTML. The first line is the heading."""
-    first, *others = map(escape, lines)
+    first, *others = map(plain_html, lines)
     return "<br>".join([f"<b>{first}</b>", *others])
 
 
@@ -150,23 +149,15 @@ def _each_document(write: Callable[[Any], str], documents: list[Any]) -> list[st
 
 @lru_cache(MOST_REMEMBERED)
 def _commit(sha: str, subject: str, author: str | None, committed_at: dt.datetime) -> str:
-    return escape(f"{short_sha(sha)} {commit_text(subject, author, committed_at)}")
+    return plain_html(f"{short_sha(sha)} {commit_text(subject, author, committed_at)}")
 
 
 _moment = lru_cache(MOST_REMEMBERED)(moment)
-
-
-def _name_baseline(baseline: str | None) -> str:
-    return escape(label_baseline(baseline))
 
 
 def _interval(low: float, high: float, metric: Metric) -> str:
     return "" if pd.isna(low) else f"(95 %: {metric.write(low)} to {metric.write(high)})"
 
 
-def _driver(toolchain: Mapping[str, Any]) -> str:
-    return escape(str(toolchain.get("driver") or ""))
-
-
 def _verdict(verdict: str | None, reason: str) -> str:
-    return f"{verdict}: {escape(reason)}" if verdict else ""
+    return f"{verdict}: {plain_html(reason)}" if verdict else ""

@@ -35,7 +35,7 @@ def sizes(rated: pd.DataFrame) -> go.Figure:
     for (name, role, kind), line in rated.groupby(["line", "role", "type"], sort=False):
         colour = colours.colour_of(line["implementation"].iloc[-1], role)
         figure.add_scatter(
-            x=line["problem"],
+            x=line["problem"].map(plain_html),
             y=line["value"],
             error_y={
                 "array": line["high"] - line["value"],
@@ -50,7 +50,7 @@ def sizes(rated: pd.DataFrame) -> go.Figure:
             customdata=[time_text(us) for us in line["median_us"]],
             hovertemplate=f"%{{x}}: %{{y:,.0f}} {line['unit'].iloc[0]}, median %{{customdata}}",
         )
-    order = list(dict.fromkeys(rated["problem"]))
+    order = list(dict.fromkeys(rated["problem"].map(plain_html)))
     figure.update_layout(
         height=460,
         margin={"t": 20, "b": 10, "l": 10, "r": 10},
@@ -69,6 +69,6 @@ def sizes(rated: pd.DataFrame) -> go.Figure:
 
 def rate_table(rated: pd.DataFrame) -> pd.DataFrame:
     """Returns one row per problem and one column per implementation, with its unit."""
-    order = list(dict.fromkeys(rated["problem"])), list(dict.fromkeys(rated["line"]))
+    order = list(dict.fromkeys(rated["problem"].map(plain_html))), list(dict.fromkeys(rated["line"]))
     table = rated.pivot_table(index="problem", columns="line", values="value", aggfunc="first")
     return table.reindex(index=order[0], columns=order[1]).add_suffix(f", {rated['unit'].iloc[0]}").reset_index()

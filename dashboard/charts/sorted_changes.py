@@ -5,9 +5,12 @@ import plotly.graph_objects as go
 
 from tilewatch.dashboard.charts import colours, hover
 from tilewatch.dashboard.frames import differences
+from tilewatch.text import plain_html, shorten
 
 AT_EACH_END = 20
 TITLE_BELOW_PX = 24
+LONGEST_LABEL = 60
+"""Most letters of a name beside a mark. A longer one leaves no room for the marks."""
 SYMBOLS = {
     differences.FASTER: "circle",
     differences.SLOWER: "circle",
@@ -37,6 +40,7 @@ def draw_sorted_changes(
     # "(recorded)" in every row adds nothing, and takes a fifth of a phone's width.
     suffix = f" ({origins.pop()})" if len(origins) == 1 else ""
     names = [f"{row['kernel']} {row['problem']} {row['where'].removesuffix(suffix)}" for row in rows]
+    labels = [plain_html(shorten(name, LONGEST_LABEL)) for name in names]
     marked = [
         colours.UNCERTAIN
         if row["finding"] not in differences.CLAIMS
@@ -83,6 +87,6 @@ def draw_sorted_changes(
         hoverlabel={"align": "left"},
         # A phone has room for few numbers beside the names. Turned numbers would cover the words below them.
         xaxis={"zeroline": False, "tickangle": 0, "tickmode": "auto", "nticks": 6},
-        yaxis={"type": "category", "automargin": True, "showgrid": False},
+        yaxis={"type": "category", "automargin": True, "showgrid": False, "tickvals": names, "ticktext": labels},
     )
     return figure

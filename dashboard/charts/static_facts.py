@@ -3,15 +3,13 @@
 The frames have the columns of StaticRow and CubinChangeRow in db/page_reads/static_facts.py.
 """
 
-from html import escape
-
 import pandas as pd
 import plotly.graph_objects as go
 
 from tilewatch.configs import config_text
 from tilewatch.dashboard.charts import colours
 from tilewatch.dashboard.text import first_line
-from tilewatch.text import short_sha
+from tilewatch.text import plain_html, short_sha
 
 COUNTS = (
     ("compiled", "compiled", colours.OUTCOMES["compiled"], "circle"),
@@ -39,7 +37,7 @@ def over_commits(counts: pd.DataFrame) -> go.Figure:
             mode="lines+markers",
             line={"color": colour, "width": 1.5},
             marker={"color": colour, "symbol": symbol, "size": 8},
-            customdata=list(zip(counts[column], counts["settled"], counts["subject"].map(escape), strict=True)),
+            customdata=list(zip(counts[column], counts["settled"], counts["subject"].map(plain_html), strict=True)),
             hovertemplate="%{customdata[0]} of %{customdata[1]}: " + name + "<br>%{x} %{customdata[2]}<extra></extra>",
         )
     compilers = counts["compiler"].tolist()

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from tilewatch.configs import config_text
 from tilewatch.dashboard.charts import colours
 from tilewatch.dashboard.text import time_text
-from tilewatch.text import change_text
+from tilewatch.text import change_text, plain_html
 
 HAND_PICKED = {"tile_m": 128, "tile_n": 128, "tile_k": 128, "num_ctas": 1}
 GUIDES = {"tile_m": 512, "tile_n": 512, "tile_k": 512, "num_ctas": 8}
@@ -110,7 +110,7 @@ def draw(bars: Sequence[Bar]) -> go.Figure:
         textposition="outside",
         cliponaxis=False,
         customdata=list(range(len(bars))),
-        hovertext=["" if bar.is_baseline else config_text(bar.config) for bar in bars],
+        hovertext=["" if bar.is_baseline else plain_html(config_text(bar.config)) for bar in bars],
         hovertemplate="%{y}: %{text}<br>%{hovertext}<extra></extra>",
     )
     figure.update_layout(

@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 
 from tilewatch.configs import config_text
 from tilewatch.dashboard.charts import colours
-from tilewatch.text import count_text
+from tilewatch.text import count_text, plain_html
 
 BAR_PX, NAMES_PX, NAMES_OF_A_ROW = 46, 22, 3
 """Heights of the bar of outcomes and of a row of names; number of names in a row on a phone."""
@@ -99,7 +99,8 @@ def cells(trials: pd.DataFrame, x: str, y: str, fact: Fact) -> go.Figure:
     for trial in trials[[across, down, "outcome", fact.key]].to_dict("records"):
         places.setdefault((trial[across], trial[down]), []).append(trial)
     columns, rows = (sorted({place[i] for place in places}) for i in (0, 1))
-    across_names, down_names = [str(column) for column in columns], [str(row) for row in rows]
+    across_axis, down_axis = plain_html(x), plain_html(y)
+    across_names, down_names = list(map(plain_html, columns)), list(map(plain_html, rows))
     grid = [[_sum_up(places.get((column, row), ()), fact) for column in columns] for row in rows]
     present = [value for line in grid for value, *_ in line if value is not None]
     scale: tuple[tuple[float, str], ...] = colours.GOOD_TO_BAD
@@ -116,8 +117,11 @@ def cells(trials: pd.DataFrame, x: str, y: str, fact: Fact) -> go.Figure:
         "z": [[value for value, *_ in line] for line in grid],
         "text": [[text for _, text, _ in line] for line in grid],
         "customdata": [
-            [f"{x}={column} {y}={row}<br>{counts}" for column, (*_, counts) in zip(columns, line, strict=True)]
-            for row, line in zip(rows, grid, strict=True)
+            [
+                f"{across_axis}={column} {down_axis}={row}<br>{counts}"
+                for column, (*_, counts) in zip(across_names, line, strict=True)
+            ]
+            for row, line in zip(down_names, grid, strict=True)
         ],
         "hovertemplate": "%{customdata}<br>" + fact.cell + ": %{text}<extra></extra>",
         "colorscale": scale,
@@ -130,8 +134,8 @@ def cells(trials: pd.DataFrame, x: str, y: str, fact: Fact) -> go.Figure:
     layout = {
         "height": 130 + 52 * len(rows),
         "margin": {"t": 10, "b": 10, "l": 10, "r": 10},
-        "xaxis": {"title": {"text": x}, "type": "category", "showgrid": False},
-        "yaxis": {"title": {"text": y}, "type": "category", "showgrid": False},
+        "xaxis": {"title": {"text": across_axis}, "type": "category", "showgrid": False},
+        "yaxis": {"title": {"text": down_axis}, "type": "category", "showgrid": False},
     }
     inks = [
         colours.LINE if value is None else colours.ink_on(colours.colour_at(scale, (value - low) / (high - low)))

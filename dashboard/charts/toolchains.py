@@ -6,6 +6,7 @@ import plotly.graph_objects as go
 
 from tilewatch.dashboard.charts import colours
 from tilewatch.db.page_reads.toolchain_reports import OperatorRow, TimeChange
+from tilewatch.text import plain_html
 
 AT_MOST = 40
 SAFETIES = {
@@ -32,7 +33,7 @@ def changes(operators: Sequence[OperatorRow], newer: str) -> go.Figure:
         margin={"t": 30, "b": 10, "l": 10, "r": 10},
         legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0},
         # Three short lines: a phone has no room for a long one beside the names.
-        xaxis={"title": f"change of the time<br>with {newer}, %<br>(plus is slower)", "zeroline": False},
+        xaxis={"title": f"change of the time<br>with {plain_html(newer)}, %<br>(plus is slower)", "zeroline": False},
         yaxis={
             "type": "category",
             "automargin": True,
@@ -79,4 +80,4 @@ def _change(row: OperatorRow) -> float:
 
 
 def _name(row: OperatorRow) -> str:
-    return f"{row.kernel} {row.problem}"
+    return plain_html(f"{row.kernel} {row.problem}")

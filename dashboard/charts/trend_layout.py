@@ -1,7 +1,6 @@
 """Lays out a trend as Plotly's layout dict: its axes, its legend, the lines where something changed. Pure."""
 
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 
 import pandas as pd
@@ -11,7 +10,7 @@ from tilewatch.dashboard.charts.marks import Mark
 from tilewatch.dashboard.charts.trend_lines import Along
 from tilewatch.dashboard.frames.metrics import Metric, axis_title
 from tilewatch.dashboard.text import day
-from tilewatch.text import short_sha
+from tilewatch.text import plain_html, short_sha, shorten
 
 MOST_LABELLED_MARKS = 6
 """Most marks with words. Further marks are only lines, because their words would overlap."""
@@ -21,8 +20,8 @@ SIDE_PX, FOOT_PX, END_PX = 92, 148, 32
 small, Plotly enlarges them and draws the figure again, often twice."""
 MOST_LABELS = 10
 """Most labels on an axis. More would overlap on a phone."""
-MOST_LETTERS = 16
-"""Most letters of a commit subject below the axis."""
+MOST_LETTERS, MOST_LETTERS_OF_A_MARK = 16, 48
+"""Most letters of a commit subject below the axis, and of the words above a mark."""
 SLANT_DEGREES = -40
 
 
@@ -69,14 +68,11 @@ def _label_commits(commits: pd.DataFrame, names: Sequence[str]) -> dict[str, Any
     """Labels the newest commit and some others, evenly spread, with day and subject."""
     step = max(1, -(-len(names) // MOST_LABELS))
     shown = [at for at in range(len(names)) if (len(names) - 1 - at) % step == 0]
+    days, subjects = (commits[name].iloc[shown] for name in ("committed_at", "subject"))
     labels = [
-        f"{commits['committed_at'].iloc[at]:%m-%d} {escape(_shorten(commits['subject'].iloc[at]))}" for at in shown
+        f"{at:%m-%d} {plain_html(shorten(subject, MOST_LETTERS))}" for at, subject in zip(days, subjects, strict=True)
     ]
     return {"tickmode": "array", "tickvals": [names[at] for at in shown], "ticktext": labels}
-
-
-def _shorten(subject: str) -> str:
-    return subject if len(subject) <= MOST_LETTERS else f"{subject[: MOST_LETTERS - 1].rstrip()}…"
 
 
 def _name_days(commits: pd.DataFrame) -> str:
@@ -102,8 +98,8 @@ def _words(x: Any, mark: Mark, *, labelled: bool, row: int) -> dict[str, Any]:
         "yanchor": "bottom",
         "xanchor": "center",
         "showarrow": False,
-        "text": escape(mark.words) if labelled else "",
-        "hovertext": escape(mark.words),
+        "text": plain_html(shorten(mark.words, MOST_LETTERS_OF_A_MARK)) if labelled else "",
+        "hovertext": plain_html(mark.words),
         "font": {"size": 11},  # in the text colour: on one of the themes a mark's colour has too little contrast
     }
 

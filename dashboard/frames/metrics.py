@@ -14,6 +14,7 @@ import pandas as pd
 
 from tilewatch.dashboard.text import label_baseline
 from tilewatch.mechanisms.counters import LABELS
+from tilewatch.text import plain_html
 
 US_TFLOP = 1e6
 """FLOP per microsecond in one TFLOP/s."""
@@ -133,11 +134,11 @@ def axis_title(metric: Metric, points: pd.DataFrame) -> str:
     """Returns the axis title. A ratio names its baseline if all points share one; an owner's rate names its unit."""
     if metric.key == "own":
         units = {work[0] for work in points["work"] if isinstance(work, list)}
-        return f"{units.pop()}/s (median time)" if len(units) == 1 else metric.axis
+        return f"{plain_html(units.pop())}/s (median time)" if len(units) == 1 else metric.axis
     baselines = set(points["baseline"].dropna()) if metric.key == "ratio" and len(points) else set()
     if len(baselines) != 1:
         return metric.axis
-    name = label_baseline(baselines.pop())
+    name = plain_html(label_baseline(baselines.pop()))
     return f"{name}'s time / this time<br>(over 1: faster than {name})"  # a phone has no room for one line
 
 

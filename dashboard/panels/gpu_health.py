@@ -10,7 +10,7 @@ from tilewatch.dashboard.charts import colours
 from tilewatch.dashboard.frames import gpu_time, reads
 from tilewatch.dashboard.text import moment
 from tilewatch.dashboard.widgets import plots, tables
-from tilewatch.text import plain, plain_code
+from tilewatch.text import plain, plain_code, plain_html
 
 PALETTE = (colours.KERNEL, *colours.OTHERS)
 BEST_OF = 0.05
@@ -22,8 +22,8 @@ def show_quarantined(quarantines: pd.DataFrame) -> None:
     for row in quarantines[quarantines["ended_at"].isna()].to_dict("records"):
         last = f" Its last canary, {moment(row['canary_at'])}: {row['canary_said']}." if row["canary_said"] else ""
         st.error(
-            f"GPU {plain_code(row['gpu_uuid'])} ({row['gpu_model']}) of {plain(row['host'])} takes no sweeps since "
-            f"{moment(row['began_at'])}: {plain(row['reason'] + '.' + last)}"
+            f"GPU {plain_code(row['gpu_uuid'])} ({plain(row['gpu_model'])}) of {plain(row['host'])} takes no sweeps "
+            f"since {moment(row['began_at'])}: {plain(row['reason'] + '.' + last)}"
         )
 
 
@@ -60,11 +60,12 @@ def canary_figure(canaries: pd.DataFrame, quarantines: pd.DataFrame) -> go.Figur
             figure.add_scatter(
                 x=runs["measured_at"],
                 y=100 * (runs[column] / best_us - 1),
-                name=f"{host} {str(uuid)[-6:]}, {words}",
+                name=plain_html(f"{host} {str(uuid)[-6:]}, {words}"),
                 mode="lines+markers",
                 marker={"size": 6, "symbol": "circle" if dash == "solid" else "diamond-open"},
                 line={"width": 1.5, "dash": dash, "color": PALETTE[i % len(PALETTE)]},
-                hovertemplate=f"{name} {uuid}<br>{words}: %{{y:+.2f}} % over its best<extra></extra>",
+                customdata=[plain_html(f"{name} {uuid}")] * len(runs),
+                hovertemplate=f"%{{customdata}}<br>{words}: %{{y:+.2f}} % over its best<extra></extra>",
             )
     for row in quarantines.to_dict("records"):
         ended = row["ended_at"] if not pd.isna(row["ended_at"]) else canaries["measured_at"].max()

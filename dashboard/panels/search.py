@@ -66,17 +66,14 @@ def _ask(pages: Sequence[StreamlitPage]) -> None:
         for name in found[:MOST_SHOWN]:
             st.page_link(places[name].page, label=plain(name), query_params=dict(places[name].parameters))
         if typed.strip():
-            st.caption(f"{count_text(len(found), 'place')} with these words" + _rest(len(found)))
+            rest = f"; the first {MOST_SHOWN} are shown" if len(found) > MOST_SHOWN else ""
+            st.caption(f"{count_text(len(found), 'place')} with these words{rest}.")
 
 
 def find(places: Iterable[str], typed: str) -> list[str]:
     """Returns the places that contain all typed words, in the given order; none if nothing is typed."""
     words = typed.lower().split()
     return [name for name in places if words and all(word in name.lower() for word in words)]
-
-
-def _rest(found: int) -> str:
-    return f"; the first {MOST_SHOWN} are shown." if found > MOST_SHOWN else "."
 
 
 def list_series_places(series: pd.DataFrame, *, several: bool) -> dict[str, Place]:

@@ -33,7 +33,7 @@ def show(url: str) -> None:
     if row.failure is not None:
         st.error(plain(f"The comparison of {row.a} with {row.b} failed: {row.failure}"))
     elif row.is_open:
-        st.info(f"{row.a} and {row.b} are being compared. Load the page again for what is new.")
+        st.info(f"{plain(row.a)} and {plain(row.b)} are being compared. Load the page again for what is new.")
     if found is None:
         return
     _answer(found)

@@ -20,9 +20,6 @@ def send_at_once() -> None:
         except OSError:  # the descriptor of listdir itself, closed by now
             continue
         with socket.socket(fileno=os.dup(number)) as found:
-            if found.family in (socket.AF_INET, socket.AF_INET6) and _listens(found):
+            listens = found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+            if found.family in (socket.AF_INET, socket.AF_INET6) and listens:
                 found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-
-def _listens(found: socket.socket) -> bool:
-    return bool(found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))

@@ -27,7 +27,7 @@ def page(url: str) -> None:
     name = repository.pick_repository(url)
     spaces = spaces[spaces["repository"] == name]
     if spaces.empty:
-        st.info(f"No sweep of {name} was submitted yet.")
+        st.info(f"No sweep of {plain(name)} was submitted yet.")
         return
     first, second, third = st.columns(3)
     named = spaces.assign(gpu=spaces["arch"] + " " + spaces["gpu_name"])
@@ -53,7 +53,7 @@ def page(url: str) -> None:
 
 def _spills(url: str, space: pd.Series) -> None:
     """Shows which kernels spill on this architecture, which a compiler engineer wants to know."""
-    st.subheader(f"Which kernels spill on {space['arch']}", anchor=False)
+    st.subheader(f"Which kernels spill on {plain(space['arch'])}", anchor=False)
     rows = reads.spills(url, space["repository"], space["gpu_model"])
     spilling = rows[rows["spilling"] > 0]
     have = "has" if len(spilling) == 1 else "have"

@@ -117,7 +117,7 @@ def _pick_series(url: str, everything: pd.DataFrame) -> pd.Series | None:
     for label, column, parameter in (("Kernel", "kernel", "kernel"), ("Problem", "problem", "problem")):
         rows = rows[rows[column] == filters.pick(label, _order(rows, column), parameter)]
     gpus = _order(rows, "gpu_model")
-    picked = filters.pick("GPU", gpus, "gpu", help=", ".join(sorted(set(rows["gpu_name"]))))
+    picked = filters.pick("GPU", gpus, "gpu", help=plain(", ".join(sorted(set(rows["gpu_name"])))))
     return rows[rows["gpu_model"] == picked].iloc[0]
 
 

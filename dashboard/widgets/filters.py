@@ -87,8 +87,8 @@ def choose(label: str, options: Sequence[str], key: str) -> str:
     unknown = _find_unknown(key, st.query_params.get_all(key), options)
     on_change = address.restore(key, address.one_of(options))
     with st.container(key=f"few-{key}", width="content"):
-        picked = str(st.segmented_control(label, options, required=True, key=key, on_change=on_change))
-    return _require_known(label, unknown, picked)
+        shown = st.segmented_control(label, options, required=True, format_func=plain, key=key, on_change=on_change)
+    return _require_known(label, unknown, str(shown))
 
 
 def toggle(label: str, key: str) -> bool:

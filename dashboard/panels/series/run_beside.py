@@ -93,7 +93,7 @@ def _tabulate_times(found: Evidence) -> pd.DataFrame:
             cells = {"before": time_text(old.median_us) if old else "", **cells}
             cells["change"] = change_text(row.median_us / old.median_us - 1) if old else ""
         if row.baseline is not None:
-            cells[f"to {label_baseline(row.baseline)}"] = "" if row.ratio is None else ratio_text(row.ratio)
+            cells[f"to {plain(label_baseline(row.baseline))}"] = "" if row.ratio is None else ratio_text(row.ratio)
         rows.append({"": plain(name), **cells})
     return pd.DataFrame(rows).set_index("") if rows else pd.DataFrame()
 

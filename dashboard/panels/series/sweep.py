@@ -19,7 +19,7 @@ from tilewatch.dashboard.panels.series import sweep_winner
 from tilewatch.dashboard.text import first_line, rate_unit
 from tilewatch.dashboard.widgets import filters, plots, tables
 from tilewatch.dashboard.widgets.errors import show_errors
-from tilewatch.text import change_text, count_text, plain_code, short_sha
+from tilewatch.text import change_text, count_text, plain, plain_code, short_sha
 
 BEST_CONFIGS = 10
 A_MONTH = dt.timedelta(days=30)
@@ -156,7 +156,7 @@ def _best(trials: pd.DataFrame, tie: set[int], sweep: pd.Series) -> None:
     tables.show(table, key="best", column_config={"us": number(format="%.1f"), unit: number(format="%.0f")})
     common = common_text(timed, [name for name, _ in sweep["axes"]])
     meaning = "; ≈ not distinguishable from the winner" if tied.any() else ""
-    st.caption(f"Times of the few samples of the sweep{meaning}. {common}")
+    st.caption(f"Times of the few samples of the sweep{meaning}. {plain(common)}")
 
 
 def common_text(fastest: pd.DataFrame, axes: Sequence[str]) -> str:

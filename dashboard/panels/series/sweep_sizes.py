@@ -30,7 +30,7 @@ def show(url: str, sweep: pd.Series) -> None:
     machines = sorted(set(rated["origin"] + " on " + rated["machine"]))
     st.caption(
         f"Medians of careful runs with their 95 % interval, the newest of each problem at this commit; "
-        f"{', '.join(machines)}."
+        f"{plain(', '.join(machines))}."
     )
     table = sizes.rate_table(rated)
     numbers = {name: st.column_config.NumberColumn(format="%.0f") for name in table.columns[1:]}
