@@ -54,7 +54,10 @@ OVERVIEW_TABLE = "BidiComponent"
 Plotly's, 4.7 MB to parse, nor Regressions from its list's (2 cores, 2026-11-24)."""
 
 SERVER = "<script>window.__streamlit = {BACKEND_BASE_URL: new URL('.', location.href).href};</script>"
-SETTLE = f'<script type="module">{(HERE / "serving" / "settle.js").read_text(encoding="utf-8")}</script>'
+SCRIPTS = "".join(
+    f'<script type="module">{(HERE / "serving" / name).read_text(encoding="utf-8")}</script>'
+    for name in ("history.js", "settle.js")
+)
 LOADING = '<p style="font: 1rem sans-serif; color: #6b7686; margin: 4rem" role="status">Tilewatch is loading ...</p>'
 
 
@@ -113,7 +116,7 @@ def write_html(html: str, page: str) -> str:
     for old, new in (
         ("<title>Streamlit</title>", f"<title>Tilewatch</title>{SERVER}"),
         ("</head>", f"{early}</head>"),
-        ('<div id="root"></div>', f'<style>{STYLE}</style><div id="root">{LOADING}</div>{SETTLE}'),
+        ('<div id="root"></div>', f'<style>{STYLE}</style><div id="root">{LOADING}</div>{SCRIPTS}'),
     ):
         html = html.replace(old, new)
     return html

@@ -1,0 +1,12 @@
+// Makes what a visitor does one entry of the browser's history, so that Back leads to what was seen before it.
+// Streamlit adds one per message (1.67, 2026-11-28): for a link to another page first the new parameters behind the
+// address of the page that is left, then the page, then each parameter that the page sets itself.
+
+let acted = false;
+for (const kind of ["pointerdown", "keydown", "click"]) addEventListener(kind, () => (acted = true), true);
+const add = history.pushState.bind(history);
+history.pushState = (...entry) => {
+  if (acted) add(...entry);
+  else history.replaceState(...entry);
+  acted = false;
+};
