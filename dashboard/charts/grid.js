@@ -6,15 +6,16 @@ const unfolded = (window.tilewatchUnfolded ??= {}); // what somebody folded stay
 const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
 export default function ({ data, setTriggerValue }) {
-  const root = document.getElementById(data.of);
-  fill(root, data.drawings);
-  const table = root.querySelector("table");
-  root.querySelector(":scope > .save-picture")?.remove();
-  if (!table.dataset.alive) {
-    table.dataset.alive = "yes"; // the page ran again with the same HTML, to which all this was added
-    enliven(root, table, setTriggerValue);
-  }
-  saves(root, data, () => drawn(root));
+  return follow(data, (root) => {
+    fill(root, data.drawings);
+    const table = root.querySelector("table");
+    root.querySelector(":scope > .save-picture")?.remove();
+    if (!table.dataset.alive) {
+      table.dataset.alive = "yes"; // the page ran again with the same HTML, to which all this was added
+      enliven(root, table, setTriggerValue);
+    }
+    saves(root, data, () => drawn(root));
+  });
 }
 
 function enliven(root, table, setTriggerValue) {

@@ -9,6 +9,20 @@ function element(name, attributes) {
   return made;
 }
 
+// Calls `enliven` with the element of this HTML, and with each that Streamlit puts in its place. It does so where an
+// element above comes or goes, without running the component again (1.67, 2026-11-28).
+function follow({ of, version }, enliven) {
+  let root;
+  const look = () => {
+    const shown = document.getElementById(of);
+    if (shown && shown !== root && shown.dataset.version === `${version}`) enliven((root = shown));
+  };
+  look();
+  const changes = new MutationObserver(look);
+  changes.observe(document.body, { childList: true, subtree: true });
+  return () => changes.disconnect();
+}
+
 // Inserts drawings into the places that plots.py reserved for them.
 function fill(root, drawings) {
   root.querySelectorAll("span.drawn").forEach((place, i) => (place.outerHTML = drawings[i])); // escaped where they were written

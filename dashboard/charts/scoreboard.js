@@ -1,10 +1,11 @@
 // Saves the cards of scoreboard.py as one picture: what stands on the page, side by side.
 
 export default function ({ data }) {
-  const root = document.getElementById(data.of);
-  fill(root, data.drawings);
-  root.querySelector(".save-picture")?.remove();
-  saves(root, data, () => drawnCards(root));
+  return follow(data, (root) => {
+    fill(root, data.drawings);
+    root.querySelector(".save-picture")?.remove();
+    saves(root, data, () => drawnCards(root));
+  });
 }
 
 const PICTURE_WIDTH_PX = 620;
