@@ -92,7 +92,8 @@ def tabulate_counters(found: Evidence) -> pd.DataFrame:
 def find_change(found: Evidence) -> tuple[Mechanism, ...] | None:
     """Returns the mechanisms between the run before and this one, the main one first. None if the time did not change,
     or a side is missing."""
-    change = _find_time_change(found)
+    sides = [[row.median_us for row in each if row.role == "kernel"] for each in (found.sampled_before, found.sampled)]
+    change = sides[1][0] / sides[0][0] - 1 if all(sides) else None
     if change is None or abs(change) < LEAST_CHANGE or found.winner is None or found.winner_before is None:
         return None
     assert found.before is not None
@@ -181,11 +182,6 @@ def _of_next_best(found: Evidence) -> dict[str, float]:
     if found.next_best is None:
         return {}
     return _known(next((each for each in tied if each.get("config") == found.next_best.params), None))
-
-
-def _find_time_change(found: Evidence) -> float | None:
-    sides = [[row.median_us for row in each if row.role == "kernel"] for each in (found.sampled_before, found.sampled)]
-    return sides[1][0] / sides[0][0] - 1 if all(sides) else None
 
 
 def _build(

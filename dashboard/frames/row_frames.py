@@ -1,6 +1,7 @@
 """Turns rows of the database into data frames. Knows no query, no cache and no widget."""
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 import pandas as pd
@@ -10,9 +11,11 @@ from tilewatch.db.page_reads.sweeps import TrialRow
 
 def to_frame(row: type, rows: Sequence[Any]) -> pd.DataFrame:
     """Returns a frame of rows. It has its columns even without rows, and None for missing texts: pandas' NaN is true in
-    an `if`."""
-    names = row.__dataclass_fields__  # type: ignore[attr-defined]  # every row is a dataclass
-    return pd.DataFrame({name: _column([getattr(each, name) for each in rows]) for name in names})
+    an `if`. An empty column of times has their type, because pandas compares no other empty column with a timestamp."""
+    if not rows:
+        types = {each.name: "datetime64[us, UTC]" if "datetime" in str(each.type) else object for each in fields(row)}
+        return pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in types.items()})
+    return pd.DataFrame({each.name: _column([getattr(one, each.name) for one in rows]) for each in fields(row)})
 
 
 def _column(values: list[Any]) -> list[Any] | pd.Series:
