@@ -1,10 +1,11 @@
-"""The dashboard of the small database, where whoever types a name may act."""
+"""The dashboards of the small database, where whoever types a name may act, and of a newcomer."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.dashboard.fixtures import servers
+from tests.conftest import NewDatabase
+from tests.dashboard.fixtures import newcomer, servers
 from tilewatch.db import session
 from tilewatch.db.models import Regression, RegressionEvent
 from tilewatch.db.server.free_ports import find_free_port
@@ -14,6 +15,13 @@ from tilewatch.db.server.free_ports import find_free_port
 def address(filled_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     may_triage = {"TILEWATCH_ANONYMOUS": "act"}  # so that a journey can
     with servers.dashboard(filled_url, tmp_path_factory.mktemp("elsewhere"), find_free_port(), may_triage) as served:
+        yield served
+
+
+@pytest.fixture(scope="session")
+def newcomers_address(new_filled_database: NewDatabase, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A dashboard that a walker may have clicked in: what its jobs and regressions are is not sure."""
+    with newcomer.serve(new_filled_database, tmp_path_factory.mktemp("newcomer")) as served:
         yield served
 
 

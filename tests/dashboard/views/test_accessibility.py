@@ -1,5 +1,5 @@
-"""Every page in a real browser, light and dark, looked through by axe-core for what hinders people with a screen reader
-or weak sight."""
+"""Every page of a newcomer in a real browser, light and dark, looked through by axe-core for what hinders people with a
+screen reader or weak sight."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -27,6 +27,11 @@ CONTRAST = {"runOnly": ["color-contrast"]}
 BELOW = ("regressions", "architectures")
 """Pages that others lead to, and that are not on the first level."""
 MOST_ON_FIRST_LEVEL = 7
+
+
+@pytest.fixture
+def address(newcomers_address: str) -> str:
+    return newcomers_address
 
 
 def list_findings(page: Any, options: dict[str, Any]) -> Iterator[str]:

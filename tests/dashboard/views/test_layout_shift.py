@@ -1,12 +1,9 @@
 """What stands on a page when it is shown for the first time stands there when all of it has come."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.conftest import NewDatabase
-from tests.dashboard.fixtures import newcomer
 from tests.dashboard.fixtures.drawn import await_drawn
 from tilewatch.dashboard.serving import index_page
 
@@ -32,10 +29,9 @@ WATCH = """(() => {
 MOVED = "() => Object.entries(seen).filter(([, tops]) => tops.size > 1).map(([name, tops]) => [name, ...tops])"
 
 
-@pytest.fixture(scope="module")
-def address(new_filled_database: NewDatabase, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with newcomer.serve(new_filled_database, tmp_path_factory.mktemp("elsewhere")) as served:
-        yield served
+@pytest.fixture
+def address(newcomers_address: str) -> str:
+    return newcomers_address
 
 
 DESK, PHONE = (1440, 900), (400, 800)
