@@ -28,8 +28,9 @@ DIFFERENT = (*CLAIMS, *OPEN, NOT_CONFIRMED)
 
 
 def add_findings(pairs: pd.DataFrame, judged: pd.DataFrame) -> pd.DataFrame:
-    """Adds the columns `finding` and `confirmed_at` to the pairs of `changes.pair_snapshots`. `confirmed_at` is the
-    commit of the verdict that supports a claim, else None.
+    """Adds the columns `finding`, `confirmed_at` and `undecided` to the pairs of `changes.pair_snapshots`.
+    `confirmed_at` is the commit of the verdict that supports a claim, `undecided` the reason of the newest undecided
+    verdict, else None.
 
     `judged` are the verdicts other than unchanged. A difference is faster or slower only if a verdict says so for a
     commit after the earlier side, up to the later side. Otherwise equal code is the finding: the cause is then the GPU,
@@ -44,10 +45,11 @@ def add_findings(pairs: pd.DataFrame, judged: pd.DataFrame) -> pd.DataFrame:
         (confirmed & (pairs["change"] < 0), FASTER),
         (confirmed, SLOWER),
         (pairs["verdict"].isna(), NOT_JUDGED),
-        (undecided, UNDECIDED),
+        (undecided.notna(), UNDECIDED),
     )
     found = np.select([rule for rule, _ in rules], [name for _, name in rules], NOT_CONFIRMED)
-    return pairs.assign(finding=found, confirmed_at=confirmed_at.where(np.isin(found, CLAIMS), None))
+    confirmed_at = confirmed_at.where(np.isin(found, CLAIMS), None)
+    return pairs.assign(finding=found, confirmed_at=confirmed_at, undecided=undecided)
 
 
 def add_findings_between_gpus(pairs: pd.DataFrame) -> pd.DataFrame:
@@ -86,26 +88,27 @@ def count_findings(pairs: pd.DataFrame, always: Sequence[str] = (FASTER, SLOWER)
 def write(row: Mapping[Any, Any]) -> str:
     """Writes a finding in words. A claim names the commit of its verdict, as in "faster, confirmed at 96bf3ebcea"; an
     undecided finding says what will decide it."""
-    if row["finding"] == UNDECIDED and row["verdict"] == "undecided":
-        return f"{UNDECIDED}: {write_plan(row['reason'], is_recorded=row['origin'] == 'recorded')}"
+    if row["finding"] == UNDECIDED:
+        return f"{UNDECIDED}: {write_plan(row['undecided'], is_recorded=row['origin'] == 'recorded')}"
     if pd.isna(row["confirmed_at"]):
         return str(row["finding"])
     return f"{row['finding']}, confirmed at {short_sha(row['confirmed_at'])}"
 
 
 def _read_verdicts(pairs: pd.DataFrame, judged: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-    """Returns the commit of the newest verdict between the two sides that agrees with the numbers, or None; and whether
-    the judge left a commit between them undecided."""
+    """Returns the commit of the newest verdict between the two sides that agrees with the numbers, or None; and the
+    reason of the newest verdict between them that is undecided, or None."""
     named = [*SERIES, "origin"]
-    verdicts: dict[tuple[str, ...], list[tuple[int, str, str]]] = {}
-    for *series, position, verdict, sha in judged[[*named, "position", "verdict", "sha"]].itertuples(index=False):
-        verdicts.setdefault(tuple(series), []).append((position, verdict, sha))
+    verdicts: dict[tuple[str, ...], list[tuple[int, str, str, str]]] = {}
+    columns = [*named, "position", "verdict", "sha", "reason"]
+    for *series, position, verdict, sha, reason in judged[columns].itertuples(index=False):
+        verdicts.setdefault(tuple(series), []).append((position, verdict, sha, reason))
     confirmed_at, undecided = [], []
     for *series, before, after, change in pairs[[*named, "position_before", "position", "change"]].itertuples(
         index=False
     ):
         between = [each for each in verdicts.get(tuple(series), ()) if before < each[0] <= after]
         wanted = "improvement" if change < 0 else "regression"
-        confirmed_at.append(max(((at, sha) for at, verdict, sha in between if verdict == wanted), default=(0, None))[1])
-        undecided.append(any(verdict == "undecided" for _, verdict, _ in between))
-    return pd.Series(confirmed_at, pairs.index, dtype=object), pd.Series(undecided, pairs.index, dtype=bool)
+        confirmed_at.append(max(((at, sha) for at, name, sha, _ in between if name == wanted), default=(0, None))[1])
+        undecided.append(max(((at, why) for at, name, _, why in between if name == UNDECIDED), default=(0, None))[1])
+    return pd.Series(confirmed_at, pairs.index, dtype=object), pd.Series(undecided, pairs.index, dtype=object)

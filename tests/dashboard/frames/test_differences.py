@@ -9,11 +9,11 @@ from tests.dashboard.fixtures.snapshots import series_row
 from tilewatch.dashboard.charts import hover
 from tilewatch.dashboard.frames import changes, differences
 
-NONE = pd.DataFrame(columns=[*changes.SERIES, "origin", "position", "verdict", "sha"])
+NONE = pd.DataFrame(columns=[*changes.SERIES, "origin", "position", "verdict", "sha", "reason"])
 
 
 def judged_at(position: int, verdict: str = "regression", **other: Any) -> pd.DataFrame:
-    return pd.DataFrame([series_row(position, 1.0, verdict=verdict, **other)])
+    return pd.DataFrame([series_row(position, 1.0, verdict=verdict, **{"reason": "few nights", **other})])
 
 
 def finding(after: dict[str, Any], judged: pd.DataFrame = NONE, before: dict[str, Any] | None = None) -> str:
@@ -47,6 +47,17 @@ def test_what_the_judge_left_undecided_on_the_way_is_undecided_though_the_newest
     assert finding(newest, judged_at(4, "undecided")) == "undecided"
     assert finding(newest, pd.concat([judged_at(4, "undecided"), judged_at(4, "improvement")])) == "faster"
     assert finding(newest, judged_at(3, "undecided")) == "not confirmed", "of the earlier side, about what was before"
+
+
+def test_what_is_undecided_on_the_way_says_what_decides_it() -> None:
+    judged = pd.concat(
+        judged_at(at, "undecided", reason=f"{nights} of the 5 earlier nights needed") for at, nights in ((4, 1), (5, 3))
+    )
+    pairs = changes.pair_snapshots(
+        pd.DataFrame([series_row(3, 1.0)]), pd.DataFrame([series_row(6, 1.2, verdict="unchanged")])
+    )
+    (row,) = differences.add_findings(pairs, judged).to_dict("records")
+    assert differences.write(row) == "undecided: 2 more nights on this machine decide, or a replay"
 
 
 @pytest.mark.parametrize(
