@@ -63,6 +63,7 @@ OURS = {
     "worker/git/clones.py:_locked",
     "worker/gpu/baseline_kernels.py:prepare",
     "worker/gpu/uncounted.py:_read",
+    "worker/gpu/uncounted.py:read_counters",
     "worker/local/secret_files.py:_find_short",
     "worker/local/up.py:write_connection_file",
     "worker/process/metrics_folder.py:_is_used",
