@@ -148,7 +148,7 @@ def _write_library(folder: Path, file: str, changed: str) -> Path:
 def _make(library: Path, name: str, arch: str) -> CompilerInput:
     kernel = load(library, arch)[name].kernel
     problem = kernel.problems[0]
-    configs = kernel.space(arch).configs()
+    configs = kernel.list_nightly(arch)
     config = default_config(arch, element_bytes(kernel, problem), configs)
     request = {"library": str(library), "kernel": name, "problem": problem.name, "config": config, "arch": arch}
     (launch,) = read_code(request).launches

@@ -17,6 +17,7 @@ from sqlalchemy import case, cast, delete, exists, func, or_, select, text, upda
 from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.orm import Session
 
+from tilewatch.configs import config_sha256
 from tilewatch.db import trial_facts
 from tilewatch.db.models import (
     RECORDED_HOST_END,
@@ -238,11 +239,6 @@ def add_configs(session: Session, params: Sequence[Mapping[str, int]]) -> dict[s
     )
     query = select(Config.sha256, Config.id).where(Config.sha256 == func.any(list(by_sha256)))
     return {row.sha256: row.id for row in session.execute(query)}
-
-
-def config_sha256(params: Mapping[str, int]) -> str:
-    """Returns the hash that names a config. The order of its parameters does not count."""
-    return _sha256(params)
 
 
 def add_trials(session: Session, sweep_id: int, planned: Sequence[tuple[int, str]]) -> None:

@@ -17,8 +17,8 @@ HINTS = ("num_ctas", "occupancy", "num_worker_warps")
 """Parameters that cuTile takes as compiler hints. Every other parameter of a config is the library file's own."""
 
 MOST_CONFIGS = 20_000
-"""Most configs of one search space, before `only` filters it. Our largest has 13,824, of which 44 are left, or 500 more
-on sm_90. Submitting a space of 400,000 had not ended after 5 minutes (2026-11-21)."""
+"""Most configs of one search space, before `only` filters it. Our largest has 18,432. Submitting a space of 400,000 had
+not ended after 5 minutes (2026-11-21)."""
 
 
 class BadProblem(ExpectedError, ValueError):
@@ -69,7 +69,10 @@ class Array:
 
 @dataclass(frozen=True)
 class Space:
-    """A search space: its axes in order, and a filter `only` of their combinations. `size` counts all combinations."""
+    """A search space: its axes in order, and a filter `only` of their combinations. `size` counts all combinations.
+
+    `only` refuses what cannot work on the hardware, or is the same launch as another config. What was slow once belongs
+    to a ShortList, because another compiler may make it fast."""
 
     axes: tuple[tuple[str, tuple[int, ...]], ...]
     only: Callable[[Config], bool] | None = None
@@ -87,6 +90,21 @@ class Space:
         for name, values in self.axes:
             found = [{**config, name: value} for config in found for value in values]
         return tuple(config for config in found if self.only is None or self.only(config))
+
+
+@dataclass(frozen=True)
+class ShortList:
+    """The configs that every night times: `has` chooses them from a space, by times that were measured before.
+
+    These were measured with a compiler ("tileiras 13.4.92"), on GPUs, of the library at a commit `source`, until a
+    `date`.
+    """
+
+    has: Callable[[Config], bool]
+    compiler: str
+    gpus: tuple[str, ...]
+    source: str
+    date: str
 
 
 @dataclass(frozen=True)
@@ -114,6 +132,7 @@ class Kernel:
                float as float32
     weights    Problem -> how often it runs in one step of each model that uses it, by the model's name: its part of the
                model's total
+    short_lists  architecture ("sm_90") -> the short list of its space; without one every night times the whole space
     as_launched  whether the compiler may assume of arrays what ct.launch lets it assume: strides that are multiples of
                16 bytes, and that every stride of 1 is constant. Otherwise multiples of 16 elements, as until 2026-11
     """
@@ -136,3 +155,9 @@ class Kernel:
     scalars: Callable[[Problem, Config], Mapping[str, int | float]] | None = None
     weights: Callable[[Problem], Mapping[str, float]] | None = None
     as_launched: bool = False
+    short_lists: Mapping[str, ShortList] = field(default_factory=dict)
+
+    def list_nightly(self, arch: str) -> tuple[dict[str, int], ...]:
+        """Lists the configs that every night times: the short list, or the whole space of a kernel without one."""
+        listed, configs = self.short_lists.get(arch), self.space(arch).configs()
+        return configs if listed is None else tuple(filter(listed.has, configs))

@@ -27,6 +27,7 @@ class Plan:
     `parts_of` maps a model to the problem's part of its total: {"weight": 28.0, "parts": 12}. `dtypes` are the inputs'
     types, such as "bfloat16". `ships` is the config that the watched library's host code launches; None if unknown, for
     example if host code searches at run time. `work` is the problem's size in the owner's unit: a unit and an amount.
+    The space has `rest` configs outside the kernel's short list; the last `drawn` of the trials are of them.
     """
 
     kernel: str
@@ -43,6 +44,13 @@ class Plan:
     ships: Params | None = None
     work: tuple[str, float] | None = None
     dtypes: tuple[str, ...] = ()
+    drawn: int = 0
+    rest: int = 0
+
+    @property
+    def listed(self) -> tuple[PlannedTrial, ...]:
+        """Returns the trials of the short list, or all trials of a kernel without one."""
+        return self.trials[: len(self.trials) - self.drawn]
 
 
 @dataclass(frozen=True)

@@ -176,7 +176,7 @@ def stored_space(plan: Plan, gpu: str) -> dict[str, Any]:
     """Returns a space as it is stored with its sweep: its axes, the table's config, the shipped one, its work in the
     owner's unit, and the rate of the Tensor Cores."""
     rate = find_rate(gpu_model(gpu), plan.dtypes)
-    named = table_config(gpu, plan.element_bytes, (trial.config for trial in plan.trials))
+    named = table_config(gpu, plan.element_bytes, (trial.config for trial in plan.listed))
     return {
         "axes": [[name, list(values)] for name, values in plan.axes],
         "tile_table": None if named is None else dict(named),

@@ -10,6 +10,7 @@ from typing import Any
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.catalog.description import Description, read_description
 from tilewatch.kernels.catalog.plan_names import find_bad_name
+from tilewatch.kernels.catalog.share import Shares, write_shares
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.contract import BadProblem
 from tilewatch.kernels.library_errors import LibraryError, NoConfigs, PackageMissing
@@ -38,12 +39,22 @@ def read(library: Path, *, arch: str, kernel: str | None = None, problem: str | 
     return read_library(library, arch=arch, kernel=kernel, problem=problem).plans
 
 
-def read_library(library: Path, *, arch: str, kernel: str | None = None, problem: str | None = None) -> LibraryPlans:
-    """Returns plans for one architecture ("sm_90"): of the nightly suite, of one kernel, or of one problem.
+def read_library(
+    library: Path,
+    *,
+    arch: str,
+    kernel: str | None = None,
+    problem: str | None = None,
+    shares: Shares | None = None,
+    wide: bool = False,
+) -> LibraryPlans:
+    """Returns plans for one architecture ("sm_90"): of the nightly suite, of one kernel, or of one problem. They try
+    the short lists; with `shares` also a share of each space, and with `wide` all of it.
 
     A file or kernel with an error is left out. If it was asked for by name, or nothing is left, the error is raised:
     UnknownKernel, BadProblem, NoConfigs, PackageMissing or LibraryError, each with a sentence as message."""
-    answer = _ask(library, {"library": str(library), "arch": arch, "kernel": kernel, "problem": problem})
+    request = {"library": str(library), "arch": arch, "kernel": kernel, "problem": problem, "wide": wide}
+    answer = _ask(library, request | ({} if shares is None else {"shares": write_shares(shares)}))
     bad_name = next(filter(None, map(find_bad_name, answer["plans"])), None)
     if bad_name is not None:
         raise LibraryError(f"the library {library}: {bad_name}")
@@ -63,6 +74,8 @@ def read_library(library: Path, *, arch: str, kernel: str | None = None, problem
             ships=plan.get("ships"),
             work=None if plan.get("work") is None else (plan["work"][0], plan["work"][1]),
             dtypes=tuple(plan["dtypes"]),
+            drawn=plan.get("drawn", 0),
+            rest=plan.get("rest", 0),
         )
         for plan in answer["plans"]
     )

@@ -1,7 +1,8 @@
 """Child role `catalog`: reads a library folder and plans its sweeps. Needs cuda-tile, but no compiler."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,35 @@ from tilewatch.kernels.catalog.loading import Entry, LibraryKernel, LibraryOpera
 from tilewatch.kernels.catalog.operator_plans import describe_operator, plan_operator
 from tilewatch.kernels.catalog.parts import Parts, list_parts
 from tilewatch.kernels.catalog.plan_names import find_bad_name
+from tilewatch.kernels.catalog.share import Shares, choose_share, read_shares
 from tilewatch.kernels.catalog.signature import BadConfig, code_key, element_bytes, input_dtypes, signature
-from tilewatch.kernels.catalog.validation import call, list_configs, read_space, validate_kernel, validate_problem
+from tilewatch.kernels.catalog.validation import (
+    call,
+    list_configs,
+    read_space,
+    split_space,
+    validate_kernel,
+    validate_problem,
+)
 from tilewatch.kernels.contract import BadProblem, Config, Problem
 from tilewatch.kernels.library_errors import LibraryError, NoConfigs, PackageMissing
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a sweep tries besides the short list: nothing, a share, or the whole space."""
+
+    shares: Shares | None = None
+    wide: bool = False
+
+    def choose(self, rest: Sequence[Config], kernel: str, problem: str) -> Sequence[Config]:
+        if self.wide:
+            return rest
+        shares = self.shares
+        return [] if shares is None else choose_share(rest, shares.series.get((kernel, problem)), kernel, shares.day)
+
+
+ONLY_SHORT_LIST = Scope()
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -21,17 +47,18 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
         library, kernel, arch = Path(request["library"]), request["kernel"], request["arch"]
         loaded, failures = load(library, arch), list(list_failures(library, arch))
         parts = list_parts(loaded, failures)
+        scope = _read_scope(request)
         if kernel is not None:
             wanted = _keep_runnable(_find_wanted(library, kernel, request["problem"], arch), kernel, arch)
             if request.get("config") is not None:  # {} is the only config of host code without a search
                 entry, problem = wanted[0]
                 return {"description": _describe_config(entry, problem, request["config"], arch)}
-            return _make_answer([_plan(entry, problem, arch, parts) for entry, problem in wanted], failures)
+            return _make_answer([_plan(entry, problem, arch, parts, scope) for entry, problem in wanted], failures)
         plans = []
         for entry in loaded.values():
             try:
                 wanted = _keep_runnable(list_problems(entry), None, arch) if entry.kernel.nightly else []
-                plans += [_plan(entry, problem, arch, parts) for entry, problem in wanted]
+                plans += [_plan(entry, problem, arch, parts, scope) for entry, problem in wanted]
             except LibraryError as error:
                 failures.append(error)
         if failures and not plans:
@@ -47,6 +74,11 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"error": "PackageMissing", "message": str(error)}
     except LibraryError as error:
         return {"error": "LibraryError", "message": str(error)}
+
+
+def _read_scope(request: Mapping[str, Any]) -> Scope:
+    shares = request.get("shares")
+    return Scope(None if shares is None else read_shares(shares), request.get("wide", False))
 
 
 def _make_answer(plans: list[dict[str, Any]], failures: list[LibraryError]) -> dict[str, Any]:
@@ -101,27 +133,29 @@ def _describe_config(loaded: Entry, problem: Problem, config: Config, arch: str)
     return describe(loaded, problem, config, arch)
 
 
-def _plan(loaded: Entry, problem: Problem, arch: str, parts: Parts) -> dict[str, Any]:
+def _plan(loaded: Entry, problem: Problem, arch: str, parts: Parts, scope: Scope) -> dict[str, Any]:
     part = {"parts_of": parts.get((loaded.kernel.name, problem.name), {})}
-    return plan_alone(loaded, problem, arch) | part
+    return plan_alone(loaded, problem, arch, scope) | part
 
 
-def plan_alone(loaded: Entry, problem: Problem, arch: str) -> dict[str, Any]:
+def plan_alone(loaded: Entry, problem: Problem, arch: str, scope: Scope = ONLY_SHORT_LIST) -> dict[str, Any]:
     """Returns the fields of Plan except `parts_of`, as JSON. Raises LibraryError."""
     if isinstance(loaded, LibraryOperator):
         plan = plan_operator(loaded, problem, arch)
     else:
-        plan = _plan_kernel(loaded, problem, arch)
+        plan = _plan_kernel(loaded, problem, arch, scope)
     if bad_name := find_bad_name(plan):
         raise LibraryError(f"library file {loaded.file}: {bad_name}")
     return plan
 
 
-def _plan_kernel(loaded: LibraryKernel, problem: Problem, arch: str) -> dict[str, Any]:
+def _plan_kernel(loaded: LibraryKernel, problem: Problem, arch: str, scope: Scope) -> dict[str, Any]:
     kernel, space = loaded.kernel, read_space(loaded, arch)
     validate_problem(loaded, problem)
+    listed, rest = split_space(loaded, arch)
+    drawn = scope.choose(rest, kernel.name, problem.name)
     trials = []
-    for config in list_configs(loaded, arch):
+    for config in map(dict, (*listed, *drawn)):  # copies, which the file may change
         call(loaded, "constants", problem, config)
         call(loaded, "grid", problem, config, MANY)
         try:
@@ -141,4 +175,6 @@ def _plan_kernel(loaded: LibraryKernel, problem: Problem, arch: str) -> dict[str
         "bytes": call(loaded, "bytes", problem),
         "baselines": kernel.baselines,
         "trials": trials,
+        "drawn": len(drawn),
+        "rest": len(rest),
     }

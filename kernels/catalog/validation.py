@@ -15,7 +15,7 @@ import cuda.tile as ct
 
 from tilewatch.kernels.baselines.names import NAMES
 from tilewatch.kernels.catalog.loading import LibraryKernel
-from tilewatch.kernels.contract import MOST_CONFIGS, Array, Problem, Space
+from tilewatch.kernels.contract import MOST_CONFIGS, Array, Config, Problem, ShortList, Space
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.text import is_name
 
@@ -64,9 +64,28 @@ def list_configs(loaded: LibraryKernel, arch: str) -> tuple[dict[str, int], ...]
 
 
 @functools.cache
+def split_space(loaded: LibraryKernel, arch: str) -> tuple[tuple[Config, ...], tuple[Config, ...]]:
+    """Returns the configs of the short list, and the rest of the space: nothing for a kernel without a short list.
+    Raises LibraryError if the list is not a ShortList, or chooses nothing."""
+    configs, short_list = list_configs(loaded, arch), loaded.kernel.short_lists.get(arch)
+    if short_list is None or not configs:
+        return configs, ()
+    if not isinstance(short_list, ShortList):
+        raise _make_error(loaded, f"`short_lists` has a {_name_type(short_list)} for {arch}; expected a ShortList")
+    try:
+        listed = tuple(filter(short_list.has, configs))
+    except Exception as error:
+        raise _make_error(
+            loaded, f"`has` of a short list fails: {type(error).__name__}: {error}{_find_line(error)}"
+        ) from error
+    if not listed:
+        raise _make_error(loaded, f"the short list for {arch} chooses none of {len(configs):,} configs")
+    return listed, tuple(config for config in configs if config not in listed)
+
+
+@functools.cache
 def _list_configs_once(loaded: LibraryKernel, arch: str) -> tuple[dict[str, int], ...]:
-    """Returns a space's configs. Cached: `only` may leave 35 configs of 18,432, and each problem reads the
-    space twice."""
+    """Returns a space's configs. Cached, because each problem reads the space twice."""
     space = read_space(loaded, arch)
     try:
         return space.configs()

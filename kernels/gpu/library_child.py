@@ -57,7 +57,7 @@ def _import(library: Path) -> Mapping[str, Any]:
 
 
 def _describe(found: LibraryKernel | LibraryOperator, request: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Describes the problem with the request's configs, or the whole search space if it names none. Returns None for a
+    """Describes the problem with the request's configs, or those of every night if it names none. Returns None for a
     watched operator."""
     if isinstance(found, LibraryOperator):
         return None
@@ -65,7 +65,7 @@ def _describe(found: LibraryKernel | LibraryOperator, request: Mapping[str, Any]
     device = cupy.cuda.Device()
     configs = request["configs"]
     if configs is None:
-        configs = kernel.space(f"sm_{device.compute_capability}").configs()
+        configs = kernel.list_nightly(f"sm_{device.compute_capability}")
     problem = kernel.parse(request["problem"])
     return describe_problem(kernel, problem, configs, device.attributes["MultiProcessorCount"])
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import cuda.tile as ct
 
-from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
+from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
 
 LOG2_E = 1.4426950408889634
 """exp(x) = exp2(x * LOG2_E): the GPU has an instruction for exp2."""
@@ -223,47 +223,58 @@ def _checked(text: str) -> dict[str, int]:
 
 
 def prefill_space(arch: str) -> Space:
-    """Returns the configs. On sm_90 tiles of 256 rows came no nearer than 9 % to a winner (25 sweeps, H200 and H100,
-    2026-11). One block per multiprocessor never won there (27 sweeps), nor did fewer than 16 rows per warp. Values in
-    two parts won three of seven sweeps there, and were not tried elsewhere. sm_80 has no clusters, and no registers for
-    256 rows."""
+    """Returns the configs. sm_80 has no clusters, and no registers for 256 rows. Values in two parts were tried on
+    sm_90 alone, where they won three of seven sweeps."""
     hopper = arch.startswith("sm_9")
     return Space(
         (
-            ("tile_m", (64, 128, 256) if has_clusters(arch) else (64, 128)),
+            ("tile_m", (64, 128, 256) if hopper or has_clusters(arch) else (64, 128)),
             ("tile_n", (64, 128)),
-            ("num_ctas", (1, 2) if has_clusters(arch) else (1,)),
-            ("occupancy", (2,) if hopper else (1, 2)),
+            ("num_ctas", (1, 2) if hopper or has_clusters(arch) else (1,)),
+            ("occupancy", (1, 2)),
             ("num_worker_warps", (4, 8)),
             ("latency", (2, 4)),
             ("value_parts", (1, 2) if hopper else (1,)),
-        ),
-        only=lambda config: not hopper or config["tile_m"] == 16 * config["num_worker_warps"],
+        )
     )
+
+
+MEASURED = "tileiras 13.4.92", ("H200", "H100"), "f727a301", "2026-11-27"
+"""Compiler, GPUs, commit and last day of the times behind the short lists."""
+
+
+def has_16_rows_per_warp(config: Config) -> bool:
+    """Returns True for 16 rows per warp in two blocks per multiprocessor without clusters. Others never won in 27
+    sweeps, and 256 rows came no nearer than 9 %."""
+    is_alone = config["occupancy"] == 1 or config["num_ctas"] == 2
+    return config["tile_m"] == 16 * config["num_worker_warps"] and not is_alone
 
 
 def causal_space(arch: str) -> Space:
     """Returns the configs, with the order of the blocks as an axis: blocks of later rows have more keys."""
     space = prefill_space(arch)
-    return Space((*space.axes, ("last_heads", (1, 4, 16))), only=space.only)
+    return Space((*space.axes, ("last_heads", (1, 4, 16))))
 
 
 def has_clusters(arch: str) -> bool:
-    """Returns True if a cluster of blocks may share a product: on Blackwell. On sm_90 attention never gained by it."""
+    """Returns True if a cluster of blocks may share a product: on Blackwell."""
     return arch.startswith(("sm_10", "sm_11", "sm_12"))
 
 
-def decode_space(arch: str) -> Space:
-    """Returns the configs. On sm_90, 8 warps and 256 keys came no nearer than 1.3 % to a winner (8 sweeps, 2026-11)."""
-    hopper = arch.startswith("sm_9")
+def decode_space(_: str) -> Space:
     return Space(
         (
-            ("tile_n", (32, 64, 128) if hopper else (32, 64, 128, 256)),
+            ("tile_n", (32, 64, 128, 256)),
             ("occupancy", (1, 2, 4)),
-            ("num_worker_warps", (4,) if hopper else (4, 8)),
+            ("num_worker_warps", (4, 8)),
             ("latency", (2, 4, 10)),
         )
     )
+
+
+def has_few_keys(config: Config) -> bool:
+    """Returns False for 8 warps and for 256 keys, which came no nearer than 1.3 % to a winner (8 sweeps)."""
+    return config["tile_n"] < 256 and config["num_worker_warps"] == 4
 
 
 def prefill_arrays(problem: Problem) -> tuple[Array, ...]:
@@ -386,6 +397,7 @@ def prefill(name: str, problems: tuple[str, ...], parse: Any, space: Any, refere
         flops=prefill_flops,
         bytes=prefill_bytes,
         baselines=("attention_cudnn", "attention_flash", "tile_table"),
+        short_lists={"sm_90": ShortList(has_16_rows_per_warp, *MEASURED)},
     )
 
 
@@ -418,5 +430,6 @@ KERNELS = (
         flops=decode_flops,
         bytes=decode_bytes,
         baselines=("attention_cudnn", "attention_flash"),
+        short_lists={"sm_90": ShortList(has_few_keys, *MEASURED)},
     ),
 )

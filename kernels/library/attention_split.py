@@ -12,7 +12,7 @@ from typing import Any
 import cuda.tile as ct
 import numpy as np
 
-from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
+from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
 
 LOG2_E = 1.4426950408889634
 """exp(x) = exp2(x * LOG2_E): the GPU has an instruction for exp2."""
@@ -137,15 +137,23 @@ def _keys_of_part(sequence: int, parts: int) -> int:
 
 
 def parts_space(_: str) -> Space:
-    """Returns the configs of attention_decode on sm_90, without the axes that mattered least there."""
+    """Returns the configs of attention_decode."""
     return Space(
         (
-            ("tile_n", (32, 64, 128)),
+            ("tile_n", (32, 64, 128, 256)),
             ("occupancy", (1, 2, 4)),
-            ("num_worker_warps", (4,)),
-            ("latency", (2, 4)),
+            ("num_worker_warps", (4, 8)),
+            ("latency", (2, 4, 10)),
         )
     )
+
+
+def has_few_keys(config: Config) -> bool:
+    """Returns False for what attention_decode does not need either, and for the latency hint that mattered least."""
+    return config["tile_n"] < 256 and config["num_worker_warps"] == 4 and config["latency"] < 10
+
+
+SHORT_LIST = ShortList(has_few_keys, "tileiras 13.4.92", ("H200", "H100"), "f727a301", "2026-11-27")
 
 
 def join_space(_: str) -> Space:
@@ -271,6 +279,7 @@ KERNELS = (
         baselines=("copy",),
         given=given,
         weights=weights,
+        short_lists={"sm_90": SHORT_LIST},
     ),
     Kernel(
         name="attention_decode_join",

@@ -8,7 +8,7 @@ from typing import Any
 
 import cuda.tile as ct
 
-from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
+from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
 
 LONGEST_ROW = 16384
 """Most columns of a softmax row. A row is held in the registers of one multiprocessor; this many float32 values take a
@@ -106,25 +106,32 @@ def parse(text: str) -> Problem:
     return Problem(f"{rows}x{columns}", {"rows": rows, "columns": columns})
 
 
-def tiled_space(arch: str) -> Space:
+def tiled_space(_: str) -> Space:
     """Returns the configs: bytes per tile, with many blocks per multiprocessor or few persistent ones.
 
-    TMA is not an axis: the compiler (cuda-tile 1.7) makes the same vector loads with and without it. On sm_90
-    persistent blocks came no nearer than 3 % to a winner, 512 columns no nearer than 8 % (18 sweeps, 2026-11)."""
+    TMA is not an axis: the compiler (cuda-tile 1.7) makes the same vector loads with and without it."""
     return Space(
         (
             ("tile_rows", (1, 4)),
             ("tile_columns", (512, 1024, 2048, 4096)),
             ("persistent", (0, 1)),
             ("occupancy", (2, 4, 8)),
-        ),
-        only=lambda config: arch != "sm_90" or (config["tile_columns"] > 512 and not config["persistent"]),
+        )
     )
 
 
-def rows_space(arch: str) -> Space:
-    """Returns the configs for whole rows, with enough warps for long rows. On sm_90, 2 rows came no nearer than 1.9 %
-    to a winner and one block per multiprocessor no nearer than 6 % (13 sweeps, 2026-11)."""
+MEASURED = "tileiras 13.4.92", ("H200", "H100"), "f727a301", "2026-11-27"
+"""Compiler, GPUs, commit and last day of the times behind the short lists."""
+
+
+def has_long_tiles(config: Config) -> bool:
+    """Returns False for persistent blocks, which came no nearer than 3 % to a winner, and 512 columns, no nearer than
+    8 % (18 sweeps)."""
+    return config["tile_columns"] > 512 and not config["persistent"]
+
+
+def rows_space(_: str) -> Space:
+    """Returns the configs for whole rows, with enough warps for long rows."""
     return Space(
         (
             ("tile_rows", (1, 2, 4)),
@@ -132,9 +139,14 @@ def rows_space(arch: str) -> Space:
             ("allow_tma", (1, 0)),
             ("occupancy", (1, 2, 4, 8)),
             ("num_worker_warps", (4, 8)),
-        ),
-        only=lambda config: arch != "sm_90" or (config["tile_rows"] != 2 and config["occupancy"] > 1),
+        )
     )
+
+
+def has_many_blocks(config: Config) -> bool:
+    """Returns False for 2 rows, which came no nearer than 1.9 % to a winner, and for one block per multiprocessor, no
+    nearer than 6 % (13 sweeps)."""
+    return config["tile_rows"] != 2 and config["occupancy"] > 1
 
 
 def silu_arrays(problem: Problem) -> tuple[Array, ...]:
@@ -242,6 +254,7 @@ KERNELS = (
         flops=silu_flops,
         bytes=three_arrays_bytes,
         baselines=("copy", "torch_silu_and_multiply", "tile_table"),
+        short_lists={"sm_90": ShortList(has_long_tiles, *MEASURED)},
     ),
     Kernel(
         name="residual_add",
@@ -257,6 +270,7 @@ KERNELS = (
         flops=add_flops,
         bytes=three_arrays_bytes,
         baselines=("copy", "torch_residual_add", "tile_table"),
+        short_lists={"sm_90": ShortList(has_long_tiles, *MEASURED)},
     ),
     Kernel(
         name="softmax",
@@ -272,5 +286,6 @@ KERNELS = (
         flops=softmax_flops,
         bytes=two_arrays_bytes,
         baselines=("copy", "torch_softmax", "tile_table"),
+        short_lists={"sm_90": ShortList(has_many_blocks, *MEASURED)},
     ),
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 import cuda.tile as ct
 
-from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
+from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
 
 BLOCK = 128
 """Elements of K, and rows of B, that share a scale."""
@@ -546,8 +546,21 @@ def hopper_space(arch: str) -> Space:
             ("added_n", (0, 16, 32, 64)),
             ("blocks_per_tile", (0, 1, 2, 4)),
         ),
-        only=is_worth_timing,
+        only=can_work,
     )
+
+
+def can_work(config: Config) -> bool:
+    """Returns False if the sums of a tile take all registers of a thread, or if an axis would change nothing: columns
+    that are not added, and parts of a tile that has none."""
+    threads = 32 * config["num_worker_warps"]
+    sums = config["tile_m"] * (config["tile_n"] + config["added_n"]) // threads
+    has_parts = config["blocks_per_tile"] < 2 or config["tile_n"] <= BLOCK
+    return sums < min(255, 65536 // (threads * config["occupancy"])) and has_parts and _has_columns(config)
+
+
+def _has_columns(config: Config) -> bool:
+    return config["added_n"] == columns_added(config)
 
 
 Configs = Mapping[tuple[int, ...], tuple[tuple[int, ...], ...]]
@@ -580,6 +593,9 @@ def is_worth_timing(config: Config) -> bool:
     how = tuple(config[axis] for axis in ("latency", "steps", "added_n", "blocks_per_tile"))
     may_be_in_groups_of_16 = (*tile, *how) == (128, 256, 8, 1, 1, 4, 0, 0)
     return (config["group_size_m"] == 8 or may_be_in_groups_of_16) and how in WORTH_TIMING.get(tile, ())
+
+
+SHORT_LIST = ShortList(is_worth_timing, "tileiras 13.4.92", ("H200", "H100"), "f727a301", "2026-11-27")
 
 
 def blackwell_space(arch: str) -> Space:
@@ -744,6 +760,7 @@ KERNELS = (
         flops=flops,
         bytes=least_bytes,
         baselines=("deepgemm", "deepgemm_as_called"),
+        short_lists={"sm_90": SHORT_LIST},
     ),
     Kernel(
         name="gemm_fp8_block_scaled",

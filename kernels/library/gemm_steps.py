@@ -15,7 +15,7 @@ from typing import Any
 
 import cuda.tile as ct
 
-from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
+from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
 
 POWER_LIMITED_FROM_K = 2048
 """Least K from which fewer blocks won; K = 1536 made no difference, and 1024 was slower (H100s, 2026-11-26)."""
@@ -248,14 +248,16 @@ def tutorial_space(_: str) -> Space:
 def tiled_space(arch: str) -> Space:
     """Returns tiles around the defaults by element size, with groups of 4, 8, 16, or 1 (no swizzle) to show its gain.
 
-    On sm_90, clusters and tiles of 256 rows came no nearer than 4 % to a winner (10 sweeps, 2026-11). B200 and B300
-    also get the first config of the FP8 story; for other GPUs it does not compile within the limits."""
+    B200 and B300 also get the first config of the FP8 story; for other GPUs it does not compile within the limits."""
     sides, depths = ((64, 128), (32, 64)) if is_before_hopper(arch) else ((64, 128, 256), (64, 128))
     if arch.startswith("sm_10"):
         return _tiled((*sides, 512), (*depths, 512), (1, 2, 8), _is_for_b200)
-    if arch == "sm_90":
-        return _tiled(sides, depths, (1, 2), lambda config: config["tile_m"] < 256 and config["num_ctas"] == 1)
-    return _tiled(sides, depths, (1, 2) if arch.startswith("sm_12") else (1,), None)
+    return _tiled(sides, depths, (1, 2) if arch.startswith(("sm_9", "sm_12")) else (1,), None)
+
+
+def may_be_tiled(config: Config) -> bool:
+    """Returns False for clusters and tiles of 256 rows, which came no nearer than 4 % to a winner (10 sweeps)."""
+    return config["tile_m"] < 256 and config["num_ctas"] == 1
 
 
 THE_GUIDES = {"tile_m": 512, "tile_n": 512, "tile_k": 512, "num_ctas": 8, "group_size_m": 8}
@@ -304,7 +306,7 @@ def persistent_space(arch: str, tile_k: tuple[int, ...], hopper_axes: Axes) -> S
             ("group_size_m", (8, 32) if arch == "sm_90" else (8,)),
             *(hopper_axes if arch == "sm_90" else ()),
         ),
-        only=lambda config: arch != "sm_90" or is_for_hopper(config),
+        only=lambda config: arch != "sm_90" or has_registers(config),
     )
 
 
@@ -312,6 +314,13 @@ def is_before_hopper(arch: str) -> bool:
     """Returns True for sm_80 to sm_89: no clusters, and tiles as NVIDIA's TileGym tunes them there. Larger and deeper
     tiles spill up to 3,040 bytes, as compiled for sm_80 (2026-11-25)."""
     return arch.startswith("sm_8")
+
+
+def has_registers(config: Config) -> bool:
+    """Returns whether a thread of Hopper has registers besides those for the sums of its part of a tile."""
+    threads = 32 * config["num_worker_warps"]
+    sums = config["tile_m"] * (config["tile_n"] + config.get("added_n", 0)) // (threads * config["num_ctas"])
+    return sums < min(255, 65536 // (threads * config["occupancy"]))
 
 
 def is_for_hopper(config: Config) -> bool:
@@ -458,6 +467,7 @@ def _kernel(
     constants: Callable[[Problem, Config], tuple[int, ...]],
     grid: Callable[[Problem, Config, int], tuple[int, int, int]],
     baselines: tuple[str, ...],
+    on_hopper: Callable[[Config], bool] | None = None,
 ) -> Kernel:
     """Returns the kernel for one layout; everything that depends on the layout is here."""
     a_transposed, b_transposed = (int(letter == "t") for letter in layout)
@@ -494,6 +504,7 @@ def _kernel(
         flops=flops,
         bytes=least_bytes,
         baselines=baselines,
+        short_lists={} if on_hopper is None else {"sm_90": ShortList(on_hopper, *MEASURED)},
     )
 
 
@@ -520,8 +531,12 @@ def _persistent(
         ),
         persistent_grid,
         baselines,
+        is_for_hopper,
     )
 
+
+MEASURED = "tileiras 13.4.92", ("H200", "H100"), "f727a301", "2026-11-27"
+"""Compiler, GPUs, commit and last day of the times behind the short lists."""
 
 SQUARES = tuple(f"{side}x{side}x{side}-float16" for side in (1024, 2048, 4096, 8192, 16384))
 
@@ -559,6 +574,7 @@ KERNELS = (
         tiled_grid,
         # The tile table's tiles are for 8 warps, as persistent kernels have: here they took 14 to 27 times as long.
         ("cublas",),
+        may_be_tiled,
     ),
     # TF32 tiles are half as deep, because an element takes twice the bytes of a 16-bit type.
     _persistent(

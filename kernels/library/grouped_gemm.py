@@ -17,7 +17,7 @@ from typing import Any
 import cuda.tile as ct
 import numpy as np
 
-from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
+from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
 
 BLOCK = 128
 """Elements of K, and rows of B, that share a scale. Each group's rows (or share of K) are padded to a
@@ -683,6 +683,9 @@ def _multiples(text: str, **sizes: int) -> None:
             raise BadProblem(f"problem {text}: {side.upper()}={size} must be a multiple of {BLOCK}")
 
 
+MEASURED = "tileiras 13.4.92", ("H200", "H100"), "f727a301", "2026-11-27"
+"""Compiler, GPUs, commit and last day of the times behind the short lists."""
+
 Tiles = Mapping[tuple[int, ...], tuple[tuple[int, int], ...]]
 
 LARGE_TILES: Tiles = {
@@ -708,22 +711,32 @@ a quarter."""
 def fp8_space(arch: str) -> Space:
     """Returns the configs. Tiles have at most 128 rows: each group starts at a multiple of 128, so no tile holds rows
     of two."""
-    return _fp8_space(arch, LARGE_TILES, (8, 16))
+    return _fp8_space(arch, (8, 16))
 
 
 def masked_space(arch: str) -> Space:
-    return _fp8_space(arch, {**LARGE_TILES, **SMALL_TILES}, (8,))
+    return _fp8_space(arch, (8,))
 
 
-def _fp8_space(arch: str, on_hopper: Tiles, group_sizes_m: tuple[int, ...]) -> Space:
-    hopper = arch.startswith("sm_9")
-
+def list_tiles(on_hopper: Tiles) -> Mapping[str, ShortList]:
     def is_worth_timing(config: Config) -> bool:
         tile = tuple(config[axis] for axis in ("tile_m", "tile_n", "num_worker_warps", "occupancy"))
         how = config["latency"], config["steps"]
         may_be_in_groups_of_16 = config["tile_n"] > BLOCK and config["steps"] > 2
         return (config["group_size_m"] == 8 or may_be_in_groups_of_16) and how in on_hopper.get(tile, ())
 
+    return {"sm_90": ShortList(is_worth_timing, *MEASURED)}
+
+
+def has_registers(config: Config) -> bool:
+    """Returns whether a thread has registers besides those for the sums of a tile."""
+    threads = 32 * config["num_worker_warps"]
+    sums = config["tile_m"] * config["tile_n"] // threads
+    return sums < min(255, 65536 // (threads * config["occupancy"]))
+
+
+def _fp8_space(arch: str, group_sizes_m: tuple[int, ...]) -> Space:
+    hopper = arch.startswith("sm_9")
     return Space(
         (
             ("tile_m", (64, 128)),
@@ -735,13 +748,13 @@ def _fp8_space(arch: str, on_hopper: Tiles, group_sizes_m: tuple[int, ...]) -> S
             ("latency", (0, 1, 4) if hopper else (0,)),
             ("steps", (2, 3, 4) if hopper else (1,)),
         ),
-        is_worth_timing if hopper else None,
+        has_registers if hopper else None,
     )
 
 
 def fp8_along_k_space(arch: str) -> Space:
-    """Returns the configs that do not spill: at most 64 sums per thread, and not 4 warps with one block per
-    multiprocessor."""
+    """Returns the configs. Before and after Hopper, only those that do not spill: at most 64 sums per thread, and not 4
+    warps with one block per multiprocessor."""
     hopper = arch.startswith("sm_9")
     return Space(
         (
@@ -753,11 +766,11 @@ def fp8_along_k_space(arch: str) -> Space:
             ("group_size_m", (8,)),
             ("steps", (2,) if hopper else (1,)),
         ),
-        _has_64_sums if hopper else _has_registers_for_two_scales,
+        has_registers if hopper else _has_registers_for_two_scales,
     )
 
 
-def _has_64_sums(config: Config) -> bool:
+def has_64_sums(config: Config) -> bool:
     """Returns True for 8 warps per multiprocessor with 64 sums per thread. Two of the other configs spill; the rest
     took at least 31 % longer, when products were not yet added in a loop (2026-11)."""
     sums, warps = config["tile_m"] * config["tile_n"], config["num_worker_warps"]
@@ -771,8 +784,6 @@ def _has_registers_for_two_scales(config: Config) -> bool:
 
 
 def bf16_space(arch: str) -> Space:
-    """Returns the configs. On sm_90, clusters came no nearer than 5.8 % to a winner, and 64 rows no nearer than 20 %
-    (18 sweeps, 2026-11)."""
     return Space(
         (
             ("tile_m", (64, 128)),
@@ -782,9 +793,14 @@ def bf16_space(arch: str) -> Space:
             ("occupancy", (1, 2)),
             ("num_worker_warps", (4, 8)),
             ("group_size_m", (8,)),
-        ),
-        only=lambda config: not arch.startswith("sm_9") or (config["tile_m"] == 128 and config["num_ctas"] == 1),
+        )
     )
+
+
+def has_128_rows(config: Config) -> bool:
+    """Returns False for clusters, which came no nearer than 5.8 % to a winner, and for 64 rows, no nearer than 20 % (18
+    sweeps)."""
+    return config["tile_m"] == 128 and config["num_ctas"] == 1
 
 
 def fp8_arrays(index: str) -> Callable[[Problem], tuple[Array, ...]]:
@@ -1068,6 +1084,7 @@ KERNELS = (
         bytes=fp8_bytes,
         baselines=("deepgemm",),
         given=given_rows,
+        short_lists=list_tiles(LARGE_TILES),
     ),
     Kernel(
         name="grouped_fp8_by_ends",
@@ -1084,6 +1101,7 @@ KERNELS = (
         bytes=fp8_bytes,
         baselines=("deepgemm", "deepgemm_by_ends"),
         given=given_ends,
+        short_lists=list_tiles(LARGE_TILES),
     ),
     Kernel(
         name="grouped_fp8_masked",
@@ -1100,6 +1118,7 @@ KERNELS = (
         bytes=fp8_bytes,
         baselines=("deepgemm",),
         given=given_room,
+        short_lists=list_tiles({**LARGE_TILES, **SMALL_TILES}),
     ),
     Kernel(
         name="grouped_bf16",
@@ -1116,6 +1135,7 @@ KERNELS = (
         bytes=bf16_bytes,
         baselines=("cublas_per_group", "torch_grouped_mm"),
         given=given_rows,
+        short_lists={"sm_90": ShortList(has_128_rows, *MEASURED)},
     ),
     Kernel(
         name="grouped_bf16_nn",
@@ -1133,6 +1153,7 @@ KERNELS = (
         bytes=bf16_bytes,
         baselines=("cublas_per_group", "torch_grouped_mm"),
         given=given_rows,
+        short_lists={"sm_90": ShortList(has_128_rows, *MEASURED)},
     ),
     Kernel(
         name="grouped_bf16_by_ends",
@@ -1149,6 +1170,7 @@ KERNELS = (
         bytes=bf16_bytes,
         baselines=("cublas_per_group", "torch_grouped_mm"),
         given=given_ends,
+        short_lists={"sm_90": ShortList(has_128_rows, *MEASURED)},
     ),
     Kernel(
         name="grouped_bf16_along_k",
@@ -1165,6 +1187,7 @@ KERNELS = (
         bytes=bytes_along_k,
         baselines=("cublas_per_group", "torch_grouped_mm"),
         given=given_ends_along_k,
+        short_lists={"sm_90": ShortList(has_128_rows, *MEASURED)},
     ),
     Kernel(
         name="grouped_fp8_along_k",
@@ -1181,5 +1204,6 @@ KERNELS = (
         bytes=fp8_bytes_along_k,
         baselines=("cublaslt_per_group",),
         given=given_ends_along_k,
+        short_lists={"sm_90": ShortList(has_64_sums, *MEASURED)},
     ),
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 import cuda.tile as ct
 
-from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
+from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
 
 LATENT, ROPE = 512, 64
 """kv_lora_rank and qk_rope_head_dim of DeepSeek-V3's configuration."""
@@ -111,18 +111,25 @@ def parse(text: str) -> Problem:
 
 
 def space(arch: str) -> Space:
-    """Returns the configs. On sm_90 tiles of 16 heads and 4 warps spill (536 and 1568 bytes), a cluster of two gets the
-    Tensor Core code of older GPUs, and 16 keys took 2.2 times as long as 64 (3 sweeps, 2026-11). Sums need 8 warps'
-    registers except on sm_100 and its variants."""
+    """Returns the configs. On sm_90 tiles of 16 heads and 4 warps spill (536 and 1568 bytes), and a cluster of two gets
+    the Tensor Core code of older GPUs. Sums need 8 warps' registers except on sm_100 and its variants."""
     in_registers = not arch.startswith(("sm_10", "sm_11"))
     return Space(
         (
             ("tile_m", (64,)),
-            ("tile_n", (32, 64) if arch.startswith("sm_9") else (16, 32, 64)),
+            ("tile_n", (16, 32, 64)),
             ("num_ctas", (1,) if in_registers else (1, 2)),
             ("num_worker_warps", (8,) if in_registers else (4, 8)),
         )
     )
+
+
+def has_many_keys(config: Config) -> bool:
+    """Returns False for 16 keys, which took 2.2 times as long as 64 (3 sweeps)."""
+    return config["tile_n"] > 16
+
+
+SHORT_LIST = ShortList(has_many_keys, "tileiras 13.4.92", ("H200", "H100"), "f727a301", "2026-11-27")
 
 
 def arrays(problem: Problem) -> tuple[Array, ...]:
@@ -185,5 +192,6 @@ KERNELS = (
         flops=flops,
         bytes=least_bytes,
         baselines=("torch_mla_decode", "copy"),
+        short_lists={"sm_90": SHORT_LIST},
     ),
 )

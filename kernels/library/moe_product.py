@@ -11,7 +11,7 @@ from typing import Any
 import cuda.tile as ct
 import numpy as np
 
-from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
+from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
 
 BLOCK = 128
 """Each expert's rows are padded to a multiple of this; N and K are multiples of it."""
@@ -206,7 +206,7 @@ def space(_: str) -> Space:
     )
 
 
-HOPPER_AXES = (("block_per_tile", (1,)), ("latency", (4, 7)))
+HOPPER_AXES = (("block_per_tile", (0, 1)), ("latency", (0, 4, 7)))
 
 
 def fp8_space(arch: str) -> Space:
@@ -219,15 +219,18 @@ def fp8_space(arch: str) -> Space:
             ("num_worker_warps", (4, 8)),
             ("group_size_m", (8,)),
             *(HOPPER_AXES if arch == "sm_90" else ()),
-        ),
-        only=lambda config: arch != "sm_90" or _is_worth_timing(config),
+        )
     )
 
 
-def _is_worth_timing(config: Config) -> bool:
-    """Returns True for small tiles with 8 warps and one block per multiprocessor, for which the compiler loads blocks
-    of K ahead. Others came no nearer than 5 % to a winner, or spill up to 3,200 bytes (H200 and H100, 2026-11)."""
-    return tuple(config[axis] for axis in ("tile_m", "tile_n", "occupancy", "num_worker_warps")) == (64, 128, 1, 8)
+def is_worth_timing(config: Config) -> bool:
+    """Returns True for a block per small tile with 8 warps, one per multiprocessor, for which the compiler loads blocks
+    of K ahead. Others came no nearer than 5 % to a winner, or spill up to 3,200 bytes."""
+    tile = tuple(config[axis] for axis in ("tile_m", "tile_n", "occupancy", "num_worker_warps"))
+    return tile == (64, 128, 1, 8) and config["block_per_tile"] == 1 and config["latency"] > 0
+
+
+SHORT_LIST = ShortList(is_worth_timing, "tileiras 13.4.92", ("H200", "H100"), "f727a301", "2026-11-27")
 
 
 def arrays(problem: Problem) -> tuple[Array, ...]:
@@ -370,5 +373,6 @@ KERNELS = (
         bytes=fp8_bytes,
         baselines=("deepgemm_moe_gate_up",),
         given=given,
+        short_lists={"sm_90": SHORT_LIST},
     ),
 )

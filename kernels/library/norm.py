@@ -9,7 +9,7 @@ from typing import Any
 
 import cuda.tile as ct
 
-from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
+from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
 
 EPSILON = 1e-6
 LONGEST_ROW = 16384
@@ -238,11 +238,8 @@ def parse(text: str) -> Problem:
     return Problem(f"{rows}x{columns}", {"rows": rows, "columns": columns})
 
 
-def space(arch: str) -> Space:
-    """Returns the configs: rows per tile, with many blocks per multiprocessor or few persistent ones.
-
-    On sm_90 all 20 winners are persistent and load by TMA; others came no nearer than 3.8 %, and 4 rows no nearer than
-    0.8 % (2026-11)."""
+def space(_: str) -> Space:
+    """Returns the configs: rows per tile, with many blocks per multiprocessor or few persistent ones."""
     return Space(
         (
             ("tile_rows", (1, 2, 4)),
@@ -250,11 +247,18 @@ def space(arch: str) -> Space:
             ("allow_tma", (1, 0)),
             ("occupancy", (1, 2, 4, 8)),
             ("num_worker_warps", (4, 8)),
-        ),
-        only=lambda config: (
-            arch != "sm_90" or (config["tile_rows"] < 4 and config["persistent"] == config["allow_tma"] == 1)
-        ),
+        )
     )
+
+
+MEASURED = "tileiras 13.4.92", ("H200", "H100"), "f727a301", "2026-11-27"
+"""Compiler, GPUs, commit and last day of the times behind the short lists."""
+
+
+def may_be_fast(config: Config) -> bool:
+    """Returns True for persistent blocks that load by TMA, as all 20 winners do. Others came no nearer than 3.8 %, and
+    4 rows no nearer than 0.8 %."""
+    return config["tile_rows"] < 4 and config["persistent"] == config["allow_tma"] == 1
 
 
 def backward_space(arch: str) -> Space:
@@ -264,15 +268,17 @@ def backward_space(arch: str) -> Space:
 
 
 def layer_norm_backward_space(arch: str) -> Space:
-    """Returns the configs of rms_norm's gradient, and rows in two tiles for 8 warps with one block per multiprocessor
-    and TMA loads. Without TMA 6144 columns take 60 % longer, and threads with fewer registers spill (an H100, 2026-11).
-    """
+    """Returns the configs of rms_norm's gradient, and rows in two tiles for 8 warps with one block per multiprocessor:
+    threads with fewer registers spill."""
     return Space(
         (*BACKWARD_AXES, ("spans", (1, 2))),
-        only=lambda config: (
-            _has_registers(arch, config) and (config["spans"] == 1 or (_is_alone(config) and config["allow_tma"] == 1))
-        ),
+        only=lambda config: _has_registers(arch, config) and (config["spans"] == 1 or _is_alone(config)),
     )
+
+
+def has_tma_for_two_tiles(config: Config) -> bool:
+    """Returns False for rows in two tiles without TMA: 6144 columns took 60 % longer."""
+    return config["spans"] == 1 or config["allow_tma"] == 1
 
 
 def _has_registers(arch: str, config: Config) -> bool:
@@ -439,6 +445,7 @@ KERNELS = (
         flops=rms_norm_flops,
         bytes=rms_norm_bytes,
         baselines=("copy", "torch_rms_norm", "tile_table"),
+        short_lists={"sm_90": ShortList(may_be_fast, *MEASURED)},
     ),
     Kernel(
         name="layer_norm",
@@ -454,6 +461,7 @@ KERNELS = (
         flops=layer_norm_flops,
         bytes=layer_norm_bytes,
         baselines=("copy", "torch_layer_norm", "tile_table"),
+        short_lists={"sm_90": ShortList(may_be_fast, *MEASURED)},
     ),
     Kernel(
         name="rms_norm_backward",
@@ -486,5 +494,6 @@ KERNELS = (
         flops=layer_norm_backward_flops,
         bytes=layer_norm_backward_bytes,
         baselines=("copy",),
+        short_lists={"sm_90": ShortList(has_tma_for_two_tiles, *MEASURED)},
     ),
 )

@@ -1,6 +1,7 @@
 """Writes a config, the parameters with which a kernel is compiled: as a key, as text and as a command's option."""
 
 import ast
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +16,12 @@ class BadConfigText(ExpectedError):
 def config_key(config: Mapping[str, Any]) -> str:
     """Returns a text that is equal for configs with equal parameters, in any order."""
     return json.dumps(dict(config), sort_keys=True)
+
+
+def config_sha256(config: Mapping[str, Any]) -> str:
+    """Returns the hash that names a config in the database. The order of its parameters does not count."""
+    canonical = json.dumps(dict(config), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def config_text(config: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from typing import cast
 
 from sqlalchemy.orm import Session
 
+from tilewatch.configs import config_sha256
 from tilewatch.db import fact_writes
 from tilewatch.db.fact_writes import NewVerdict
 from tilewatch.db.models import TOTAL
@@ -45,7 +46,7 @@ def judge(session: Session, scope: Scope, policy: Policy) -> None:
 
 def _write(session: Session, scope: Scope, model: str, parts: Sequence[Part]) -> None:
     # A measurement needs a config; that of a total has no parameters.
-    config_id = fact_writes.add_configs(session, [{}])[fact_writes.config_sha256({})]
+    config_id = fact_writes.add_configs(session, [{}])[config_sha256({})]
     sweep_id = fact_writes.add_sweep(
         session,
         submission_id=scope.submission_id,

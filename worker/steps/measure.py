@@ -8,8 +8,8 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tilewatch.configs import config_sha256
 from tilewatch.db import fact_writes
-from tilewatch.db.fact_writes import config_sha256
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import steps

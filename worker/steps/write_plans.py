@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from tilewatch.configs import config_sha256
 from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle.jobs import UnsentJob
@@ -86,7 +87,7 @@ def _write_sweep(opened: Session, submission: PlannedSubmission, plan: Plan) -> 
         parts_of=plan.parts_of,
     )
     ids = fact_writes.add_configs(opened, [trial.config for trial in plan.trials])
-    planned = [(ids[fact_writes.config_sha256(trial.config)], trial.code_key) for trial in plan.trials]
+    planned = [(ids[config_sha256(trial.config)], trial.code_key) for trial in plan.trials]
     fact_writes.add_trials(opened, sweep_id, planned)
     return sweep_id
 

@@ -10,8 +10,8 @@ import structlog
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
+from tilewatch.configs import config_sha256
 from tilewatch.db import fact_writes
-from tilewatch.db.fact_writes import config_sha256
 from tilewatch.db.lifecycle.jobs import UnsentJob
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import steps

@@ -15,8 +15,8 @@ from typing import Any
 from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.orm import Session
 
+from tilewatch.configs import config_sha256
 from tilewatch.db import fact_writes
-from tilewatch.db.fact_writes import config_sha256
 from tilewatch.db.lifecycle.jobs import Priority
 from tilewatch.db.models import RECORDED_HOST_END
 from tilewatch.db.session import filling_session

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from tilewatch.configs import config_sha256
 from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import suspicions
 from tilewatch.db.models import Commit, Replay
@@ -51,7 +52,7 @@ def write_replays(session: Session, rows: Sequence[Row], commits: RecordedCommit
             columns |= {f"{name}_{each}": side[each] for each in OF_A_SIDE}
             columns[f"{name}_commit_id"] = commits.add(side["commit"])
             params = side["config"]
-            columns[f"{name}_config_id"] = config_ids[fact_writes.config_sha256(params)] if params is not None else None
+            columns[f"{name}_config_id"] = config_ids[config_sha256(params)] if params is not None else None
         columns["counters"] = row.get("counters")
         columns |= {"origin": "recorded", "recording_id": recording_id, "at": dt.datetime.fromisoformat(row["at"])}
         times = {"good_us": row["good_us"], "bad_us": row["bad_us"], "failure": row["failure"]}

@@ -73,6 +73,6 @@ def test_code_keys_stay_as_they_are() -> None:
     keys = hashlib.sha256()
     for name in ("gemm_fp8", "grouped_bf16", "attention_decode", "rms_norm"):
         kernel = load(LIBRARY)[name].kernel
-        for problem, config in itertools.product(kernel.problems, kernel.space("sm_90").configs()[:20]):
+        for problem, config in itertools.product(kernel.problems, kernel.list_nightly("sm_90")[:20]):
             keys.update(code_key("source", "sm_90", signature(kernel, problem, config)).encode())
     assert keys.hexdigest() == "a17650dc5948926a6db7a86f4c0b652b5af7c221297b5529e0684babc7d97dbb"

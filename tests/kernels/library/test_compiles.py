@@ -52,7 +52,7 @@ def list_configs(arch: str, kernels: dict[str, LibraryKernel], problems: int | N
     architecture lacks what it needs."""
     wanted = {}
     for name, loaded in kernels.items():
-        configs = loaded.kernel.space(arch).configs()
+        configs = loaded.kernel.list_nightly(arch)
         for problem in loaded.kernel.problems[:problems]:
             if configs:
                 config = default_config(arch, element_bytes(loaded.kernel, problem), configs)

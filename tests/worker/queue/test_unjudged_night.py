@@ -6,7 +6,7 @@ from sqlalchemy import select, text, update
 from tests.worker.fixtures.compiled_sweep import add_gpu_worker
 from tests.worker.fixtures.run_result import result
 from tests.worker.fixtures.worker_context import Drain
-from tilewatch.db.fact_writes import config_sha256
+from tilewatch.configs import config_sha256
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle.jobs import MAX_ATTEMPTS, Priority
 from tilewatch.db.models import Job, Verdict

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from tests.worker.fixtures import tiny_repository
 from tests.worker.fixtures.run_result import STARTED_AT, result
 from tests.worker.fixtures.worker_context import Drain
-from tilewatch.db.fact_writes import config_sha256
+from tilewatch.configs import config_sha256
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Job, Sweep
 from tilewatch.db.session import session

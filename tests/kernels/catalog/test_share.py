@@ -1,0 +1,111 @@
+"""Which configs outside the short list a night tries."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from tests.worker.fixtures import tiny_repository
+from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.catalog.share import (
+    MOST_ROTATING,
+    MOST_UNSEEN,
+    ROTATION_NIGHTS,
+    Shares,
+    Tried,
+    choose_share,
+    make_key,
+)
+from tilewatch.kernels.contract import Config
+from tilewatch.kernels.library_errors import LibraryError
+
+SHORT_LIST = 'ShortList(lambda config: config["width"] < 100, "c", (), "s", "d")'
+SOURCE = (
+    tiny_repository.SOURCE.replace("FACTOR", "2.0")
+    .replace("import Array, ", "import Array, ShortList, ")
+    .replace("baselines=(),", f'baselines=(), short_lists={{"sm_90": {SHORT_LIST}}},', 1)
+)
+
+
+def make_rest(count: int) -> list[Config]:
+    return [{"tile": number} for number in range(count)]
+
+
+def tried(configs: list[Config], kept: tuple[Config, ...] = ()) -> Tried:
+    return Tried([make_key(config) for config in configs], kept)
+
+
+def test_the_whole_space_is_tried_once_before_any_config_is_tried_again() -> None:
+    rest, seen = make_rest(1000), list[Config]()
+    seen += choose_share(rest, None, "k", "day 0")
+    assert len(seen) == math.ceil(1000 / ROTATION_NIGHTS)
+    nights = 0
+    while len(seen) < 1000:
+        nights += 1
+        seen += choose_share(rest, tried(seen), "k", f"day {nights}")
+    assert len(seen) == 1000, "the last look takes what is left, which is more than a night of the rotation"
+    assert len({make_key(config) for config in seen}) == 1000
+    assert nights == math.ceil((1000 - math.ceil(1000 / ROTATION_NIGHTS)) / MOST_UNSEEN)
+
+
+def test_what_was_tried_longest_ago_is_tried_again_first() -> None:
+    rest = make_rest(100)
+    assert choose_share(rest, tried(rest[50:] + rest[:50]), "k", "day") == rest[50:54]
+    assert choose_share(rest, tried(rest[1:]), "k", "day") == [rest[0], *rest[1:4]], "beside the one never tried"
+
+
+def test_no_night_of_the_rotation_tries_more_than_its_budget() -> None:
+    rest = make_rest(5000)
+    assert len(choose_share(rest, tried(rest), "k", "day")) == MOST_ROTATING
+    assert len(choose_share(rest, None, "k", "day")) == MOST_ROTATING
+    assert len(choose_share(rest, tried(rest[:9]), "k", "day")) == MOST_UNSEEN
+
+
+def test_the_draw_is_random_by_kernel_and_day_and_the_same_for_all_problems() -> None:
+    rest = make_rest(1000)
+    draws = [choose_share(rest, None, *names) for names in (("k", "day"), ("k", "other day"), ("other", "day"))]
+    assert len({str(draw) for draw in draws}) == 3
+    assert draws[0] == choose_share(rest, None, "k", "day")
+    often = [sum(config["tile"] < 500 for config in choose_share(rest, None, "k", f"{day}")) for day in range(50)]
+    assert 0.45 < sum(often) / (50 * len(draws[0])) < 0.55, "a half of the space gets a half of the draws"
+
+
+def test_what_won_last_is_tried_again_while_it_is_in_the_space() -> None:
+    rest = make_rest(100)
+    chosen = choose_share(rest, tried(rest, kept=(rest[70], {"tile": 1000})), "k", "day")
+    assert chosen == [rest[70], *rest[:4]]
+
+
+def read_trials(folder: Path, shares: Shares | None = None, *, wide: bool = False) -> list[list[int]]:
+    (folder / "double.py").write_text(SOURCE)
+    plans = catalog.read_library(folder, arch="sm_90", shares=shares, wide=wide).plans
+    assert all(plan.rest == 2 for plan in plans)
+    assert all([trial.config["width"] for trial in plan.listed] == [64, 96] for plan in plans)
+    return [[trial.config["width"] for trial in plan.trials] for plan in plans]
+
+
+def test_a_plan_has_the_short_list_and_what_was_asked_for_besides(tmp_path: Path) -> None:
+    assert read_trials(tmp_path) == [[64, 96], [64, 96]]
+    assert read_trials(tmp_path, wide=True) == [[64, 96, 128, 256], [64, 96, 128, 256]]
+    series = {("double", "1024"): tried([{"width": 256}], kept=({"width": 256},)), ("double", "2048"): tried([])}
+    first, second = read_trials(tmp_path, Shares("day", series))
+    assert first == [64, 96, 256, 128]
+    assert sorted(second) == [64, 96, 128, 256]
+    (of_first_night, _) = read_trials(tmp_path, Shares("day", {}))
+    assert len(of_first_night) == 3
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        (SHORT_LIST, "()", "has a tuple for sm_90"),
+        ("< 100", "< 1", "the short list for sm_90 chooses none of 4 configs"),
+        ('config["width"] <', 'config["with"] <', "`has` of a short list fails: KeyError: 'with'"),
+    ],
+)
+def test_a_mistake_in_a_short_list_is_a_sentence(tmp_path: Path, old: str, new: str, sentence: str) -> None:
+    assert old in SOURCE
+    (tmp_path / "double.py").write_text(SOURCE.replace(old, new))
+    with pytest.raises(LibraryError, match="library file double") as raised:
+        catalog.read_library(tmp_path, arch="sm_90")
+    assert sentence in str(raised.value)
