@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import and_, exists, func, literal, or_, select, true
+from sqlalchemy import and_, exists, false, func, literal, or_, select, true
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
@@ -64,16 +64,20 @@ class MeasureJob:
 
 @dataclass(frozen=True)
 class CompiledConfig:
+    """A config with a cubin. `drawn` is whether it is outside the short list of its kernel."""
+
     config_id: int
     params: dict[str, int]
     content_key: str
     symbol: str
+    drawn: bool = False
 
 
 @dataclass(frozen=True)
 class LastSweep:
-    """The last time that a series' whole space was tried. `tried` maps configs to the content keys of their cubins;
-    `timed_again` holds the configs that won, tied or were timed beside the winner."""
+    """The last time that a series' whole short list was tried, or its space if it has no list. `tried` maps these
+    configs to the content keys of their cubins; `timed_again` holds those that won, tied or were timed beside the
+    winner."""
 
     swept_at: dt.datetime
     toolchain: Mapping[str, str]
@@ -183,9 +187,12 @@ def read_sweep_facts(session: Session, sweep_id: int) -> SweepFacts:
 
 def list_compiled_configs(session: Session, sweep_id: int) -> list[CompiledConfig]:
     """Lists the configs of a sweep that have a cubin, timed or not, because a sweep is measured as a whole."""
+    listed = Sweep.space["listed"]
+    drawn = and_(func.coalesce(listed.is_not(None), false()), ~listed.contains(func.to_jsonb(Trial.config_id)))
     query = (
-        select(Trial.config_id, Config.params, Compilation.content_key, Compilation.symbol)
+        select(Trial.config_id, Config.params, Compilation.content_key, Compilation.symbol, drawn.label("drawn"))
         .join(Config, Config.id == Trial.config_id)
+        .join(Sweep, Sweep.id == Trial.sweep_id)
         .join(Compilation, Compilation.id == Trial.compilation_id)
         .where(Trial.sweep_id == sweep_id, Compilation.status == "ok")
         .order_by(Trial.config_id)
@@ -240,7 +247,9 @@ def find_last_sweep(session: Session, sweep_id: int, since: dt.datetime) -> Last
     )
     if (run := session.execute(query).one_or_none()) is None:
         return None
-    tried = {each.config_id: each.content_key for each in list_compiled_configs(session, run.sweep_id)}
+    tried = {
+        each.config_id: each.content_key for each in list_compiled_configs(session, run.sweep_id) if not each.drawn
+    }
     beside = select(Measurement.config_id).where(Measurement.run_id == run.id, Measurement.config_id.is_not(None))
     return LastSweep(run.finished_at, run.toolchain, tried, frozenset({*run.tie, *session.scalars(beside)}))
 

@@ -54,7 +54,8 @@ class MeasureRequest:
     the library ships, if known; it is timed beside the winner. `seed` is that of the random inputs. Each run has
     another one, which in time exposes a config that is wrong or slow for some inputs only. `host` is this machine's
     name in the result. `environments` have other versions of the baselines' libraries. `counted` maps launches to
-    counters that were read before and are not read again.
+    counters that were read before and are not read again. The `drawn` configs are outside the kernel's short list; with
+    them `cubins` is no stream.
     """
 
     library: Path
@@ -71,6 +72,7 @@ class MeasureRequest:
     host: str = field(default_factory=socket.gethostname)
     environments: tuple[Toolchain, ...] = ()
     counted: Mapping[str, Counted] = field(default_factory=dict)
+    drawn: tuple[Params, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,10 @@ def _measure(
     kept: KeptProcess | None = None,
 ) -> UncountedRun:
     this_gpu = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
-    setup = GpuSetup(request.library, request.kernel, request.problem, request.store_url, this_gpu, request.seed)
+    launched = tuple(each.config for each in request.cubins) if request.drawn else None
+    setup = GpuSetup(
+        request.library, request.kernel, request.problem, request.store_url, this_gpu, request.seed, configs=launched
+    )
     started_at = dt.datetime.now(dt.UTC)
     done = 0
 
@@ -278,7 +283,8 @@ def _find_named_trials(
     if request.ships is not None and config_key(request.ships) in places:
         named[SHIPPED] = places[config_key(request.ships)]
     if tile_table.BASELINE in request.baselines and gpu.model is not None:
-        runs = [trial.config for trial in trials if trial.status == "timed"]
+        drawn = set(map(config_key, request.drawn))
+        runs = [each.config for each in trials if each.status == "timed" and config_key(each.config) not in drawn]
         config = tile_table.table_config(gpu.model.slug, element_bytes, runs)
         if config is not None:
             named[tile_table.BASELINE] = places[config_key(config)]

@@ -30,7 +30,7 @@ class Preparation:
     """Names a problem to prepare. `sides` maps the library folders of other sides of a replay to their descriptions,
     None if a library has no such kernel.
 
-    `configs` are the configs that will be launched; None means the search space. `by_library` says why the library
+    `configs` are the configs that will be launched; None means those of every night. `by_library` says why the library
     process has to measure a watched operator; empty if it need not.
     """
 

@@ -48,7 +48,8 @@ class WrongOutput(SweepFailed):
 class GpuSetup:
     """Names the problem that a GPU child prepares. `environment` may pick the GPU (CUDA_VISIBLE_DEVICES).
 
-    Packages in the folder `packages` are imported before installed ones. Preparation explains `by_library`.
+    Packages in the folder `packages` are imported before installed ones. Preparation explains `by_library` and
+    `configs`.
     """
 
     library: Path
@@ -59,6 +60,7 @@ class GpuSetup:
     seed: int = field(default_factory=draw_seed)
     packages: Path | None = None
     by_library: str = ""
+    configs: tuple[Params, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -177,7 +179,13 @@ class GpuChild:
         self._loaded = set()
         setup = self._setup
         preparation = Preparation(
-            setup.library, setup.kernel, setup.problem, self._cubins.url, setup.seed, by_library=setup.by_library
+            setup.library,
+            setup.kernel,
+            setup.problem,
+            self._cubins.url,
+            setup.seed,
+            configs=setup.configs,
+            by_library=setup.by_library,
         )
         started = time.monotonic()
         try:

@@ -63,13 +63,15 @@ def sweep(
     commit: Commit = "HEAD",
     gpu: Gpus = None,
     repository: Repository = None,
+    wide: Annotated[bool, typer.Option("--wide", help="Try the kernel's whole space, not its short list.")] = False,
     who: Who = None,
 ) -> None:
     """Sweep one kernel on one problem at a commit. A second submission measures a second time.
 
     Example: tilewatch submit sweep gemm_fp8 320x32576x7168 --gpu h200
     """
-    wanted = {"repository": repository, "kernel": kernel, "problem": problem, "commit": commit, "gpus": gpu or []}
+    what = {"repository": repository, "kernel": kernel, "problem": problem, "commit": commit, "gpus": gpu or []}
+    wanted: dict[str, Any] = what | ({"wide": True} if wide else {})
     _submit("sweep", wanted, who)
 
 

@@ -79,6 +79,7 @@ class RealGpu:
                 host=self.context.node,
                 environments=list_toolchains(self.context.baseline_environments),
                 counted=sweep.counted,
+                drawn=tuple(each.params for each in configs if each.drawn),
             )
             run = measure_uncounted(request, on_trial=trial_ended, kept=kept)
             journal.delete()

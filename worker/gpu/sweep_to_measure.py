@@ -27,13 +27,14 @@ class SweepToMeasure:
     last_sweep: LastSweep | None = None
 
     def choose_configs(self, gpu: Gpu) -> Sequence[CompiledConfig]:
-        """Returns all configs, or only those to time again if the last sweep tried the same machine code with the same
-        toolchain and major version of the driver."""
-        last, here = self.last_sweep, {each.config_id: each.content_key for each in self.configs}
+        """Returns all configs, or only the drawn ones and those to time again if the last sweep tried the same machine
+        code with the same toolchain and major version of the driver."""
+        last = self.last_sweep
+        here = {each.config_id: each.content_key for each in self.configs if not each.drawn}
         now = {**versions(MEASURING), "harness": HARNESS, "driver": gpu.driver.split(".")[0]}
         if last is None or last.tried != here or not last.timed_again:
             return self.configs
         then = {**last.toolchain, "driver": last.toolchain.get("driver", "").split(".")[0]}
         if any(then.get(name) != now.get(name) for name in (*MEASURING, "harness", "driver")):
             return self.configs
-        return [each for each in self.configs if each.config_id in last.timed_again]
+        return [each for each in self.configs if each.drawn or each.config_id in last.timed_again]

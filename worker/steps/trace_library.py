@@ -5,6 +5,7 @@ batches of configs (compile.py).
 """
 
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import structlog
 from sqlalchemy.orm import Session
@@ -14,12 +15,15 @@ from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.session import session
 from tilewatch.kernels import device
 from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.catalog.catalog import LibraryPlans
+from tilewatch.kernels.device import GpuSpec
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.results import Plan
 from tilewatch.worker.context import Context
 from tilewatch.worker.git import watched
 from tilewatch.worker.queue.dispatch import TRACE_QUEUE
 from tilewatch.worker.queue.lease import Lease
+from tilewatch.worker.steps.night_shares import read_shares
 from tilewatch.worker.steps.write_plans import PlannedSubmission, write_plans
 
 log = structlog.get_logger()
@@ -28,14 +32,26 @@ log = structlog.get_logger()
 @dataclass(frozen=True)
 class PlansWanted:
     """The part of a library that is submitted: one kernel, one problem of it, or the suite. `kernels` limits the suite
-    to these kernels, unless it is None."""
+    to these kernels, unless it is None. A `wide` sweep tries the whole space, that of a `night` a share of it."""
 
     kernel: str | None
     problem: str | None
     kernels: tuple[str, ...] | None
+    wide: bool = False
+    night: str | None = None
 
     def has(self, plan: Plan) -> bool:
         return self.kernels is None or plan.kernel in self.kernels
+
+    def read(self, database_url: str, library: Path, repository: str, model: GpuSpec) -> LibraryPlans:
+        """Reads the plans for a GPU model, with the shares of its night. Raises like `read_library`."""
+        shares = None
+        if self.night is not None:
+            with session(database_url) as opened:
+                shares = read_shares(opened, repository, model.slug, self.night)
+        return catalog.read_library(
+            library, arch=model.arch, kernel=self.kernel, problem=self.problem, shares=shares, wide=self.wide
+        )
 
 
 def add_job(opened: Session, submission: PlannedSubmission, wanted: PlansWanted, subject: str) -> UnsentJob:
@@ -55,9 +71,8 @@ def add_job(opened: Session, submission: PlannedSubmission, wanted: PlansWanted,
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     submission, wanted = PlannedSubmission(**job.payload["submission"]), PlansWanted(**job.payload["wanted"])
     library = watched.library_at(context, submission.repository, submission.sha, submission.library)
-    reading = catalog.read_library(
-        library, arch=device.gpu_model(submission.gpu_model).arch, kernel=wanted.kernel, problem=wanted.problem
-    )
+    model = device.gpu_model(submission.gpu_model)
+    reading = wanted.read(context.database_url, library, submission.repository, model)
     lease.progress()
     for failure in reading.failures:
         log.warning("left out", reason=failure)

@@ -71,6 +71,8 @@ def _measure_payload(submission: PlannedSubmission, plan: Plan) -> MeasurePayloa
 
 def _write_sweep(opened: Session, submission: PlannedSubmission, plan: Plan) -> int:
     """Writes a sweep with its configs and waiting trials. Returns the sweep's id."""
+    ids = fact_writes.add_configs(opened, [trial.config for trial in plan.trials])
+    listed = [ids[config_sha256(trial.config)] for trial in plan.listed]
     sweep_id = fact_writes.add_sweep(
         opened,
         submission_id=submission.submission_id,
@@ -80,13 +82,13 @@ def _write_sweep(opened: Session, submission: PlannedSubmission, plan: Plan) -> 
         gpu_model=submission.gpu_model,
         arch=plan.arch,
         source_sha256=plan.source_sha256,
-        space=tile_table.stored_space(plan, submission.gpu_model),
+        space=tile_table.stored_space(plan, submission.gpu_model)
+        | ({"rest": plan.rest, "listed": listed} if plan.rest else {}),
         space_size=len(plan.trials),
         flops=plan.flops,
         bytes=plan.bytes,
         parts_of=plan.parts_of,
     )
-    ids = fact_writes.add_configs(opened, [trial.config for trial in plan.trials])
     planned = [(ids[config_sha256(trial.config)], trial.code_key) for trial in plan.trials]
     fact_writes.add_trials(opened, sweep_id, planned)
     return sweep_id

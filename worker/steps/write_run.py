@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,12 @@ from sqlalchemy.orm import Session
 from tilewatch.configs import config_sha256
 from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle.jobs import UnsentJob
+from tilewatch.db.query_parts import SERIES
 from tilewatch.db.session import session
-from tilewatch.db.worker_reads import steps
+from tilewatch.db.worker_reads import steps, tried_configs
 from tilewatch.db.worker_reads.steps import CompiledConfig
 from tilewatch.kernels.results import RunResult, TrialResult
+from tilewatch.worker.detection.certificate import Certificate, certify
 from tilewatch.worker.gpu import quarantine
 from tilewatch.worker.measurement_rows import Sampled, measurement_rows
 from tilewatch.worker.queue import outage
@@ -140,6 +142,8 @@ def write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, i
         started_at=result.started_at,
         finished_at=result.finished_at,
     )
+    if (certificate := find_certificate(opened, sweep_id)) is not None:
+        result = result.note(certificate=asdict(certificate))
     sampled = [
         Sampled(
             each.implementation,
@@ -152,6 +156,18 @@ def write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, i
     ]
     fact_writes.add_measurements(opened, run_id, measurement_rows(sampled))
     return run_id
+
+
+def find_certificate(opened: Session, sweep_id: int) -> Certificate | None:
+    """Returns the certificate of the run of a sweep that was written last; None if its kernel has no short list."""
+    facts = steps.read_sweep_facts(opened, sweep_id)
+    series = {name: getattr(facts, name) for name in SERIES}
+    found = tried_configs.find_tried(opened, series)
+    if found is None:
+        return None
+    full_look = None if found.full_look is None else f"{found.full_look:%Y-%m-%d}"
+    looks = tried_configs.list_full_looks(opened, series)
+    return certify(found.listed, found.rest, len(found.sha256), full_look, found.ahead, looks)
 
 
 def not_compiled(each: CompiledConfig, outcome: Mapping[str, Any]) -> dict[str, Any]:

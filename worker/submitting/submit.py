@@ -6,7 +6,7 @@ is written in one transaction.
 
 import datetime as dt
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -21,7 +21,6 @@ from tilewatch.db.session import require_database, session
 from tilewatch.db.worker_reads import steps
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device
-from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.device import SIMULATED, GpuSpec
 from tilewatch.kernels.library_errors import PackageMissing
 from tilewatch.kernels.problems import outside_files
@@ -74,6 +73,7 @@ class _Request:
     kernel: str | None = None
     problem: str | None = None
     toolchain: str | None = None
+    wide: bool = False
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Source:
 
 @dataclass(frozen=True)
 class _Read:
-    """The plans read from a library, by architecture, or none if a worker shall make them. `words` is for people."""
+    """The plans read from a library, by GPU model, or none if a worker shall make them. `words` is for people."""
 
     plans: Mapping[str, tuple[Plan, ...]]
     words: str
@@ -173,9 +173,10 @@ def submit_sweep(
     commit: str = "HEAD",
     gpus: Sequence[str] = (),
     once: str | None = None,
+    wide: bool = False,
 ) -> Submitted:
-    """Submits one kernel on one problem. Each call is a new submission, because a person who asks twice wants a second
-    measurement; but calls with the same `once` are one submission."""
+    """Submits one kernel on one problem, with `wide` in its whole space. Each call is a new submission, because a
+    person who asks twice wants a second measurement; but calls with the same `once` are one submission."""
     unique = once or dt.datetime.now(dt.UTC).isoformat()
     return _submit(
         settings,
@@ -186,10 +187,11 @@ def submit_sweep(
             "manual",
             Priority.MANUAL,
             None,
-            f"a sweep of {kernel} on {problem}",
+            f"a {'wide ' if wide else ''}sweep of {kernel} on {problem}",
             lambda sha, slug: f"manual:{kernel}:{problem}:{sha}:{slug}:{unique}",
             kernel,
             problem,
+            wide=wide,
         ),
     )
 
@@ -259,10 +261,12 @@ def _submit(
     models = models or tuple(device.gpu_model(slug) for slug in sorted(others - {SIMULATED.slug}))
     if not models:
         raise NothingToSubmit("no GPU model is watched and no GPU worker was ever here: name one with --gpu")
-    wanted = PlansWanted(request.kernel, request.problem, None if request.kernel else source.list_kernels(settings))
+    kernels = None if request.kernel else source.list_kernels(settings)
+    night = str(request.night) if request.reason == "nightly" else None
+    wanted = PlansWanted(request.kernel, request.problem, kernels, request.wide, night)
     submodules = outside_files.list_submodules(source.watched.folder, commit.sha)
-    read = _read(servers.database_url, library, {model.arch for model in models}, wanted, submodules)
-    targets = [_Target(model, model.slug in measured, read.plans.get(model.arch)) for model in models]
+    read = _read(servers.database_url, library, commit.repository, models, wanted, submodules)
+    targets = [_Target(model, model.slug in measured, read.plans.get(model.slug)) for model in models]
     with session(servers.database_url) as opened:
         commit_id = fact_writes.add_commit(
             opened, **{**asdict(commit), "committed_at": dt.datetime.fromisoformat(commit.committed_at)}
@@ -305,17 +309,19 @@ def _resolve(
 
 
 def _read(
-    database_url: str, library: Path, archs: Collection[str], wanted: PlansWanted, submodules: Sequence[str]
+    database_url: str,
+    library: Path,
+    repository: str,
+    models: Sequence[GpuSpec],
+    wanted: PlansWanted,
+    submodules: Sequence[str],
 ) -> _Read:
-    """Reads the library for each architecture, or leaves that to a worker that can run its host code.
+    """Reads the library for each GPU model, or leaves that to a worker that can run its host code.
 
     Raises NothingToSubmit, the errors of `read_library`, and PackageMissing if no worker has the package either.
     """
     try:
-        readings = {
-            arch: catalog.read_library(library, arch=arch, kernel=wanted.kernel, problem=wanted.problem)
-            for arch in sorted(archs)
-        }
+        readings = {model.slug: wanted.read(database_url, library, repository, model) for model in models}
     except PackageMissing as error:
         _refuse_submodule(str(error), submodules)
         with session(database_url) as opened:
@@ -330,7 +336,7 @@ def _read(
             if steps.is_taken(opened, TRACE_QUEUE):
                 return _read_elsewhere(missing[0])
         advice = f"; {ADVICE}"
-    plans = {arch: tuple(filter(wanted.has, reading.plans)) for arch, reading in readings.items()}
+    plans = {slug: tuple(filter(wanted.has, reading.plans)) for slug, reading in readings.items()}
     if not any(plans.values()):
         named = ", ".join(wanted.kernels or ())
         raise NothingToSubmit(f"the library's suite has none of the kernels {named} (TILEWATCH_KERNELS)")

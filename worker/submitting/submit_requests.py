@@ -101,7 +101,14 @@ def submissions(
     elif action == "sweep":
         kernel, problem = wanted["kernel"], wanted["problem"]
         yield submit_sweep(
-            settings, kernel, problem, repository=repository, commit=wanted["commit"], gpus=gpus, once=once
+            settings,
+            kernel,
+            problem,
+            repository=repository,
+            commit=wanted["commit"],
+            gpus=gpus,
+            once=once,
+            wide=wanted.get("wide", False),
         )
     else:
         yield from submit_backfill(settings, wanted["revisions"], repository=repository, gpus=gpus)

@@ -82,6 +82,7 @@ def _sweep_row(number: int, each: SweepExport) -> dict[str, Any]:
         "reason": submission.reason,
         "night": submission.night.isoformat() if submission.night else None,
         **{name: getattr(sweep, name) for name in SWEEP_COLUMNS},
+        "space": {name: value for name, value in sweep.space.items() if name not in ("rest", "listed")},
         **({"parts_of": sweep.parts_of} if sweep.parts_of else {}),
     }
 

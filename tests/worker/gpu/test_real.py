@@ -116,6 +116,9 @@ def test_a_space_that_did_not_change_is_not_swept_again(backend: RealGpu, rig: R
     result = backend.measure(sweep, backend.own_gpu(), on_trial=lambda _: None)
     assert [trial.config for trial in result.trials] == [{"tile_rows": 1}, {"tile_rows": 2}]
     assert (result.winner, result.measurements[0].detail["last_sweep"]) == ({"tile_rows": 2}, "2026-11-25")
+    drawn = replace(configs[2], drawn=True)
+    sweep = replace(sweep, configs=[*configs[:2], drawn], last_sweep=replace(last, tried={0: tried[0], 1: tried[1]}))
+    assert backend.measure(sweep, backend.own_gpu(), on_trial=lambda _: None).winner == {"tile_rows": 4}
 
 
 def test_counters_that_wait_are_read_for_several_runs_and_come_with_the_checklist(

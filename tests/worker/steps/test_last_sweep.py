@@ -93,6 +93,14 @@ def test_a_night_that_timed_the_winner_again_is_no_sweep(context: Context, night
     assert sweeps[1] not in compared
 
 
+def test_drawn_configs_are_timed_whatever_was_tried_before() -> None:
+    facts = SweepFacts(1, "watched", "sha", "k", "p", "h200", "sm_90")
+    drawn = CompiledConfig(4, {"tile_m": 4}, "c4", "k", drawn=True)
+    sweep = SweepToMeasure("measure:1", facts, [*CONFIGS, drawn], "library", (), last_sweep=SAME)
+    gpu = Gpu(0, "GPU-1", "NVIDIA H200", "580.159.04", gpu_model("h200"))
+    assert [each.config_id for each in sweep.choose_configs(gpu)] == [1, 3, 4]
+
+
 NOW = {**versions(MEASURING), "harness": HARNESS}
 CONFIGS = [CompiledConfig(number, {"tile_m": number}, f"c{number}", "k") for number in (1, 2, 3)]
 SAME = LastSweep(STARTED_AT, {**NOW, "driver": "580.95"}, {1: "c1", 2: "c2", 3: "c3"}, frozenset({1, 3}))

@@ -1,0 +1,150 @@
+"""Nights draw their shares from the record, and each run states what was not tried."""
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from tests.worker.fixtures import tiny_repository
+from tests.worker.fixtures.run_result import result
+from tests.worker.fixtures.worker_context import Drain
+from tilewatch.configs import config_sha256
+from tilewatch.db.lifecycle import jobs
+from tilewatch.db.models import Config, Job, Measurement, Sweep, Trial
+from tilewatch.db.session import session
+from tilewatch.db.worker_reads import steps
+from tilewatch.kernels.results import TrialResult
+from tilewatch.worker.context import Context
+from tilewatch.worker.settings import Settings
+from tilewatch.worker.steps import write_run
+from tilewatch.worker.submitting.submit import submit_nightly
+from tilewatch.worker.submitting.submit_requests import submissions
+
+PROBLEMS = tiny_repository.PROBLEMS
+WIDTHS = {64, 128, 256, 512, 1024}
+SHORT_LIST = 'short_lists={"sm_90": ShortList(lambda config: config["width"] == 128, "c", (), "s", "d")},'
+SOURCE = (
+    tiny_repository.SOURCE.replace("import Array, ", "import Array, ShortList, ")
+    .replace("(64, 128, 256, 96)", str(tuple(sorted(WIDTHS))))
+    .replace("baselines=(),", f"baselines=(), {SHORT_LIST}")
+)
+Night = Callable[[int], dict[str, set[int]]]
+Run = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(autouse=True)
+def source(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+    monkeypatch.setattr(tiny_repository, "SOURCE", SOURCE)
+    tiny_repository.commit(settings.repository, "A short list", factor=2)
+
+
+@pytest.fixture
+def night(settings: Settings, context: Context, drain: Drain) -> Night:
+    """Submits and compiles the night of a day; the widths that each problem tries."""
+
+    def submit(day: int) -> dict[str, set[int]]:
+        submit_nightly(settings, gpus=("h200",), night=dt.date(2026, 11, day))
+        with session(context.database_url) as opened:
+            jobs.cancel(opened, opened.scalars(select(Job.id).where(Job.state == "waiting")).all())
+        drain()
+        return {problem: list_widths(context, problem) for problem in PROBLEMS}
+
+    return submit
+
+
+def list_widths(context: Context, problem: str) -> set[int]:
+    with session(context.database_url) as opened:
+        return {each.params["width"] for each in steps.list_compiled_configs(opened, find_sweep(context, problem))}
+
+
+def find_sweep(context: Context, problem: str) -> int:
+    with session(context.database_url) as opened:
+        newest = select(Sweep.id).where(Sweep.problem == problem).order_by(Sweep.id.desc())
+        return opened.scalars(newest).first() or 0
+
+
+@pytest.fixture
+def run(context: Context) -> Run:
+    """Writes a run of a problem's newest sweep, with the times of its widths; the certificate."""
+
+    def write(problem: str, times_us: Mapping[int, float], *, day: int, driver: str = "580.1") -> dict[str, Any]:
+        winner = min(times_us, key=times_us.__getitem__)
+        trials = tuple(TrialResult({"width": width}, "timed", (us, us), us, 0.0) for width, us in times_us.items())
+        made = result(minute=1440 * day + PROBLEMS.index(problem))
+        measured = replace(made.measurements[0], config={"width": winner})
+        made = replace(made, winner={"width": winner}, tie=(), trials=trials, measurements=(measured,))
+        made = replace(made, toolchain={**made.toolchain, "driver": driver})
+        with session(context.database_url) as opened:
+            sweep_id = find_sweep(context, problem)
+            ids = {config_sha256(each.params): each.config_id for each in steps.list_compiled_configs(opened, sweep_id)}
+            run_id = write_run.write(opened, sweep_id, made, ids)
+            detail = opened.scalars(select(Measurement.detail).where(Measurement.run_id == run_id)).one()
+        certificate: dict[str, Any] = detail["certificate"]
+        return certificate
+
+    return write
+
+
+def time_all(widths: set[int], **faster: float) -> dict[int, float]:
+    return {width: faster.get(f"w{width}", 100.0 if width == 128 else 101.0) for width in sorted(widths)}
+
+
+def test_nights_try_the_whole_space_and_say_so(context: Context, night: Night, run: Run) -> None:
+    problem, other = PROBLEMS
+    first = night(1)
+    assert len(first[problem]) == 2
+    assert 128 in first[problem]
+    assert first[problem] == first[other], "they share the machine code of what is drawn"
+    with session(context.database_url) as opened:
+        sweep = opened.get(Sweep, find_sweep(context, problem))
+        assert sweep is not None
+        (listed,) = opened.scalars(select(Config.params).where(Config.id.in_(sweep.space["listed"])))
+        assert (sweep.space["rest"], listed) == (4, {"width": 128})
+        drawn = [each for each in steps.list_compiled_configs(opened, sweep.id) if each.drawn]
+        assert {each.params["width"] for each in drawn} == first[problem] - {128}
+    assert run(problem, time_all(first[problem]), day=1) == {
+        **{"space": 5, "tried": 2, "untried": 3, "full_look": None},
+        **{"ahead": 0.0, "looks": 0, "chance_1": 0.75, "chance_3": 0.75},
+    }
+
+    second = night(2)
+    assert second[problem] == WIDTHS - first[problem] | {128}, "all that is left is within the budget"
+    assert len(second[other]) == 2, "it has no run yet"
+    best = max(second[problem])
+    whole = run(problem, time_all(second[problem], **{f"w{best}": 95.0}), day=2)
+    assert (whole["untried"], whole["full_look"], whole["ahead"]) == (0, "2026-11-03", 0.05)
+    assert (whole["chance_1"], whole["chance_3"]) == (0.0, 0.0)
+    assert run(other, time_all(second[other]), day=2)["looks"] == 1
+
+    third = night(3)
+    assert third[problem] == first[problem] | {best}, "the short list, the winner, and what was tried longest ago"
+
+
+@pytest.mark.parametrize("change", ["source", "driver"])
+def test_another_state_begins_another_look(settings: Settings, night: Night, run: Run, change: str) -> None:
+    problem = PROBLEMS[0]
+    for day in (1, 2):
+        run(problem, time_all(night(day)[problem]), day=day)
+    if change == "source":
+        tiny_repository.commit(settings.repository, "Another factor", factor=3)
+    third = night(3)[problem]
+    assert len(third) == 2, "the change is not known yet"
+    driver = "590.1" if change == "driver" else "580.9"
+    certificate = run(problem, time_all(third), day=3, driver=driver)
+    assert (certificate["tried"], certificate["untried"], certificate["full_look"]) == (2, 3, None)
+    assert night(4)[problem] == WIDTHS - third | {128}
+
+
+def test_a_wide_sweep_tries_the_whole_space(settings: Settings, context: Context) -> None:
+    wanted = {"kernel": "double", "problem": PROBLEMS[0], "commit": "HEAD", "gpus": ["h200"]}
+    for asked in (wanted | {"wide": True}, wanted):
+        list(submissions(settings, "sweep", asked))
+    with session(context.database_url) as opened:
+        tried = select(Trial.sweep_id, Config.params).join(Config, Config.id == Trial.config_id)
+        rows = [(sweep_id, params["width"]) for sweep_id, params in opened.execute(tried)]
+    wide, narrow = sorted({sweep_id for sweep_id, _ in rows})
+    assert {width for sweep_id, width in rows if sweep_id == wide} == WIDTHS
+    assert {width for sweep_id, width in rows if sweep_id == narrow} == {128}
