@@ -15,7 +15,7 @@ from tilewatch.db.query_parts import is_of_series, measured_runs, read_rows, sel
 @dataclass(frozen=True)
 class NewestWinner:
     """The winner of the newest run of a series. `tie` lists the configs that are as fast as it, itself included.
-    `gpu_name` is the driver's name of the GPU."""
+    `gpu_name` is the driver's name of the GPU. `certificate` is None for a kernel without a short list."""
 
     repository: str
     kernel: str
@@ -32,6 +32,7 @@ class NewestWinner:
     config: Mapping[str, Any]
     time_us: float
     tie: Sequence[int]
+    certificate: Mapping[str, Any] | None
 
 
 def list_newest_winners(
@@ -58,6 +59,7 @@ def list_newest_winners(
                 Commit.left_branch_at,
                 Measurement.config_id,
                 Measurement.median_us,
+                Measurement.detail["certificate"].label("certificate"),
             )
         )
         .where(*is_of_series(keys), Run.origin != "simulated")

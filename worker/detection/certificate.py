@@ -11,9 +11,6 @@ World", 2005, section 2.2). While no draw has beaten the list by x, Bayes' rule 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-STRONG = 0.05
-"""Largest chance of a config that is better by 1 % with which a certificate counts as strong."""
-
 
 @dataclass(frozen=True)
 class Certificate:

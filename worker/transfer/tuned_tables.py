@@ -74,6 +74,7 @@ def make_tables(
                         "carried_regret": _round(find_carried_regret(winner, rows, times)),
                         "evidence": link(winner.run_id),
                         **({} if winner.toolchain == newest.toolchain else {"toolchain": winner.toolchain}),
+                        **({} if winner.certificate is None else {"certificate": winner.certificate}),
                     }
                     for winner in rows
                 ],

@@ -82,6 +82,20 @@ def test_what_won_is_found_by_host_code(url: str, file: Path, tilewatch: Tilewat
     assert row["evidence"] == f"http://localhost:8501/evidence?run={run_id}"
 
 
+def test_a_row_states_what_was_not_tried(url: str, file: Path, tilewatch: Tilewatch) -> None:
+    run_id = measure(url, WIDE, key="wide")
+    measure(url, NARROW, key="narrow")
+    of_kernel = (Measurement.run_id == run_id) & (Measurement.role == "kernel")
+    with session(url) as opened:
+        opened.execute(
+            update(Measurement).where(of_kernel).values(detail={"certificate": {"space": 5760, "tried": 96}})
+        )
+    tilewatch("tuned", "export", str(file))
+    rows = read_rows(file)
+    assert rows[WIDE]["certificate"] == {"space": 5760, "tried": 96}
+    assert "certificate" not in rows[NARROW]
+
+
 def test_a_row_says_what_its_neighbour_s_config_would_lose_there(url: str, file: Path, tilewatch: Tilewatch) -> None:
     measure(url, WIDE, key="wide")
     measure(url, NARROW, key="narrow", winner=1)

@@ -79,6 +79,33 @@ def test_a_winner_that_was_timed_again_names_the_last_sweep() -> None:
     )
 
 
+PART = {"space": 5760, "tried": 1911, "untried": 3849, "full_look": None, "chance_1": 0.312, "chance_3": 0.071}
+
+
+@pytest.mark.parametrize(
+    ("certificate", "sentence"),
+    [
+        (
+            PART,
+            "Of 5,760 configs 1,911 were tried with this code and driver: another one is better by 1 % with a chance "
+            "of at most 32 %, by 3 % of at most 8 %, which is weak.",
+        ),
+        (
+            PART | {"chance_1": 0.05, "chance_3": 0.004},
+            "Of 5,760 configs 1,911 were tried with this code and driver: another one is better by 1 % with a chance "
+            "of at most 5 %, by 3 % of at most 1 %.",
+        ),
+        (
+            PART | {"tried": 5760, "untried": 0, "full_look": "2026-11-28"},
+            "All 5,760 configs of the space were tried with this code and driver, the last of them on 2026-11-28.",
+        ),
+    ],
+)
+def test_the_last_sentence_states_what_was_not_tried(certificate: dict[str, Any], sentence: str) -> None:
+    winner = won() | {"detail": {"certificate": certificate}}
+    assert list_reasons(trials(100.0, 102.0), winner, None, {0})[-1] == sentence
+
+
 def test_what_the_fastest_configs_have_in_common_is_named() -> None:
     fastest = pd.DataFrame({"param.tile_m": [64, 64], "param.tile_n": [64, 128]})
     assert common_text(fastest, ["tile_m", "tile_n"]) == "All of them have tile_m=64."
