@@ -26,8 +26,8 @@ from tilewatch.kernels.library_errors import LibraryError, NoConfigs, PackageMis
 
 
 @dataclass(frozen=True)
-class Scope:
-    """What a sweep tries besides the short list: nothing, a share, or the whole space."""
+class SweepExtent:
+    """Names what a sweep tries besides the short list: nothing, a share, or the whole space."""
 
     shares: Shares | None = None
     wide: bool = False
@@ -39,7 +39,7 @@ class Scope:
         return [] if shares is None else choose_share(rest, shares.series.get((kernel, problem)), kernel, shares.day)
 
 
-ONLY_SHORT_LIST = Scope()
+SHORT_LIST_ALONE = SweepExtent()
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -47,18 +47,18 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
         library, kernel, arch = Path(request["library"]), request["kernel"], request["arch"]
         loaded, failures = load(library, arch), list(list_failures(library, arch))
         parts = list_parts(loaded, failures)
-        scope = _read_scope(request)
+        extent = _read_extent(request)
         if kernel is not None:
             wanted = _keep_runnable(_find_wanted(library, kernel, request["problem"], arch), kernel, arch)
             if request.get("config") is not None:  # {} is the only config of host code without a search
                 entry, problem = wanted[0]
                 return {"description": _describe_config(entry, problem, request["config"], arch)}
-            return _make_answer([_plan(entry, problem, arch, parts, scope) for entry, problem in wanted], failures)
+            return _make_answer([_plan(entry, problem, arch, parts, extent) for entry, problem in wanted], failures)
         plans = []
         for entry in loaded.values():
             try:
                 wanted = _keep_runnable(list_problems(entry), None, arch) if entry.kernel.nightly else []
-                plans += [_plan(entry, problem, arch, parts, scope) for entry, problem in wanted]
+                plans += [_plan(entry, problem, arch, parts, extent) for entry, problem in wanted]
             except LibraryError as error:
                 failures.append(error)
         if failures and not plans:
@@ -76,9 +76,9 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"error": "LibraryError", "message": str(error)}
 
 
-def _read_scope(request: Mapping[str, Any]) -> Scope:
+def _read_extent(request: Mapping[str, Any]) -> SweepExtent:
     shares = request.get("shares")
-    return Scope(None if shares is None else read_shares(shares), request.get("wide", False))
+    return SweepExtent(None if shares is None else read_shares(shares), request.get("wide", False))
 
 
 def _make_answer(plans: list[dict[str, Any]], failures: list[LibraryError]) -> dict[str, Any]:
@@ -133,27 +133,27 @@ def _describe_config(loaded: Entry, problem: Problem, config: Config, arch: str)
     return describe(loaded, problem, config, arch)
 
 
-def _plan(loaded: Entry, problem: Problem, arch: str, parts: Parts, scope: Scope) -> dict[str, Any]:
+def _plan(loaded: Entry, problem: Problem, arch: str, parts: Parts, extent: SweepExtent) -> dict[str, Any]:
     part = {"parts_of": parts.get((loaded.kernel.name, problem.name), {})}
-    return plan_alone(loaded, problem, arch, scope) | part
+    return plan_alone(loaded, problem, arch, extent) | part
 
 
-def plan_alone(loaded: Entry, problem: Problem, arch: str, scope: Scope = ONLY_SHORT_LIST) -> dict[str, Any]:
+def plan_alone(loaded: Entry, problem: Problem, arch: str, extent: SweepExtent = SHORT_LIST_ALONE) -> dict[str, Any]:
     """Returns the fields of Plan except `parts_of`, as JSON. Raises LibraryError."""
     if isinstance(loaded, LibraryOperator):
         plan = plan_operator(loaded, problem, arch)
     else:
-        plan = _plan_kernel(loaded, problem, arch, scope)
+        plan = _plan_kernel(loaded, problem, arch, extent)
     if bad_name := find_bad_name(plan):
         raise LibraryError(f"library file {loaded.file}: {bad_name}")
     return plan
 
 
-def _plan_kernel(loaded: LibraryKernel, problem: Problem, arch: str, scope: Scope) -> dict[str, Any]:
+def _plan_kernel(loaded: LibraryKernel, problem: Problem, arch: str, extent: SweepExtent) -> dict[str, Any]:
     kernel, space = loaded.kernel, read_space(loaded, arch)
     validate_problem(loaded, problem)
     listed, rest = split_space(loaded, arch)
-    drawn = scope.choose(rest, kernel.name, problem.name)
+    drawn = extent.choose(rest, kernel.name, problem.name)
     trials = []
     for config in map(dict, (*listed, *drawn)):  # copies, which the file may change
         call(loaded, "constants", problem, config)
