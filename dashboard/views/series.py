@@ -171,7 +171,7 @@ def _below(url: str, key: Key, found: Evidence | None) -> None:
 
 
 def _sweep(url: str, sweeps: pd.DataFrame, sweep: pd.Series) -> None:
-    words = f"{plain(sweep['gpu_name'])} ({sweep['arch']}), search space of {count_text(sweep['space_size'], 'config')}"
+    words = f"{plain(sweep['gpu_name'])} ({sweep['arch']}), {count_text(sweep['space_size'], 'config')} of the space"
     whole = sweeps[list(map(sweep_winner.is_whole, sweeps["reason"], sweeps["space_size"], sweeps["axes"]))]
     if len(whole) and sweep["id"] not in set(whole["id"]):
         words += (
