@@ -12,14 +12,11 @@ from tilewatch.configs import config_sha256
 from tilewatch.kernels.contract import Config
 
 ROTATION_NIGHTS = 28
-"""Nights in which a rotation goes once through the space, unless MOST_ROTATING is less."""
+"""Nights in which a rotation goes once through the space, unless MOST_DRAWN is less."""
 
-MOST_ROTATING = 64
-"""Most configs that a series tries again in a night, or tries on its first night. More would cost over a tenth of the
+MOST_DRAWN = 64
+"""Most configs that a series draws in a night, also while some were never tried. More would cost over a tenth of the
 night of 126 series: 64 of each large space are 2,400 trials (docs/use/spaces.md has the sum)."""
-
-MOST_UNSEEN = 256
-"""Most configs of a night that were never tried under this compiler, driver and source: the budget of a full look."""
 
 KEY_LENGTH = 12
 """Digits of a config's hash that tell the configs of one space apart: 20,000 of them collide once in a million."""
@@ -47,11 +44,11 @@ def choose_share(rest: Sequence[Config], tried: Tried | None, kernel: str, day: 
     then those never tried, then those tried longest ago. `tried` is None before a series' first run."""
     configs = {make_key(config): config for config in rest}
     order = sorted(configs, key=lambda key: hashlib.sha256(f"{kernel} {day} {key}".encode()).digest())
-    rotating = min(-(-len(rest) // ROTATION_NIGHTS), MOST_ROTATING)
+    rotating = min(-(-len(rest) // ROTATION_NIGHTS), MOST_DRAWN)
     if tried is None:
         return [configs[key] for key in order[:rotating]]
     seen = dict.fromkeys(key for key in tried.keys if key in configs)
-    unseen = [key for key in order if key not in seen][:MOST_UNSEEN]
+    unseen = [key for key in order if key not in seen][:MOST_DRAWN]
     again = list(seen)[: max(0, rotating - len(unseen))]
     kept = [key for key in map(make_key, tried.kept) if key in configs]
     return [configs[key] for key in dict.fromkeys((*kept, *unseen, *again))]

@@ -8,13 +8,11 @@ import pytest
 from tests.worker.fixtures import tiny_repository
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.catalog.share import (
-    MOST_ROTATING,
-    MOST_UNSEEN,
+    MOST_DRAWN,
     ROTATION_NIGHTS,
     Shares,
     Tried,
     choose_share,
-    make_key,
 )
 from tilewatch.kernels.contract import Config
 from tilewatch.kernels.library_errors import LibraryError
@@ -40,12 +38,13 @@ def test_the_whole_space_is_tried_once_before_any_config_is_tried_again() -> Non
     seen += choose_share(rest, None, "k", "day 0")
     assert len(seen) == math.ceil(1000 / ROTATION_NIGHTS)
     nights = 0
-    while len(seen) < 1000:
+    while len(seen) <= 1000 - MOST_DRAWN:
         nights += 1
         seen += choose_share(rest, tried(seen), "k", f"day {nights}")
-    assert len(seen) == 1000, "the last look takes what is left, which is more than a night of the rotation"
-    assert len({make_key(config) for config in seen}) == 1000
-    assert nights == math.ceil((1000 - math.ceil(1000 / ROTATION_NIGHTS)) / MOST_UNSEEN)
+    assert nights == (1000 - math.ceil(1000 / ROTATION_NIGHTS)) // MOST_DRAWN
+    assert len(set(map(make_key, seen))) == len(seen), "none was tried twice"
+    last = choose_share(rest, tried(seen), "k", "the last day")
+    assert {make_key(each) for each in rest} == {make_key(each) for each in (*seen, *last)}
 
 
 def test_what_was_tried_longest_ago_is_tried_again_first() -> None:
@@ -56,9 +55,9 @@ def test_what_was_tried_longest_ago_is_tried_again_first() -> None:
 
 def test_no_night_of_the_rotation_tries_more_than_its_budget() -> None:
     rest = make_rest(5000)
-    assert len(choose_share(rest, tried(rest), "k", "day")) == MOST_ROTATING
-    assert len(choose_share(rest, None, "k", "day")) == MOST_ROTATING
-    assert len(choose_share(rest, tried(rest[:9]), "k", "day")) == MOST_UNSEEN
+    assert len(choose_share(rest, tried(rest), "k", "day")) == MOST_DRAWN
+    assert len(choose_share(rest, None, "k", "day")) == MOST_DRAWN
+    assert len(choose_share(rest, tried(rest[:9]), "k", "day")) == MOST_DRAWN
 
 
 def test_the_draw_is_random_by_kernel_and_day_and_the_same_for_all_problems() -> None:
