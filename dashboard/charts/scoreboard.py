@@ -21,7 +21,7 @@ WIDTH, HEIGHT = 580, 140
 LEFT, RIGHT, TOP, BOTTOM = 40, 16, 12, 22
 LEAST_ROOM = 0.01
 """The scale extends at least this far beyond its numbers. Otherwise a change of 0.001 would fill the height."""
-DATES_PX = 90
+DATES_PX = 110
 """Least distance of two dates on the axis."""
 
 
@@ -101,7 +101,7 @@ def _dates(line: Sequence[LinePoint], x: Callable[[dt.datetime], float]) -> str:
             written.append((taken, day(place.at)))
     last = x(line[-1].at)
     return "".join(
-        f'<text x="{min(at, WIDTH - RIGHT - 34):.1f}" y="{HEIGHT - 6}" text-anchor="middle">{words}</text>'
+        f'<text class="date" x="{min(at, WIDTH - RIGHT - 34):.1f}" y="{HEIGHT - 6}" text-anchor="middle">{words}</text>'
         for at, words in written
         if at >= LEFT - 1 and at <= last
     )

@@ -94,6 +94,7 @@ def draw_ring(x: Any, y: float) -> Trace:
         "y": [y],
         "name": "this run",
         "mode": "markers",
+        "cliponaxis": False,
         "marker": {"size": 22, "symbol": "circle-open", "color": colours.LINE, "line": {"width": 2.5}},
         "hoverinfo": "skip",
         "showlegend": False,
@@ -111,6 +112,7 @@ def draw_verdicts(points: pd.DataFrame, along: Along) -> list[Trace]:
             "y": _values(found["value"]),
             "name": verdict,
             "mode": "markers",
+            "cliponaxis": False,
             "marker": {
                 "symbol": colours.VERDICT_MARKS[verdict],
                 "size": 18,
