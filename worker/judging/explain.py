@@ -92,8 +92,9 @@ def _lines(base: RunFacts, head: RunFacts) -> Iterator[str]:
         yield f"winner: {_config(base.params, base.axes)} -> {_config(head.params, head.axes)}{tied}"
     if base.axes != head.axes:
         yield f"search space: {_axes_moves(base.axes, head.axes)}"
+    of = "" if base.params == head.params else " of the two configs"  # not all of it is the commit's doing
     if (moves := _code_moves(base, head)) is not None:
-        yield f"machine code: {moves}"
+        yield f"machine code{of}: {moves}"
     elif base.code_sha256 == head.code_sha256:
         yield "machine code: identical"
     if (moves := _toolchain_moves(base.toolchain, head.toolchain)) is not None:
@@ -101,7 +102,7 @@ def _lines(base: RunFacts, head: RunFacts) -> Iterator[str]:
     if base.host != head.host:
         yield f"node: {base.host} -> {head.host}"
     yield from _gpu_moves(base.telemetry, head.telemetry)
-    yield f"mechanism: {write_mechanisms(_find_mechanisms(base, head))}"
+    yield f"mechanism{of}: {write_mechanisms(_find_mechanisms(base, head))}"
 
 
 def _find_mechanisms(base: RunFacts, head: RunFacts) -> tuple[Mechanism, ...]:

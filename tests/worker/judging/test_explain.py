@@ -54,7 +54,11 @@ def test_a_config_that_the_space_no_longer_has_is_the_space_s_doing() -> None:
 
 
 def test_another_winner_in_the_same_space_is_the_code_s_doing() -> None:
-    explanation = explain.explain_replayed(BASE, replace(BASE, params={"tile_m": 64, "tile_n": 256}, code_sha256="b"))
+    """What its code lacks of the other config's code is not all the commit's doing."""
+    head = replace(BASE, params={"tile_m": 64, "tile_n": 256}, code_sha256="b", time_us=110.0)
+    explanation = explain.explain_replayed(BASE, replace(head, statics={**BASE.statics, "stack_bytes": 64}))
+    assert "machine code of the two configs: 0 -> 64 spilled bytes a thread" in explanation.lines
+    assert not [line for line in explanation.lines if line.startswith(("machine code:", "mechanism:"))]
     assert (explanation.category, explanation.sentence) == (
         "code",
         "the commit changed the kernel: another config wins: tile_m=64 instead of tile_m=128",
