@@ -37,7 +37,7 @@ def cards(score: Score) -> list[tuple[str, str, str]]:
         ),
         (
             "False alarms per 1,000",
-            "none judged" if alarms is None else f"{alarms:.2f}" if marked else "none marked",
+            f"{alarms:.2f}" if alarms is not None and marked else "none yet",
             f"budget {score.budget_per_1000:.2f}, of {count_text(score.points, 'judged point')}",
         ),
         (

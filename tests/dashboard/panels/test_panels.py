@@ -85,7 +85,7 @@ def test_the_score_comes_with_what_it_stands_on() -> None:
 
 def test_a_score_of_nothing_claims_nothing() -> None:
     cards = judge_score.cards(score(points=0, right=0, wrong=0, runs=0, from_run=Delay(0, None, None)))
-    assert [value for _, value, _ in cards] == ["none yet", "none yet", "none judged", "none"]
+    assert [value for _, value, _ in cards] == ["none yet", "none yet", "none yet", "none"]
 
 
 def test_static_facts_of_a_kernel_without_mmas_are_no_bad_news() -> None:
