@@ -110,7 +110,7 @@ RECORDED = (
     ),
 )
 SIMULATED = (
-    Picture("fleet-overview", "/?since=a+month+ago", "Biggest movers, as a table", height=1250),
+    Picture("fleet-overview", "/?since=a+month+ago", "Biggest movers, as a table", height=1850),
     Picture(
         "fleet-trends",
         "/series?kernel=attention&problem=4096x4096x4096&gpu=b200",
@@ -240,7 +240,6 @@ def take(browser: Browser, address: str, picture: Picture) -> None:
     context = browser.new_context(
         base_url=address,
         viewport={"width": picture.width, "height": picture.height},
-        device_scale_factor=picture.scale,
         color_scheme="dark" if picture.dark else "light",
     )
     context.set_default_timeout(1000 * DRAW_LIMIT_S)
@@ -250,11 +249,11 @@ def take(browser: Browser, address: str, picture: Picture) -> None:
     drawn = wait_until_drawn(page, picture)
     context.close()
     file = PICTURES / f"{picture.name}.png"
-    image = (
-        Image.open(io.BytesIO(drawn))
-        .convert("RGB")
-        .quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-    )
+    whole = Image.open(io.BytesIO(drawn)).convert("RGB")
+    size = (round(whole.width * picture.scale), round(whole.height * picture.scale))
+    # The browser would set letters unevenly at a scale of 0.75 (Chromium 156, 2026-11-28).
+    small = whole if size == whole.size else whole.resize(size, Image.Resampling.LANCZOS)
+    image = small.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     image.save(file, optimize=True)
     print(f"{os.path.relpath(file)}: {image.width}x{image.height}, {file.stat().st_size / 1000:.0f} kB", flush=True)
 
