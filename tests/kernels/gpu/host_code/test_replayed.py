@@ -289,6 +289,20 @@ def test_launches_that_do_not_give_the_result_of_the_host_code_are_left_to_its_o
         child.close()
 
 
+def test_a_failure_that_needs_no_second_opinion_does_not_spare_the_next_one_from_it(make: Make) -> None:
+    repository = make(STATED, before=RIGHT_BY_ITSELF)
+    described = repository.describe()
+    setup = GpuSetup(repository.watch, OPERATOR, PROBLEM, repository.store_url, {"CUDA_VISIBLE_DEVICES": UUID})
+    child = GpuChild(setup)
+    try:
+        writes = child.trial(0, repository.cubin(32, described, {}, {"writes": "behind"}), 1, best_us=1.0)
+        assert (writes.status, child.introduction["library_runs_apart"]) == ("wrong", True)
+        child.trial(1, repository.cubin(16, described, {}, {"fault": "off"}), 1, best_us=1.0)
+        assert not child.introduction["library_runs_apart"], "its own process finds the second one right"
+    finally:
+        child.close()
+
+
 def test_a_wrong_config_is_wrong_where_its_own_process_says_the_same(make: Make) -> None:
     repository = make()
     described = repository.describe()
