@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
@@ -182,3 +183,17 @@ def test_who_was_active_is_asked_of_the_time_since_the_first_launch(gpu: FakeGpu
 
 def test_without_samples_only_who_is_there_now_is_known(gpu: FakeGpu) -> None:
     assert list_active(gpu) == []
+
+
+@pytest.mark.parametrize(("name", "shown"), [("train step", " train step"), ("\x1b[31mred", ""), ("", "")])
+def test_a_name_that_a_terminal_would_obey_is_left_out(name: str, shown: str) -> None:
+    rename = f"open('/proc/self/comm', 'w').write({name!r} or '\\n'); print('renamed', flush=True); input()"
+    started = subprocess.Popen([sys.executable, "-c", rename], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert started.stdout is not None
+        assert started.stdout.readline() == "renamed\n"
+        number = started.pid
+        assert other_processes._describe_process(number) == (f"{number}{shown}" if shown else f"process {number}")
+    finally:
+        started.communicate("\n")
+    assert other_processes._describe_process(number) == f"process {number}", "it has ended"
