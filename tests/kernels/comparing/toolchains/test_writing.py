@@ -1,0 +1,36 @@
+"""What a report says of architectures on which nothing was timed: what stopped compiling there is named."""
+
+from dataclasses import replace
+
+import pytest
+
+from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair
+from tilewatch.kernels.comparing.toolchains.report_file import GpuUsed, ToolchainName, ToolchainReport
+from tilewatch.kernels.comparing.toolchains.writing import write_lines, write_markdown
+
+BASE = CompiledSide({}, "ok", 1.0, 1.0, code_sha256="old", cubin="old")
+BROKEN = replace(BASE, status="error", failure="no such instruction", code_sha256=None, cubin=None)
+
+
+@pytest.fixture
+def report() -> ToolchainReport:
+    made = ToolchainReport(ToolchainName("installed"), ToolchainName("newer"), "2026-11-28 07:00 UTC")
+    sides = {("sm_90", "broken"): BROKEN, ("sm_90", "same"): BASE, ("sm_100", "broken"): BASE}
+    for (arch, kernel), head in sides.items():
+        made.pairs[kernel, "1024", arch] = ToolchainPair(kernel, "1024", arch, "shipped", (BASE,), (head,))
+    return made
+
+
+def test_what_stopped_compiling_is_named_with_its_architecture(report: ToolchainReport) -> None:
+    for text in (write_markdown(report), "\n".join(write_lines(report))):
+        named = [line.strip() for line in text.splitlines() if line.strip().startswith("not safe: ")]
+        assert len(named) == 1
+        assert named[0].startswith("not safe: broken 1024 (sm_90): ")
+        assert "no such instruction" in named[0]
+
+
+def test_an_architecture_that_was_timed_has_a_table_instead(report: ToolchainReport) -> None:
+    report.gpus["h200"] = GpuUsed("h200", "NVIDIA H200", "580.65")
+    text = write_markdown(report)
+    assert "not safe: broken" not in text
+    assert "| broken | 1024 | not safe |" in text
