@@ -13,6 +13,7 @@ from tilewatch.kernels.catalog.share import (
     Shares,
     Tried,
     choose_share,
+    make_key,
 )
 from tilewatch.kernels.contract import Config
 from tilewatch.kernels.library_errors import LibraryError
