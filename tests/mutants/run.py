@@ -62,6 +62,7 @@ def main() -> int:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     with tempfile.TemporaryDirectory(prefix="tilewatch-mutants-") as folder:
+        Path(folder).chmod(0o755)  # root runs the tests of the sandbox as nobody
         trees = [copy_tree(Path(folder) / str(number)) for number in range(options.jobs)]
         figures = _run_drawn(options, trees) if options.drawn else _run_listed(options, trees)
         return bounds.report(figures, report_only=options.report_only, write=options.write)
