@@ -4,17 +4,21 @@
 
 const FRAMES_STILL = 5;
 const LONGEST_MS = 4000; // a script that does not come must not hide the page
-const GREY_BOX = '.stElementContainer:not([class*="st-key-plot-"], [class*="st-key-table-"]) > [data-testid="stSkeleton"]';
-// Plots and tables have their height before their script has come.
+const GREY_BOX = '.stElementContainer:not([class*="st-key-plot-"], [class*="st-key-table-"])'
+  + ' > [data-testid="stSkeleton"]'; // plots and tables have their height before their script has come
+const UNDRAWN = `${GREY_BOX}, span.drawn`; // plots.py reserves the place of a drawing with such a span
 
 const show = () => delete document.body.dataset.moving;
+
+const isOnScreen = (element) => element.getBoundingClientRect().top < innerHeight;
 
 const readPlaces = () => {
   const main = document.querySelector(".stMainBlockContainer");
   const hasEnded = document.querySelector('.stApp[data-test-script-state="notRunning"]');
-  if (!main?.querySelector("h1") || main.querySelector(GREY_BOX)) return "";
-  const boxes = [...main.querySelectorAll(".stElementContainer")].map((each) => each.getBoundingClientRect());
-  if (!hasEnded && boxes.every((box) => box.bottom < innerHeight)) return ""; // more of the first screen is to come
+  if (!main?.querySelector("h1") || [...main.querySelectorAll(UNDRAWN)].some(isOnScreen)) return "";
+  const elements = [...main.querySelectorAll(".stElementContainer")];
+  const boxes = elements.filter(isOnScreen).map((each) => each.getBoundingClientRect());
+  if (!hasEnded && boxes.length === elements.length && boxes.every((box) => box.bottom < innerHeight)) return "";
   return boxes.map((box) => `${box.x} ${box.y} ${box.height}`).join();
 };
 
