@@ -1,6 +1,6 @@
 """Shows tables on a page: plain, with rows to select, or in a closed expander below a chart."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,14 @@ def show(table: "pd.DataFrame | Styler", *, key: str, **options: Any) -> Any:
         shown = rows if "height" in options else min(rows, MOST_ROWS)
         options["height"] = (shown + 1) * ROW_PX + BORDER_PX
     return st.dataframe(table, hide_index=True, placeholder="", key=f"table-{key}", **options)
+
+
+def show_few(rows: Sequence[Mapping[str, str]]) -> None:
+    """Shows a few rows as a Markdown table, whose script is on every page. The cells are Markdown, too. The script of
+    Streamlit's own tables is 1 MB, and its page waited for it (2026-11-28)."""
+    heads = list(dict.fromkeys(head for row in rows for head in row))
+    lines = (heads, ["---"] * len(heads), *([row.get(head, "") for head in heads] for row in rows))
+    st.markdown("\n".join(f"| {' | '.join(line)} |" for line in lines))
 
 
 def pick_row(table: Any, rows: pd.DataFrame, key: str, **options: Any) -> pd.Series | None:

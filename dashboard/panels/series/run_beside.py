@@ -19,7 +19,7 @@ from tilewatch.dashboard.text import (
     time_text,
     timer_text,
 )
-from tilewatch.dashboard.widgets import address, badges
+from tilewatch.dashboard.widgets import address, badges, tables
 from tilewatch.mechanisms.find import write_mechanisms
 from tilewatch.text import change_text, count_text, plain, plain_code, short_sha
 
@@ -48,9 +48,8 @@ def show_change(found: Evidence) -> None:
     """Shows the times of a run and of the run before, why they differ, and what else may have changed them."""
     for sentence in _list_causes(found):
         st.text(sentence)
-    st.table(_tabulate_times(found), border="horizontal")
-    for sentence in _list_circumstances(found):
-        st.caption(plain(sentence))
+    tables.show_few(_tabulate_times(found))
+    st.caption("  \n".join(map(plain, _list_circumstances(found))))
 
 
 def show_diff(repository: str, base_sha: str | None, head_sha: str) -> None:
@@ -82,7 +81,7 @@ def _list_causes(found: Evidence) -> Iterator[str]:
         yield f"Code of the winners: {why_missing(found.winner_before, found.winner, found.run.origin)}"
 
 
-def _tabulate_times(found: Evidence) -> pd.DataFrame:
+def _tabulate_times(found: Evidence) -> list[dict[str, str]]:
     earlier = {row.implementation: row for row in found.sampled_before}
     shown = pd.DataFrame([{**vars(row), "run_id": found.run.run_id} for row in found.sampled])
     rows = []
@@ -95,7 +94,7 @@ def _tabulate_times(found: Evidence) -> pd.DataFrame:
         if row.baseline is not None:
             cells[f"to {plain(label_baseline(row.baseline))}"] = "" if row.ratio is None else ratio_text(row.ratio)
         rows.append({"": plain(name), **cells})
-    return pd.DataFrame(rows).set_index("") if rows else pd.DataFrame()
+    return rows
 
 
 def _list_circumstances(found: Evidence) -> Iterator[str]:

@@ -175,7 +175,7 @@ def _ranges(trials: pd.DataFrame) -> None:
         st.caption("No config compiled.")
         return
     lines = list_ranges(compiled, len(trials), trials["compile_s"].sum())
-    st.table(pd.DataFrame({"": lines.values()}, index=list(lines)), border="horizontal")
+    tables.show_few([{"fact": name, "configs": words} for name, words in lines.items()])
 
 
 def list_ranges(compiled: pd.DataFrame, trials: int, compile_s: float) -> dict[str, str]:
