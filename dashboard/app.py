@@ -35,4 +35,3 @@ with show_errors():
         search.offer(PAGES)
         page.run()
         plots.choose_picture_format()
-        plots.load_plotly_early()

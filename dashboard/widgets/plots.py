@@ -13,7 +13,6 @@ from plotly.basedatatypes import BaseFigure
 
 from tilewatch.dashboard import charts
 from tilewatch.dashboard.charts import grid, parallel, scoreboard
-from tilewatch.dashboard.serving import script_files
 from tilewatch.dashboard.widgets import address
 
 Figure = dict[str, Any]
@@ -38,11 +37,6 @@ _PARALLEL = st.components.v2.component(
 )
 _SCOREBOARD = st.components.v2.component("tilewatch_scoreboard", js=scoreboard.BEHAVIOUR, isolate_styles=False)
 _SVG = re.compile("<svg.*?</svg>", re.DOTALL)
-_PRELOAD = st.components.v2.component(
-    "tilewatch_preload", js=(_CHARTS / "preload.js").read_text(encoding="utf-8"), isolate_styles=False
-)
-_PLOTLY = script_files.find("PlotlyChart")
-"""Streamlit's script for Plotly's figures."""
 
 
 class _Ready(BaseFigure):  # type: ignore[misc]  # Plotly's has no types
@@ -93,7 +87,8 @@ def show_clickable(figure: go.Figure | Figure, key: str, alt: str, act: Callable
 def show_grid(html: str, key: str) -> None:
     """Shows a table of charts/grid.py. A click on a cell opens its series in this session."""
     _note_drawn()
-    shown = _GRID(key=key, data={**_send("series-grid", key, html), **_saved_as(key)}, on_opened_change=_do_nothing)
+    data = {**_send("series-grid", key, html), **_saved_as(key)}
+    shown = _GRID(key=key, data=data, on_opened_change=lambda: None)  # without a listener the value does not come
     if shown.opened:
         address.open_page("views/series.py", shown.opened)
 
@@ -155,12 +150,6 @@ def choose_picture_format() -> None:
     st.segmented_control("Plots are saved as", [PNG, SVG], required=True, key=PICTURE_KEY)
 
 
-def load_plotly_early() -> None:
-    """Makes the browser load Plotly's script after any page is drawn. Otherwise opening the first page with a figure
-    took 1.2 s, mostly for this script."""
-    _PRELOAD(key="preload", data={"module": _PLOTLY})
-
-
 def _config(key: str, *, bar: bool = True) -> dict[str, Any]:
     if not bar:
         return {"displayModeBar": False}
@@ -181,7 +170,3 @@ def _saved_as(key: str) -> dict[str, str]:
 
 def _file_name(key: str) -> str:
     return f"tilewatch-{key}"
-
-
-def _do_nothing() -> None:
-    """Does nothing. A component only reports values that have a listener; the page reads the result itself."""

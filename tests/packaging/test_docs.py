@@ -122,11 +122,9 @@ def test_the_pages_that_programs_name_exist(files: list[str]) -> None:
 
 
 def test_a_name_that_is_gone_is_noticed() -> None:
-    files = ["worker/steps/measure.py", "dashboard/charts/preload.js"]
+    files = ["worker/steps/measure.py", "dashboard/charts/grid.js"]
     tops = {"worker", "dashboard"}
-    text = (
-        "`worker/measure.py`, `measure.py`, `old.py`, `charts/preload.js`, `worker/steps`, ```\npython worker/gone\n```"
-    )
+    text = "`worker/measure.py`, `measure.py`, `old.py`, `charts/grid.js`, `worker/steps`, ```\npython worker/gone\n```"
     named = [path for snippet in _snippets(text) for path in _paths(snippet, tops)]
     assert [path for path in named if not _exists(path, files)] == ["worker/measure.py", "old.py", "worker/gone"]
     assert not _runs("tools.gone")
