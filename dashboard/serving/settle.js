@@ -1,7 +1,7 @@
 // Shows a page that was just loaded when its first screen stands still. Streamlit draws a grey box in place of each
 // element whose script has not come, and words, labels and code later than the element that they are in: all of these
 // moved what stood below them (a layout shift of 0.4 on the Overview, 2026-11-27).
-// Also loads Plotly's script, 4.7 MB: while the page Series waits for its elements, else after the first screen.
+// Also loads Plotly's script, 4.7 MB: while the server runs the page Series, else after the first screen.
 
 const FRAMES_STILL = 5;
 const LONGEST_MS = 4000; // a script that does not come must not hide the page
@@ -38,12 +38,12 @@ const look = (before, still) => {
   else requestAnimationFrame(() => look(now, now && now === before ? still + 1 : 0));
 };
 
-const awaitFirstElement = () => {
-  if (document.querySelector(".stMainBlockContainer .stElementContainer")) loadPlotly();
-  else requestAnimationFrame(awaitFirstElement);
+const awaitRun = () => {
+  if (document.querySelector('.stApp[data-test-script-state="running"]')) loadPlotly();
+  else requestAnimationFrame(awaitRun);
 };
 
 document.body.dataset.moving = "yes";
 setTimeout(show, LONGEST_MS);
-if (PLOTS_FIRST.test(location.pathname)) awaitFirstElement();
+if (PLOTS_FIRST.test(location.pathname)) awaitRun();
 look("", 0);
