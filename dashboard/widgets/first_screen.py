@@ -7,9 +7,9 @@ import streamlit as st
 
 from tilewatch.dashboard.widgets.errors import show_errors
 
-KEY, SHOWN = "first-screen", {"shown": True}
+COMPONENT, KEY, SHOWN = "tilewatch_first_screen", "first-screen", {"shown": True}
 _REPORT = st.components.v2.component(
-    "tilewatch_first_screen", js=Path(__file__).with_suffix(".js").read_text(encoding="utf-8"), isolate_styles=False
+    COMPONENT, js=Path(__file__).with_suffix(".js").read_text(encoding="utf-8"), isolate_styles=False
 )
 
 
