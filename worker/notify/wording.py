@@ -138,7 +138,7 @@ def digest_text(day: Day, dashboard_url: str) -> Text:
 
 
 def evidence_link(dashboard_url: str, run_id: int) -> str:
-    return f"{dashboard_url}/evidence?run={run_id}"
+    return f"{dashboard_url}/series?run={run_id}&view=This+run"
 
 
 def regression_link(dashboard_url: str, regression_id: int) -> str:

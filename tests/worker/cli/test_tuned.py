@@ -79,7 +79,7 @@ def test_what_won_is_found_by_host_code(url: str, file: Path, tilewatch: Tilewat
     assert table.find(320, 16384, 7168).config == one_commit.CONFIGS[1]
     row = read_rows(file)[WIDE]
     assert (row["time_us"], row["ties"]) == (9.05, [one_commit.CONFIGS[2]])
-    assert row["evidence"] == f"http://localhost:8501/evidence?run={run_id}"
+    assert row["evidence"] == f"http://localhost:8501/series?run={run_id}&view=This+run"
 
 
 def test_a_row_states_what_was_not_tried(url: str, file: Path, tilewatch: Tilewatch) -> None:

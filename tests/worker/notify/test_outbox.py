@@ -66,7 +66,7 @@ def test_a_confirmed_regression_is_sent_once_with_all_that_one_needs(database_ur
         "registers 96 -> 128",
         "First bad commit: bad0bad0ba Turn the swizzle off",
         "Owner: nobody yet",
-        "Evidence: http://here/evidence?run=",
+        "Evidence: http://here/series?run=",
         f"git checkout {open_regression.BAD_SHA}",
         "python -m tilewatch.kernels sweep gemm_fp8 320x32576x7168",
         f"tilewatch regressions acknowledge {number}",
