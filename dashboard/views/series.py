@@ -22,6 +22,7 @@ from tilewatch.dashboard.panels.series import (
 )
 from tilewatch.dashboard.panels.series import sweep as sweep_panel
 from tilewatch.dashboard.widgets import address, filters, first_screen, page_head, repository, simulated
+from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.db.models import TOTAL
 from tilewatch.text import count_text, plain, short_sha
 
@@ -142,6 +143,7 @@ def _find_run(url: str, key: Key, points: pd.DataFrame) -> int | None:
     return int(kernel.iloc[-1]["run_id"]) if len(kernel) else None
 
 
+@show_errors()
 def _below(url: str, key: Key, found: Evidence | None) -> None:
     """Shows one of several views of the sweep and its run."""
     if found is not None and found.run.kernel == TOTAL:

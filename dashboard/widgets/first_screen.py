@@ -5,8 +5,6 @@ from pathlib import Path
 
 import streamlit as st
 
-from tilewatch.dashboard.widgets.errors import show_errors
-
 COMPONENT, KEY, SHOWN = "tilewatch_first_screen", "first-screen", {"shown": True}
 _REPORT = st.components.v2.component(
     COMPONENT, js=Path(__file__).with_suffix(".js").read_text(encoding="utf-8"), isolate_styles=False
@@ -20,7 +18,7 @@ def draw_below(draw: Callable[[], None], address: Mapping[str, str]) -> None:
     if st.query_params.to_dict() != address:
         st.rerun()
     is_shown = st.session_state.get(KEY) == SHOWN
-    with st.container(key="below" if is_shown else "not-drawn-yet"), show_errors():
+    with st.container(key="below" if is_shown else "not-drawn-yet"):
         if is_shown:
             draw()
         _REPORT(key=KEY, data=SHOWN if is_shown else None, on_shown_change=lambda: None)
