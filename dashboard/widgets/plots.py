@@ -59,14 +59,14 @@ def _template() -> dict[str, Any]:
 
 def show(figure: go.Figure, key: str, alt: str, *, bar: bool = True) -> None:
     """Draws a figure. `alt` describes it in words."""
-    _note_drawn()
+    st.session_state[DRAWN_KEY] = True
     st.plotly_chart(_draw_once(figure), key=f"plot-{key}", config=_config(key, bar=bar), alt=alt)
 
 
 def show_clickable(figure: go.Figure | Figure, key: str, alt: str, act: Callable[[dict[str, Any]], None]) -> None:
     """Draws it. `act` is called with a clicked point before the page is drawn again, when it may still set what is
     picked on it."""
-    _note_drawn()
+    st.session_state[DRAWN_KEY] = True
     widget_key = f"plot-{key}"
 
     def act_on_points() -> None:
@@ -86,16 +86,15 @@ def show_clickable(figure: go.Figure | Figure, key: str, alt: str, act: Callable
 
 def show_grid(html: str, key: str) -> None:
     """Shows a table of charts/grid.py. A click on a cell opens its series in this session."""
-    _note_drawn()
-    data = {**_send("series-grid", key, html), **_saved_as(key)}
-    shown = _GRID(key=key, data=data, on_opened_change=lambda: None)  # without a listener the value does not come
+    st.session_state[DRAWN_KEY] = True
+    shown = _GRID(key=key, data={**_send("series-grid", key, html), **_saved_as(key)}, on_opened_change=lambda: None)
     if shown.opened:
         address.open_page("views/series.py", shown.opened)
 
 
 def show_scoreboard(html: str, key: str) -> None:
     """Shows the cards of charts/scoreboard.py."""
-    _note_drawn()
+    st.session_state[DRAWN_KEY] = True
     _SCOREBOARD(key=key, data={**_send("scoreboard", key, html), **_saved_as(key)})
 
 
@@ -116,7 +115,7 @@ def _keep_place(drawing: re.Match[str]) -> str:
 
 def show_parallel(drawing: dict[str, Any], key: str) -> None:
     """Shows a drawing of charts/parallel.py."""
-    _note_drawn()
+    st.session_state[DRAWN_KEY] = True
     _PARALLEL(key=key, data={**drawing, **_saved_as(key)})
 
 
@@ -139,10 +138,6 @@ def forget_drawn() -> None:
     st.session_state[PICTURE_KEY] = st.session_state.get(PICTURE_KEY, PNG)
 
 
-def _note_drawn() -> None:
-    st.session_state[DRAWN_KEY] = True
-
-
 def choose_picture_format() -> None:
     """Shows the choice of picture format, below every page that drew a plot."""
     if not st.session_state[DRAWN_KEY]:
@@ -156,7 +151,7 @@ def _config(key: str, *, bar: bool = True) -> dict[str, Any]:
     return {
         "displaylogo": False,
         "modeBarButtonsToRemove": ["select2d", "lasso2d"],
-        "toImageButtonOptions": {"format": _picture(), "filename": _file_name(key), "scale": SHARP},
+        "toImageButtonOptions": {"format": _picture(), "filename": f"tilewatch-{key}", "scale": SHARP},
     }
 
 
@@ -165,8 +160,4 @@ def _picture() -> str:
 
 
 def _saved_as(key: str) -> dict[str, str]:
-    return {"picture": _picture(), "name": _file_name(key)}
-
-
-def _file_name(key: str) -> str:
-    return f"tilewatch-{key}"
+    return {"picture": _picture(), "name": f"tilewatch-{key}"}
