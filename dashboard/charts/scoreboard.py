@@ -5,6 +5,7 @@ pictures.
 """
 
 import datetime as dt
+import re
 from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
@@ -31,7 +32,7 @@ def draw_scores(scores: Sequence[GpuScore]) -> str:
 
 
 def describe(scores: Sequence[GpuScore]) -> str:
-    """Writes the scores as words: "H200: 0.98, 2.0 points from DeepGEMM, 0.4 points better since 2026-11-20"."""
+    """Writes the scores as words: "H200: 0.98, 2.0 points slower than DeepGEMM, 0.4 points better since 2026-11-20"."""
     return "; ".join(
         f"{score.gpu_name}: {score.ratio:.2f}, {write_distance(score)}, {write_direction(score)}" for score in scores
     )
@@ -43,9 +44,15 @@ def _card(score: GpuScore) -> str:
     return (
         f'<section class="card" aria-label="{escape(describe([score]))}"><h2>{escape(score.gpu_name)}{simulated}</h2>'
         f'<p class="number"><b>{score.ratio:.2f}</b>'
-        f'<span class="distance">{escape(write_distance(score))}, {escape(write_direction(score))}</span></p>'
+        f'<span class="distance">{escape(write_distance(score))}; {_direction(score)}</span></p>'
         f'<p class="share">{share}; geometric mean of DeepGEMM\'s time / ours</p>{_line(score.line)}</section>'
     )
+
+
+def _direction(score: GpuScore) -> str:
+    words = re.sub(r"\d{4}-\d\d-\d\d", r"<time>\g<0></time>", escape(write_direction(score)))
+    arrow = "▲" if " better " in words else "▼" if " worse " in words else ""
+    return f'<i aria-hidden="true">{arrow}</i> {words}' if arrow else words
 
 
 def _line(line: Sequence[LinePoint]) -> str:
@@ -68,7 +75,9 @@ def _line(line: Sequence[LinePoint]) -> str:
         f"<title>{escape(_hint(place))}</title></circle>"
         for place in line
     )
-    levels = "".join(_level(level, y(level)) for level in sorted({low + 0.1 * (high - low), 1.0}))
+    # The other label is on the far side of 1.0: beside it, both could not be read.
+    far = low + 0.1 * (high - low) if 1.0 - low >= high - 1.0 else high - 0.1 * (high - low)
+    levels = "".join(_level(level, y(level)) for level in sorted((far, 1.0)))
     return (
         f'<svg class="history" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" font-size="12" '
         'fill="currentColor" '

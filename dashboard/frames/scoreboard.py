@@ -111,7 +111,7 @@ def write_distance(score: GpuScore) -> str:
     points = abs(round(score.points, 1))
     if points == 0:
         return "level with DeepGEMM"
-    return f"{points:.1f} points {'faster than' if score.points > 0 else 'from'} DeepGEMM"
+    return f"{points:.1f} points {'faster' if score.points > 0 else 'slower'} than DeepGEMM"
 
 
 def write_direction(score: GpuScore) -> str:

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import math
+import re
 from typing import Any
 
 import pandas as pd
@@ -76,7 +77,11 @@ def test_the_week_before_is_a_week_before_or_the_oldest() -> None:
 
 @pytest.mark.parametrize(
     ("ratio", "words"),
-    [(0.98, "2.0 points from DeepGEMM"), (1.034, "3.4 points faster than DeepGEMM"), (1.0, "level with DeepGEMM")],
+    [
+        (0.98, "2.0 points slower than DeepGEMM"),
+        (1.034, "3.4 points faster than DeepGEMM"),
+        (1.0, "level with DeepGEMM"),
+    ],
 )
 def test_the_distance_is_in_points(ratio: float, words: str) -> None:
     assert scoreboard.write_distance(score(series("a", [ratio], [0]))) == words
@@ -92,11 +97,19 @@ def test_a_card_has_its_number_its_sentence_and_its_line_with_words_escaped() ->
     found = score(series("a", [0.8, 0.9], [1, 0]))
     html = draw_scores([found])
     assert "<b>0.90</b>" in html
-    assert "10.0 points from DeepGEMM, 10.0 points better since 2026-11-16" in html
+    direction = '<i aria-hidden="true">▲</i> 10.0 points better since <time>2026-11-16</time>'
+    assert f"10.0 points slower than DeepGEMM; {direction}" in html
     assert "0 of 1 operator at or over 1.00" in html
     assert "Change &lt;1&gt;" in html
-    assert describe([found]).startswith("H200: 0.90, 10.0 points from DeepGEMM")
+    assert describe([found]).startswith("H200: 0.90, 10.0 points slower than DeepGEMM")
     assert "<svg" not in draw_scores([score(series("a", [0.9], [0]))]), "one place is no line"
+
+
+@pytest.mark.parametrize("ratios", [[0.8, 0.9], [0.98, 1.05], [1.1, 1.17], [1.0, 1.0], [0.999, 1.2]])
+def test_both_labels_of_the_line_can_be_read(ratios: list[float]) -> None:
+    html = draw_scores([score(series("a", ratios, [1, 0]))])
+    low, high = sorted(float(y) for y in re.findall(r'<text x="34" y="([0-9.]+)"', html))
+    assert high - low >= 16, "letters are 12 px high"
 
 
 @pytest.mark.parametrize(
