@@ -5,6 +5,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
+from tilewatch.worker.queue import outage
 from tilewatch.worker.queue.outage import FIRST_WAIT_S, LONGEST_WAIT_S, once_postgres_is_back
 
 NOBODY = "postgresql+psycopg://nobody@127.0.0.1:1/none"
@@ -14,7 +15,7 @@ class Given(Exception):
     """The test has seen enough."""
 
 
-def test_each_wait_for_postgres_is_twice_as_long_up_to_a_limit() -> None:
+def test_each_wait_for_postgres_is_twice_as_long_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
 
     def sleep(wait_s: float) -> None:
@@ -22,20 +23,24 @@ def test_each_wait_for_postgres_is_twice_as_long_up_to_a_limit() -> None:
         if len(waits) == 8:
             raise Given
 
+    monkeypatch.setattr(outage.time, "sleep", sleep)
     with pytest.raises(Given):
-        once_postgres_is_back(NOBODY, lambda opened: opened.execute(text("select 7")), sleep)
+        once_postgres_is_back(NOBODY, lambda opened: opened.execute(text("select 7")))
     assert waits[:3] == [FIRST_WAIT_S, 2 * FIRST_WAIT_S, 4 * FIRST_WAIT_S]
     assert waits == sorted(waits)
     assert waits[-2:] == [LONGEST_WAIT_S] * 2
 
 
-def test_the_result_is_that_of_the_attempt_that_was_committed(database_url: str) -> None:
+def test_the_result_is_that_of_the_attempt_that_was_committed(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     waits: list[float] = []
+    monkeypatch.setattr(outage.time, "sleep", waits.append)
 
     def act(opened: Session) -> int:
         if len(waits) < 2:
             raise OperationalError("select 1", {}, Exception("the server closed the connection"))
         return int(opened.execute(text("select 7")).scalar_one())
 
-    assert once_postgres_is_back(database_url, act, waits.append) == 7
+    assert once_postgres_is_back(database_url, act) == 7
     assert len(waits) == 2

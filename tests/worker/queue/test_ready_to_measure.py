@@ -6,11 +6,10 @@ from sqlalchemy.orm import Session
 from tests.db.fixtures.one_commit import COMPILER, submit
 from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import jobs
-from tilewatch.db.models import Compilation, Job, Sweep
+from tilewatch.db.models import Job, Sweep
 from tilewatch.db.worker_reads import steps
-from tilewatch.kernels.results import Plan, PlannedTrial
+from tilewatch.kernels.results import Compiled, Plan, PlannedTrial
 from tilewatch.worker.queue import follow_up
-from tilewatch.worker.steps.compile import NO_FACTS
 from tilewatch.worker.steps.write_plans import PlannedSubmission, write_plans
 
 SMALL = ("s1", "shared")
@@ -76,11 +75,18 @@ def test_a_series_waits_for_the_batches_with_its_own_code_alone(db_session: Sess
 
 def test_a_config_that_is_compiled_on_record_waits_for_its_cubin_here(db_session: Session) -> None:
     submission_id = plan_night(db_session)
-    row = dict.fromkeys(column.name for column in Compilation.__table__.columns if column.name != "id") | NO_FACTS
-    row |= {"code_key": "s1", "compiler": COMPILER, "arch": "sm_100", "status": "ok", "host": "elsewhere"}
-    row |= {"content_key": "c1", "code_sha256": "00", "symbol": "gemm", "compile_s": 1.0, "cpu_s": 1.0}
-    row.pop("created_at", None)
-    fact_writes.add_compilations(db_session, [row])
+    compiled = Compiled(
+        "ok",
+        COMPILER,
+        "sm_100",
+        compile_s=1.0,
+        cpu_s=1.0,
+        reused=False,
+        content_key="c1",
+        code_sha256="00",
+        symbol="gemm",
+    )
+    fact_writes.add_compilations(db_session, [compiled.make_row("s1", "elsewhere")])
     fact_writes.attach_compilations(
         db_session, compiler=COMPILER, submission_id=submission_id, code_keys=["s1", "shared"]
     )
