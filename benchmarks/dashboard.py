@@ -34,7 +34,6 @@ from benchmarks import bounds, browsing, fleet, visitors
 from benchmarks.bounds import Figure
 from benchmarks.filled import open_filled, yesterday
 from tilewatch import processes
-from tilewatch.dashboard.widgets import first_screen
 from tilewatch.db.models import Run, Sweep
 from tilewatch.db.page_reads import (
     actions,
@@ -278,7 +277,6 @@ def _count_queries(url: str, view: str) -> int:
         app.query_params[name] = value
     if page:
         app.switch_page(f"views/{page}.py")
-    app.session_state[first_screen.KEY] = first_screen.SHOWN
     app.run()
     event.remove(engine(url), "before_cursor_execute", count_query)
     return count[0]

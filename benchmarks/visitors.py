@@ -4,18 +4,14 @@ Twenty Chromium windows on two cores would measure Chromium. A view's time is fr
 script has ended and everything has arrived; browsing.py measures what a browser adds, one page at a time."""
 
 import asyncio
-import json
 import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from streamlit.proto.BackMsg_pb2 import BackMsg
-from streamlit.proto.Delta_pb2 import Delta
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.asyncio.client import ClientConnection, connect
-
-from tilewatch.dashboard.widgets import first_screen
 
 THINK_S = (3.0, 12.0)
 """Seconds that a person looks at a page before the next one."""
@@ -58,28 +54,13 @@ async def _visit(address: str, views: Sequence[str], count: int, seen: Seen, num
 
 
 async def _open(session: ClientConnection, view: str, seen: Seen) -> int:
-    """Requests a page and receives all of it; returns the number of bytes. Reports that the first screen is shown, as a
-    browser does, and receives what is below it."""
+    """Requests a page and receives all of it; returns the number of bytes."""
     page, _, query = view.lstrip("/").partition("?")
     request = BackMsg()
     request.rerun_script.query_string = query
     request.rerun_script.page_name = page
-    sent, waiting = await _receive(session, request, view, seen)
-    if waiting is None:
-        return sent
-    request.rerun_script.fragment_id = waiting.fragment_id
-    shown = request.rerun_script.widget_states.widgets.add()
-    shown.id = waiting.new_element.bidi_component.id
-    shown.json_value = json.dumps(first_screen.SHOWN)
-    below, _ = await _receive(session, request, view, seen)
-    return sent + below
-
-
-async def _receive(session: ClientConnection, request: BackMsg, view: str, seen: Seen) -> tuple[int, Delta | None]:
-    """Sends a request and receives the answer. Returns the number of bytes, and the component that waits for the first
-    screen; None if no part of the page waits."""
     await session.send(request.SerializeToString())
-    sent, running, waiting = 0, False, None
+    sent, running = 0, False
     while True:
         payload = await session.recv()
         sent += len(payload)
@@ -90,11 +71,9 @@ async def _receive(session: ClientConnection, request: BackMsg, view: str, seen:
             running = True  # messages until now belong to the previous page
         elif kind == "delta" and message.delta.HasField("new_element"):
             element = message.delta.new_element
-            if element.bidi_component.component_name == first_screen.COMPONENT:
-                waiting = message.delta
             if element.WhichOneof("type") == "exception":
                 seen.errors.append(f"{view}: {element.exception.type} {element.exception.message}")
             if element.WhichOneof("type") == "alert" and element.alert.format == element.alert.ERROR:
                 seen.errors.append(f"{view}: {element.alert.body}")
         elif kind == "script_finished" and running:
-            return sent, waiting
+            return sent

@@ -50,10 +50,12 @@ METRICS = "/_stcore/metrics"
 ABOVE = ("StreamlitMarkdown", "Html", "Button", "ButtonGroup", "Checkbox", "Selectbox", "PageLink")
 """Streamlit's scripts for the elements above the first table of a page."""
 OVERVIEW_TABLE = "BidiComponent"
-"""Streamlit's script for the Overview's first table. The pages with a list first gained nothing from the list's."""
+"""Streamlit's script for the Overview's first table. Regressions gained nothing from its list's (2 cores, 2026-11-24).
+"""
 
 SERVER = "<script>window.__streamlit = {BACKEND_BASE_URL: new URL('.', location.href).href};</script>"
 PLOTLY = script_files.find("PlotlyChart")
+"""Streamlit's script for Plotly's figures, which settle.js loads."""
 SCRIPTS = "".join(
     f'<script type="module" data-plotly="{PLOTLY}">{(HERE / "serving" / name).read_text(encoding="utf-8")}</script>'
     for name in ("history.js", "settle.js")

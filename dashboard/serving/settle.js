@@ -7,7 +7,7 @@ const FRAMES_STILL = 5;
 const LONGEST_MS = 4000; // a script that does not come must not hide the page
 const SETTLED_MS = 500; // what is below the first screen is drawn by then
 const PLOTS_FIRST = /\/series$/;
-const GREY_BOX = '.stElementContainer:not([class*="st-key-plot-"], [class*="st-key-table-"], .st-key-first-screen)'
+const GREY_BOX = '.stElementContainer:not([class*="st-key-plot-"], [class*="st-key-table-"])'
   + ' > [data-testid="stSkeleton"]'; // plots and tables have their height before their script has come
 const UNDRAWN = `${GREY_BOX}, span.drawn`; // plots.py reserves the place of a drawing with such a span
 

@@ -36,9 +36,9 @@ def page(url: str) -> None:
         pick = filters.choose if len(names) <= FEW else filters.pick
         named = named[named["gpu"] == pick("Architecture and GPU", names, "gpu")]
     with second:
-        named = named[named["kernel"] == filters.pick("Kernel", filters.main_first(set(named["kernel"])), "kernel")]
+        named = filters.pick_value(named, "Kernel", "kernel", "kernel")
     with third:
-        named = named[named["problem"] == filters.pick("Problem", filters.main_first(set(named["problem"])), "problem")]
+        named = filters.pick_value(named, "Problem", "problem", "problem")
     space = named.iloc[0]
     counts = reads.static_facts(url, space["repository"], space["kernel"], space["problem"], space["gpu_model"])
     if counts.empty:

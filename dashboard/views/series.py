@@ -4,7 +4,6 @@ The address names the series, and a run (`run=5`) or a sweep (`commit=1a2b3c4d00
 """
 
 from collections.abc import Sequence
-from functools import partial
 
 import pandas as pd
 import streamlit as st
@@ -21,7 +20,7 @@ from tilewatch.dashboard.panels.series import (
     sweep_winner,
 )
 from tilewatch.dashboard.panels.series import sweep as sweep_panel
-from tilewatch.dashboard.widgets import address, filters, first_screen, page_head, repository, simulated
+from tilewatch.dashboard.widgets import address, filters, page_head, repository, simulated
 from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.db.models import TOTAL
 from tilewatch.text import count_text, plain, short_sha
@@ -74,7 +73,7 @@ def page(url: str) -> None:
                 st.caption("This sweep has no run: its configs were compiled, or wait.")
     else:
         st.info("No GPU measured this series: it has static facts alone.")
-    first_screen.draw_below(partial(_below, url, key, found), st.query_params.to_dict())
+    _below(url, key, found)
     if own["is_measured"]:
         series_chart.show_table(url, key, others, series_chart.ChartView(span, metric.key, along))
 
@@ -143,7 +142,6 @@ def _find_run(url: str, key: Key, points: pd.DataFrame) -> int | None:
     return int(kernel.iloc[-1]["run_id"]) if len(kernel) else None
 
 
-@show_errors()
 def _below(url: str, key: Key, found: Evidence | None) -> None:
     """Shows one of several views of the sweep and its run."""
     if found is not None and found.run.kernel == TOTAL:
@@ -159,16 +157,17 @@ def _below(url: str, key: Key, found: Evidence | None) -> None:
         views = [sweep_sizes.THIS_SWEEP, *([THIS_RUN] if found else ()), WHAT_MOVED, OVER_SIZES, STEPS]
         view = filters.choose("Below the chart", views, "view")
     sweep = sweeps.iloc[named[picked]]
-    if view == THIS_RUN and found is not None:
-        run_details.show(found)
-    elif view == WHAT_MOVED:
-        sweep_comparison.show(url, sweeps, sweep)
-    elif view == OVER_SIZES:
-        sweep_sizes.show(url, sweep)
-    elif view == STEPS:  # compares several commits and GPU models
-        sweep_sizes.show_steps(url, sweep)
-    else:
-        _sweep(url, sweeps, sweep)
+    with show_errors():
+        if view == THIS_RUN and found is not None:
+            run_details.show(found)
+        elif view == WHAT_MOVED:
+            sweep_comparison.show(url, sweeps, sweep)
+        elif view == OVER_SIZES:
+            sweep_sizes.show(url, sweep)
+        elif view == STEPS:  # compares several commits and GPU models
+            sweep_sizes.show_steps(url, sweep)
+        else:
+            _sweep(url, sweeps, sweep)
 
 
 def _sweep(url: str, sweeps: pd.DataFrame, sweep: pd.Series) -> None:

@@ -65,6 +65,12 @@ def _find_unknown(key: str, given: Sequence[str], options: Sequence[str]) -> str
     return None
 
 
+def pick_value(rows: pd.DataFrame, label: str, column: str, key: str) -> pd.DataFrame:
+    """Returns the rows with the picked value of a column. The usual choices come first, then all others in alphabetical
+    order, so that new rows do not reorder them."""
+    return rows[rows[column] == pick(label, main_first(set(rows[column])), key)]
+
+
 def main_first(names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: (MAIN.index(name) if name in MAIN else len(MAIN), name))
 

@@ -59,14 +59,14 @@ def _template() -> dict[str, Any]:
 
 def show(figure: go.Figure, key: str, alt: str, *, bar: bool = True) -> None:
     """Draws a figure. `alt` describes it in words."""
-    st.session_state[DRAWN_KEY] = True
+    _note_drawn()
     st.plotly_chart(_draw_once(figure), key=f"plot-{key}", config=_config(key, bar=bar), alt=alt)
 
 
 def show_clickable(figure: go.Figure | Figure, key: str, alt: str, act: Callable[[dict[str, Any]], None]) -> None:
     """Draws it. `act` is called with a clicked point before the page is drawn again, when it may still set what is
     picked on it."""
-    st.session_state[DRAWN_KEY] = True
+    _note_drawn()
     widget_key = f"plot-{key}"
 
     def act_on_points() -> None:
@@ -86,15 +86,16 @@ def show_clickable(figure: go.Figure | Figure, key: str, alt: str, act: Callable
 
 def show_grid(html: str, key: str) -> None:
     """Shows a table of charts/grid.py. A click on a cell opens its series in this session."""
-    st.session_state[DRAWN_KEY] = True
-    shown = _GRID(key=key, data={**_send("series-grid", key, html), **_saved_as(key)}, on_opened_change=lambda: None)
+    _note_drawn()
+    data = {**_send("series-grid", key, html), **_saved_as(key)}
+    shown = _GRID(key=key, data=data, on_opened_change=lambda: None)  # without a listener the value does not come
     if shown.opened:
         address.open_page("views/series.py", shown.opened)
 
 
 def show_scoreboard(html: str, key: str) -> None:
     """Shows the cards of charts/scoreboard.py."""
-    st.session_state[DRAWN_KEY] = True
+    _note_drawn()
     _SCOREBOARD(key=key, data={**_send("scoreboard", key, html), **_saved_as(key)})
 
 
@@ -115,7 +116,7 @@ def _keep_place(drawing: re.Match[str]) -> str:
 
 def show_parallel(drawing: dict[str, Any], key: str) -> None:
     """Shows a drawing of charts/parallel.py."""
-    st.session_state[DRAWN_KEY] = True
+    _note_drawn()
     _PARALLEL(key=key, data={**drawing, **_saved_as(key)})
 
 
@@ -138,6 +139,10 @@ def forget_drawn() -> None:
     st.session_state[PICTURE_KEY] = st.session_state.get(PICTURE_KEY, PNG)
 
 
+def _note_drawn() -> None:
+    st.session_state[DRAWN_KEY] = True
+
+
 def choose_picture_format() -> None:
     """Shows the choice of picture format, below every page that drew a plot."""
     if not st.session_state[DRAWN_KEY]:
@@ -151,7 +156,7 @@ def _config(key: str, *, bar: bool = True) -> dict[str, Any]:
     return {
         "displaylogo": False,
         "modeBarButtonsToRemove": ["select2d", "lasso2d"],
-        "toImageButtonOptions": {"format": _picture(), "filename": f"tilewatch-{key}", "scale": SHARP},
+        "toImageButtonOptions": {"format": _picture(), "filename": _file_name(key), "scale": SHARP},
     }
 
 
@@ -160,4 +165,8 @@ def _picture() -> str:
 
 
 def _saved_as(key: str) -> dict[str, str]:
-    return {"picture": _picture(), "name": f"tilewatch-{key}"}
+    return {"picture": _picture(), "name": _file_name(key)}
+
+
+def _file_name(key: str) -> str:
+    return f"tilewatch-{key}"

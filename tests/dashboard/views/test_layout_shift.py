@@ -29,12 +29,6 @@ WATCH = """(() => {
 MOVED = "() => Object.entries(seen).filter(([, tops]) => tops.size > 1).map(([name, tops]) => [name, ...tops])"
 
 
-WAS_BELOW = """new MutationObserver(() => {
-  if (!document.body.dataset.moving) window.wasBelow ??= document.querySelector('.st-key-below') !== null;
-}).observe(document, { subtree: true, attributeFilter: ['data-moving'] })"""
-"""Notes whether what is below the first screen was there when that was shown."""
-
-
 @pytest.fixture
 def address(newcomers_address: str) -> str:
     return newcomers_address
@@ -68,16 +62,3 @@ def test_the_chart_of_a_series_is_on_the_first_screen(page: Any, window: tuple[i
     chart.wait_for(state="attached")
     box = page.locator(".js-plotly-plot .cartesianlayer").first.bounding_box()
     assert box["y"] + box["height"] < window[1]
-
-
-def test_a_series_draws_what_is_below_its_first_screen_after_it(page: Any) -> None:
-    page.add_init_script(WAS_BELOW)
-    page.goto("/series?run=1")  # its series has two sweeps
-    await_drawn(page)
-    assert page.evaluate("wasBelow") is False
-    assert page.locator(".st-key-below").count() == 1
-    beside = page.locator(".st-key-chart-and-run h5").first
-    first = beside.inner_text()
-    page.get_by_role("combobox", name="Sweep").click()
-    page.get_by_role("option", selected=False).first.click()
-    beside.filter(has_not_text=first).wait_for()  # a choice below changes the run beside the chart, too
