@@ -1,7 +1,7 @@
 """A forge's signed delivery becomes a check, once; one that nobody signed, or that asks for none, becomes nothing.
 
-The bodies are recorded ones, of which each has a test here. Those of forks and of a destroyed merge group are made from
-recorded ones by another value of a field, as nobody published one.
+The bodies are recorded ones, of which each has a test here. That of a destroyed merge group is made from the recorded
+one by another value of a field, as nobody published one.
 """
 
 import hashlib
@@ -270,7 +270,6 @@ def test_what_nobody_signed_is_refused(server: str, context: Context, shas: dict
 
 
 NO_COMMIT_OR_BASE = "neither a commit nor another base came with it"
-FOREIGN = {"pull_request.head.repo.id": 2}
 OF_DRAFT = {"title": {"previous": "Draft: wider", "current": "draft: wider tiles"}}
 
 
@@ -283,13 +282,13 @@ ASKS_FOR_NO_CHECK = [
         (read_event(f"github/pull_request_{action}"), f"pull request {number}: {NO_COMMIT_OR_BASE}")
         for action, number in (("labeled", 2), ("converted_to_draft", 2), ("closed", 2), ("edited_title", 88))
     ),
-    (read_event("github/pull_request_synchronize", FOREIGN), "pull request 2 is from a fork"),
+    (read_event("github/pull_request_opened_from_fork"), "pull request 1624 is from a fork"),
     (read_event("github/pull_request_opened", {"pull_request.head.repo": None}), "pull request 2 is from a fork"),
     (read_event("github/merge_group_checks_requested", {"action": "destroyed"}), "no check is asked for"),
     (read_event("gitlab/merge_request_closed"), f"merge request 4: {NO_COMMIT_OR_BASE}"),
     (read_event("gitlab/merge_request_edited_title"), f"merge request 3: {NO_COMMIT_OR_BASE}"),
     (read_event("gitlab/merge_request_edited_title", {"changes": OF_DRAFT}), NO_COMMIT_OR_BASE),
-    (merge_request("opened", "b" * 40, {"object_attributes.source_project_id": 2}), "is from a fork"),
+    (read_event("gitlab/merge_request_opened_from_fork"), "merge request 4 is from a fork"),
     (read_event("gitlab/pipeline_of_branch"), "pipeline 58 is of no merge request"),
     (read_event("gitlab/pipeline_of_merge_request", {"merge_request": None}), "is of no merge request"),
     (read_event("gitlab/pipeline_of_merge_request"), "does not begin with this event"),
