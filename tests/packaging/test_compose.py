@@ -22,6 +22,7 @@ from tilewatch.kernels.children import sandbox
 from tilewatch.kernels.device import GPU_MODELS
 from tilewatch.nightlies import NightlyTimes
 from tilewatch.worker.cli.main import cli
+from tilewatch.worker.local.programs import LANES
 from tilewatch.worker.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -183,6 +184,16 @@ def test_celery_commands_parse_and_take_from_queues_that_are_filled(services: di
             taken |= set(context.params.get("queues") or ())
     assert taken <= filled
     assert {"compile", "judge", "tell"} < taken
+
+
+def test_a_gpu_worker_has_the_same_number_of_processes_wherever_it_is_started() -> None:
+    """`up` starts programs.LANES of them."""
+    files = ("docker-compose.yml", "docker-compose.node.yml", "kubernetes/workers.yaml", "docs/operate/nodes.md")
+    started = [
+        line for file in files for line in (ROOT / file).read_text().splitlines() if re.search(r"-n,? gpu", line)
+    ]
+    assert len(started) >= len(files)
+    assert {re.search(r'-c,? "?([0-9]+)', line)[1] for line in started} == {str(LANES)}  # type: ignore[index]
 
 
 def test_the_dashboard_command_parses(services: dict[str, Any]) -> None:
