@@ -32,6 +32,9 @@ from tilewatch.kernels.measuring.preparation import (
 WATCHED: Mapping[str, Any] = {"is_watched": True}
 """Stands in for the description of a watched operator."""
 
+WITHOUT_GPU = ("ahead_s", "waited_s")
+"""Seconds of an introduction in which its series did not have the GPU: before its turn, and waiting for it."""
+
 CONFIRM_DEADLINE_S = 300.0
 MOST_CONFIRMATIONS = 3
 """Most wrong configs of a watched operator, before its first right one, that its own process is asked to confirm."""

@@ -23,7 +23,7 @@ from tilewatch.kernels.children.child_process import ChildDied, ChildHung
 from tilewatch.kernels.compiling.local_cubins import LocalCubins
 from tilewatch.kernels.gpu.host_code.described_run import Described
 from tilewatch.kernels.measuring.description_schema import BadDescription
-from tilewatch.kernels.measuring.gpu_processes import WATCHED, GpuProcesses, describe_side
+from tilewatch.kernels.measuring.gpu_processes import WATCHED, WITHOUT_GPU, GpuProcesses, describe_side
 from tilewatch.kernels.measuring.measure import MeasureFailed, usable_gpu
 from tilewatch.kernels.measuring.preparation import Preparation
 from tilewatch.kernels.measuring.sweep import (
@@ -264,10 +264,10 @@ class PairBench:
 
     def _launch(self, child: GpuProcesses, work: PairWork, preparation: Preparation) -> LaunchResult:
         is_of_head = False
-        started, waited_s = time.monotonic(), 0.0
+        started, without_gpu_s = time.monotonic(), 0.0
         try:
             introduction = child.prepare(preparation, deadline_s=PREPARE_DEADLINE_S)
-            waited_s = introduction.get("waited_s", 0.0)
+            without_gpu_s = sum(introduction.get(each, 0.0) for each in WITHOUT_GPU)
             if introduction["timer"] != "cupti" and not self._may_use_events:
                 raise NoCupti(NO_CUPTI)
             round_us = 0.0
@@ -295,7 +295,7 @@ class PairBench:
         except BadDescription as error:
             return LaunchFailed(str(error), is_of_head=False, is_final=True)
         finally:
-            self.gpu_s += time.monotonic() - started - waited_s
+            self.gpu_s += time.monotonic() - started - without_gpu_s
         base_us, head_us = (median_interval(answer["samples_us"][side]).median for side in (BASE, HEAD))
         telemetry = tuple(answer["telemetry"])
         return Launched(base_us, head_us, introduction["timer"], telemetry, described, describe_not_apart(introduction))

@@ -18,7 +18,7 @@ from tilewatch.kernels.children.child_process import ChildDied, ChildHung
 from tilewatch.kernels.compiling.local_cubins import LocalCubins
 from tilewatch.kernels.gpu.host_code.described_run import Described, read_described
 from tilewatch.kernels.measuring.description_schema import BadDescription
-from tilewatch.kernels.measuring.gpu_processes import GpuProcesses
+from tilewatch.kernels.measuring.gpu_processes import WITHOUT_GPU, GpuProcesses
 from tilewatch.kernels.measuring.preparation import Preparation, draw_seed
 from tilewatch.kernels.measuring.racing import RacePolicy, count_affordable, ranking, still_in
 from tilewatch.kernels.results import Cubin, Params, TrialResult
@@ -194,11 +194,11 @@ class GpuChild:
             self.close()
             raise SweepFailed(f"the GPU process could not prepare {self._setup.problem}: {error}") from None
         finally:
-            without_gpu_s = {name: self.introduction.pop(f"{name}_s", 0.0) for name in ("ahead", "waited")}
-            with_gpu_s = time.monotonic() - started - sum(without_gpu_s.values())
+            ahead_s, waited_s = (self.introduction.pop(name, 0.0) for name in WITHOUT_GPU)
+            with_gpu_s = time.monotonic() - started - ahead_s - waited_s
             self.gpu_s += with_gpu_s
-            self.spent_s["import"] += without_gpu_s["ahead"]
-            self.spent_s["waiting"] += without_gpu_s["waited"]
+            self.spent_s["import"] += ahead_s
+            self.spent_s["waiting"] += waited_s
             self.spent_s["prepare"] += with_gpu_s
 
 

@@ -106,6 +106,20 @@ def test_one_library_process_serves_all_pairs_and_has_ended_before_any_is_launch
     assert asked.index(("library 2", "end")) < asked.index(("gpu 1", "trial"))
 
 
+def test_the_gpu_is_not_charged_for_what_comes_before_its_turn(
+    rig: Rig, bench: PairBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Describing a problem and waiting for another series need no GPU."""
+    prepare = gpu_processes.GpuProcesses.prepare
+
+    def take_longer(self: gpu_processes.GpuProcesses, *asked: Any, **named: Any) -> dict[str, Any]:
+        return {**prepare(self, *asked, **named), "ahead_s": 1000.0, "waited_s": 2000.0}
+
+    monkeypatch.setattr(gpu_processes.GpuProcesses, "prepare", take_longer)
+    list(bench.launch_each([work(rig, rig.cubin(1), rig.cubin(1, 103.0))]))
+    assert -3000 < bench.gpu_s < -2100, "the launch itself takes seconds"
+
+
 def test_what_does_not_fit_on_the_gpu_is_taken_over_later(
     rig: Rig, bench: PairBench, asked: list[tuple[str, str]]
 ) -> None:
