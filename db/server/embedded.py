@@ -8,7 +8,6 @@ the data to all users, and leaves its server running when its Python process is 
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import secrets
@@ -280,14 +279,14 @@ def find_holder(home: Path) -> str | None:
     except OSError:
         return None
     with file:
-        return None if _locked(file) else file.read().strip()
+        return None if processes.try_lock(file) else file.read().strip()
 
 
 def _lock(home: Path) -> IO[str]:
     """Locks a data folder for us and the servers, which inherit the lock: it is free once all of us have ended."""
     file = (home / "lock").open("a+")
     deadline = time.monotonic() + STOP_LIMIT_S
-    while not _locked(file):
+    while not processes.try_lock(file):
         file.seek(0)
         holder = file.read().strip()
         # If the holder is gone, its servers end within moments.
@@ -299,14 +298,6 @@ def _lock(home: Path) -> IO[str]:
     file.write(str(os.getpid()))
     file.flush()
     return file
-
-
-def _locked(file: IO[str]) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _passwords(home: Path) -> dict[str, str]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from tilewatch import processes
 from tilewatch.kernels.children import sandbox
 
 KEPT_HOMES = 16
@@ -69,12 +70,16 @@ def is_filled(folder: str | Path, most_bytes: int, most_files: int) -> bool:
 
 def _lock(folder: Path) -> LibraryHome | None:
     lock = _find_lock_file(folder).open("ab")
-    if _try_lock(lock, fcntl.LOCK_EX):  # no process uses it
+    if processes.try_lock(lock, fcntl.LOCK_EX):  # no process uses it
         if is_filled(folder, HOME_BYTES, HOME_FILES):
             shutil.rmtree(folder)
         if not folder.is_dir():
             _make(folder)
-    if not _try_lock(lock, fcntl.LOCK_SH) or not _is_same(lock, _find_lock_file(folder)) or not folder.is_dir():
+    if (
+        not processes.try_lock(lock, fcntl.LOCK_SH)
+        or not _is_same(lock, _find_lock_file(folder))
+        or not folder.is_dir()
+    ):
         lock.close()
         return None
     os.utime(lock.fileno())
@@ -97,21 +102,13 @@ def _remove_unused(cache: Path, used: Path) -> None:
             homes.append((path.stat().st_mtime, path))
     for _, path in sorted(homes, reverse=True)[KEPT_HOMES:]:
         with path.open("ab") as lock:
-            if path != _find_lock_file(used) and _try_lock(lock, fcntl.LOCK_EX):
+            if path != _find_lock_file(used) and processes.try_lock(lock, fcntl.LOCK_EX):
                 shutil.rmtree(path.with_suffix(""), ignore_errors=True)
                 path.unlink(missing_ok=True)
 
 
 def _find_lock_file(folder: Path) -> Path:
     return folder.with_suffix(".lock")
-
-
-def _try_lock(lock: IO[bytes], kind: int) -> bool:
-    try:
-        fcntl.flock(lock, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _is_same(lock: IO[bytes], path: Path) -> bool:

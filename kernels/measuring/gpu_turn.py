@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 from typing import Self
 
+from tilewatch import processes
+
 OWN_ROOT = "TILEWATCH_OWN_ROOT"
 """Environment variable with the process whose descendants take turns: the parent of a worker's pool."""
 
@@ -58,9 +60,7 @@ class GpuTurn:
 def _wait_awake(descriptor: int) -> None:
     """Waits for the lock of a file, and wakes up meanwhile: a process that sleeps for a minute counts as one that makes
     no progress (worker/process/progress.py)."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not processes.try_lock(descriptor):
         waiting = threading.Thread(target=fcntl.flock, args=(descriptor, fcntl.LOCK_EX), daemon=True)
         waiting.start()
         while waiting.is_alive():

@@ -2,7 +2,6 @@
 partial one is never used."""
 
 import contextlib
-import fcntl
 import json
 import shutil
 import subprocess
@@ -10,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from tilewatch import processes
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.toolchains.contents import find_other_file
 from tilewatch.kernels.toolchains.toolchain import (
@@ -93,10 +93,8 @@ def _hold_lock(root: Path) -> Iterator[None]:
     """Holds the root's lock, and removes what a killed process left. Raises NotInstalled if another process has it."""
     root.mkdir(parents=True, exist_ok=True)
     with (root / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise NotInstalled(f"another command changes the toolchains in {root}; try again later") from None
+        if not processes.try_lock(lock):
+            raise NotInstalled(f"another command changes the toolchains in {root}; try again later")
         for left in root.glob(f".*{PART}"):
             shutil.rmtree(left)
         yield

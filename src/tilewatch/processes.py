@@ -6,6 +6,7 @@ the processes that it started.
 
 import contextlib
 import ctypes
+import fcntl
 import gc
 import os
 import signal
@@ -15,7 +16,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 LAST_BYTES = 4000
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -236,3 +237,12 @@ def tune_memory() -> None:
         getattr(ctypes.CDLL(None), "mallopt", lambda *_: 0)(M_ARENA_MAX, ARENAS)
     gc.collect()
     gc.freeze()
+
+
+def try_lock(file: int | IO[Any], kind: int = fcntl.LOCK_EX) -> bool:
+    """Locks an open file without waiting. Returns False if another process has locked it."""
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

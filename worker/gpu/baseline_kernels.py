@@ -3,7 +3,6 @@
 Compiled one after the other, they would keep the GPU waiting for minutes: nvcc takes 10 s for a kernel of DeepGEMM.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import structlog
 
+from tilewatch import processes
 from tilewatch.baselines import DEEP_GEMM
 from tilewatch.kernels.device import Gpu
 from tilewatch.kernels.measuring import baseline_cache
@@ -33,7 +33,7 @@ def prepare(folder: Path, series: Sequence[SeriesToPrepare], gpu: Gpu, store_url
     folder.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        while not _try_lock(lock):
+        while not processes.try_lock(lock):
             if needed not in met or met[needed].exists():
                 return
             time.sleep(LOOK_EVERY_S)
@@ -44,14 +44,6 @@ def prepare(folder: Path, series: Sequence[SeriesToPrepare], gpu: Gpu, store_url
                 met[each].touch()
     finally:
         os.close(lock)
-
-
-def _try_lock(lock: int) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _name(series: SeriesToPrepare, gpu: Gpu) -> str:

@@ -5,7 +5,6 @@ Nsight Compute takes 2.6 s for one run, and 6 s if four GPUs of a host are measu
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import time
@@ -18,6 +17,7 @@ from typing import Any
 import structlog
 from pydantic import TypeAdapter
 
+from tilewatch import processes
 from tilewatch.configs import config_key
 from tilewatch.kernels.checklist.of_winner import list_lines
 from tilewatch.kernels.device import Gpu
@@ -103,11 +103,7 @@ def read_counters(folder: Path, gpu: Gpu, store_url: str, write: Write) -> int:
     while another process reads those of this GPU."""
     (folder / gpu.uuid).mkdir(parents=True, exist_ok=True)
     with (folder / gpu.uuid / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return 0
-        return _read_oldest(folder, gpu, store_url, write)
+        return _read_oldest(folder, gpu, store_url, write) if processes.try_lock(lock) else 0
 
 
 def _read_oldest(folder: Path, gpu: Gpu, store_url: str, write: Write) -> int:

@@ -9,6 +9,8 @@ import os
 import shutil
 from pathlib import Path
 
+from tilewatch import processes
+
 FILES = "PROMETHEUS_MULTIPROC_DIR"
 LOCK = "lock"
 """A file that is locked as long as a process of the worker lives. The system unlocks it however the processes end."""
@@ -42,8 +44,4 @@ def folder() -> Path | None:
 
 def _is_used(folder: Path) -> bool:
     with (folder / LOCK).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
+        return not processes.try_lock(lock)
