@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 
 from tilewatch.dashboard.charts import colours
-from tilewatch.dashboard.frames.scoreboard import GpuScore, LinePoint, write_direction, write_distance
+from tilewatch.dashboard.frames.scoreboard import GpuScore, LinePoint, find_change, write_direction, write_distance
 from tilewatch.dashboard.text import day
 from tilewatch.text import count_text, short_sha
 
@@ -51,8 +51,8 @@ def _card(score: GpuScore) -> str:
 
 def _direction(score: GpuScore) -> str:
     words = re.sub(r"\d{4}-\d\d-\d\d", r"<time>\g<0></time>", escape(write_direction(score)))
-    arrow = "▲" if " better " in words else "▼" if " worse " in words else ""
-    return f'<i aria-hidden="true">{arrow}</i> {words}' if arrow else words
+    points = find_change(score)
+    return f'<i aria-hidden="true">{"▲" if points > 0 else "▼"}</i> {words}' if points else words
 
 
 def _line(line: Sequence[LinePoint]) -> str:

@@ -114,12 +114,16 @@ def write_distance(score: GpuScore) -> str:
     return f"{points:.1f} points {'faster' if score.points > 0 else 'slower'} than DeepGEMM"
 
 
+def find_change(score: GpuScore) -> float:
+    """Returns the points by which the score is better than a week ago, or than at the first commit; 0 without one."""
+    return round(100 * (score.ratio - score.week_before.ratio), 1) if score.week_before else 0.0
+
+
 def write_direction(score: GpuScore) -> str:
-    """Writes the change of the score since a week ago, or since the first commit, with that commit's day."""
-    before = score.week_before
+    """Writes the change of the score, with the day of the commit that it is compared with."""
+    before, points = score.week_before, find_change(score)
     if before is None:
         return "nothing earlier to compare with"
-    points = round(100 * (score.ratio - before.ratio), 1)
     moved = "unchanged" if points == 0 else f"{abs(points):.1f} points {'better' if points > 0 else 'worse'}"
     return f"{moved} since {before.at:%Y-%m-%d}"
 

@@ -38,10 +38,8 @@ class TriedConfigs:
 def list_short_listed_series(session: Session, repository: str, gpu_model: str) -> list[tuple[str, str]]:
     """Lists the kernels and problems with a short list."""
     of_model = (Sweep.repository == repository, Sweep.gpu_model == gpu_model, Sweep.space.has_key("rest"))
-    return [
-        (row.kernel, row.problem)
-        for row in session.execute(select(Sweep.kernel, Sweep.problem).where(*of_model).distinct())
-    ]
+    found = session.execute(select(Sweep.kernel, Sweep.problem).where(*of_model).distinct())
+    return [(row.kernel, row.problem) for row in found]
 
 
 def find_tried(session: Session, series: Mapping[str, str]) -> TriedConfigs | None:
@@ -52,12 +50,11 @@ def find_tried(session: Session, series: Mapping[str, str]) -> TriedConfigs | No
         return None
     in_state = and_(runs, Run.finished_at > _find_state_start(session, runs, newest))
     tried = _list_tried(session, in_state, newest.listed)
-    is_whole = len(tried) >= newest.rest
     return TriedConfigs(
         listed=len(newest.listed),
         rest=newest.rest,
         sha256=[row.sha256 for row in tried],
-        full_look=max(row.first_tried for row in tried) if is_whole and tried else None,
+        full_look=max(row.first_tried for row in tried) if tried and len(tried) >= newest.rest else None,
         ahead=_find_ahead(session, in_state, newest.listed),
         kept=_list_kept(session, newest),
     )

@@ -12,6 +12,5 @@ def read_shares(session: Session, repository: str, gpu_model: str, day: str) -> 
     for kernel, problem in tried_configs.list_short_listed_series(session, repository, gpu_model):
         names = {"repository": repository, "kernel": kernel, "problem": problem, "gpu_model": gpu_model}
         if (found := tried_configs.find_tried(session, names)) is not None:
-            keys = [sha256[:KEY_LENGTH] for sha256 in found.sha256]
-            series[kernel, problem] = Tried(keys, found.kept)
+            series[kernel, problem] = Tried([sha256[:KEY_LENGTH] for sha256 in found.sha256], found.kept)
     return Shares(day, series)
