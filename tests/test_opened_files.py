@@ -44,7 +44,7 @@ OURS = {
     "kernels/children/compile_cache.py:_lock",
     "kernels/children/compile_cache.py:_make",
     "kernels/children/compile_cache.py:_remove_unused",
-    "kernels/measuring/gpu_turn.py:GpuTurn.take",
+    "kernels/measuring/gpu_turn.py:_open",
     "kernels/measuring/journal.py:Journal.__enter__",
     "kernels/measuring/other_processes.py:_describe_process",
     "kernels/recording/recording_file.py:write",

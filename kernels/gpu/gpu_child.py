@@ -75,8 +75,8 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
         return begin(
             partial(prepared_launches.prepare if "operators" in request else prepare, request), request.get("timer")
         )
-    if request["ask"] == "forget":
-        return _forget()
+    if request["ask"] == "is fit":
+        return {"is_fit": _is_fit()}
     assert _prepared is not None, "prepare comes first"
     began_unix_s = time.time()
     try:
@@ -94,30 +94,29 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
 def begin(make: Callable[[str, timing.Timer], Prepared], wanted_timer: str | None) -> Mapping[str, Any]:
     """Replaces the prepared problem by the one that `make` prepares, and returns facts about it and the GPU."""
     global _prepared, _series
-    _drop_prepared()  # frees its arrays before those of the new problem are made
+    _free_prepared()  # before the arrays of the new problem are made
     _series += 1
     _prepared = make(_read_uuid(), _start_timer(wanted_timer))
     _require_tolerance(_prepared.tolerance)
     return _introduce(_prepared)
 
 
-def _forget() -> Mapping[str, Any]:
-    """Frees what the last series had, and returns whether this process may measure another one."""
-    _drop_prepared()
-    if _has_failed or _series >= MOST_SERIES:
-        return {"is_fit": False}
+def _is_fit() -> bool:
+    """Returns whether this process may measure another series. Launches nothing: another process has the GPU."""
+    return not _has_failed and _series < MOST_SERIES
+
+
+def _free_prepared() -> None:
+    global _prepared
+    if _prepared is None:
+        return
+    if isinstance(_prepared, PreparedProblem | PreparedLaunches):
+        _prepared.modules.cleanup()
+    _prepared = None
     gc.collect()
     cupy.get_default_memory_pool().free_all_blocks()
     if "torch" in sys.modules:
         sys.modules["torch"].cuda.empty_cache()
-    return {"is_fit": not _is_context_dead()}
-
-
-def _drop_prepared() -> None:
-    global _prepared
-    if isinstance(_prepared, PreparedProblem | PreparedLaunches):
-        _prepared.modules.cleanup()
-    _prepared = None
 
 
 def _note_failure() -> None:

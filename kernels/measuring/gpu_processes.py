@@ -121,9 +121,9 @@ class GpuProcesses:
         self._library, self._sides = None, {}
 
     def prepare(self, preparation: Preparation, *, deadline_s: float) -> dict[str, Any]:
-        """Prepares a problem in place of the last one, and returns its introduction. Takes the GPU's turn, which
-        `close` releases; `waited_s` is how long another series had it. Describing the problem takes `ahead_s` before
-        that, because it launches nothing. Raises ChildDied, ChildHung or BadDescription.
+        """Prepares a problem in place of the last one, beside others that prepare theirs, and returns its introduction.
+        Then takes the GPU's turn, which `close` releases; `waited_s` is how long others had the GPU. Describing the
+        problem takes `ahead_s` before that, because it launches nothing. Raises ChildDied, ChildHung or BadDescription.
 
         The introduction's `library_runs_apart` is False if the process that runs a watched operator also measures it.
         `not_apart` then says why, and `stated` what the operator's watch file says about it.
@@ -137,10 +137,10 @@ class GpuProcesses:
             library = self._library = self._library or self._start_library()
             problems = describe(library, preparation, time.monotonic() + deadline_s)
         ahead_s = time.monotonic() - began_at
-        waited_s = self._take_turn()
-        introduction = self._prepare(preparation, problems, deadline_s)
+        with self._turn.prepare() as waited_s:
+            introduction = self._prepare(preparation, problems, deadline_s)
         self._has_answered = True
-        return {**introduction, "ahead_s": ahead_s, "waited_s": waited_s}
+        return {**introduction, "ahead_s": ahead_s, "waited_s": waited_s + self._take_turn()}
 
     def _prepare(
         self, preparation: Preparation, problems: Mapping[str, Any] | None, deadline_s: float
@@ -302,11 +302,11 @@ class GpuProcesses:
     def close(self) -> None:
         """Ends the processes; puts a measuring process that comes from elsewhere back. If all of them are idle, the
         next series gets the GPU before they have ended."""
+        if all(each.is_idle for each in self._started):
+            self._end_turn()
         if self._put_back is not None and self._measuring is not None and self._has_answered:
             self._put_back(self._measuring)
             self._measuring = None
-        if all(each.is_idle for each in self._started):
-            self._end_turn()
         for each in self._started:
             each.close()
         self._end_turn()

@@ -1,15 +1,17 @@
-"""Gives one GPU to the processes of a worker in turns, so that one prepares a series while another one measures.
+"""Gives one GPU to the processes of a worker: to one that measures, or to all that prepare a series at once.
 
-A series spends more than half of its time without the GPU: starting processes, importing a library, writing rows. On a
-host with four H100 the driver makes contexts one after the other, at 0.25 s each (2026-11-28).
+A series spends more than half of its time without the GPU: starting processes, importing a library, writing rows. Its
+inputs and references take 0.5 s more, mostly of the CPU (H200, 2026-11-28), so series that wait are prepared together.
 """
 
+import contextlib
 import fcntl
 import functools
 import os
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
@@ -23,11 +25,16 @@ WAKE_S = 5.0
 
 
 class GpuTurn:
-    """The right to use one GPU, held by one process of this machine at a time. Its holder may take it more than once.
-    The operating system releases it when the holder dies."""
+    """The right to use one GPU: alone, held by one process of this machine at a time, or together with others that
+    prepare. Its holder may take it more than once. The operating system releases it when the holder dies.
+
+    A process that waits to measure comes before those that would prepare, so that these gather and prepare at once.
+    """
 
     def __init__(self, file: Path) -> None:
         self._file = file
+        self._wanted = file.with_suffix(".wanted")
+        """Locked while a process waits: by any number that would measure, or by one that would prepare."""
         self._depth = 0
         self._descriptor = -1
         self._lock = threading.Lock()
@@ -36,12 +43,35 @@ class GpuTurn:
         """Waits until no other process has the GPU, and returns the seconds of waiting."""
         asked_at = time.monotonic()
         with self._lock:  # threads of one process share the turn
+            if self._depth == 0:
+                self._descriptor = self._open_locked(fcntl.LOCK_EX, wanted=fcntl.LOCK_SH)
             self._depth += 1
-            if self._depth == 1:
-                # Opened each time, because a fork would share a descriptor and then both processes would hold the lock.
-                self._descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-                _wait_awake(self._descriptor)
         return time.monotonic() - asked_at
+
+    @contextlib.contextmanager
+    def prepare(self) -> Iterator[float]:
+        """Waits until no other process measures or waits to, and yields the seconds of waiting. Until the end of the
+        context others may prepare, but none measures. The holder of the turn keeps it and waits for nobody."""
+        asked_at = time.monotonic()
+        with self._lock:
+            descriptor = None if self._depth else self._open_locked(fcntl.LOCK_SH, wanted=fcntl.LOCK_EX)
+        try:
+            yield time.monotonic() - asked_at
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+
+    def _open_locked(self, kind: int, *, wanted: int) -> int:
+        gate, descriptor = _open(self._wanted), _open(self._file)
+        try:
+            _wait_awake(gate, wanted)
+            _wait_awake(descriptor, kind)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        finally:
+            os.close(gate)
+        return descriptor
 
     def release(self) -> None:
         with self._lock:
@@ -57,11 +87,17 @@ class GpuTurn:
         self.release()
 
 
-def _wait_awake(descriptor: int) -> None:
-    """Waits for the lock of a file, and wakes up meanwhile: a process that sleeps for a minute counts as one that makes
+def _open(file: Path) -> int:
+    """Opens a file to be locked. Each time anew, because a fork would share a descriptor, and then both processes would
+    hold the lock."""
+    return os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def _wait_awake(descriptor: int, kind: int) -> None:
+    """Waits for a lock of a file, and wakes up meanwhile: a process that sleeps for a minute counts as one that makes
     no progress (worker/process/progress.py)."""
-    if not processes.try_lock(descriptor):
-        waiting = threading.Thread(target=fcntl.flock, args=(descriptor, fcntl.LOCK_EX), daemon=True)
+    if not processes.try_lock(descriptor, kind):
+        waiting = threading.Thread(target=fcntl.flock, args=(descriptor, kind), daemon=True)
         waiting.start()
         while waiting.is_alive():
             waiting.join(WAKE_S)

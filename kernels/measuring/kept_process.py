@@ -40,9 +40,10 @@ class KeptProcess:
         return start()
 
     def put_back(self, group: Hashable, process: ChildProcess) -> None:
-        """Makes a process free the memory of its series and keeps it; ends it where anything of that series failed."""
+        """Keeps a process; ends it where anything of its series failed. It frees the memory of that series when it
+        prepares the next one, because another process may measure now."""
         try:
-            is_fit = process.alive and process.ask({"ask": "forget"}, deadline_s=ANSWER_DEADLINE_S)["is_fit"]
+            is_fit = process.alive and process.ask({"ask": "is fit"}, deadline_s=ANSWER_DEADLINE_S)["is_fit"]
         except (ChildDied, ChildHung):
             is_fit = False
         if not is_fit:

@@ -55,10 +55,10 @@ def test_one_process_launches_the_baselines_of_several_series_and_no_reference_i
     assert [name for role, name in asked if role == "gpu"] == [
         "start",
         *launched,
-        "forget",
+        "is fit",
         "start timer",
         *launched,
-        "forget",
+        "is fit",
     ]
     assert [each.name for each in gpu.launches].count("torch_add") == 2
     assert done == [PROBLEM, "128x64"]

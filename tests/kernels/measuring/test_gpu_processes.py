@@ -1,8 +1,9 @@
 """The measuring path in real GPU child processes on a fake GPU: a crash or a hang costs one trial."""
 
+import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from tilewatch.kernels.compiling.store import CubinStore, StoreError
 from tilewatch.kernels.gpu.health.watcher import Watcher, canary
 from tilewatch.kernels.measuring import sweep as module
 from tilewatch.kernels.measuring.baseline_process import describe_other_library
-from tilewatch.kernels.measuring.gpu_turn import GpuTurn, find_turn
+from tilewatch.kernels.measuring.gpu_turn import GpuTurn
 from tilewatch.kernels.measuring.measure import MeasureRequest, measure
 from tilewatch.kernels.measuring.other_processes import GpuBusy
 from tilewatch.kernels.measuring.pair_bench import ReplaySide
@@ -95,21 +96,29 @@ def test_children_measure_the_cubins_of_an_object_store(rig: Rig, monkeypatch: p
 def test_a_problem_is_described_before_the_gpu_is_taken(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """While another series has the GPU, this one gets as far as it can without it."""
     asked: list[str] = []
-    turn, ask = find_turn(UUID), ChildProcess.ask
+    ask, prepare, take = ChildProcess.ask, GpuTurn.prepare, GpuTurn.take
 
-    def take(self: GpuTurn) -> float:
-        asked.append("the turn")
-        return take_turn(self)
+    @contextlib.contextmanager
+    def prepare_beside_others(self: GpuTurn) -> Iterator[float]:
+        asked.append("others may prepare")
+        with prepare(self) as waited_s:
+            yield waited_s
+        asked.append("prepared")
+
+    def take_alone(self: GpuTurn) -> float:
+        asked.append("alone")
+        return take(self)
 
     def record(self: ChildProcess, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]:
         asked.append(str(request["ask"]))
         return ask(self, request, deadline_s=deadline_s)
 
-    take_turn = type(turn).take
-    monkeypatch.setattr(type(turn), "take", take)
+    monkeypatch.setattr(GpuTurn, "prepare", prepare_beside_others)
+    monkeypatch.setattr(GpuTurn, "take", take_alone)
     monkeypatch.setattr(ChildProcess, "ask", record)
     _, _, child = run_sweep(rig, [rig.cubin(1)])
-    assert asked[:3] == ["describe problem", "the turn", "expect"]
+    wanted = ["describe problem", "others may prepare", "expect", "prepared", "alone", "look"]
+    assert asked[: len(wanted)] == wanted
     assert child.spent_s["import"] > 0
 
 

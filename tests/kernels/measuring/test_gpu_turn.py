@@ -1,8 +1,11 @@
 """One process of this machine has a GPU at a time."""
 
 import os
+import re
+import select
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -18,17 +21,81 @@ from pathlib import Path
 from tilewatch.kernels.measuring import gpu_turn
 from tilewatch.kernels.measuring.gpu_turn import GpuTurn
 gpu_turn.WAKE_S = 0.01
-GpuTurn(Path(sys.argv[1])).take()
-print("held", flush=True)
-time.sleep(float(sys.argv[2]))
+turn = GpuTurn(Path(sys.argv[1]))
+held = turn.prepare() if sys.argv[3:] == ["prepare"] else turn
+with held:
+    print("held", flush=True)
+    time.sleep(float(sys.argv[2]))
 """
 
 
-def hold(file: Path, seconds: float) -> subprocess.Popen[bytes]:
-    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(file), str(seconds)], stdout=subprocess.PIPE)
+def start(file: Path, seconds: float, *how: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", HOLD, str(file), str(seconds), *how], stdout=subprocess.PIPE)
+
+
+def hold(file: Path, seconds: float, *how: str) -> subprocess.Popen[bytes]:
+    holder = start(file, seconds, *how)
     assert holder.stdout is not None
     assert holder.stdout.readline() == b"held\n"
     return holder
+
+
+def wait_until_it_waits(file: Path, kind: str) -> None:
+    """Waits until somebody holds the file of those that wait, of that kind in /proc/locks: READ waits to measure."""
+    gate = file.with_suffix(".wanted")
+    while not gate.exists() or not re.search(
+        rf"FLOCK +ADVISORY +{kind} .*:{gate.stat().st_ino} ", Path("/proc/locks").read_text()
+    ):
+        time.sleep(0.01)
+
+
+def has_it(holder: subprocess.Popen[bytes]) -> bool:
+    assert holder.stdout is not None
+    return bool(select.select([holder.stdout], [], [], 0.5)[0])
+
+
+def test_several_prepare_at_once_and_nobody_measures_meanwhile(tmp_path: Path) -> None:
+    preparing = [hold(tmp_path / "turn", 60, "prepare") for _ in range(3)]
+    measuring = start(tmp_path / "turn", 0)
+    wait_until_it_waits(tmp_path / "turn", "READ")
+    for each in preparing:
+        assert not has_it(measuring)
+        each.kill()
+    assert measuring.communicate()[0] == b"held\n"
+    for each in preparing:
+        each.communicate()
+
+
+def test_who_is_prepared_measures_before_others_prepare(tmp_path: Path) -> None:
+    """So that these gather, and prepare at once."""
+    first = hold(tmp_path / "turn", 60)
+    second = start(tmp_path / "turn", 60)
+    wait_until_it_waits(tmp_path / "turn", "READ")
+    later = [start(tmp_path / "turn", 60, "prepare") for _ in range(2)]
+    assert not any(map(has_it, later))
+    first.kill()
+    assert second.stdout is not None
+    assert second.stdout.readline() == b"held\n"
+    assert not any(map(has_it, later))
+    second.kill()
+    for each in later:
+        assert each.stdout is not None
+        assert each.stdout.readline() == b"held\n"
+    for each in (first, second, *later):
+        each.kill()
+        each.communicate()
+
+
+def test_the_holder_prepares_without_waiting_and_keeps_the_gpu(tmp_path: Path) -> None:
+    """A series whose process died is prepared again."""
+    turn = GpuTurn(tmp_path / "turn")
+    with turn:
+        with turn.prepare():
+            pass
+        other = start(tmp_path / "turn", 0, "prepare")
+        wait_until_it_waits(tmp_path / "turn", "WRITE")
+        assert not has_it(other)
+    assert other.communicate()[0] == b"held\n"
 
 
 def test_a_second_process_waits_until_the_first_one_releases_the_gpu(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -132,12 +133,21 @@ def test_what_was_interrupted_is_not_kept(
     assert started.count("gpu") == 2
 
 
-def test_nothing_of_a_series_stays_in_the_process(rig: Rig, started: list[str], kept: KeptProcess) -> None:
+def test_the_memory_of_a_series_is_freed_when_the_next_one_is_prepared(
+    rig: Rig, started: list[str], kept: KeptProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not before: another process may measure meanwhile."""
     from tilewatch.kernels.gpu import gpu_child
 
+    held: list[object] = []
+    pool = SimpleNamespace(free_all_blocks=lambda: held.append(gpu_child._prepared))
+    monkeypatch.setattr(gpu_child.cupy, "get_default_memory_pool", lambda: pool)
+    measure_uncounted(make_request(rig), kept=kept)
+    before = len(held)
+    assert gpu_child._prepared is not None
     measure_uncounted(make_request(rig), kept=kept)
     assert started.count("gpu") == 1
-    assert gpu_child._prepared is None
+    assert None in held[before:], "the arrays of the first one are gone before those of the second are made"
 
 
 @pytest.fixture
@@ -162,7 +172,7 @@ def test_a_process_that_died_is_replaced(measured: Any, kept: KeptProcess, tmp_p
     assert second is not first
     assert measured().result.winner == {"tile_rows": 2}
     assert kept._process is second
-    assert (tmp_path / "freed").read_text() == "freed\n" * 3
+    assert (tmp_path / "freed").read_text() == "freed\n" * 2
     first.close()
     assert second is not None
     second.kill()
