@@ -16,6 +16,7 @@ from sqlalchemy import (
     Subquery,
     and_,
     exists,
+    false,
     func,
     select,
     true,
@@ -91,9 +92,17 @@ def is_of_series(keys: CTE | Mapping[str, str] | Mapping[str, BindParameter[str]
     return [getattr(Sweep, name) == columns[name] for name in SERIES]
 
 
+def is_drawn() -> ColumnElement[bool]:
+    """Returns the condition that the enclosing query's trial is outside the short list of its sweep's kernel."""
+    listed = Sweep.space["listed"]
+    return and_(func.coalesce(listed.is_not(None), false()), ~listed.contains(func.to_jsonb(Trial.config_id)))
+
+
 def is_part_of_space() -> ColumnElement[bool]:
-    """Returns the condition that the enclosing query's sweep has a run that left out compiled configs."""
-    left_out = exists().where(Trial.sweep_id == Sweep.id, Trial.status.in_(("waiting", "compiled"))).correlate(Sweep)
+    """Returns the condition that the enclosing query's sweep has a run that left out compiled configs. Drawn ones do
+    not count: a night stops trying them at the first that hangs."""
+    is_left_out = (Trial.sweep_id == Sweep.id, Trial.status.in_(("waiting", "compiled")), ~is_drawn())
+    left_out = exists().where(*is_left_out).correlate(Sweep)
     return and_(exists().where(Run.sweep_id == Sweep.id).correlate(Sweep), left_out)
 
 

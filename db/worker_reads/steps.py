@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import and_, exists, false, func, literal, or_, select, true
+from sqlalchemy import and_, exists, func, literal, or_, select, true
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
@@ -25,7 +25,7 @@ from tilewatch.db.models import (
     Trial,
     Worker,
 )
-from tilewatch.db.query_parts import SERIES, WORKER_ALIVE_S, is_part_of_space, select_row
+from tilewatch.db.query_parts import SERIES, WORKER_ALIVE_S, is_drawn, is_part_of_space, select_row
 from tilewatch.db.repository_names import name_of_branch
 
 RUNS_WITH_COUNTERS = 20
@@ -186,16 +186,16 @@ def read_sweep_facts(session: Session, sweep_id: int) -> SweepFacts:
 
 
 def list_compiled_configs(session: Session, sweep_id: int) -> list[CompiledConfig]:
-    """Lists the configs of a sweep that have a cubin, timed or not, because a sweep is measured as a whole."""
-    listed = Sweep.space["listed"]
-    drawn = and_(func.coalesce(listed.is_not(None), false()), ~listed.contains(func.to_jsonb(Trial.config_id)))
+    """Lists the configs of a sweep that have a cubin, timed or not, because a sweep is measured as a whole. The drawn
+    ones come last."""
+    drawn = is_drawn()
     query = (
         select(Trial.config_id, Config.params, Compilation.content_key, Compilation.symbol, drawn.label("drawn"))
         .join(Config, Config.id == Trial.config_id)
         .join(Sweep, Sweep.id == Trial.sweep_id)
         .join(Compilation, Compilation.id == Trial.compilation_id)
         .where(Trial.sweep_id == sweep_id, Compilation.status == "ok")
-        .order_by(Trial.config_id)
+        .order_by(drawn, Trial.config_id)
     )
     return [CompiledConfig(**row._mapping) for row in session.execute(query)]
 

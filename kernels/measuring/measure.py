@@ -170,6 +170,7 @@ def _measure(
             earlier=request.earlier,
             policy=policy,
             floor_us=_find_floor_us(gpu, introduction["work"]),
+            drawn=set(map(config_key, request.drawn)),
         )
         sweep_gpu_s = child.gpu_s
         measurements: tuple[Measured, ...] = ()

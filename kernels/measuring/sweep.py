@@ -6,7 +6,7 @@ the child is replaced and the race continues with the samples so far.
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,10 @@ from tilewatch.kernels.statistics import median_interval
 
 TRIAL_DEADLINE_S = 20.0
 """Seconds for one trial. A correct config of the largest problem takes milliseconds; a hang must not take the night."""
+
+DRAWN_DEADLINE_S = 5.0
+"""Seconds for one trial outside the short list. Some such configs never end: those of one kernel, at 20 s each, kept a
+GPU from all other series of a night for three minutes (H100, 2026-11-28)."""
 
 PREPARE_DEADLINE_S = 300.0
 
@@ -111,12 +115,20 @@ class GpuChild:
             self._setup = replace(self._setup, by_library=self.introduction["not_apart"])
         return answer
 
-    def trial(self, identity: int, cubin: Cubin, samples: int, best_us: float | None = None) -> TrialResult:
+    def trial(
+        self,
+        identity: int,
+        cubin: Cubin,
+        samples: int,
+        best_us: float | None = None,
+        deadline_s: float | None = None,
+    ) -> TrialResult:
         """Checks and times one config. A config that is hopelessly slower than `best_us` gets a single sample."""
+        deadline_s = deadline_s or TRIAL_DEADLINE_S
         try:
-            answer = self.ask(trial_request(identity, cubin, samples, best_us), TRIAL_DEADLINE_S)
+            answer = self.ask(trial_request(identity, cubin, samples, best_us), deadline_s)
         except ChildHung:
-            return TrialResult(cubin.config, "hung", failure=f"no answer within {TRIAL_DEADLINE_S:g} s")
+            return TrialResult(cubin.config, "hung", failure=f"no answer within {deadline_s:g} s")
         except ChildDied as died:
             return TrialResult(cubin.config, "crashed", failure=f"the GPU process died: {died}")
         if answer["status"] == "crashed":
@@ -231,25 +243,32 @@ def sweep(
     earlier: Mapping[str, TrialResult] | None = None,
     policy: RacePolicy | None = None,
     floor_us: float = 0.0,
+    drawn: Collection[str] = (),
 ) -> SweepResult:
     """Checks every cubin and takes its first samples as it arrives, races the correct ones, and times the finalists
     again.
 
     `earlier` maps config keys to trials that an earlier, killed sweep finished (kernels/measuring/journal.py); they are
     not repeated. `on_trial` is called with each other trial when it ends, and again at the end for those that got more
-    samples. A median under `floor_us` is impossible, so that config counts as wrong, whatever its output.
+    samples. A median under `floor_us` is impossible, so that config counts as wrong, whatever its output. `drawn` are
+    the keys of the last cubins, which a night tries besides the short list: the first one that hangs or kills the child
+    is the last one tried.
     """
     policy, earlier = policy or RacePolicy(), earlier or {}
     trials: dict[int, TrialResult] = {}
     best_us: float | None = None
     for identity, cubin in enumerate(cubins):
+        is_drawn = config_key(cubin.config) in drawn
         trial = earlier.get(config_key(cubin.config))
         if trial is None:
-            trial = _refuse_impossible(gpu.trial(identity, cubin, policy.first, best_us), floor_us)
+            deadline_s = DRAWN_DEADLINE_S if is_drawn else TRIAL_DEADLINE_S
+            trial = _refuse_impossible(gpu.trial(identity, cubin, policy.first, best_us, deadline_s), floor_us)
             on_trial(trial)
         elif trial.status == "timed":
             gpu.adopt(identity, cubin)
         trials[identity] = trial
+        if is_drawn and trial.status in ("hung", "crashed"):
+            break
         if trial.median_us is not None:
             best_us = min(trial.median_us, best_us or trial.median_us)
     raced, fresh = dict(trials), {}

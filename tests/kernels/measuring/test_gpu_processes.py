@@ -3,7 +3,7 @@
 import contextlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import pytest
 from tests.kernels.fixtures.fake_gpu import LIBRARY, MODULES, NAME, PROBLEM, ROOT, UUID, Rig, install_for_children
 from tests.kernels.fixtures.ncu import NCU_OUTPUT, make_ncu
 from tests.kernels.fixtures.s3_server import s3_server
+from tilewatch.configs import config_key
 from tilewatch.kernels.children.child_process import ChildProcess
 from tilewatch.kernels.compiling.store import CubinStore, StoreError
 from tilewatch.kernels.gpu.health.watcher import Watcher, canary
@@ -45,11 +46,14 @@ def nvidia_smi(monkeypatch: pytest.MonkeyPatch) -> Path:
     return install_for_children(monkeypatch)
 
 
-def run_sweep(rig: Rig, cubins: list[Cubin]) -> tuple[module.SweepResult, list[TrialResult], GpuChild]:
+def run_sweep(
+    rig: Rig, cubins: list[Cubin], drawn: Sequence[Cubin] = ()
+) -> tuple[module.SweepResult, list[TrialResult], GpuChild]:
     trials: list[TrialResult] = []
     child = GpuChild(GpuSetup(LIBRARY, rig.kernel, PROBLEM, rig.store_url, {"CUDA_VISIBLE_DEVICES": UUID}))
+    keys = [config_key(each.config) for each in drawn]
     try:
-        return sweep(child, cubins, on_trial=trials.append), trials, child
+        return sweep(child, [*cubins, *drawn], on_trial=trials.append, drawn=keys), trials, child
     finally:
         child.close()
 
@@ -73,6 +77,22 @@ def test_a_crash_a_hang_and_a_fault_cost_one_trial_each(rig: Rig) -> None:
     ]
     assert result.winner == {"tile_rows": 16}
     assert len(trials) >= 5
+
+
+@pytest.mark.parametrize("fault", ["hang", "abort"])
+def test_the_first_drawn_config_that_kills_its_process_ends_the_share(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    """Each costs other series seconds of the GPU. Those of the short list are all tried."""
+    monkeypatch.setattr(module, "DRAWN_DEADLINE_S", 1.0)  # for the one that hangs
+    listed = [rig.cubin(1, fault="abort"), rig.cubin(2)]
+    result, _, _ = run_sweep(rig, listed, [rig.cubin(4, fault=fault), rig.cubin(8, 50.0)])
+    assert [trial.status for trial in result.trials] == [
+        "crashed",
+        "timed",
+        {"hang": "hung", "abort": "crashed"}[fault],
+    ]
+    assert result.winner == {"tile_rows": 2}
 
 
 def test_children_measure_the_cubins_of_an_object_store(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

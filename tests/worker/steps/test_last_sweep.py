@@ -93,6 +93,20 @@ def test_a_night_that_timed_the_winner_again_is_no_sweep(context: Context, night
     assert sweeps[1] not in compared
 
 
+def test_a_night_that_left_out_only_drawn_configs_is_a_sweep(context: Context, night: Night) -> None:
+    """It stops trying them at the first that hangs."""
+    sweep_id, run = night(1), result()
+    with session(context.database_url) as opened:
+        ids = {each.params["width"]: each.config_id for each in steps.list_compiled_configs(opened, sweep_id)}
+        opened.get_one(Sweep, sweep_id).space = {"listed": [ids[128], ids[256]], "rest": 1}
+    with session(context.database_url) as opened:
+        configs = steps.list_compiled_configs(opened, sweep_id)
+    assert [each.config_id for each in configs if each.drawn] == [ids[64]]
+    assert configs[-1].drawn, "they are tried last"
+    write(context, sweep_id, replace(run, trials=run.trials[1:]))
+    assert find(context, night(2)) is not None
+
+
 def test_drawn_configs_are_timed_whatever_was_tried_before() -> None:
     facts = SweepFacts(1, "watched", "sha", "k", "p", "h200", "sm_90")
     drawn = CompiledConfig(4, {"tile_m": 4}, "c4", "k", drawn=True)
