@@ -4,10 +4,10 @@
     python -m benchmarks.gpu.boundary judge FOLDER
 
 OLD is a checkout of a commit before the change: results are compared on two input sets and by two measures since
-2026-11-28 (`git worktree add OLD e7265afa`). `take` compiles the library of this checkout once, on half of the cores,
-and measures each problem of the nightly suite with the old product and with this one, in turns. It continues where it
-stopped. With --again the old one measures each problem twice, to show how far two runs of one version differ. Each
-side's results are a file of FOLDER, one line per problem. `judge` needs no GPU.
+2026-11-28 (`git worktree add OLD e7265afa`). `take` compiles OLD's library once, because an old product cannot read a
+newer one, on half of the cores, and measures each problem of the nightly suite with the old product and with this one,
+in turns. It continues where it stopped. With --again the old one measures each problem twice, to show how far two runs
+of one version differ. Each side's results are a file of FOLDER, one line per problem. `judge` needs no GPU.
 """
 
 import argparse
@@ -180,7 +180,7 @@ def _take(options: argparse.Namespace) -> int:
     here = device.gpus()
     if not here or here[0].model is None:
         raise SystemExit("there is no GPU that Tilewatch knows on this machine")
-    library, arch = bounds.ROOT / "kernels" / "library", here[0].model.arch
+    library, arch = options.old.absolute() / "kernels" / "library", here[0].model.arch
     folder: Path = options.folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     url = store.folder((options.cubins or folder / "cubins").absolute())
