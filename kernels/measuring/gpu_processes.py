@@ -130,6 +130,7 @@ class GpuProcesses:
         """
         self._has_answered = False
         began_at = time.monotonic()
+        self._start_timer()
         if self._library is not None and not self._library.is_idle:
             self._library.finish(deadline_s=deadline_s)  # the import needs no turn
         problems = None
@@ -154,7 +155,6 @@ class GpuProcesses:
             if place in self._ready:
                 return self._prepare_ready(place, deadline_s)
         library = self._library = self._library or self._start_library()
-        self._start_timer()
         if problems is not None:
             self._measuring = self._measuring or self._start_measuring()
             introduction = prepare(library, self._measuring, preparation, problems, deadline)
