@@ -612,7 +612,8 @@ class CheckOperator(Base):
 
     `base_us` and `head_us` have one median per launch. `change` is relative (+0.02 is 2 % slower), with its 95 %
     interval `low` to `high`; an infinite end is None. `sentence` is the outcome for people. `is_over`: surely slower by
-    more than the check's `fail_over`; `is_unsure`: perhaps slower by more than that.
+    more than the check's `fail_over`; `is_unsure`: perhaps slower by more than that. `not_apart` says why the process
+    that ran its host code also timed it; empty if another one did.
     """
 
     __tablename__ = "check_operators"
@@ -660,6 +661,7 @@ class CheckOperator(Base):
     gpu_uuid: Mapped[str | None] = mapped_column(Text)
     gpu_s: Mapped[float] = mapped_column(server_default=text("0"))
     ended_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
+    not_apart: Mapped[words] = mapped_column(server_default="")
 
 
 class ToolchainReport(Base):

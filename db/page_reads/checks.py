@@ -56,6 +56,7 @@ class CheckOperatorRow:
     problem: str
     kind: str | None
     reason: str
+    not_apart: str
     sentence: str
     moved: list[str]
     config_source: str

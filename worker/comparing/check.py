@@ -77,11 +77,12 @@ def _outcome(asked: OpenOperator, timing: Timing) -> dict[str, Any]:
     verdict = timing.judge(_design(asked))
     if timing.failure is not None or verdict is None:
         return _failure(asked, timing.failure or NO_TIME)
-    outcome = Outcome(asked.kernel, asked.problem, "", verdict.kind, verdict=verdict)
+    outcome = Outcome(asked.kernel, asked.problem, "", verdict.kind, verdict=verdict, not_apart=timing.not_apart)
     ends = {name: getattr(verdict, name) for name in ("change", "low", "high", "not_slower_than")}
     return {
         "kind": verdict.kind,
         "sentence": outcome.sentence,
+        "not_apart": outcome.not_apart,
         **{name: value if math.isfinite(value) else None for name, value in ends.items()},
         "is_over": verdict.is_over,
         "is_unsure": outcome.is_unsure,

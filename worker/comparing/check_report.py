@@ -65,6 +65,7 @@ def read_outcome(row: CheckOperatorRow, arch: str) -> Outcome:
         base_us=tuple(row.base_us),
         head_us=tuple(row.head_us),
         config_source=row.config_source,
+        not_apart=row.not_apart,
     )
 
 

@@ -1,6 +1,8 @@
 """A check from its submission to its end, on the simulated GPU, with the real compiler, Postgres and Redis."""
 
 import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import func, select, update
@@ -14,9 +16,13 @@ from tilewatch.db.models import Commit, Config, Job, Measurement, Replay, Run, S
 from tilewatch.db.page_reads.checks import CheckStory, find_check, list_checks
 from tilewatch.db.session import session
 from tilewatch.kernels.comparing.verdict import Design, judge
+from tilewatch.kernels.measuring.pair_bench import Launched, LaunchResult, PairWork
 from tilewatch.worker import run_job
+from tilewatch.worker.comparing import check_report
 from tilewatch.worker.context import Context
 from tilewatch.worker.git.commits import RepositoryError
+from tilewatch.worker.gpu.simulated import SimulatedBench
+from tilewatch.worker.notify.messages_of_checks import check_text
 from tilewatch.worker.queue.reconcile import reconcile
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.submitting.submit import submit_nightly
@@ -66,6 +72,26 @@ def test_changed_code_is_timed_and_judged_and_touches_no_night(
     with session(context.database_url) as opened:
         for table in NIGHTLY_TABLES:
             assert opened.scalar(select(func.count()).select_from(table)) == 0, table
+
+
+def test_an_operator_that_times_itself_says_so_wherever_its_check_is_shown(
+    settings: Settings, context: Context, drain: Drain, shas: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch = SimulatedBench.launch_each
+
+    def launch_alone(self: SimulatedBench, works: Sequence[PairWork]) -> Iterator[tuple[PairWork, LaunchResult]]:
+        for work, result in launch(self, works):
+            assert isinstance(result, Launched)
+            yield work, replace(result, not_apart="it reads a counter")
+
+    monkeypatch.setattr(SimulatedBench, "launch_each", launch_alone)
+    check_id = submit(settings, shas, NARROW, ADD)
+    drain()
+    story = read(context, check_id)
+    assert all("(not measured apart: it reads a counter)" in each.sentence for each in story.operators), "on its page"
+    written = check_report.read_json(story, "https://example.org/1")
+    assert {each["not_apart"] for each in written["outcomes"]} == {"it reads a counter"}
+    assert "(not measured apart: it reads a counter)" in check_text(story).body, "in comments of a forge"
 
 
 def test_unchanged_code_is_identical_and_takes_no_gpu(
