@@ -12,6 +12,8 @@ import cuda.tile as ct
 
 from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
 
+ConstInt = ct.Constant[int]
+
 LOG2_E = 1.4426950408889634
 """exp(x) = exp2(x * LOG2_E): the GPU has an instruction for exp2."""
 
@@ -33,21 +35,9 @@ ZERO = ct.PaddingMode.ZERO
 
 
 @ct.kernel
-def attention_prefill(
-    q,
-    k,
-    v,
-    out,
-    tile_m: ct.Constant[int],
-    tile_n: ct.Constant[int],
-    head: ct.Constant[int],
-    shared: ct.Constant[int],
-    causal: ct.Constant[int],
-    scale: ct.Constant[float],
-    latency: ct.Constant[int],
-    value_parts: ct.Constant[int],
-    last_heads,
-):
+def attention_prefill(q, k, v, out, tile_m: ConstInt, tile_n: ConstInt, head: ConstInt, shared: ConstInt,
+                      causal: ConstInt, scale: ct.Constant[float], latency: ConstInt,
+                      value_parts: ConstInt, last_heads):  # fmt: skip
     """One block per tile of query rows. Tiles of keys that all rows see come first and need no mask. The others have at
     most `tile_m` keys, so that no key is computed that no row sees."""
     i, query_head, batch = find_rows(q, k, tile_m, head, shared, last_heads)
@@ -93,15 +83,7 @@ def attention_prefill(
 
 @ct.kernel
 def attention_decode(
-    q,
-    k,
-    v,
-    out,
-    tile_m: ct.Constant[int],
-    tile_n: ct.Constant[int],
-    head: ct.Constant[int],
-    scale: ct.Constant[float],
-    latency: ct.Constant[int],
+    q, k, v, out, tile_m: ConstInt, tile_n: ConstInt, head: ConstInt, scale: ct.Constant[float], latency: ConstInt
 ):
     """One block per sequence and head of K and V. The query heads that share it are the rows of one tile.
 

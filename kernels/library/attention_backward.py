@@ -16,6 +16,8 @@ import cuda.tile as ct
 
 from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
 
+ConstInt = ct.Constant[int]
+
 LOG2_E = 1.4426950408889634
 """exp(x) = exp2(x * LOG2_E): the GPU has an instruction for exp2."""
 
@@ -26,7 +28,7 @@ ZERO = ct.PaddingMode.ZERO
 
 
 @ct.kernel
-def attention_delta(dout, out, delta, tile_m: ct.Constant[int], head: ct.Constant[int]):
+def attention_delta(dout, out, delta, tile_m: ConstInt, head: ConstInt):
     """delta = sum of dout * out of each row, for rows of all heads; one block per `tile_m` rows.
 
     It is stored without TMA, which would write up to 16 bytes past its end (sm_90, tileiras 13.4.92)."""
@@ -38,24 +40,9 @@ def attention_delta(dout, out, delta, tile_m: ct.Constant[int], head: ct.Constan
 
 
 @ct.kernel
-def attention_backward(
-    q,
-    k,
-    v,
-    dout,
-    log_sum,
-    delta,
-    dq,
-    dk,
-    dv,
-    tile_m: ct.Constant[int],
-    tile_n: ct.Constant[int],
-    head: ct.Constant[int],
-    shared: ct.Constant[int],
-    scale: ct.Constant[float],
-    whole: ct.Constant[int],
-    heads_together,
-):
+def attention_backward(q, k, v, dout, log_sum, delta, dq, dk, dv, tile_m: ConstInt, tile_n: ConstInt,
+                       head: ConstInt, shared: ConstInt, scale: ct.Constant[float], whole: ConstInt,
+                       heads_together):  # fmt: skip
     """The first blocks each compute one tile of dK and dV, in a loop over the queries; the others one tile of dQ, in a
     loop over the keys. So nothing is added in memory and sums have a fixed order, but Q K^T and dout V^T are computed
     twice.

@@ -14,6 +14,8 @@ import numpy as np
 
 from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
 
+ConstInt = ct.Constant[int]
+
 LOG2_E = 1.4426950408889634
 """exp(x) = exp2(x * LOG2_E): the GPU has an instruction for exp2."""
 
@@ -30,19 +32,8 @@ ZERO = ct.PaddingMode.ZERO
 
 
 @ct.kernel
-def attention_decode_parts(
-    q,
-    k,
-    v,
-    first_of_part,
-    values,
-    logs,
-    tile_m: ct.Constant[int],
-    tile_n: ct.Constant[int],
-    head: ct.Constant[int],
-    scale: ct.Constant[float],
-    latency: ct.Constant[int],
-):
+def attention_decode_parts(q, k, v, first_of_part, values, logs, tile_m: ConstInt, tile_n: ConstInt,
+                           head: ConstInt, scale: ct.Constant[float], latency: ConstInt):  # fmt: skip
     """values[b, h, p] = softmax(q K^T / sqrt(head size)) V over the keys of part p, and logs[b, h, p] is the logarithm
     to base 2 of its sum.
 
@@ -88,7 +79,7 @@ def keys(array, batch, kv_head, j, tile_n, head, latency):
 
 
 @ct.kernel
-def attention_decode_join(values, logs, out, parts: ct.Constant[int], tile_head: ct.Constant[int]):
+def attention_decode_join(values, logs, out, parts: ConstInt, tile_head: ConstInt):
     """out (batch, KV heads, query heads per KV head, head size) in bfloat16 is the sum of the parts' values, each
     weighted by its share of the whole softmax sum. One block per query head and `tile_head` of its elements."""
     row, column, batch = ct.bid(0), ct.bid(1), ct.bid(2)

@@ -10,6 +10,8 @@ import cuda.tile as ct
 
 from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
 
+ConstInt = ct.Constant[int]
+
 LONGEST_ROW = 16384
 """Most columns of a softmax row. A row is held in the registers of one multiprocessor; this many float32 values take a
 quarter of them."""
@@ -21,13 +23,7 @@ LOG2_E = 1.4426950408889634
 
 
 @ct.kernel
-def silu_and_multiply_tiles(
-    x,
-    y,
-    columns: ct.Constant[int],
-    tile_rows: ct.Constant[int],
-    tile_columns: ct.Constant[int],
-):
+def silu_and_multiply_tiles(x, y, columns: ConstInt, tile_rows: ConstInt, tile_columns: ConstInt):
     """y = gate / (1 + exp(-gate)) * up; x holds gate in its left half and up in its right half."""
     left, right = x.slice(1, 0, columns), x.slice(1, columns, 2 * columns)
     across = ct.num_tiles(y, axis=1, shape=(tile_rows, tile_columns))
@@ -43,13 +39,7 @@ def silu_and_multiply_tiles(
 
 
 @ct.kernel
-def residual_add_tiles(
-    x,
-    residual,
-    y,
-    tile_rows: ct.Constant[int],
-    tile_columns: ct.Constant[int],
-):
+def residual_add_tiles(x, residual, y, tile_rows: ConstInt, tile_columns: ConstInt):
     """y = x + residual, rounded once."""
     across = ct.num_tiles(y, axis=1, shape=(tile_rows, tile_columns))
     tiles = ct.num_tiles(y, axis=0, shape=(tile_rows, tile_columns)) * across
@@ -62,14 +52,7 @@ def residual_add_tiles(
 
 
 @ct.kernel
-def softmax_rows(
-    x,
-    y,
-    columns: ct.Constant[int],
-    tile_rows: ct.Constant[int],
-    tile_columns: ct.Constant[int],
-    allow_tma: ct.Constant[int],
-):
+def softmax_rows(x, y, columns: ConstInt, tile_rows: ConstInt, tile_columns: ConstInt, allow_tma: ConstInt):
     """y = exp(x - max) / sum over each row; a block computes whole rows.
 
     Padding of -inf would change neither maximum nor sum, but the loads would not use TMA (sm_90, cuda-tile 1.7). So

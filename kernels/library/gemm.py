@@ -11,6 +11,8 @@ import cuda.tile as ct
 
 from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
 
+ConstInt = ct.Constant[int]
+
 LARGEST_SIDE = 1 << 20
 """Longest side of an operand. A longer one with a useful other side fits no GPU, so it is a typing error."""
 
@@ -19,15 +21,7 @@ OCCUPANCY = {"sm_120": (1, 2, 4), "sm_121": (1, 2, 4)}
 
 
 @ct.kernel
-def gemm_fp8_persistent(
-    a,
-    b,
-    d,
-    tile_m: ct.Constant[int],
-    tile_n: ct.Constant[int],
-    tile_k: ct.Constant[int],
-    group_size_m: ct.Constant[int],
-):
+def gemm_fp8_persistent(a, b, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt):
     """Static persistent: each block computes output tiles block, block + blocks, ... in a swizzled order.
 
     The swizzle goes `group_size_m` tiles down M before it steps along N, so that blocks that run together share tiles
@@ -51,18 +45,9 @@ def gemm_fp8_persistent(
 
 
 @ct.kernel
-def gemm_fp8_hinted_persistent(
-    a,
-    b,
-    d,
-    tile_m: ct.Constant[int],
-    tile_n: ct.Constant[int],
-    tile_k: ct.Constant[int],
-    group_size_m: ct.Constant[int],
-    latency: ct.Constant[int],
-    allow_tma: ct.Constant[int],
-    fast_acc: ct.Constant[int],
-):
+def gemm_fp8_hinted_persistent(a, b, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt,
+                               group_size_m: ConstInt, latency: ConstInt, allow_tma: ConstInt,
+                               fast_acc: ConstInt):  # fmt: skip
     """Computes tiles in the same order, with hints that change speed but not the algorithm.
 
     `latency` 0 and `allow_tma` 1 leave the choice to the compiler; `fast_acc` lets Hopper's Tensor Cores keep FP8 sums

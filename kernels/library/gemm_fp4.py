@@ -12,6 +12,8 @@ import cuda.tile as ct
 
 from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
 
+ConstInt = ct.Constant[int]
+
 BLOCK = 16
 """Elements of K that share a scale."""
 
@@ -26,15 +28,7 @@ MAGNITUDES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
 @ct.kernel
 def gemm_fp4_scaled(
-    a,
-    b,
-    scale_a,
-    scale_b,
-    d,
-    tile_m: ct.Constant[int],
-    tile_n: ct.Constant[int],
-    tile_k: ct.Constant[int],
-    group_size_m: ct.Constant[int],
+    a, b, scale_a, scale_b, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt
 ):
     """scale_a (M, K / 16) and scale_b (N, K / 16), float8_e4m3fn, are applied by the Tensor Core."""
     tiles_m = ct.num_tiles(d, axis=0, shape=(tile_m, tile_n))

@@ -12,6 +12,8 @@ import cuda.tile as ct
 
 from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
 
+ConstInt = ct.Constant[int]
+
 BLOCK = 128
 """Elements of K, and rows of B, that share a scale."""
 
@@ -44,26 +46,10 @@ rows a second time, with the same result. PADDED: M is smaller than one tile."""
 
 
 @ct.kernel
-def gemm_fp8_scaled_persistent(
-    a,
-    b,
-    scale_a,
-    scale_b,
-    d,
-    parts,
-    tile_m: ct.Constant[int],
-    tile_n: ct.Constant[int],
-    group_size_m: ct.Constant[int],
-    latency: ct.Constant[int],
-    steps: ct.Constant[int],
-    edge: ct.Constant[int],
-    even: ct.Constant[int],
-    rest: ct.Constant[int],
-    split: ct.Constant[int],
-    added_n: ct.Constant[int],
-    block_per_tile: ct.Constant[int],
-    apart: ct.Constant[int],
-):
+def gemm_fp8_scaled_persistent(a, b, scale_a, scale_b, d, parts, tile_m: ConstInt, tile_n: ConstInt,
+                               group_size_m: ConstInt, latency: ConstInt, steps: ConstInt, edge: ConstInt,
+                               even: ConstInt, rest: ConstInt, split: ConstInt, added_n: ConstInt,
+                               block_per_tile: ConstInt, apart: ConstInt):  # fmt: skip
     """Each block computes output tiles in turn. `steps` blocks of K are loaded together, so that one is promoted while
     another is multiplied. scale_a is (K / 128, M) and scale_b (N / 128, K / 128).
 
@@ -479,15 +465,7 @@ def swizzled(tile, tiles_m, tiles_n, group_size_m, even):
 
 @ct.kernel
 def gemm_fp8_block_scaled(
-    a,
-    b,
-    scale_a,
-    scale_b,
-    d,
-    tile_m: ct.Constant[int],
-    tile_n: ct.Constant[int],
-    tile_k: ct.Constant[int],
-    group_size_m: ct.Constant[int],
+    a, b, scale_a, scale_b, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt
 ):
     """Blackwell: the Tensor Core takes a power of two per row and 32 of K. scale_a (M, K / 128) and scale_b (N, K /
     128) hold one per 128, so each is repeated four times."""

@@ -17,6 +17,8 @@ import cuda.tile as ct
 
 from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
 
+ConstInt = ct.Constant[int]
+
 POWER_LIMITED_FROM_K = 2048
 """Least K from which fewer blocks won; K = 1536 made no difference, and 1024 was slower (H100s, 2026-11-26)."""
 
@@ -46,7 +48,7 @@ TYPES = {
 
 
 @ct.kernel
-def gemm_tutorial_tiles(a, b, d, a_transposed: ct.Constant[int], b_transposed: ct.Constant[int]):
+def gemm_tutorial_tiles(a, b, d, a_transposed: ConstInt, b_transposed: ConstInt):
     """One block per 16x16 tile of D, like a first cuTile kernel. Because of padding, M, N and K may be any numbers."""
     i, j = ct.bid(0), ct.bid(1)
     acc = ct.full((16, 16), 0.0, dtype=ct.float32)
@@ -57,17 +59,8 @@ def gemm_tutorial_tiles(a, b, d, a_transposed: ct.Constant[int], b_transposed: c
 
 
 @ct.kernel
-def gemm_tiled_swizzled(
-    a,
-    b,
-    d,
-    a_transposed: ct.Constant[int],
-    b_transposed: ct.Constant[int],
-    tile_m: ct.Constant[int],
-    tile_n: ct.Constant[int],
-    tile_k: ct.Constant[int],
-    group_size_m: ct.Constant[int],
-):
+def gemm_tiled_swizzled(a, b, d, a_transposed: ConstInt, b_transposed: ConstInt, tile_m: ConstInt,
+                        tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt):  # fmt: skip
     """One block per tile of D, in an order that goes `group_size_m` tiles down M before it steps along N.
 
     Blocks that run together then share tiles of B in L2. With a group of 1 the order goes along N: the swizzle is off.
@@ -83,21 +76,9 @@ def gemm_tiled_swizzled(
 
 
 @ct.kernel
-def gemm_persistent_walk(
-    a,
-    b,
-    d,
-    a_transposed: ct.Constant[int],
-    b_transposed: ct.Constant[int],
-    tile_m: ct.Constant[int],
-    tile_n: ct.Constant[int],
-    tile_k: ct.Constant[int],
-    group_size_m: ct.Constant[int],
-    latency: ct.Constant[int],
-    added_n: ct.Constant[int],
-    tiles_per_block: ct.Constant[int],
-    swap_ab: ct.Constant[int],
-):
+def gemm_persistent_walk(a, b, d, a_transposed: ConstInt, b_transposed: ConstInt, tile_m: ConstInt,
+                         tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt, latency: ConstInt,
+                         added_n: ConstInt, tiles_per_block: ConstInt, swap_ab: ConstInt):  # fmt: skip
     """Static persistent: as many blocks as run at once compute tiles block, block + blocks, ... of the swizzle.
 
     The loads of one tile's first steps overlap the stores of the tile before it. With `added_n` a tile has that many

@@ -11,13 +11,15 @@ import itertools
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cuda.tile as ct
 import numpy as np
 
 from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
+
+ConstInt = ct.Constant[int]
 
 BLOCK = 128
 """Elements of K, and rows of B, that share a scale. Each group's rows (or share of K) are padded to a
@@ -44,20 +46,8 @@ ZERO = ct.PaddingMode.ZERO
 
 
 @ct.kernel
-def grouped_fp8_contiguous(
-    a,
-    b,
-    scale_a,
-    scale_b,
-    group_of_row,
-    d,
-    tile_m: ct.Constant[int],
-    tile_n: ct.Constant[int],
-    group_size_m: ct.Constant[int],
-    latency: ct.Constant[int],
-    steps: ct.Constant[int],
-    rest: ct.Constant[int],
-):
+def grouped_fp8_contiguous(a, b, scale_a, scale_b, group_of_row, d, tile_m: ConstInt, tile_n: ConstInt,
+                           group_size_m: ConstInt, latency: ConstInt, steps: ConstInt, rest: ConstInt):  # fmt: skip
     """a (M, K), b (G, N, K), scale_a (K / 128, M), scale_b (G, N / 128, K / 128), group_of_row (M,), -1 for padding, d
     (M, N / 64, 64).
 
@@ -76,20 +66,8 @@ def grouped_fp8_contiguous(
 
 
 @ct.kernel
-def grouped_fp8_by_ends(
-    a,
-    b,
-    scale_a,
-    scale_b,
-    end_of_group,
-    d,
-    tile_m: ct.Constant[int],
-    tile_n: ct.Constant[int],
-    group_size_m: ct.Constant[int],
-    latency: ct.Constant[int],
-    steps: ct.Constant[int],
-    rest: ct.Constant[int],
-):
+def grouped_fp8_by_ends(a, b, scale_a, scale_b, end_of_group, d, tile_m: ConstInt, tile_n: ConstInt,
+                        group_size_m: ConstInt, latency: ConstInt, steps: ConstInt, rest: ConstInt):  # fmt: skip
     """Like grouped_fp8_contiguous, but end_of_group (G,) holds the row after each group's last; the next group starts
     at a multiple of 128.
 
@@ -191,21 +169,9 @@ def add_part(acc, x, y, rows, block, once):
 
 
 @ct.kernel
-def grouped_fp8_masked(
-    a,
-    b,
-    scale_a,
-    scale_b,
-    rows_of_group,
-    d,
-    tile_m: ct.Constant[int],
-    tile_n: ct.Constant[int],
-    latency: ct.Constant[int],
-    steps: ct.Constant[int],
-    rest: ct.Constant[int],
-    apart: ct.Constant[int],
-    halves: ct.Constant[int],
-):
+def grouped_fp8_masked(a, b, scale_a, scale_b, rows_of_group, d, tile_m: ConstInt, tile_n: ConstInt,
+                       latency: ConstInt, steps: ConstInt, rest: ConstInt, apart: ConstInt,
+                       halves: ConstInt):  # fmt: skip
     """a (G, room, K), b (G, N, K), scale_a (G, K / 128, room), scale_b (G, N / 128, K / 128), d (G, room, N / 64, 64).
 
     The tiles of all groups' used rows have consecutive numbers. A block computes every n-th tile, where n is the number
@@ -269,14 +235,7 @@ def two_masked_tiles(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency
 
 @ct.kernel
 def grouped_bf16_contiguous(
-    a,
-    b,
-    group_of_row,
-    d,
-    tile_m: ct.Constant[int],
-    tile_n: ct.Constant[int],
-    tile_k: ct.Constant[int],
-    group_size_m: ct.Constant[int],
+    a, b, group_of_row, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt
 ):
     """a (M, K), b (G, N, K), group_of_row (M,), -1 for padding."""
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, tile_k))
@@ -290,14 +249,7 @@ def grouped_bf16_contiguous(
 
 @ct.kernel
 def grouped_bf16_nn(
-    a,
-    b,
-    group_of_row,
-    d,
-    tile_m: ct.Constant[int],
-    tile_n: ct.Constant[int],
-    tile_k: ct.Constant[int],
-    group_size_m: ct.Constant[int],
+    a, b, group_of_row, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt
 ):
     """Like grouped_bf16_contiguous, but b is (G, K, N), N innermost, as the gradient of a layer's input needs the
     weights."""
@@ -316,14 +268,7 @@ def grouped_bf16_nn(
 
 @ct.kernel
 def grouped_bf16_by_ends(
-    a,
-    b,
-    end_of_group,
-    d,
-    tile_m: ct.Constant[int],
-    tile_n: ct.Constant[int],
-    tile_k: ct.Constant[int],
-    group_size_m: ct.Constant[int],
+    a, b, end_of_group, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt
 ):
     """Like grouped_bf16_contiguous, but end_of_group (G,) holds the row after each group's last; the next group starts
     at a multiple of 128.
@@ -343,14 +288,7 @@ def grouped_bf16_by_ends(
 
 @ct.kernel
 def grouped_bf16_along_k(
-    a,
-    b,
-    end_of_group,
-    d,
-    tile_m: ct.Constant[int],
-    tile_n: ct.Constant[int],
-    tile_k: ct.Constant[int],
-    group_size_m: ct.Constant[int],
+    a, b, end_of_group, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt
 ):
     """d[g] = a[rows of g]^T @ b[rows of g]: a (K, M), b (K, N), d (G, M, N), with the groups one after the other along
     K.
@@ -373,16 +311,7 @@ def grouped_bf16_along_k(
 
 @ct.kernel
 def grouped_fp8_along_k(
-    a,
-    b,
-    scale_a,
-    scale_b,
-    end_of_group,
-    d,
-    tile_m: ct.Constant[int],
-    tile_n: ct.Constant[int],
-    group_size_m: ct.Constant[int],
-    steps: ct.Constant[int],
+    a, b, scale_a, scale_b, end_of_group, d, tile_m: ConstInt, tile_n: ConstInt, group_size_m: ConstInt, steps: ConstInt
 ):
     """d[g] = a[:, K of g] @ b[:, K of g]^T in float32. Each row of a and of b has a scale per 128 of K: scale_a is (K /
     128, M) and scale_b (K / 128, N).
@@ -1068,42 +997,56 @@ with 4 and 16 experts per GPU."""
 
 MASKED = tuple(parse_room(f"{groups}x6144x7168") for groups in ("32x192", "6x1024", "32x20", "6x20"))
 
+FP8 = Kernel(
+    name="grouped_fp8",
+    entry=grouped_fp8_contiguous,
+    problems=(*CONTIGUOUS, ODD),
+    parse=parse_rows,
+    space=fp8_space,
+    arrays=fp8_arrays("group_of_row"),
+    constants=fp8_constants,
+    grid=grid,
+    reference=fp8_reference,
+    tolerance=fp8_tolerance,
+    flops=flops,
+    bytes=fp8_bytes,
+    baselines=("deepgemm",),
+    given=given_rows,
+    short_lists=list_tiles(LARGE_TILES),
+)
+
+BF16 = Kernel(
+    name="grouped_bf16",
+    entry=grouped_bf16_contiguous,
+    problems=(CONTIGUOUS[0], CONTIGUOUS[7]),
+    parse=parse_rows,
+    space=bf16_space,
+    arrays=bf16_arrays("group_of_row"),
+    constants=bf16_constants,
+    grid=grid,
+    reference=bf16_reference,
+    tolerance=bf16_tolerance,
+    flops=flops,
+    bytes=bf16_bytes,
+    baselines=("cublas_per_group", "torch_grouped_mm"),
+    given=given_rows,
+    short_lists={"sm_90": ShortList(has_128_rows, *MEASURED)},
+)
+
 KERNELS = (
-    Kernel(
-        name="grouped_fp8",
-        entry=grouped_fp8_contiguous,
-        problems=(*CONTIGUOUS, ODD),
-        parse=parse_rows,
-        space=fp8_space,
-        arrays=fp8_arrays("group_of_row"),
-        constants=fp8_constants,
-        grid=grid,
-        reference=fp8_reference,
-        tolerance=fp8_tolerance,
-        flops=flops,
-        bytes=fp8_bytes,
-        baselines=("deepgemm",),
-        given=given_rows,
-        short_lists=list_tiles(LARGE_TILES),
-    ),
-    Kernel(
+    FP8,
+    replace(
+        FP8,
         name="grouped_fp8_by_ends",
         entry=grouped_fp8_by_ends,
         problems=(parse_ends(CONTIGUOUS[7].name),),
         parse=parse_ends,
-        space=fp8_space,
         arrays=fp8_arrays("end_of_group"),
-        constants=fp8_constants,
-        grid=grid,
-        reference=fp8_reference,
-        tolerance=fp8_tolerance,
-        flops=flops,
-        bytes=fp8_bytes,
         baselines=("deepgemm", "deepgemm_by_ends"),
         given=given_ends,
-        short_lists=list_tiles(LARGE_TILES),
     ),
-    Kernel(
+    replace(
+        FP8,
         name="grouped_fp8_masked",
         entry=grouped_fp8_masked,
         problems=MASKED,
@@ -1113,81 +1056,41 @@ KERNELS = (
         constants=masked_constants,
         grid=grid_of_groups,
         reference=masked_reference,
-        tolerance=fp8_tolerance,
-        flops=flops,
-        bytes=fp8_bytes,
-        baselines=("deepgemm",),
         given=given_room,
         short_lists=list_tiles({**LARGE_TILES, **SMALL_TILES}),
     ),
-    Kernel(
-        name="grouped_bf16",
-        entry=grouped_bf16_contiguous,
-        problems=(CONTIGUOUS[0], CONTIGUOUS[7]),
-        parse=parse_rows,
-        space=bf16_space,
-        arrays=bf16_arrays("group_of_row"),
-        constants=bf16_constants,
-        grid=grid,
-        reference=bf16_reference,
-        tolerance=bf16_tolerance,
-        flops=flops,
-        bytes=bf16_bytes,
-        baselines=("cublas_per_group", "torch_grouped_mm"),
-        given=given_rows,
-        short_lists={"sm_90": ShortList(has_128_rows, *MEASURED)},
-    ),
-    Kernel(
+    BF16,
+    replace(
+        BF16,
         name="grouped_bf16_nn",
         entry=grouped_bf16_nn,
         # The gradient of the input of DeepSeek-V3's gate and up projections: from 2 * 2048 columns to 7168.
         problems=(parse_nn("4x8192x7168x4096"),),
         parse=parse_nn,
-        space=bf16_space,
         arrays=nn_arrays,
-        constants=bf16_constants,
-        grid=grid,
         reference=nn_reference,
-        tolerance=bf16_tolerance,
-        flops=flops,
-        bytes=bf16_bytes,
-        baselines=("cublas_per_group", "torch_grouped_mm"),
-        given=given_rows,
-        short_lists={"sm_90": ShortList(has_128_rows, *MEASURED)},
     ),
-    Kernel(
+    replace(
+        BF16,
         name="grouped_bf16_by_ends",
         entry=grouped_bf16_by_ends,
         problems=(parse_ends(CONTIGUOUS[7].name),),
         parse=parse_ends,
-        space=bf16_space,
         arrays=bf16_arrays("end_of_group"),
-        constants=bf16_constants,
-        grid=grid,
-        reference=bf16_reference,
-        tolerance=bf16_tolerance,
-        flops=flops,
-        bytes=bf16_bytes,
-        baselines=("cublas_per_group", "torch_grouped_mm"),
         given=given_ends,
-        short_lists={"sm_90": ShortList(has_128_rows, *MEASURED)},
     ),
-    Kernel(
+    replace(
+        BF16,
         name="grouped_bf16_along_k",
         entry=grouped_bf16_along_k,
         problems=(parse_along_k("4x4096x7168x8192"),),
         parse=parse_along_k,
-        space=bf16_space,
         arrays=along_k_arrays,
-        constants=bf16_constants,
         grid=grid_of_groups,
         reference=along_k_reference,
-        tolerance=bf16_tolerance,
         flops=flops_along_k,
         bytes=bytes_along_k,
-        baselines=("cublas_per_group", "torch_grouped_mm"),
         given=given_ends_along_k,
-        short_lists={"sm_90": ShortList(has_128_rows, *MEASURED)},
     ),
     Kernel(
         name="grouped_fp8_along_k",

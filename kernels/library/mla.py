@@ -11,6 +11,8 @@ import cuda.tile as ct
 
 from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
 
+ConstInt = ct.Constant[int]
+
 LATENT, ROPE = 512, 64
 """kv_lora_rank and qk_rope_head_dim of DeepSeek-V3's configuration."""
 
@@ -28,14 +30,7 @@ ZERO = ct.PaddingMode.ZERO
 
 @ct.kernel
 def mla_decode(
-    q,
-    kv,
-    out,
-    tile_m: ct.Constant[int],
-    tile_n: ct.Constant[int],
-    latent: ct.Constant[int],
-    rope: ct.Constant[int],
-    scale: ct.Constant[float],
+    q, kv, out, tile_m: ConstInt, tile_n: ConstInt, latent: ConstInt, rope: ConstInt, scale: ct.Constant[float]
 ):
     """One block per sequence and `tile_m` heads. A tile of latent vectors is loaded once, as keys and as values.
 

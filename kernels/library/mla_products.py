@@ -11,18 +11,13 @@ import cuda.tile as ct
 
 from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
 
+ConstInt = ct.Constant[int]
+
 ZERO = ct.PaddingMode.ZERO
 
 
 @ct.kernel
-def mla_product(
-    x,
-    w,
-    out,
-    tile_m: ct.Constant[int],
-    tile_n: ct.Constant[int],
-    tile_k: ct.Constant[int],
-):
+def mla_product(x, w, out, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt):
     """out[:, head] = x[:, head] @ w[head]^T. Blocks of one head follow each other, so that its weights stay in L2."""
     tiles_n = ct.cdiv(w.shape[1], tile_n)
     i, j, head = ct.bid(0) // tiles_n, ct.bid(0) % tiles_n, ct.bid(1)

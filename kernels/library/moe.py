@@ -13,17 +13,11 @@ import numpy as np
 
 from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
 
+ConstInt = ct.Constant[int]
+
 
 @ct.kernel
-def moe_combine(
-    x,
-    row_of,
-    weight,
-    y,
-    top_k: ct.Constant[int],
-    tile_columns: ct.Constant[int],
-    whole: ct.Constant[int],
-):
+def moe_combine(x, row_of, weight, y, top_k: ConstInt, tile_columns: ConstInt, whole: ConstInt):
     """One block per token and `tile_columns`. x (tokens * top_k, columns), row_of and weight (tokens, top_k).
 
     `whole` says that no tile leaves its row. Loads are then unchecked: behind the branch of a check each load would

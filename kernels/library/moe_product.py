@@ -13,6 +13,8 @@ import numpy as np
 
 from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
 
+ConstInt = ct.Constant[int]
+
 BLOCK = 128
 """Each expert's rows are padded to a multiple of this; N and K are multiples of it."""
 
@@ -28,17 +30,8 @@ ZERO = ct.PaddingMode.ZERO
 
 
 @ct.kernel
-def moe_gate_up(
-    x,
-    gate_up,
-    token_of_row,
-    expert_of_half,
-    y,
-    tile_m: ct.Constant[int],
-    tile_n: ct.Constant[int],
-    tile_k: ct.Constant[int],
-    group_size_m: ct.Constant[int],
-):
+def moe_gate_up(x, gate_up, token_of_row, expert_of_half, y, tile_m: ConstInt, tile_n: ConstInt,
+                tile_k: ConstInt, group_size_m: ConstInt):  # fmt: skip
     """y = silu(x[token] @ gate^T) * (x[token] @ up^T), with the weights of each row's expert.
 
     x (tokens, K), gate_up (experts, 2 N, K) with all rows of the gate before those of up, y (rows, N). Rows are sorted
@@ -65,20 +58,8 @@ def moe_gate_up(
 
 
 @ct.kernel
-def moe_gate_up_fp8(
-    x,
-    scale_x,
-    gate_up,
-    scale_w,
-    token_of_row,
-    expert_of_half,
-    y,
-    tile_m: ct.Constant[int],
-    tile_n: ct.Constant[int],
-    group_size_m: ct.Constant[int],
-    block_per_tile: ct.Constant[int],
-    latency: ct.Constant[int],
-):
+def moe_gate_up_fp8(x, scale_x, gate_up, scale_w, token_of_row, expert_of_half, y, tile_m: ConstInt,
+                    tile_n: ConstInt, group_size_m: ConstInt, block_per_tile: ConstInt, latency: ConstInt):  # fmt: skip
     """Computes the same in FP8. scale_x (tokens, K / 128) has a scale per row and 128 of K, scale_w (experts, 2 N /
     128, K / 128) one per 128x128 block of the weights. gate_up is (experts, 2, N, K), y is bfloat16.
 

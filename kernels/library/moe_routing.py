@@ -13,6 +13,8 @@ import numpy as np
 
 from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
 
+ConstInt = ct.Constant[int]
+
 TOP_K = 8
 """Experts per token in DeepSeek-V3 and in Qwen3-235B-A22B; a power of two, as the sides of tiles are."""
 
@@ -36,14 +38,7 @@ NOWHERE = 1 << 30
 
 
 @ct.kernel
-def moe_route_softmax(
-    logits,
-    expert,
-    weight,
-    experts: ct.Constant[int],
-    tile_rows: ct.Constant[int],
-    tile_experts: ct.Constant[int],
-):
+def moe_route_softmax(logits, expert, weight, experts: ConstInt, tile_rows: ConstInt, tile_experts: ConstInt):
     """logits (tokens, experts); expert and weight (tokens, TOP_K). Weights are the softmax over the chosen experts,
     which is the softmax over all experts divided by its sum over the chosen."""
     row = ct.bid(0)
@@ -66,14 +61,7 @@ def moe_route_softmax(
 
 
 @ct.kernel
-def moe_route_groups(
-    logits,
-    bias,
-    expert,
-    weight,
-    tile_rows: ct.Constant[int],
-    half: ct.Constant[int],
-):
+def moe_route_groups(logits, bias, expert, weight, tile_rows: ConstInt, half: ConstInt):
     """Routes as DeepSeek-V3: scores are sigmoids, and a bias per expert counts only in choosing. Only experts of KEPT
     groups can be chosen: of the groups whose two best scores have the highest sums.
 

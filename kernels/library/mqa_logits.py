@@ -12,6 +12,8 @@ import numpy as np
 
 from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
 
+ConstInt = ct.Constant[int]
+
 HEAD = 128
 """index_head_dim of DeepSeek-V3.2's configuration."""
 
@@ -25,21 +27,8 @@ ZERO = ct.PaddingMode.ZERO
 
 
 @ct.kernel
-def mqa_logits(
-    q,
-    k,
-    scale_k,
-    weights,
-    first,
-    last,
-    logits,
-    tile_q: ct.Constant[int],
-    tile_n: ct.Constant[int],
-    heads: ct.Constant[int],
-    head: ct.Constant[int],
-    latency: ct.Constant[int],
-    whole: ct.Constant[int],
-):
+def mqa_logits(q, k, scale_k, weights, first, last, logits, tile_q: ConstInt, tile_n: ConstInt,
+               heads: ConstInt, head: ConstInt, latency: ConstInt, whole: ConstInt):  # fmt: skip
     """logits[i, j] = scale_k[j] * sum over h of max(q[i, h] . k[j], 0) * weights[i, h], for first[i] <= j < last[i].
 
     q (queries, heads, head), k (keys, head), weights (queries, heads); other logits may have any values. A block

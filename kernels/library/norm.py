@@ -11,6 +11,8 @@ import cuda.tile as ct
 
 from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
 
+ConstInt = ct.Constant[int]
+
 EPSILON = 1e-6
 LONGEST_ROW = 16384
 """Most columns of a row. A row is held in the registers of one multiprocessor; this many float32 values take a quarter
@@ -34,15 +36,7 @@ x's rows."""
 
 
 @ct.kernel
-def rms_norm_rows(
-    x,
-    weight,
-    y,
-    columns: ct.Constant[int],
-    tile_rows: ct.Constant[int],
-    tile_columns: ct.Constant[int],
-    allow_tma: ct.Constant[int],
-):
+def rms_norm_rows(x, weight, y, columns: ConstInt, tile_rows: ConstInt, tile_columns: ConstInt, allow_tma: ConstInt):
     """y = x / sqrt(mean(x**2) + EPSILON) * weight. The zeros that pad a tile add nothing to the sum."""
     tma = None if allow_tma == 1 else False
     factor = ct.load(weight, index=(0,), shape=(tile_columns,), padding_mode=ct.PaddingMode.ZERO)
@@ -58,14 +52,7 @@ def rms_norm_rows(
 
 @ct.kernel
 def layer_norm_rows(
-    x,
-    weight,
-    bias,
-    y,
-    columns: ct.Constant[int],
-    tile_rows: ct.Constant[int],
-    tile_columns: ct.Constant[int],
-    allow_tma: ct.Constant[int],
+    x, weight, bias, y, columns: ConstInt, tile_rows: ConstInt, tile_columns: ConstInt, allow_tma: ConstInt
 ):
     """y = (x - mean) / sqrt(variance + EPSILON) * weight + bias.
 
@@ -90,15 +77,7 @@ def layer_norm_rows(
 
 @ct.kernel
 def rms_norm_backward_rows(
-    x,
-    weight,
-    dy,
-    dx,
-    dweight,
-    columns: ct.Constant[int],
-    tile_rows: ct.Constant[int],
-    tile_columns: ct.Constant[int],
-    allow_tma: ct.Constant[int],
+    x, weight, dy, dx, dweight, columns: ConstInt, tile_rows: ConstInt, tile_columns: ConstInt, allow_tma: ConstInt
 ):
     """dx and dweight of rms_norm. With r = 1 / sqrt(mean(x**2) + EPSILON) and g = dy * weight: dx = r * (g - x * r**2 *
     mean(g * x)), and dweight = the sum over rows of dy * x * r.
@@ -133,19 +112,8 @@ def rms_norm_backward_rows(
 
 
 @ct.kernel
-def layer_norm_backward_rows(
-    x,
-    weight,
-    dy,
-    dx,
-    dweight,
-    dbias,
-    columns: ct.Constant[int],
-    tile_rows: ct.Constant[int],
-    first: ct.Constant[int],
-    second: ct.Constant[int],
-    allow_tma: ct.Constant[int],
-):
+def layer_norm_backward_rows(x, weight, dy, dx, dweight, dbias, columns: ConstInt, tile_rows: ConstInt,
+                             first: ConstInt, second: ConstInt, allow_tma: ConstInt):  # fmt: skip
     """dx, dweight and dbias of layer_norm. With d = 1 / sqrt(variance + EPSILON), s = (x - mean) * d and g = dy *
     weight: dx = d * (g - mean(g) - s * mean(g * s)); dweight is the sum over rows of dy * s, and dbias of dy.
 
