@@ -107,7 +107,7 @@ class PretendStream:
 
     cuda_stream = 0
 
-    def __init__(self, *_: Any, **__: Any) -> None:
+    def __init__(self, device: Any = None, priority: int = 0) -> None:  # noqa: ARG002 - there is one device
         import torch
 
         self.device = torch.device("cuda", 0)
@@ -120,10 +120,10 @@ class PretendStream:
 
 
 class _Constant:
-    """A function that returns the same value for every call."""
+    """A function that returns the same value for every device or stream."""
 
     def __init__(self, value: Any) -> None:
         self._value = value
 
-    def __call__(self, *_: Any, **__: Any) -> Any:
+    def __call__(self, device: Any = None, *, stream: Any = None) -> Any:  # noqa: ARG002
         return self._value

@@ -5,8 +5,9 @@ A module may decorate functions, derive classes and write annotations with any n
 traced, results must be exact, so a missing function then raises an error."""
 
 import contextlib
+import functools
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tilewatch.kernels.watching.tracer import TracingError
@@ -93,3 +94,17 @@ class Unknown:
 
     def __exit__(self, *_: object) -> None:
         pass
+
+
+def refuse_unknown(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a function that raises Missing for an argument that the stand-in lacks, such as torch.channels_last: it
+    may decide a result's strides."""
+
+    @functools.wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        for each in (*args, *kwargs.values()) if _running else ():
+            if type(each) is Unknown:
+                raise Missing(each._name)
+        return function(*args, **kwargs)
+
+    return checked

@@ -18,7 +18,7 @@ from typing import Any
 from tilewatch.kernels.watching.torch_stand_in import combining, views
 from tilewatch.kernels.watching.torch_stand_in.creation import CREATION
 from tilewatch.kernels.watching.torch_stand_in.functions import FUNCTIONS
-from tilewatch.kernels.watching.torch_stand_in.missing import Unknown
+from tilewatch.kernels.watching.torch_stand_in.missing import Unknown, refuse_unknown
 from tilewatch.kernels.watching.torch_stand_in.tensor import DTYPES, SYNONYMS, Device, DType, Size, Tensor
 
 NAME = "torch"
@@ -28,6 +28,8 @@ VERSION = "2.9.0+stand.in"
 assert combining
 assert views
 # Both add themselves to FUNCTIONS.
+for _functions in (FUNCTIONS, CREATION):
+    _functions.update({name: refuse_unknown(each) for name, each in _functions.items()})
 
 
 class StandIn(types.ModuleType):

@@ -2,7 +2,7 @@
 
 import ast
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -55,10 +55,61 @@ def test_the_stand_in_of_the_old_search_has_its_parameters() -> None:
     assert found == [(each, kind) for names, kind in zip(EXPERIMENTAL, kinds, strict=True) for each in names]
 
 
-def test_the_real_kernel_takes_its_own_keywords() -> None:
+def list_keywords() -> set[tuple[str, str]]:
+    """Lists the keywords of what host code may call in the installed cuda-tile: all but operations on tiles."""
+    called: dict[str, Any] = {
+        name: getattr(module, name)
+        for module in (ct, cuda.tile.tune)
+        for name in module.__all__
+        if inspect.isroutine(getattr(module, name)) and getattr(module, name).__module__ != "cuda.tile._stub"
+    }
+    called |= {"launch": tracer._real_launch, "kernel": ct.kernel.__init__}
+    return {
+        (name, each)
+        for name, function in called.items()
+        for each, kind, default in list_parameters(function)
+        if kind is inspect.Parameter.KEYWORD_ONLY or default is not inspect.Parameter.empty
+    }
+
+
+HINTED = {"num_ctas": "2", "occupancy": "2", "opt_level": "1", "num_worker_warps": "8"}
+"""A value of each keyword of `ct.kernel` that is not its default."""
+
+WITHOUT_EFFECT: Mapping[tuple[str, str], str] = {
+    ("kernel", "function"): "the kernel itself",
+    ("function", "func"): "the function itself",
+    ("function", "host"): "the real decorator reads it",
+    ("function", "tile"): "the real decorator reads it",
+    ("exhaustive_search", "hints_fn"): "host code applies the hints of the chosen config to what it launches",
+    ("exhaustive_search", "quiet"): "how a search prints",
+    ("exhaustive_search", "single_run_timeout_sec"): "how a search times, which the sweep does instead",
+    ("exhaustive_search", "flush_l2"): "how a search times, which the sweep does instead",
+}
+"""Keywords that change no launch, and why."""
+
+
+def test_every_keyword_of_cuda_tile_is_kept_or_changes_no_launch() -> None:
     """Nothing stands in for `ct.kernel`: what it is given is in the compiler's options, by which launches are named."""
-    keywords = {name for name, kind, _ in list_parameters(ct.kernel.__init__) if kind is inspect.Parameter.KEYWORD_ONLY}
-    assert keywords == set(vars(ct.kernel(lambda: None)._compiler_options))
+    kept = {("launch", "programmatic_dependent_launch"), *(("kernel", name) for name in HINTED)}
+    assert list_keywords() == kept | WITHOUT_EFFECT.keys()
+
+
+@pytest.mark.parametrize(
+    "keyword", [*(f"{name}={value}" for name, value in HINTED.items()), "num_ctas=ct.ByTarget(sm_90=2, default=1)"]
+)
+def test_each_keyword_of_a_kernel_is_other_code(keyword: str, tmp_path: Path) -> None:
+    found = []
+    for decorator in ("@ct.kernel", f"@ct.kernel({keyword})"):
+        repository = needs_package.write_repository(tmp_path / str(len(found)))
+        host = repository / "src" / "needs_package_ops.py"
+        host.write_text(HOST.replace("FACTOR", "2").replace("@ct.kernel", decorator))
+        (plan,) = catalog.read(repository / "watch", arch="sm_90", kernel="doubled")
+        with Compiler(folder(tmp_path / "cubins")) as compiler:
+            asked = repository / "watch", "doubled", plan.problem, plan.trials[0].config, "sm_90"
+            found.append((plan.trials[0].code_key, compiler.identify(*asked).content_key))
+    (plain_key, plain_content), (key, content) = found
+    assert None not in (plain_content, content)
+    assert (plain_key == key, plain_content == content) == (False, False)
 
 
 @pytest.mark.parametrize(
@@ -84,10 +135,9 @@ def list_swallowing(file: Path) -> set[str]:
 
 
 def test_no_stand_in_drops_what_it_is_given() -> None:
-    """Of PyTorch's functions without a GPU only shapes count, and the process with the GPU has the real ones."""
+    """`torch_stand_in` has no values to change; what may change a shape is refused as unknown."""
     files = Path(watching.__file__).parent.glob("*.py")
-    dropped = {each for file in files for each in list_swallowing(file)}
-    assert dropped == {"no_gpu.__init__", "no_gpu.__call__"}, "a stream, and answers about the GPU"
+    assert {each for file in files for each in list_swallowing(file)} == set()
 
 
 def test_the_arguments_of_the_last_launch_are_those_for_it() -> None:

@@ -205,6 +205,26 @@ def test_what_the_stand_in_cannot_do_says_so_while_host_code_runs(function: str)
     assert f"has no {function}; `pip install torch`" in sentence
 
 
+def test_no_function_drops_a_name_that_the_stand_in_does_not_have() -> None:
+    """channels_last changes strides: a function that dropped it would trace another tensor."""
+    program = f"""{PROGRAM.partition("x = ")[0]}
+made = {{name: getattr(torch, name) for name in module.CREATION}}
+taken = []
+for name, function in (made | module.FUNCTIONS).items():
+    try:
+        with missing.running_host_code():
+            function(torch.ones(2, 2), memory_format=torch.channels_last)
+        taken.append(name)
+    except missing.Missing as error:
+        assert "torch.channels_last" in str(error)
+print(len(made | module.FUNCTIONS), taken)
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    count, taken = done.stdout.split(maxsplit=1)
+    assert int(count) > 200
+    assert taken == "[]\n"
+
+
 def test_import_time_gets_by_with_names_that_the_stand_in_does_not_have() -> None:
     program = """
 from tilewatch.kernels.watching.torch_stand_in import module
