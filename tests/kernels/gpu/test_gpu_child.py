@@ -409,6 +409,8 @@ def test_a_profiler_may_keep_cupti_for_itself(rig: Rig) -> None:
     assert introduction["timer"] == "events"
     answer = rig.trial(child, rig.cubin(1, 100.0))
     assert answer["samples_us"] == pytest.approx([101.0] * 5, abs=2), "events count the host's calls too"
+    answer = child.ask({"ask": "baselines", "names": ["copy"]}, deadline_s=1)["baselines"]["copy"]
+    assert "kernels" not in answer, "events see a launch and not its kernels"
 
 
 def test_a_canary_reads_two_fixed_kernels(gpu: FakeGpu, rig: Rig) -> None:
