@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http import HTTPStatus
 from pathlib import Path
 from statistics import median
 
@@ -40,6 +40,7 @@ from tilewatch.worker.notify.outbox import Outbox
 from tilewatch.worker.notify.routing import NotifySettings
 from tilewatch.worker.notify.senders import Log
 from tilewatch.worker.notify.update_alarms import update_alarms
+from tilewatch.worker.process.http_server import SmallHandler, SmallServer
 from tilewatch.worker.queue import dispatch, task_message
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -63,19 +64,15 @@ class MessageService:
         self.keys: list[str] = []
         service = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Arriving(SmallHandler):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 service.keys.append(body["key"])
                 kernel = body["subject"].removeprefix("simulated: ").split()[0]
                 service.arrived.setdefault(kernel, time.monotonic())
-                self.send_response(204)
-                self.end_headers()
+                self.answer(HTTPStatus.OK, "application/json", b"{}")
 
-            def log_message(self, *_: object) -> None:
-                """Prints nothing between the figures."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server = SmallServer(("127.0.0.1", 0), Arriving)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def wait_for(self, kernel: str) -> float:

@@ -1,14 +1,14 @@
 """Receives the messages of `tilewatch demo` as a webhook, and shows them on a local page."""
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import escape
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http import HTTPStatus
 
 from tilewatch.db.server.free_ports import HOST
+from tilewatch.worker.process.http_server import SmallHandler, serve
 
 LONGEST_BYTES = 1 << 20
 STYLE = (
@@ -45,30 +45,16 @@ class Mailbox:
 def open_mailbox() -> Iterator[Mailbox]:
     """Serves a mailbox on a free port of this machine until the block ends."""
 
-    class _Handler(BaseHTTPRequestHandler):
+    class MailboxHandler(SmallHandler):
         def do_POST(self) -> None:
             length = min(int(self.headers.get("Content-Length") or 0), LONGEST_BYTES)
             taken = json.loads(self.rfile.read(length) or b"{}")
             mailbox.messages.append(Message(str(taken.get("subject", "")), str(taken.get("body", ""))))
-            self._answer(b"{}", "application/json")
+            self.answer(HTTPStatus.OK, "application/json", b"{}")
 
         def do_GET(self) -> None:
-            self._answer(mailbox.draw().encode(), "text/html; charset=utf-8")
+            self.answer(HTTPStatus.OK, "text/html; charset=utf-8", mailbox.draw().encode())
 
-        def _answer(self, body: bytes, kind: str) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Does nothing, because the terminal is for the demo's own lines."""
-
-    with ThreadingHTTPServer((HOST, 0), _Handler) as server:
+    with serve(MailboxHandler, HOST) as server:
         mailbox = Mailbox(f"http://{HOST}:{server.server_port}/")
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            yield mailbox
-        finally:
-            server.shutdown()
+        yield mailbox

@@ -7,9 +7,10 @@ answers while a job runs.
 import threading
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import structlog
+
+from tilewatch.worker.process.http_server import SmallHandler, SmallServer
 
 log = structlog.get_logger()
 
@@ -28,12 +29,12 @@ class Endpoint:
     ) -> None:
         self._address, self._port = address, port
         self._sentences, self._exposition = {"/healthz": troubles, "/livez": stuck}, exposition
-        self._server: ThreadingHTTPServer | None = None
+        self._server: SmallServer | None = None
 
     def start(self) -> int | None:
         """Starts the server and returns its port; None if the port is taken or not allowed."""
         try:
-            self._server = _Server((self._address, self._port), self._handler())
+            self._server = SmallServer((self._address, self._port), self._handler())
         except OSError as error:
             log.warning("no health endpoint", address=self._address, port=self._port, reason=error.strerror)
             return None
@@ -54,33 +55,18 @@ class Endpoint:
             self._server.socket.close()
             self._server = None
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
+    def _handler(self) -> type[SmallHandler]:
         sentences, exposition = self._sentences, self._exposition
 
-        class Handler(BaseHTTPRequestHandler):
+        class HealthHandler(SmallHandler):
             def do_GET(self) -> None:
                 if self.path in sentences:
                     wrong = sentences[self.path]()
                     status = HTTPStatus.SERVICE_UNAVAILABLE if wrong else HTTPStatus.OK
-                    self._answer(status, PLAIN, ("; ".join(wrong) or "ok").encode() + b"\n")
+                    self.answer(status, PLAIN, ("; ".join(wrong) or "ok").encode() + b"\n")
                 elif self.path == "/metrics":
-                    self._answer(HTTPStatus.OK, METRICS, exposition())
+                    self.answer(HTTPStatus.OK, METRICS, exposition())
                 else:
-                    self._answer(HTTPStatus.NOT_FOUND, PLAIN, b"expected /healthz, /livez or /metrics\n")
+                    self.answer(HTTPStatus.NOT_FOUND, PLAIN, b"expected /healthz, /livez or /metrics\n")
 
-            def _answer(self, status: HTTPStatus, kind: str, body: bytes) -> None:
-                self.send_response(status)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Logs nothing, because Prometheus asks every few seconds."""
-
-        return Handler
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
+        return HealthHandler

@@ -2,8 +2,7 @@
 
 import os
 import socket
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from tilewatch.kernels.device import GPU_MODELS, Gpu
 from tilewatch.worker.local import doctor
 from tilewatch.worker.local.doctor import report
 from tilewatch.worker.local.finding import Finding
+from tilewatch.worker.process.http_server import SmallHandler, serve
 from tilewatch.worker.settings import Settings
 
 
@@ -35,7 +35,7 @@ def test_everything_that_is_needed_is_looked_for(tmp_path: Path) -> None:
 
 def test_the_level_of_the_sandbox_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "find_level", lambda: sandbox.Level.NETWORK)
-    monkeypatch.setattr(sandbox, "find_gpu_level", lambda: sandbox.GpuLevel.NONE)
+    monkeypatch.setattr(sandbox, "find_gpu_level", lambda: sandbox.Level.NONE)
     found = _found(_settings(tmp_path))["sandbox"]
     assert (found.ok, found.found) == (
         None,
@@ -174,22 +174,15 @@ def test_another_tilewatch_at_these_ports_is_not_taken_for_this_one(
 ) -> None:
     """No servers are known to these settings, so what answers at their ports cannot be theirs."""
 
-    class Healthy(BaseHTTPRequestHandler):
+    class Healthy(SmallHandler):
         def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b"ok")
+            self.answer(HTTPStatus.OK, "text/plain", b"ok")
 
-        def log_message(self, *_: object) -> None:
-            """Nothing to log."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Healthy) as other:
-        threading.Thread(target=other.serve_forever, daemon=True).start()
-        port = other.server_address[1]
+    with serve(Healthy, "127.0.0.1") as other:
+        port = other.server_port
         ports = {"port": port, "compile_health_port": port, "health_address": "127.0.0.1"}
         strange = _found(_settings(tmp_path, **ports))
         own = _found(_settings(tmp_path, database_url=database_url, broker_url=broker_url, **ports))
-        other.shutdown()
     assert strange["dashboard"].ok is False
     assert strange["dashboard"].found == f"port {port}: another Tilewatch answers"
     assert strange["compile worker"].ok is None

@@ -1,6 +1,8 @@
 """/healthz says ok or why not in one sentence, /metrics has the numbers that alarms are made of."""
 
+import contextlib
 import datetime as dt
+import socket
 import threading
 import urllib.error
 import urllib.request
@@ -26,6 +28,7 @@ from tilewatch.worker.gpu.simulated import SimulatedGpu
 from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
 from tilewatch.worker.process import health_checks, heartbeat
 from tilewatch.worker.process.http_endpoint import Endpoint
+from tilewatch.worker.process.http_server import SmallHandler, SmallServer
 from tilewatch.worker.process.identity import Identity
 from tilewatch.worker.process.lifecycle import health_port
 from tilewatch.worker.process.prometheus import exposition, queue_metrics_of, worker_metrics
@@ -62,6 +65,12 @@ def test_a_well_worker_says_ok_and_another_why_not() -> None:
         assert Endpoint("127.0.0.1", port, lambda: (), lambda: (), lambda: b"").start() is None
     finally:
         endpoint.stop()
+
+
+def test_many_clients_at_once_are_connected_before_one_is_answered() -> None:
+    with SmallServer(("127.0.0.1", 0), SmallHandler) as server, contextlib.ExitStack() as stack:
+        for _ in range(100):
+            stack.enter_context(socket.create_connection(server.server_address, timeout=5))
 
 
 def test_what_keeps_a_worker_from_working_is_said_without_a_password(settings: Settings, context: Context) -> None:
