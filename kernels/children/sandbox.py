@@ -57,16 +57,9 @@ _SHA = re.compile("[0-9a-f]{40,64}")
 
 
 class Level(StrEnum):
-    """What a child is kept from. NETWORK leaves it the user's files, NONE everything."""
+    """What a child is kept from. PROCESSES and NETWORK leave it the user's files, NONE everything."""
 
     FULL = "files, network and other processes"
-    NETWORK = "network"
-    NONE = "nothing"
-
-
-class GpuLevel(StrEnum):
-    """What a child that measures is kept from."""
-
     PROCESSES = "network and other processes"
     NETWORK = "network"
     NONE = "nothing"
@@ -94,11 +87,10 @@ def find_level() -> Level:
     return Level.FULL if landlock_version() else Level.NETWORK
 
 
-def find_gpu_level() -> GpuLevel:
-    """Returns what a child that measures is kept from here. NONE if `find_level` returns NONE."""
-    if find_level() is Level.NONE:
-        return GpuLevel.NONE
-    return GpuLevel.PROCESSES if landlock_version() >= OLDEST_WITHOUT_FILES else GpuLevel.NETWORK
+def find_gpu_level() -> Level:
+    """Returns what a child that measures is kept from here: never FULL."""
+    level = Level.PROCESSES if landlock_version() >= OLDEST_WITHOUT_FILES else Level.NETWORK
+    return level if find_level() is not Level.NONE else Level.NONE
 
 
 def require() -> None:

@@ -37,17 +37,14 @@ class Heartbeat:
         self._written_at = self._tried_at = time.monotonic()
 
     def start(self) -> None:
-        try:
-            with session(self._database_url) as opened:
-                fact_writes.remove_worker(
-                    opened, self._identity.name
-                )  # an earlier life's row, so that started_at is ours
-        except SQLAlchemyError as error:
-            log.warning("no old row removed", reason=type(error).__name__)
+        self._remove_row()  # an earlier life's row, so that started_at is ours
         threading.Thread(target=self._keep_writing, name="heartbeat", daemon=True).start()
 
     def stop(self) -> None:
         self._over.set()
+        self._remove_row()
+
+    def _remove_row(self) -> None:
         try:
             with session(self._database_url) as opened:
                 fact_writes.remove_worker(opened, self._identity.name)

@@ -114,14 +114,8 @@ class Lifecycle:
 
 def health_port(settings: Settings, identity: Identity) -> int:
     """Returns the port of the health endpoint, 0 for none. The workers of a machine's GPUs have different ports."""
-    if identity.kind != "gpu" or not settings.gpu_health_port:
-        ports = {
-            "compile": settings.compile_health_port,
-            "judge": settings.judge_health_port,
-            "tell": settings.tell_health_port,
-        }
-        return ports.get(identity.kind, 0)
-    return settings.gpu_health_port + max(0, identity.gpu.index if identity.gpu else 0)
+    first: int = getattr(settings, f"{identity.kind}_health_port")
+    return first + max(0, identity.gpu.index) if first and identity.gpu else first
 
 
 def _endpoint(

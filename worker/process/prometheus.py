@@ -4,8 +4,9 @@ The queue's metrics are read from Postgres when Prometheus asks. They are the sa
 the kind `judge` read them.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily
@@ -38,12 +39,11 @@ def worker_metrics(kind: str, troubles: Troubles, spool_folder: Path) -> Familie
     def families() -> Iterator[Metric]:
         yield GaugeMetricFamily("tilewatch_healthy", "1 while /healthz says ok.", value=float(not troubles()))
         if kind == "gpu":
-            files = GaugeMetricFamily(
-                "tilewatch_spool_files", "Runs on this machine's disk that are not on record.", labels=("state",)
+            waiting, refused = spool.list_waiting(spool_folder), spool.list_refused(spool_folder)
+            files = {("waiting",): len(waiting), ("refused",): len(refused)}
+            yield _gauge(
+                "tilewatch_spool_files", "Runs on this machine's disk that are not on record.", ("state",), files
             )
-            files.add_metric(("waiting",), len(spool.list_waiting(spool_folder)))
-            files.add_metric(("refused",), len(spool.list_refused(spool_folder)))
-            yield files
 
     return families
 
@@ -63,32 +63,29 @@ def queue_metrics_of(database_url: str) -> Families:
 
 
 def _queue_families(metrics: QueueMetrics) -> Iterator[Metric]:
-    jobs = GaugeMetricFamily("tilewatch_jobs", "Jobs by kind and state.", labels=("kind", "state"))
-    for count in metrics.jobs:
-        jobs.add_metric((count.kind, count.state), count.jobs)
-    depth = GaugeMetricFamily("tilewatch_queue_depth", "Jobs that a worker could take now.", labels=("queue",))
-    oldest = GaugeMetricFamily(
-        "tilewatch_oldest_queued_seconds", "How long the oldest of them could have been taken.", labels=("queue",)
+    jobs = {(each.kind, each.state): each.jobs for each in metrics.jobs}
+    yield _gauge("tilewatch_jobs", "Jobs by kind and state.", ("kind", "state"), jobs)
+    depths = {(each.queue,): each.depth for each in metrics.queues}
+    yield _gauge("tilewatch_queue_depth", "Jobs that a worker could take now.", ("queue",), depths)
+    oldest_s = {(each.queue,): each.oldest_s for each in metrics.queues}
+    yield _gauge(
+        "tilewatch_oldest_queued_seconds", "How long the oldest of them could have been taken.", ("queue",), oldest_s
     )
-    for queue in metrics.queues:
-        depth.add_metric((queue.queue,), queue.depth)
-        oldest.add_metric((queue.queue,), queue.oldest_s)
-    nights = GaugeMetricFamily(
-        "tilewatch_last_good_nightly_timestamp_seconds",
-        "When the newest nightly ended whose jobs are all done.",
-        labels=("gpu_model",),
-    )
-    for night in metrics.nights:
-        nights.add_metric((night.gpu_model,), night.ended_unix_s)
-    workers = GaugeMetricFamily(
-        "tilewatch_workers", "Workers that wrote a heartbeat within a minute.", labels=("kind", "gpu_model")
-    )
-    for living in metrics.workers:
-        workers.add_metric((living.kind, living.gpu_model), living.workers)
-    ill = GaugeMetricFamily("tilewatch_gpus_quarantined", "GPUs that take no sweeps, being ill.", labels=("gpu_model",))
-    for gpu_model in {*metrics.quarantined, *(living.gpu_model for living in metrics.workers if living.gpu_model)}:
-        ill.add_metric((gpu_model,), metrics.quarantined.get(gpu_model, 0))
-    yield from (jobs, depth, oldest, nights, workers, ill)
+    ended = {(each.gpu_model,): each.ended_unix_s for each in metrics.nights}
+    when = "When the newest nightly ended whose jobs are all done."
+    yield _gauge("tilewatch_last_good_nightly_timestamp_seconds", when, ("gpu_model",), ended)
+    workers = {(each.kind, each.gpu_model): each.workers for each in metrics.workers}
+    yield _gauge("tilewatch_workers", "Workers that wrote a heartbeat within a minute.", ("kind", "gpu_model"), workers)
+    models = {*metrics.quarantined, *(each.gpu_model for each in metrics.workers if each.gpu_model)}
+    ill = {(each,): metrics.quarantined.get(each, 0) for each in models}
+    yield _gauge("tilewatch_gpus_quarantined", "GPUs that take no sweeps, being ill.", ("gpu_model",), ill)
+
+
+def _gauge(name: str, text: str, labels: Sequence[str], values: Mapping[Any, float]) -> Metric:
+    made = GaugeMetricFamily(name, text, labels=labels)
+    for names, value in values.items():
+        made.add_metric(names, value)
+    return made
 
 
 class _Source:

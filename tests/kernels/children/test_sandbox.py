@@ -15,7 +15,7 @@ import pytest
 
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.children import sandbox
-from tilewatch.kernels.children.sandbox import GpuLevel, Level, SandboxMissing
+from tilewatch.kernels.children.sandbox import Level, SandboxMissing
 from tilewatch.kernels.compiling.compile_children import BuildError
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.store import folder
@@ -366,14 +366,14 @@ for act in (other.read_text, lambda: other.write_text("mine"), other.unlink, lam
 @pytest.mark.parametrize(
     ("switch", "require", "level", "gpu_level"),
     [
-        (None, None, Level.FULL, GpuLevel.PROCESSES),
-        ("off", None, Level.NONE, GpuLevel.NONE),
-        (None, "1", Level.FULL, GpuLevel.PROCESSES),
-        ("off", "1", Level.FULL, GpuLevel.PROCESSES),
+        (None, None, Level.FULL, Level.PROCESSES),
+        ("off", None, Level.NONE, Level.NONE),
+        (None, "1", Level.FULL, Level.PROCESSES),
+        ("off", "1", Level.FULL, Level.PROCESSES),
     ],
 )
 def test_what_is_set_decides_what_a_child_is_kept_from(
-    monkeypatch: pytest.MonkeyPatch, switch: str | None, require: str | None, level: Level, gpu_level: GpuLevel
+    monkeypatch: pytest.MonkeyPatch, switch: str | None, require: str | None, level: Level, gpu_level: Level
 ) -> None:
     monkeypatch.setattr(sandbox, "landlock_version", lambda: 4)
     for name, value in ((sandbox.SWITCH, switch), (sandbox.REQUIRE, require)):
