@@ -208,7 +208,7 @@ class Embedded:
         shutil.rmtree(making, ignore_errors=True)
         making.mkdir(mode=0o700)
         os.chown(making, user.uid, user.gid)
-        _write_private(password_file, password)
+        write_private(password_file, password)
         os.chown(password_file, user.uid, user.gid)
         options = ["--username", NAME, "--auth=scram-sha-256", "--no-locale", "--encoding=UTF8"]
         options += [] if self._fsync else ["--no-sync"]
@@ -306,12 +306,12 @@ def _passwords(home: Path) -> dict[str, str]:
         if (home / "postgres").exists():
             raise EmbeddedError(f"{file} is missing, and without it the data in {home} cannot be opened")
         # token_hex, because it needs no quoting in URLs and configuration files
-        _write_private(file, json.dumps({"postgres": secrets.token_hex(16), "valkey": secrets.token_hex(16)}))
+        write_private(file, json.dumps({"postgres": secrets.token_hex(16), "valkey": secrets.token_hex(16)}))
     passwords: dict[str, str] = json.loads(file.read_text())
     return passwords
 
 
-def _write_private(file: Path, text: str) -> None:
+def write_private(file: Path, text: str) -> None:
     """Writes a file that only its owner may read. The file is never half written."""
     making = file.with_name(f"{file.name}.making")
     making.unlink(missing_ok=True)

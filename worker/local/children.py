@@ -51,14 +51,6 @@ class Death:
         return f"{self.name} ended unexpectedly ({self.last_words}); {then}"
 
 
-@dataclass
-class _Ended:
-    """A child that waits for its restart. `start_at` is a time of time.monotonic()."""
-
-    child: Child
-    start_at: float
-
-
 class Children:
     """The running children. Ctrl-C in a terminal only reaches the parent, which then ends them."""
 
@@ -68,7 +60,8 @@ class Children:
         self._logs = logs
         self._running: dict[str, tuple[Child, subprocess.Popen[bytes]]] = {}
         self._started_at: dict[str, float] = {}
-        self._ended: dict[str, _Ended] = {}
+        self._ended: dict[str, Child] = {}
+        self._start_at: dict[str, float] = {}
         self._pauses_s: dict[str, float] = {}
         self._progress = Progress(
             lambda: {process.pid: name for name, (_, process) in self._running.items()}, end_s=STILL_S
@@ -93,11 +86,11 @@ class Children:
             self._look_at = time.monotonic() + LOOK_EVERY_S
             self._wake()
             self._still |= self._progress.look()
-        for name, ended in list(self._ended.items()):
-            if time.monotonic() >= ended.start_at:
-                ended.start_at = time.monotonic() + LONGEST_PAUSE_S
+        for name, child in list(self._ended.items()):
+            if time.monotonic() >= self._start_at[name]:
+                self._start_at[name] = time.monotonic() + LONGEST_PAUSE_S
                 with contextlib.suppress(OSError):  # its log may not fit on the disk
-                    self.start(ended.child)
+                    self.start(child)
                     del self._ended[name]
         deaths = []
         for name, (child, process) in list(self._running.items()):
@@ -112,7 +105,7 @@ class Children:
             steady = time.monotonic() - self._started_at[name] >= STEADY_S
             pause_s = 1.0 if steady else min(2 * self._pauses_s.get(name, 0.5), LONGEST_PAUSE_S)
             self._pauses_s[name] = pause_s
-            self._ended[name] = _Ended(child, time.monotonic() + pause_s)
+            self._ended[name], self._start_at[name] = child, time.monotonic() + pause_s
             deaths.append(Death(name, last_words, self._log(name), pause_s))
         return deaths
 

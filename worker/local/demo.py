@@ -7,6 +7,7 @@ one makes a kernel faster, and DeepGEMM gets a new version. The dashboard and a 
 
 import contextlib
 import datetime as dt
+import functools
 import json
 import shutil
 import subprocess
@@ -29,6 +30,7 @@ from tilewatch.worker.local import demo_repository, port, programs
 from tilewatch.worker.local.children import Children
 from tilewatch.worker.local.demo_messages import Mailbox, open_mailbox
 from tilewatch.worker.local.demo_repository import BASELINE_AT, BODIES, LIBRARY, PROBLEMS, DemoCommit
+from tilewatch.worker.local.up import DASHBOARD_LIMIT_S, wait
 from tilewatch.worker.notify.outbox import Outbox, write_and_send
 from tilewatch.worker.notify.update_alarms import update_alarms
 from tilewatch.worker.settings import CHECKOUT, Settings
@@ -40,7 +42,6 @@ SIZES = {demo_repository.SLOWER: (0.15, 0.45), demo_repository.FASTER: (-0.35, -
 """The smallest and largest relative change that each kernel's commit shall make to the time of each problem."""
 MOST_SEEDS = 2_000_000
 MOVED_BASELINE_US, MOVED_BASELINE_VERSION = 96.0, "0.2.0"
-DASHBOARD_LIMIT_S = 120
 NOTIFY = """[channels.page]
 webhook = '{url}'
 [[routes]]
@@ -70,7 +71,8 @@ def run_demo(home: Path, dashboard_port: int, print_line: Print) -> None:
         stack.callback(children.stop)
         visitors = {**programs.child_environment(settings, servers), "TILEWATCH_ANONYMOUS": "act"}
         children.start(programs.dashboard(settings, visitors))
-        _await_dashboard(dashboard_port, children)
+        answers = functools.partial(port.healthy, dashboard_port)
+        wait(answers, children.restart_dead, DASHBOARD_LIMIT_S, "the dashboard does not answer")
         print_line(f"the dashboard is at http://localhost:{dashboard_port}, the messages are at {mailbox.url}")
         play_nights(settings, mailbox, print_line)
         inbox = f"http://localhost:{dashboard_port}/inbox"
@@ -147,15 +149,6 @@ def make_settings(home: Path, servers: Servers, dashboard_port: int, mailbox: Ma
         notify=notify,
         sim_trial_s=0.0,
     )
-
-
-def _await_dashboard(dashboard_port: int, children: Children) -> None:
-    deadline = time.monotonic() + DASHBOARD_LIMIT_S
-    while not port.healthy(dashboard_port):
-        children.restart_dead()
-        if time.monotonic() > deadline:
-            raise CannotDemonstrate("the dashboard does not answer")
-        time.sleep(0.2)
 
 
 def _do_night(settings: Settings, context: Context, number: int, commit: DemoCommit) -> None:

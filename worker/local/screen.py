@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import select
 import sys
 import time
 from collections.abc import Sequence
@@ -15,6 +16,8 @@ from tilewatch.db.session import passing_trouble, session
 from tilewatch.text import short_sha
 
 PRINT_EVERY_S = 15.0  # if the output is not a terminal
+KEPT_BYTES = 1 << 16
+"""Most bytes that are kept for an output that takes none now."""
 
 
 class Screen:
@@ -22,6 +25,7 @@ class Screen:
 
     def __init__(self) -> None:
         self._terminal = sys.stdout.isatty()
+        self._unwritten = b""
         self._shown = ""
         self._printed_at = 0.0
 
@@ -30,6 +34,7 @@ class Screen:
         self._shown = ""
 
     def progress(self, line: str) -> None:
+        self._write("")
         if line == self._shown:
             return
         if self._terminal:
@@ -43,9 +48,13 @@ class Screen:
         self._printed_at = time.monotonic()
 
     def _write(self, text: str) -> None:
+        """Writes what the output takes now, and the rest later: to wait for a paused terminal (Ctrl-S) or a pipe that
+        nobody reads would stop `up`."""
+        self._unwritten = (self._unwritten + text.encode())[-KEPT_BYTES:]
         with contextlib.suppress(OSError):  # such as a full disk, or a closed terminal
-            sys.stdout.write(text)
-            sys.stdout.flush()
+            while self._unwritten and select.select([], [sys.stdout], [], 0)[1]:
+                written = os.write(sys.stdout.fileno(), self._unwritten[: select.PIPE_BUF])
+                self._unwritten = self._unwritten[written:]
 
 
 def progress(servers: Servers, ended: Sequence[str] = (), trouble: str | None = None) -> str:

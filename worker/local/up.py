@@ -15,15 +15,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tilewatch import errors, processes
+from tilewatch import processes
 from tilewatch.db import migrate
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.page_reads import queue
-from tilewatch.db.server.embedded import Embedded, Servers, find_holder
+from tilewatch.db.server.embedded import Embedded, Servers, find_holder, write_private
 from tilewatch.db.session import DatabaseUnreachable, find_trouble, session
+from tilewatch.errors import ExpectedError
 from tilewatch.kernels.device import OLDEST_DRIVER, Gpu, gpus
 from tilewatch.kernels.recording.git_commit import NoHistory, repository_name
-from tilewatch.worker.local import port, programs
+from tilewatch.worker.local import port, programs, watchdog
 from tilewatch.worker.local.children import Child, Children
 from tilewatch.worker.local.first_nightlies import submit_apart
 from tilewatch.worker.local.local_logins import let_owner_act, make_dashboard_login, make_worker_login
@@ -35,6 +36,7 @@ from tilewatch.worker.settings import CHECKOUT, Settings
 
 DASHBOARD_LIMIT_S = 120  # long, because Streamlit's first import from a cold disk is slow
 GPU_WORKERS_LIMIT_S = 60
+HOST = socket.gethostname()
 LOOK_EVERY_S = 1.0
 LOOK_AT_POSTGRES_S = 15.0
 RECORDINGS = PACKAGE / "recordings"
@@ -69,11 +71,8 @@ def up(settings: Settings) -> int:
     except KeyboardInterrupt:
         screen.print_line("stopped at once")
         return 0
-    except Exception as error:
-        sentence = errors.sentence(error)
-        if sentence is None and not isinstance(error, CannotRun):
-            raise
-        screen.print_line(f"tilewatch: {sentence or error}")
+    except ExpectedError as error:
+        screen.print_line(f"tilewatch: {error}")
         return 1
     screen.print_line(f"stopped; the data stays in {settings.home}")
     return 0
@@ -84,7 +83,7 @@ def _is_interrupt(error: BaseException | None) -> bool:
     return error is not None and (isinstance(error, KeyboardInterrupt) or _is_interrupt(error.__context__))
 
 
-class CannotRun(Exception):
+class CannotRun(ExpectedError):
     """Tilewatch cannot run on this machine. The message is a sentence."""
 
 
@@ -116,14 +115,15 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
     settings = limit_kernels(settings, gpus_here)
     environment = programs.child_environment(settings, servers)
     look_for_trouble = DatabaseTrouble(servers.database_url)
-    unwritten: list[tuple[str, str]] = []  # alarms that wait for Postgres
+    hung = watchdog.start(settings.home / "log" / "up.ended")
+    unwritten = [(f"up on {HOST}", hung)] if hung else []  # alarms that wait for Postgres
 
     def watch() -> None:
         ended = [(death.name, death.sentence) for death in children.restart_dead()]
         ended += [(sentence.partition(" ")[0], sentence) for sentence in (own.restart_ended() if own else ())]
         for name, sentence in ended:
             screen.print_line(f"tilewatch: {sentence}")
-            unwritten.append((f"{name} on {socket.gethostname()}", sentence))
+            unwritten.append((f"{name} on {HOST}", sentence))
         while unwritten and look_for_trouble() is None and open_alarm(servers.database_url, *unwritten[0]):
             del unwritten[0]
 
@@ -136,11 +136,12 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
     children.start(programs.dashboard(settings, {**visitors, "TILEWATCH_DATABASE_URL": dashboard_url}))
     address = f"http://localhost:{settings.port}"
     answers = functools.partial(port.healthy, settings.port)
-    _wait(answers, watch, DASHBOARD_LIMIT_S, f"the dashboard does not answer at {address}")
+    wait(answers, watch, DASHBOARD_LIMIT_S, f"the dashboard does not answer at {address}")
     screen.print_line(f"Tilewatch is at {address}")
 
     _start_api(settings, environment, children, screen)
-    compilers = programs.count_compilers(len(os.sched_getaffinity(0)), _memory_bytes(), len(gpus_here))
+    memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    compilers = programs.count_compilers(len(os.sched_getaffinity(0)), memory_bytes, len(gpus_here))
     for child in programs.workers(settings, environment, gpus_here, compilers):
         children.start(child)
     named = ", ".join(f"GPU {gpu.index} ({gpu.name})" for gpu in gpus_here) or "no NVIDIA GPU to measure on"
@@ -151,7 +152,7 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
         )
     if gpus_here:  # a nightly is measured on the GPU models that have a worker
         reported = functools.partial(_all_reported, servers, len(gpus_here))
-        _wait(reported, watch, GPU_WORKERS_LIMIT_S, "the GPU workers did not start; see their logs")
+        wait(reported, watch, GPU_WORKERS_LIMIT_S, "the GPU workers did not start; see their logs")
     no_secrets = withhold(environment, *SECRETS_OF_PEOPLE)
     for line in submit_apart(no_secrets, settings.home / "log" / "first_nightlies.log", show):
         screen.print_line(line)
@@ -205,11 +206,7 @@ def close_to_others(home: Path) -> None:
 def write_connection_file(file: Path, servers: Servers) -> Iterator[None]:
     """Writes the file with which other commands find the servers, and deletes it at the end. Only its owner may read
     it, because it contains passwords."""
-    making = file.with_suffix(".making")
-    making.unlink(missing_ok=True)
-    with open(os.open(making, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
-        json.dump({"database_url": servers.database_url, "broker_url": servers.broker_url}, out)
-    making.rename(file)
+    write_private(file, json.dumps({"database_url": servers.database_url, "broker_url": servers.broker_url}))
     try:
         yield
     finally:
@@ -273,14 +270,11 @@ def _all_reported(servers: Servers, workers: int) -> bool:
         return sum(row.kind == "gpu" and row.alive for row in queue.list_workers(opened)) >= workers
 
 
-def _wait(ready: Callable[[], bool], watch: Callable[[], None], limit_s: float, sentence: str) -> None:
+def wait(ready: Callable[[], bool], watch: Callable[[], object], limit_s: float, sentence: str) -> None:
+    """Waits until something is ready. Raises CannotRun with the sentence after `limit_s`."""
     deadline = time.monotonic() + limit_s
     while not ready():
         watch()
         if time.monotonic() > deadline:
             raise CannotRun(sentence)
         time.sleep(0.1)
-
-
-def _memory_bytes() -> int:
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -77,12 +77,17 @@ def count_moves(process: int) -> int | None:
     """Returns a number that grows while a process's main thread or one of its child processes works; None if the
     process is gone."""
     try:
-        status = Path(f"/proc/{process}/task/{process}/status").read_text()
+        switches = count_switches(process)
     except (FileNotFoundError, ProcessLookupError):
         return None
-    switches = sum(int(line.split()[1]) for line in status.splitlines() if "ctxt_switches" in line)
     started = sum(processes.measure_usage(each).cpu_s for each in processes.list_children(process))
     return switches + round(started * processes.TICKS_PER_S)
+
+
+def count_switches(process: int) -> int:
+    """Counts how often a process's main thread got a processor or gave one back. Raises OSError if it is gone."""
+    status = Path(f"/proc/{process}/task/{process}/status").read_text()
+    return sum(int(line.split()[1]) for line in status.splitlines() if "ctxt_switches" in line)
 
 
 def _end(process: int) -> None:

@@ -130,10 +130,10 @@ def test_a_disk_without_room_for_a_log_is_waited_for(children: Children, tmp_pat
     children.start(_python("raise SystemExit(7)"))
     _until(lambda: children._running["worker"][1].poll() is not None)
     children.restart_dead()
-    children._ended["worker"].start_at = 0.0
+    children._start_at["worker"] = 0.0
     children._logs = tmp_path / "nowhere"
     assert (children.restart_dead(), children.waiting) == ([], ("worker",))
-    children._ended["worker"].start_at, children._logs = 0.0, tmp_path
+    children._start_at["worker"], children._logs = 0.0, tmp_path
     children.restart_dead()
     assert (children.waiting, "worker" in children._running) == ((), True)
 

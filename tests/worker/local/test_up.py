@@ -38,11 +38,13 @@ TRIALS = len(tiny_repository.PROBLEMS) * tiny_repository.CONFIGS
 ROOT = Path(__file__).parents[3]
 SMALL_RECORDING = ROOT / "recordings" / "story" / "h200.jsonl.gz"
 START = """
-import pathlib
+import os, pathlib
 from tilewatch.worker.cli.main import main
-from tilewatch.worker.local import children, programs, up
-children.STILL_S = 12.0
+from tilewatch.worker.local import children, programs, up, watchdog
+children.STILL_S = watchdog.STILL_S = 12.0
 up.RECORDINGS = pathlib.Path({recordings!r})
+hang, progress = pathlib.Path({recordings!r}, "hang"), up.progress
+up.progress = lambda *given: os.read(os.pipe()[0], 1) if hang.exists() else progress(*given)
 if not {workers!r}:
     programs.workers = lambda *_: ()
 main()
@@ -201,8 +203,10 @@ def _stop_and_see_it_restarted(running: Running, words: str) -> None:
         time.sleep(LOOK_EVERY_S)
     assert "judge ended unexpectedly (it made no progress for 12 s and was ended)" in running.printed()
     with psycopg.connect(running.written("database_url")) as connection:
-        (subject,) = connection.execute("select subject from alarms where kind = 'process_ended'").fetchone() or ("",)
-    assert subject.startswith("judge on ")
+        alarms = connection.execute("select subject, detail from alarms where kind = 'process_ended' order by id")
+        (up_ended, why), (judge_ended, _) = alarms.fetchall()
+    assert (up_ended, why) == (f"up on {socket.gethostname()}", "up made no progress")
+    assert judge_ended == f"judge on {socket.gethostname()}"
 
 
 def test_a_killed_one_leaves_no_process_and_the_next_does_the_rest_and_ends_at_ctrl_c(
@@ -235,6 +239,8 @@ def test_a_killed_one_leaves_no_process_and_the_next_does_the_rest_and_ends_at_c
         assert time.monotonic() < deadline, _left(processes)
         time.sleep(0.1)
 
+    home = Path(environment["TILEWATCH_HOME"])
+    (home / "log" / "up.ended").write_text("up made no progress")
     second = start()
     second.until(lambda: "database at revision" in second.printed())
     second.until(second.forgot_the_dead)
@@ -261,7 +267,6 @@ def test_a_killed_one_leaves_no_process_and_the_next_does_the_rest_and_ends_at_c
     assert second.process.poll() is None
 
     processes = _descendants(second.process.pid)
-    home = Path(environment["TILEWATCH_HOME"])
     assert [each.name for each in home.iterdir() if each.is_dir() and each.stat().st_mode & 0o077] == []
     with psycopg.connect(second.written("database_url")) as connection:
         assert connection.execute("select rolsuper from pg_roles where rolname = current_user").fetchone() == (False,)
@@ -285,7 +290,7 @@ def test_a_taken_port_is_one_sentence_and_starts_nothing(tilewatch: list[str], e
     assert not Path(environment["TILEWATCH_HOME"]).exists()
 
 
-def test_a_folder_without_git_history_still_gets_a_dashboard(
+def test_a_folder_without_git_history_still_gets_a_dashboard_and_a_main_thread_that_hangs_ends_it(
     start: Callable[..., Running], environment: dict[str, str], scratch: Path
 ) -> None:
     """Without recordings, the API and workers, which another start has: 12 s of CPU time, not 22 (2026-11-23)."""
@@ -295,7 +300,13 @@ def test_a_folder_without_git_history_still_gets_a_dashboard(
     running = start([sys.executable, "-c", START.format(recordings=str(empty), workers=False)])
     running.until(lambda: "no nightly was submitted" in running.printed())
     assert port.healthy(int(environment["TILEWATCH_PORT"]))
-    assert running.end(signal.SIGTERM) == 0, running.printed()
+    below = _descendants(running.process.pid)
+    (empty / "hang").touch()
+    assert running.process.wait(DEADLINE_S) == 1
+    reason = (Path(environment["TILEWATCH_HOME"]) / "log" / "up.ended").read_text()
+    assert reason.startswith("up made no progress for 12 s and was ended (<lambda> at <string>:")
+    assert f"tilewatch: {reason}" in running.printed()
+    assert _left(below) == []
 
 
 @pytest.mark.parametrize(
@@ -406,14 +417,18 @@ def test_progress_names_the_commit_the_gpu_and_how_far_it_is() -> None:
     assert screen.describe(row) == "nightly 0123456789 for NVIDIA B200: compiling 120 of 500 configs"
 
 
-def test_a_tilewatch_that_a_script_started_in_the_background_ends_on_sigint_too() -> None:
+def test_each_signal_ends_a_tilewatch_that_a_script_started_in_the_background() -> None:
     """Shells let such processes ignore SIGINT."""
     asks = """
 import os, signal
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 from tilewatch.worker.local import up
 up.end_on_signals()
-os.kill(os.getpid(), signal.SIGINT)
+for kind in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    try:
+        os.kill(os.getpid(), kind)
+    except KeyboardInterrupt:
+        print("ended")
 """
-    done = subprocess.run([sys.executable, "-c", asks], capture_output=True, text=True, check=False)
-    assert done.stderr.rstrip().endswith("KeyboardInterrupt")
+    done = subprocess.run([sys.executable, "-c", asks], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["ended"] * 3

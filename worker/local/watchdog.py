@@ -1,0 +1,42 @@
+"""Ends `tilewatch up` once its main thread makes no progress, because nothing that ends would be started again."""
+
+import contextlib
+import os
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+
+from tilewatch import processes
+from tilewatch.worker.process.progress import STILL_S, count_switches
+
+LOOK_EVERY_S = 5.0
+FRAMES = 6
+"""Innermost calls of the main thread that the reason names."""
+
+
+def start(reason: Path) -> str | None:
+    """Starts the thread that looks, and that writes into the file `reason` why it ended this process. Returns what the
+    file said before, and deletes it. The thread counts looks, and there are none while this process is stopped."""
+    before = reason.read_text(encoding="utf-8") if reason.exists() else None
+    reason.unlink(missing_ok=True)
+    threading.Thread(target=_watch, args=(reason,), name="watchdog", daemon=True).start()
+    return before
+
+
+def _watch(reason: Path) -> None:
+    moved, still = count_switches(os.getpid()), 0
+    while still * LOOK_EVERY_S < STILL_S:
+        time.sleep(LOOK_EVERY_S)
+        before, moved = moved, count_switches(os.getpid())
+        still = still + 1 if moved == before else 0
+    frames = traceback.extract_stack(sys._current_frames()[threading.main_thread().ident or 0])[-FRAMES:]
+    where = ", called by ".join(f"{each.name} at {Path(each.filename).name}:{each.lineno}" for each in reversed(frames))
+    sentence = f"up made no progress for {STILL_S:.0f} s and was ended ({where})"
+    with contextlib.suppress(OSError):
+        reason.write_text(sentence, encoding="utf-8")
+        os.set_blocking(sys.stderr.fileno(), False)  # what reads it may be what does not get on
+        os.write(sys.stderr.fileno(), f"tilewatch: {sentence}\n".encode())
+    processes.kill_descendants(os.getpid())
+    os._exit(1)
