@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import bounds
-from benchmarks.bounds import ROOT, Figure
+from benchmarks import bounds, nights
+from benchmarks.bounds import Figure
+from benchmarks.nights import OURS, RECORDINGS
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.statistics import median_interval, ratio_interval
 
-RECORDINGS = ROOT / "recordings"
 H200 = (RECORDINGS / "h200-80093d04.jsonl.gz",)
 """A night of the whole suite. A later recording of a kernel replaces the night's."""
 
@@ -35,10 +35,6 @@ STORY = RECORDINGS / "story" / "h200.jsonl.gz"
 BEFORE = tuple(RECORDINGS / f"{name}.jsonl.gz" for name in ("h200", "h200-2857088b"))
 SHOWN_PROBLEM = "320x32576x7168"
 SHOWN_KERNELS = ("gemm_fp8", "gemm_fp8_scaled", "gemm_nt_fp8")
-OURS = ("deepgemm_as_called", "tile_table")
-"""Not shown as baselines: one lays its operands out in the call, one is a config of our own (python -m
-benchmarks.tile_table)."""
-
 TWO_LAUNCHES, ONE_TOKEN = ("attention_decode_parts", "attention_decode_join"), "1x32x8x32768x128"
 DELTA, GRADIENT = "attention_backward_delta", "attention_backward_causal"
 
@@ -58,9 +54,7 @@ class Recorded:
 
     @property
     def group(self) -> str:
-        """Returns the kernel; with the type, if its problems have several types."""
-        _, _, dtype = self.problem.partition("-")
-        return f"{self.kernel} {dtype}" if dtype and self.kernel in ("gemm_nn", "gemm_nt") else self.kernel
+        return nights.name_group(self.kernel, self.problem)
 
 
 @dataclass(frozen=True)
@@ -116,29 +110,36 @@ def format_winners() -> str:
 
 
 def format_ratios() -> str:
-    return _format_ratios(read_suite(H200))
+    return _format_ratios(read_suite(H200), "h200")
 
 
 def format_h100() -> str:
-    return _format_ratios(read_suite(H100))
+    return _format_ratios(read_suite(H100), "h100")
 
 
-def _format_ratios(runs: Sequence[Recorded]) -> str:
+def _format_ratios(runs: Sequence[Recorded], gpu_model: str) -> str:
+    """Returns a row for each kernel and baseline. The error of a mean is that of a night on another card."""
+    errors = nights.measure_means([each for each in nights.read_nights() if each.gpu_model == gpu_model])
     rows = []
     for each in list_baseline_ratios(runs):
         problem, worst = each.worst
         bound = bounds.find_bound(f"H200: {each.kernel} against {each.baseline}")
+        error = errors.get((each.kernel, each.baseline))
         rows.append(
             (
                 f"`{each.kernel}`",
                 f"`{each.baseline}`",
-                str(len(each.ratios)),
-                _format_ratio(each.mean),
+                _format_ratio(each.mean) if error is None else f"{each.mean:.3f}±{each.mean * error:.3f}",
                 f"{_format_ratio(worst)} ({problem})",
-                "" if bound is None else f"{bound.limit:.2f}",
+                "" if bound is None else _judge_bound(bound.limit, each.mean, error),
             )
         )
-    return _format_table(("kernel", "baseline", "problems", "mean", "worst", "wanted mean"), rows)
+    return _format_table(("kernel", "baseline", "mean", "worst", "wanted mean"), rows)
+
+
+def _judge_bound(wanted: float, mean: float, error: float | None) -> str:
+    """Returns the wanted mean, and whether its error leaves open that it is reached."""
+    return f"{wanted:.2f}" if error is None or abs(mean - wanted) > mean * error else f"{wanted:.2f}, open"
 
 
 def format_values() -> str:

@@ -241,13 +241,14 @@ def find_usable(gpus_here: Iterable[Gpu], print_line: Callable[[str], None]) -> 
 
 def _import(settings: Settings, servers: Servers, screen: Screen, watch: Callable[[], None]) -> None:
     """Imports the recordings and toolchain reports of this checkout. Recordings of our own library get the name of this
-    clone; those in folders keep the name of their repository."""
+    clone, also its nights; those in other folders keep the name of their repository."""
     from tilewatch.worker.transfer.importing import import_file
     from tilewatch.worker.transfer.toolchain_reports import import_report
 
     own = _name(CHECKOUT) if _watches_checkout(settings) else None
-    named = [(each, own) for each in sorted(RECORDINGS.glob("*.jsonl.gz"))]
-    for recording, name in (*named, *((each, None) for each in sorted(RECORDINGS.glob("*/*.jsonl.gz")))):
+    files = (*sorted(RECORDINGS.glob("*.jsonl.gz")), *sorted(RECORDINGS.glob("*/*.jsonl.gz")))
+    for recording in files:
+        name = own if recording.parent in (RECORDINGS, RECORDINGS / "nights") else None
         watch()
         screen.print_line(import_file(servers.database_url, recording, named=name).sentence)
     for report in sorted(RECORDINGS.glob("toolchains/*.json")):

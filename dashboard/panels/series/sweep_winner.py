@@ -86,6 +86,11 @@ def list_reasons(
         sentences[0] = (
             f"Nothing has changed since the last sweep on {swept_on}: the winner and its ties were timed again."
         )
+    if (whole := winner["detail"].get("whole_sweep")) is not None:
+        sentences[0] = (
+            f"{count_text(whole['timed'], 'config')} of {whole['tried']:,} gave a right answer and a time. "
+            "The recording has the winner alone."
+        )
     if len(others):
         fastest = timed["median_us"].iloc[0]
         tied = len(tie - {winner["config_id"]})

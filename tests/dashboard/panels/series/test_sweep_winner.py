@@ -72,6 +72,13 @@ def test_a_single_config_has_no_next_one() -> None:
     assert list_reasons(trials(100.0), won(), None, {0}) == ["1 config of 1 gave a right answer and a time."]
 
 
+def test_a_slim_recording_says_how_many_configs_its_sweep_had() -> None:
+    kept = won() | {"detail": {"whole_sweep": {"timed": 56, "tried": 58}}}
+    assert list_reasons(trials(100.0), kept, None, {0}) == [
+        "56 configs of 58 gave a right answer and a time. The recording has the winner alone."
+    ]
+
+
 def test_a_winner_that_was_timed_again_names_the_last_sweep() -> None:
     winner = won() | {"detail": {"last_sweep": "2026-11-25"}}
     assert list_reasons(trials(100.0, None), winner, None, {0})[0] == (

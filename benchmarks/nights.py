@@ -1,0 +1,203 @@
+"""Prints how far recorded nights lie apart where nothing changed: the error of a ratio, and of a kernel's mean.
+
+    python -m benchmarks.nights [--report-only]
+
+Two nights of a GPU model are compared where the winner's machine code, the compiler, the driver and the baseline's
+version are the same. What is left is the card, the machine and the noise. The spread is the standard deviation of one
+night, which is that of the difference over the root of two. It also names the series that moved in the newest night of
+each GPU model by more than three spreads.
+"""
+
+import argparse
+import functools
+import itertools
+import math
+import statistics
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import bounds
+from benchmarks.bounds import ROOT, Figure
+from tilewatch.configs import config_key
+from tilewatch.kernels.recording import recording_file
+from tilewatch.kernels.statistics import ratio_interval
+
+RECORDINGS = ROOT / "recordings"
+OURS = ("deepgemm_as_called", "tile_table")
+"""Not shown as baselines: one lays its operands out in the call, one is a config of our own (python -m
+benchmarks.tile_table)."""
+
+WHOLE = 60
+"""Least series of a whole night."""
+
+MOVED = 3.0
+
+Series = tuple[str, str, str]
+"""Kernel, problem and baseline."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A ratio of a series in a night, and all that has to be the same for two of them to be comparable."""
+
+    ratio: float
+    same: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RecordedNight:
+    name: str
+    gpu_model: str
+    card: str
+    finished_at: str
+    timed: Mapping[Series, Timed]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How far the ratios of one series lie apart in `pairs` pairs of nights; `sd` is relative, of one night."""
+
+    pairs: int
+    sd: float
+    worst: float
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    bounds.add_options(asked)
+    options = asked.parse_args()
+    sys.exit(bounds.report(_list_figures(read_nights()), report_only=options.report_only, write=options.write))
+
+
+def name_group(kernel: str, problem: str) -> str:
+    """Returns the kernel; with the type, if its problems have several types."""
+    _, _, dtype = problem.partition("-")
+    return f"{kernel} {dtype}" if dtype and kernel in ("gemm_nn", "gemm_nt") else kernel
+
+
+@functools.cache
+def read_nights() -> Sequence[RecordedNight]:
+    """Returns the recorded nights, whole or not, in the order in which they ended."""
+    files = (*RECORDINGS.glob("*.jsonl.gz"), *RECORDINGS.glob("nights/*.jsonl.gz"))
+    nights = [night for file in files for night in read_file(file)]
+    return sorted(nights, key=lambda night: night.finished_at)
+
+
+def read_file(file: Path) -> Iterator[RecordedNight]:
+    """Yields the nights of a file, one for each commit."""
+    rows = recording_file.read(file).rows
+    sweeps = {row["id"]: row for row in rows if row["row"] == "sweep"}
+    code = {(row["code_key"], row["compiler"]): row["code_sha256"] for row in rows if row["row"] == "compilation"}
+    built = {
+        (row["sweep"], config_key(row["config"])): (code.get((row["code_key"], row["compiler"])), row["compiler"])
+        for row in rows
+        if row["row"] == "trial"
+    }
+    runs = {row["key"]: row for row in rows if row["row"] == "run"}
+    measured: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        if row["row"] == "measurement":
+            measured.setdefault(row["run"], []).append(row)
+    found: dict[str, tuple[dict[str, Any], dict[Series, Timed]]] = {}
+    for key, run in runs.items():
+        sweep = sweeps[run["sweep"]]
+        ours = next((each for each in measured.get(key, ()) if each["role"] == "kernel"), None)
+        made = None if ours is None else built.get((run["sweep"], config_key(ours["config"])))
+        if ours is None or made is None or made[0] is None:
+            continue
+        _, timed = found.setdefault(sweep["commit"]["sha"], (run, {}))
+        for other in measured[key]:
+            interval = ratio_interval(ours["samples_us"], other["samples_us"])
+            if other is ours or interval is None or other["implementation"] in OURS:
+                continue
+            same = (*map(str, made), str(run["toolchain"].get("driver")), str(other["detail"].get("library")))
+            timed[sweep["kernel"], sweep["problem"], str(other["implementation"])] = Timed(interval.median, same)
+    for sha, (run, timed) in found.items():
+        model = next(row["gpu_model"]["slug"] for row in sweeps.values())
+        yield RecordedNight(f"{file.stem} {sha[:8]}", model, run["gpu_uuid"], run["finished_at"], timed)
+
+
+def measure_spreads(nights: Sequence[RecordedNight], *, on_one_card: bool) -> dict[Series, Spread]:
+    """Returns the spread of each series that two nights on one card, or on two cards, have with the same code."""
+    apart: dict[Series, list[float]] = {}
+    for earlier, later in itertools.combinations(nights, 2):
+        if earlier.gpu_model != later.gpu_model or (earlier.card == later.card) != on_one_card:
+            continue
+        for series, here in later.timed.items():
+            there = earlier.timed.get(series)
+            if there is not None and there.same == here.same:
+                apart.setdefault(series, []).append(math.log(here.ratio / there.ratio))
+    return {
+        series: Spread(len(logs), math.sqrt(statistics.fmean(each**2 for each in logs) / 2), max(map(abs, logs)))
+        for series, logs in apart.items()
+    }
+
+
+def measure_means(nights: Sequence[RecordedNight]) -> dict[tuple[str, str], float]:
+    """Returns the spread of the geometric mean of each kernel and baseline, from pairs of nights on two cards. Only
+    series with the same code in both count."""
+    apart: dict[tuple[str, str], list[float]] = {}
+    for earlier, later in itertools.combinations(nights, 2):
+        if earlier.gpu_model != later.gpu_model or earlier.card == later.card:
+            continue
+        shared: dict[tuple[str, str], list[float]] = {}
+        for (kernel, problem, baseline), here in later.timed.items():
+            there = earlier.timed.get((kernel, problem, baseline))
+            if there is not None and there.same == here.same:
+                group = name_group(kernel, problem), baseline
+                shared.setdefault(group, []).append(math.log(here.ratio / there.ratio))
+        for group, logs in shared.items():
+            apart.setdefault(group, []).append(statistics.fmean(logs))
+    return {group: math.sqrt(statistics.fmean(each**2 for each in logs) / 2) for group, logs in apart.items()}
+
+
+def list_moved(nights: Sequence[RecordedNight], spreads: Mapping[Series, Spread]) -> Iterator[str]:
+    """Yields the series whose ratio differs between the two newest whole nights by more than MOVED spreads."""
+    earlier, later = nights[-2:]
+    for series, here in later.timed.items():
+        there, spread = earlier.timed.get(series), spreads.get(series)
+        if there is None or spread is None:
+            continue
+        change = here.ratio / there.ratio - 1
+        if abs(math.log(here.ratio / there.ratio)) > MOVED * spread.sd * math.sqrt(2):
+            why = "same code" if here.same == there.same else "other code or toolchain"
+            yield f"{' '.join(series)}: {100 * change:+.1f} %, {why}"
+
+
+def _list_figures(nights: Sequence[RecordedNight]) -> Iterator[Figure]:
+    for model in sorted({night.gpu_model for night in nights}):
+        here = [night for night in nights if night.gpu_model == model]
+        whole = [night for night in here if len({series[:2] for series in night.timed}) >= WHOLE]
+        yield Figure(f"{model}: whole nights, on cards", f"{len(whole)}, {len({night.card for night in whole})}")
+        for where, on_one_card in (("one card", True), ("two cards", False)):
+            spreads = measure_spreads(here, on_one_card=on_one_card)
+            if spreads:
+                yield from _describe(f"{model}, {where}", spreads.values())
+        for (kernel, baseline), sd in sorted(measure_means(whole).items()):
+            ratios = [
+                timed.ratio
+                for (named, problem, other), timed in whole[-1].timed.items()
+                if (name_group(named, problem), other) == (kernel, baseline)
+            ]
+            if ratios:
+                mean = statistics.geometric_mean(ratios)
+                yield Figure(f"{model}: mean of {kernel} against {baseline}", f"{mean:.3f} ± {mean * sd:.3f}")
+        for sentence in list_moved(whole, measure_spreads(here, on_one_card=False)) if len(whole) > 1 else ():
+            yield Figure(f"{model}: moved in the newest night", sentence)
+
+
+def _describe(where: str, spreads: Iterable[Spread]) -> Iterator[Figure]:
+    found = sorted(spreads, key=lambda each: each.sd)
+    cases = sum(each.pairs for each in found)
+    middle, high = found[len(found) // 2].sd, found[int(0.9 * (len(found) - 1))].sd
+    yield Figure(f"{where}: spread of a ratio, same code, median of {len(found)} series", f"{100 * middle:.2f} %")
+    yield bounds.measure(f"{where}: spread of a ratio, same code, 90th percentile", 100 * high, cases=cases)
+    worst = max(each.worst for each in found)
+    yield Figure(f"{where}: two nights with the same code, farthest apart", f"{100 * worst:.1f} %")
+
+
+if __name__ == "__main__":
+    main()
