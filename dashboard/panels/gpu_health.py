@@ -69,17 +69,7 @@ def canary_figure(canaries: pd.DataFrame, quarantines: pd.DataFrame) -> go.Figur
             )
     for row in quarantines.to_dict("records"):
         ended = row["ended_at"] if not pd.isna(row["ended_at"]) else canaries["measured_at"].max()
-        figure.add_shape(
-            type="rect",
-            x0=row["began_at"],
-            x1=ended,
-            y0=0,
-            y1=1,
-            yref="paper",
-            opacity=0.15,
-            line={"width": 0},
-            fillcolor=colours.WORSE,
-        )
+        figure.add_vrect(x0=row["began_at"], x1=ended, opacity=0.15, line={"width": 0}, fillcolor=colours.WORSE)
     figure.update_layout(
         height=320,
         margin={"t": 10, "b": 10, "l": 10, "r": 10},

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import regression_picture, run_action, toolchains
-from tilewatch.dashboard.panels.series import run_beside
+from tilewatch.dashboard.panels.series import code_diff, run_beside
 from tilewatch.dashboard.text import moment
 from tilewatch.dashboard.widgets import badges, tables
 from tilewatch.db.lifecycle import actions, regressions
@@ -40,6 +40,8 @@ def show(url: str, found: pd.Series) -> None:
         regression_picture.show_commits(found)
         if measured is not None:
             run_beside.show_change(measured)
+            if measured.diff_to_before is not None:
+                code_diff.show_changes(measured.diff_to_before, code_diff.BEFORE)
             run_beside.show_repeat(measured)
     _events(reads.events(url, int(found["id"])))
 
@@ -137,13 +139,9 @@ def _texts(url: str, found: pd.Series, who: str) -> None:
 
 
 def _write(opened: Session, *, found: pd.Series, who: str, changed: dict[str, str]) -> None:
-    regression_id = int(found["id"])
-    if "owner" in changed:
-        regressions.assign(opened, regression_id, who, changed["owner"])
-    if "note" in changed:
-        regressions.note(opened, regression_id, who, changed["note"])
-    if "link" in changed:
-        regressions.link(opened, regression_id, who, changed["link"])
+    acts = {"owner": regressions.assign, "note": regressions.note, "link": regressions.link}
+    for name, text in changed.items():
+        acts[name](opened, int(found["id"]), who, text)
 
 
 def _mark(url: str, found: pd.Series, who: str) -> None:

@@ -31,7 +31,8 @@ def show(found: Evidence) -> None:
         if diff is None:
             st.caption(why_missing(other, found.winner, found.run.origin))
         else:
-            _show(diff, name)
+            st.text(diff.sentence or "Nothing differs.")
+            show_changes(diff, name)
 
 
 def _slower(other: CubinRow, winner: CubinRow) -> str:
@@ -50,8 +51,8 @@ def why_missing(other: CubinRow, winner: CubinRow, origin: str) -> str:
     return "Not compared yet. An idle compile worker does that, where the cubins are in its store."
 
 
-def _show(diff: CodeDiffRow, name: str) -> None:
-    st.text(diff.sentence or "Nothing differs.")
+def show_changes(diff: CodeDiffRow, name: str) -> None:
+    """Shows the changed source lines, and the instructions of both sides. `name` is that of the other side."""
     left, right = (name, THIS_RUN) if name == BEFORE else (name, "winner")
     changes = tabulate_changes(diff)
     if len(changes):

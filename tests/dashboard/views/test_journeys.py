@@ -1,4 +1,4 @@
-"""Eight people's questions, each answered from the Overview in at most three clicks (docs/use/dashboard.md).
+"""Nine people's questions, each answered from the Overview in at most three clicks (docs/use/dashboard.md).
 
 A click is a link, a button, a cell or a point; reading and scrolling are none.
 """
@@ -9,6 +9,7 @@ import pytest
 
 from tests.dashboard.conftest import LIGHT_PAGE, NEVER_WAS_HERE
 from tests.dashboard.fixtures.keyboard import walk_to
+from tests.dashboard.fixtures.small_database import SHAS
 
 pytestmark = pytest.mark.browser
 
@@ -109,6 +110,22 @@ def test_the_author_of_a_baseline_checks_in_two_clicks_how_it_was_measured(page:
     page.locator(".legendtext").get_by_text("deepgemm").first.wait_for()
     page.get_by_role("heading", name="Paired samples").wait_for()
     page.get_by_role("heading", name="Clocks and power").wait_for()
+
+
+def test_who_reads_that_something_is_slower_sees_the_commit_s_diff_and_its_replay_by_two_clicks(page: Any) -> None:
+    page.goto("/")
+    page.get_by_role("heading", name="2 things need a person: 1 regression, 1 alarm.").wait_for()
+    count_clicks(page)
+    page.get_by_role("link", name="Open the inbox").click()
+    page.get_by_role("link", name="Open: diff, replay, history").click()
+    page.get_by_text("git log --patch 1a2b3c4d00..9c0d1e2f00").wait_for()
+    for of_the_code in ("load_view_tko: allow_tma true -> false", "2 x UTMALDG.2D"):
+        page.locator("canvas td", has_text=of_the_code).wait_for(state="attached")
+    page.get_by_text("5e6f7a8b00 → 9c0d1e2f00: +8.8 % time").first.wait_for()
+    replay = page.get_by_role("figure", name="Times of the old and the new cubin by launch")
+    replay.locator(".scatterlayer .trace").nth(5).wait_for()
+    page.get_by_text(f"tilewatch replay gemm_fp8 320x32576x7168 --of {SHAS[2]} --beside {SHAS[1]}").wait_for()
+    assert clicks(page) == 2
 
 
 def test_who_has_a_keyboard_alone_comes_from_the_answer_to_a_regression_s_diff_and_to_another_page(page: Any) -> None:
