@@ -14,6 +14,7 @@ from tilewatch.text import plain_html
 BEFORE_COLOUR = "#9aa5b4"
 CLOCK_COLOUR, POWER_COLOUR = colours.OTHERS[3], colours.OTHERS[2]
 BINS = 40
+FEW_TICKS = {"tickmode": "auto", "nticks": 5}
 US_TFLOP = 1e6
 """Operations per microsecond in one TFLOP/s."""
 TFLOP_GB = 1e3
@@ -46,9 +47,7 @@ def samples(sampled: Sequence[SamplesRow]) -> go.Figure:
                 marker={"size": 5, "symbol": "x", "color": colours.UNCERTAIN},
                 hovertemplate="throttled, left out: %{y:,.2f} us",
             )
-    figure.update_layout(
-        **_layout("paired round", "time, us"), legend={"orientation": "h", "y": -0.25, "x": 0}, hovermode="x unified"
-    )
+    figure.update_layout(**_layout("paired round", "time, us"), hovermode="x unified")
     return figure
 
 
@@ -70,11 +69,7 @@ def distribution(now: SamplesRow, before: SamplesRow | None) -> go.Figure:
                 hovertemplate="%{x} us: %{y:.0f} %",
             )
             figure.add_vline(x=row.median_us, line={"color": colour, "width": 2, "dash": "dash"})
-    figure.update_layout(
-        **_layout("time, us (dashed: medians)", "% of samples"),
-        barmode="overlay",
-        legend={"orientation": "h", "y": -0.25, "x": 0},
-    )
+    figure.update_layout(**_layout("time, us (dashed: medians)", "% of samples"), barmode="overlay")
     return figure
 
 
@@ -112,14 +107,14 @@ def telemetry(readings: Sequence[Mapping[str, Any]]) -> go.Figure:
         for reading in readings
     ]
     figure = go.Figure()
-    for name, unit, colour, axis in (
-        ("sm_clock_mhz", "MHz", CLOCK_COLOUR, "y"),
-        ("power_w", "W", POWER_COLOUR, "y2"),
+    for reading_name, name, unit, colour, axis in (
+        ("sm_clock_mhz", "SM clock", "MHz", CLOCK_COLOUR, "y"),
+        ("power_w", "power", "W", POWER_COLOUR, "y2"),
     ):
         figure.add_scatter(
             x=at,
-            y=[reading.get(name) for reading in readings],
-            name={"sm_clock_mhz": "SM clock", "power_w": "power"}[name],
+            y=[reading.get(reading_name) for reading in readings],
+            name=name,
             yaxis=axis,
             mode="lines+markers",
             marker={"color": colour, "size": 6},
@@ -129,15 +124,7 @@ def telemetry(readings: Sequence[Mapping[str, Any]]) -> go.Figure:
         )
     figure.update_layout(
         **_layout("s since the first reading", "SM clock, MHz"),
-        yaxis2={
-            "title": "power, W",
-            "overlaying": "y",
-            "side": "right",
-            "showgrid": False,
-            "tickmode": "auto",
-            "nticks": 5,
-        },
-        legend={"orientation": "h", "y": -0.25, "x": 0},
+        yaxis2={"title": "power, W", "overlaying": "y", "side": "right", "showgrid": False, **FEW_TICKS},
     )
     return figure
 
@@ -151,15 +138,11 @@ def roofline(points: Sequence[RooflinePoint], tflops: float | None, bandwidth_gb
         ridge = [] if tflops is None else [tflops * TFLOP_GB / bandwidth_gbps]
         ends = [min(*ridge, *intensities) / 2, *ridge, max(*ridge, *intensities) * 2]
         limits = [each * bandwidth_gbps / TFLOP_GB for each in ends]
-        rates = (
-            [f"{bandwidth_gbps:,.0f} GB/s"]
-            if tflops is None
-            else [f"{tflops:,.0f} TFLOP/s, {bandwidth_gbps:,.0f} GB/s"]
-        )
+        rate = "" if tflops is None else f"{tflops:,.0f} TFLOP/s, "
         figure.add_scatter(
             x=ends,
             y=[limit if tflops is None else min(tflops, limit) for limit in limits],
-            name=f"datasheet: {rates[0]}",
+            name=f"datasheet: {rate}{bandwidth_gbps:,.0f} GB/s",
             mode="lines",
             line={"color": colours.LINE, "width": 1.5},
             hovertemplate="%{y:,.0f} TFLOP/s at %{x:,.0f} operations per byte",
@@ -173,8 +156,7 @@ def roofline(points: Sequence[RooflinePoint], tflops: float | None, bandwidth_gb
             marker={"size": 11, "symbol": symbol, "color": BEFORE_COLOUR if "before" in point.name else colours.KERNEL},
             hovertemplate="%{y:,.0f} TFLOP/s at %{x:,.1f} operations per byte",
         )
-    layout = _layout("operations per byte of memory", "TFLOP/s")
-    figure.update_layout(**layout, legend={"orientation": "h", "y": -0.25, "x": 0})
+    figure.update_layout(**_layout("operations per byte of memory", "TFLOP/s"))
     figure.update_xaxes(**LOG_NUMBERS)
     figure.update_yaxes(**LOG_NUMBERS)
     return figure
@@ -186,4 +168,5 @@ def _layout(x: str, y: str) -> dict[str, Any]:
         "margin": {"t": 10, "b": 10, "l": 10, "r": 10},
         "xaxis": {"title": x, "zeroline": False},
         "yaxis": {"title": y, "zeroline": False},
+        "legend": {"orientation": "h", "y": -0.25, "x": 0},
     }

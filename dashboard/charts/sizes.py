@@ -7,6 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tilewatch.dashboard.charts import colours
+from tilewatch.dashboard.charts.trend_lines import draw_intervals
 from tilewatch.dashboard.frames.baseline_texts import name_lines
 from tilewatch.dashboard.frames.metrics import US_GB, US_TFLOP
 from tilewatch.dashboard.text import rate_unit, time_text
@@ -37,12 +38,7 @@ def sizes(rated: pd.DataFrame) -> go.Figure:
         figure.add_scatter(
             x=line["problem"].map(plain_html),
             y=line["value"],
-            error_y={
-                "array": line["high"] - line["value"],
-                "arrayminus": line["value"] - line["low"],
-                "thickness": 1.2,
-                "width": 3,
-            },
+            error_y=draw_intervals(line),
             name=plain_html(f"{name}, {kind}" if rated["type"].nunique() > 1 else name),
             mode="lines+markers",
             line={"color": colour, "width": 2.5 if role == "kernel" else 1.5},

@@ -33,8 +33,8 @@ def draw_sorted_changes(
     series, and cut a centred title.
     """
     ordered = pairs.dropna(subset="change").sort_values("change")
-    ends = ordered if len(ordered) <= 2 * AT_EACH_END else pd.concat([ordered[:AT_EACH_END], ordered[-AT_EACH_END:]])
-    shown = ends  # the last row is drawn at the top: the slowest
+    # The last row, the slowest, is drawn at the top.
+    shown = ordered if len(ordered) <= 2 * AT_EACH_END else pd.concat([ordered[:AT_EACH_END], ordered[-AT_EACH_END:]])
     rows = shown.to_dict("records")
     origins = set(pairs["origin"])
     # "(recorded)" in every row adds nothing, and takes a fifth of a phone's width.
@@ -52,11 +52,7 @@ def draw_sorted_changes(
             x=100 * shown["change"],
             y=names,
             mode="markers",
-            marker={
-                "color": marked,
-                "size": 9,
-                "symbol": [SYMBOLS[finding] for finding in shown["finding"]],
-            },
+            marker={"color": marked, "size": 9, "symbol": [SYMBOLS[finding] for finding in shown["finding"]]},
             error_x={
                 "array": 100 * (shown["change_high"] - shown["change"]),
                 "arrayminus": 100 * (shown["change"] - shown["change_low"]),
@@ -86,7 +82,7 @@ def draw_sorted_changes(
         margin={"t": 10, "b": TITLE_BELOW_PX + 40, "l": 10, "r": 10},
         hoverlabel={"align": "left"},
         # A phone has room for few numbers beside the names. Turned numbers would cover the words below them.
-        xaxis={"zeroline": False, "tickangle": 0, "tickmode": "auto", "nticks": 6},
+        xaxis={"zeroline": False, "tickangle": 0, "tickmode": "auto", "nticks": 4},
         yaxis={"type": "category", "automargin": True, "showgrid": False, "tickvals": names, "ticktext": labels},
     )
     return figure

@@ -3,6 +3,7 @@
 Text and grid colours come from Streamlit's theme. Colours with a meaning are in colours.py.
 """
 
+import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from tilewatch.dashboard.frames.baseline_texts import name_lines
 from tilewatch.dashboard.frames.metrics import Metric
 from tilewatch.text import plain_html
 
+NUMBER = re.compile(r"-?\d{1,12}(\.\d+)?(e-?\d\d?)?")
+DATE = re.compile(r"\d{4}-\d\d-\d\d[\d:. ]*")
 _NONE: Mapping[str, pd.DataFrame] = MappingProxyType({})
 
 
@@ -97,6 +100,17 @@ def ring(figure: Mapping[str, Any], run_id: int | None) -> dict[str, Any]:
             place = of_runs.index(run_id)
             return {**figure, "data": [*figure["data"], trend_lines.draw_ring(trace["x"][place], trace["y"][place])]}
     return dict(figure)
+
+
+def zoom(figure: Mapping[str, Any], name: str, asked: str) -> dict[str, Any]:
+    """Draws the part of a figure that an address asks for: the name of a figure and the ends of both axes. If another
+    figure has that name, draws the whole figure. serving/zoom.js finds the name in the layout's `meta`."""
+    about, *ends = asked.split(",")
+    layout = {**figure["layout"], "meta": name}
+    if about == name and len(ends) == 4 and all(NUMBER.fullmatch(end) or DATE.fullmatch(end) for end in ends):
+        read = [float(end) if NUMBER.fullmatch(end) else end for end in ends]
+        layout |= {"xaxis": {**layout["xaxis"], "range": read[:2]}, "yaxis": {**layout["yaxis"], "range": read[2:]}}
+    return {**figure, "layout": layout}
 
 
 def _choose_colours(names: Iterable[str], palette: Sequence[str]) -> dict[str, str]:

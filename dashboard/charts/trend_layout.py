@@ -42,6 +42,7 @@ def lay_out(points: pd.DataFrame, metric: Metric, along: Along, marks: Sequence[
     placed = [(mark, _between(commits, mark, along)) for mark in marks]
     seen = [(mark, x, i) for i, (mark, x) in enumerate(placed) if x is not None]
     lines = [_line(x, mark) for mark, x, _ in seen]
+    values = _around(points, with_one=metric.key == "ratio")
     if metric.key == "ratio":
         lines.append(_line_at_one(points))
     return {
@@ -57,7 +58,8 @@ def lay_out(points: pd.DataFrame, metric: Metric, along: Along, marks: Sequence[
         "yaxis": {
             # The longest label fits the height.
             "title": {"text": axis_title(metric, points), "font": {"size": AXIS_TITLE_PX}},
-            "range": _around(points, with_one=metric.key == "ratio"),
+            "range": values,
+            "autorangeoptions": {"include": values},
             "zeroline": False,
         },
         "xaxis": commit_axis if along == "commits" else {"title": {"text": "date of the commit"}, "type": "date"},

@@ -49,7 +49,7 @@ def draw_line(line: pd.DataFrame, metric: Metric, along: Along, name: str, colou
         "type": "scatter",
         "x": x,
         "y": _values(line["value"]),
-        "error_y": None if dense else _bars(line),
+        "error_y": None if dense else draw_intervals(line),
         "name": name,
         "meta": KERNEL if main else None,
         "legendgroup": name,
@@ -75,7 +75,7 @@ def draw_branch(line: pd.DataFrame, metric: Metric, along: Along, name: str, col
         "type": "scatter",
         "x": _x(line, along),
         "y": _values(line["value"]),
-        "error_y": _bars(line),
+        "error_y": draw_intervals(line),
         "name": describe_branch(name),
         "meta": KERNEL,
         "mode": "lines+markers",
@@ -126,7 +126,8 @@ def draw_verdicts(points: pd.DataFrame, along: Along) -> list[Trace]:
     ]
 
 
-def _bars(line: pd.DataFrame) -> dict[str, Any]:
+def draw_intervals(line: pd.DataFrame) -> dict[str, Any]:
+    """Draws the intervals of a line as one bar per point."""
     return {
         "array": _values(line["high"] - line["value"]),
         "arrayminus": _values(line["value"] - line["low"]),

@@ -58,7 +58,7 @@ PLOTLY = script_files.find("PlotlyChart")
 """Streamlit's script for Plotly's figures, which settle.js loads."""
 SCRIPTS = "".join(
     f'<script type="module" data-plotly="{PLOTLY}">{(HERE / "serving" / name).read_text(encoding="utf-8")}</script>'
-    for name in ("history.js", "settle.js")
+    for name in ("history.js", "settle.js", "zoom.js")
 )
 LOADING = '<p style="font: 1rem sans-serif; color: #6b7686; margin: 4rem" role="status">Tilewatch is loading ...</p>'
 

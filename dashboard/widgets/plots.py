@@ -155,8 +155,10 @@ def _config(key: str, *, bar: bool = True) -> dict[str, Any]:
         return {"displayModeBar": False}
     return {
         "displaylogo": False,
-        "modeBarButtonsToRemove": ["select2d", "lasso2d"],
-        "toImageButtonOptions": {"format": _picture(), "filename": _file_name(key), "scale": SHARP},
+        # "Reset axes" returns to the first view, which may be the part that the address names.
+        "modeBarButtonsToRemove": ["select2d", "lasso2d", "resetScale2d"],
+        "doubleClick": "autosize",
+        "toImageButtonOptions": {"format": _picture(), "filename": f"tilewatch-{key}", "scale": SHARP},
     }
 
 
@@ -165,8 +167,4 @@ def _picture() -> str:
 
 
 def _saved_as(key: str) -> dict[str, str]:
-    return {"picture": _picture(), "name": _file_name(key)}
-
-
-def _file_name(key: str) -> str:
-    return f"tilewatch-{key}"
+    return {"picture": _picture(), "name": f"tilewatch-{key}"}

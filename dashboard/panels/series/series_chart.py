@@ -1,6 +1,7 @@
 """Shows the chart of one series with its baselines, or of a few series. A click on a point picks its run."""
 
 import math
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +23,8 @@ from tilewatch.text import count_text, short_sha
 MOST_OTHERS = 5
 MOST_BRANCHES = 5
 COMMITS, DATES = "Commit order", "Date"
+ZOOM = "zoom"
+"""Address parameter with the part of the chart that is shown, which serving/zoom.js writes."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,12 @@ def show(url: str, key: Key, others: Mapping[str, Key], view: ChartView, run_id:
         st.info(drawing.words)
         return
     about = repository.series_parameters(url, dict(zip(KEY, key, strict=True)))
-    plots.show_clickable(trend.ring(drawing.figure, run_id), "trend", drawing.words, partial(_pick, about))
+    name = f"{zlib.crc32(repr((key, *others, view.metric_key, view.along, view.span[0])).encode()):x}"
+    asked = st.query_params.get(ZOOM, "")
+    if not asked.startswith(name):  # of what was shown before
+        address.remove([ZOOM])
+    figure = trend.zoom(trend.ring(drawing.figure, run_id), name, asked)
+    plots.show_clickable(figure, "trend", drawing.words, partial(_pick, about))
     st.caption(drawing.caption)
 
 

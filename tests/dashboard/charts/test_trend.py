@@ -423,3 +423,27 @@ def test_a_few_branches_have_colours_that_differ() -> None:
 def test_eight_series_in_one_chart_have_colours_that_differ() -> None:
     figure = go.Figure(charts.trends({f"gemm on gpu{i}": frame(point(1)) for i in range(8)}, RATIO))
     assert len({trace.line.color for trace in figure.data}) == 8
+
+
+WHOLE = {"xaxis": {"type": "category", "range": [0, 9]}, "yaxis": {"range": [0, 1]}, "height": 500}
+
+
+@pytest.mark.parametrize(
+    ("asked", "x", "y"),
+    [
+        ("a1,-0.5,2,0.83,1e-7", [-0.5, 2.0], [0.83, 1e-7]),
+        ("a1,2026-11-18 03:00,2026-11-20,1,2", ["2026-11-18 03:00", "2026-11-20"], [1.0, 2.0]),
+        ("b2,-0.5,2,0.83,1", [0, 9], [0, 1]),  # of another chart
+        ("a1,-0.5,2,0.83", [0, 9], [0, 1]),
+        ("a1,-0.5,2,nan,1", [0, 9], [0, 1]),
+        ("a1,-0.5,2,1,Infinity", [0, 9], [0, 1]),
+        ("", [0, 9], [0, 1]),
+    ],
+)
+def test_an_address_names_a_part_of_one_figure_and_all_else_is_drawn_as_in_the_whole_one(
+    asked: str, x: list[object], y: list[object]
+) -> None:
+    drawn = charts.zoom({"data": [1], "layout": WHOLE}, "a1", asked)
+    axes = {"xaxis": {"type": "category", "range": x}, "yaxis": {"range": y}}
+    assert drawn == {"data": [1], "layout": {**axes, "height": 500, "meta": "a1"}}
+    assert WHOLE["xaxis"] == {"type": "category", "range": [0, 9]}, "the cached figure is not changed"

@@ -121,6 +121,46 @@ def test_the_overview_is_saved_as_the_kind_of_picture_that_was_picked_and_its_op
     page.get_by_role("link", name="0.63").wait_for()
 
 
+RINGED = """commit => document.querySelector('.js-plotly-plot')?.data.some(
+    ({name, x}) => name === 'this run' && x[0] === commit
+)"""
+RANGES = """(({layout: {xaxis, yaxis}}) => [...xaxis.range, ...yaxis.range])(
+    document.querySelector('.js-plotly-plot')
+)"""
+
+
+def test_a_click_on_a_point_a_reload_and_back_keep_what_a_chart_was_zoomed_to_until_it_is_reset(page: Any) -> None:
+    def read_ranges() -> list[float]:
+        return [round(end, 3) for end in page.evaluate(RANGES)]
+
+    page.goto("/series")
+    page.wait_for_function(RINGED, arg="9c0d1e2f00")
+    whole = read_ranges()
+    page.locator(".js-plotly-plot").first.hover()
+    page.locator('.modebar-btn[data-title="Zoom in"]').first.click(force=True)
+    page.wait_for_url("**/series?*zoom=*")
+    zoomed = read_ranges()
+    assert all(abs(now - then) > 0.01 for now, then in zip(zoomed, whole, strict=True))
+    page.locator(".scatterlayer .trace .point").nth(1).click(force=True)
+    page.wait_for_function(RINGED, arg="5e6f7a8b00")
+    assert read_ranges() == zoomed
+    page.reload()
+    page.wait_for_function(RINGED, arg="5e6f7a8b00")
+    assert read_ranges() == zoomed
+    page.go_back()
+    page.wait_for_function(RINGED, arg="9c0d1e2f00")
+    assert read_ranges() == zoomed
+    page.get_by_role("radio", name="This run").or_(page.get_by_role("button", name="This run")).first.click()
+    page.get_by_text("Paired samples").wait_for()
+    assert read_ranges() == zoomed, "another choice keeps it too"
+    page.locator(".js-plotly-plot .nsewdrag").first.dblclick(force=True)
+    page.wait_for_function("!location.search.includes('zoom')")
+    first, last, *values = read_ranges()
+    assert first < 0
+    assert last > 2
+    assert values == whole[2:]
+
+
 def test_a_point_tells_its_commit_and_a_click_opens_its_run_whose_link_shows_the_same_again(page: Any) -> None:
     page.goto("/series?view=This+run")
     page.get_by_text("over 1: faster than DeepGEMM").wait_for()
