@@ -1,6 +1,7 @@
 """The addresses, folders and limits that the steps of a worker use, taken from the settings once."""
 
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -14,7 +15,8 @@ from tilewatch.worker.settings import Settings
 class Simulation:
     """The behaviour of the simulated GPU. A trial keeps its worker busy for `trial_s`, which does not change the
     reported times. `ill` is the share of sweeps in which the GPU falls ill. `slow` is how much longer everything takes
-    on this node (0.05 is 5 %). `baseline_us` is the time of the main baseline, whose package has `baseline_version`."""
+    on this node (0.05 is 5 %). `planted` holds the keys of cubins that replace another one: its key, and how many times
+    as long they take. `baseline_us` is the time of the main baseline, whose package has `baseline_version`."""
 
     seed: int
     trial_s: float
@@ -22,6 +24,7 @@ class Simulation:
     node: str = field(default_factory=socket.gethostname)
     slow: float = 0.0
     driver: str = "none"
+    planted: Mapping[str, tuple[str, float]] = field(default_factory=dict)
     baseline_us: float = 110.0
     baseline_version: str = "0.1.0"
 
@@ -74,6 +77,7 @@ class Context:
                 settings.sim_node,
                 settings.sim_slow,
                 settings.sim_driver,
+                settings.sim_planted,
             ),
             library=settings.library,
             policy=policies.load(settings.policy),

@@ -71,6 +71,7 @@ class Settings(NightlyTimes):
     sim_node: str = Field(default_factory=lambda fields: fields["node"], min_length=1)  # the node that it says it is in
     sim_slow: float = Field(default=0.0, ge=0, le=1000)  # how much longer everything takes there: 0.05 is 5 %
     sim_driver: str = Field(default="none", min_length=1)
+    sim_planted: dict[str, tuple[str, float]] = Field(default_factory=dict)  # slower or faster code: Simulation.planted
     # Seconds after SIGTERM for which a worker may finish its job before it hands it back. Whoever stops the worker must
     # wait longer than this.
     drain_s: float = Field(default=540.0, ge=0, le=24 * HOUR_S)

@@ -1,7 +1,8 @@
 """The simulated GPU backend: makes times from a seed, without a GPU, for tests, load figures and demonstrations.
 
 Its runs have the timer and the origin "simulated" and the GPU model "sim", so that they cannot be mistaken for
-measurements. All times follow from the seed: the same code on the same problem is equally fast at every commit.
+measurements. All times follow from the seed: the same code on the same problem is equally fast at every commit. Other
+code is slower or faster by chance, or by as much as was planted (`Simulation.planted`).
 """
 
 import datetime as dt
@@ -184,7 +185,7 @@ def _median_us(problem: str, content_key: str, simulation: Simulation, launch: s
 
 def trial(facts: SweepFacts, config: CompiledConfig, simulation: Simulation) -> TrialResult:
     seed = simulation.seed
-    fate = _random(seed, "fate", facts.problem, config.content_key).random()
+    fate = _random(seed, "fate", facts.problem, _find_planted(config.content_key, simulation)[0]).random()
     if fate < WRONG:
         return TrialResult(config.params, "wrong", error=1.0, failure="simulated: the largest error is 1")
     if fate < WRONG + CRASHED:
@@ -218,7 +219,13 @@ def _canary(chance: Random, slow: float) -> dict[str, float]:
 
 
 def _here_us(problem: str, content_key: str, simulation: Simulation) -> float:
-    return true_us(problem, content_key, simulation.seed) * (1.0 + simulation.slow)
+    replaced, times = _find_planted(content_key, simulation)
+    return true_us(problem, replaced, simulation.seed) * times * (1.0 + simulation.slow)
+
+
+def _find_planted(content_key: str, simulation: Simulation) -> tuple[str, float]:
+    """Returns the cubin that a planted one replaces, and how many times as long it takes; else the cubin itself."""
+    return simulation.planted.get(content_key, (content_key, 1.0))
 
 
 def true_us(problem: str, content_key: str, seed: int) -> float:

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,11 +25,10 @@ from tilewatch.errors import ExpectedError
 from tilewatch.nightlies import NightlyTimes
 from tilewatch.worker import run_job
 from tilewatch.worker.context import Context
-from tilewatch.worker.gpu.simulated import true_us
 from tilewatch.worker.local import demo_repository, port, programs
 from tilewatch.worker.local.children import Children
 from tilewatch.worker.local.demo_messages import Mailbox, open_mailbox
-from tilewatch.worker.local.demo_repository import BASELINE_AT, BODIES, LIBRARY, PROBLEMS, DemoCommit
+from tilewatch.worker.local.demo_repository import BASELINE_AT, LIBRARY, DemoCommit
 from tilewatch.worker.local.up import DASHBOARD_LIMIT_S, wait
 from tilewatch.worker.notify.outbox import Outbox, write_and_send
 from tilewatch.worker.notify.update_alarms import update_alarms
@@ -38,9 +37,8 @@ from tilewatch.worker.submitting.submit import submit_nightly
 
 GPU = "sim"
 ARCH = "sm_90"
-SIZES = {demo_repository.SLOWER: (0.15, 0.45), demo_repository.FASTER: (-0.35, -0.12)}
-"""The smallest and largest relative change that each kernel's commit shall make to the time of each problem."""
-MOST_SEEDS = 2_000_000
+TIMES = {demo_repository.SLOWER: 1.3, demo_repository.FASTER: 0.8}
+"""How many times as long each kernel takes after its commit."""
 MOVED_BASELINE_US, MOVED_BASELINE_VERSION = 96.0, "0.2.0"
 NOTIFY = """[channels.page]
 webhook = '{url}'
@@ -95,30 +93,13 @@ def play_nights(settings: Settings, mailbox: Mailbox, print_line: Print) -> None
         print_line(f"night {number + 1} of {len(commits)}, {commit.sha[:10]} {commit.subject}{news}")
 
 
-def find_seed(cubins: Mapping[str, tuple[Sequence[str], Sequence[str]]]) -> int:
-    """Returns a seed of the simulated GPU with which each kernel's times change as SIZES wants. `cubins` holds the keys
-    of each kernel's cubins before and after its change."""
-    for seed in range(MOST_SEEDS):
-        if all(_is_planted(kernel, *sides, seed) for kernel, sides in cubins.items()):
-            return seed
-    raise CannotDemonstrate("no seed of the simulated GPU makes the planted commits slower and faster")
-
-
-def _is_planted(kernel: str, base: Sequence[str], head: Sequence[str], seed: int) -> bool:
-    least, most = SIZES[kernel]
-    for problem in PROBLEMS:
-        base_us, head_us = (min(true_us(problem, key, seed) for key in keys) for keys in (base, head))
-        if not least < head_us / base_us - 1 < most:
-            return False
-    return True
-
-
 def _plant(context: Context, home: Path) -> Context:
-    cubins = {
-        kernel: (_list_cubins(home, kernel, changed=False), _list_cubins(home, kernel, changed=True))
-        for kernel in BODIES
-    }
-    return replace(context, simulation=replace(context.simulation, seed=find_seed(cubins)))
+    """Makes each config of the changed kernels as much slower or faster as TIMES says."""
+    planted = dict(context.simulation.planted)
+    for kernel, times in TIMES.items():
+        base, head = (_list_cubins(home, kernel, changed=changed) for changed in (False, True))
+        planted |= {key: (replaced, times) for replaced, key in zip(base, head, strict=True)}
+    return replace(context, simulation=replace(context.simulation, planted=planted))
 
 
 def _list_cubins(home: Path, kernel: str, *, changed: bool) -> list[str]:

@@ -1,5 +1,7 @@
 """The simulated GPU: known speeds, the same road as a real one, and never taken for a measurement."""
 
+import dataclasses
+
 import pytest
 from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
@@ -45,6 +47,17 @@ def test_the_winner_is_the_config_that_is_known_to_be_fastest_or_one_next_to_it(
     (ours, baseline) = result.measurements
     assert median_interval(ours.samples_us).median == pytest.approx(fastest_us, rel=0.02)
     assert min(baseline.samples_us) >= gpu.simulation.baseline_us
+
+
+def test_planted_code_takes_so_many_times_as_long_as_the_code_that_it_replaces_and_shares_its_fate() -> None:
+    slower = [dataclasses.replace(config, content_key=f"new {config.content_key}") for config in CONFIGS]
+    planted = {new.content_key: (old.content_key, 1.3) for old, new in zip(CONFIGS, slower, strict=True)}
+    simulation = Simulation(1, 0.0, planted=planted)
+    for old, new in zip(CONFIGS, slower, strict=True):
+        base, head = (simulated.trial(FACTS, config, simulation) for config in (old, new))
+        assert head.status == base.status
+        if base.median_us is not None:
+            assert head.median_us == pytest.approx(1.3 * base.median_us, rel=0.02)
 
 
 @pytest.mark.parametrize(

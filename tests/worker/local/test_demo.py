@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from tilewatch.db.models import Alarm, Commit, Regression
+from tilewatch.db.models import Alarm, Commit, Regression, RegressionSeries
 from tilewatch.db.server.embedded import Servers
 from tilewatch.db.session import session
 from tilewatch.worker.local import demo, demo_repository
@@ -26,6 +26,9 @@ def test_twenty_nights_end_with_all_that_was_planted_and_a_message_of_each(
         found = select(Regression.direction, Regression.kernel, Regression.state, Commit.subject).join(
             Commit, Commit.id == Regression.bad_commit_id
         )
+        moved = select(Regression.kernel, RegressionSeries.size).join(Regression)
+        sizes = {kernel: (size + 1) / demo.TIMES[kernel] for kernel, size in opened.execute(moved)}
+        assert sizes == {kernel: pytest.approx(1, abs=0.02) for kernel in demo.TIMES}, "as large as planted"
         assert {tuple(row) for row in opened.execute(found)} == {
             ("regression", demo_repository.SLOWER, "new", demo_repository.SUBJECTS[demo_repository.SLOWER_AT]),
             ("improvement", demo_repository.FASTER, "new", demo_repository.SUBJECTS[demo_repository.FASTER_AT]),
@@ -43,10 +46,3 @@ def test_words_of_a_message_are_drawn_as_they_are() -> None:
         mailbox.messages.append(Message("<b>bold</b>", "a & b"))
         assert "&lt;b&gt;bold&lt;/b&gt;" in mailbox.draw()
         assert "a &amp; b" in mailbox.draw()
-
-
-def test_where_no_seed_plants_the_changes_a_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "MOST_SEEDS", 3)
-    same = (["equal"], ["equal"])
-    with pytest.raises(demo.CannotDemonstrate, match="no seed of the simulated GPU"):
-        demo.find_seed({demo_repository.SLOWER: same, demo_repository.FASTER: same})
