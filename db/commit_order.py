@@ -57,6 +57,12 @@ def place_of_night(commit: Commits, submission_id: Any, run_id: Any) -> Tuple:
     return tuple_(columns.position, columns.id, submission_id, run_id)
 
 
+def latest_night_first(submission_id: Any, run_id: Any) -> tuple[ColumnElement[Any], ...]:
+    """Orders runs by their place among the nights, the last night first. The first of a series' earlier runs on one
+    host is of the night before, which the judge and the alarms compare with."""
+    return (*latest_first(), submission_id.desc(), run_id.desc())
+
+
 def nearness_of(commit: Commits, run_id: Any) -> Tuple:
     """Returns how near to the tip of the branch a run is, to compare it with that of another one, as `newest_first`
     orders commits."""

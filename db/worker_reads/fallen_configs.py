@@ -70,7 +70,7 @@ def list_pairs_since(
     then = _sweeps().where(*named).subquery()
     compiles = exists().where(Trial.sweep_id == Sweep.id, Trial.status == "waiting")
     same = (*(getattr(Sweep, name) == then.c[name] for name in SERIES), ~compiles)
-    latest_first = (*commit_order.latest_first(), *LAST_ASKED)
+    latest_first = commit_order.latest_night_first(Sweep.submission_id, Sweep.id)
     before = _sweeps().where(*same, _find_place(then) > PLACE).order_by(*latest_first).limit(1).lateral()
     newest_first = (*commit_order.newest_first(), *LAST_ASKED)
     done = [exists().where(Run.sweep_id == Sweep.id)] if measured else []

@@ -154,8 +154,8 @@ class JudgedRun:
 
 
 @dataclass(frozen=True)
-class PreviousRun:
-    """The previous run of a series on the same host."""
+class NightBefore:
+    """The run of a series on the same host and from the same origin in the last earlier night."""
 
     run_id: int
     commit_id: int
@@ -363,28 +363,18 @@ def find_regression_range(session: Session, regression_id: int) -> RegressionRan
     return None if row is None else RegressionRange(**row._mapping)
 
 
-def read_previous_runs(
+def read_nights_before(
     session: Session, submission_ids: Sequence[int], origin: str
-) -> dict[tuple[str, str, str], PreviousRun]:
-    """Returns the newest run in these nights, which are ordered oldest first, by kernel, problem and host."""
-    query = measured_runs(
-        select(
-            Sweep.submission_id,
-            Sweep.kernel,
-            Sweep.problem,
-            Run.host,
-            Run.id.label("run_id"),
-            Commit.id.label("commit_id"),
-            Commit.sha,
-            Measurement.median_us,
-        )
-    ).where(Sweep.submission_id == func.any(list(submission_ids)), Run.origin == origin)
-    nights = {submission_id: number for number, submission_id in enumerate(submission_ids)}
-    rows = sorted(session.execute(query), key=lambda row: (nights[row.submission_id], row.run_id))
-    return {
-        (row.kernel, row.problem, row.host): PreviousRun(row.run_id, row.commit_id, row.sha, row.median_us)
-        for row in rows
-    }
+) -> dict[tuple[str, str, str], NightBefore]:
+    """Returns the run of the last of these nights that measured a series, by kernel, problem and host."""
+    series = (Sweep.kernel, Sweep.problem, Run.host)
+    query = (
+        measured_runs(select(*series, Run.id, Commit.id, Commit.sha, Measurement.median_us))
+        .ext(distinct_on(*series))
+        .where(Sweep.submission_id == func.any(list(submission_ids)), Run.origin == origin)
+        .order_by(*series, *commit_order.latest_night_first(Sweep.submission_id, Run.id))
+    )
+    return {(kernel, problem, host): NightBefore(*run) for kernel, problem, host, *run in session.execute(query)}
 
 
 def list_runs(session: Session, scope: Scope) -> list[int]:

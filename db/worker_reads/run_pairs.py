@@ -1,8 +1,8 @@
-"""Reads the newest and the previous run of each series, to compare winners, shipped configs and toolchains.
+"""Reads the newest run of each series and its run of the night before, to compare winners, shipped configs and
+toolchains.
 
-The previous run may be of the same commit, as the judge's previous night is: a baseline that is new on the same commit
-is one alarm, and not one each night until somebody pushes. worker/notify/update_alarms.py decides which differences are
-alarms.
+Both may be of the same commit: a baseline that is new on the same commit is one alarm, and not one each night until
+somebody pushes. worker/notify/update_alarms.py decides which differences are alarms.
 """
 
 import datetime as dt
@@ -18,7 +18,7 @@ from tilewatch.db.models import TOTAL, Commit, Config, Measurement, Run, Sweep, 
 from tilewatch.db.query_parts import Query, is_of_series, measured_runs, read_rows, select_row, series_keys
 
 HISTORY = dt.timedelta(days=60)
-"""Longest time between the start of the period that is asked for and the end of the run before it."""
+"""Longest time between the start of the period that is asked for and the end of the run of the night before."""
 
 SHIPPED, TILE_TABLE = "shipped", "tile_table"
 """Implementations that are timed beside the winner: the kernel with the config that the library's host code launches,
@@ -27,13 +27,13 @@ if that is known, and with the config of the tile table."""
 
 @dataclass(frozen=True)
 class RunPair:
-    """The newest run of a series and the previous one on the same host.
+    """The newest run of a series and its run of the night before.
 
     `regret` is how much slower than the winner the config `ships` is, which the library's host code launches; if that
-    is None, the tile table's config. `old_table_regret` is the tile table's regret in the previous run; None without
-    one. `old_winner_loss` is how much slower than the winner the previous winner is now, in the sweep's few samples;
-    None if it still wins, is tied or has no time. `checklist` holds the lines of the winner's checklist, with item,
-    answer and evidence; None if the run has none. `verdict` is on the newest run; None before it is judged.
+    is None, the tile table's config. `old_table_regret` is the tile table's regret in the night before; None without
+    one. `old_winner_loss` is how much slower than the winner the winner of the night before is now, in the sweep's few
+    samples; None if it still wins, is tied or has no time. `checklist` holds the lines of the winner's checklist, with
+    item, answer and evidence; None if the run has none. `verdict` is on the newest run; None before it is judged.
     """
 
     repository: str
@@ -61,8 +61,7 @@ def list_newest_run_pairs(session: Session, since: dt.datetime) -> list[RunPair]
     """Lists a pair of runs for each series that was measured since a time."""
     keys = series_keys()
     same = is_of_series(keys)
-    last_asked = (Sweep.submission_id.desc(), Run.id.desc())
-    newest_first = (*commit_order.newest_first(), *last_asked)
+    newest_first = (*commit_order.newest_first(), Sweep.submission_id.desc(), Run.id.desc())
     now = _runs().where(*same, Run.finished_at >= since).order_by(*newest_first).limit(1).lateral()
     then = (
         _runs()
@@ -70,10 +69,11 @@ def list_newest_run_pairs(session: Session, since: dt.datetime) -> list[RunPair]
             *same,
             Run.finished_at >= since - HISTORY,
             Run.host == now.c.host,
+            Run.origin == now.c.origin,
             commit_order.place_of_night(Commit, Sweep.submission_id, Run.id)
             < commit_order.place_of_night(now, now.c.submission_id, now.c.run_id),
         )
-        .order_by(*commit_order.latest_first(), *last_asked)
+        .order_by(*commit_order.latest_night_first(Sweep.submission_id, Run.id))
         .limit(1)
         .lateral()
     )
@@ -118,6 +118,7 @@ def _runs() -> Query:
         select(
             Run.id.label("run_id"),
             Run.host,
+            Run.origin,
             Run.tie,
             Run.toolchain,
             Run.finished_at,

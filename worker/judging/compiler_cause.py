@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from tilewatch.compilers import CompilerChange
 from tilewatch.db.worker_reads import judging, winners
-from tilewatch.db.worker_reads.judging import Point, PreviousRun, Scope
+from tilewatch.db.worker_reads.judging import NightBefore, Point, Scope
 from tilewatch.db.worker_reads.winners import Winner
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.worker.detection.policy import Policy
@@ -27,10 +27,10 @@ show a change of 0.3 % at five deviations."""
 
 @dataclass(frozen=True)
 class CompilerSuspicion:
-    """A series whose compiler changed since its previous run, and whose time moved, by `moved` (relative)."""
+    """A series whose compiler changed since the night before, and whose time moved, by `moved` (relative)."""
 
     point: Point
-    before: PreviousRun
+    before: NightBefore
     moved: float
     compilers: CompilerChange
     question: BuildQuestion
@@ -58,10 +58,10 @@ def find_suspicions(
     store: CubinStore,
     min_change: float,
     scope: Scope,
-    before: Mapping[Series, PreviousRun],
+    before: Mapping[Series, NightBefore],
     points: Mapping[Series, Point],
 ) -> list[CompilerSuspicion]:
-    """Finds the series that moved tonight and whose previous winner was made by another compiler."""
+    """Finds the series that moved tonight and whose winner of the night before was made by another compiler."""
     moved = [
         (point, earlier)
         for series, point in points.items()
@@ -98,7 +98,7 @@ def write_sentence(suspicion: CompilerSuspicion, answer: CompilerAnswer) -> str:
     return f"the commit before, compiled by both ({compilers}), differs by {low:+.2%} to {high:+.2%}"
 
 
-def _suspicion(scope: Scope, point: Point, before: PreviousRun, base: Winner, head: Winner) -> CompilerSuspicion:
+def _suspicion(scope: Scope, point: Point, before: NightBefore, base: Winner, head: Winner) -> CompilerSuspicion:
     side = BuildSide.of_winner(base, before.commit_id, before.sha)
     runs = f"{before.sha}:toolchain:{before.run_id}-{point.run_id}"
     sides, about = (side, replace(side, code=None)), (point.kernel, point.problem)

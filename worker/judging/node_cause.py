@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db.worker_reads import gpus, judging, winners
 from tilewatch.db.worker_reads.gpus import NodeGpu
-from tilewatch.db.worker_reads.judging import Point, PreviousRun, Scope
+from tilewatch.db.worker_reads.judging import NightBefore, Point, Scope
 from tilewatch.db.worker_reads.winners import Winner
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.worker.judging.node_comparison import WELL_GPUS_DIFFER, NodeAnswer, NodeSuspicion, compare
@@ -36,11 +36,11 @@ def find_suspicions(
     session: Session,
     store: CubinStore,
     scope: Scope,
-    before: Mapping[Series, PreviousRun],
+    before: Mapping[Series, NightBefore],
     points: Mapping[Series, Point],
 ) -> list[NodeSuspicion]:
     """Finds the series that differ most from recent times of another node, or of this node under another driver."""
-    runs: dict[tuple[str, str], list[PreviousRun]] = defaultdict(list)
+    runs: dict[tuple[str, str], list[NightBefore]] = defaultdict(list)
     for (kernel, problem, _), run in before.items():
         runs[kernel, problem].append(run)
     reported = gpus.read_open_causes(session, scope.repository, scope.gpu_model)
@@ -89,8 +89,8 @@ def read_answer(session: Session, suspicion: NodeSuspicion) -> NodeAnswer | None
 def _suspect(
     scope: Scope,
     point: Point,
-    last_here: PreviousRun | None,
-    others: Sequence[PreviousRun],
+    last_here: NightBefore | None,
+    others: Sequence[NightBefore],
     ran: Mapping[int, NodeGpu],
     won: Mapping[int, Winner],
 ) -> NodeSuspicion | None:
@@ -115,7 +115,7 @@ def _suspect(
 def _ask_whether_it_is_over(
     scope: Scope,
     point: Point,
-    others: Sequence[PreviousRun],
+    others: Sequence[NightBefore],
     ran: Mapping[int, NodeGpu],
     won: Mapping[int, Winner],
     reported: Mapping[str, float],
@@ -129,7 +129,7 @@ def _ask_whether_it_is_over(
 
 
 def _against_newest(
-    scope: Scope, point: Point, others: Sequence[PreviousRun], ran: Mapping[int, NodeGpu], won: Mapping[int, Winner]
+    scope: Scope, point: Point, others: Sequence[NightBefore], ran: Mapping[int, NodeGpu], won: Mapping[int, Winner]
 ) -> NodeSuspicion | None:
     here, head = ran[point.run_id], won.get(point.run_id)
     if head is None or not others:
@@ -141,7 +141,7 @@ def _against_newest(
 def _suspicion(
     scope: Scope,
     point: Point,
-    before: PreviousRun,
+    before: NightBefore,
     there: NodeGpu,
     here: NodeGpu,
     codes: tuple[Winner, Winner],

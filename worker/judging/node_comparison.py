@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import expm1, hypot
 
 from tilewatch.db.worker_reads.gpus import NodeGpu
-from tilewatch.db.worker_reads.judging import Point, PreviousRun, ReplayFact
+from tilewatch.db.worker_reads.judging import NightBefore, Point, ReplayFact
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.replay_evidence import Estimate, estimate_pair
 from tilewatch.worker.judging import replay_answers
@@ -33,7 +33,7 @@ class NodeSuspicion:
     """
 
     point: Point
-    before: PreviousRun
+    before: NightBefore
     there: NodeGpu
     here: NodeGpu
     moved: float

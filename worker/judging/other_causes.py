@@ -17,7 +17,7 @@ from tilewatch.worker.judging.scope_judge import Series, series_of
 from tilewatch.worker.queue.replay_job import BuildQuestion
 
 RECENT_NIGHTS = 5
-"""Number of earlier nights that are searched for the previous run. Over more nights, many other things change."""
+"""Number of earlier nights that are searched for the night before. Over more nights, many other things change."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def find(night: OpenNight, nights: Sequence[Night], points: Mapping[Series, Poin
     """Returns tonight's series that may have changed for another cause than a commit, with the causes."""
     session, store, scope = night.session, night.store, night.scope
     recent = [each.submission_id for each in nights[-1 - RECENT_NIGHTS : -1]]
-    before = judging.read_previous_runs(session, recent, scope.origin)
+    before = judging.read_nights_before(session, recent, scope.origin)
     min_change = night.policy.min_change
     by_compiler = {
         series_of(each.point): each

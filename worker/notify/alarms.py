@@ -186,7 +186,7 @@ def sweep_of_key(key: str) -> tuple[str, str, int] | None:
 
 
 def lost_its_tie(run: RunPair) -> bool:
-    """Returns whether the previous winner is now slower by at least LOSS_THAT_MATTERS."""
+    """Returns whether the winner of the night before is now slower by at least LOSS_THAT_MATTERS."""
     return run.old_winner_loss is not None and run.old_winner_loss >= LOSS_THAT_MATTERS
 
 

@@ -40,20 +40,23 @@ def test_the_regret_is_of_what_the_library_ships_where_that_is_known(db_session:
     assert (pair.regret, pair.ships) == (pytest.approx(0.2), config.params)
 
 
-def test_the_table_s_regret_in_the_run_before_is_known_beside_the_newest(db_session: Session, run_id: int) -> None:
+def test_the_table_s_regret_in_the_night_before_is_known_beside_the_newest(db_session: Session, run_id: int) -> None:
     times = {"samples_us": [10.0], "median_us": 9.05 * 1.05, "low_us": 10.0, "high_us": 10.0}
     db_session.add(Measurement(run_id=run_id, implementation="tile_table", role="baseline", detail={}, **times))
     db_session.flush()
     (pair,) = run_pairs.list_newest_run_pairs(db_session, one_commit.NOON - MINUTE)
-    assert pair.old_table_regret is None, "there is no run before"
+    assert pair.old_table_regret is None, "there is no night before"
     one_commit.measure(db_session, one_commit.submit(db_session, key="later"), key="run 2")
     (pair,) = run_pairs.list_newest_run_pairs(db_session, one_commit.NOON - MINUTE)
     assert pair.old_table_regret == pytest.approx(0.05)
+    db_session.execute(update(Run).where(Run.id == run_id).values(origin="simulated", timer="simulated"))
+    (pair,) = run_pairs.list_newest_run_pairs(db_session, one_commit.NOON - MINUTE)
+    assert pair.old_table_regret is None, "a GPU did not measure it, though its host has that name"
 
 
 @pytest.mark.usefixtures("run_id")
 def test_the_loss_of_the_last_winner_is_how_much_slower_than_the_new_one_it_is(db_session: Session) -> None:
-    """The first config won the run before; now the third wins, and the first takes 20 % more."""
+    """The first config won in the night before; now the third wins, and the first takes 20 % more."""
     later = one_commit.submit(db_session, key="later")
     first, third = later.config_ids[0], later.config_ids[2]
     newer = one_commit.measure(db_session, later, key="run 2")

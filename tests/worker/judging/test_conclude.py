@@ -5,7 +5,7 @@ import math
 import pytest
 
 from tilewatch.db.worker_reads.gpus import NodeGpu
-from tilewatch.db.worker_reads.judging import Point, PreviousRun
+from tilewatch.db.worker_reads.judging import NightBefore, Point
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.replay_evidence import Estimate
 from tilewatch.worker.detection.verdict import ConfirmedChange
@@ -20,7 +20,7 @@ SIDE = BuildSide(1, "a" * 40, 1, {"tile_m": 64}, True, None)
 QUESTION = BuildQuestion("key", "gemm", "1x2x3", "sim", "sm_90", "simulated", "node", 0, 8, SIDE, SIDE)
 SUSPICION = NodeSuspicion(
     Point(1, 2, "gemm", "1x2x3", "n2", "toolchain", 105.0, 104.9, 105.1, None, None),
-    PreviousRun(1, 1, "a" * 40, 100.0),
+    NightBefore(1, 1, "a" * 40, 100.0),
     *(NodeGpu(host, f"GPU-{host}", "580.1") for host in ("n1", "n2")),
     moved=0.05,
     same_code=True,

@@ -16,7 +16,7 @@ from tilewatch.db.models import Job, Regression, RegressionSeries, Replay, Run, 
 from tilewatch.db.page_reads import messages, regressions, replays
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import gpus
-from tilewatch.db.worker_reads.judging import Point, PreviousRun, ReplayFact
+from tilewatch.db.worker_reads.judging import NightBefore, Point, ReplayFact
 from tilewatch.worker import run_job
 from tilewatch.worker.context import Context
 from tilewatch.worker.detection.policy import Policy
@@ -260,7 +260,7 @@ def suspicion() -> NodeSuspicion:
     there, here = (gpus.NodeGpu(host, f"GPU-{host}", "580.1") for host in ("n1", "n2"))
     side = BuildSide(1, "a" * 40, 1, {"width": 64}, True, None)
     question = BuildQuestion("key", "double", "1024", "sim", "sm_90", "simulated", "node", 0, LAUNCHES, side, side)
-    before = PreviousRun(1, 1, "a" * 40, 100.0)
+    before = NightBefore(1, 1, "a" * 40, 100.0)
     return NodeSuspicion(point, before, there, here, 0.05, False, None, 0.0, (question, question))
 
 

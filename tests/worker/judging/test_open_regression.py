@@ -16,7 +16,7 @@ from tilewatch.db.models import Action, Message, Regression, RegressionSeries, R
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import judging
 from tilewatch.db.worker_reads.gpus import NodeGpu
-from tilewatch.db.worker_reads.judging import ExpectedLevel, Point, PreviousRun, Scope
+from tilewatch.db.worker_reads.judging import ExpectedLevel, NightBefore, Point, Scope
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.worker.detection.replay_evidence import Estimate
 from tilewatch.worker.detection.verdict import ConfirmedChange
@@ -41,7 +41,7 @@ class Night:
     bad: int
     scope: Scope
     point: Point
-    before: PreviousRun
+    before: NightBefore
 
 
 def judged_night(opened: Session) -> Night:
@@ -51,7 +51,7 @@ def judged_night(opened: Session) -> Night:
     run_id, night = one_commit.measure(opened, planned), planned.submission_id
     point = Point(night, run_id, made.KERNEL, made.PROBLEM, "n2", "t", 9.05, 9.0, 9.1, None, None)
     scope = Scope("tilewatch", "b200", "sm_100", "measured", night, bad, "b" * 40, 101)
-    return Night(good, bad, scope, point, PreviousRun(run_id, good, "a" * 40, 9.0))
+    return Night(good, bad, scope, point, NightBefore(run_id, good, "a" * 40, 9.0))
 
 
 def at_later_run(opened: Session, point: Point) -> Point:
