@@ -98,6 +98,8 @@ def moe_gate_up(call: Call) -> BaselineLaunch:
 
 def _make_mqa_logits(call: Call) -> BaselineLaunch:
     deep_gemm = _import_deepgemm()
+    if not hasattr(deep_gemm, "fp8_mqa_logits"):
+        raise BaselineMissing(f"DeepGEMM {version('sgl-deep-gemm')} has no fp8_mqa_logits, which 0.1.0 has")
     q, k, scale_k, weights, first, last = (
         tensor(call, each) for each in ("q", "k", "scale_k", "weights", "first", "last")
     )
@@ -182,7 +184,8 @@ def _import_deepgemm() -> Any:
     torch_module()
     if (major := find_major()) not in (HOPPER, BLACKWELL):
         raise BaselineMissing(
-            f"DeepGEMM has kernels for compute capability 9 (H100, H200) and 10 (B200, B300), and none for {major}"
+            "Tilewatch calls DeepGEMM on compute capability 9 (H100, H200) and 10 (B200, B300); DeepGEMM 0.1.0 has no "
+            f"kernels for {major}"
         )
     os.environ.setdefault("DG_PRINT_CONFIGS", "1")  # DeepGEMM prints its choice once per shape; the run keeps that line
     try:

@@ -24,7 +24,10 @@ from tilewatch.kernels.watching.torch_stand_in.tensor import DType, Tensor
 
 MAJORS = {"sm_80": 8, "sm_90": 9, "sm_100": 10, "sm_103": 10, "sm_110": 11, "sm_120": 12}
 OF_DEEPGEMM = tuple(name for name in NAMES if name.startswith("deepgemm"))
-NO_KERNELS = "DeepGEMM has kernels for compute capability 9 (H100, H200) and 10 (B200, B300), and none for {}"
+NO_KERNELS = (
+    "Tilewatch calls DeepGEMM on compute capability 9 (H100, H200) and 10 (B200, B300); DeepGEMM 0.1.0 has no kernels "
+    "for {}"
+)
 KERNELS = {name: each.kernel for name, each in load(LIBRARY).items()}
 
 
@@ -147,6 +150,19 @@ def test_hopper_has_no_kernel_for_a_scale_of_each_row_of_b(machine: Machine) -> 
     kernel = KERNELS["gemm_fp8_block_scaled"]
     with pytest.raises(BaselineMissing, match="a scale for each row of B on B200 and B300, and none on Hopper"):
         build("deepgemm", machine.call(kernel, kernel.problems[0]))
+
+
+@pytest.mark.parametrize("machine", ["sm_90"], indirect=True)
+def test_a_deepgemm_without_scores_says_so(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DeepGEMM 0.2.5 has fp8_fp4_mqa_logits instead, with other arguments."""
+    from tilewatch.kernels.baselines.baseline import BaselineMissing
+    from tilewatch.kernels.baselines.makers import build
+
+    kernel = KERNELS["mqa_logits"]
+    call = machine.call(kernel, kernel.problems[0])
+    monkeypatch.delattr(DeepGemm, "fp8_mqa_logits")
+    with pytest.raises(BaselineMissing, match=r"DeepGEMM 0\.1\.0 has no fp8_mqa_logits"):
+        build("deepgemm", call)
 
 
 @pytest.mark.parametrize("machine", ["sm_100"], indirect=True)
