@@ -99,10 +99,17 @@ TABLE = (
     ),
     Row(DATACENTER, 2, {"tile_m": 256, "tile_n": 128}, "NVIDIA's TileGym, its first choice for sm_100", "attention"),
     Row(
-        (*CONSUMER, *AMPERE),
+        CONSUMER,
+        2,
+        {"tile_m": 64, "tile_n": 64},
+        "NVIDIA's TileGym, its first choice for sm_120, but one block at a time: two spill 40 bytes",
+        "attention",
+    ),
+    Row(
+        AMPERE,
         2,
         {"tile_m": 64, "tile_n": 64, "occupancy": 2},
-        "NVIDIA's TileGym, its first choice for sm_120 and below sm_90",
+        "NVIDIA's TileGym, its first choice below sm_90",
         "attention",
     ),
     Row(

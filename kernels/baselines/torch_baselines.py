@@ -108,14 +108,17 @@ def grouped_mm(call: Call) -> BaselineLaunch:
     return BaselineLaunch(launch, {"version": torch.__version__, "groups": len(ends)}, settle)
 
 
-def cublaslt_nvfp4(call: Call) -> BaselineLaunch:
-    """Launches D = A @ B^T in FP4 with one FP8 scale per 16 elements of K, laid out beforehand for cuBLASLt."""
+def cublaslt_block_scaled(call: Call) -> BaselineLaunch:
+    """Launches D = A @ B^T in NVFP4 or MXFP8, with scales per 16 or 32 of K laid out beforehand for cuBLASLt."""
     torch = torch_module()
     if (major := find_major()) < BLACKWELL:
-        raise BaselineMissing(f"cuBLASLt multiplies FP4 from compute capability 10 (B200) on, and this GPU has {major}")
-    a, b = (tensor(call, name).view(torch.float4_e2m1fn_x2) for name in ("a", "b"))
+        raise BaselineMissing(
+            f"cuBLASLt multiplies FP4 and MXFP8 from compute capability 10 (B200) on, and this GPU has {major}"
+        )
+    a, b, d = (tensor(call, name) for name in ("a", "b", "d"))
+    if call.dtypes["a"] == "uint8":  # two FP4 elements
+        a, b = (each.view(torch.float4_e2m1fn_x2) for each in (a, b))
     scale_a, scale_b = (_tile_scales(tensor(call, name)) for name in ("scale_a", "scale_b"))
-    d = tensor(call, "d")
 
     def launch() -> None:
         torch._scaled_mm(a, b.t(), scale_a=scale_a, scale_b=scale_b, out_dtype=torch.bfloat16, out=d)
@@ -125,7 +128,7 @@ def cublaslt_nvfp4(call: Call) -> BaselineLaunch:
 
 
 def _tile_scales(scales: Any) -> Any:
-    """Returns scales (rows, K / 16) in tiles of 128 rows and 4 columns, padded with zeros.
+    """Returns scales (rows, blocks of K) in tiles of 128 rows and 4 columns, padded with zeros.
 
     In a tile, the four scales of a row lie beside those of the rows 32, 64 and 96 below it (cuBLAS 13, "1D block
     scaling factors layout").
@@ -134,7 +137,7 @@ def _tile_scales(scales: Any) -> Any:
     rows, columns = scales.shape
     padded = torch.nn.functional.pad(scales.view(torch.uint8), (0, -columns % 4, 0, -rows % 128))
     tiles = padded.reshape(-(-rows // 128), 4, 32, -(-columns // 4), 4).permute(0, 3, 2, 1, 4)
-    return tiles.reshape(-1).view(torch.float8_e4m3fn)
+    return tiles.reshape(-1).view(scales.dtype)
 
 
 def cublaslt_per_group(call: Call) -> BaselineLaunch:

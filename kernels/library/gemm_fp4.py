@@ -5,7 +5,7 @@ float4_e2m1fn only for tiles, so the kernel unpacks the bytes that it loads. NVF
 out."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import cuda.tile as ct
@@ -76,28 +76,29 @@ def parse(text: str) -> Problem:
 
 
 def space(arch: str) -> Space:
-    if arch.startswith(("sm_8", "sm_9")):
-        return Space((("tile_m", ()),))  # no FP4 instructions
-    if arch.startswith("sm_12"):
-        return _space((64, 128), (128,))  # with 256 the sums spill, up to 3112 bytes
-    return _space(
-        (128, 256), (128, 256), lambda config: min(config["tile_m"], config["tile_n"]) < 256 * config["num_ctas"]
-    )
-
-
-def _space(tile_m: tuple[int, ...], tile_n: tuple[int, ...], only: Callable[[Config], bool] | None = None) -> Space:
-    """Returns the configs. On sm_100, tiles of 64 rows, and 256x256 on one multiprocessor, did not compile in 15 s of
-    CPU time."""
+    """Returns the configs; none before Blackwell, whose Tensor Cores are the first with FP4. On sm_120 only those that
+    do not spill (tileiras 13.4.92). On sm_100, tiles of 64 rows, and 256x256 on one multiprocessor, did not compile in
+    15 s of CPU time."""
+    consumer = arch.startswith("sm_12")
     return Space(
         (
-            ("tile_m", tile_m),
-            ("tile_n", tile_n),
+            ("tile_m", () if arch.startswith(("sm_8", "sm_9")) else (64, 128) if consumer else (128, 256)),
+            ("tile_n", (64, 128) if consumer else (128, 256)),
             ("tile_k", (128, 256)),
             ("num_ctas", (1, 2)),
+            *((("num_worker_warps", (8,)),) if consumer else ()),
             ("group_size_m", (8,)),
         ),
-        only,
+        only=_has_registers if consumer else _compiles,
     )
+
+
+def _has_registers(config: Config) -> bool:
+    return tuple(config[axis] for axis in ("tile_m", "tile_n", "tile_k", "num_ctas")) != (64, 128, 128, 1)
+
+
+def _compiles(config: Config) -> bool:
+    return min(config["tile_m"], config["tile_n"]) < 256 * config["num_ctas"]
 
 
 def arrays(problem: Problem) -> tuple[Array, ...]:

@@ -2,10 +2,12 @@
 
 D = A @ B^T, where A is (M, K), B is (N, K) and both have scales per 128 of K. Hopper ("1d2d"): one float32 per row of
 A, one per 128x128 block of B; the Tensor Core's short sums are promoted to float32 every 128 of K, as DeepGEMM does.
-Blackwell ("1d1d"): powers of two per row of both, which its Tensor Cores apply themselves."""
+Blackwell ("1d1d"): powers of two per row of both, which its Tensor Cores apply themselves; in MXFP8 one per 32 of K."""
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import cuda.tile as ct
@@ -16,6 +18,9 @@ ConstInt = ct.Constant[int]
 
 BLOCK = 128
 """Elements of K, and rows of B, that share a scale."""
+
+MX_BLOCK = 32
+"""Elements of K that share a scale in MXFP8 (OCP Microscaling Formats 1.0, section 5.2)."""
 
 POWER_LIMITED_FROM_K = 2048
 """Least K from which a GPU is at its power limit; see gemm_steps.py."""
@@ -464,31 +469,36 @@ def swizzled(tile, tiles_m, tiles_n, group_size_m, even):
 
 
 @ct.kernel
-def gemm_fp8_block_scaled(
-    a, b, scale_a, scale_b, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt
-):
-    """Blackwell: the Tensor Core takes a power of two per row and 32 of K. scale_a (M, K / 128) and scale_b (N, K /
-    128) hold one per 128, so each is repeated four times."""
+def gemm_fp8_block_scaled(a, b, scale_a, scale_b, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt,
+                          group_size_m: ConstInt, block: ConstInt, swap_ab: ConstInt):  # fmt: skip
+    """Blackwell: the Tensor Core takes a power of two per row and 32 of K. scale_a (M, K / `block`) and scale_b (N, K /
+    `block`) hold one per 32 (MXFP8) or 128, which is then repeated four times.
+
+    With `swap_ab` the product is D^T = B @ A^T: the Tensor Core takes at least 64 rows of its first operand and 8 of
+    its second, so that few rows of A leave none of it idle."""
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, tile_k))
     tiles_n = ct.num_tiles(b, axis=0, shape=(tile_n, tile_k))
     tiles_k = ct.num_tiles(a, axis=1, shape=(tile_m, tile_k))
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
         i, j = swizzled(tile, tiles_m, tiles_n, group_size_m, 0)
-        acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
+        acc = ct.full((tile_n, tile_m) if swap_ab == 1 else (tile_m, tile_n), 0.0, dtype=ct.float32)
         for k in range(tiles_k):
             x = ct.load(a, index=(i, k), shape=(tile_m, tile_k), padding_mode=ZERO)
             y = ct.load(b, index=(j, k), shape=(tile_n, tile_k), padding_mode=ZERO)
-            of_x = _per_32(ct.load(scale_a, index=(i, k), shape=(tile_m, tile_k // 128), padding_mode=ZERO))
-            of_y = _per_32(ct.load(scale_b, index=(j, k), shape=(tile_n, tile_k // 128), padding_mode=ZERO))
-            acc = ct.mma_scaled(x, of_x, ct.transpose(y), ct.transpose(of_y), acc)
-        ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
+            of_x = _per_32(ct.load(scale_a, index=(i, k), shape=(tile_m, tile_k // block), padding_mode=ZERO), block)
+            of_y = _per_32(ct.load(scale_b, index=(j, k), shape=(tile_n, tile_k // block), padding_mode=ZERO), block)
+            if swap_ab == 1:
+                acc = ct.mma_scaled(y, of_y, ct.transpose(x), ct.transpose(of_x), acc)
+            else:
+                acc = ct.mma_scaled(x, of_x, ct.transpose(y), ct.transpose(of_y), acc)
+        ct.store(d, index=(i, j), tile=ct.astype(ct.transpose(acc) if swap_ab == 1 else acc, d.dtype))
 
 
-def _per_32(scale):
-    """Repeats scales: (rows, blocks of 128) -> (rows, blocks of 32). Used by the kernel."""
+def _per_32(scale, block):
+    """Repeats scales: (rows, blocks of K) -> (rows, blocks of 32). Used by the kernel."""
     rows, blocks = scale.shape
-    repeated = ct.broadcast_to(ct.reshape(scale, (rows, blocks, 1)), (rows, blocks, 4))
-    return ct.reshape(repeated, (rows, 4 * blocks))
+    repeated = ct.broadcast_to(ct.reshape(scale, (rows, blocks, 1)), (rows, blocks, block // 32))
+    return ct.reshape(repeated, (rows, blocks * block // 32))
 
 
 def parse(text: str) -> Problem:
@@ -577,18 +587,38 @@ SHORT_LIST = ShortList(is_worth_timing, "tileiras 13.4.92", ("H200", "H100"), "f
 
 
 def blackwell_space(arch: str) -> Space:
-    if arch.startswith("sm_9") or arch.startswith("sm_8"):
-        return Space((("tile_m", ()),))  # no block-scaled Tensor Core instructions
+    """Returns the configs; none before Blackwell, whose Tensor Cores are the first that apply scales. On sm_120 only
+    those that do not spill (tileiras 13.4.92): all do with 4 warps."""
+    consumer = arch.startswith("sm_12")
     return Space(
         (
-            ("tile_m", (64, 128, 256)),
-            ("tile_n", (64, 128, 256)),
+            ("tile_m", () if arch.startswith(("sm_8", "sm_9")) else (32, 64, 128) if consumer else (32, 64, 128, 256)),
+            ("tile_n", (64, 128) if consumer else (64, 128, 256)),
             ("tile_k", (128, 256)),
             ("num_ctas", (1, 2)),
-            ("occupancy", (1, 2)),
+            ("occupancy", (1,) if consumer else (1, 2)),
+            *((("num_worker_warps", (8,)),) if consumer else ()),
             ("group_size_m", (8,)),
-        )
+            ("swap_ab", (0, 1)),
+        ),
+        only=lambda config: may_swap(config) and (has_registers(config) or not consumer),
     )
+
+
+def has_registers(config: Config) -> bool:
+    """Returns False for configs that spill on sm_120: 32 to 1,624 bytes."""
+    if config["num_ctas"] == 2:
+        return config["tile_k"] == 128
+    tile = config["tile_m"], config["tile_n"], config["tile_k"]
+    return tile == (64, 64, 128) or (tile[1:] == (128, 256) and not config["swap_ab"])
+
+
+def may_swap(config: Config) -> bool:
+    """Returns False for swapped operands of many rows, which would be mirrored, and for less than 32 rows in a block:
+    the compiler then uses no Tensor Core (sm_100, tileiras 13.4.92)."""
+    if config["swap_ab"]:
+        return config["tile_m"] < 128 <= config["tile_n"] and config["tile_m"] >= 32 * config["num_ctas"]
+    return config["tile_m"] >= 64
 
 
 def hopper_arrays(problem: Problem) -> tuple[Array, ...]:
@@ -603,13 +633,13 @@ def hopper_arrays(problem: Problem) -> tuple[Array, ...]:
     )
 
 
-def blackwell_arrays(problem: Problem) -> tuple[Array, ...]:
+def blackwell_arrays(problem: Problem, block: int = BLOCK) -> tuple[Array, ...]:
     m, n, k = problem.sizes["m"], problem.sizes["n"], problem.sizes["k"]
     return (
         Array("a", (m, k), "float8_e4m3fn"),
         Array("b", (n, k), "float8_e4m3fn"),
-        Array("scale_a", (m, k // BLOCK), "float8_e8m0fnu", fill="scale", aligned=False),
-        Array("scale_b", (n, k // BLOCK), "float8_e8m0fnu", fill="scale", aligned=False),
+        Array("scale_a", (m, k // block), "float8_e8m0fnu", fill="scale", aligned=False),
+        Array("scale_b", (n, k // block), "float8_e8m0fnu", fill="scale", aligned=False),
         Array("d", (m, n), "bfloat16", output=True),
     )
 
@@ -647,8 +677,9 @@ def columns_added(config: Config) -> int:
     return config.get("added_n", 0) if is_large and config.get("blocks_per_tile", 0) < 2 else 0
 
 
-def blackwell_constants(_: Problem, config: Config) -> tuple[int, ...]:
-    return config["tile_m"], config["tile_n"], config["tile_k"], config["group_size_m"]
+def blackwell_constants(_: Problem, config: Config, block: int = BLOCK) -> tuple[int, ...]:
+    tiles = config["tile_m"], config["tile_n"], config["tile_k"], config["group_size_m"]
+    return *tiles, block, config.get("swap_ab", 0)
 
 
 def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
@@ -683,8 +714,8 @@ def blackwell_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]
 
 
 def _scaled(values: Any, scales: Any, xp: Any) -> Any:
-    """Returns values (rows, K) times scales (rows, K / 128), each for 128 of K."""
-    return values * xp.repeat(scales, BLOCK, axis=1)
+    """Returns values (rows, K) times scales (rows, blocks of K)."""
+    return values * xp.repeat(scales, values.shape[1] // scales.shape[1], axis=1)
 
 
 def tolerance(problem: Problem) -> float:
@@ -705,6 +736,11 @@ def least_bytes(problem: Problem) -> int:
     return m * k + n * k + 2 * m * n + 4 * (k // BLOCK) * (m + -(-n // BLOCK))
 
 
+def blackwell_bytes(problem: Problem, block: int = BLOCK) -> int:
+    m, n, k = problem.sizes["m"], problem.sizes["n"], problem.sizes["k"]
+    return (m + n) * (k + k // block) + 2 * m * n
+
+
 PROBLEMS = tuple(
     parse(text)
     for text in (
@@ -723,6 +759,22 @@ HOPPER_PROBLEMS = (*PROBLEMS, *map(parse, ("1x2112x7168", "8x2112x7168", "64x211
 kv_lora_rank 512 and 64), and Qwen3-32B's down projection on eight GPUs (25600 / 8), which has an odd number of blocks
 of K."""
 
+BLOCK_SCALED = Kernel(
+    name="gemm_fp8_block_scaled",
+    entry=gemm_fp8_block_scaled,
+    problems=PROBLEMS,
+    parse=parse,
+    space=blackwell_space,
+    arrays=blackwell_arrays,
+    constants=blackwell_constants,
+    grid=grid,
+    reference=blackwell_reference,
+    tolerance=tolerance,
+    flops=flops,
+    bytes=blackwell_bytes,
+    baselines=("deepgemm",),
+)
+
 KERNELS = (
     Kernel(
         name="gemm_fp8_scaled",
@@ -740,19 +792,14 @@ KERNELS = (
         baselines=("deepgemm", "deepgemm_as_called"),
         short_lists={"sm_90": SHORT_LIST},
     ),
-    Kernel(
-        name="gemm_fp8_block_scaled",
-        entry=gemm_fp8_block_scaled,
-        problems=PROBLEMS,
-        parse=parse,
-        space=blackwell_space,
-        arrays=blackwell_arrays,
-        constants=blackwell_constants,
-        grid=grid,
-        reference=blackwell_reference,
-        tolerance=tolerance,
-        flops=flops,
-        bytes=least_bytes,
-        baselines=("deepgemm",),
+    BLOCK_SCALED,
+    replace(
+        BLOCK_SCALED,
+        name="gemm_mxfp8",
+        problems=PROBLEMS[:2],
+        arrays=partial(blackwell_arrays, block=MX_BLOCK),
+        constants=partial(blackwell_constants, block=MX_BLOCK),
+        bytes=partial(blackwell_bytes, block=MX_BLOCK),
+        baselines=("cublaslt_mxfp8",),
     ),
 )

@@ -267,6 +267,9 @@ SWAPS = (("tiles_per_block", (0, 1)), ("swap_ab", (0, 1)))
 FEW_WAVES = (("added_n", (0, 16, 32, 64)), ("tiles_per_block", (0, 1, 2, 3)), ("swap_ab", (0, 1)))
 """Configs for products that fill the GPU's multiprocessors only a few times."""
 
+SWAP_FEW_ROWS = (("swap_ab", (0, 1)),)
+"""Axis on Blackwell, whose Tensor Cores take at least 64 rows of their first operand."""
+
 Axes = tuple[tuple[str, tuple[int, ...]], ...]
 
 
@@ -285,10 +288,15 @@ def persistent_space(arch: str, tile_k: tuple[int, ...], hopper_axes: Axes) -> S
             ("occupancy", (1, 2, 4) if consumer else (1, 2)),
             ("num_worker_warps", (4, 8)),
             ("group_size_m", (8, 32) if arch == "sm_90" else (8,)),
-            *(hopper_axes if arch == "sm_90" else ()),
+            *(hopper_axes if arch == "sm_90" else SWAP_FEW_ROWS if hopper_axes and clusters != (1,) else ()),
         ),
-        only=lambda config: arch != "sm_90" or has_registers(config),
+        only=has_registers if arch == "sm_90" else is_no_mirror,
     )
+
+
+def is_no_mirror(config: Config) -> bool:
+    """Returns False for swapped tiles that mirror others: only 64 rows of D, `tile_n` then, need them."""
+    return not config.get("swap_ab", 0) or config["tile_m"] > config["tile_n"] == 64
 
 
 def is_before_hopper(arch: str) -> bool:

@@ -234,6 +234,33 @@ def two_masked_tiles(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency
 
 
 @ct.kernel
+def grouped_fp8_block_scaled(a, b, scale_a, scale_b, group_of_row, d, tile_m: ConstInt, tile_n: ConstInt,
+                             tile_k: ConstInt, group_size_m: ConstInt):  # fmt: skip
+    """Like grouped_fp8_contiguous on Blackwell, whose Tensor Core applies a power of two per row and 32 of K itself.
+    scale_a (M, K / 128) and scale_b (G, N, K / 128) hold one per row and 128 of K; d (M, N)."""
+    tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, tile_k))
+    tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, tile_k))
+    for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
+        i, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
+        g = ct.load(group_of_row, index=(i * tile_m,), shape=(1,)).item()
+        acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
+        for k in range(used(g) * ct.num_tiles(a, axis=1, shape=(tile_m, tile_k))):
+            x = ct.load(a, index=(i, k), shape=(tile_m, tile_k), padding_mode=ZERO)
+            of_x = ct.load(scale_a, index=(i, k), shape=(tile_m, tile_k // 128), padding_mode=ZERO)
+            of_y = ct.load(scale_b, index=(g, j, k), shape=(1, tile_n, tile_k // 128), padding_mode=ZERO)
+            y, turned = weights(b, g, j, k, tile_n, tile_k, 0), ct.transpose(per_32(of_y, tile_n))
+            acc = ct.mma_scaled(x, per_32(of_x, tile_m), y, turned, acc)
+        ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
+
+
+def per_32(scale, rows):
+    """Repeats scales: blocks of 128 of K -> (rows, blocks of 32)."""
+    blocks = scale.shape[-1]
+    repeated = ct.broadcast_to(ct.reshape(scale, (rows, blocks, 1)), (rows, blocks, 4))
+    return ct.reshape(repeated, (rows, 4 * blocks))
+
+
+@ct.kernel
 def grouped_bf16_contiguous(
     a, b, group_of_row, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt
 ):
@@ -681,6 +708,29 @@ def _fp8_space(arch: str, group_sizes_m: tuple[int, ...]) -> Space:
     )
 
 
+def block_scaled_space(arch: str) -> Space:
+    """Returns the configs; none before Blackwell, whose Tensor Cores are the first that apply scales. On sm_120 only
+    those that do not spill (tileiras 13.4.92), which are tiles by 8 warps."""
+    consumer = arch.startswith("sm_12")
+    return Space(
+        (
+            ("tile_m", () if arch.startswith(("sm_8", "sm_9")) else (64, 128)),
+            ("tile_n", (64, 128) if consumer else (64, 128, 256)),
+            ("tile_k", (128, 256)),
+            ("num_ctas", (1, 2)),
+            ("occupancy", (1,) if consumer else (1, 2)),
+            *((("num_worker_warps", (8,)),) if consumer else ()),
+            ("group_size_m", (8,)),
+        ),
+        only=_has_registers_for_scales if consumer else None,
+    )
+
+
+def _has_registers_for_scales(config: Config) -> bool:
+    tile = config["tile_m"], config["tile_n"], config["tile_k"]
+    return tile == (64, 64, 128) or tile[1:] == (128, 256) if config["num_ctas"] == 1 else config["tile_k"] == 128
+
+
 def fp8_along_k_space(arch: str) -> Space:
     """Returns the configs. Before and after Hopper, only those that do not spill: at most 64 sums per thread, and not 4
     warps with one block per multiprocessor."""
@@ -745,6 +795,17 @@ def fp8_arrays(index: str) -> Callable[[Problem], tuple[Array, ...]]:
         )
 
     return arrays
+
+
+def block_scaled_arrays(problem: Problem) -> tuple[Array, ...]:
+    g, m, n, k = (problem.sizes[name] for name in ("groups", "m", "n", "k"))
+    a, b, _, _, index, _ = fp8_arrays("group_of_row")(problem)
+    return (
+        *(a, b),
+        Array("scale_a", (m, k // BLOCK), "float8_e8m0fnu", fill="scale", aligned=False),
+        Array("scale_b", (g, n, k // BLOCK), "float8_e8m0fnu", fill="scale", aligned=False),
+        *(index, Array("d", (m, n), "bfloat16", output=True)),
+    )
 
 
 def masked_arrays(problem: Problem) -> tuple[Array, ...]:
@@ -889,6 +950,15 @@ def masked_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
     return {"d": d.reshape(*d.shape[:-1], -1, COLUMNS)}
 
 
+def block_scaled_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
+    a, b = inputs["a"], inputs["b"]
+    d = xp.full((a.shape[0], b.shape[1]), xp.nan, dtype=xp.float32)
+    for group, rows in _rows_of_groups(inputs, xp):
+        right = _scaled(b[group], inputs["scale_b"][group], xp)
+        d[rows] = _scaled(a[rows], inputs["scale_a"][rows], xp) @ right.T
+    return {"d": d}
+
+
 def bf16_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
     a, b = inputs["a"], inputs["b"]
     d = xp.full((a.shape[0], b.shape[1]), xp.nan, dtype=xp.float32)
@@ -963,6 +1033,11 @@ def flops_along_k(problem: Problem) -> int:
 def fp8_bytes(problem: Problem) -> int:
     g, rows, n, k = (problem.sizes[name] for name in ("groups", "real_rows", "n", "k"))
     return rows * k + g * n * k + 2 * rows * n + 4 * (k // BLOCK) * (rows + g * n // BLOCK)
+
+
+def block_scaled_bytes(problem: Problem) -> int:
+    g, rows, n, k = (problem.sizes[name] for name in ("groups", "real_rows", "n", "k"))
+    return (rows + g * n) * (k + k // BLOCK) + 2 * rows * n
 
 
 def bf16_bytes(problem: Problem) -> int:
@@ -1058,6 +1133,18 @@ KERNELS = (
         reference=masked_reference,
         given=given_room,
         short_lists=list_tiles({**LARGE_TILES, **SMALL_TILES}),
+    ),
+    replace(
+        FP8,
+        name="grouped_fp8_block_scaled",
+        entry=grouped_fp8_block_scaled,
+        problems=(CONTIGUOUS[7],),
+        space=block_scaled_space,
+        arrays=block_scaled_arrays,
+        constants=bf16_constants,
+        reference=block_scaled_reference,
+        bytes=block_scaled_bytes,
+        short_lists={},
     ),
     BF16,
     replace(

@@ -102,7 +102,7 @@ def space(arch: str) -> Space:
     """Returns the configs; none before sm_89, whose Tensor Cores are the first with FP8. On sm_90 two queries of 128
     keys in 8 warps never end (three configs, H100). On sm_100 the compiler ends with code -6 for four warps with 256
     keys. On sm_120 others spill 2 KB or more, or do not compile in 15 s or 1.25 GiB (13.4.92, 2026-11-26)."""
-    rules = {"sm_90": _ends, "sm_100": _compiles, "sm_103": _compiles, "sm_120": _spills_little}
+    rules = {"sm_9": _ends, "sm_10": _compiles, "sm_12": _spills_little}
     return Space(
         (
             ("tile_q", () if arch.startswith("sm_80") else (1, 2, 4)),
@@ -112,7 +112,7 @@ def space(arch: str) -> Space:
             ("latency", (2, 4)),
             ("parts", (1, 2, 5)),
         ),
-        only=rules.get(arch),
+        only=rules.get(arch[:-1]),
     )
 
 

@@ -28,6 +28,7 @@ BASELINES = (
     Baseline("deepgemm_moe_gate_up", "DeepGEMM and PyTorch", DEEP_GEMM, DEEP_GEMM),
     Baseline("cublaslt", "cuBLASLt", library=CUBLAS),
     Baseline("cublaslt_nvfp4", "cuBLASLt", library=CUBLAS),
+    Baseline("cublaslt_mxfp8", "cuBLASLt", library=CUBLAS),
     Baseline("cublas", "cuBLAS", library=CUBLAS),
     Baseline("cublas_per_group", "cuBLAS per group", library=CUBLAS),
     Baseline("cublaslt_per_group", "cuBLASLt per group", library=CUBLAS),

@@ -92,10 +92,13 @@ PARTED = ("1x2x1x1x64-1", "2x4x2x300x64-2", "1x6x2x385x128-4")
 
 SMALL: Mapping[str, Small] = {
     "gemm_fp8_scaled": Small(("1x16x128", "17x48x256", "129x144x384", "127x544x640", "128x48x256"), SCALED),
-    "gemm_fp8_block_scaled": Small(
-        ("1x16x128", "17x48x256", "129x144x384"),
-        {"tile_m": (16, 64), "tile_n": (32, 128), "tile_k": (128, 256)},
-        needs="sm_100",
+    **dict.fromkeys(
+        ("gemm_fp8_block_scaled", "gemm_mxfp8"),
+        Small(
+            ("1x16x128", "17x48x256", "129x144x384"),
+            {"tile_m": (16, 64), "tile_n": (32, 128), "tile_k": (128, 256)},
+            needs="sm_100",
+        ),
     ),
     "gemm_fp4_scaled": Small(
         ("1x16x256", "17x48x512", "129x144x256"),
@@ -103,6 +106,7 @@ SMALL: Mapping[str, Small] = {
         needs="sm_100",
     ),
     "grouped_fp8": Small((*GROUPED, "2x150x384x256"), GROUPED_TILES | WIDE),
+    "grouped_fp8_block_scaled": Small(GROUPED, {"tile_m": (32, 128), "tile_n": (64, 128)}, needs="sm_100"),
     "grouped_fp8_by_ends": Small((*GROUPED, "2x150x384x256"), GROUPED_TILES | WIDE),
     "grouped_fp8_masked": Small(("3x1x128x128", "2x150x128x256", "2x20x384x384"), GROUPED_TILES | WIDE),
     "grouped_bf16": Small(GROUPED, GROUPED_TILES),

@@ -12,18 +12,27 @@ from tilewatch.kernels.catalog.signature import code_key, element_bytes, signatu
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.store import folder
 from tilewatch.kernels.library import FOLDER as LIBRARY
+from tilewatch.kernels.results import Compiled
 from tilewatch.kernels.tile_table import default_config
 
 ARCHS = ("sm_90", "sm_100", "sm_120")
-MORE_ARCHS = ("sm_103", "sm_110", "sm_121")
+MORE_ARCHS = ("sm_80", "sm_103", "sm_110", "sm_121")
 CORES = 2
 
+OVER_A_LIMIT = ("not compiled within 15 s of CPU time", "the tile compiler needed more than 1.25 GiB")
+NO_SPILL = ("gemm_fp4_scaled", "gemm_fp8_block_scaled", "gemm_mxfp8", "grouped_fp8_block_scaled")
+"""Kernels that have on sm_120 only configs that do not spill."""
+
+PARTS = 10
+"""Parts of the FP8 story's space: one is 50 configs for sm_100 and 150 for sm_120."""
+
 Asked = tuple[str, str, str, dict[str, int]]
+CompileAll = Callable[[list[Asked]], list[Compiled]]
 FindFailures = Callable[[list[Asked]], list[str]]
 
 
 @pytest.fixture(scope="module")
-def find_failures(pytestconfig: pytest.Config) -> Iterator[FindFailures]:
+def compile_all(pytestconfig: pytest.Config) -> Iterator[CompileAll]:
     """Compiles configs in two compiler processes on one store.
 
     The store is in pytest's cache folder and names what it holds by the code and the compiler. So the next run
@@ -33,18 +42,27 @@ def find_failures(pytestconfig: pytest.Config) -> Iterator[FindFailures]:
     of_thread = threading.local()
 
     def start() -> None:
-        of_thread.compiler = Compiler(url, limit_s=60)
+        of_thread.compiler = Compiler(url)
         started.append(of_thread.compiler)
 
-    def compiled(asked: Asked) -> str | None:
+    def compile_one(asked: Asked) -> Compiled:
         arch, name, problem, config = asked
-        outcome = of_thread.compiler.compile(LIBRARY, name, problem, config, arch)
-        return None if outcome.status == "ok" else f"{name} {problem} {config}: {outcome.failure}"
+        found: Compiled = of_thread.compiler.compile(LIBRARY, name, problem, config, arch)
+        return found
 
     with ThreadPoolExecutor(CORES, initializer=start) as pool:
-        yield lambda asked: [failure for failure in pool.map(compiled, asked) if failure]
+        yield lambda asked: list(pool.map(compile_one, asked))
     for compiler in started:
         compiler.close()
+
+
+@pytest.fixture
+def find_failures(compile_all: CompileAll) -> FindFailures:
+    return lambda asked: [
+        f"{each[1:]}: {found.failure}"
+        for each, found in zip(asked, compile_all(asked), strict=True)
+        if found.status != "ok"
+    ]
 
 
 def list_configs(arch: str, kernels: dict[str, LibraryKernel], problems: int | None = None) -> list[Asked]:
@@ -84,10 +102,50 @@ def test_the_config_with_which_the_fp8_story_began_compiles_on_b200(find_failure
 def test_clusters_compile_on_rtx_blackwell(find_failures: FindFailures, arch: str) -> None:
     config = {"tile_m": 128, "tile_n": 128, "tile_k": 64, "num_ctas": 2, "group_size_m": 8}
     walks = {"gemm_nt": "320x32576x7168-bfloat16", "gemm_nt_fp8": "320x32576x7168-fp8"}
-    kernels, hinted = load(LIBRARY), {**config, "occupancy": 1, "num_worker_warps": 8}
+    kernels, hinted = load(LIBRARY), {**config, "occupancy": 1, "num_worker_warps": 8, "swap_ab": 0}
     assert config in kernels["gemm_tiled"].kernel.space(arch).configs()
     assert all(hinted in kernels[name].kernel.space(arch).configs() for name in walks)
     assert find_failures([(arch, name, problem, hinted) for name, problem in walks.items()]) == []
+
+
+@pytest.mark.parametrize(("arch", "like"), [("sm_103", "sm_100"), ("sm_121", "sm_120")])
+def test_a_gpu_has_the_configs_of_its_family(arch: str, like: str) -> None:
+    """A rule for one architecture by its whole name left the other one configs that do not compile."""
+    for name, loaded in load(LIBRARY).items():
+        assert loaded.kernel.space(arch).configs() == loaded.kernel.space(like).configs(), name
+
+
+def test_default_configs_on_rtx_blackwell_do_not_spill(compile_all: CompileAll) -> None:
+    kernels = {name: each for name, each in load(LIBRARY).items() if name in (*NO_SPILL, "attention_prefill")}
+    asked = list_configs("sm_120", kernels, problems=1)
+    assert len(asked) == len(NO_SPILL) + 1
+    assert {
+        each[1]: found.facts and found.facts.stack_bytes for each, found in zip(asked, compile_all(asked), strict=True)
+    } == {each[1]: 0 for each in asked}
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("name", NO_SPILL)
+def test_no_config_of_a_scaled_product_spills_on_rtx_blackwell(compile_all: CompileAll, name: str) -> None:
+    kernel = load(LIBRARY)[name].kernel
+    configs = kernel.space("sm_120").configs()
+    found = compile_all([("sm_120", name, kernel.problems[0].name, each) for each in configs])
+    assert [each.facts and each.facts.stack_bytes for each in found] == [0] * len(configs)
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("arch", ["sm_100", "sm_120"])
+def test_the_fp8_story_s_space_compiles_within_the_limits_or_says_so(
+    compile_all: CompileAll, arch: str, part: int
+) -> None:
+    """`-k "story_s_space and sm_100-0"` compiles 50 configs."""
+    kernel = load(LIBRARY)["gemm_fp8"].kernel
+    configs = kernel.space(arch).configs()[part::PARTS]
+    found = compile_all([(arch, "gemm_fp8", kernel.problems[0].name, each) for each in configs])
+    failures = [each.failure or "" for each in found if each.status != "ok"]
+    assert [each for each in failures if not each.startswith(OVER_A_LIMIT)] == []
+    assert len(failures) <= len(found) / 10
 
 
 @pytest.mark.release
