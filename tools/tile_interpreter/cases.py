@@ -134,7 +134,7 @@ SMALL: Mapping[str, Small] = {
     "moe_route_softmax": Small(("1x8", "17x60", "127x128"), {"tile_rows": (1, 4, 16)}),
     "moe_route_groups": Small(("1x16", "17x64", "127x256"), {"tile_rows": (1, 4, 16)}),
     "gemm_fp8": Small(RAGGED_FP8, TILES),
-    "gemm_fp8_hinted": Small(RAGGED_FP8, TILES | {"latency": (0, 4), "fast_acc": (1,)}),
+    "gemm_fp8_hinted": Small(RAGGED_FP8, TILES | {"latency_a": (0, 4), "latency_b": (0, 3), "fast_acc": (1,)}),
     "gemm_tutorial": Small((*RAGGED, "127x129x17-bfloat16", "17x1x16-tf32")),
     "gemm_tiled": Small((*RAGGED, "17x31x129-fp8"), TILES | {"group_size_m": (1, 2, 16)}),
     **{

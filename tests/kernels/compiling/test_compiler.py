@@ -337,7 +337,7 @@ def test_one_compiler_serves_commits_in_any_order(tmp_path: Path, store: str) ->
     for commit, text in ((old, source), (new, "# a line\n" * 7 + source)):
         commit.mkdir()
         (commit / "gemm.py").write_text(text)
-    hinted = {**config(), "num_worker_warps": 4, "latency": 0, "allow_tma": 1, "fast_acc": 0}
+    hinted = {**config(), "num_worker_warps": 4, "latency_a": 0, "latency_b": 3, "allow_tma": 1, "fast_acc": 0}
     with Compiler(folder(tmp_path / "alone")) as compiler:
         alone = compiler.compile(old, "gemm_fp8_hinted", PROBLEM, hinted, "sm_100")
     with Compiler(store) as compiler:
