@@ -4,6 +4,7 @@ Every element is read once and written once, so they are compared with a copy of
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import cuda.tile as ct
@@ -68,10 +69,7 @@ def softmax_rows(x, y, columns: ConstInt, tile_rows: ConstInt, tile_columns: Con
             values = ct.where(inside, values, -float("inf"))
         raised = ct.exp2((values - ct.max(values, axis=1, keepdims=True)) * LOG2_E, flush_to_zero=True)
         share = ct.truediv(
-            raised,
-            ct.sum(raised, axis=1, keepdims=True),
-            rounding_mode=ct.RoundingMode.APPROX,
-            flush_to_zero=True,
+            raised, ct.sum(raised, axis=1, keepdims=True), rounding_mode=ct.RoundingMode.APPROX, flush_to_zero=True
         )
         ct.store(y, index=(tile, 0), tile=ct.astype(share, y.dtype), allow_tma=tma)
 
@@ -222,50 +220,45 @@ def two_arrays_bytes(problem: Problem) -> int:
 
 PROBLEMS = tuple(parse(text) for text in ("16384x4096", "8192x7168", "4096x14336"))
 
+SILU = Kernel(
+    name="silu_and_multiply",
+    entry=silu_and_multiply_tiles,
+    problems=PROBLEMS,
+    parse=parse,
+    space=tiled_space,
+    arrays=silu_arrays,
+    constants=silu_constants,
+    grid=tiled_grid,
+    reference=silu_reference,
+    tolerance=tolerance,
+    flops=silu_flops,
+    bytes=three_arrays_bytes,
+    baselines=("copy", "torch_silu_and_multiply", "tile_table"),
+    short_lists={"sm_90": ShortList(has_long_tiles, *MEASURED)},
+)
+
 KERNELS = (
-    Kernel(
-        name="silu_and_multiply",
-        entry=silu_and_multiply_tiles,
-        problems=PROBLEMS,
-        parse=parse,
-        space=tiled_space,
-        arrays=silu_arrays,
-        constants=silu_constants,
-        grid=tiled_grid,
-        reference=silu_reference,
-        tolerance=tolerance,
-        flops=silu_flops,
-        bytes=three_arrays_bytes,
-        baselines=("copy", "torch_silu_and_multiply", "tile_table"),
-        short_lists={"sm_90": ShortList(has_long_tiles, *MEASURED)},
-    ),
-    Kernel(
+    SILU,
+    replace(
+        SILU,
         name="residual_add",
         entry=residual_add_tiles,
-        problems=PROBLEMS,
-        parse=parse,
-        space=tiled_space,
         arrays=add_arrays,
         constants=add_constants,
-        grid=tiled_grid,
         reference=add_reference,
-        tolerance=tolerance,
         flops=add_flops,
-        bytes=three_arrays_bytes,
         baselines=("copy", "torch_residual_add", "tile_table"),
-        short_lists={"sm_90": ShortList(has_long_tiles, *MEASURED)},
     ),
-    Kernel(
+    replace(
+        SILU,
         name="softmax",
         entry=softmax_rows,
         problems=tuple(parse(text) for text in ("16384x1024", "16384x4096", "8192x16384")),
-        parse=parse,
         space=rows_space,
         arrays=softmax_arrays,
         constants=softmax_constants,
         grid=rows_grid,
         reference=softmax_reference,
-        tolerance=tolerance,
         flops=softmax_flops,
         bytes=two_arrays_bytes,
         baselines=("copy", "torch_softmax", "tile_table"),

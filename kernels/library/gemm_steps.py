@@ -247,10 +247,7 @@ THE_GUIDES = {"tile_m": 512, "tile_n": 512, "tile_k": 512, "num_ctas": 8, "group
 
 
 def _tiled(
-    sides: tuple[int, ...],
-    depths: tuple[int, ...],
-    clusters: tuple[int, ...],
-    only: Callable[[Config], bool] | None,
+    sides: tuple[int, ...], depths: tuple[int, ...], clusters: tuple[int, ...], only: Callable[[Config], bool] | None
 ) -> Space:
     tiles = (("tile_m", sides), ("tile_n", sides), ("tile_k", depths))
     return Space((*tiles, ("num_ctas", clusters), ("group_size_m", (8, 4, 16, 1))), only=only)

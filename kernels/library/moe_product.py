@@ -6,6 +6,7 @@ Without fusion the chosen tokens' rows are copied, multiplied group by group, an
 import re
 import zlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import cuda.tile as ct
@@ -322,38 +323,36 @@ def fp8_bytes(problem: Problem) -> int:
 # both are published in FP8 with a scale per 128x128 block.
 PROBLEMS = parse("4096x16x256x1536x4096"), parse("8192x8x256x2048x7168")
 
+GATE_UP = Kernel(
+    name="moe_gate_up",
+    entry=moe_gate_up,
+    problems=PROBLEMS,
+    parse=parse,
+    space=space,
+    arrays=arrays,
+    constants=constants,
+    grid=grid,
+    reference=reference,
+    tolerance=tolerance,
+    flops=flops,
+    bytes=least_bytes,
+    baselines=("torch_moe_gate_up",),
+    given=given,
+)
+
 KERNELS = (
-    Kernel(
-        name="moe_gate_up",
-        entry=moe_gate_up,
-        problems=PROBLEMS,
-        parse=parse,
-        space=space,
-        arrays=arrays,
-        constants=constants,
-        grid=grid,
-        reference=reference,
-        tolerance=tolerance,
-        flops=flops,
-        bytes=least_bytes,
-        baselines=("torch_moe_gate_up",),
-        given=given,
-    ),
-    Kernel(
+    GATE_UP,
+    replace(
+        GATE_UP,
         name="moe_gate_up_fp8",
         entry=moe_gate_up_fp8,
-        problems=PROBLEMS,
-        parse=parse,
         space=fp8_space,
         arrays=fp8_arrays,
         constants=fp8_constants,
-        grid=grid,
         reference=fp8_reference,
         tolerance=fp8_tolerance,
-        flops=flops,
         bytes=fp8_bytes,
         baselines=("deepgemm_moe_gate_up",),
-        given=given,
         short_lists={"sm_90": SHORT_LIST},
     ),
 )

@@ -6,6 +6,7 @@ SCALING (by groups). The largest score is chosen and then lowered, so that the n
 import re
 import zlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import cuda.tile as ct
@@ -288,25 +289,28 @@ def least_bytes(problem: Problem) -> int:
     return problem.sizes["tokens"] * (4 * problem.sizes["experts"] + 8 * TOP_K)
 
 
+SOFTMAX = Kernel(
+    name="moe_route_softmax",
+    entry=moe_route_softmax,
+    # Qwen3-235B-A22B has 128 experts: 16384 tokens of a prompt, and 128 sequences that decode.
+    problems=(parse_softmax("16384x128"), parse_softmax("128x128")),
+    parse=parse_softmax,
+    space=softmax_space,
+    arrays=softmax_arrays,
+    constants=softmax_constants,
+    grid=grid,
+    reference=softmax_reference,
+    tolerance=tolerance,
+    flops=flops,
+    bytes=least_bytes,
+    baselines=("copy", "torch_moe_route"),
+    given=given_softmax,
+)
+
 KERNELS = (
-    Kernel(
-        name="moe_route_softmax",
-        entry=moe_route_softmax,
-        # Qwen3-235B-A22B has 128 experts: 16384 tokens of a prompt, and 128 sequences that decode.
-        problems=(parse_softmax("16384x128"), parse_softmax("128x128")),
-        parse=parse_softmax,
-        space=softmax_space,
-        arrays=softmax_arrays,
-        constants=softmax_constants,
-        grid=grid,
-        reference=softmax_reference,
-        tolerance=tolerance,
-        flops=flops,
-        bytes=least_bytes,
-        baselines=("copy", "torch_moe_route"),
-        given=given_softmax,
-    ),
-    Kernel(
+    SOFTMAX,
+    replace(
+        SOFTMAX,
         name="moe_route_groups",
         entry=moe_route_groups,
         # DeepSeek-V3 has 256 routed experts. Values of more tokens did not fit a library process's answer until
@@ -316,12 +320,7 @@ KERNELS = (
         space=groups_space,
         arrays=groups_arrays,
         constants=groups_constants,
-        grid=grid,
         reference=groups_reference,
-        tolerance=tolerance,
-        flops=flops,
-        bytes=least_bytes,
-        baselines=("copy", "torch_moe_route"),
         given=given_groups,
     ),
 )

@@ -5,6 +5,7 @@ bytes."""
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import cuda.tile as ct
@@ -23,12 +24,7 @@ MOST_ROWS = 1 << 22
 LEAST_SPAN = 16
 """Columns of the narrowest tile."""
 
-BACKWARD_AXES = (
-    ("tile_rows", (1, 2)),
-    ("allow_tma", (1, 0)),
-    ("occupancy", (1, 2)),
-    ("num_worker_warps", (4, 8)),
-)
+BACKWARD_AXES = (("tile_rows", (1, 2)), ("allow_tma", (1, 0)), ("occupancy", (1, 2)), ("num_worker_warps", (4, 8)))
 
 PARTS = 256
 """Rows of the gradient of the weights: two blocks for each multiprocessor of an H200, and few compared with
@@ -398,38 +394,34 @@ def layer_norm_bytes(problem: Problem) -> int:
 
 PROBLEMS = tuple(parse(text) for text in ("16384x1024", "16384x4096", "8192x7168", "8192x16384"))
 
+RMS_NORM = Kernel(
+    name="rms_norm",
+    entry=rms_norm_rows,
+    problems=PROBLEMS,
+    parse=parse,
+    space=space,
+    arrays=rms_norm_arrays,
+    constants=constants,
+    grid=grid,
+    reference=rms_norm_reference,
+    tolerance=tolerance,
+    flops=rms_norm_flops,
+    bytes=rms_norm_bytes,
+    baselines=("copy", "torch_rms_norm", "tile_table"),
+    short_lists={"sm_90": ShortList(may_be_fast, *MEASURED)},
+)
+
 KERNELS = (
-    Kernel(
-        name="rms_norm",
-        entry=rms_norm_rows,
-        problems=PROBLEMS,
-        parse=parse,
-        space=space,
-        arrays=rms_norm_arrays,
-        constants=constants,
-        grid=grid,
-        reference=rms_norm_reference,
-        tolerance=tolerance,
-        flops=rms_norm_flops,
-        bytes=rms_norm_bytes,
-        baselines=("copy", "torch_rms_norm", "tile_table"),
-        short_lists={"sm_90": ShortList(may_be_fast, *MEASURED)},
-    ),
-    Kernel(
+    RMS_NORM,
+    replace(
+        RMS_NORM,
         name="layer_norm",
         entry=layer_norm_rows,
-        problems=PROBLEMS,
-        parse=parse,
-        space=space,
         arrays=layer_norm_arrays,
-        constants=constants,
-        grid=grid,
         reference=layer_norm_reference,
-        tolerance=tolerance,
         flops=layer_norm_flops,
         bytes=layer_norm_bytes,
         baselines=("copy", "torch_layer_norm", "tile_table"),
-        short_lists={"sm_90": ShortList(may_be_fast, *MEASURED)},
     ),
     Kernel(
         name="rms_norm_backward",
