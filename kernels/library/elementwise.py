@@ -5,13 +5,13 @@ Every element is read once and written once, so they are compared with a copy of
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import cuda.tile as ct
 
 from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
 
-ConstInt = ct.Constant[int]
+ConstInt: TypeAlias = ct.Constant[int]
 
 LONGEST_ROW = 16384
 """Most columns of a softmax row. A row is held in the registers of one multiprocessor; this many float32 values take a

@@ -6,13 +6,13 @@ read this layout directly for FP8, and DeepGEMM's `fp8_gemm_nt` takes it, so bot
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import cuda.tile as ct
 
 from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
 
-ConstInt = ct.Constant[int]
+ConstInt: TypeAlias = ct.Constant[int]
 
 LARGEST_SIDE = 1 << 20
 """Longest side of an operand. A longer one with a useful other side fits no GPU, so it is a typing error."""

@@ -11,13 +11,13 @@ operands do not show it."""
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import cuda.tile as ct
 
 from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
 
-ConstInt = ct.Constant[int]
+ConstInt: TypeAlias = ct.Constant[int]
 
 POWER_LIMITED_FROM_K = 2048
 """Least K from which fewer blocks won; K = 1536 made no difference, and 1024 was slower (H100s, 2026-11-26)."""

@@ -5,13 +5,13 @@ q is (batch, heads, 576), kv (batch, keys, 576) and out (batch, heads, 512), bfl
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import cuda.tile as ct
 
 from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
 
-ConstInt = ct.Constant[int]
+ConstInt: TypeAlias = ct.Constant[int]
 
 LATENT, ROPE = 512, 64
 """kv_lora_rank and qk_rope_head_dim of DeepSeek-V3's configuration."""

@@ -5,13 +5,13 @@ x is (tokens, heads, K), w (heads, N, K) and out (tokens, heads, N), bfloat16 an
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import cuda.tile as ct
 
 from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
 
-ConstInt = ct.Constant[int]
+ConstInt: TypeAlias = ct.Constant[int]
 
 ZERO = ct.PaddingMode.ZERO
 

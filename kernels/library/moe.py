@@ -6,14 +6,14 @@ their sum weighted by the router. Everything is read once, so the kernel is comp
 import re
 import zlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import cuda.tile as ct
 import numpy as np
 
 from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
 
-ConstInt = ct.Constant[int]
+ConstInt: TypeAlias = ct.Constant[int]
 
 
 @ct.kernel

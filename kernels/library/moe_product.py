@@ -7,14 +7,14 @@ import re
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import cuda.tile as ct
 import numpy as np
 
 from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
 
-ConstInt = ct.Constant[int]
+ConstInt: TypeAlias = ct.Constant[int]
 
 BLOCK = 128
 """Each expert's rows are padded to a multiple of this; N and K are multiples of it."""

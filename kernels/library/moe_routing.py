@@ -7,14 +7,14 @@ import re
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import cuda.tile as ct
 import numpy as np
 
 from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
 
-ConstInt = ct.Constant[int]
+ConstInt: TypeAlias = ct.Constant[int]
 
 TOP_K = 8
 """Experts per token in DeepSeek-V3 and in Qwen3-235B-A22B; a power of two, as the sides of tiles are."""

@@ -5,14 +5,14 @@ heads' positive products with it. Everything is FP8 except the weights and the k
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import cuda.tile as ct
 import numpy as np
 
 from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
 
-ConstInt = ct.Constant[int]
+ConstInt: TypeAlias = ct.Constant[int]
 
 HEAD = 128
 """index_head_dim of DeepSeek-V3.2's configuration."""
