@@ -158,10 +158,8 @@ def main() -> None:
 
 
 def import_recordings(url: str) -> None:
-    for recording in sorted(up.RECORDINGS.glob("*.jsonl.gz")):
-        print(import_file(url, recording, named=OWN_REPOSITORY).sentence, flush=True)
-    for recording in sorted(up.RECORDINGS.glob("*/*.jsonl.gz")):
-        print(import_file(url, recording).sentence, flush=True)
+    for recording, name in up.list_recordings(OWN_REPOSITORY):
+        print(import_file(url, recording, named=name).sentence, flush=True)
     for report in sorted(up.RECORDINGS.glob("toolchains/*.json")):
         print(import_report(url, report).sentence, flush=True)
 

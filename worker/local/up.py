@@ -240,15 +240,12 @@ def find_usable(gpus_here: Iterable[Gpu], print_line: Callable[[str], None]) -> 
 
 
 def _import(settings: Settings, servers: Servers, screen: Screen, watch: Callable[[], None]) -> None:
-    """Imports the recordings and toolchain reports of this checkout. Recordings of our own library get the name of this
-    clone, also its nights; those in other folders keep the name of their repository."""
+    """Imports the recordings and toolchain reports of this checkout."""
     from tilewatch.worker.transfer.importing import import_file
     from tilewatch.worker.transfer.toolchain_reports import import_report
 
     own = _name(CHECKOUT) if _watches_checkout(settings) else None
-    files = (*sorted(RECORDINGS.glob("*.jsonl.gz")), *sorted(RECORDINGS.glob("*/*.jsonl.gz")))
-    for recording in files:
-        name = own if recording.parent in (RECORDINGS, RECORDINGS / "nights") else None
+    for recording, name in list_recordings(own):
         watch()
         screen.print_line(import_file(servers.database_url, recording, named=name).sentence)
     for report in sorted(RECORDINGS.glob("toolchains/*.json")):
@@ -256,6 +253,13 @@ def _import(settings: Settings, servers: Servers, screen: Screen, watch: Callabl
     with session(servers.database_url) as opened:
         queued = jobs.list_unsent(opened, dispatch.RESEND_AFTER_S)
     dispatch.send(dispatch.sender(servers.broker_url), servers.database_url, queued)
+
+
+def list_recordings(own: str | None) -> list[tuple[Path, str | None]]:
+    """Lists the recordings of this checkout with the repository's name that each gets. Those of our own library, nights
+    included, get `own`; those in other folders keep theirs."""
+    files = (*sorted(RECORDINGS.glob("*.jsonl.gz")), *sorted(RECORDINGS.glob("*/*.jsonl.gz")))
+    return [(file, own if file.parent in (RECORDINGS, RECORDINGS / "nights") else None) for file in files]
 
 
 def _name(repository: Path) -> str | None:
