@@ -5,6 +5,7 @@ disk, so that no GPU time is lost if Postgres is away or this process is killed.
 """
 
 import datetime as dt
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -29,8 +30,9 @@ from tilewatch.worker.queue.payloads import MeasurePayload, read_payload
 from tilewatch.worker.steps.spool import Spooled
 from tilewatch.worker.steps.write_run import TrialWriter, deliver, not_compiled
 
-SWEPT_AGAIN_AFTER = dt.timedelta(days=7)
-"""A space whose code has not changed is swept again then. A GPU's clocks or a driver's minor version may have."""
+SWEPT_AGAIN_DAYS = 7
+"""A space whose code has not changed is swept again once in these days. A GPU's clocks or a driver's minor version may
+have changed. Each series has a day of its own, so that no night sweeps all of them."""
 
 
 class NothingToMeasure(ExpectedError):
@@ -45,7 +47,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         compiled = steps.list_compiled_configs(opened, job.sweep_id)
         details = steps.list_counted(opened, facts)
         together = steps.list_measured_together(opened, facts.submission_id)
-        last = steps.find_last_sweep(opened, job.sweep_id, dt.datetime.now(dt.UTC) - SWEPT_AGAIN_AFTER)
+        last = steps.find_last_sweep(opened, job.sweep_id, find_newest_due(facts, dt.datetime.now(dt.UTC)))
     if run_id is not None:  # an earlier attempt died after the run was written
         with session(context.database_url) as opened:
             return [judge_run(opened, facts, run_id, job.priority)]
@@ -82,6 +84,15 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         metrics.SWEEP_SECONDS.labels(facts.gpu_model).observe((result.finished_at - result.started_at).total_seconds())
         # Within use_gpu, because a run that itself shows an illness becomes the evidence of the quarantine.
         return deliver(Spooled(job.id, job.key, result), context.spool, context.database_url)
+
+
+def find_newest_due(facts: SweepFacts, now: dt.datetime) -> dt.datetime:
+    """Returns the start of the newest day, in UTC, on which a series is swept again. Only a later sweep stands in for
+    another one."""
+    series = f"{facts.repository} {facts.kernel} {facts.problem} {facts.gpu_model}"
+    own_day = int.from_bytes(hashlib.sha256(series.encode()).digest()[:4])
+    since = (now.toordinal() - own_day) % SWEPT_AGAIN_DAYS
+    return dt.datetime.combine(now.date() - dt.timedelta(days=since), dt.time(), dt.UTC)
 
 
 def _with_cubins(

@@ -1,6 +1,8 @@
 """A space whose code is that of its last sweep is not swept again: what won then is timed."""
 
 import datetime as dt
+import itertools
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -24,6 +26,7 @@ from tilewatch.worker.context import Context
 from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps import write_run
+from tilewatch.worker.steps.measure import find_newest_due
 from tilewatch.worker.submitting.submit import submit_nightly, submit_sweep
 
 PROBLEM = "1024"
@@ -105,6 +108,20 @@ def test_a_night_that_left_out_only_drawn_configs_is_a_sweep(context: Context, n
     assert configs[-1].drawn, "they are tried last"
     write(context, sweep_id, replace(run, trials=run.trials[1:]))
     assert find(context, night(2)) is not None
+
+
+def test_each_series_is_swept_again_once_a_week_and_no_night_sweeps_all() -> None:
+    days = [dt.datetime(2026, 11, day, 23, 59, tzinfo=dt.UTC) for day in range(1, 15)]
+    series_on: Counter[dt.datetime] = Counter()
+    for problem in range(126):
+        facts = SweepFacts(1, "watched", "sha", "k", str(problem), "h200", "sm_90")
+        newest = [find_newest_due(facts, day) for day in days]
+        assert all(day - dt.timedelta(days=7) < due <= day for day, due in zip(days, newest, strict=True))
+        dues = sorted(set(newest))
+        assert {later - earlier for earlier, later in itertools.pairwise(dues)} == {dt.timedelta(days=7)}
+        series_on[newest[6]] += 1
+    assert len(series_on) == 7
+    assert max(series_on.values()) < 126 / 3
 
 
 def test_drawn_configs_are_timed_whatever_was_tried_before() -> None:
