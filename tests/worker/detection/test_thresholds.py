@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tilewatch.worker.detection.candidate import Candidate, NightEvidence, odds
+from tilewatch.worker.detection.candidate import Candidate, NightEvidence, State, odds
 from tilewatch.worker.detection.confirmation import is_believable, next_question
 from tilewatch.worker.detection.detector import Detector
 from tilewatch.worker.detection.policy import Policy
@@ -226,3 +226,13 @@ def test_pct_is_of_the_time_in_per_cent_and_plus_is_slower(factor: float) -> Non
     (alert,) = alerts
     assert (alert["id"], alert["night"]) == (7, 20)
     assert alert["pct"] == pytest.approx(100.0 * (factor - 1.0), abs=0.1)
+
+
+@pytest.mark.parametrize("state", ["open", "refuted", "undecided"])
+def test_only_a_change_that_replays_have_shown_is_reported(state: State) -> None:
+    shown = candidate_of(0.02, launches=40)
+    assert is_believable(replace(shown, state="believed"), POLICY)
+    assert not is_believable(replace(shown, state=state), POLICY)
+    assert not is_believable(replace(candidate_of(0.02, launches=0), state="believed"), POLICY), (
+        "no replay gives its size"
+    )

@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from tilewatch.db.models import Job, Regression, RegressionSeries, Replay, Run, 
 from tilewatch.db.page_reads import messages, regressions, replays
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import gpus
-from tilewatch.db.worker_reads.judging import NightBefore, Point, ReplayFact
+from tilewatch.db.worker_reads.judging import NightBefore, Point, ReplayFact, Scope
 from tilewatch.worker import run_job
 from tilewatch.worker.context import Context
 from tilewatch.worker.detection.policy import Policy
@@ -285,3 +286,16 @@ def suspicion() -> NodeSuspicion:
 def test_the_sentence_says_what_is_slower(there: tuple[float, float], here: tuple[float, float], sentence: str) -> None:
     answer = compare(fact(*there), fact(*here), same_code=False)
     assert node_comparison.write_sentence(suspicion(), answer, Policy()).startswith(sentence)
+
+
+@pytest.mark.parametrize(("moved", "asked"), [(0.0249, True), (-0.0249, True), (0.0251, False), (-0.0251, False)])
+def test_a_node_is_asked_whether_it_is_over_when_half_of_the_difference_is_gone(
+    monkeypatch: pytest.MonkeyPatch, moved: float, asked: bool
+) -> None:
+    here = replace(suspicion(), moved=moved)
+    monkeypatch.setattr(node_cause, "_against_newest", lambda *_: here)
+    scope = Scope("watched", "sim", "sm_90", "simulated", 1, 1, "a" * 40, 1)
+    again = node_cause._ask_whether_it_is_over(scope, here.point, [], {}, {}, {here.what: 0.05})
+    assert (again is not None) == asked
+    assert again is None or again.reported_size == 0.05
+    assert node_cause._ask_whether_it_is_over(scope, here.point, [], {}, {}, {"another pair": 0.05}) is None
