@@ -36,8 +36,8 @@ CODE_DIGITS = 12
 
 
 def repeat_commands(found: Evidence) -> str:
-    """Returns the commands that measure this run again on the same GPU model: the sweep, and a replay of both winners
-    if there is a run before."""
+    """Returns the commands that repeat this run on the same GPU model: the sweep and, if there is an earlier run, a
+    replay of its winner against this one's."""
     run, before = found.run, found.before
     lines = [
         f"git checkout {run.sha}",

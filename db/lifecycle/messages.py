@@ -207,7 +207,7 @@ def put_off(session: Session, message_id: int, trouble: str, wait_s: float | Non
 
 
 def fail(session: Session, message_id: int, trouble: str) -> None:
-    """Ends a message that its channel will never accept."""
+    """Marks a message as failed, which its channel will never accept. It is not sent again."""
     _end(session, message_id, {"state": "failed", "not_before": None, "trouble": trouble})
 
 

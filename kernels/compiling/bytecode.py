@@ -56,7 +56,7 @@ def read_sections(bytecode: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _drop_position(string: bytes) -> bytes:
-    """Returns a string with its length before it; the position is cut from the name of an inlined function."""
+    """Returns a string of bytecode after its length. The name of an inlined function loses its source position."""
     helper = HELPER.fullmatch(string)
     kept = helper[1] + helper[2] if helper else string
     return len(kept).to_bytes(8, "little") + kept

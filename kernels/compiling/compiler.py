@@ -99,8 +99,8 @@ class Compiler:
     def trace(
         self, library: Path, kernel: str, problem: str, config: Params, arch: str, *, code_key: str
     ) -> Mapping[str, Any]:
-        """Writes the launches of a config into the store, for machines that cannot run its host code. Returns them as
-        config_code.py writes them, or why the config is not valid code. Raises like `compile`."""
+        """Stores the launches of a config, for machines that cannot run its host code. Returns them in the format of
+        config_code.py, or the reason why the config cannot be launched. Raises like `compile`."""
         request = self._make_request(library, kernel, problem, config, arch)
         try:
             traced = self._ask_tracer("trace", request)

@@ -455,8 +455,8 @@ def store_tile(d, g, i, j, acc):
 
 
 def store_masked_tile(d, g, i, j, acc, halves):
-    """Writes tile (i, j) of group g. If four warps have half of the columns, a tile of 128 is stored unchanged: joining
-    along the first axis would move 64 columns between warps, and the compiler spills 128 and 232 bytes (13.4.92)."""
+    """Writes tile (i, j) of group g. With `halves` of 1 a tile of 128 columns is stored as it is. Joining its halves
+    along the first axis would move 64 columns between warps, and tileiras 13.4.92 then spills 128 and 232 bytes."""
     if halves == 1:
         tile = ct.astype(acc, d.dtype)
         ct.store(d, index=(g, i, j, 0), tile=ct.reshape(tile, (1, tile.shape[0], tile.shape[1] // 64, 64)))
@@ -732,8 +732,8 @@ def _has_registers_for_scales(config: Config) -> bool:
 
 
 def fp8_along_k_space(arch: str) -> Space:
-    """Returns the configs. Before and after Hopper, only those that do not spill: at most 64 sums per thread, and not 4
-    warps with one block per multiprocessor."""
+    """Returns the configs that are swept. But for Hopper, only those that do not spill: at most 64 accumulators
+    per thread, and not 4 warps with one block per multiprocessor."""
     hopper = arch.startswith("sm_9")
     return Space(
         (

@@ -23,8 +23,8 @@ class CompilerChange:
 
     @property
     def cause(self) -> str:
-        """Returns this change as the cause of a regression that a replay with both compilers confirmed. The text is
-        stored, so it must not change."""
+        """Returns the text that names this change of compilers as the cause of a regression, which a replay with both
+        has confirmed. The text is stored, so it must not change."""
         return f"{CAUSE}{self}"
 
     @classmethod

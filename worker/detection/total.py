@@ -106,7 +106,7 @@ def _noise(parts: Sequence[JudgedPart], shares: Sequence[float]) -> float | None
 
 
 def _night(parts: Sequence[JudgedPart], shares: Sequence[float]) -> tuple[float | None, float | None, float | None]:
-    """Returns the total's change as the night alone shows it, with its interval; None if a part has none."""
+    """Returns the change of a sum of series in this night alone, with its interval; None if a series has no change."""
     if any(each.change is None or each.low is None or each.high is None for each in parts):
         return None, None, None
     change = sum(share * (each.change or 0.0) for share, each in zip(shares, parts, strict=True))

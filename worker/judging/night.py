@@ -83,8 +83,8 @@ def conclude(judge: ScopeJudge, series: Series, same_as: str | None) -> Conclusi
 
 
 def _not_confirmed(numbers: SeriesVerdict, first: FirstQuestion, min_change: float) -> Conclusion:
-    """Concludes about a suspicion that replays did not confirm. It is refuted if their interval contains 0 or ends
-    below the smallest relevant change."""
+    """Returns the conclusion about a suspicion that replays did not confirm: refuted if their interval contains 0 or
+    ends below the smallest relevant change, else undecided."""
     launches = first.launches
     if not launches:
         return Conclusion(numbers, "undecided", f"no replay could be held: {numbers.reason}", "undecided")

@@ -179,7 +179,7 @@ def _channels(outbox: Outbox, story: RegressionStory, kind: str) -> list[str]:
 
 
 def _with_owner(opened: Session, outbox: Outbox, story: RegressionStory) -> RegressionStory:
-    """Assigns a regression without an owner to the owner in its route, and returns the changed story."""
+    """Assigns a regression without an owner to the one that its notification route names. Returns it with its owner."""
     regression = story.regression
     owner = routing.find_owner(outbox.settings, regression.kernel, regression.gpu_models)
     if regression.owner or not owner:
@@ -239,8 +239,8 @@ def _store_outcome(opened: Session, message: ClaimedMessage, outcome: SendResult
 
 
 def _day(opened: Session, now: dt.datetime) -> wording.Day:
-    """Reads the content of a digest: only what is counted. A regression that was opened and ended on this day
-    is only listed as ended."""
+    """Returns what a day's digest reports. Planted and recorded regressions are left out, and one that was opened and
+    ended on this day is listed under "ended" alone."""
     since = now - dt.timedelta(days=1)
     rows = [row for row in regression_queries.list_regressions(opened) if row.counted]
     slower = [row for row in rows if row.direction == "regression"]

@@ -109,7 +109,7 @@ def alarm_text(kind: str, subject: str, detail: str, dashboard_url: str) -> Text
 
 
 def write_alarm(kind: str, subject: str) -> str:
-    """Returns an alarm in one line. Its subject follows the words for its kind."""
+    """Returns an alarm as one line of text: the words for its kind, then what it is about."""
     return f"{describe_kind(kind)[0]}: {one_line(subject)}"
 
 

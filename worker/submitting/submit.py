@@ -107,7 +107,7 @@ class Source:
 
 @dataclass(frozen=True)
 class _Read:
-    """The plans read from a library, by GPU model, or none if a worker shall make them. `words` is for people."""
+    """The plans of sweeps that were read from a library, by GPU model; none if a worker makes them. `words` says it."""
 
     plans: Mapping[str, tuple[Plan, ...]]
     words: str

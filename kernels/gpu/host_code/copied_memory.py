@@ -41,8 +41,8 @@ class Allocation:
 
 
 class CopiedMemory:
-    """Holds the memory of an operator's launches. `_given` are the contents of each set of inputs and never written.
-    `_written` are the inputs that some config writes to, and `_dirty` what may have changed since the last restore."""
+    """Holds copies of an operator's inputs, which launches may overwrite. `_given` are the contents of each set, which
+    stay. `_written` are the inputs that some config writes to, `_dirty` what may differ since the last restore."""
 
     def __init__(self, given: Sequence[Sequence[Any]]) -> None:
         self.guards = Guards()

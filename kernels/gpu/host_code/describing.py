@@ -128,8 +128,8 @@ class OperatorDescription:
                 self._needed.append((config, found))
 
     def _take_set(self, seed: int, expected: tuple[Any, ...] | None = None) -> tuple[list[Any], tuple[Any, ...]] | None:
-        """Returns the contents of a set of inputs, ordered by number, and its reference (`expected` if given). None if
-        the host code does not launch what was described."""
+        """Returns the arrays of one set of inputs in the order of their numbers, and the right results: `expected` if
+        given, else those of the reference. None if the host code launches other kernels than it described."""
         try:
             if expected is None:
                 expected = operator_results.expected_values(self._make_case(seed).reference())

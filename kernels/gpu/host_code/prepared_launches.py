@@ -290,7 +290,7 @@ def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> P
 
 
 def _take_reference(kernel: str, shared: Mapping[str, Any] | None, number: int) -> Reference | None:
-    """Copies one reference out of the library's process; None if it is not compared. Raises LibraryError."""
+    """Returns a copy of one output's right result; None if the output is not compared. Raises LibraryError."""
     if shared is None:
         return None
     reference = Reference.of(shared_arrays.take(shared, f"output {number}", tuple(shared["shape"])))
