@@ -101,6 +101,15 @@ def list_confinements(session: Session) -> list[tuple[str, str]]:
     return [(host, level) for host, level in session.execute(query.order_by(Worker.host, kept_from))]
 
 
+def list_versions(session: Session, gpu_model: str) -> tuple[set[str], set[str]]:
+    """Lists the drivers of a GPU model's live workers, and the compilers of all live workers that compile."""
+    driver, compiler = (Worker.toolchain[name].astext for name in ("driver", "compiler"))
+    rows = session.execute(
+        select(driver, compiler).where(_lives(), or_(Worker.gpu_model == gpu_model, compiler.is_not(None)))
+    ).all()
+    return {row[0] for row in rows if row[0]}, {row[1] for row in rows if row[1]}
+
+
 def _lives() -> ColumnElement[bool]:
     return func.extract("epoch", func.now() - Worker.seen_at) <= WORKER_ALIVE_S
 

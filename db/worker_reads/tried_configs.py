@@ -1,76 +1,156 @@
-"""Reads which configs outside its short list a series has tried in the state of its newest run.
+"""Reads which configs outside its short list a series has tried in a state.
 
-A state is the machine code of the configs and the driver's major version. Runs belong to one state as long as the
-configs that they share have the same cubins, so a new compiler or a changed source begins another one."""
+A state is the machine code of the configs and the driver's major version. Runs belong to one state if the configs that
+they share have the same cubins, so a new compiler or a changed source begins another one. The certificate of a run
+names the first run of its state.
+"""
 
-import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, exists, func, or_, select
+from sqlalchemy import and_, func, or_, select
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db.models import Compilation, Config, Measurement, Run, Sweep, Trial
-from tilewatch.db.query_parts import SERIES
+from tilewatch.db.query_parts import SERIES, Query
 
-Newest = Row[int, int, list[int], str, list[int], int]
+REACH = 1.3
+"""Largest time of a config, relative to the winner, that may change enough for the config to win in the same state."""
+
+CERTIFICATE = Measurement.detail["certificate"]
+DRIVER = func.split_part(Run.toolchain["driver"].astext, ".", 1)
+WAS_TRIED = Trial.status.not_in(("waiting", "compiled"))
 
 
 @dataclass(frozen=True)
 class TriedConfigs:
-    """The configs of a space that a series has tried in its newest state. `listed` counts the short list, `rest` the
-    others; `sha256` names those of the others that were tried, the one tried longest ago first.
+    """The configs outside the short list that a series has tried in the state of its newest run, by their sha256, the
+    one tried longest ago first. `near` maps each to whether it came within REACH of a winner. `kept` are those that won
+    or tied in the newest run, which had this source, compiler and driver (its major version)."""
 
-    `full_look` is when the last of the others was tried for the first time, None before. `ahead` is the largest share
-    by which the fastest of the others beat the short list in a run. `kept` are those that won or tied in the newest
-    run.
-    """
+    source_sha256: str
+    compiler: str
+    driver: str
+    near: dict[str, bool] = field(default_factory=dict)
+    kept: list[Mapping[str, int]] = field(default_factory=list)
 
-    listed: int
+
+@dataclass(frozen=True)
+class SeriesState:
+    """The state of a run. `certificate` is that of the previous run in it; None for its first run. `tried` counts the
+    configs outside the short list `listed` that were tried in it, out of `rest`."""
+
+    certificate: Mapping[str, Any] | None
+    listed: Sequence[int]
     rest: int
-    sha256: Sequence[str]
-    full_look: dt.datetime | None
-    ahead: float
-    kept: Sequence[Mapping[str, int]]
+    tried: int
 
 
-def list_short_listed_series(session: Session, repository: str, gpu_model: str) -> list[tuple[str, str]]:
-    """Lists the kernels and problems with a short list."""
-    of_model = (Sweep.repository == repository, Sweep.gpu_model == gpu_model, Sweep.space.has_key("rest"))
-    found = session.execute(select(Sweep.kernel, Sweep.problem).where(*of_model).distinct())
-    return [(row.kernel, row.problem) for row in found]
-
-
-def find_tried(session: Session, series: Mapping[str, str]) -> TriedConfigs | None:
-    """Returns the tried configs of a series (SERIES names its fields); None if it has no run with a short list."""
-    runs = and_(*(getattr(Sweep, name) == series[name] for name in SERIES), Run.origin != "recorded")
-    newest = _find_newest(session, runs)
-    if newest is None:
-        return None
-    in_state = and_(runs, Run.finished_at > _find_state_start(session, runs, newest))
-    tried = _list_tried(session, in_state, newest.listed)
-    return TriedConfigs(
-        listed=len(newest.listed),
-        rest=newest.rest,
-        sha256=[row.sha256 for row in tried],
-        full_look=max(row.first_tried for row in tried) if tried and len(tried) >= newest.rest else None,
-        ahead=_find_ahead(session, in_state, newest.listed),
-        kept=_list_kept(session, newest),
+def list_tried(session: Session, repository: str, gpu_model: str) -> dict[tuple[str, str], TriedConfigs]:
+    """Returns what each series of a repository and GPU model with a short list has tried, by kernel and problem. The
+    number of queries does not depend on the number of series."""
+    last = (
+        _join_runs(select(Sweep.kernel, Sweep.problem, Run.id.label("run_id")))
+        .where(Sweep.repository == repository, Sweep.gpu_model == gpu_model)
+        .ext(distinct_on(Sweep.kernel, Sweep.problem))
+        .order_by(Sweep.kernel, Sweep.problem, Run.finished_at.desc(), Run.id.desc())
+        .subquery()
     )
+    compiler = (
+        select(func.coalesce(func.max(Compilation.compiler), ""))
+        .join(Trial, Trial.compilation_id == Compilation.id)
+        .where(Trial.sweep_id == Sweep.id)
+        .correlate(Sweep)
+        .scalar_subquery()
+    )
+    newest = (
+        _join_runs(
+            select(
+                last,
+                Sweep.source_sha256,
+                compiler.label("compiler"),
+                DRIVER.label("driver"),
+                Sweep.space["listed"].label("listed"),
+                func.array_append(Run.tie, Measurement.config_id).label("best"),
+                CERTIFICATE["first_run"].as_integer().label("first_run"),
+            )
+        )
+        .join(last, last.c.run_id == Run.id)
+        .cte("newest")
+    )
+    found = {
+        (row.kernel, row.problem): TriedConfigs(row.source_sha256, row.compiler, row.driver)
+        for row in session.execute(select(newest))
+    }
+    is_drawn = ~newest.c.listed.contains(func.to_jsonb(Config.id))
+    of_series = and_(Sweep.kernel == newest.c.kernel, Sweep.problem == newest.c.problem)
+    tried = (
+        _join_runs(select(newest.c.kernel, newest.c.problem, Config.sha256))
+        .add_columns(func.bool_or(Trial.median_us <= REACH * Measurement.median_us).label("near"))
+        .join(newest, and_(of_series, CERTIFICATE["first_run"].as_integer() == newest.c.first_run))
+        .join(Trial, Trial.sweep_id == Sweep.id)
+        .join(Config, Config.id == Trial.config_id)
+        .where(Sweep.repository == repository, Sweep.gpu_model == gpu_model, Run.id >= newest.c.first_run)
+        .where(WAS_TRIED, is_drawn)
+        .group_by(newest.c.kernel, newest.c.problem, Config.id)
+        .order_by(func.max(Run.finished_at), Config.sha256)
+    )
+    for row in session.execute(tried):
+        found[row.kernel, row.problem].near[row.sha256] = bool(row.near)
+    kept = select(newest.c.kernel, newest.c.problem, Config.params).join(Config, Config.id == func.any(newest.c.best))
+    for row in session.execute(kept.where(is_drawn).order_by(Config.id)):
+        found[row.kernel, row.problem].kept.append(row.params)
+    return found
+
+
+def find_state(session: Session, sweep_id: int, run_id: int) -> SeriesState | None:
+    """Returns the state of a run; None if its kernel has no short list."""
+    of_run = select(Sweep.space, DRIVER.label("driver")).join(Run, Run.sweep_id == Sweep.id).where(Run.id == run_id)
+    space, driver = session.execute(of_run).one()
+    if "rest" not in space:
+        return None
+    this, base, head = aliased(Sweep), aliased(Trial), aliased(Trial)
+    base_code, head_code = aliased(Compilation), aliased(Compilation)
+    is_series = and_(*(getattr(this, name) == getattr(Sweep, name) for name in SERIES), this.id == sweep_id)
+    has_same_code = (
+        select(func.bool_and(base_code.content_key == head_code.content_key))
+        .join(base, base_code.id == base.compilation_id)
+        .join(head, head.config_id == base.config_id)
+        .join(head_code, head_code.id == head.compilation_id)
+        .where(base.sweep_id == Sweep.id, head.sweep_id == sweep_id)
+        .correlate(Sweep)
+        .scalar_subquery()
+    )
+    same = (
+        _join_runs(select(CERTIFICATE))
+        .join(this, is_series)
+        .where(CERTIFICATE.has_key("first_run"), driver == DRIVER, has_same_code)
+        .order_by(Run.finished_at.desc())
+        .limit(1)
+    )
+    certificate = session.scalar(same)
+    first_run = run_id if certificate is None else certificate["first_run"]
+    in_state = or_(Run.id == run_id, CERTIFICATE["first_run"].as_integer() == first_run)
+    tried = (
+        select(func.count(Trial.config_id.distinct()))
+        .join(Sweep, Sweep.id == Trial.sweep_id)
+        .join(this, is_series)
+        .join(Run, Run.sweep_id == Sweep.id)
+        .outerjoin(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
+        .where(in_state, WAS_TRIED, Trial.config_id.not_in(space["listed"]))
+    )
+    return SeriesState(certificate, space["listed"], space["rest"], session.scalars(tried).one())
 
 
 def list_full_looks(session: Session, series: Mapping[str, str]) -> list[float]:
     """Lists `ahead` of the newest full look of each series of a series' repository and GPU model."""
-    certificate = Measurement.detail["certificate"]
     query = (
-        select(certificate["ahead"].as_float())
-        .join(Run, Run.id == Measurement.run_id)
-        .join(Sweep, Sweep.id == Run.sweep_id)
+        _join_runs(select(CERTIFICATE["ahead"].as_float()))
         .where(
             *(getattr(Sweep, name) == series[name] for name in ("repository", "gpu_model")),
-            Measurement.role == "kernel",
-            certificate["untried"].astext == "0",
+            CERTIFICATE["untried"].astext == "0",
         )
         .ext(distinct_on(Sweep.kernel, Sweep.problem))
         .order_by(Sweep.kernel, Sweep.problem, Run.finished_at.desc())
@@ -78,77 +158,11 @@ def list_full_looks(session: Session, series: Mapping[str, str]) -> list[float]:
     return list(session.scalars(query))
 
 
-def _find_newest(session: Session, runs: ColumnElement[bool]) -> Newest | None:
-    query = (
-        select(
-            Run.id,
-            Run.sweep_id,
-            Run.tie,
-            func.split_part(Run.toolchain["driver"].astext, ".", 1).label("driver"),
-            Sweep.space["listed"].label("listed"),
-            Sweep.space["rest"].as_integer().label("rest"),
-        )
+def _join_runs(query: Query) -> Query:
+    """Joins the runs of kernels with a short list to their sweep and the measurement of their kernel."""
+    return (
+        query.select_from(Run)
         .join(Sweep, Sweep.id == Run.sweep_id)
-        .where(runs, Sweep.space.has_key("rest"))
-        .order_by(Run.finished_at.desc(), Run.id.desc())
-        .limit(1)
-    )
-    return session.execute(query).one_or_none()
-
-
-def _find_state_start(session: Session, runs: ColumnElement[bool], newest: Newest) -> dt.datetime:
-    """Returns the end of the last run of another state: one that has other cubins for configs of the newest, or another
-    driver. Returns the beginning of time if no run is of another state."""
-    base, head = aliased(Trial), aliased(Trial)
-    base_code, head_code = aliased(Compilation), aliased(Compilation)
-    has_other_code = (
-        exists()
-        .where(base.sweep_id == Sweep.id, base_code.id == base.compilation_id, head.config_id == base.config_id)
-        .where(head.sweep_id == newest.sweep_id, head_code.id == head.compilation_id)
-        .where(base_code.content_key != head_code.content_key)
-        .correlate(Sweep)
-    )
-    has_other_driver = func.split_part(Run.toolchain["driver"].astext, ".", 1) != newest.driver
-    query = select(func.max(Run.finished_at)).join(Sweep, Sweep.id == Run.sweep_id)
-    found = session.scalar(query.where(runs, or_(has_other_driver, has_other_code)))
-    return found or dt.datetime.min.replace(tzinfo=dt.UTC)
-
-
-def _list_tried(
-    session: Session, in_state: ColumnElement[bool], listed: Sequence[int]
-) -> Sequence[Row[str, dt.datetime]]:
-    """Lists the configs outside the short list that a run tried, whether they got a time or failed."""
-    query = (
-        select(Config.sha256, func.min(Run.finished_at).label("first_tried"))
-        .join(Trial, Trial.config_id == Config.id)
-        .join(Sweep, Sweep.id == Trial.sweep_id)
-        .join(Run, Run.sweep_id == Sweep.id)
-        .where(in_state, Trial.status.not_in(("waiting", "compiled")), Config.id.not_in(listed))
-        .group_by(Config.id)
-        .order_by(func.max(Run.finished_at), Config.sha256)
-    )
-    return session.execute(query).all()
-
-
-def _find_ahead(session: Session, in_state: ColumnElement[bool], listed: Sequence[int]) -> float:
-    is_listed = Trial.config_id.in_(listed)
-    times = (
-        select(
-            func.min(Trial.median_us).filter(is_listed).label("listed"),
-            func.min(Trial.median_us).filter(~is_listed).label("others"),
-        )
-        .join(Sweep, Sweep.id == Trial.sweep_id)
-        .join(Run, Run.sweep_id == Sweep.id)
-        .where(in_state)
-        .group_by(Run.id)
-        .subquery()
-    )
-    return max(session.scalar(select(func.max(1 - times.c.others / times.c.listed))) or 0.0, 0.0)
-
-
-def _list_kept(session: Session, newest: Newest) -> list[Mapping[str, int]]:
-    won = select(Measurement.config_id).where(Measurement.run_id == newest.id, Measurement.role == "kernel")
-    is_best = or_(Config.id.in_(newest.tie), Config.id.in_(won))
-    return list(
-        session.scalars(select(Config.params).where(is_best, Config.id.not_in(newest.listed)).order_by(Config.id))
+        .join(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
+        .where(Run.origin != "recorded", Sweep.space.has_key("rest"))
     )

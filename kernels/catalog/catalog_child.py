@@ -32,11 +32,10 @@ class SweepExtent:
     shares: Shares | None = None
     wide: bool = False
 
-    def choose(self, rest: Sequence[Config], kernel: str, problem: str) -> Sequence[Config]:
-        if self.wide:
-            return rest
-        shares = self.shares
-        return [] if shares is None else choose_share(rest, shares.series.get((kernel, problem)), kernel, shares.day)
+    def choose(self, rest: Sequence[Config], kernel: str, problem: str, source: str) -> Sequence[Config]:
+        if self.wide or self.shares is None:
+            return rest if self.wide else []
+        return choose_share(rest, self.shares.series.get((kernel, problem)), kernel, self.shares.day, source)
 
 
 SHORT_LIST_ALONE = SweepExtent()
@@ -153,7 +152,7 @@ def _plan_kernel(loaded: LibraryKernel, problem: Problem, arch: str, extent: Swe
     kernel, space = loaded.kernel, read_space(loaded, arch)
     validate_problem(loaded, problem)
     listed, rest = split_space(loaded, arch)
-    drawn = extent.choose(rest, kernel.name, problem.name)
+    drawn = extent.choose(rest, kernel.name, problem.name, loaded.source_sha256)
     trials = []
     for config in map(dict, (*listed, *drawn)):  # copies, which the file may change
         call(loaded, "constants", problem, config)

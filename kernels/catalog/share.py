@@ -12,11 +12,14 @@ from tilewatch.configs import config_sha256
 from tilewatch.kernels.contract import Config
 
 ROTATION_NIGHTS = 28
-"""Nights in which a rotation goes once through the space, unless MOST_DRAWN is less."""
+"""Nights in which each space is tried once, however large it is."""
 
-MOST_DRAWN = 64
-"""Most configs that a series draws in a night, also while some were never tried. More would cost over a tenth of the
-night of 126 series: 64 of each large space are 2,400 trials (docs/use/spaces.md has the sum)."""
+LEAST_LOOK = 288
+"""Least configs that a series tries in a night while some were never tried in its state. So three nights are enough for
+a space of 864, the largest of which a full sweep is recorded."""
+
+MOST_FIRST = 64
+"""Most configs that a series draws in its first night, in which all machine code is new."""
 
 KEY_LENGTH = 12
 """Digits of a config's hash that tell the configs of one space apart: 20,000 of them collide once in a million."""
@@ -25,10 +28,13 @@ KEY_LENGTH = 12
 @dataclass(frozen=True)
 class Tried:
     """The configs outside the short list that a series has tried with the machine code and the driver of its newest
-    run: their keys, the one tried longest ago first. `kept` are those that won or tied in that run."""
+    run: their keys. `near` are those of them that may win again, the one tried longest ago first. `kept` are those that
+    won or tied in that run. `source` is the hash of its source; "" if its compiler or driver is gone."""
 
     keys: Sequence[str]
+    near: Sequence[str]
     kept: Sequence[Config]
+    source: str
 
 
 @dataclass(frozen=True)
@@ -39,19 +45,24 @@ class Shares:
     series: Mapping[tuple[str, str], Tried]
 
 
-def choose_share(rest: Sequence[Config], tried: Tried | None, kernel: str, day: str) -> list[Config]:
-    """Returns those of `rest`, the configs outside the short list, that a night tries. First come those that won last;
-    then those never tried, then those tried longest ago. `tried` is None before a series' first run."""
+def choose_share(rest: Sequence[Config], tried: Tried | None, kernel: str, day: str, source: str) -> list[Config]:
+    """Returns those of `rest`, the configs outside the short list, that a night tries at this source. First come those
+    that won last; then those never tried, then those near the winner that were tried longest ago. If the source,
+    compiler or driver is another one, all count as never tried. `tried` is None before a series' first run."""
     configs = {make_key(config): config for config in rest}
     order = sorted(configs, key=lambda key: hashlib.sha256(f"{kernel} {day} {key}".encode()).digest())
-    rotating = min(-(-len(rest) // ROTATION_NIGHTS), MOST_DRAWN)
+    rotating = -(-len(rest) // ROTATION_NIGHTS)
     if tried is None:
-        return [configs[key] for key in order[:rotating]]
-    seen = dict.fromkeys(key for key in tried.keys if key in configs)
-    unseen = [key for key in order if key not in seen][:MOST_DRAWN]
-    again = list(seen)[: max(0, rotating - len(unseen))]
+        return [configs[key] for key in order[: min(rotating, MOST_FIRST)]]
     kept = [key for key in map(make_key, tried.kept) if key in configs]
-    return [configs[key] for key in dict.fromkeys((*kept, *unseen, *again))]
+    seen = set(tried.keys)
+    unseen = [key for key in order if key not in seen]
+    if tried.source != source:
+        unseen += [key for key in order if key in seen]
+    drawn = unseen[: max(rotating, LEAST_LOOK)]
+    near = [key for key in tried.near if key in configs]
+    again = [] if drawn else near[: -(-len(near) // ROTATION_NIGHTS)]
+    return [configs[key] for key in dict.fromkeys((*kept, *drawn, *again))]
 
 
 def make_key(config: Config) -> str:
@@ -59,10 +70,13 @@ def make_key(config: Config) -> str:
 
 
 def write_shares(shares: Shares) -> dict[str, Any]:
-    series = [[*names, list(each.keys), list(map(dict, each.kept))] for names, each in shares.series.items()]
+    series = [
+        [*names, list(each.keys), list(each.near), list(map(dict, each.kept)), each.source]
+        for names, each in shares.series.items()
+    ]
     return {"day": shares.day, "series": series}
 
 
 def read_shares(stored: Mapping[str, Any]) -> Shares:
-    found = {(kernel, problem): Tried(keys, kept) for kernel, problem, keys, kept in stored["series"]}
+    found = {(kernel, problem): Tried(*each) for kernel, problem, *each in stored["series"]}
     return Shares(stored["day"], found)

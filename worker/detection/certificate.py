@@ -8,40 +8,37 @@ World", 2005, section 2.2). While no draw has beaten the list by x, Bayes' rule 
 `python -m benchmarks.certificates` holds both against recorded sweeps.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """What is known about the configs of a space that were not tried with the winner's compiler, driver and source.
+    """What is known about the configs of a space that were not tried in a state, which began with `first_run`.
 
     `space` counts all configs, `tried` the short list and the draws. `full_look` is the day on which none was left
-    untried, None before. `ahead` is the largest share by which a draw beat the short list. `looks` counts the full
-    looks of all series that the bounds use. A `chance_1` of 0.05 says: a config that was not tried is better by 1 %
-    with a chance of at most 5 %; `chance_3` says the same of 3 %.
+    untried, None before. `ahead` is the largest share by which a draw beat the short list in a run, `ahead_before` that
+    of earlier runs. `looks` counts the full looks of all series that the bounds use. A `chance_1` of 0.05 says: a
+    config that was not tried is better by 1 % with a chance of at most 5 %; `chance_3` says the same of 3 %.
     """
 
     space: int
     tried: int
     untried: int
+    first_run: int
     full_look: str | None
     ahead: float
+    ahead_before: float
     looks: int
     chance_1: float
     chance_3: float
 
 
-def certify(
-    listed: int, rest: int, tried: int, full_look: str | None, ahead: float, looks: Sequence[float]
-) -> Certificate:
-    """Returns the certificate of a series that has tried so many of the `rest` configs outside the short list. `looks`
-    holds the share by which each full look found the short list beaten."""
-    untried = max(0, rest - tried)
-    chances = [bound_chance(better_by, untried / rest if rest else 0.0, ahead, looks) for better_by in (0.01, 0.03)]
-    return Certificate(
-        listed + rest, listed + rest - untried, untried, full_look, round(ahead, 5), len(looks), *chances
-    )
+def find_lead(times_us: Mapping[int, float], listed: Collection[int]) -> float:
+    """Returns the share by which the fastest config beats the fastest of the short list; 0 if it is in the list, or if
+    no config of the list has a time."""
+    of_list = [time_us for config, time_us in times_us.items() if config in listed]
+    return 1 - min(times_us.values()) / min(of_list) if of_list else 0.0
 
 
 def bound_chance(better_by: float, untried: float, ahead: float, looks: Sequence[float]) -> float:

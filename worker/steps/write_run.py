@@ -13,12 +13,12 @@ from sqlalchemy.orm import Session
 from tilewatch.configs import config_sha256
 from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle.jobs import UnsentJob
-from tilewatch.db.query_parts import SERIES
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import steps, tried_configs
 from tilewatch.db.worker_reads.steps import CompiledConfig
+from tilewatch.db.worker_reads.tried_configs import SeriesState
 from tilewatch.kernels.results import RunResult, TrialResult
-from tilewatch.worker.detection.certificate import Certificate, certify
+from tilewatch.worker.detection.certificate import Certificate, bound_chance, find_lead
 from tilewatch.worker.gpu import quarantine
 from tilewatch.worker.measurement_rows import Sampled, measurement_rows
 from tilewatch.worker.queue import outage
@@ -142,8 +142,8 @@ def write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, i
         started_at=result.started_at,
         finished_at=result.finished_at,
     )
-    if (certificate := find_certificate(opened, sweep_id)) is not None:
-        result = result.note(certificate=asdict(certificate))
+    if (state := tried_configs.find_state(opened, sweep_id, run_id)) is not None:
+        result = result.note(certificate=asdict(certify(opened, sweep_id, run_id, state, result, ids)))
     sampled = [
         Sampled(
             each.implementation,
@@ -158,16 +158,28 @@ def write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, i
     return run_id
 
 
-def find_certificate(opened: Session, sweep_id: int) -> Certificate | None:
-    """Returns the certificate of the run of a sweep that was written last; None if its kernel has no short list."""
-    facts = steps.read_sweep_facts(opened, sweep_id)
-    series = {name: getattr(facts, name) for name in SERIES}
-    found = tried_configs.find_tried(opened, series)
-    if found is None:
-        return None
-    full_look = None if found.full_look is None else f"{found.full_look:%Y-%m-%d}"
-    looks = tried_configs.list_full_looks(opened, series)
-    return certify(found.listed, found.rest, len(found.sha256), full_look, found.ahead, looks)
+def certify(
+    opened: Session, sweep_id: int, run_id: int, state: SeriesState, result: RunResult, ids: Mapping[str, int]
+) -> Certificate:
+    """Returns the certificate of a run, which continues that of the previous run in its state."""
+    before = state.certificate or {"first_run": run_id, "full_look": None, "ahead": 0.0}
+    times_us = {ids[config_sha256(each.config)]: each.median_us for each in result.trials if each.median_us is not None}
+    ahead = max(before["ahead"], round(find_lead(times_us, state.listed), 5))
+    untried = max(0, state.rest - state.tried)
+    share = untried / state.rest if state.rest else 0.0
+    looks = tried_configs.list_full_looks(opened, asdict(steps.read_sweep_facts(opened, sweep_id)))
+    return Certificate(
+        space=len(state.listed) + state.rest,
+        tried=len(state.listed) + state.rest - untried,
+        untried=untried,
+        first_run=before["first_run"],
+        full_look=None if untried else before["full_look"] or f"{result.finished_at:%Y-%m-%d}",
+        ahead=ahead,
+        ahead_before=before["ahead"],
+        looks=len(looks),
+        chance_1=bound_chance(0.01, share, ahead, looks),
+        chance_3=bound_chance(0.03, share, ahead, looks),
+    )
 
 
 def not_compiled(each: CompiledConfig, outcome: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Which configs outside the short list a night tries."""
 
-import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,7 +8,8 @@ import pytest
 from tests.worker.fixtures import tiny_repository
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.catalog.share import (
-    MOST_DRAWN,
+    LEAST_LOOK,
+    MOST_FIRST,
     ROTATION_NIGHTS,
     Shares,
     Tried,
@@ -30,50 +31,59 @@ def make_rest(count: int) -> list[Config]:
     return [{"tile": number} for number in range(count)]
 
 
-def tried(configs: list[Config], kept: tuple[Config, ...] = ()) -> Tried:
-    return Tried([make_key(config) for config in configs], kept)
+def tried(
+    configs: Sequence[Config],
+    kept: Sequence[Config] = (),
+    near: Sequence[Config] = (),
+    source: str = "s",
+) -> Tried:
+    return Tried([make_key(config) for config in configs], [make_key(config) for config in near], kept, source)
 
 
-def test_the_whole_space_is_tried_once_before_any_config_is_tried_again() -> None:
-    rest, seen = make_rest(1000), list[Config]()
-    seen += choose_share(rest, None, "k", "day 0")
-    assert len(seen) == math.ceil(1000 / ROTATION_NIGHTS)
-    nights = 0
-    while len(seen) <= 1000 - MOST_DRAWN:
+@pytest.mark.parametrize("size", [864, 18_432])
+def test_a_look_tries_the_whole_space_in_a_month_and_a_small_one_in_three_nights(size: int) -> None:
+    rest, seen, nights = make_rest(size), list[Config](), 0
+    while len(seen) < size:
         nights += 1
-        seen += choose_share(rest, tried(seen), "k", f"day {nights}")
-    assert nights == (1000 - math.ceil(1000 / ROTATION_NIGHTS)) // MOST_DRAWN
-    assert len(set(map(make_key, seen))) == len(seen), "none was tried twice"
-    last = choose_share(rest, tried(seen), "k", "the last day")
-    assert {make_key(each) for each in rest} == {make_key(each) for each in (*seen, *last)}
+        seen += choose_share(rest, tried(seen), "k", f"day {nights}", "s")
+    assert nights == (3 if size == 864 else ROTATION_NIGHTS)
+    assert len(set(map(make_key, seen))) == size, "none was tried twice"
 
 
-def test_what_was_tried_longest_ago_is_tried_again_first() -> None:
-    rest = make_rest(100)
-    assert choose_share(rest, tried(rest[50:] + rest[:50]), "k", "day") == rest[50:54]
-    assert choose_share(rest, tried(rest[1:]), "k", "day") == [rest[0], *rest[1:4]], "beside the one never tried"
+def test_the_first_night_of_a_series_tries_little() -> None:
+    assert len(choose_share(make_rest(1000), None, "k", "day", "s")) == 36
+    assert len(choose_share(make_rest(5000), None, "k", "day", "s")) == MOST_FIRST
 
 
-def test_no_night_of_the_rotation_tries_more_than_its_budget() -> None:
-    rest = make_rest(5000)
-    assert len(choose_share(rest, tried(rest), "k", "day")) == MOST_DRAWN
-    assert len(choose_share(rest, None, "k", "day")) == MOST_DRAWN
-    assert len(choose_share(rest, tried(rest[:9]), "k", "day")) == MOST_DRAWN
+def test_after_a_look_only_configs_near_the_winner_are_tried_again() -> None:
+    rest = make_rest(1000)
+    near = rest[500:550] + rest[:50]
+    assert choose_share(rest, tried(rest, near=near), "k", "day", "s") == rest[500:504], "1/28, the oldest first"
+    assert choose_share(rest, tried(rest[1:], near=near), "k", "day", "s") == [rest[0]], "first the one never tried"
+    assert choose_share(rest, tried(rest), "k", "day", "s") == []
+
+
+def test_another_source_begins_a_look_in_the_same_night() -> None:
+    rest = make_rest(1000)
+    chosen = choose_share(rest, tried(rest[100:], near=rest[500:], source="other"), "k", "day", "s")
+    assert len(chosen) == LEAST_LOOK
+    assert {make_key(each) for each in rest[:100]} == {make_key(each) for each in chosen[:100]}
+    assert len({make_key(each) for each in chosen}) == LEAST_LOOK
 
 
 def test_the_draw_is_random_by_kernel_and_day_and_the_same_for_all_problems() -> None:
     rest = make_rest(1000)
-    draws = [choose_share(rest, None, *names) for names in (("k", "day"), ("k", "other day"), ("other", "day"))]
+    draws = [choose_share(rest, None, *names, "s") for names in (("k", "day"), ("k", "other day"), ("other", "day"))]
     assert len({str(draw) for draw in draws}) == 3
-    assert draws[0] == choose_share(rest, None, "k", "day")
-    often = [sum(config["tile"] < 500 for config in choose_share(rest, None, "k", f"{day}")) for day in range(50)]
+    assert draws[0] == choose_share(rest, None, "k", "day", "s")
+    often = [sum(config["tile"] < 500 for config in choose_share(rest, None, "k", f"{day}", "s")) for day in range(50)]
     assert 0.45 < sum(often) / (50 * len(draws[0])) < 0.55, "a half of the space gets a half of the draws"
 
 
 def test_what_won_last_is_tried_again_while_it_is_in_the_space() -> None:
     rest = make_rest(100)
-    chosen = choose_share(rest, tried(rest, kept=(rest[70], {"tile": 1000})), "k", "day")
-    assert chosen == [rest[70], *rest[:4]]
+    chosen = choose_share(rest, tried(rest, kept=(rest[70], {"tile": 1000}), near=rest[:28]), "k", "day", "s")
+    assert chosen == [rest[70], rest[0]]
 
 
 def read_trials(folder: Path, shares: Shares | None = None, *, wide: bool = False) -> list[list[int]]:

@@ -4,24 +4,27 @@ import random
 
 import pytest
 
-from tilewatch.worker.detection.certificate import bound_chance, certify
+from tilewatch.worker.detection.certificate import bound_chance, find_lead
 
 
 def test_a_space_that_was_tried_as_a_whole_has_nothing_better() -> None:
-    found = certify(10, 90, 90, "2026-11-28", 0.2, [])
-    assert (found.space, found.tried, found.untried, found.chance_1, found.chance_3) == (100, 100, 0, 0.0, 0.0)
+    assert bound_chance(0.01, 0.0, 0.2, []) == bound_chance(0.01, 0.0, 0.0, []) == 0.0
 
 
 def test_without_other_looks_the_chance_is_the_share_that_was_not_tried() -> None:
-    found = certify(10, 90, 30, None, 0.0, [])
-    assert found.chance_1 == found.chance_3 == pytest.approx(60 / 90)
+    assert bound_chance(0.01, 60 / 90, 0.0, []) == pytest.approx(60 / 90)
 
 
 def test_looks_that_found_nothing_better_lower_the_chance() -> None:
-    found = certify(10, 90, 45, None, 0.0, [0.0] * 18 + [0.02])
-    assert found.chance_1 == pytest.approx(0.1 * 0.5 / (1 - 0.1 * 0.5))
-    assert found.chance_3 == pytest.approx(0.05 * 0.5 / (1 - 0.05 * 0.5))
-    assert found.looks == 19
+    looks = [0.0] * 18 + [0.02]
+    assert bound_chance(0.01, 0.5, 0.0, looks) == pytest.approx(0.1 * 0.5 / (1 - 0.1 * 0.5))
+    assert bound_chance(0.03, 0.5, 0.0, looks) == pytest.approx(0.05 * 0.5 / (1 - 0.05 * 0.5))
+
+
+def test_the_lead_of_a_draw_is_over_the_fastest_of_the_list() -> None:
+    assert find_lead({1: 100.0, 2: 104.0, 3: 95.0, 4: 99.0}, [1, 2]) == pytest.approx(0.05)
+    assert find_lead({1: 100.0, 2: 104.0, 3: 101.0}, [1, 2]) == 0.0
+    assert find_lead({3: 101.0}, [1, 2]) == 0.0, "no config of the list has a time"
 
 
 def test_a_draw_that_beat_the_short_list_takes_the_looks_from_the_bound() -> None:

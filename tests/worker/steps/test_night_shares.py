@@ -6,20 +6,24 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import event, select
 
 from tests.worker.fixtures import tiny_repository
 from tests.worker.fixtures.run_result import result
 from tests.worker.fixtures.worker_context import Drain
 from tilewatch.configs import config_sha256
+from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Config, Job, Measurement, Sweep, Trial
-from tilewatch.db.session import session
+from tilewatch.db.session import engine, session
 from tilewatch.db.worker_reads import steps
+from tilewatch.kernels.catalog.share import Tried
 from tilewatch.kernels.results import TrialResult
+from tilewatch.kernels.toolchains.versions import compiler_version
 from tilewatch.worker.context import Context
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps import write_run
+from tilewatch.worker.steps.night_shares import read_shares
 from tilewatch.worker.submitting.submit import submit_nightly
 from tilewatch.worker.submitting.submit_requests import submissions
 
@@ -105,9 +109,10 @@ def test_nights_try_the_whole_space_and_say_so(context: Context, night: Night, r
         assert (sweep.space["rest"], listed) == (4, {"width": 128})
         drawn = [each for each in steps.list_compiled_configs(opened, sweep.id) if each.drawn]
         assert {each.params["width"] for each in drawn} == first[problem] - {128}
-    assert run(problem, time_all(first[problem]), day=1) == {
-        **{"space": 5, "tried": 2, "untried": 3, "full_look": None},
-        **{"ahead": 0.0, "looks": 0, "chance_1": 0.75, "chance_3": 0.75},
+    (slow,) = first[problem] - {128}
+    assert run(problem, time_all(first[problem], **{f"w{slow}": 150.0}), day=1) == {
+        **{"space": 5, "tried": 2, "untried": 3, "first_run": 1, "full_look": None},
+        **{"ahead": 0.0, "ahead_before": 0.0, "looks": 0, "chance_1": 0.75, "chance_3": 0.75},
     }
 
     second = night(2)
@@ -119,23 +124,78 @@ def test_nights_try_the_whole_space_and_say_so(context: Context, night: Night, r
     assert (whole["chance_1"], whole["chance_3"]) == (0.0, 0.0)
     assert run(other, time_all(second[other]), day=2)["looks"] == 1
 
-    third = night(3)
-    assert third[problem] == first[problem] | {best}, "the short list, the winner, and what was tried longest ago"
+    assert not (first[problem] - {128}) & night(3)[problem], "one that is 1.5 times as slow is not tried again"
+
+
+def read_record(context: Context) -> Mapping[tuple[str, str], Tried]:
+    with session(context.database_url) as opened:
+        return read_shares(opened, find_repository(context), "h200", "2026-11-02").series
+
+
+def find_repository(context: Context) -> str:
+    with session(context.database_url) as opened:
+        return opened.scalars(select(Sweep.repository)).first() or ""
+
+
+def test_the_record_of_a_night_takes_no_query_per_series(context: Context, night: Night, run: Run) -> None:
+    tried, statements = night(1), list[str]()
+    event.listen(engine(context.database_url), "before_cursor_execute", lambda *call: statements.append(call[2]))
+    counts = []
+    for problem in PROBLEMS:
+        run(problem, time_all(tried[problem]), day=1)
+        statements.clear()
+        counts.append((len(read_record(context)), len(statements)))
+    assert counts == [(1, counts[0][1]), (2, counts[0][1])]
+
+
+def test_a_look_begins_once_no_worker_has_the_driver_or_the_compiler(context: Context, night: Night, run: Run) -> None:
+    problem, compiler = PROBLEMS[0], compiler_version()
+    run(problem, time_all(night(1)[problem]), day=1)
+
+    def knows_state(driver: str, compiler: str) -> bool:
+        with session(context.database_url) as opened:
+            for name, model, toolchain in (
+                ("gpu", "h200", {"driver": driver}),
+                ("compile", None, {"compiler": compiler}),
+            ):
+                fact_writes.write_heartbeat(opened, name, kind=name, host="n", gpu_model=model, toolchain=toolchain)
+        return read_record(context)["double", problem].source != ""
+
+    assert read_record(context)["double", problem].source != "", "no worker is known"
+    assert [knows_state("580.9", compiler), knows_state("590.1", compiler)] == [True, False]
+    assert [knows_state("580.9", "cuda-tile 99"), knows_state("580.9", compiler)] == [False, True]
 
 
 @pytest.mark.parametrize("change", ["source", "driver"])
 def test_another_state_begins_another_look(settings: Settings, night: Night, run: Run, change: str) -> None:
+    """A changed source begins it in the same night, a driver that no worker has yet after the first run."""
     problem = PROBLEMS[0]
     for day in (1, 2):
         run(problem, time_all(night(day)[problem]), day=day)
     if change == "source":
         tiny_repository.commit(settings.repository, "Another factor", factor=3)
     third = night(3)[problem]
-    assert len(third) == 2, "the change is not known yet"
-    driver = "590.1" if change == "driver" else "580.9"
-    certificate = run(problem, time_all(third), day=3, driver=driver)
-    assert (certificate["tried"], certificate["untried"], certificate["full_look"]) == (2, 3, None)
-    assert night(4)[problem] == WIDTHS - third | {128}
+    assert len(third) == (5 if change == "source" else 2)
+    certificate = run(problem, time_all(third), day=3, driver="590.1" if change == "driver" else "580.9")
+    assert certificate["first_run"] == 3
+    assert (certificate["tried"], certificate["untried"]) == (len(third), 5 - len(third))
+    if change == "driver":
+        assert night(4)[problem] == WIDTHS - third | {128}
+
+
+def test_a_run_in_an_earlier_state_continues_its_certificate(night: Night, run: Run) -> None:
+    """Two nodes with two drivers measure in turn."""
+    problem = PROBLEMS[0]
+    first = night(1)[problem]
+    run(problem, time_all(first), day=1)
+    other = run(problem, time_all(first), day=2, driver="590.1")
+    assert (other["first_run"], other["tried"]) == (2, 2)
+    second = night(2)[problem]
+    (drawn, *_) = second - {128}
+    whole = run(problem, time_all(second, **{f"w{drawn}": 90.0}), day=3)
+    assert (whole["first_run"], whole["untried"], whole["ahead_before"], whole["ahead"]) == (1, 0, 0.0, 0.1)
+    again = run(problem, time_all(second), day=4)
+    assert (again["ahead_before"], again["ahead"], again["full_look"]) == (0.1, 0.1, "2026-11-04")
 
 
 def test_a_wide_sweep_tries_the_whole_space(settings: Settings, context: Context) -> None:
