@@ -132,7 +132,8 @@ class Kernel:
                float as float32
     weights    Problem -> how often it runs in one step of each model that uses it, by the model's name: its part of the
                model's total
-    short_lists  architecture ("sm_90") -> the short list of its space; without one every night times the whole space
+    short_lists  architecture ("sm_90") -> the short list of its space; without one every night times the whole space.
+               short_lists.json of the library folder fills it; library files of 2026-11-28 give it themselves
     as_launched  whether the compiler may assume of arrays what ct.launch lets it assume: strides that are multiples of
                16 bytes, and that every stride of 1 is constant. Otherwise multiples of 16 elements, as until 2026-11
     """

@@ -1,15 +1,14 @@
 """Reads which configs outside its short list a series has tried in a state.
 
-A state is the machine code of the configs and the driver's major version. Runs belong to one state if the configs that
-they share have the same cubins, so a new compiler or a changed source begins another one. The certificate of a run
-names the first run of its state.
+A state is the compiler, the machine code of the configs, and the driver's major version. Runs belong to one state if
+the configs that they share have the same code. The certificate of a run names the first run of its state.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import and_, func, or_, select, tuple_
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
@@ -115,7 +114,7 @@ def find_state(session: Session, sweep_id: int, run_id: int) -> SeriesState | No
     base_code, head_code = aliased(Compilation), aliased(Compilation)
     is_series = and_(*(getattr(this, name) == getattr(Sweep, name) for name in SERIES), this.id == sweep_id)
     has_same_code = (
-        select(func.bool_and(base_code.content_key == head_code.content_key))
+        select(func.bool_and(tuple_(*_name_code(base_code)) == tuple_(*_name_code(head_code))))
         .join(base, base_code.id == base.compilation_id)
         .join(head, head.config_id == base.config_id)
         .join(head_code, head_code.id == head.compilation_id)
@@ -156,6 +155,11 @@ def list_full_looks(session: Session, series: Mapping[str, str]) -> list[float]:
         .order_by(Sweep.kernel, Sweep.problem, Run.finished_at.desc())
     )
     return list(session.scalars(query))
+
+
+def _name_code(compiled: type[Compilation]) -> tuple[Any, ...]:
+    """Names machine code and its compiler: another one that makes the same of some configs may differ for others."""
+    return compiled.code_sha256, compiled.compiler
 
 
 def _join_runs(query: Query) -> Query:

@@ -1,8 +1,7 @@
 """Child role `catalog`: reads a library folder and plans its sweeps. Needs cuda-tile, but no compiler."""
 
 import difflib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from tilewatch.kernels.catalog.loading import Entry, LibraryKernel, LibraryOpera
 from tilewatch.kernels.catalog.operator_plans import describe_operator, plan_operator
 from tilewatch.kernels.catalog.parts import Parts, list_parts
 from tilewatch.kernels.catalog.plan_names import find_bad_name
-from tilewatch.kernels.catalog.share import Shares, choose_share, read_shares
+from tilewatch.kernels.catalog.share import SHORT_LIST_ALONE, SweepExtent, read_shares
 from tilewatch.kernels.catalog.signature import BadConfig, code_key, element_bytes, input_dtypes, signature
 from tilewatch.kernels.catalog.validation import (
     call,
@@ -23,22 +22,6 @@ from tilewatch.kernels.catalog.validation import (
 )
 from tilewatch.kernels.contract import BadProblem, Config, Problem
 from tilewatch.kernels.library_errors import LibraryError, NoConfigs, PackageMissing
-
-
-@dataclass(frozen=True)
-class SweepExtent:
-    """Names what a sweep tries besides the short list: nothing, a share, or the whole space."""
-
-    shares: Shares | None = None
-    wide: bool = False
-
-    def choose(self, rest: Sequence[Config], kernel: str, problem: str, source: str) -> Sequence[Config]:
-        if self.wide or self.shares is None:
-            return rest if self.wide else []
-        return choose_share(rest, self.shares.series.get((kernel, problem)), kernel, self.shares.day, source)
-
-
-SHORT_LIST_ALONE = SweepExtent()
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -140,7 +123,7 @@ def _plan(loaded: Entry, problem: Problem, arch: str, parts: Parts, extent: Swee
 def plan_alone(loaded: Entry, problem: Problem, arch: str, extent: SweepExtent = SHORT_LIST_ALONE) -> dict[str, Any]:
     """Returns the fields of Plan except `parts_of`, as JSON. Raises LibraryError."""
     if isinstance(loaded, LibraryOperator):
-        plan = plan_operator(loaded, problem, arch)
+        plan = plan_operator(loaded, problem, arch, extent)
     else:
         plan = _plan_kernel(loaded, problem, arch, extent)
     if bad_name := find_bad_name(plan):

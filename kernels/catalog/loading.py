@@ -13,14 +13,15 @@ import importlib.util
 import sys
 import traceback
 import types
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import contract
 from tilewatch.kernels.catalog.forbidden_imports import ALLOWED, ForbiddenImport, refuse_imports
-from tilewatch.kernels.contract import Kernel, Problem
+from tilewatch.kernels.catalog.short_lists import read_short_lists
+from tilewatch.kernels.contract import Kernel, Problem, ShortList
 from tilewatch.kernels.library_errors import LibraryError, PackageMissing
 from tilewatch.kernels.project_settings import BadProject
 from tilewatch.kernels.watching.configs import PlainConfig
@@ -62,11 +63,12 @@ class LibraryKernel:
 
 @dataclass(frozen=True)
 class LibraryOperator:
-    """A watched operator, its checkout, and its file's name."""
+    """A watched operator, its checkout, its file's name, and its short list by architecture."""
 
     kernel: WatchedOperator
     project: Project
     file: str
+    short_lists: Mapping[str, ShortList] = field(default_factory=dict, hash=False)
 
     @property
     def source_sha256(self) -> str:
@@ -194,6 +196,7 @@ def _read(library: Path, arch: str | None) -> _Library:
     except BadProject as error:
         raise LibraryError(str(error)) from None
     activate(project)
+    lists = read_short_lists(library)
     found: dict[str, Entry] = {}
     sources: dict[str, str] = {}
     failures: list[LibraryError] = []
@@ -201,7 +204,7 @@ def _read(library: Path, arch: str | None) -> _Library:
         content = path.read_bytes()
         name = f"{PACKAGE}/{path.name}" if project is None else canonical_name(project, str(path))
         try:
-            entries = _run_file(path, name, content, project)
+            entries = _run_file(path, name, content, project, lists)
         except LibraryError as error:
             sys.modules.pop(f"{PACKAGE}.{path.stem}", None)  # the file that failed is not part of what was loaded
             failures.append(error)
@@ -222,8 +225,11 @@ def _read(library: Path, arch: str | None) -> _Library:
     return _Library(found, project, sources, tuple(failures))
 
 
-def _run_file(path: Path, name: str, content: bytes, project: Project | None) -> tuple[Entry, ...]:
-    """Runs a file and returns the kernels or operators that it declares. Raises LibraryError."""
+def _run_file(
+    path: Path, name: str, content: bytes, project: Project | None, lists: Mapping[str, Mapping[str, ShortList]]
+) -> tuple[Entry, ...]:
+    """Runs a file and returns the kernels or operators that it declares, with their short lists. Raises
+    LibraryError."""
     module = types.ModuleType(f"{PACKAGE}.{path.stem}")
     module.__file__ = name if project is None else str(path)
     sys.modules[module.__name__] = module
@@ -260,11 +266,14 @@ def _run_file(path: Path, name: str, content: bytes, project: Project | None) ->
             f"library file {path.name} must define KERNELS, a tuple of tilewatch.kernels.contract.Kernel, or operators "
             "under @watch"
         )
-    watched = [LibraryOperator(each, project, path.name) for each in operators if project is not None]
+    watched = [
+        LibraryOperator(each, project, path.name, lists.get(each.name, {})) for each in operators if project is not None
+    ]
     if not kernels:
         return tuple(watched)
     digest = hashlib.sha256(content).hexdigest() if project is None else hash_sources(project)
-    return (*(LibraryKernel(kernel, digest, path.name) for kernel in kernels), *watched)
+    listed = [replace(each, short_lists={**each.short_lists, **lists.get(each.name, {})}) for each in kernels]
+    return (*(LibraryKernel(kernel, digest, path.name) for kernel in listed), *watched)
 
 
 def _choose_error(error: BaseException) -> type[LibraryError]:

@@ -65,6 +65,22 @@ def choose_share(rest: Sequence[Config], tried: Tried | None, kernel: str, day: 
     return [configs[key] for key in dict.fromkeys((*kept, *drawn, *again))]
 
 
+@dataclass(frozen=True)
+class SweepExtent:
+    """Names what a sweep tries besides the short list: nothing, a share, or the whole space."""
+
+    shares: Shares | None = None
+    wide: bool = False
+
+    def choose(self, rest: Sequence[Config], kernel: str, problem: str, source: str) -> Sequence[Config]:
+        if self.wide or self.shares is None:
+            return rest if self.wide else []
+        return choose_share(rest, self.shares.series.get((kernel, problem)), kernel, self.shares.day, source)
+
+
+SHORT_LIST_ALONE = SweepExtent()
+
+
 def make_key(config: Config) -> str:
     return config_sha256(config)[:KEY_LENGTH]
 

@@ -66,20 +66,23 @@ def list_configs(loaded: LibraryKernel, arch: str) -> tuple[dict[str, int], ...]
 @functools.cache
 def split_space(loaded: LibraryKernel, arch: str) -> tuple[tuple[Config, ...], tuple[Config, ...]]:
     """Returns the configs of the short list, and the rest of the space: nothing for a kernel without a short list.
-    Raises LibraryError if the list is not a ShortList, or chooses nothing."""
-    configs, short_list = list_configs(loaded, arch), loaded.kernel.short_lists.get(arch)
+    Raises LibraryError like split_configs."""
+    configs = list_configs(loaded, arch)
+    try:
+        return split_configs(configs, loaded.kernel.short_lists.get(arch))
+    except Exception as error:
+        raise _make_error(loaded, f"the short list for {arch}: {type(error).__name__}: {error}") from error
+
+
+def split_configs(
+    configs: tuple[dict[str, int], ...], short_list: ShortList | None
+) -> tuple[tuple[Config, ...], tuple[Config, ...]]:
+    """Returns the configs of a short list and the others. Raises LibraryError if the list has none of them."""
     if short_list is None or not configs:
         return configs, ()
-    if not isinstance(short_list, ShortList):
-        raise _make_error(loaded, f"`short_lists` has a {_name_type(short_list)} for {arch}; expected a ShortList")
-    try:
-        listed = tuple(filter(short_list.has, configs))
-    except Exception as error:
-        raise _make_error(
-            loaded, f"`has` of a short list fails: {type(error).__name__}: {error}{_find_line(error)}"
-        ) from error
+    listed = tuple(filter(short_list.has, configs))
     if not listed:
-        raise _make_error(loaded, f"the short list for {arch} chooses none of {len(configs):,} configs")
+        raise LibraryError(f"the short list has none of {len(configs):,} configs")
     return listed, tuple(config for config in configs if config not in listed)
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import cuda.tile as ct
 
-from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
+from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
 
 ConstInt: TypeAlias = ct.Constant[int]
 
@@ -221,17 +221,6 @@ def prefill_space(arch: str) -> Space:
     )
 
 
-MEASURED = "tileiras 13.4.92", ("H200", "H100"), "f727a301", "2026-11-27"
-"""Compiler, GPUs, commit and last day of the times behind the short lists."""
-
-
-def has_16_rows_per_warp(config: Config) -> bool:
-    """Returns True for 16 rows per warp in two blocks per multiprocessor without clusters. Others never won in 27
-    sweeps, and 256 rows came no nearer than 9 %."""
-    is_alone = config["occupancy"] == 1 or config["num_ctas"] == 2
-    return config["tile_m"] == 16 * config["num_worker_warps"] and not is_alone
-
-
 def causal_space(arch: str) -> Space:
     """Returns the configs, with the order of the blocks as an axis: blocks of later rows have more keys."""
     space = prefill_space(arch)
@@ -252,11 +241,6 @@ def decode_space(_: str) -> Space:
             ("latency", (2, 4, 10)),
         )
     )
-
-
-def has_few_keys(config: Config) -> bool:
-    """Returns False for 8 warps and for 256 keys, which came no nearer than 1.3 % to a winner (8 sweeps)."""
-    return config["tile_n"] < 256 and config["num_worker_warps"] == 4
 
 
 def prefill_arrays(problem: Problem) -> tuple[Array, ...]:
@@ -379,7 +363,6 @@ def prefill(name: str, problems: tuple[str, ...], parse: Any, space: Any, refere
         flops=prefill_flops,
         bytes=prefill_bytes,
         baselines=("attention_cudnn", "attention_flash", "tile_table"),
-        short_lists={"sm_90": ShortList(has_16_rows_per_warp, *MEASURED)},
     )
 
 
@@ -412,6 +395,5 @@ KERNELS = (
         flops=decode_flops,
         bytes=decode_bytes,
         baselines=("attention_cudnn", "attention_flash"),
-        short_lists={"sm_90": ShortList(has_few_keys, *MEASURED)},
     ),
 )

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import cuda.tile as ct
 
-from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
+from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
 
 ConstInt: TypeAlias = ct.Constant[int]
 
@@ -169,15 +169,6 @@ def space(_: str) -> Space:
             ("heads_together", (2, 8)),
         )
     )
-
-
-def has_16_rows_per_warp(config: Config) -> bool:
-    """Returns True for 64 rows by 4 warps, two blocks per multiprocessor, and 128 rows by 8 warps, one block. Others
-    spill, or came no nearer than 25 % to a winner (2 sweeps)."""
-    return bool(config["tile_m"] == 16 * config["num_worker_warps"] == 128 // config["occupancy"])
-
-
-SHORT_LIST = ShortList(has_16_rows_per_warp, "tileiras 13.4.92", ("H100",), "f727a301", "2026-11-27")
 
 
 def delta_arrays(problem: Problem) -> tuple[Array, ...]:
@@ -338,6 +329,5 @@ KERNELS = (
         bytes=least_bytes,
         baselines=("attention_cudnn_backward", "attention_flash_backward"),
         weights=weights,
-        short_lists={"sm_90": SHORT_LIST},
     ),
 )

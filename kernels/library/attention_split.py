@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import cuda.tile as ct
 import numpy as np
 
-from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
+from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
 
 ConstInt: TypeAlias = ct.Constant[int]
 
@@ -139,14 +139,6 @@ def parts_space(_: str) -> Space:
     )
 
 
-def has_few_keys(config: Config) -> bool:
-    """Returns False for what attention_decode does not need either, and for the latency hint that mattered least."""
-    return config["tile_n"] < 256 and config["num_worker_warps"] == 4 and config["latency"] < 10
-
-
-SHORT_LIST = ShortList(has_few_keys, "tileiras 13.4.92", ("H200", "H100"), "f727a301", "2026-11-27")
-
-
 def join_space(_: str) -> Space:
     return Space((("tile_head", (32, 64)), ("num_worker_warps", (4,))))
 
@@ -270,7 +262,6 @@ KERNELS = (
         baselines=("copy",),
         given=given,
         weights=weights,
-        short_lists={"sm_90": SHORT_LIST},
     ),
     Kernel(
         name="attention_decode_join",

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import cuda.tile as ct
 
-from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
+from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
 
 ConstInt: TypeAlias = ct.Constant[int]
 
@@ -101,16 +101,6 @@ def tiled_space(_: str) -> Space:
     )
 
 
-MEASURED = "tileiras 13.4.92", ("H200", "H100"), "f727a301", "2026-11-27"
-"""Compiler, GPUs, commit and last day of the times behind the short lists."""
-
-
-def has_long_tiles(config: Config) -> bool:
-    """Returns False for persistent blocks, which came no nearer than 3 % to a winner, and 512 columns, no nearer than
-    8 % (18 sweeps)."""
-    return config["tile_columns"] > 512 and not config["persistent"]
-
-
 def rows_space(_: str) -> Space:
     """Returns the configs for whole rows, with enough warps for long rows."""
     return Space(
@@ -122,12 +112,6 @@ def rows_space(_: str) -> Space:
             ("num_worker_warps", (4, 8)),
         )
     )
-
-
-def has_many_blocks(config: Config) -> bool:
-    """Returns False for 2 rows, which came no nearer than 1.9 % to a winner, and for one block per multiprocessor, no
-    nearer than 6 % (13 sweeps)."""
-    return config["tile_rows"] != 2 and config["occupancy"] > 1
 
 
 def silu_arrays(problem: Problem) -> tuple[Array, ...]:
@@ -234,7 +218,6 @@ SILU = Kernel(
     flops=silu_flops,
     bytes=three_arrays_bytes,
     baselines=("copy", "torch_silu_and_multiply", "tile_table"),
-    short_lists={"sm_90": ShortList(has_long_tiles, *MEASURED)},
 )
 
 KERNELS = (
@@ -262,6 +245,5 @@ KERNELS = (
         flops=softmax_flops,
         bytes=two_arrays_bytes,
         baselines=("copy", "torch_softmax", "tile_table"),
-        short_lists={"sm_90": ShortList(has_many_blocks, *MEASURED)},
     ),
 )

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import cuda.tile as ct
 
-from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
+from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
 
 ConstInt: TypeAlias = ct.Constant[int]
 
@@ -551,41 +551,6 @@ def _has_columns(config: Config) -> bool:
     return config["added_n"] == columns_added(config)
 
 
-Configs = Mapping[tuple[int, ...], tuple[tuple[int, ...], ...]]
-
-WORTH_TIMING: Configs = {
-    (8, 64, 4, 1): (
-        *((0, 4, 0, 0), (0, 4, 0, 1), (0, 8, 0, 0), (0, 8, 0, 1), (4, 4, 0, 1)),
-        *((0, 2, 0, 2), (0, 4, 0, 2), (0, 4, 0, 4), (4, 2, 0, 2), (4, 4, 0, 2), (4, 4, 0, 4)),
-    ),
-    (64, 32, 4, 1): ((0, 4, 0, 1), (0, 8, 0, 1), (4, 4, 0, 1), (0, 4, 0, 2), (4, 4, 0, 2)),
-    (64, 64, 4, 1): ((0, 2, 0, 1),),
-    (64, 64, 4, 2): ((0, 4, 0, 0),),
-    (64, 64, 8, 1): ((0, 4, 0, 0), (4, 4, 0, 0)),
-    (64, 128, 4, 2): ((4, 2, 0, 0),),
-    (64, 128, 8, 1): ((0, 4, 0, 0), (4, 4, 0, 0)),
-    (64, 128, 8, 2): ((0, 2, 0, 0),),
-    (64, 256, 8, 1): ((0, 2, 0, 0), (4, 2, 0, 0)),
-    (128, 128, 8, 1): ((4, 2, 0, 0), (1, 4, 64, 0), (1, 4, 32, 0)),
-    (128, 128, 8, 2): ((4, 2, 0, 0),),
-    (128, 256, 8, 1): ((1, 2, 0, 0), (1, 3, 0, 0), (1, 4, 0, 0), (1, 4, 16, 0), (1, 4, 32, 0)),
-}
-"""Maps `tile_m`, `tile_n`, `num_worker_warps` and `occupancy` to tuples of `latency`, `steps`, `added_n` and
-`blocks_per_tile` (0: persistent). They won or came within 3 % of a winner on an H200 or an H100 (2026-11). For 1 to 64
-rows the same with `latency` 4 are added. Few rows need tiles of 8 rows or narrow ones, so that there are enough of
-them."""
-
-
-def is_worth_timing(config: Config) -> bool:
-    tile = tuple(config[axis] for axis in ("tile_m", "tile_n", "num_worker_warps", "occupancy"))
-    how = tuple(config[axis] for axis in ("latency", "steps", "added_n", "blocks_per_tile"))
-    may_be_in_groups_of_16 = (*tile, *how) == (128, 256, 8, 1, 1, 4, 0, 0)
-    return (config["group_size_m"] == 8 or may_be_in_groups_of_16) and how in WORTH_TIMING.get(tile, ())
-
-
-SHORT_LIST = ShortList(is_worth_timing, "tileiras 13.4.92", ("H200", "H100"), "f727a301", "2026-11-27")
-
-
 def blackwell_space(arch: str) -> Space:
     """Returns the configs; none before Blackwell, whose Tensor Cores are the first that apply scales. On sm_120 only
     those that do not spill (tileiras 13.4.92): all do with 4 warps."""
@@ -790,7 +755,6 @@ KERNELS = (
         flops=flops,
         bytes=least_bytes,
         baselines=("deepgemm", "deepgemm_as_called"),
-        short_lists={"sm_90": SHORT_LIST},
     ),
     BLOCK_SCALED,
     replace(

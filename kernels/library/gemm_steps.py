@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import cuda.tile as ct
 
-from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
+from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
 
 ConstInt: TypeAlias = ct.Constant[int]
 
@@ -236,11 +236,6 @@ def tiled_space(arch: str) -> Space:
     return _tiled(sides, depths, (1, 2) if arch.startswith(("sm_9", "sm_12")) else (1,), None)
 
 
-def may_be_tiled(config: Config) -> bool:
-    """Returns False for clusters and tiles of 256 rows, which came no nearer than 4 % to a winner (10 sweeps)."""
-    return config["tile_m"] < 256 and config["num_ctas"] == 1
-
-
 THE_GUIDES = {"tile_m": 512, "tile_n": 512, "tile_k": 512, "num_ctas": 8, "group_size_m": 8}
 """The guide's default for types of one byte. It also compiles for 16 bits, but not with clusters of 1 and 2 (tileiras
 13.4.92 for sm_100, 2026-11-28)."""
@@ -307,65 +302,6 @@ def has_registers(config: Config) -> bool:
     threads = 32 * config["num_worker_warps"]
     sums = config["tile_m"] * (config["tile_n"] + config.get("added_n", 0)) // (threads * config["num_ctas"])
     return sums < min(255, 65536 // (threads * config["occupancy"]))
-
-
-def is_for_hopper(config: Config) -> bool:
-    if not any(config.get(axis, 0) for axis, _ in FEW_WAVES):
-        return may_walk(config)
-    if config["group_size_m"] != 8:
-        return False
-    return may_be_a_block(config) or (may_add_columns(config) if "added_n" in config else may_turn_b(config))
-
-
-def may_walk(config: Config) -> bool:
-    """Returns True for persistent configs that won or came within 3 % of a winner: 4 warps with 64 to 128 rows, two
-    blocks per multiprocessor for tiles of 64, and 8 warps with one block, in clusters of two for tiles of 256 rows
-    (H200 and H100, 2026-11). Groups of 32 rows read B from DRAM once, which matters if K is short: 4096x32768x512 in
-    bfloat16 took 206 instead of 229 us (an H100, 2026-11-26). They won nothing else, so other tiles and kernels lack
-    them."""
-    few = {(64, 64, 1), (64, 128, 1), (64, 256, 1), (128, 64, 1), (128, 128, 1), (256, 128, 2)}
-    many = {(64, 128, 1), (64, 256, 1), (128, 64, 1), (128, 256, 1), (256, 256, 2)}
-    tile = config["tile_m"], config["tile_n"], config["num_ctas"]
-    if config["group_size_m"] == 32 and (tile != (128, 256, 1) or "added_n" not in config):
-        return False
-    if config["num_worker_warps"] == 8:
-        return tile in many and config["occupancy"] == 1
-    return tile in few and (config["occupancy"] == 1 or config["tile_m"] == 64)
-
-
-def may_be_a_block(config: Config) -> bool:
-    """Returns whether a config may launch a block per tile instead of persistent blocks: its tiles are small. Times of
-    both, H100s, 2026-11-27: 17.1 and 18.7 us (156x2480x4544 in bfloat16), 6.4 and 7.3 us (`gemm_nn` 1024x1024x1024)."""
-    is_block = config["tiles_per_block"] == 1 and not config["swap_ab"] and not config.get("added_n", 0)
-    tile = config["tile_m"], config["tile_n"], config["tile_k"], config["num_worker_warps"]
-    tiles = ((64, 64, 128, 4), (64, 128, 64, 4), (64, 128, 128, 4), (64, 128, 128, 8))
-    return is_block and hints(config)[:2] == (1, 1) and tile in tiles
-
-
-def may_add_columns(config: Config) -> bool:
-    """Returns True for unrolled tiles by 8 warps with one block per multiprocessor: 128x144, 128x160, 128x192 and
-    128x272, and swapped 128x272 and 128x320. Two or three tiles per block are for the widest, which have two or three
-    waves. They do not spill or wait for each product, and won on an H200 or an H100 (2026-11). Clusters of two, which
-    load a tile of B once for both blocks, were no faster."""
-    widest = {(128, 256, 16, 0), (128, 256, 16, 1), (128, 256, 64, 1)}
-    narrower = {(128, 128, 16, 0), (128, 128, 32, 0), (128, 128, 64, 0)}
-    tile = config["tile_m"], config["tile_n"], config["added_n"], config["swap_ab"]
-    is_tile = tile in (widest | narrower if config["tiles_per_block"] == 1 else widest)
-    return is_tile and config["tiles_per_block"] > 0 and hints(config) == (1, 1, 8)
-
-
-def may_turn_b(config: Config) -> bool:
-    """Returns True for swapped configs, for TF32 with N innermost in B, which Hopper's instructions read along K only.
-    Swapped, they take B from registers, so no barrier and no store to shared memory is left in the loop over K
-    (2026-11-25). Other types read B in either layout."""
-    tile = config["tile_m"], config["tile_n"], config["tile_k"], config["num_ctas"]
-    tiles = ((128, 256, 32, 1), (128, 256, 64, 1), (128, 128, 32, 1), (256, 256, 32, 2))
-    is_swapped = config["tiles_per_block"] == config["swap_ab"] == 1
-    return is_swapped and tile in tiles and hints(config)[1:] == (1, 8)
-
-
-def hints(config: Config) -> tuple[int, int, int]:
-    return config["num_ctas"], config["occupancy"], config["num_worker_warps"]
 
 
 def latency_of(problem: Problem, config: Config) -> int:
@@ -453,7 +389,6 @@ def _kernel(
     constants: Callable[[Problem, Config], tuple[int, ...]],
     grid: Callable[[Problem, Config, int], tuple[int, int, int]],
     baselines: tuple[str, ...],
-    on_hopper: Callable[[Config], bool] | None = None,
 ) -> Kernel:
     """Returns the kernel for one layout; everything that depends on the layout is here."""
     a_transposed, b_transposed = (int(letter == "t") for letter in layout)
@@ -490,7 +425,6 @@ def _kernel(
         flops=flops,
         bytes=least_bytes,
         baselines=baselines,
-        short_lists={} if on_hopper is None else {"sm_90": ShortList(on_hopper, *MEASURED)},
     )
 
 
@@ -517,12 +451,8 @@ def _persistent(
         ),
         persistent_grid,
         baselines,
-        is_for_hopper,
     )
 
-
-MEASURED = "tileiras 13.4.92", ("H200", "H100"), "f727a301", "2026-11-27"
-"""Compiler, GPUs, commit and last day of the times behind the short lists."""
 
 SQUARES = tuple(f"{side}x{side}x{side}-float16" for side in (1024, 2048, 4096, 8192, 16384))
 
@@ -560,7 +490,6 @@ KERNELS = (
         tiled_grid,
         # The tile table's tiles are for 8 warps, as persistent kernels have: here they took 14 to 27 times as long.
         ("cublas",),
-        may_be_tiled,
     ),
     # TF32 tiles are half as deep, because an element takes twice the bytes of a 16-bit type.
     _persistent(

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import cuda.tile as ct
 import numpy as np
 
-from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
+from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
 
 ConstInt: TypeAlias = ct.Constant[int]
 
@@ -639,31 +639,6 @@ def _multiples(text: str, **sizes: int) -> None:
             raise BadProblem(f"problem {text}: {side.upper()}={size} must be a multiple of {BLOCK}")
 
 
-MEASURED = "tileiras 13.4.92", ("H200", "H100"), "f727a301", "2026-11-27"
-"""Compiler, GPUs, commit and last day of the times behind the short lists."""
-
-Tiles = Mapping[tuple[int, ...], tuple[tuple[int, int], ...]]
-
-LARGE_TILES: Tiles = {
-    (128, 128, 8, 1): ((4, 2),),
-    (128, 128, 8, 2): ((4, 2),),
-    (128, 256, 8, 1): ((1, 2), (1, 3), (1, 4)),
-}
-"""Maps `tile_m`, `tile_n`, `num_worker_warps` and `occupancy` to pairs of `latency` and `steps`: configs that won or
-came within 3 % of a winner on an H200 or an H100 (2026-11)."""
-
-SMALL_TILES: Tiles = {
-    (64, 64, 4, 2): ((0, 4),),
-    (64, 64, 8, 2): ((0, 2),),
-    (64, 128, 4, 2): ((4, 2),),
-    (64, 128, 8, 2): ((0, 4),),
-    (64, 256, 4, 2): ((4, 2),),
-    (64, 256, 8, 1): ((0, 2),),
-}
-"""Like LARGE_TILES, for groups with few rows, or with numbers such as 192 of which tiles of 128 rows waste
-a quarter."""
-
-
 def fp8_space(arch: str) -> Space:
     """Returns the configs. Tiles have at most 128 rows: each group starts at a multiple of 128, so no tile holds rows
     of two."""
@@ -672,16 +647,6 @@ def fp8_space(arch: str) -> Space:
 
 def masked_space(arch: str) -> Space:
     return _fp8_space(arch, (8,))
-
-
-def list_tiles(on_hopper: Tiles) -> Mapping[str, ShortList]:
-    def is_worth_timing(config: Config) -> bool:
-        tile = tuple(config[axis] for axis in ("tile_m", "tile_n", "num_worker_warps", "occupancy"))
-        how = config["latency"], config["steps"]
-        may_be_in_groups_of_16 = config["tile_n"] > BLOCK and config["steps"] > 2
-        return (config["group_size_m"] == 8 or may_be_in_groups_of_16) and how in on_hopper.get(tile, ())
-
-    return {"sm_90": ShortList(is_worth_timing, *MEASURED)}
 
 
 def has_registers(config: Config) -> bool:
@@ -749,13 +714,6 @@ def fp8_along_k_space(arch: str) -> Space:
     )
 
 
-def has_64_sums(config: Config) -> bool:
-    """Returns True for 8 warps per multiprocessor with 64 sums per thread. Two of the other configs spill; the rest
-    took at least 31 % longer, when products were not yet added in a loop (2026-11)."""
-    sums, warps = config["tile_m"] * config["tile_n"], config["num_worker_warps"]
-    return sums == 64 * 32 * warps and config["occupancy"] * warps == 8
-
-
 def _has_registers_for_two_scales(config: Config) -> bool:
     sums = config["tile_m"] * config["tile_n"]
     few_warps = config["num_worker_warps"] == 4
@@ -774,12 +732,6 @@ def bf16_space(arch: str) -> Space:
             ("group_size_m", (8,)),
         )
     )
-
-
-def has_128_rows(config: Config) -> bool:
-    """Returns False for clusters, which came no nearer than 5.8 % to a winner, and for 64 rows, no nearer than 20 % (18
-    sweeps)."""
-    return config["tile_m"] == 128 and config["num_ctas"] == 1
 
 
 def fp8_arrays(index: str) -> Callable[[Problem], tuple[Array, ...]]:
@@ -1087,7 +1039,6 @@ FP8 = Kernel(
     bytes=fp8_bytes,
     baselines=("deepgemm",),
     given=given_rows,
-    short_lists=list_tiles(LARGE_TILES),
 )
 
 BF16 = Kernel(
@@ -1105,7 +1056,6 @@ BF16 = Kernel(
     bytes=bf16_bytes,
     baselines=("cublas_per_group", "torch_grouped_mm"),
     given=given_rows,
-    short_lists={"sm_90": ShortList(has_128_rows, *MEASURED)},
 )
 
 KERNELS = (
@@ -1132,7 +1082,6 @@ KERNELS = (
         grid=grid_of_groups,
         reference=masked_reference,
         given=given_room,
-        short_lists=list_tiles({**LARGE_TILES, **SMALL_TILES}),
     ),
     replace(
         FP8,
@@ -1144,7 +1093,6 @@ KERNELS = (
         constants=bf16_constants,
         reference=block_scaled_reference,
         bytes=block_scaled_bytes,
-        short_lists={},
     ),
     BF16,
     replace(
@@ -1194,6 +1142,5 @@ KERNELS = (
         bytes=fp8_bytes_along_k,
         baselines=("cublaslt_per_group",),
         given=given_ends_along_k,
-        short_lists={"sm_90": ShortList(has_64_sums, *MEASURED)},
     ),
 )

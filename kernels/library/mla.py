@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import cuda.tile as ct
 
-from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
+from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
 
 ConstInt: TypeAlias = ct.Constant[int]
 
@@ -119,14 +119,6 @@ def space(arch: str) -> Space:
     )
 
 
-def has_many_keys(config: Config) -> bool:
-    """Returns False for 16 keys, which took 2.2 times as long as 64 (3 sweeps)."""
-    return config["tile_n"] > 16
-
-
-SHORT_LIST = ShortList(has_many_keys, "tileiras 13.4.92", ("H200", "H100"), "f727a301", "2026-11-27")
-
-
 def arrays(problem: Problem) -> tuple[Array, ...]:
     batch, heads, keys = (problem.sizes[name] for name in ("batch", "heads", "keys"))
     return (
@@ -187,6 +179,5 @@ KERNELS = (
         flops=flops,
         bytes=least_bytes,
         baselines=("torch_mla_decode", "copy"),
-        short_lists={"sm_90": SHORT_LIST},
     ),
 )

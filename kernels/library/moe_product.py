@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import cuda.tile as ct
 import numpy as np
 
-from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
+from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
 
 ConstInt: TypeAlias = ct.Constant[int]
 
@@ -205,16 +205,6 @@ def fp8_space(arch: str) -> Space:
     )
 
 
-def is_worth_timing(config: Config) -> bool:
-    """Returns True for a block per small tile with 8 warps, one per multiprocessor, for which the compiler loads blocks
-    of K ahead. Others came no nearer than 5 % to a winner, or spill up to 3,200 bytes."""
-    tile = tuple(config[axis] for axis in ("tile_m", "tile_n", "occupancy", "num_worker_warps"))
-    return tile == (64, 128, 1, 8) and config["block_per_tile"] == 1 and config["latency"] > 0
-
-
-SHORT_LIST = ShortList(is_worth_timing, "tileiras 13.4.92", ("H200", "H100"), "f727a301", "2026-11-27")
-
-
 def arrays(problem: Problem) -> tuple[Array, ...]:
     tokens, experts, m, n, k = (problem.sizes[name] for name in ("tokens", "experts", "m", "n", "k"))
     return (
@@ -353,6 +343,5 @@ KERNELS = (
         tolerance=fp8_tolerance,
         bytes=fp8_bytes,
         baselines=("deepgemm_moe_gate_up",),
-        short_lists={"sm_90": SHORT_LIST},
     ),
 )

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import cuda.tile as ct
 import numpy as np
 
-from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
+from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
 
 ConstInt: TypeAlias = ct.Constant[int]
 
@@ -120,16 +120,6 @@ def _ends(config: Config) -> bool:
     return (config["tile_q"], config["tile_n"], config["num_worker_warps"]) != (2, 128, 8)
 
 
-def has_registers(config: Config) -> bool:
-    """Returns False for configs that spill, or have half as many warps per multiprocessor and took at least a tenth
-    longer."""
-    few_keys = config["tile_q"] * config["tile_n"] <= 128
-    return few_keys and config["occupancy"] > 1 and config["num_worker_warps"] == 4
-
-
-SHORT_LIST = ShortList(has_registers, "tileiras 13.4.92", ("H200", "H100"), "f727a301", "2026-11-27")
-
-
 def _spills_little(config: Config) -> bool:
     return (config["tile_n"], config["num_worker_warps"]) == (256, 4) and config["tile_q"] < 4 > config["occupancy"]
 
@@ -224,6 +214,5 @@ KERNELS = (
         bytes=least_bytes,
         baselines=("deepgemm", "copy"),
         given=given,
-        short_lists={"sm_90": SHORT_LIST},
     ),
 )

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import cuda.tile as ct
 
-from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, ShortList, Space
+from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
 
 ConstInt: TypeAlias = ct.Constant[int]
 
@@ -215,16 +215,6 @@ def space(_: str) -> Space:
     )
 
 
-MEASURED = "tileiras 13.4.92", ("H200", "H100"), "f727a301", "2026-11-27"
-"""Compiler, GPUs, commit and last day of the times behind the short lists."""
-
-
-def may_be_fast(config: Config) -> bool:
-    """Returns True for persistent blocks that load by TMA, as all 20 winners do. Others came no nearer than 3.8 %, and
-    4 rows no nearer than 0.8 %."""
-    return config["tile_rows"] < 4 and config["persistent"] == config["allow_tma"] == 1
-
-
 def backward_space(arch: str) -> Space:
     """Returns persistent configs; the parts of dweight fix the number of blocks. On sm_90 tiles of 2 rows spill at
     least 640 bytes unless 8 warps have one block per multiprocessor."""
@@ -238,11 +228,6 @@ def layer_norm_backward_space(arch: str) -> Space:
         (*BACKWARD_AXES, ("spans", (1, 2))),
         only=lambda config: _has_registers(arch, config) and (config["spans"] == 1 or _is_alone(config)),
     )
-
-
-def has_tma_for_two_tiles(config: Config) -> bool:
-    """Returns False for rows in two tiles without TMA: 6144 columns took 60 % longer."""
-    return config["spans"] == 1 or config["allow_tma"] == 1
 
 
 def _has_registers(arch: str, config: Config) -> bool:
@@ -408,7 +393,6 @@ RMS_NORM = Kernel(
     flops=rms_norm_flops,
     bytes=rms_norm_bytes,
     baselines=("copy", "torch_rms_norm", "tile_table"),
-    short_lists={"sm_90": ShortList(may_be_fast, *MEASURED)},
 )
 
 KERNELS = (
@@ -454,6 +438,5 @@ KERNELS = (
         flops=layer_norm_backward_flops,
         bytes=layer_norm_backward_bytes,
         baselines=("copy",),
-        short_lists={"sm_90": ShortList(has_tma_for_two_tiles, *MEASURED)},
     ),
 )

@@ -1,5 +1,7 @@
 """Which configs outside the short list a night tries."""
 
+import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,12 +21,12 @@ from tilewatch.kernels.catalog.share import (
 from tilewatch.kernels.contract import Config
 from tilewatch.kernels.library_errors import LibraryError
 
-SHORT_LIST = 'ShortList(lambda config: config["width"] < 100, "c", (), "s", "d")'
-SOURCE = (
-    tiny_repository.SOURCE.replace("FACTOR", "2.0")
-    .replace("import Array, ", "import Array, ShortList, ")
-    .replace("baselines=(),", f'baselines=(), short_lists={{"sm_90": {SHORT_LIST}}},', 1)
-)
+SOURCE = tiny_repository.SOURCE.replace("FACTOR", "2.0")
+FACTS = {"arch": "sm_90", "compiler": "c", "gpus": ["H100"], "source": "s", "date": "d"}
+SHORT_LIST = FACTS | {"kernels": ["double"], "axes": ["width"], "configs": [[64], [96]]}
+
+
+REPOSITORY = Path(__file__).parents[1] / "watching" / "fixtures" / "foreign_repository"
 
 
 def make_rest(count: int) -> list[Config]:
@@ -88,6 +90,7 @@ def test_what_won_last_is_tried_again_while_it_is_in_the_space() -> None:
 
 def read_trials(folder: Path, shares: Shares | None = None, *, wide: bool = False) -> list[list[int]]:
     (folder / "double.py").write_text(SOURCE)
+    (folder / "short_lists.json").write_text(json.dumps([SHORT_LIST]))
     plans = catalog.read_library(folder, arch="sm_90", shares=shares, wide=wide).plans
     assert all(plan.rest == 2 for plan in plans)
     assert all([trial.config["width"] for trial in plan.listed] == [64, 96] for plan in plans)
@@ -105,17 +108,32 @@ def test_a_plan_has_the_short_list_and_what_was_asked_for_besides(tmp_path: Path
     assert len(of_first_night) == 3
 
 
+def test_a_watched_operator_may_have_a_short_list_too(tmp_path: Path) -> None:
+    shutil.copytree(REPOSITORY, tmp_path / "repository")
+    watch = tmp_path / "repository" / "watch"
+    found = {plan.kernel: plan for plan in catalog.read(watch, arch="sm_90") if len(plan.trials) > 2}
+    operator, plan = next(iter(found.items()))
+    axes = [name for name, _ in plan.axes]
+    configs = [[trial.config.get(axis) for axis in axes] for trial in plan.trials[1:]]
+    lists = [SHORT_LIST | {"kernels": [operator], "axes": axes, "configs": configs}]
+    (watch / "short_lists.json").write_text(json.dumps(lists))
+    for wide, tried in ((False, plan.trials[1:]), (True, (*plan.trials[1:], plan.trials[0]))):
+        (read,) = catalog.read_library(watch, arch="sm_90", kernel=operator, problem=plan.problem, wide=wide).plans
+        assert [(each.config, each.code_key) for each in read.trials] == [(t.config, t.code_key) for t in tried]
+        assert (read.rest, read.drawn, read.ships) == (1, int(wide), plan.ships)
+
+
 @pytest.mark.parametrize(
-    ("old", "new", "sentence"),
+    ("wrong", "sentence"),
     [
-        (SHORT_LIST, "()", "has a tuple for sm_90"),
-        ("< 100", "< 1", "the short list for sm_90 chooses none of 4 configs"),
-        ('config["width"] <', 'config["with"] <', "`has` of a short list fails: KeyError: 'with'"),
+        ({"configs": [[1]]}, "the short list for sm_90: LibraryError: the short list has none of 4 configs"),
+        ({"configs": 1}, "short_lists.json is wrong: TypeError: 'int' object is not iterable"),
+        ({"kernels": None}, "short_lists.json is wrong: TypeError"),
     ],
 )
-def test_a_mistake_in_a_short_list_is_a_sentence(tmp_path: Path, old: str, new: str, sentence: str) -> None:
-    assert old in SOURCE
-    (tmp_path / "double.py").write_text(SOURCE.replace(old, new))
-    with pytest.raises(LibraryError, match="library file double") as raised:
+def test_a_mistake_in_a_short_list_is_a_sentence(tmp_path: Path, wrong: dict[str, object], sentence: str) -> None:
+    (tmp_path / "double.py").write_text(SOURCE)
+    (tmp_path / "short_lists.json").write_text(json.dumps([SHORT_LIST | wrong]))
+    with pytest.raises(LibraryError) as raised:
         catalog.read_library(tmp_path, arch="sm_90")
     assert sentence in str(raised.value)

@@ -1,0 +1,39 @@
+"""Reads the short lists of a library folder: the configs of a kernel or a watched operator that every night times.
+
+They lie in the file short_lists.json beside the library files, because they were measured: each entry names the
+compiler, the GPUs, the commit and the day of its times.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tilewatch.kernels.contract import Config, ShortList
+from tilewatch.kernels.library_errors import LibraryError
+
+FILE = "short_lists.json"
+
+
+def read_short_lists(library: Path) -> dict[str, dict[str, ShortList]]:
+    """Returns the short lists by kernel and architecture; nothing without the file. Raises LibraryError."""
+    try:
+        stored = json.loads((library / FILE).read_text(encoding="utf-8"))
+        found: dict[str, dict[str, ShortList]] = {}
+        for entry in stored:
+            for kernel in entry["kernels"]:
+                found.setdefault(kernel, {})[entry["arch"]] = _read_list(entry)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise LibraryError(f"{FILE} is wrong: {type(error).__name__}: {error}") from None
+    return found
+
+
+def _read_list(entry: Mapping[str, Any]) -> ShortList:
+    axes, configs = list(entry["axes"]), {tuple(each) for each in entry["configs"]}
+
+    def has(config: Config) -> bool:
+        return tuple(config.get(axis) for axis in axes) in configs
+
+    return ShortList(has, *(entry[name] for name in ("compiler", "gpus", "source", "date")))
