@@ -391,14 +391,14 @@ class Replay(Base):
     """Two cubins timed in the same minutes. `good_us` and `bad_us` have one median per launch, which is a fresh
     process.
 
-    `axis` is what differs between the sides: "commit", or the "toolchain" that compiled them. "node" marks one half of
-    a comparison of two nodes: this replay ran both sides on `host`, another one on the other node. `failure` says why a
-    replay has no times.
+    `axis` is what differs between the sides: "commit", "config", or the "toolchain" that compiled them. "node" marks
+    one half of a comparison of two nodes: this replay ran both sides on `host`, another one on the other node.
+    `failure` says why a replay has no times.
     """
 
     __tablename__ = "replays"
     __table_args__ = (
-        one_of("axis", "commit", "toolchain", "node"),
+        one_of("axis", "commit", "toolchain", "node", "config"),
         one_of("origin", "measured", "simulated", "recorded"),
         CheckConstraint("cardinality(good_us) = cardinality(bad_us)", name="both_sides_of_each_launch"),
         CheckConstraint("(failure is null) = (cardinality(good_us) > 0)", name="failure_has_reason"),

@@ -76,6 +76,7 @@ def replay_sentence(row: ReplayRow) -> str:
     sides = {
         "commit": f"{short_sha(row.good_sha)} → {short_sha(row.bad_sha)}",
         "toolchain": f"{row.good_toolchain} → {row.bad_toolchain}, same commit {short_sha(row.bad_sha)}",
+        "config": f"best of the short list → winner, same commit {short_sha(row.bad_sha)}",
         "node": f"node {row.host or 'unknown'}, for comparison with another: {_cubins(row)}",
     }[row.axis]
     if row.failure is not None:

@@ -13,6 +13,7 @@ from tilewatch.db.natural_keys import find_or_add
 FAILED_NIGHTLY = "nightly_failed"
 FAILED_REPOSITORY = "repository_failed"
 ENDED_PROCESS = "process_ended"
+BEATEN_LIST = "list_beaten"
 
 WATCHERS = 7_114_553_032
 """The number of the advisory lock for alarms; no other lock of ours has it."""

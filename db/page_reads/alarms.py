@@ -38,6 +38,7 @@ ALARMS = {
         "Give the node a kernel with Landlock (docs/operate/security.md).",
     ),
     "line_lost": ("less of the optimisation guide is kept", "Read the checklist of the series' newest run."),
+    "list_beaten": ("a config outside the short list is better", "Add it to the list."),
     "history_rewritten": ("a history was rewritten", "Check that the branch is the right one."),
 }
 """What each kind of alarm is, and what to do next."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import and_, func, select
+from sqlalchemy import ColumnElement, and_, func, select
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
@@ -101,6 +101,29 @@ def read_winners_at(session: Session, scope: Scope, commit_id: int) -> dict[tupl
 def read_winners_of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, Winner]:
     """Returns the winner of each of these runs, by run id."""
     query = _SIDES.where(Run.id == func.any(list(run_ids)))
+    return {row.run_id: Winner(**row._mapping) for row in session.execute(query)}
+
+
+def read_beaten_lists(session: Session, run_ids: Sequence[int], better_by: float) -> dict[int, Winner]:
+    """Returns the fastest config of the short list, by run id, for those of these runs in which another one won and was
+    ahead of the list by this much more than in earlier runs of its state."""
+
+    def is_listed(config_id: Any) -> ColumnElement[bool]:
+        return Sweep.space["listed"].contains(func.to_jsonb(config_id))
+
+    ahead, before = (Measurement.detail["certificate"][name].as_float() for name in ("ahead", "ahead_before"))
+    query = (
+        select_row(Winner, [Sweep, Config, Compilation], run_id=Run.id, sweep_id=Sweep.id, config_id=Config.id)
+        .ext(distinct_on(Run.id))
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .join(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
+        .join(Trial, and_(Trial.sweep_id == Sweep.id, Trial.median_us.is_not(None)))
+        .join(Config, Config.id == Trial.config_id)
+        .join(Compilation, Compilation.id == Trial.compilation_id)
+        .where(Run.id == func.any(list(run_ids)), ahead - before >= better_by)
+        .where(is_listed(Config.id), ~is_listed(Measurement.config_id))
+        .order_by(Run.id, Trial.median_us)
+    )
     return {row.run_id: Winner(**row._mapping) for row in session.execute(query)}
 
 

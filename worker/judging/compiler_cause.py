@@ -37,9 +37,9 @@ class CompilerSuspicion:
 
 
 @dataclass(frozen=True)
-class CompilerAnswer:
-    """The result of a replay with two compilers. `size` is what the compiler changed; None if the replay failed, or if
-    both made `identical` machine code."""
+class PairAnswer:
+    """The result of a replay of one commit with two compilers, or two configs. `size` is what that changed; None if the
+    replay failed, or if both sides are `identical` machine code."""
 
     size: Estimate | None
     identical: bool
@@ -77,18 +77,18 @@ def find_suspicions(
     return suspicions
 
 
-def read_answer(session: Session, key: str) -> CompilerAnswer | None:
-    """Reads the answer of the replay with both compilers; None while it has not run."""
+def read_answer(session: Session, key: str) -> PairAnswer | None:
+    """Reads the answer of a replay of one commit; None while it has not run."""
     fact = judging.find_replay(session, key)
     if fact is None:
-        return CompilerAnswer(None, False) if judging.was_given_up(session, key) else None
+        return PairAnswer(None, False) if judging.was_given_up(session, key) else None
     if fact.good_code is not None and fact.good_code == fact.bad_code:
-        return CompilerAnswer(None, True)
+        return PairAnswer(None, True)
     pairs = list(zip(fact.good_us, fact.bad_us, strict=True))
-    return CompilerAnswer(estimate_pair(replay_answers.compute_log_ratios(pairs), 0.0) if pairs else None, False)
+    return PairAnswer(estimate_pair(replay_answers.compute_log_ratios(pairs), 0.0) if pairs else None, False)
 
 
-def write_sentence(suspicion: CompilerSuspicion, answer: CompilerAnswer) -> str:
+def write_sentence(suspicion: CompilerSuspicion, answer: PairAnswer) -> str:
     compilers, size = suspicion.compilers, answer.size
     if answer.identical:
         return f"the compiler changed ({compilers}) and makes the same machine code"

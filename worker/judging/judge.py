@@ -20,7 +20,16 @@ from tilewatch.db.worker_reads.judging import Night, Point
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.worker.context import Context
 from tilewatch.worker.git import watched
-from tilewatch.worker.judging import explain, night, open_regression, other_causes, questions, replay_answers, totals
+from tilewatch.worker.judging import (
+    beaten_list,
+    explain,
+    night,
+    open_regression,
+    other_causes,
+    questions,
+    replay_answers,
+    totals,
+)
 from tilewatch.worker.judging.commit_history import History
 from tilewatch.worker.judging.night_context import OpenNight
 from tilewatch.worker.judging.other_causes import OtherCauses
@@ -95,6 +104,8 @@ def _judge(tonight: OpenNight, nights: Sequence[Night], context: Context, lease:
     else:
         for series, point in points.items():
             _try_to_settle(tonight, judge, series, point, causes.get(series))
+        of_lists = [(each.beaten, each.beaten_answer) for each in causes.values() if each.beaten is not None]
+        beaten_list.open_alarms(tonight.session, scope, tonight.policy, of_lists)
     _add_verdicts_without_time(tonight, points)
     fact_writes.write_verdicts(tonight.session, tonight.verdicts)
     _judges[name] = judge
@@ -184,6 +195,7 @@ def _settle(tonight: OpenNight, judge: ScopeJudge, series: Series, point: Point,
             findings.append(finding.sentence)
             if finding.answer is not None and alert is None:
                 verdict, outcome = finding.answer, "confirmed"
+            outcome = "confirmed" if finding.is_confirmed else outcome
         outcome = outcome or "refuted"
     if alert is not None:
         span = tonight.history.find_range(series, alert.first_bad, tonight.facts, alert.last_good)

@@ -1,6 +1,6 @@
-"""Finds out whether a change comes from the compiler or the node instead of a commit.
+"""Finds out whether a change comes from the compiler or the node instead of a commit, or from another config.
 
-compiler_cause.py and node_cause.py choose what to replay and read the answers.
+compiler_cause.py, node_cause.py and beaten_list.py choose what to replay and read the answers.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from tilewatch.db.worker_reads import judging
 from tilewatch.db.worker_reads.judging import Night, Point, Scope
 from tilewatch.worker.detection.verdict import VerdictName
-from tilewatch.worker.judging import compiler_cause, node_cause, node_comparison, open_regression
-from tilewatch.worker.judging.compiler_cause import CompilerAnswer, CompilerSuspicion
+from tilewatch.worker.judging import beaten_list, compiler_cause, node_cause, node_comparison, open_regression
+from tilewatch.worker.judging.beaten_list import ListSuspicion
+from tilewatch.worker.judging.compiler_cause import CompilerSuspicion, PairAnswer
 from tilewatch.worker.judging.night_context import OpenNight
 from tilewatch.worker.judging.node_comparison import NodeAnswer, NodeSuspicion
 from tilewatch.worker.judging.scope_judge import Series, series_of
@@ -26,32 +27,41 @@ class OpenQuestions:
 
     point: Point
     commit_ids: tuple[int, int]
-    moved: float
+    moved: float | None
     reason: str
     questions: tuple[BuildQuestion, ...]
 
 
 @dataclass(frozen=True)
 class SettledSuspicion:
-    """The outcome of a suspicion. `answer` is the verdict if it was confirmed, else None."""
+    """The outcome of a suspicion. `answer` is the verdict if the time changed, else None."""
 
     sentence: str
     answer: VerdictName | None
+    is_confirmed: bool = False
 
 
 @dataclass(frozen=True)
 class OtherCauses:
-    """The suspicions that the compiler or the node changed a series. An answer is None until its replays have run."""
+    """The suspicions that the compiler or the node changed a series, or that its short list lacks the best config. An
+    answer is None until its replays have run."""
 
     compiler: CompilerSuspicion | None = None
-    compiler_answer: CompilerAnswer | None = None
+    compiler_answer: PairAnswer | None = None
     node: NodeSuspicion | None = None
     node_answer: NodeAnswer | None = None
+    beaten: ListSuspicion | None = None
+    beaten_answer: PairAnswer | None = None
 
     @property
     def is_open(self) -> bool:
-        return (self.compiler is not None and self.compiler_answer is None) or (
-            self.node is not None and self.node_answer is None
+        return any(
+            asked is not None and answer is None
+            for asked, answer in (
+                (self.compiler, self.compiler_answer),
+                (self.node, self.node_answer),
+                (self.beaten, self.beaten_answer),
+            )
         )
 
 
@@ -68,14 +78,17 @@ def find(night: OpenNight, nights: Sequence[Night], points: Mapping[Series, Poin
     by_node = {
         series_of(each.point): each for each in node_cause.find_suspicions(session, store, scope, before, points)
     }
+    by_list = beaten_list.find_suspicions(session, store, scope, points)
     causes = {}
-    for series in {**by_compiler, **by_node}:
-        compiler, node = by_compiler.get(series), by_node.get(series)
+    for series in {**by_compiler, **by_node, **by_list}:
+        compiler, node, beaten = by_compiler.get(series), by_node.get(series), by_list.get(series)
         causes[series] = OtherCauses(
             compiler,
             None if compiler is None else compiler_cause.read_answer(session, compiler.question.key),
             node,
             None if node is None else node_cause.read_answer(session, node),
+            beaten,
+            None if beaten is None else compiler_cause.read_answer(session, beaten.question.key),
         )
     return causes
 
@@ -91,6 +104,9 @@ def open_questions(scope: Scope, causes: Mapping[Series, OtherCauses]) -> Iterat
             node = each.node
             commit_ids = node.before.commit_id, scope.commit_id
             yield OpenQuestions(node.point, commit_ids, node.moved, node.reason, node.questions)
+        if each.beaten is not None and each.beaten_answer is None:
+            reason, commit_ids = "a config outside the short list won", (scope.commit_id, scope.commit_id)
+            yield OpenQuestions(each.beaten.point, commit_ids, None, reason, (each.beaten.question,))
 
 
 def settle(night: OpenNight, causes: OtherCauses, suspicion_id: int | None) -> list[SettledSuspicion]:
@@ -100,11 +116,15 @@ def settle(night: OpenNight, causes: OtherCauses, suspicion_id: int | None) -> l
         findings.append(_settle_compiler(night, causes.compiler, causes.compiler_answer, suspicion_id))
     if causes.node is not None and causes.node_answer is not None:
         findings.append(_settle_node(night, causes.node, causes.node_answer, suspicion_id))
+    if causes.beaten is not None and causes.beaten_answer is not None:
+        sentence = beaten_list.write_sentence(causes.beaten, causes.beaten_answer)
+        is_beaten = beaten_list.is_beaten(causes.beaten_answer, night.policy)
+        findings.append(SettledSuspicion(sentence, None, is_beaten))
     return findings
 
 
 def _settle_compiler(
-    night: OpenNight, suspicion: CompilerSuspicion, answer: CompilerAnswer, suspicion_id: int | None
+    night: OpenNight, suspicion: CompilerSuspicion, answer: PairAnswer, suspicion_id: int | None
 ) -> SettledSuspicion:
     sentence = compiler_cause.write_sentence(suspicion, answer)
     if answer.size is None or not answer.is_change(night.policy):

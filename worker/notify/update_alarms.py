@@ -7,6 +7,7 @@ alarms.py decides which alarms should be open, and outbox.py writes the messages
 import datetime as dt
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from sqlalchemy.orm import Session
@@ -30,12 +31,12 @@ from tilewatch.worker.notify.outbox import Outbox
 RECENT = dt.timedelta(days=2)
 """How old runs and sweeps may be that are looked at; older ones were looked at when they were new."""
 
-EVENTS = ("tie_lost", "baseline_changed", "line_lost", life.FAILED_REPOSITORY, life.ENDED_PROCESS)
+EVENTS = ("tie_lost", "baseline_changed", "line_lost", life.FAILED_REPOSITORY, life.ENDED_PROCESS, life.BEATEN_LIST)
 """Kinds of alarm about a single event, which has no end."""
 
 Row = TypeVar("Row", RunPair, SweepPair, Rewrite)
 
-WRITTEN_ELSEWHERE = (life.FAILED_NIGHTLY, life.FAILED_REPOSITORY, life.ENDED_PROCESS)
+WRITTEN_ELSEWHERE = (life.FAILED_NIGHTLY, life.FAILED_REPOSITORY, life.ENDED_PROCESS, life.BEATEN_LIST)
 """Kinds of alarm that are opened where no channel is known."""
 
 
@@ -57,6 +58,9 @@ def update_alarms(
         for row in alarm_queries.list_alarms(opened):
             if row.kind in WRITTEN_ELSEWHERE:
                 (alarm,) = alarms.keep([row])
+                if row.kind == life.BEATEN_LIST:
+                    _, kernel, gpu_model, _ = row.key.split("/")
+                    alarm = replace(alarm, kernel=kernel, gpu_model=gpu_model)
                 outbox.write_alarm(opened, out, row.id, alarm, now)
     return changes
 

@@ -8,7 +8,7 @@ from tilewatch.db.worker_reads.judging import Scope
 from tilewatch.db.worker_reads.winners import Winner
 from tilewatch.text import short_sha
 
-Axis = Literal["commit", "toolchain", "node"]
+Axis = Literal["commit", "toolchain", "node", "config"]
 """What differs between the two sides, or between the two GPUs that replay them."""
 
 
