@@ -169,7 +169,8 @@ def _read_timing(row: Mapping[str, Any]) -> Timing:
 
 def _read_retuning(row: Mapping[str, Any]) -> Retuning:
     side = None if row["side"] is None else read_compiled_side(row["side"])
-    return Retuning(row["tried"], row["compiled"], side, tuple(row["tie"]), row["failure"])
+    numbers = {name: row.get(name, 0) for name in ("tried", "compiled", "space", "drawn")}
+    return Retuning(side=side, tie=tuple(row["tie"]), failure=row["failure"], **numbers)
 
 
 def _convert_version_1(rows: Mapping[str, Any]) -> dict[str, Any]:

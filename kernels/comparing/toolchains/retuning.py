@@ -1,13 +1,13 @@
 """Sweeps operators that got worse with the head toolchain, so that its own winner can be timed beside the base's.
 
 Only operators whose frozen answer is surely worse are swept. A sweep of a whole library takes longer than both
-questions together (82 problems, 17,800 configs: 11 minutes of an H200 and 16 cores). Of a space, only configs within
-REACH of the fastest under the base are compiled and raced, the fastest first, and at least LEAST_CONFIGS. In 88
+questions together (82 problems, 17,800 configs: 11 minutes of an H200 and 16 cores). Of a space, these are compiled and
+raced: configs within REACH of the fastest under the base, the fastest first; the short list; and DRAWN others. In 88
 recorded sweeps the median is 21 configs within REACH of 217 (recordings/h200.jsonl.gz).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -28,11 +28,11 @@ REACH = 1.3
 """Largest time of a config that is swept, relative to the fastest under the base. A slower one would have to gain this
 factor under the head."""
 
-LEAST_CONFIGS = 32
-"""Least configs of a sweep. If one config was far ahead of all others, REACH alone has only two (grouped_fp8, H200)."""
+MOST_NEAR = 96
+"""Most configs within REACH. 4 of 88 recorded sweeps have more."""
 
-MOST_CONFIGS = 96
-"""Most configs of one sweep. 4 of 88 recorded sweeps have more within REACH."""
+DRAWN = 96
+"""Configs that are drawn from the rest of the space, because the head may make any of them the fastest."""
 
 RecordedTimes = Mapping[tuple[str, str, str], Mapping[str, float]]
 """Maps kernel, problem and architecture to the median microseconds of each config, by config key."""
@@ -58,22 +58,33 @@ def read_recorded_times(files: Iterable[Path], gpu_model: str) -> RecordedTimes:
     return times
 
 
-def choose_space(plan: Plan, times: RecordedTimes) -> tuple[Params, ...]:
-    """Returns the configs to sweep with the head, the most promising first. The whole space if none is recorded."""
-    planned = {config_key(trial.config): trial.config for trial in plan.trials}
+@dataclass(frozen=True)
+class RetunedSpace:
+    """The configs to sweep with the head, the most promising first. The last `drawn` of them are random ones of the
+    rest of a space of `size` configs."""
+
+    configs: tuple[Params, ...]
+    drawn: int
+    size: int
+
+
+def choose_space(plan: Plan, times: RecordedTimes) -> RetunedSpace:
+    """Chooses the configs to sweep from the plan of a whole space. All of them if none is recorded or listed."""
+    space = {config_key(trial.config): trial.config for trial in shuffle_trials(plan.trials)}
     of_plan = times.get((plan.kernel, plan.problem, plan.arch), {})
-    recorded = {key: of_plan[key] for key in planned if key in of_plan}
-    if not recorded:
-        return tuple(trial.config for trial in shuffle_trials(plan.trials))
-    limit_us = REACH * min(recorded.values())
-    near = sum(time_us <= limit_us for time_us in recorded.values())
-    fastest = sorted(recorded, key=recorded.__getitem__)
-    return tuple(planned[key] for key in fastest[: min(MOST_CONFIGS, max(LEAST_CONFIGS, near))])
+    recorded = {key: of_plan[key] for key in space if key in of_plan}
+    limit_us = REACH * min(recorded.values(), default=0.0)
+    near = [key for key in sorted(recorded, key=recorded.__getitem__) if recorded[key] <= limit_us]
+    listed = [config_key(trial.config) for trial in plan.listed] if plan.rest else []
+    first = dict.fromkeys((*near[:MOST_NEAR], *listed))
+    rest = [key for key in space if key not in first]
+    drawn = rest[:DRAWN] if first else rest
+    return RetunedSpace(tuple(space[key] for key in (*first, *drawn)), len(drawn), len(space))
 
 
 def retune_each(
     place: Workplace,
-    works: Sequence[tuple[ToolchainPair, tuple[Params, ...]]],
+    works: Sequence[tuple[ToolchainPair, RetunedSpace]],
     bench: GpuBench,
     is_spent: Callable[[], bool],
 ) -> Iterator[Retuning]:
@@ -81,14 +92,14 @@ def retune_each(
     compile. Raises BuildError if the head cannot compile here."""
     with CompilerPool(place.find_store("head"), jobs=place.jobs, limit_s=place.limit_s, toolchain=place.head) as pool:
         started = [
-            (pair, configs, pool.start_all([partial(_compile, place.library, pair, config) for config in configs]))
-            for pair, configs in works
+            (pair, space, pool.start_all([partial(_compile, place.library, pair, each) for each in space.configs]))
+            for pair, space in works
         ]
-        for pair, configs, results in started:
+        for pair, space, results in started:
             if is_spent():
                 return
-            compiled = [each.result() for each in results]
-            yield _race(place, pair, list(zip(configs, compiled, strict=True)), bench)
+            compiled = list(zip(space.configs, (each.result() for each in results), strict=True))
+            yield replace(_race(place, pair, compiled, bench), space=space.size, drawn=space.drawn)
 
 
 def _compile(library: Path, pair: ToolchainPair, config: Params, compiler: Compiler) -> Compiled:

@@ -30,8 +30,9 @@ ORDER: tuple[Safety, ...] = ("not safe", "safe if re-tuned", "unknown", "safe")
 
 @dataclass(frozen=True)
 class Retuning:
-    """The result of the head's own sweep. `tried` configs were compiled with the head, `compiled` of them succeeded.
-    `side` is the winner, compiled and ready to be timed; None if no config gives right results, or if `failure` says
+    """The result of the head's own sweep. `tried` configs were compiled with the head, `compiled` of them succeeded;
+    `drawn` of them are random ones of a space of `space` configs, which is 0 in reports of before 2026-11-28. `side` is
+    the winner, compiled and ready to be timed; None if no config gives right results, or if `failure` says
     why there was no sweep."""
 
     tried: int
@@ -39,6 +40,19 @@ class Retuning:
     side: CompiledSide | None = None
     tie: tuple[Params, ...] = ()
     failure: str | None = None
+    space: int = 0
+    drawn: int = 0
+
+    @property
+    def certificate(self) -> str:
+        """Returns how much of the space was tried, as a clause for the end of a sentence. Draws are random, so the best
+        of all that was not chosen is untried with the chance of the share that was not drawn."""
+        untried = self.space - self.tried
+        if untried <= 0:
+            return f"; all {self.space:,} configs were tried" if self.space else ""
+        chance = untried / (untried + self.drawn)
+        tried = f"; {self.tried:,} of {self.space:,} configs were tried"
+        return f"{tried}: the best of the rest is untried with a chance of {chance:.0%}"
 
     @property
     def winner(self) -> Params | None:
@@ -82,7 +96,7 @@ def judge_operator(
     safety, reason = _judge_frozen(pair, gpu_model, frozen, of_frozen)
     if safety == "not safe":
         safety, after_retuning = _judge_retuned(pair, retuning, retuned, of_retuned)
-        reason = f"{reason}; {after_retuning}"
+        reason = f"{reason}; {after_retuning}{'' if retuning is None else retuning.certificate}"
     return OperatorSafety(pair, gpu_model, safety, reason, of_frozen, of_retuned, moved_to)
 
 

@@ -84,7 +84,7 @@ class ToolchainTimer:
         plans = {
             (plan.kernel, plan.problem): plan
             for kernel in dict.fromkeys(pair.kernel for pair in pairs)
-            for plan in catalog.read(self.place.library, arch=self.model.arch, kernel=kernel)
+            for plan in catalog.read_library(self.place.library, arch=self.model.arch, kernel=kernel, wide=True).plans
         }
         works = [
             (pair, choose_space(plans[pair.kernel, pair.problem], times))

@@ -8,7 +8,7 @@ import pytest
 from tests.worker.fixtures import tiny_repository
 from tilewatch.kernels.comparing.toolchains.compile_both import Workplace
 from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair
-from tilewatch.kernels.comparing.toolchains.retuning import retune_each
+from tilewatch.kernels.comparing.toolchains.retuning import RetunedSpace, retune_each
 from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.measuring.measure import MeasureFailed
@@ -43,7 +43,8 @@ def retune(
     place: Workplace, race: Callable[[str, Sequence[Cubin]], tuple[Params, ...]], problems: Sequence[str] = ("1024",)
 ) -> list[Retuning]:
     of_a = (CompiledSide(CONFIGS[0], "ok", 1.0, 1.0),)
-    works = [(ToolchainPair("double", each, "sm_90", "shipped", of_a, of_a), CONFIGS) for each in problems]
+    space = RetunedSpace(CONFIGS, 1, 7)
+    works = [(ToolchainPair("double", each, "sm_90", "shipped", of_a, of_a), space) for each in problems]
     return list(retune_each(place, works, RacingBench(race), lambda: False))
 
 
@@ -58,6 +59,7 @@ def test_the_winner_of_what_compiles_is_kept(place: Workplace) -> None:
     found = retune(place, race, ["1024", "2048"])
     assert raced == [*CONFIGS[:2], *CONFIGS[:2]]
     assert [(each.tried, each.compiled, each.winner) for each in found] == [(3, 2, CONFIGS[1])] * 2
+    assert (found[0].space, found[0].drawn) == (7, 1)
     winner = found[0].side
     assert winner is not None
     assert winner.cubin is not None

@@ -58,6 +58,23 @@ def test_worse_frozen_and_worse_when_retuned_is_not_safe() -> None:
     assert (found.safety, found.moved_to) == ("not safe", OTHER)
 
 
+@pytest.mark.parametrize(
+    ("space", "drawn", "certificate"),
+    [
+        (7456, 12, "; 20 of 7,456 configs were tried: the best of the rest is untried with a chance of 100%"),
+        (44, 6, "; 20 of 44 configs were tried: the best of the rest is untried with a chance of 80%"),
+        (20, 12, "; all 20 configs were tried"),
+        (0, 0, ""),
+    ],
+)
+def test_a_retuned_answer_says_how_much_of_the_space_was_tried(space: int, drawn: int, certificate: str) -> None:
+    retuning = replace(WINNER_MOVED, space=space, drawn=drawn)
+    for ratio in (1.0, 1.02):
+        reason = judge(frozen=timing(1.03), retuning=retuning, retuned=timing(ratio)).reason
+        assert reason.endswith(certificate)
+        assert ("tried" in reason) == bool(certificate)
+
+
 def test_undecided_after_retuning_is_no_promise() -> None:
     assert judge(frozen=timing(1.03), retuning=WINNER_MOVED, retuned=timing(1.0, 3)).safety == "not safe"
 

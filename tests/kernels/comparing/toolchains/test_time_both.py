@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.kernels.fixtures.fake_gpu import THIS_GPU
+from tilewatch.kernels.catalog.catalog import LibraryPlans
 from tilewatch.kernels.comparing.toolchains import retuning as retuning_module
 from tilewatch.kernels.comparing.toolchains import time_both as module
 from tilewatch.kernels.comparing.toolchains.compile_both import Workplace
@@ -20,7 +21,7 @@ from tilewatch.kernels.comparing.toolchains.report_file import (
     read_report,
 )
 from tilewatch.kernels.comparing.toolchains.report_verdict import judge_everything, judge_report
-from tilewatch.kernels.comparing.toolchains.retuning import REACH, choose_space
+from tilewatch.kernels.comparing.toolchains.retuning import DRAWN, REACH, RetunedSpace, choose_space
 from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning
 from tilewatch.kernels.comparing.toolchains.time_both import ToolchainTimer
 from tilewatch.kernels.comparing.toolchains.writing import write_answer, write_json, write_lines, write_markdown
@@ -68,11 +69,12 @@ def sweeps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             yield Retuning(9, 8, replace(pair.head[0], config=OTHER, cubin="retuned"), (OTHER,))
 
     trials = tuple(PlannedTrial(config, str(config)) for config in (CONFIG, OTHER))
-    monkeypatch.setattr(
-        module.catalog,
-        "read",
-        lambda _, *, arch, kernel: (Plan(kernel, "1x1", arch, "", 1, (), 1, 1, (), trials),),
-    )
+
+    def read(_: Path, *, arch: str, kernel: str, wide: bool) -> LibraryPlans:
+        assert wide, "the short list is one compiler's"
+        return LibraryPlans((Plan(kernel, "1x1", arch, "", 1, (), 1, 1, (), trials),), ())
+
+    monkeypatch.setattr(module.catalog, "read_library", read)
     monkeypatch.setattr(module, "retune_each", retune_each)
     return swept
 
@@ -153,15 +155,32 @@ def test_what_moved_in_the_code_is_listed_by_operator_for_architectures_without_
     assert not any("longer" in line for line in write_lines(report)[1:])
 
 
-def test_the_space_is_what_was_near_the_fastest_the_fastest_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retuning_module, "LEAST_CONFIGS", 1)
-    trials = tuple(PlannedTrial({"tile_m": each}, str(each)) for each in (1, 2, 3, 4))
-    plan = Plan("k", "1x1", "sm_90", "", 1, (), 1, 1, (), trials)
-    times = {("k", "1x1", "sm_90"): {'{"tile_m": 1}': 130.1, '{"tile_m": 2}': 100.0 * REACH, '{"tile_m": 4}': 100.0}}
-    assert choose_space(plan, times) == ({"tile_m": 4}, {"tile_m": 2})
-    assert len(choose_space(plan, {})) == 4
-    monkeypatch.setattr(retuning_module, "LEAST_CONFIGS", 3)
-    assert choose_space(plan, times)[-1] == {"tile_m": 1}
+def make_plan(listed: int, drawn: int) -> Plan:
+    trials = tuple(PlannedTrial({"tile_m": each}, str(each)) for each in range(listed + drawn))
+    return Plan("k", "1x1", "sm_90", "", 1, (), 1, 1, (), trials, drawn=drawn, rest=drawn)
+
+
+def list_tiles(space: RetunedSpace) -> list[int]:
+    return [config["tile_m"] for config in space.configs]
+
+
+def test_the_space_is_what_was_near_the_fastest_then_the_list_then_a_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = {("k", "1x1", "sm_90"): {'{"tile_m": 1}': 130.1, '{"tile_m": 7}': 100.0 * REACH, '{"tile_m": 4}': 100.0}}
+    space = choose_space(make_plan(2, 198), times)
+    assert list_tiles(space)[:4] == [4, 7, 0, 1]
+    assert len(set(list_tiles(space))) == 4 + DRAWN == 4 + space.drawn
+    assert max(list_tiles(space)) > 150, "from the whole space"
+    assert (space.size, choose_space(make_plan(2, 8), times).drawn) == (200, 6)
+    monkeypatch.setattr(retuning_module, "MOST_NEAR", 1)
+    assert list_tiles(choose_space(make_plan(2, 198), times))[:3] == [4, 0, 1]
+
+
+def test_a_space_without_a_list_and_a_recording_is_swept_as_a_whole() -> None:
+    whole = choose_space(make_plan(200, 0), {})
+    assert (sorted(list_tiles(whole)), whole.drawn) == (list(range(200)), 200)
+    assert list_tiles(whole) != list(range(200)), "mixed"
+    listed = choose_space(make_plan(2, 198), {})
+    assert (list_tiles(listed)[:2], listed.drawn) == ([0, 1], DRAWN)
 
 
 def test_a_file_that_is_no_report_is_named(tmp_path: Path) -> None:
