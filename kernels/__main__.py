@@ -45,6 +45,7 @@ say = Console(stderr=True)
 KernelName = Annotated[str, typer.Argument(help="A kernel of the library, e.g. gemm_fp8.")]
 Library = Annotated[Path, typer.Option(help="Folder of library files; TILEWATCH_REPOSITORY/TILEWATCH_LIBRARY.")]
 Store = Annotated[Path, typer.Option(help="Folder for cubins; a second run finds them there.")]
+Wide = Annotated[bool, typer.Option("--wide", help="Try the kernel's whole space, not its short list.")]
 Jobs = Annotated[int, typer.Option(min=1, max=MOST_JOBS, help="Compiler processes.")]
 Limit = Annotated[
     float,
@@ -86,17 +87,18 @@ def compile(
     ] = "sm_100",
     jobs: Jobs = CORES,
     limit: Limit = LIMIT_S,
+    wide: Wide = False,
     library: Library = LIBRARY,
     cubins: Store = store.DEFAULT_FOLDER,
     as_json: AsJson = False,
 ) -> None:
-    """Compile a kernel's whole search space and list its static facts: the half that needs no GPU.
+    """Compile a kernel's short list and list its static facts: the half that needs no GPU.
 
     The exit code is 1 when no config compiles.
 
     Example: python -m tilewatch.kernels compile gemm_fp8 --arch sm_100 --jobs 2
     """
-    plan = _read_plan(library, arch, kernel, problem)
+    plan = _read_plan(library, arch, kernel, problem, wide)
     started = time.monotonic()
     outcomes = list(
         _with_progress(compile_plan(library.absolute(), plan, store.folder(cubins), jobs=jobs, limit_s=limit), plan)
@@ -119,6 +121,7 @@ def sweep(
     gpu: Annotated[int, typer.Option(min=0, help="Which of this machine's GPUs.")] = 0,
     jobs: Jobs = SPARE_CORES,  # one core is left for the process that feeds the GPU
     limit: Limit = LIMIT_S,
+    wide: Wide = False,
     library: Library = LIBRARY,
     cubins: Store = store.DEFAULT_FOLDER,
     environments: Annotated[
@@ -129,7 +132,7 @@ def sweep(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Try every config of a kernel on a problem on this machine's GPU, then time the winner and its baselines.
+    """Try a kernel's configs on a problem on this machine's GPU, then time the winner and its baselines.
 
     Example: python -m tilewatch.kernels sweep gemm_fp8 320x32576x7168 --record run.jsonl.gz
     """
@@ -143,7 +146,7 @@ def sweep(
     if model is None:
         raise device.UnknownGpu(f"GPU {gpu} is an {gpus[gpu].name}, but cuTile compiles for sm_80 and later")
     commit = git_commit.commit_of(library) if record else None
-    plan = _read_plan(library, model.arch, kernel, problem)
+    plan = _read_plan(library, model.arch, kernel, problem, wide)
     url = store.folder(cubins)
     outcomes: list[tuple[PlannedTrial, Compiled]] = []
 
@@ -197,8 +200,8 @@ toolchain.command("reproduce")(reproduce)
 app.add_typer(toolchain, name="toolchain")
 
 
-def _read_plan(library: Path, arch: str, kernel: str, problem: str | None) -> Plan:
-    reading = catalog.read_library(library.absolute(), arch=arch, kernel=kernel, problem=problem)
+def _read_plan(library: Path, arch: str, kernel: str, problem: str | None, wide: bool) -> Plan:
+    reading = catalog.read_library(library.absolute(), arch=arch, kernel=kernel, problem=problem, wide=wide)
     for failure in reading.failures:
         say.print(
             f"left out: {without_controls(failure)}", style="yellow", highlight=False, markup=False, soft_wrap=True

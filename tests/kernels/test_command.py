@@ -1,5 +1,6 @@
 """The command `python -m tilewatch.kernels`, as a person or a CI job runs it."""
 
+import json
 import os
 import re
 import subprocess
@@ -49,6 +50,14 @@ def test_a_kernel_of_which_nothing_compiles_is_an_exit_code(tmp_path: Path) -> N
     done = compile_double(library, "--json")
     assert done.returncode == 1
     assert '"by_status": {"error": 1}' in done.stdout
+
+
+def test_wide_compiles_what_the_short_list_leaves_out(tmp_path: Path) -> None:
+    library = tiny_repository.make(tmp_path / "watched") / "library"
+    entry = {"kernels": ["double"], "arch": "sm_100", "compiler": "c", "gpus": [], "source": "s", "date": "d"}
+    (library / "short_lists.json").write_text(json.dumps([entry | {"axes": ["width"], "configs": [[64]]}]))
+    assert '"by_status": {"ok": 1}' in compile_double(library, "--json").stdout
+    assert '"by_status": {"error": 1, "ok": 3}' in compile_double(library, "--json", "--wide").stdout
 
 
 def test_what_is_left_out_is_said(tmp_path: Path) -> None:
