@@ -398,7 +398,6 @@ class Replay(Base):
 
     __tablename__ = "replays"
     __table_args__ = (
-        one_of("axis", "commit", "toolchain", "node", "config"),
         one_of("origin", "measured", "simulated", "recorded"),
         CheckConstraint("cardinality(good_us) = cardinality(bad_us)", name="both_sides_of_each_launch"),
         CheckConstraint("(failure is null) = (cardinality(good_us) > 0)", name="failure_has_reason"),

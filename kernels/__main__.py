@@ -17,6 +17,7 @@ from tilewatch import find_release
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import HARNESS, device
 from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.catalog.share import SHORT_LISTS_ALONE, WIDE
 from tilewatch.kernels.checklist import command
 from tilewatch.kernels.checklist.of_winner import add_checklist
 from tilewatch.kernels.command_options import require_arch, require_place
@@ -201,7 +202,8 @@ app.add_typer(toolchain, name="toolchain")
 
 
 def _read_plan(library: Path, arch: str, kernel: str, problem: str | None, wide: bool) -> Plan:
-    reading = catalog.read_library(library.absolute(), arch=arch, kernel=kernel, problem=problem, wide=wide)
+    shares = WIDE if wide else SHORT_LISTS_ALONE
+    reading = catalog.read_library(library.absolute(), arch=arch, kernel=kernel, problem=problem, shares=shares)
     for failure in reading.failures:
         say.print(
             f"left out: {without_controls(failure)}", style="yellow", highlight=False, markup=False, soft_wrap=True

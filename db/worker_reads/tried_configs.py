@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import and_, func, or_, select, tuple_
+from sqlalchemy import and_, func, or_, select
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
@@ -112,9 +112,10 @@ def find_state(session: Session, sweep_id: int, run_id: int) -> SeriesState | No
         return None
     this, base, head = aliased(Sweep), aliased(Trial), aliased(Trial)
     base_code, head_code = aliased(Compilation), aliased(Compilation)
+    is_same = and_(base_code.code_sha256 == head_code.code_sha256, base_code.compiler == head_code.compiler)
     is_series = and_(*(getattr(this, name) == getattr(Sweep, name) for name in SERIES), this.id == sweep_id)
     has_same_code = (
-        select(func.bool_and(tuple_(*_name_code(base_code)) == tuple_(*_name_code(head_code))))
+        select(func.bool_and(is_same))
         .join(base, base_code.id == base.compilation_id)
         .join(head, head.config_id == base.config_id)
         .join(head_code, head_code.id == head.compilation_id)
@@ -155,11 +156,6 @@ def list_full_looks(session: Session, series: Mapping[str, str]) -> list[float]:
         .order_by(Sweep.kernel, Sweep.problem, Run.finished_at.desc())
     )
     return list(session.scalars(query))
-
-
-def _name_code(compiled: type[Compilation]) -> tuple[Any, ...]:
-    """Names machine code and its compiler: another one that makes the same of some configs may differ for others."""
-    return compiled.code_sha256, compiled.compiler
 
 
 def _join_runs(query: Query) -> Query:

@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
 from tilewatch.db.models import Commit, Compilation, Config, Measurement, Replay, Run, Sweep, Trial
-from tilewatch.db.query_parts import read_rows, select_row
+from tilewatch.db.query_parts import Query, read_rows, select_row
 from tilewatch.db.worker_reads.judging import RUNS_LOOKED_AT, Scope
 from tilewatch.mechanisms.pairs import read_swizzled
 
@@ -75,16 +75,21 @@ class RunFacts:
     is_swizzled: bool | None = None
 
 
-_SIDES = (
-    select_row(Winner, [Sweep, Config, Compilation], run_id=Run.id, sweep_id=Sweep.id, config_id=Config.id)
-    .join(Sweep, Sweep.id == Run.sweep_id)
-    .join(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
-    .join(Config, Config.id == Measurement.config_id)
-    .join(Trial, and_(Trial.sweep_id == Sweep.id, Trial.config_id == Config.id))
-    .join(Compilation, Compilation.id == Trial.compilation_id)
-    .where(Compilation.status == "ok")
-)
-"""Selects the winner of every run, in the order of Winner's fields."""
+def _select_code(*trial: ColumnElement[bool]) -> Query:
+    """Selects the code of trials of every run with a winner, in the order of Winner's fields."""
+    return (
+        select_row(Winner, [Sweep, Config, Compilation], run_id=Run.id, sweep_id=Sweep.id, config_id=Config.id)
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .join(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
+        .join(Trial, and_(Trial.sweep_id == Sweep.id, *trial))
+        .join(Config, Config.id == Trial.config_id)
+        .join(Compilation, Compilation.id == Trial.compilation_id)
+        .where(Compilation.status == "ok")
+    )
+
+
+_SIDES = _select_code(Trial.config_id == Measurement.config_id)
+"""Selects the winner of every run."""
 
 
 def read_winners_at(session: Session, scope: Scope, commit_id: int) -> dict[tuple[str, str], Winner]:
@@ -107,21 +112,12 @@ def read_winners_of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, 
 def read_beaten_lists(session: Session, run_ids: Sequence[int], better_by: float) -> dict[int, Winner]:
     """Returns the fastest config of the short list, by run id, for those of these runs in which another one won and was
     ahead of the list by this much more than in earlier runs of its state."""
-
-    def is_listed(config_id: Any) -> ColumnElement[bool]:
-        return Sweep.space["listed"].contains(func.to_jsonb(config_id))
-
+    tried, won = (Sweep.space["listed"].contains(func.to_jsonb(each.config_id)) for each in (Trial, Measurement))
     ahead, before = (Measurement.detail["certificate"][name].as_float() for name in ("ahead", "ahead_before"))
     query = (
-        select_row(Winner, [Sweep, Config, Compilation], run_id=Run.id, sweep_id=Sweep.id, config_id=Config.id)
+        _select_code(Trial.median_us.is_not(None), tried)
         .ext(distinct_on(Run.id))
-        .join(Sweep, Sweep.id == Run.sweep_id)
-        .join(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
-        .join(Trial, and_(Trial.sweep_id == Sweep.id, Trial.median_us.is_not(None)))
-        .join(Config, Config.id == Trial.config_id)
-        .join(Compilation, Compilation.id == Trial.compilation_id)
-        .where(Run.id == func.any(list(run_ids)), ahead - before >= better_by)
-        .where(is_listed(Config.id), ~is_listed(Measurement.config_id))
+        .where(Run.id == func.any(list(run_ids)), ahead - before >= better_by, ~won)
         .order_by(Run.id, Trial.median_us)
     )
     return {row.run_id: Winner(**row._mapping) for row in session.execute(query)}

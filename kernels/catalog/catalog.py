@@ -10,7 +10,7 @@ from typing import Any
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.catalog.description import Description, read_description
 from tilewatch.kernels.catalog.plan_names import find_bad_name
-from tilewatch.kernels.catalog.share import Shares, write_shares
+from tilewatch.kernels.catalog.share import SHORT_LISTS_ALONE, Shares, write_shares
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.contract import BadProblem
 from tilewatch.kernels.library_errors import LibraryError, NoConfigs, PackageMissing
@@ -34,9 +34,9 @@ class LibraryPlans:
     package_missing: str | None = None
 
 
-def read(library: Path, *, arch: str, kernel: str | None = None, problem: str | None = None) -> tuple[Plan, ...]:
-    """Returns the plans of `read_library`, without its failures."""
-    return read_library(library, arch=arch, kernel=kernel, problem=problem).plans
+def read(library: Path, *, arch: str, kernel: str | None = None, **asked: Any) -> tuple[Plan, ...]:
+    """Returns the plans of `read_library`, which has the other parameters, without its failures."""
+    return read_library(library, arch=arch, kernel=kernel, **asked).plans
 
 
 def read_library(
@@ -45,16 +45,15 @@ def read_library(
     arch: str,
     kernel: str | None = None,
     problem: str | None = None,
-    shares: Shares | None = None,
-    wide: bool = False,
+    shares: Shares = SHORT_LISTS_ALONE,
 ) -> LibraryPlans:
     """Returns plans for one architecture ("sm_90"): of the nightly suite, of one kernel, or of one problem. They try
-    the short lists; with `shares` also a share of each space, and with `wide` all of it.
+    the short lists, and what `shares` names besides.
 
     A file or kernel with an error is left out. If it was asked for by name, or nothing is left, the error is raised:
     UnknownKernel, BadProblem, NoConfigs, PackageMissing or LibraryError, each with a sentence as message."""
-    request = {"library": str(library), "arch": arch, "kernel": kernel, "problem": problem, "wide": wide}
-    answer = _ask(library, request | ({} if shares is None else {"shares": write_shares(shares)}))
+    request = {"library": str(library), "arch": arch, "kernel": kernel, "problem": problem}
+    answer = _ask(library, {**request, "shares": write_shares(shares)})
     bad_name = next(filter(None, map(find_bad_name, answer["plans"])), None)
     if bad_name is not None:
         raise LibraryError(f"the library {library}: {bad_name}")

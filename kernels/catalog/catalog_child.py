@@ -10,7 +10,7 @@ from tilewatch.kernels.catalog.loading import Entry, LibraryKernel, LibraryOpera
 from tilewatch.kernels.catalog.operator_plans import describe_operator, plan_operator
 from tilewatch.kernels.catalog.parts import Parts, list_parts
 from tilewatch.kernels.catalog.plan_names import find_bad_name
-from tilewatch.kernels.catalog.share import SHORT_LIST_ALONE, SweepExtent, read_shares
+from tilewatch.kernels.catalog.share import SHORT_LISTS_ALONE, Shares, read_shares
 from tilewatch.kernels.catalog.signature import BadConfig, code_key, element_bytes, input_dtypes, signature
 from tilewatch.kernels.catalog.validation import (
     call,
@@ -29,18 +29,18 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
         library, kernel, arch = Path(request["library"]), request["kernel"], request["arch"]
         loaded, failures = load(library, arch), list(list_failures(library, arch))
         parts = list_parts(loaded, failures)
-        extent = _read_extent(request)
+        shares = read_shares(request["shares"])
         if kernel is not None:
             wanted = _keep_runnable(_find_wanted(library, kernel, request["problem"], arch), kernel, arch)
             if request.get("config") is not None:  # {} is the only config of host code without a search
                 entry, problem = wanted[0]
                 return {"description": _describe_config(entry, problem, request["config"], arch)}
-            return _make_answer([_plan(entry, problem, arch, parts, extent) for entry, problem in wanted], failures)
+            return _make_answer([_plan(entry, problem, arch, parts, shares) for entry, problem in wanted], failures)
         plans = []
         for entry in loaded.values():
             try:
                 wanted = _keep_runnable(list_problems(entry), None, arch) if entry.kernel.nightly else []
-                plans += [_plan(entry, problem, arch, parts, extent) for entry, problem in wanted]
+                plans += [_plan(entry, problem, arch, parts, shares) for entry, problem in wanted]
             except LibraryError as error:
                 failures.append(error)
         if failures and not plans:
@@ -56,11 +56,6 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"error": "PackageMissing", "message": str(error)}
     except LibraryError as error:
         return {"error": "LibraryError", "message": str(error)}
-
-
-def _read_extent(request: Mapping[str, Any]) -> SweepExtent:
-    shares = request.get("shares")
-    return SweepExtent(None if shares is None else read_shares(shares), request.get("wide", False))
 
 
 def _make_answer(plans: list[dict[str, Any]], failures: list[LibraryError]) -> dict[str, Any]:
@@ -115,27 +110,27 @@ def _describe_config(loaded: Entry, problem: Problem, config: Config, arch: str)
     return describe(loaded, problem, config, arch)
 
 
-def _plan(loaded: Entry, problem: Problem, arch: str, parts: Parts, extent: SweepExtent) -> dict[str, Any]:
+def _plan(loaded: Entry, problem: Problem, arch: str, parts: Parts, shares: Shares) -> dict[str, Any]:
     part = {"parts_of": parts.get((loaded.kernel.name, problem.name), {})}
-    return plan_alone(loaded, problem, arch, extent) | part
+    return plan_alone(loaded, problem, arch, shares) | part
 
 
-def plan_alone(loaded: Entry, problem: Problem, arch: str, extent: SweepExtent = SHORT_LIST_ALONE) -> dict[str, Any]:
+def plan_alone(loaded: Entry, problem: Problem, arch: str, shares: Shares = SHORT_LISTS_ALONE) -> dict[str, Any]:
     """Returns the fields of Plan except `parts_of`, as JSON. Raises LibraryError."""
     if isinstance(loaded, LibraryOperator):
-        plan = plan_operator(loaded, problem, arch, extent)
+        plan = plan_operator(loaded, problem, arch, shares)
     else:
-        plan = _plan_kernel(loaded, problem, arch, extent)
+        plan = _plan_kernel(loaded, problem, arch, shares)
     if bad_name := find_bad_name(plan):
         raise LibraryError(f"library file {loaded.file}: {bad_name}")
     return plan
 
 
-def _plan_kernel(loaded: LibraryKernel, problem: Problem, arch: str, extent: SweepExtent) -> dict[str, Any]:
+def _plan_kernel(loaded: LibraryKernel, problem: Problem, arch: str, shares: Shares) -> dict[str, Any]:
     kernel, space = loaded.kernel, read_space(loaded, arch)
     validate_problem(loaded, problem)
     listed, rest = split_space(loaded, arch)
-    drawn = extent.choose(rest, kernel.name, problem.name, loaded.source_sha256)
+    drawn = shares.choose(rest, kernel.name, problem.name, loaded.source_sha256)
     trials = []
     for config in map(dict, (*listed, *drawn)):  # copies, which the file may change
         call(loaded, "constants", problem, config)

@@ -5,19 +5,19 @@ from typing import Any
 
 from tilewatch.configs import config_key
 from tilewatch.kernels.catalog.loading import LibraryOperator
-from tilewatch.kernels.catalog.share import SweepExtent
+from tilewatch.kernels.catalog.share import Shares
 from tilewatch.kernels.catalog.validation import split_configs
 from tilewatch.kernels.contract import Config, Problem
 from tilewatch.kernels.watching.tracer import list_dtypes
 
 
-def plan_operator(loaded: LibraryOperator, problem: Problem, arch: str, extent: SweepExtent) -> dict[str, Any]:
+def plan_operator(loaded: LibraryOperator, problem: Problem, arch: str, shares: Shares) -> dict[str, Any]:
     """Returns the fields of Plan as JSON. Raises LibraryError."""
     operator, traced = loaded.kernel, loaded.trace(problem)
     launched = [loaded.list_launches(traced, config) for config in traced.configs]
     source_sha256 = loaded.source_sha256  # read after the launches: host code may import more while it runs
     listed, rest = split_configs(tuple(traced.configs), loaded.short_lists.get(arch))
-    drawn = extent.choose(rest, operator.name, problem.name, source_sha256)
+    drawn = shares.choose(rest, operator.name, problem.name, source_sha256)
     codes = {
         config_key(config): traced.code_key(source_sha256, launches)
         for config, launches in zip(traced.configs, launched, strict=True)

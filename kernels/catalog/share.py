@@ -5,7 +5,7 @@ worker/detection/certificate.py needs that. All problems of a kernel draw alike,
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tilewatch.configs import config_sha256
@@ -39,10 +39,20 @@ class Tried:
 
 @dataclass(frozen=True)
 class Shares:
-    """The record from which the shares of a night are drawn, by kernel and problem."""
+    """Names what sweeps try besides the short lists: nothing, all with `wide`, or on a `day` a share that depends on
+    what a series has tried."""
 
-    day: str
-    series: Mapping[tuple[str, str], Tried]
+    day: str = ""
+    series: Mapping[tuple[str, str], Tried] = field(default_factory=dict)
+    wide: bool = False
+
+    def choose(self, rest: Sequence[Config], kernel: str, problem: str, source: str) -> Sequence[Config]:
+        if self.wide or not self.day:
+            return rest if self.wide else []
+        return choose_share(rest, self.series.get((kernel, problem)), kernel, self.day, source)
+
+
+SHORT_LISTS_ALONE, WIDE = Shares(), Shares(wide=True)
 
 
 def choose_share(rest: Sequence[Config], tried: Tried | None, kernel: str, day: str, source: str) -> list[Config]:
@@ -65,22 +75,6 @@ def choose_share(rest: Sequence[Config], tried: Tried | None, kernel: str, day: 
     return [configs[key] for key in dict.fromkeys((*kept, *drawn, *again))]
 
 
-@dataclass(frozen=True)
-class SweepExtent:
-    """Names what a sweep tries besides the short list: nothing, a share, or the whole space."""
-
-    shares: Shares | None = None
-    wide: bool = False
-
-    def choose(self, rest: Sequence[Config], kernel: str, problem: str, source: str) -> Sequence[Config]:
-        if self.wide or self.shares is None:
-            return rest if self.wide else []
-        return choose_share(rest, self.shares.series.get((kernel, problem)), kernel, self.shares.day, source)
-
-
-SHORT_LIST_ALONE = SweepExtent()
-
-
 def make_key(config: Config) -> str:
     return config_sha256(config)[:KEY_LENGTH]
 
@@ -90,9 +84,9 @@ def write_shares(shares: Shares) -> dict[str, Any]:
         [*names, list(each.keys), list(each.near), list(map(dict, each.kept)), each.source]
         for names, each in shares.series.items()
     ]
-    return {"day": shares.day, "series": series}
+    return {"day": shares.day, "series": series, "wide": shares.wide}
 
 
 def read_shares(stored: Mapping[str, Any]) -> Shares:
     found = {(kernel, problem): Tried(*each) for kernel, problem, *each in stored["series"]}
-    return Shares(stored["day"], found)
+    return Shares(stored["day"], found, stored["wide"])

@@ -19,6 +19,8 @@ from tilewatch.kernels.contract import MOST_CONFIGS, Array, Config, Problem, Sho
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.text import is_name
 
+Configs = tuple[Config, ...]
+
 
 def validate_kernel(loaded: LibraryKernel) -> None:
     """Checks the problems and baselines of a kernel. Raises LibraryError."""
@@ -58,13 +60,20 @@ def read_space(loaded: LibraryKernel, arch: str) -> Space:
     return space
 
 
-def list_configs(loaded: LibraryKernel, arch: str) -> tuple[dict[str, int], ...]:
-    """Returns the configs of the kernel's search space, as copies that the caller may change. Raises LibraryError."""
-    return tuple(map(dict, _list_configs_once(loaded, arch)))
+@functools.cache
+def list_configs(loaded: LibraryKernel, arch: str) -> Configs:
+    """Returns the configs of the kernel's search space. Raises LibraryError."""
+    space = read_space(loaded, arch)
+    try:
+        return space.configs()
+    except Exception as error:
+        raise _make_error(
+            loaded, f"`only` of `space` fails: {type(error).__name__}: {error}{_find_line(error)}"
+        ) from error
 
 
 @functools.cache
-def split_space(loaded: LibraryKernel, arch: str) -> tuple[tuple[Config, ...], tuple[Config, ...]]:
+def split_space(loaded: LibraryKernel, arch: str) -> tuple[Configs, Configs]:
     """Returns the configs of the short list, and the rest of the space: nothing for a kernel without a short list.
     Raises LibraryError like split_configs."""
     configs = list_configs(loaded, arch)
@@ -74,9 +83,7 @@ def split_space(loaded: LibraryKernel, arch: str) -> tuple[tuple[Config, ...], t
         raise _make_error(loaded, f"the short list for {arch}: {type(error).__name__}: {error}") from error
 
 
-def split_configs(
-    configs: tuple[dict[str, int], ...], short_list: ShortList | None
-) -> tuple[tuple[Config, ...], tuple[Config, ...]]:
+def split_configs(configs: Configs, short_list: ShortList | None) -> tuple[Configs, Configs]:
     """Returns the configs of a short list and the others. Raises LibraryError if the list has none of them."""
     if short_list is None or not configs:
         return configs, ()
@@ -84,18 +91,6 @@ def split_configs(
     if not listed:
         raise LibraryError(f"the short list has none of {len(configs):,} configs")
     return listed, tuple(config for config in configs if config not in listed)
-
-
-@functools.cache
-def _list_configs_once(loaded: LibraryKernel, arch: str) -> tuple[dict[str, int], ...]:
-    """Returns a space's configs. Cached, because each problem reads the space twice."""
-    space = read_space(loaded, arch)
-    try:
-        return space.configs()
-    except Exception as error:
-        raise _make_error(
-            loaded, f"`only` of `space` fails: {type(error).__name__}: {error}{_find_line(error)}"
-        ) from error
 
 
 def read_weights(loaded: LibraryKernel, problem: Problem) -> Mapping[str, float]:

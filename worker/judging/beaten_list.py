@@ -69,7 +69,7 @@ def write_sentence(suspicion: ListSuspicion, answer: PairAnswer) -> str:
     return f"{head}, which is outside the short list, {how} {base}, the best of it"
 
 
-def open_alarms(
+def open_list_alarms(
     session: Session, scope: Scope, policy: Policy, answered: Iterable[tuple[ListSuspicion, PairAnswer | None]]
 ) -> None:
     """Opens one alarm per kernel of whose short list a replay confirmed that another config is better."""
@@ -80,11 +80,10 @@ def open_alarms(
     if lines:
         life.take_turns(session)
     for kernel, found in lines.items():
-        detail = "\n  ".join(("Replays confirmed a faster config with this compiler:", *sorted(found)))
         life.open_once(
             session,
             key=f"{life.BEATEN_LIST}/{kernel}/{scope.gpu_model}/{scope.submission_id}",
             kind=life.BEATEN_LIST,
             subject=f"{kernel} of {scope.repository} on {scope.gpu_model} at {short_sha(scope.sha)}",
-            detail=detail,
+            detail="\n  ".join(("Replays confirmed a faster config with this compiler:", *sorted(found))),
         )

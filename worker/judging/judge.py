@@ -20,16 +20,8 @@ from tilewatch.db.worker_reads.judging import Night, Point
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.worker.context import Context
 from tilewatch.worker.git import watched
-from tilewatch.worker.judging import (
-    beaten_list,
-    explain,
-    night,
-    open_regression,
-    other_causes,
-    questions,
-    replay_answers,
-    totals,
-)
+from tilewatch.worker.judging import explain, night, open_regression, other_causes, questions, replay_answers, totals
+from tilewatch.worker.judging.beaten_list import open_list_alarms
 from tilewatch.worker.judging.commit_history import History
 from tilewatch.worker.judging.night_context import OpenNight
 from tilewatch.worker.judging.other_causes import OtherCauses
@@ -105,7 +97,7 @@ def _judge(tonight: OpenNight, nights: Sequence[Night], context: Context, lease:
         for series, point in points.items():
             _try_to_settle(tonight, judge, series, point, causes.get(series))
         of_lists = [(each.beaten, each.beaten_answer) for each in causes.values() if each.beaten is not None]
-        beaten_list.open_alarms(tonight.session, scope, tonight.policy, of_lists)
+        open_list_alarms(tonight.session, scope, tonight.policy, of_lists)
     _add_verdicts_without_time(tonight, points)
     fact_writes.write_verdicts(tonight.session, tonight.verdicts)
     _judges[name] = judge

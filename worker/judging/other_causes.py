@@ -55,14 +55,9 @@ class OtherCauses:
 
     @property
     def is_open(self) -> bool:
-        return any(
-            asked is not None and answer is None
-            for asked, answer in (
-                (self.compiler, self.compiler_answer),
-                (self.node, self.node_answer),
-                (self.beaten, self.beaten_answer),
-            )
-        )
+        answers = (self.compiler_answer, self.node_answer, self.beaten_answer)
+        asked = zip((self.compiler, self.node, self.beaten), answers, strict=True)
+        return any(each is not None and answer is None for each, answer in asked)
 
 
 def find(night: OpenNight, nights: Sequence[Night], points: Mapping[Series, Point]) -> dict[Series, OtherCauses]:

@@ -12,10 +12,13 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
+from tilewatch.db.repository_names import is_branch
 from tilewatch.db.session import session
+from tilewatch.db.worker_reads import gpus, tried_configs
 from tilewatch.kernels import device
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.catalog.catalog import LibraryPlans
+from tilewatch.kernels.catalog.share import KEY_LENGTH, SHORT_LISTS_ALONE, WIDE, Shares, Tried
 from tilewatch.kernels.device import GpuSpec
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.results import Plan
@@ -23,7 +26,6 @@ from tilewatch.worker.context import Context
 from tilewatch.worker.git import watched
 from tilewatch.worker.queue.dispatch import TRACE_QUEUE
 from tilewatch.worker.queue.lease import Lease
-from tilewatch.worker.steps.night_shares import read_shares
 from tilewatch.worker.steps.write_plans import PlannedSubmission, write_plans
 
 log = structlog.get_logger()
@@ -45,13 +47,25 @@ class PlansWanted:
 
     def read(self, database_url: str, library: Path, repository: str, model: GpuSpec) -> LibraryPlans:
         """Reads the plans for a GPU model, with the shares of its night. Raises like `read_library`."""
-        shares = None
+        shares = WIDE if self.wide else SHORT_LISTS_ALONE
         if self.night is not None:
             with session(database_url) as opened:
                 shares = read_shares(opened, repository, model.slug, self.night)
-        return catalog.read_library(
-            library, arch=model.arch, kernel=self.kernel, problem=self.problem, shares=shares, wide=self.wide
-        )
+        return catalog.read_library(library, arch=model.arch, kernel=self.kernel, problem=self.problem, shares=shares)
+
+
+def read_shares(session: Session, repository: str, gpu_model: str, day: str) -> Shares:
+    """Returns what the series of a repository and GPU model have tried. Series without a run are left out."""
+    drivers, compilers = gpus.list_versions(session, gpu_model)
+    series = {}
+    for names, found in tried_configs.list_tried(session, repository, gpu_model).items():
+        has_driver = not drivers or found.driver in {each.split(".")[0] for each in drivers}
+        is_known = any(found.compiler.startswith(f"{each} ") for each in compilers)
+        has_compiler = not compilers or is_known or is_branch(repository)  # a toolchain of its own compiles branches
+        keys = {sha256[:KEY_LENGTH]: is_near for sha256, is_near in found.near.items()}
+        source = found.source_sha256 if has_driver and has_compiler else ""
+        series[names] = Tried(list(keys), [key for key in keys if keys[key]], found.kept, source)
+    return Shares(day, series)
 
 
 def add_job(opened: Session, submission: PlannedSubmission, wanted: PlansWanted, subject: str) -> UnsentJob:

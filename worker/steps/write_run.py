@@ -145,14 +145,9 @@ def write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, i
     if (state := tried_configs.find_state(opened, sweep_id, run_id)) is not None:
         result = result.note(certificate=asdict(certify(opened, sweep_id, run_id, state, result, ids)))
     sampled = [
-        Sampled(
-            each.implementation,
-            each.role,
-            ids[config_sha256(each.config)] if each.config is not None else None,
-            each.samples_us,
-            each.detail,
-        )
+        Sampled(each.implementation, each.role, config_id, each.samples_us, each.detail)
         for each in result.measurements
+        for config_id in [None if each.config is None else ids[config_sha256(each.config)]]
     ]
     fact_writes.add_measurements(opened, run_id, measurement_rows(sampled))
     return run_id

@@ -83,10 +83,7 @@ def choose_space(plan: Plan, times: RecordedTimes) -> RetunedSpace:
 
 
 def retune_each(
-    place: Workplace,
-    works: Sequence[tuple[ToolchainPair, RetunedSpace]],
-    bench: GpuBench,
-    is_spent: Callable[[], bool],
+    place: Workplace, works: Sequence[tuple[ToolchainPair, RetunedSpace]], bench: GpuBench, is_spent: Callable[[], bool]
 ) -> Iterator[Retuning]:
     """Sweeps each pair's configs with the head. While the GPU races one pair's configs, those of the next pairs
     compile. Raises BuildError if the head cannot compile here."""

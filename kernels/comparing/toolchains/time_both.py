@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.catalog.share import WIDE
 from tilewatch.kernels.comparing.gpu_bench import GpuBench
 from tilewatch.kernels.comparing.timing_order import Key, Timing, TimingRun
 from tilewatch.kernels.comparing.toolchains.compile_both import Workplace
@@ -84,7 +85,7 @@ class ToolchainTimer:
         plans = {
             (plan.kernel, plan.problem): plan
             for kernel in dict.fromkeys(pair.kernel for pair in pairs)
-            for plan in catalog.read_library(self.place.library, arch=self.model.arch, kernel=kernel, wide=True).plans
+            for plan in catalog.read(self.place.library, arch=self.model.arch, kernel=kernel, shares=WIDE)
         }
         works = [
             (pair, choose_space(plans[pair.kernel, pair.problem], times))

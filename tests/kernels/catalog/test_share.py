@@ -13,6 +13,8 @@ from tilewatch.kernels.catalog.share import (
     LEAST_LOOK,
     MOST_FIRST,
     ROTATION_NIGHTS,
+    SHORT_LISTS_ALONE,
+    WIDE,
     Shares,
     Tried,
     choose_share,
@@ -88,10 +90,10 @@ def test_what_won_last_is_tried_again_while_it_is_in_the_space() -> None:
     assert chosen == [rest[70], rest[0]]
 
 
-def read_trials(folder: Path, shares: Shares | None = None, *, wide: bool = False) -> list[list[int]]:
+def read_trials(folder: Path, shares: Shares = SHORT_LISTS_ALONE) -> list[list[int]]:
     (folder / "double.py").write_text(SOURCE)
     (folder / "short_lists.json").write_text(json.dumps([SHORT_LIST]))
-    plans = catalog.read_library(folder, arch="sm_90", shares=shares, wide=wide).plans
+    plans = catalog.read_library(folder, arch="sm_90", shares=shares).plans
     assert all(plan.rest == 2 for plan in plans)
     assert all([trial.config["width"] for trial in plan.listed] == [64, 96] for plan in plans)
     return [[trial.config["width"] for trial in plan.trials] for plan in plans]
@@ -99,7 +101,7 @@ def read_trials(folder: Path, shares: Shares | None = None, *, wide: bool = Fals
 
 def test_a_plan_has_the_short_list_and_what_was_asked_for_besides(tmp_path: Path) -> None:
     assert read_trials(tmp_path) == [[64, 96], [64, 96]]
-    assert read_trials(tmp_path, wide=True) == [[64, 96, 128, 256], [64, 96, 128, 256]]
+    assert read_trials(tmp_path, WIDE) == [[64, 96, 128, 256], [64, 96, 128, 256]]
     series = {("double", "1024"): tried([{"width": 256}], kept=({"width": 256},)), ("double", "2048"): tried([])}
     first, second = read_trials(tmp_path, Shares("day", series))
     assert first == [64, 96, 256, 128]
@@ -117,10 +119,10 @@ def test_a_watched_operator_may_have_a_short_list_too(tmp_path: Path) -> None:
     configs = [[trial.config.get(axis) for axis in axes] for trial in plan.trials[1:]]
     lists = [SHORT_LIST | {"kernels": [operator], "axes": axes, "configs": configs}]
     (watch / "short_lists.json").write_text(json.dumps(lists))
-    for wide, tried in ((False, plan.trials[1:]), (True, (*plan.trials[1:], plan.trials[0]))):
-        (read,) = catalog.read_library(watch, arch="sm_90", kernel=operator, problem=plan.problem, wide=wide).plans
+    for shares, tried in ((SHORT_LISTS_ALONE, plan.trials[1:]), (WIDE, (*plan.trials[1:], plan.trials[0]))):
+        (read,) = catalog.read(watch, arch="sm_90", kernel=operator, problem=plan.problem, shares=shares)
         assert [(each.config, each.code_key) for each in read.trials] == [(t.config, t.code_key) for t in tried]
-        assert (read.rest, read.drawn, read.ships) == (1, int(wide), plan.ships)
+        assert (read.rest, read.drawn, read.ships) == (1, int(shares.wide), plan.ships)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.kernels.fixtures.fake_gpu import THIS_GPU
-from tilewatch.kernels.catalog.catalog import LibraryPlans
+from tilewatch.kernels.catalog.share import Shares
 from tilewatch.kernels.comparing.toolchains import retuning as retuning_module
 from tilewatch.kernels.comparing.toolchains import time_both as module
 from tilewatch.kernels.comparing.toolchains.compile_both import Workplace
@@ -70,11 +70,11 @@ def sweeps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     trials = tuple(PlannedTrial(config, str(config)) for config in (CONFIG, OTHER))
 
-    def read(_: Path, *, arch: str, kernel: str, wide: bool) -> LibraryPlans:
-        assert wide, "the short list is one compiler's"
-        return LibraryPlans((Plan(kernel, "1x1", arch, "", 1, (), 1, 1, (), trials),), ())
+    def read(_: Path, *, arch: str, kernel: str, shares: Shares) -> tuple[Plan, ...]:
+        assert shares.wide, "the short list is one compiler's"
+        return (Plan(kernel, "1x1", arch, "", 1, (), 1, 1, (), trials),)
 
-    monkeypatch.setattr(module.catalog, "read_library", read)
+    monkeypatch.setattr(module.catalog, "read", read)
     monkeypatch.setattr(module, "retune_each", retune_each)
     return swept
 

@@ -23,7 +23,7 @@ from tilewatch.kernels.toolchains.versions import compiler_version
 from tilewatch.worker.context import Context
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps import write_run
-from tilewatch.worker.steps.night_shares import read_shares
+from tilewatch.worker.steps.trace_library import read_shares
 from tilewatch.worker.submitting.submit import submit_nightly
 from tilewatch.worker.submitting.submit_requests import submissions
 
