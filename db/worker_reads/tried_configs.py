@@ -37,7 +37,7 @@ class TriedConfigs:
 
 
 @dataclass(frozen=True)
-class SeriesState:
+class TriedState:
     """The state of a run. `certificate` is that of the previous run in it; None for its first run. `tried` counts the
     configs outside the short list `listed` that were tried in it, out of `rest`."""
 
@@ -104,7 +104,7 @@ def list_tried(session: Session, repository: str, gpu_model: str) -> dict[tuple[
     return found
 
 
-def find_state(session: Session, sweep_id: int, run_id: int) -> SeriesState | None:
+def find_state(session: Session, sweep_id: int, run_id: int) -> TriedState | None:
     """Returns the state of a run; None if its kernel has no short list."""
     of_run = select(Sweep.space, DRIVER.label("driver")).join(Run, Run.sweep_id == Sweep.id).where(Run.id == run_id)
     space, driver = session.execute(of_run).one()
@@ -141,7 +141,7 @@ def find_state(session: Session, sweep_id: int, run_id: int) -> SeriesState | No
         .outerjoin(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
         .where(in_state, WAS_TRIED, Trial.config_id.not_in(space["listed"]))
     )
-    return SeriesState(certificate, space["listed"], space["rest"], session.scalars(tried).one())
+    return TriedState(certificate, space["listed"], space["rest"], session.scalars(tried).one())
 
 
 def list_full_looks(session: Session, series: Mapping[str, str]) -> list[float]:

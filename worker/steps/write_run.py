@@ -16,7 +16,7 @@ from tilewatch.db.lifecycle.jobs import UnsentJob
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import steps, tried_configs
 from tilewatch.db.worker_reads.steps import CompiledConfig
-from tilewatch.db.worker_reads.tried_configs import SeriesState
+from tilewatch.db.worker_reads.tried_configs import TriedState
 from tilewatch.kernels.results import RunResult, TrialResult
 from tilewatch.worker.detection.certificate import Certificate, bound_chance, find_lead
 from tilewatch.worker.gpu import quarantine
@@ -154,7 +154,7 @@ def write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, i
 
 
 def certify(
-    opened: Session, sweep_id: int, run_id: int, state: SeriesState, result: RunResult, ids: Mapping[str, int]
+    opened: Session, sweep_id: int, run_id: int, state: TriedState, result: RunResult, ids: Mapping[str, int]
 ) -> Certificate:
     """Returns the certificate of a run, which continues that of the previous run in its state."""
     before = state.certificate or {"first_run": run_id, "full_look": None, "ahead": 0.0}
