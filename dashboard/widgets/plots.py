@@ -20,6 +20,8 @@ Figure = dict[str, Any]
 PICTURE_KEY = "picture"
 DRAWN_KEY = "drawn"
 PNG, SVG = "PNG", "SVG"
+CLICKED = {"clickmode": "event+select", "dragmode": "pan"}
+"""What Streamlit (1.67) adds to a figure whose points can be clicked. If it must, Plotly draws the figure again."""
 SHARP = 2
 """Pixels of a saved picture per pixel on the page, enough for print."""
 
@@ -74,7 +76,7 @@ def show_clickable(figure: go.Figure | Figure, key: str, alt: str, act: Callable
             act(dict(point))
 
     st.plotly_chart(
-        _draw_once(figure),
+        _draw_once(figure, **CLICKED),
         key=widget_key,
         height=figure["layout"]["height"] if isinstance(figure, dict) else "content",
         config=_config(key),
@@ -120,16 +122,15 @@ def show_parallel(drawing: dict[str, Any], key: str) -> None:
     _PARALLEL(key=key, data={**drawing, **_saved_as(key)})
 
 
-def _draw_once(figure: go.Figure | Figure) -> BaseFigure:
+def _draw_once(figure: go.Figure | Figure, **layout: str) -> BaseFigure:
     """Returns a figure that Plotly draws only once. Streamlit sends each new figure again as a copy with its theme.
     Without a revision, Plotly takes the copy's arrays for new data, and computes and draws everything again.
 
     A constant revision is enough: Streamlit makes a new element if a figure changes.
     """
     if isinstance(figure, dict):
-        return _Ready(figure)
-    figure.layout.datarevision = 1
-    return figure
+        return _Ready({**figure, "layout": {**figure["layout"], **layout}})
+    return figure.update_layout(datarevision=1, **layout)
 
 
 def forget_drawn() -> None:
@@ -145,9 +146,8 @@ def _note_drawn() -> None:
 
 def choose_picture_format() -> None:
     """Shows the choice of picture format, below every page that drew a plot."""
-    if not st.session_state[DRAWN_KEY]:
-        return
-    st.segmented_control("Plots are saved as", [PNG, SVG], required=True, key=PICTURE_KEY)
+    if st.session_state[DRAWN_KEY]:
+        st.segmented_control("Plots are saved as", [PNG, SVG], required=True, key=PICTURE_KEY)
 
 
 def _config(key: str, *, bar: bool = True) -> dict[str, Any]:

@@ -14,8 +14,10 @@ def draw_plots() -> None:
     plots.show_clickable(go.Figure(go.Bar(y=[1, 3])), "clickable", "bars that can be clicked", print)
 
 
-def test_every_figure_names_a_revision_of_its_numbers() -> None:
+def test_every_figure_names_a_revision_of_its_numbers_and_what_a_click_on_it_does() -> None:
     charts = AppTest.from_function(draw_plots, default_timeout=60).run().get("plotly_chart")
     assert len(charts) == 2
     for chart in charts:
         assert json.loads(chart.proto.spec)["layout"]["datarevision"]  # type: ignore[attr-defined]
+    clickable = json.loads(charts[1].proto.spec)["layout"]  # type: ignore[attr-defined]
+    assert (clickable["clickmode"], clickable["dragmode"]) == ("event+select", "pan"), "Streamlit has none to add"
