@@ -81,8 +81,8 @@ def draw_sorted_changes(
         height=110 + 20 * max(len(shown), 4),
         margin={"t": 10, "b": TITLE_BELOW_PX + 40, "l": 10, "r": 10},
         hoverlabel={"align": "left"},
-        # A phone has room for few numbers beside the names. Turned numbers would cover the words below them.
-        xaxis={"zeroline": False, "tickangle": 0, "tickmode": "auto", "nticks": 4},
+        # A phone has room for few small numbers beside the names. Turned numbers would cover the words below them.
+        xaxis={"zeroline": False, "tickangle": 0, "tickmode": "auto", "nticks": 6, "tickfont": {"size": 10}},
         yaxis={"type": "category", "automargin": True, "showgrid": False, "tickvals": names, "ticktext": labels},
     )
     return figure

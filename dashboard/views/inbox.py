@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from tilewatch.dashboard.frames import inbox, reads
 from tilewatch.dashboard.frames.inbox import Item
-from tilewatch.dashboard.panels import judge_score, run_action
+from tilewatch.dashboard.panels import headline, judge_score, run_action
 from tilewatch.dashboard.widgets import badges, page_head
 from tilewatch.db.lifecycle import actions, regressions
 from tilewatch.text import count_text, plain
@@ -32,7 +32,7 @@ def page(url: str) -> None:
     page_head.show("Inbox", ABOUT)
     run_action.show_outcome()
     found = reads.inbox(url)
-    st.markdown(f"#### {inbox.write_sentence(found)}")
+    st.markdown(f"#### {headline.sentence(found, is_measured=not reads.series(url).empty)[1]}")
     if found.items:
         who = run_action.find_actor()
         for item in found.items[:MOST_CARDS]:

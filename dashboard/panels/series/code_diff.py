@@ -46,8 +46,8 @@ def why_missing(other: CubinRow, winner: CubinRow, origin: str) -> str:
     """Says why two cubins have no diff. `origin` is that of the winner's run."""
     if other.code_sha256 is not None and other.code_sha256 == winner.code_sha256:
         return "The machine code is identical."
-    if origin != "measured":
-        return f"Not compared: the cubins of a {origin} run are not here."
+    if origin == "recorded":
+        return "Not compared: the cubins of a recorded run are not here."
     return "Not compared yet. An idle compile worker does that, where the cubins are in its store."
 
 

@@ -157,6 +157,7 @@ def test_a_hover_of_a_series_has_its_time_in_us_and_its_interval_the_right_way_r
     lines = hover.series_lines(row)
     assert "median 125.0 us (123.8 us to 126.2 us)" in lines
     assert "0.80x DeepGEMM (0.792 to 0.808)" in lines
+    assert "ours +25.0 % time, DeepGEMM +0.0 % time" in lines, "whose time changed"
     assert any(
         line.startswith("+25.0 % time, slower beside the baseline since 0000000000 (+22.0 % to +28.0 %)")
         for line in lines

@@ -672,6 +672,13 @@ def test_an_empty_database_is_explained_with_what_to_do(empty_app: AppTest, page
     assert app.code or app.get("page_link")
 
 
+@pytest.mark.parametrize("page", ["overview", "inbox"])
+def test_where_nothing_is_measured_no_page_says_that_nothing_needs_a_person(empty_app: AppTest, page: str) -> None:
+    shown = words(opened(empty_app, page))
+    assert "Nothing is measured yet." in shown
+    assert "Nothing needs a person" not in shown
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_a_database_that_is_down_is_one_sentence_without_its_password(
     page: str, monkeypatch: pytest.MonkeyPatch
