@@ -33,7 +33,7 @@ function drawnCards(root) {
     line.setAttribute("x", x);
     line.setAttribute("y", 148);
     line.setAttribute("width", PICTURE_WIDTH_PX - 40);
-    line.setAttribute("height", 140);
+    line.setAttribute("height", 152);
     svg.append(line);
   });
   return svg;

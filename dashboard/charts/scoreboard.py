@@ -18,8 +18,8 @@ from tilewatch.text import count_text, short_sha
 HERE = Path(__file__).parent
 STYLE = (HERE / "scoreboard.css").read_text(encoding="utf-8")
 BEHAVIOUR = (HERE / "picture.js").read_text(encoding="utf-8") + (HERE / "scoreboard.js").read_text(encoding="utf-8")
-WIDTH, HEIGHT = 580, 140
-LEFT, RIGHT, TOP, BOTTOM = 40, 16, 12, 22
+WIDTH, HEIGHT = 580, 152
+LEFT, RIGHT, TOP, BOTTOM = 40, 16, 12, 34
 LEAST_ROOM = 0.01
 """The scale extends at least this far beyond its numbers. Otherwise a change of 0.001 would fill the height."""
 DATES_PX = 110
