@@ -130,7 +130,7 @@ def _wide_sweep(page: Page, repeats: int) -> dict[str, list[float]]:
     }
     for _ in range(repeats):
         page.goto("/series?gpu=h200&problem=320x32576x7168")
-        page.get_by_text("search space of 54 configs").wait_for()
+        page.get_by_text("54 configs of the space").wait_for()
         _drawn(page)
         page.get_by_role("combobox", name="Kernel").click()
         option = page.get_by_role("option", name="gemm_fp8_hinted")
@@ -138,7 +138,7 @@ def _wide_sweep(page: Page, repeats: int) -> dict[str, list[float]]:
         heatmap_s = _until_other_plot(page, option.click, "heatmap")
         started = time.perf_counter()
         page.wait_for_function("document.querySelectorAll('.parallel polyline').length > 54")
-        page.get_by_text("search space of 500 configs").wait_for()
+        page.get_by_text("500 configs of the space").wait_for()
         first, last = took.values()
         first.append(heatmap_s)
         last.append(heatmap_s + time.perf_counter() - started)

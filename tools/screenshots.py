@@ -120,7 +120,7 @@ SIMULATED = (
     Picture(
         "fleet-sweeps",
         "/series?kernel=gemm_fp8_hinted&problem=320x32576x7168&gpu=h200",
-        "search space of 500 configs",
+        "500 configs of the space",
         height=2000,
     ),
     Picture(
