@@ -21,6 +21,9 @@ BUSY_WARPS = 0.5
 L2_HITS_PCT = 80.0
 """The guide asks for more than this share of hits in L2."""
 
+MEMORY_PCT = 60.0
+"""The guide asks for more than this share of the memory's peak throughput, unless the Tensor Cores are busier."""
+
 K_ALIGNMENT = {1: 32, 2: 16, 4: 8, 8: 4}
 """Elements of K in one Tensor Core step of 32 bytes, by bytes per element."""
 
@@ -59,7 +62,7 @@ def checklist(
         _check_spills(facts, compiled),
         _check_occupancy(facts, compiled, threads_per_block, counters),
         _check_flush(source, described),
-        *_list_counted(counters),
+        *_list_counted(counters, source),
     ]
     return tuple(lines)
 
@@ -185,7 +188,7 @@ def _check_spills(facts: StaticFacts | None, compiled: Compiled) -> Line:
     return Line("no spills", "no" if facts.stack_bytes else "yes", evidence)
 
 
-def _list_counted(counters: Mapping[str, float]) -> Iterator[Line]:
+def _list_counted(counters: Mapping[str, float], source: SourceFacts) -> Iterator[Line]:
     """Yields the lines that need a run's counters; none without counters."""
     hits, conflicts, instructions = (counters.get(each) for each in ("l2_hit_pct", "bank_conflicts", "instructions"))
     if hits is not None:
@@ -195,6 +198,14 @@ def _list_counted(counters: Mapping[str, float]) -> Iterator[Line]:
         share = conflicts / instructions
         evidence = f"{conflicts:,.0f} conflicts for {instructions:,.0f} instructions, counted"
         yield Line("no bank conflicts", "yes" if share <= CONFLICTS_SHARE else "no", evidence)
+    memory, tensor = counters.get("dram_pct"), counters.get("tensor_pipe_pct") if source.accumulators else None
+    if memory is not None:
+        is_limited_by_tensor_cores = tensor is not None and tensor > memory
+        answer: Answer = "yes" if memory > MEMORY_PCT else "does not apply" if is_limited_by_tensor_cores else "no"
+        evidence = f"{memory:.1f}% of the peak, counted"
+        yield Line(f"more than {MEMORY_PCT:g}% of the memory throughput", answer, evidence)
+    if tensor is not None:
+        yield Line("Tensor Cores at work", "yes" if tensor else "no", f"in {tensor:.1f}% of the cycles, counted")
 
 
 def _check_occupancy(

@@ -30,6 +30,7 @@ METRICS: Mapping[str, tuple[str, ...]] = {
     ),
     "dram_read_bytes": ("dram__bytes_read.sum",),
     "dram_write_bytes": ("dram__bytes_write.sum",),
+    "dram_pct": ("dram__throughput.avg.pct_of_peak_sustained_elapsed",),
     "l2_bytes": ("lts__t_bytes.sum",),
     "l2_hit_pct": ("lts__t_sector_hit_rate.pct",),
     "tma_load_bytes": ("l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum",),

@@ -23,6 +23,7 @@ COUNTERS = (
     Counter("tensor_operations", "Tensor Core operations", "Operations that the Tensor Cores did, padding included."),
     Counter("dram_read_bytes", "read from memory, bytes", "Bytes from device memory."),
     Counter("dram_write_bytes", "written to memory, bytes", "Bytes to device memory; what stays in L2 is not among."),
+    Counter("dram_pct", "device memory busy, %", "Device memory's throughput, of its peak."),
     Counter("l2_bytes", "through L2, bytes", "Bytes that L2 gave or took."),
     Counter("l2_hit_pct", "L2 hits, %", "Accesses that L2 answered without device memory."),
     Counter("tma_load_bytes", "loaded by TMA, bytes", "Bytes that TMA brought into shared memory."),

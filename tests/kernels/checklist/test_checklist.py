@@ -118,6 +118,42 @@ def test_counters_answer_what_only_a_gpu_knows() -> None:
     assert not {"more than 80% L2 hits", "no bank conflicts"} & answers().keys()
 
 
+@pytest.mark.parametrize(
+    ("counters", "memory", "tensor"),
+    [
+        ({"dram_pct": 61.0, "tensor_pipe_pct": 70.0}, "yes", "yes"),
+        ({"dram_pct": 59.0, "tensor_pipe_pct": 58.0}, "no", "yes"),
+        ({"dram_pct": 59.0, "tensor_pipe_pct": 60.0}, "does not apply", "yes"),
+        ({"dram_pct": 59.0, "tensor_pipe_pct": 0.0}, "no", "no"),
+        ({"dram_pct": 59.0}, "no", None),
+        ({}, None, None),
+    ],
+)
+def test_a_kernel_uses_the_memory_or_the_tensor_cores(
+    counters: dict[str, float], memory: str | None, tensor: str | None
+) -> None:
+    found = {line.item: line.answer for line in checklist(DESCRIBED, COMPILED, 256, counters)}
+    assert found.get("more than 60% of the memory throughput") == memory
+    assert found.get("Tensor Cores at work") == tensor
+
+
+def test_a_kernel_without_a_product_needs_no_tensor_cores() -> None:
+    source = """
+import cuda.tile as ct
+
+@ct.kernel
+def entry(a, d):
+    ct.store(d, index=(0,), tile=ct.load(a, index=(0,), shape=(16,)))
+"""
+    described = replace(DESCRIBED, source=source, entry="entry", constants=())
+    found = {
+        line.item: line.answer
+        for line in checklist(described, COMPILED, 256, {"dram_pct": 59.0, "tensor_pipe_pct": 60.0})
+    }
+    assert found["more than 60% of the memory throughput"] == "no"
+    assert "Tensor Cores at work" not in found
+
+
 def test_the_grid_of_host_code_is_not_known_so_the_loop_decides() -> None:
     assert answers(replace(DESCRIBED, grid_follows_gpu=None))["persistent grid"] == "yes"
     assert answers(replace(DESCRIBED, grid_follows_gpu=False))["persistent grid"] == "no"
