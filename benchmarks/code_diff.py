@@ -149,7 +149,7 @@ def _make(library: Path, name: str, arch: str) -> CompilerInput:
     kernel = load(library, arch)[name].kernel
     problem = kernel.problems[0]
     configs = kernel.list_nightly(arch)
-    config = default_config(arch, element_bytes(kernel, problem), configs)
+    config = default_config(arch, element_bytes(kernel, problem), configs, problem.sizes)
     request = {"library": str(library), "kernel": name, "problem": problem.name, "config": config, "arch": arch}
     (launch,) = read_code(request).launches
     return launch.make_input()

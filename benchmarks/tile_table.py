@@ -57,14 +57,17 @@ def _measure(recording: Path) -> Iterator[Figure]:
         for choice in ranked(sweeps)[:SHOWN]:
             yield Figure(f"{of}: a best config, mean; worst", f"{choice.mean:.3f}; {choice.worst:.3f}")
             print(f"    {_settings(choice.config)}")
-        named = [sweep.table for sweep in sweeps if sweep.table is not None]
-        for choice in ranked(sweeps, {config_key(config) for config in named}):
-            what = f"{of}: the table's config, worst {choice.worst:.3f}; mean"
+        named = [
+            sweep.times_us[config_key(sweep.table)] / min(sweep.times_us.values())
+            for sweep in sweeps
+            if sweep.table is not None and config_key(sweep.table) in sweep.times_us
+        ]
+        if named:
+            what, mean = f"{of}: the table's config, worst {max(named):.3f}; mean", statistics.geometric_mean(named)
             if bounds.find_bound(what) is not None:
-                yield bounds.measure(what, choice.mean, cases=len(sweeps))
+                yield bounds.measure(what, mean, cases=len(named))
             else:
-                yield Figure(what, f"{choice.mean:.3f}")
-            print(f"    {_settings(choice.config)}")
+                yield Figure(what, f"{mean:.3f}")
 
 
 def swept(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[Swept]]:
@@ -89,11 +92,10 @@ def swept(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[Swept
     return found
 
 
-def ranked(sweeps: Sequence[Swept], only: set[str] | None = None) -> list[Choice]:
+def ranked(sweeps: Sequence[Swept]) -> list[Choice]:
     """Returns the configs that were timed on all problems, least regret first."""
     everywhere = set.intersection(*(set(sweep.times_us) for sweep in sweeps))
-    choices = [_choice(key, sweeps) for key in (everywhere if only is None else everywhere & only)]
-    return sorted(choices, key=lambda choice: (choice.mean, choice.worst))
+    return sorted((_choice(key, sweeps) for key in everywhere), key=lambda choice: (choice.mean, choice.worst))
 
 
 def _choice(key: str, sweeps: Sequence[Swept]) -> Choice:

@@ -46,6 +46,7 @@ class Plan:
     dtypes: tuple[str, ...] = ()
     drawn: int = 0
     rest: int = 0
+    sizes: Params = field(default_factory=dict)
 
     @property
     def listed(self) -> tuple[PlannedTrial, ...]:

@@ -1,4 +1,4 @@
-"""Holds the tile table: the config that an engineer would choose by hand, by kind of kernel, GPU and element size.
+"""Holds the tile table: the config that an engineer would choose by hand, by kernel, GPU, type and size.
 
 Numbers in, a config out; knows no kernel, no GPU and no database. Every sweep times the table's config beside its
 winner as the baseline `tile_table`, so its regret is a series. A kernel is also compiled with this config by default.
@@ -23,13 +23,17 @@ Kind = Literal["product", "attention", "rows", "elements"]
 @dataclass(frozen=True)
 class Row:
     """The preferred values on some GPU models for operands of one size. A space uses those of its own axes. `source` is
-    a document, or a sweep of ours with its regret."""
+    a document, or a sweep of ours with its regret. The row is for problems from `at_least` to `below` (find_size), and
+    for spaces with the axis `needs`."""
 
     gpus: tuple[str, ...]
     element_bytes: int
     prefers: Mapping[str, int]
     source: str
     kind: Kind = "product"
+    at_least: int = 0
+    below: float = math.inf
+    needs: str | None = None
 
 
 PLAIN: Mapping[str, int] = {
@@ -47,15 +51,35 @@ HOPPER = ("h200", "h100")
 DATACENTER = ("b200", "gb200", "b300")
 CONSUMER = ("rtx5080", "rtx5090")
 AMPERE = ("a100",)
+
+FEW_TILES = 1 << 22
+"""Elements of D that are 128 tiles of 128x256, fewer than a multiprocessor each of a Hopper."""
+
 OTHERS = (*DATACENTER, *CONSUMER, *AMPERE)
+NORMS = "norms and softmax on an H200 and an H100, 2026-11"
 WALK_THROUGH = "the matmul walk-through on an RTX 5080: 128x256x64 for two-byte operands"
 
 TABLE = (
     Row(
         HOPPER,
         1,
-        {"tile_m": 64, "tile_n": 128, "tile_k": 128},
+        {"tile_m": 128, "tile_n": 256, "tile_k": 128, "num_worker_warps": 8},
+        "gemm_nt_fp8 on an H200 and an H100, 2026-11: 1.12 of the winners' times, 1.32 at worst",
+        at_least=FEW_TILES,
+        needs="num_worker_warps",
+    ),
+    Row(
+        HOPPER,
+        1,
+        {"tile_m": 64, "tile_n": 128, "tile_k": 128, "num_worker_warps": 8},
         "gemm_fp8 on an H200, 2026-11, benchmarks/tile_table.py: 1.012 of the winners' times, 1.036 at worst",
+    ),
+    Row(
+        HOPPER,
+        2,
+        {"tile_m": 128, "tile_n": 128, "tile_k": 64, "num_worker_warps": 8},
+        "gemm_nt and gemm_nn on an H200 and an H100, 2026-11: 1.17 of the winners' times, 1.61 at worst",
+        below=FEW_TILES,
     ),
     Row(HOPPER, 2, {"tile_m": 128, "tile_n": 256, "tile_k": 64, "num_worker_warps": 8}, WALK_THROUGH),
     Row(HOPPER, 4, {"tile_m": 128, "tile_n": 128, "tile_k": 32}, "the bytes of the two-byte row's tiles"),
@@ -115,8 +139,24 @@ TABLE = (
     Row(
         HOPPER,
         2,
-        {"tile_rows": 4, "persistent": 1, "num_worker_warps": 8},
-        "norms and softmax on an H200, 2026-11: 1.21 of the winners' times, 1.96 at worst",
+        {"tile_rows": 4, "persistent": 1, "occupancy": 4, "num_worker_warps": 8},
+        f"{NORMS}: 1.03 of the winners' times, 1.10 at worst",
+        "rows",
+        below=2049,
+    ),
+    Row(
+        HOPPER,
+        2,
+        {"tile_rows": 1, "persistent": 1, "num_worker_warps": 8},
+        f"{NORMS}: 1.01 of the winners' times, 1.04 at worst",
+        "rows",
+        at_least=8193,
+    ),
+    Row(
+        HOPPER,
+        2,
+        {"tile_rows": 1, "persistent": 1, "occupancy": 2},
+        f"{NORMS}: 1.04 of the winners' times, 1.11 at worst",
         "rows",
     ),
     Row(
@@ -151,17 +191,31 @@ def find_kind(axes: Collection[str]) -> Kind | None:
     return None
 
 
-def table_row(gpu: str, element_bytes: int, axes: Collection[str]) -> Row | None:
-    """Returns the table's row for a space with these axes on a GPU model or an architecture, None if it has none."""
+def find_size(kind: Kind | None, sizes: Params) -> int | None:
+    """Returns the size by which rows of the table differ: the elements of D, or the columns of a row. None if the
+    problem does not name it."""
+    if kind == "product":
+        return sizes["m"] * sizes["n"] if {"m", "n"} <= sizes.keys() else None
+    return sizes.get("columns")
+
+
+def table_row(gpu: str, element_bytes: int, axes: Collection[str], sizes: Params) -> Row | None:
+    """Returns the table's row for a space with these axes and a problem of these sizes on a GPU model or an
+    architecture, None if it has none. Without a size, a row for all sizes counts."""
     model, kind = TYPICAL.get(gpu, gpu), find_kind(axes)
-    wanted = (element_bytes, kind)
-    return next((row for row in TABLE if model in row.gpus and (row.element_bytes, row.kind) == wanted), None)
+    size = find_size(kind, sizes)
+    for row in TABLE:
+        fits = (row.at_least, row.below) == (0, math.inf) if size is None else row.at_least <= size < row.below
+        here = model in row.gpus and (row.element_bytes, row.kind) == (element_bytes, kind)
+        if here and fits and (row.needs is None or row.needs in axes):
+            return row
+    return None
 
 
-def table_config(gpu: str, element_bytes: int, configs: Iterable[Params]) -> Params | None:
+def table_config(gpu: str, element_bytes: int, configs: Iterable[Params], sizes: Params) -> Params | None:
     """Returns the config of a space that is nearest to the table's, in powers of two. None if the table has no row."""
     space = list(configs)
-    row = table_row(gpu, element_bytes, space[0]) if space else None
+    row = table_row(gpu, element_bytes, space[0], sizes) if space else None
     if row is None:
         return None
     prefers = {**PLAIN, **row.prefers}
@@ -169,10 +223,10 @@ def table_config(gpu: str, element_bytes: int, configs: Iterable[Params]) -> Par
     return min(space, key=lambda config: (_measure_distance(config, prefers), sorted(config.items())))
 
 
-def default_config(gpu: str, element_bytes: int, configs: Iterable[Params]) -> Params:
+def default_config(gpu: str, element_bytes: int, configs: Iterable[Params], sizes: Params) -> Params:
     """Returns the table's config; for a kernel outside the table, the middle of its space with the plainest hints."""
     space = list(configs)
-    named = table_config(gpu, element_bytes, space)
+    named = table_config(gpu, element_bytes, space, sizes)
     if named is not None:
         return named
     middle = {axis: _find_median({config[axis] for config in space}) for axis in space[0] if axis not in PLAIN}
@@ -183,7 +237,7 @@ def stored_space(plan: Plan, gpu: str) -> dict[str, Any]:
     """Returns a space as it is stored with its sweep: its axes, the table's config, the shipped one, its work in the
     owner's unit, and the rate of the Tensor Cores."""
     rate = find_rate(gpu_model(gpu), plan.dtypes)
-    named = table_config(gpu, plan.element_bytes, (trial.config for trial in plan.listed))
+    named = table_config(gpu, plan.element_bytes, (trial.config for trial in plan.listed), plan.sizes)
     return {
         "axes": [[name, list(values)] for name, values in plan.axes],
         "tile_table": None if named is None else dict(named),

@@ -64,6 +64,7 @@ def read_library(
             arch=plan["arch"],
             source_sha256=plan["source_sha256"],
             element_bytes=plan["element_bytes"],
+            sizes=plan["sizes"],
             axes=tuple((name, tuple(values)) for name, values in plan["axes"]),
             flops=plan["flops"],
             bytes=plan["bytes"],

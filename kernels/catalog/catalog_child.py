@@ -146,6 +146,7 @@ def _plan_kernel(loaded: LibraryKernel, problem: Problem, arch: str, shares: Sha
         "arch": arch,
         "source_sha256": loaded.source_sha256,
         "element_bytes": element_bytes(kernel, problem),
+        "sizes": dict(problem.sizes),
         "dtypes": input_dtypes(kernel, problem),
         "axes": space.axes,
         "flops": call(loaded, "flops", problem),

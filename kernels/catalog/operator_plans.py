@@ -29,6 +29,7 @@ def plan_operator(loaded: LibraryOperator, problem: Problem, arch: str, shares: 
         "arch": arch,
         "source_sha256": source_sha256,
         "element_bytes": traced.element_bytes,
+        "sizes": dict(problem.sizes),
         "dtypes": list_dtypes(traced.arrays),
         "axes": traced.axes,
         "flops": traced.case.flops,

@@ -169,7 +169,8 @@ def _check_hint(item: str, name: str, described: Description) -> Line:
 
 
 def _check_tile_table(described: Description) -> Line:
-    item, row = "tile sizes of the table", table_row(described.arch, described.element_bytes, described.config)
+    item = "tile sizes of the table"
+    row = table_row(described.arch, described.element_bytes, described.config, described.sizes)
     tiles = {name: value for name, value in row.prefers.items() if name.startswith("tile_")} if row else {}
     if row is None or not tiles.keys() <= described.config.keys():
         return Line(item, "does not apply", f"the table has no tiles for this kernel on {described.arch}")

@@ -46,7 +46,7 @@ def command(
     """
     plan = catalog.read(library.absolute(), arch=arch, kernel=kernel, problem=problem)[0]
     configs = [trial.config for trial in plan.trials]
-    chosen = _apply_changes(default_config(arch, plan.element_bytes, configs), config)
+    chosen = _apply_changes(default_config(arch, plan.element_bytes, configs, plan.sizes), config)
     described = catalog.describe(library.absolute(), arch=arch, kernel=kernel, problem=plan.problem, config=chosen)
     with (
         tempfile.TemporaryDirectory(prefix="tilewatch-checklist-") as store_folder,

@@ -127,11 +127,13 @@ def _keep_planned(configs: Iterable[Params], plan: Plan) -> tuple[Params, ...]:
 
 
 def _is_shipped(plan: Plan, gpu: str) -> bool:
-    return plan.ships is not None or table_config(gpu, plan.element_bytes, _list_space(plan)) is not None
+    return plan.ships is not None or table_config(gpu, plan.element_bytes, _list_space(plan), plan.sizes) is not None
 
 
 def _choose_default(plan: Plan, gpu: str) -> Params:
-    return plan.ships if plan.ships is not None else default_config(gpu, plan.element_bytes, _list_space(plan))
+    return (
+        plan.ships if plan.ships is not None else default_config(gpu, plan.element_bytes, _list_space(plan), plan.sizes)
+    )
 
 
 def _list_space(plan: Plan) -> tuple[Params, ...]:

@@ -144,6 +144,7 @@ def _introduce(prepared: Prepared) -> Mapping[str, Any]:
         "cuda_driver": _format_version(cupy.cuda.runtime.driverGetVersion()),
         "sm_count": prepared.sm_count,
         "element_bytes": prepared.element_bytes,
+        "sizes": dict(prepared.described.sizes) if isinstance(prepared, PreparedProblem) else {},
         "work": prepared.work,
         "telemetry": prepared.telemetry.read("prepared"),
     }

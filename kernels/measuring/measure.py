@@ -180,7 +180,7 @@ def _measure(
         if result.winner is not None:
             winner = [trial.config for trial in result.trials].index(result.winner)
             on_step("baselines", 0, len(request.baselines))
-            named = _find_named_trials(gpu, introduction["element_bytes"], result.trials, request)
+            named = _find_named_trials(gpu, introduction, result.trials, request)
             _start_baselines(processes, setup, request, is_operator="is_operator" in introduction)
             measurements, readings = time_carefully(
                 child, request.kernel, winner, named, result.trials, request.baselines, processes, child.seed, on_step
@@ -275,7 +275,7 @@ def usable_gpu(gpu_index: int, arch: str) -> device.Gpu:
 
 
 def _find_named_trials(
-    gpu: device.Gpu, element_bytes: int, trials: Sequence[TrialResult], request: MeasureRequest
+    gpu: device.Gpu, introduction: Mapping[str, Any], trials: Sequence[TrialResult], request: MeasureRequest
 ) -> dict[str, int]:
     """Returns the trials that are timed beside the winner, by baseline name: the shipped config's and the tile table's.
     A trial that was not timed is left out."""
@@ -286,7 +286,7 @@ def _find_named_trials(
     if tile_table.BASELINE in request.baselines and gpu.model is not None:
         drawn = set(map(config_key, request.drawn))
         runs = [each.config for each in trials if each.status == "timed" and config_key(each.config) not in drawn]
-        config = tile_table.table_config(gpu.model.slug, element_bytes, runs)
+        config = tile_table.table_config(gpu.model.slug, introduction["element_bytes"], runs, introduction["sizes"])
         if config is not None:
             named[tile_table.BASELINE] = places[config_key(config)]
     return named

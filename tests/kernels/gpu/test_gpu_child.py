@@ -29,6 +29,7 @@ def test_a_prepared_child_introduces_its_gpu(rig: Rig) -> None:
         "cuda_driver": "13.2",
         "sm_count": SM_COUNT,
         "element_bytes": 4,
+        "sizes": {"rows": 64, "columns": 64},
         "work": {"flops": 64 * 64, "bytes": 12 * 64 * 64, "dtypes": ["float32"]},
     }
 

@@ -73,7 +73,7 @@ def list_configs(arch: str, kernels: dict[str, LibraryKernel], problems: int | N
         configs = loaded.kernel.list_nightly(arch)
         for problem in loaded.kernel.problems[:problems]:
             if configs:
-                config = default_config(arch, element_bytes(loaded.kernel, problem), configs)
+                config = default_config(arch, element_bytes(loaded.kernel, problem), configs, problem.sizes)
                 key = code_key(loaded.source_sha256, arch, signature(loaded.kernel, problem, config))
                 wanted.setdefault(key, (arch, name, problem.name, config))
     return list(wanted.values())
