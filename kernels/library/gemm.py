@@ -105,7 +105,7 @@ def space(arch: str) -> Space:
     multiprocessor (sm_120)."""
     return Space(
         (
-            ("tile_m", TILES),
+            ("tile_m", () if arch == "sm_80" else TILES),  # FP8 is from sm_89 on
             ("tile_n", TILES),
             ("tile_k", TILES),
             ("num_ctas", (1, 2, 4, 8)),
@@ -122,7 +122,7 @@ def hinted_space(arch: str) -> Space:
     hopper = arch == "sm_90"
     return Space(
         (
-            ("tile_m", (64, 128)),
+            ("tile_m", () if arch == "sm_80" else (64, 128)),
             ("tile_n", (64, 128, 256)),
             ("tile_k", (64, 128)),
             ("num_ctas", (1, 2) if hopper else (1, 2, 4)),

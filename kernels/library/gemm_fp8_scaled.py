@@ -566,24 +566,27 @@ def blackwell_space(arch: str) -> Space:
             ("group_size_m", (8,)),
             ("swap_ab", (0, 1)),
         ),
-        only=lambda config: may_swap(config) and (has_registers(config) or not consumer),
+        only=lambda config: has_few_rows(config) and (has_registers if consumer else has_tensor_cores)(config),
     )
+
+
+def has_few_rows(config: Config) -> bool:
+    """Returns whether a tile has few rows if its operands are swapped, and some if not. Others are mirrored."""
+    return config["tile_m"] < 128 <= config["tile_n"] if config["swap_ab"] else config["tile_m"] >= 64
 
 
 def has_registers(config: Config) -> bool:
     """Returns False for configs that spill on sm_120: 32 to 1,624 bytes."""
     if config["num_ctas"] == 2:
-        return config["tile_k"] == 128
+        return config["tile_k"] == 128 and config["tile_m"] >= 64
     tile = config["tile_m"], config["tile_n"], config["tile_k"]
     return tile == (64, 64, 128) or (tile[1:] == (128, 256) and not config["swap_ab"])
 
 
-def may_swap(config: Config) -> bool:
-    """Returns False for swapped operands of many rows, which would be mirrored, and for less than 32 rows in a block:
-    the compiler then uses no Tensor Core (sm_100, tileiras 13.4.92)."""
-    if config["swap_ab"]:
-        return config["tile_m"] < 128 <= config["tile_n"] and config["tile_m"] >= 32 * config["num_ctas"]
-    return config["tile_m"] >= 64
+def has_tensor_cores(config: Config) -> bool:
+    """Returns False if the compiler uses no Tensor Core, and spills up to 12,976 bytes: for less than 128 rows of a
+    product's first operand, or 32 of its second in a block (sm_100, tileiras 13.4.92, 2026-11-28)."""
+    return config["tile_m"] >= (32 * config["num_ctas"] if config["swap_ab"] else 128)
 
 
 def hopper_arrays(problem: Problem) -> tuple[Array, ...]:

@@ -441,7 +441,12 @@ def _persistent(
         gemm_persistent_walk,
         layout,
         problems,
-        lambda arch: persistent_space(arch, tile_k, hopper_axes),
+        # FP8 is from sm_89 on.
+        lambda arch: (
+            Space((("tile_m", ()),))
+            if (kind, arch) == ("_fp8", "sm_80")
+            else persistent_space(arch, tile_k, hopper_axes)
+        ),
         lambda problem, config: (
             *tiles_of(config),
             latency_of(problem, config),

@@ -660,7 +660,7 @@ def _fp8_space(arch: str, group_sizes_m: tuple[int, ...]) -> Space:
     hopper = arch.startswith("sm_9")
     return Space(
         (
-            ("tile_m", (64, 128)),
+            ("tile_m", () if arch == "sm_80" else (64, 128)),  # FP8 is from sm_89 on
             ("tile_n", (64, 128, 256) if hopper else (64, 128)),
             ("num_ctas", (1,) if hopper else (1, 2)),
             ("occupancy", (1, 2)),
@@ -675,11 +675,12 @@ def _fp8_space(arch: str, group_sizes_m: tuple[int, ...]) -> Space:
 
 def block_scaled_space(arch: str) -> Space:
     """Returns the configs; none before Blackwell, whose Tensor Cores are the first that apply scales. On sm_120 only
-    those that do not spill (tileiras 13.4.92), which are tiles by 8 warps."""
+    those that do not spill (tileiras 13.4.92), which are tiles by 8 warps. On sm_100 the compiler uses no Tensor Core
+    for 64 rows."""
     consumer = arch.startswith("sm_12")
     return Space(
         (
-            ("tile_m", () if arch.startswith(("sm_8", "sm_9")) else (64, 128)),
+            ("tile_m", () if arch.startswith(("sm_8", "sm_9")) else (64, 128) if consumer else (128,)),
             ("tile_n", (64, 128) if consumer else (64, 128, 256)),
             ("tile_k", (128, 256)),
             ("num_ctas", (1, 2)),
@@ -702,7 +703,7 @@ def fp8_along_k_space(arch: str) -> Space:
     hopper = arch.startswith("sm_9")
     return Space(
         (
-            ("tile_m", (64, 128)),
+            ("tile_m", () if arch == "sm_80" else (64, 128)),
             ("tile_n", (64, 128)),
             ("num_ctas", (1,) if hopper else (1, 2)),
             ("occupancy", (1, 2)),

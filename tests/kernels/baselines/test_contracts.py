@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.kernels.baselines.fixtures.deep_gemm import DeepGemm, HostAssert
-from tests.kernels.baselines.fixtures.torch_products import ONLY_FROM_ADA, Products
+from tests.kernels.baselines.fixtures.torch_products import Products
 from tests.kernels.fixtures.fake_gpu.device import FakeGpu
 from tilewatch.kernels import tile_table
 from tilewatch.kernels.baselines.names import NAMES
@@ -191,7 +191,6 @@ PRODUCTS = {
     "torch_grouped_mm": "grouped_mm",
 }
 NONE_THERE = {
-    ("cublaslt_per_group", 8): "cuBLASLt takes scales of 128 elements only on Hopper, and this GPU has 8.x",
     ("cublaslt_per_group", 10): "cuBLASLt takes scales of 128 elements only on Hopper, and this GPU has 10.x",
     ("cublaslt_per_group", 11): "cuBLASLt takes scales of 128 elements only on Hopper, and this GPU has 11.x",
     ("cublaslt_per_group", 12): "cuBLASLt takes scales of 128 elements only on Hopper, and this GPU has 12.x",
@@ -217,11 +216,6 @@ def test_torch_is_called_as_it_wants_on_each_architecture(machine: Machine, name
             assert str(refused.value) == refusal
             continue
         made = build(baseline, call)
-        if machine.major == 8:
-            with pytest.raises(RuntimeError, match=r"compute capability >= 9\.0 or 8\.9") as failed:
-                made.launch()
-            assert str(failed.value) == ONLY_FROM_ADA, "the run keeps it"
-            continue
         machine.products.launched.clear()
         made.launch()
         assert set(machine.products.launched) == {PRODUCTS[baseline]}
