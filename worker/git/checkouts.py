@@ -9,13 +9,17 @@ import os
 import re
 import shutil
 import stat
+import subprocess
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from tilewatch.text import short_sha
-from tilewatch.worker.git.commits import RepositoryError, git, read_settings, resolve
+from tilewatch.worker.git.commits import RepositoryError, environment, git, read_settings, resolve
+
+MOST_FILES, MOST_BYTES = 200_000, 4 << 30
+"""Most that a commit may hold. Git stores a file of zeros, or a folder that is named a thousand times, in kilobytes."""
 
 KEPT_COMMITS = 100
 KEPT_BYTES = 10 << 30
@@ -83,6 +87,7 @@ def checkout_commit(repository: Path, sha: str, cache: Path) -> Path:
         files = Path(scratch) / "files"
         files.mkdir()
         own = {"GIT_INDEX_FILE": str(Path(scratch) / "index"), "GIT_WORK_TREE": str(files)}
+        _require_size(repository, sha)
         git(repository, "read-tree", sha, **own)
         git(repository, "checkout-index", "--all", **own)
         _protect_contents(files)
@@ -96,6 +101,22 @@ def checkout_commit(repository: Path, sha: str, cache: Path) -> Path:
             target.chmod(target.stat().st_mode & ~_WRITABLE)  # after the rename, which a read-only folder refuses
     remove_unused(cache, time.time())
     return target
+
+
+def _require_size(repository: Path, sha: str) -> None:
+    """Raises RepositoryError if a commit has more than MOST_FILES or MOST_BYTES. Its list is read no further then."""
+    count = size_bytes = 0
+    command, variables = ("git", "ls-tree", "-r", "--long", "--full-tree", sha), environment(repository)
+    with subprocess.Popen(
+        command, cwd=repository, env=variables, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as listing:
+        for line in listing.stdout or ():
+            size = line.split(None, 4)[3]
+            count, size_bytes = count + 1, size_bytes + int(size if size.isdigit() else 0)  # "-" for a submodule
+            if count > MOST_FILES or size_bytes > MOST_BYTES:
+                listing.kill()
+                most = f"{MOST_FILES:,} files or {MOST_BYTES / 2**30:g} GiB"
+                raise RepositoryError(f"commit {short_sha(sha)} of {repository} has more than {most}")
 
 
 def remove_unused(cache: Path, now: float) -> None:

@@ -212,18 +212,22 @@ def _succeeds(repository: Path, *arguments: str) -> bool:
     return True
 
 
+def environment(repository: Path) -> dict[str, str]:
+    """Returns the environment of a git that uses exactly this repository and reads commits as stored."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    return {**clean, **AS_STORED, **IN_BLOCKS, "GIT_CEILING_DIRECTORIES": str(repository.resolve().parent)}
+
+
 def git(repository: Path, *arguments: str, stdin: str | None = None, **extra: str) -> str:
     """Runs git in exactly this repository: not in one around it, nor in one whose hook started us. Returns its output.
     Raises GitFailed, or RepositoryError if git is not installed."""
     if not repository.is_dir():
         raise RepositoryError(f"{repository} is not a folder")
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    ceiling = str(repository.resolve().parent)
     try:
         return subprocess.run(
             ["git", *arguments],
             cwd=repository,
-            env={**clean, **AS_STORED, **IN_BLOCKS, "GIT_CEILING_DIRECTORIES": ceiling, **extra},
+            env={**environment(repository), **extra},
             check=True,
             input=stdin,
             stdin=None if stdin is not None else subprocess.DEVNULL,

@@ -1,6 +1,7 @@
 """Whole commits of a real Git repository, checked out once, read-only, and removed when unused."""
 
 import os
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -85,6 +86,40 @@ def test_settings_are_those_of_the_commit(repository: Path, tmp_path: Path) -> N
     tiny_repository.commit(repository, "Watch", factor=3)
     sha = resolve(repository, "HEAD").sha
     assert checkout_library(repository, sha, "library", tmp_path / "cache").name == "watch"
+
+
+def test_a_commit_that_is_larger_than_a_disk_is_refused_before_a_file_of_it_is_written(
+    repository: Path, tmp_path: Path
+) -> None:
+    """Git stores it in kilobytes: ten folders of ten folders of ..., with 10^9 files."""
+
+    def git(*arguments: str, stdin: str) -> str:
+        command = ["git", "-c", "user.name=Tester", "-c", "user.email=tester@example.org", *arguments]
+        return subprocess.run(command, cwd=repository, check=True, input=stdin, capture_output=True, text=True).stdout
+
+    entry = f"100644 blob {git('hash-object', '-w', '--stdin', stdin='x').strip()}"
+    for _ in range(9):
+        tree = "".join(f"{entry}\t{number}\n" for number in range(10))
+        entry = f"040000 tree {git('mktree', stdin=tree).strip()}"
+    sha = git("commit-tree", entry.split()[2], stdin="Bomb").strip()
+    with pytest.raises(RepositoryError, match=r"has more than 200,000 files or 4 GiB"):
+        checkout_commit(repository, sha, tmp_path / "cache")
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_commit_may_have_as_many_bytes_and_files_as_are_allowed(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (repository / "other").write_bytes(bytes(500))
+    sha = tiny_repository.commit(repository, "Fill", factor=3)
+    size_bytes = 500 + (repository / "library" / "double.py").stat().st_size
+    for files, most_bytes in ((2, size_bytes - 1), (1, size_bytes)):
+        monkeypatch.setattr(checkouts, "MOST_FILES", files)
+        monkeypatch.setattr(checkouts, "MOST_BYTES", most_bytes)
+        with pytest.raises(RepositoryError, match="has more than"):
+            checkout_commit(repository, sha, tmp_path / "cache")
+    monkeypatch.setattr(checkouts, "MOST_FILES", 2)
+    assert checkout_commit(repository, sha, tmp_path / "cache").is_dir()
 
 
 def test_a_library_that_is_a_link_out_of_the_commit_is_refused(repository: Path, tmp_path: Path) -> None:
