@@ -199,24 +199,16 @@ def chaos(seed: int, wanted: Chaos) -> Iterator[Figure]:
         ended = count(here, Trial, Trial.status.not_in(("waiting", "compiled")))
         verdicts = count(here, Verdict)
     yield Figure(f"seed {seed}, {sweeps} jobs of {trials} trials on {wanted.workers} workers", f"{took_s:.0f} s")
-    yield bounds.measure(
-        "workers that were alive and died of SIGKILL", harm.kills, wanted=wanted.busy_kills or 1, cases=sweeps
-    )
-    yield bounds.measure(
-        "workers that were stopped for longer than a lease", harm.stops, wanted=wanted.stops, cases=sweeps
-    )
-    yield bounds.measure(
-        "workers that let go of a job that was another's by then", let_go, wanted=harm.stops, cases=sweeps
-    )
-    yield bounds.measure("times that both servers were stopped and started again", harm.restarts, cases=sweeps)
-    yield bounds.measure("times that Redis was emptied", harm.flushes, cases=sweeps)
+    yield bounds.measure("workers killed", harm.kills, wanted=wanted.busy_kills or 1, cases=sweeps)
+    yield bounds.measure("workers stopped past a lease", harm.stops, wanted=wanted.stops, cases=sweeps)
+    yield bounds.measure("lost jobs let go of", let_go, wanted=harm.stops, cases=sweeps)
+    yield bounds.measure("restarts of both servers", harm.restarts, cases=sweeps)
+    yield bounds.measure("flushes of Redis", harm.flushes, cases=sweeps)
     yield Figure("keys in it when it was emptied", str(harm.messages_lost))
     again = sum((attempt - 1) * number for attempt, number in attempts.items() if attempt > 1)
     # A server that is away for as long as a short lease costs each worker its job.
     most = harm.kills + harm.stops + (wanted.workers * harm.restarts if wanted.lease_s < LEASE_S else 0)
-    yield bounds.measure(
-        "times that a job was taken again, at most one for each harm", again, wanted=most, cases=sweeps
-    )
+    yield bounds.measure("jobs taken again", again, wanted=most, cases=sweeps)
     yield Figure("jobs by state", ", ".join(f"{number} {state}" for state, number in states.items()))
     yield bounds.measure("jobs that are not done", states.total() - states["done"], cases=sweeps)
     yield bounds.measure("trials on record", ended, wanted=sweeps * trials, cases=sweeps * trials)

@@ -14,10 +14,10 @@ from benchmarks.bounds import ROOT, Figure, Result, read_results
 PAGE = ROOT / "docs" / "develop" / "measurements.md"
 HEAD = """# Measured figures and their bounds
 
-`make figures` writes this page from `benchmarks/results/*.json`. `benchmarks/bounds.toml` has the least number of cases
-of each figure, and what a case is. A missed bound is bold. A row "(of 9)" shows the worst of 9 figures.
-A row in bold names a module of `benchmarks`, its options, its machine, its date and its commit. Times hold on a machine
-that does nothing else. `recorded` reads recordings of the named GPUs; its means are geometric.
+`make figures` writes this page from `benchmarks/results/*.json`. `benchmarks/bounds.toml` says of how many cases each
+figure is. A missed bound is bold. A row "(of 9)" shows the worst of 9 figures. A row in bold names a module of
+`benchmarks`, its options, machine, date and commit. Times hold on an idle machine. `recorded` reads recordings of the
+named GPUs; its means are geometric.
 
 | figure | bound | value |
 |---|---|---|

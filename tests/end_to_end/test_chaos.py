@@ -33,8 +33,8 @@ def test_killed_workers_and_restarted_servers_lose_and_double_nothing() -> None:
     ("faults", "missed"),
     [
         ((), ()),
-        (("no renewal",), ("times that a job was taken again",)),
-        (("no owner", "no messages"), ("workers that let go of a job", "alarms with exactly one message")),
+        (("no renewal",), ("jobs taken again",)),
+        (("no owner", "no messages"), ("lost jobs let go of", "alarms with exactly one message")),
         (("no unsent jobs",), ("jobs that are not done",)),
     ],
 )
