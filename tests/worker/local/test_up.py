@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from sqlalchemy import update
+from sqlalchemy import make_url, update
 
 from tests.worker.fixtures import tiny_repository
 from tilewatch import processes
@@ -48,6 +48,12 @@ up.progress = lambda *given: os.read(os.pipe()[0], 1) if hang.exists() else prog
 if not {workers!r}:
     programs.workers = lambda *_: ()
 main()
+"""
+
+
+IMPATIENT = """
+from tilewatch.worker.local import screen, up
+screen.PRINT_EVERY_S = up.LOOK_AT_POSTGRES_S = 0.5
 """
 
 
@@ -126,7 +132,9 @@ class Running:
         try:
             with psycopg.connect(self.written("database_url")) as connection:
                 connection.execute("update jobs set lease_until = now() - interval '1 s' where state = 'running'")
-                connection.execute("update jobs set sent_at = now() - interval '2 min' where state = 'queued'")
+                connection.execute(
+                    "update jobs set sent_at = now() - interval '2 min', not_before = null where state = 'queued'"
+                )
         except psycopg.Error:
             return False
         return True
@@ -307,6 +315,96 @@ def test_a_folder_without_git_history_still_gets_a_dashboard_and_a_main_thread_t
     assert reason.startswith("up made no progress for 12 s and was ended (<lambda> at <string>:")
     assert f"tilewatch: {reason}" in running.printed()
     assert _left(below) == []
+
+
+@pytest.fixture
+def small_disk(environment: dict[str, str]) -> Iterator[Path]:
+    """A home on a disk of its own."""
+    home = Path(environment["TILEWATCH_HOME"])
+    home.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300m,mode=755", "tmpfs", home], capture_output=True)
+    if mounted.returncode:
+        pytest.skip(f"no disk can be mounted here: {mounted.stderr.decode().strip()}")
+    yield home
+    subprocess.run(["umount", "--lazy", home], check=True)
+
+
+@contextlib.contextmanager
+def full_disk(home: Path, _: str) -> Iterator[None]:
+    with contextlib.suppress(OSError), (home / "ballast").open("wb", buffering=0) as ballast:
+        while True:
+            ballast.write(bytes(4096))
+    yield
+    (home / "ballast").unlink()
+
+
+@contextlib.contextmanager
+def read_only(_: Path, owner_url: str) -> Iterator[None]:
+    with psycopg.connect(owner_url, autocommit=True) as owner:
+        owner.execute("alter system set default_transaction_read_only = on")
+        owner.execute("select pg_reload_conf()")
+        yield
+        owner.execute("set default_transaction_read_only = off")
+        owner.execute("alter system reset default_transaction_read_only")
+        owner.execute("select pg_reload_conf()")
+
+
+@contextlib.contextmanager
+def out_of_connections(_: Path, owner_url: str) -> Iterator[None]:
+    with psycopg.connect(owner_url, autocommit=True) as owner:
+        owner.execute("alter role tilewatch_worker connection limit 0")
+        owner.execute("select pg_terminate_backend(pid) from pg_stat_activity where usename = 'tilewatch_worker'")
+        yield
+        owner.execute("alter role tilewatch_worker connection limit 47")
+
+
+TROUBLES = {
+    full_disk: "No space left on device",
+    read_only: "takes no change: it is read-only",
+    out_of_connections: "too many connections for role",
+}
+"""What is done to an instance, and what `up` prints then."""
+
+
+def test_a_full_disk_a_read_only_postgres_and_used_up_connections_are_named_and_then_it_goes_on_by_itself(
+    start: Callable[..., Running], environment: dict[str, str], small_disk: Path, scratch: Path
+) -> None:
+    empty, watched = scratch / "empty", Path(environment["TILEWATCH_REPOSITORY"])
+    empty.mkdir()
+    environment |= {"TILEWATCH_API_PORT": "0"}
+    command = [sys.executable, "-c", IMPATIENT + START.format(recordings=str(empty), workers=True)]
+    running = start(command)
+    running.until_compiled()
+    password = json.loads((small_disk / "secrets.json").read_text())["postgres"]
+    port = make_url(running.written("database_url")).port
+    owner_url = f"postgresql://tilewatch:{password}@127.0.0.1:{port}/tilewatch"
+    deadline = time.monotonic() + DEADLINE_S
+    for number, (trouble, words) in enumerate(TROUBLES.items(), start=2):
+        tiny_repository.commit(watched, "Change", factor=1 + number)
+        begun = len(running.printed())
+        with trouble(small_disk, owner_url):
+            while words not in running.printed()[begun:]:
+                assert time.monotonic() < deadline, running.printed()
+                time.sleep(LOOK_EVERY_S)
+            refused = submit(command, environment)
+            assert "Traceback" not in refused.stdout + refused.stderr
+        while submit(command, environment).returncode:
+            assert time.monotonic() < deadline, running.printed()
+            time.sleep(LOOK_EVERY_S)
+        while running.settled_trials() < number * TRIALS:
+            assert time.monotonic() < deadline, running.printed()
+            running.forgot_the_dead()
+            time.sleep(LOOK_EVERY_S)
+    assert running.process.poll() is None
+    with psycopg.connect(owner_url) as owner:
+        states = owner.execute("select state, count(*) from jobs group by state").fetchall()
+        assert [state for state, _ in states if state not in ("done", "queued", "waiting")] == []
+    assert running.settled_trials() == 4 * TRIALS
+
+
+def submit(command: Sequence[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    asked = [*command, "submit", "nightly"]
+    return subprocess.run(asked, env=environment, cwd="/", capture_output=True, text=True, timeout=DEADLINE_S)
 
 
 @pytest.mark.parametrize(
