@@ -19,6 +19,7 @@ from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
 from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tilewatch import find_release
 from tilewatch.db import session as database
@@ -38,6 +39,9 @@ log = structlog.get_logger()
 
 AT_ONCE = 8
 """Most answers at the same time: each holds a database connection, of which the embedded Postgres has few."""
+
+LARGEST_BODY_BYTES = 25 * 2**20
+"""Largest body that is read; GitHub's are not larger."""
 
 ABOUT = """Read what Tilewatch measured and judged. Where a call is refused, `detail` is one sentence that says why.
 
@@ -77,6 +81,7 @@ def make_app(settings: Settings) -> FastAPI:
         docs_url=None,  # both pages load their scripts from outside
         redoc_url=None,
     )
+    app.add_middleware(_BodyLimit)
     for operation in OPERATIONS:
         app.add_api_route(
             VERSION + operation.path,
@@ -104,6 +109,27 @@ def make_app(settings: Settings) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _answer_bad_arguments)
     app.add_exception_handler(HTTPException, _answer_http_error)
     return app
+
+
+class _BodyLimit:
+    """Answers a request whose body is larger than LARGEST_BODY_BYTES with a refusal, and reads no more of it. FastAPI
+    itself reads every body whole, and before it asks who calls."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        size_bytes = 0
+
+        async def receive_part() -> Message:
+            nonlocal size_bytes
+            message = await receive()
+            size_bytes += len(message.get("body", b""))
+            if size_bytes > LARGEST_BODY_BYTES:
+                raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"more than {LARGEST_BODY_BYTES:,} bytes")
+            return message
+
+        await self._app(scope, receive_part, send)
 
 
 def read_credentials(request: Request) -> Credentials:

@@ -14,16 +14,13 @@ from starlette.concurrency import run_in_threadpool
 from tilewatch.db.lifecycle import actions, tokens
 from tilewatch.db.session import session
 from tilewatch.worker.api import deliveries
-from tilewatch.worker.api.deliveries import BadDelivery, Delivery, Nothing
+from tilewatch.worker.api.deliveries import Delivery, Nothing
 from tilewatch.worker.api.refusals import NotAllowed
 from tilewatch.worker.git import watched
 from tilewatch.worker.settings import Settings
 
 TOKEN = "webhook"  # noqa: S105 - a name
 """The name of the token that forges' requests count as. Its budget limits them, and revoking it stops them."""
-
-LARGEST_BODY_BYTES = 25 * 2**20
-"""Largest body that is read; GitHub's are not larger."""
 
 Read = Callable[[str, Mapping[str, str], bytes], Delivery]
 FORGES: dict[str, Read] = {"github": deliveries.read_github, "gitlab": deliveries.read_gitlab}
@@ -37,12 +34,7 @@ def take_delivery_of(forge: str, settings: Settings) -> Callable[[Request], Awai
         secret = settings.webhook_secret.get_secret_value() if settings.webhook_secret else ""
         if not secret:
             raise NotAllowed("no forge is expected here: TILEWATCH_WEBHOOK_SECRET is not set")
-        body = bytearray()
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > LARGEST_BODY_BYTES:
-                raise BadDelivery(f"the body is larger than {LARGEST_BODY_BYTES} bytes")
-        delivery = read(secret, request.headers, bytes(body))
+        delivery = read(secret, request.headers, await request.body())
         if isinstance(delivery.asks, Nothing):
             return JSONResponse({"detail": f"nothing to do: {delivery.asks.reason}"})
         return await run_in_threadpool(_ask, settings, delivery)

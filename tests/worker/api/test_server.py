@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import requests
+from pydantic import SecretStr
 from sqlalchemy import select
 from starlette.requests import Request
 
@@ -13,7 +14,7 @@ from tilewatch.db.lifecycle import tokens
 from tilewatch.db.models import Measurement, Verdict
 from tilewatch.db.session import session
 from tilewatch.worker.api.callers import Credentials
-from tilewatch.worker.api.server import read_credentials
+from tilewatch.worker.api.server import LARGEST_BODY_BYTES, read_credentials
 from tilewatch.worker.settings import Settings
 
 SERIES = {"repository": REPOSITORY, "kernel": KERNEL, "problem": PROBLEM, "gpu_model": "h200"}
@@ -109,6 +110,15 @@ def test_what_was_not_measured_apart_is_marked_in_verdicts_and_regressions(api_u
 def test_a_refusal_is_one_sentence(server: str, path: str, status: int, sentence: str) -> None:
     answer = get(server, path)
     assert (answer.status_code, answer.json()) == (status, {"detail": sentence})
+
+
+@pytest.mark.parametrize("path", ["checks", "hooks/github"])
+def test_a_body_has_a_largest_size_whoever_calls(settings: Settings, path: str) -> None:
+    """Also of a call without a token, whose body is read before anybody looks for one."""
+    with serve(settings.model_copy(update={"webhook_secret": SecretStr("a common secret")})) as address:
+        answer = requests.post(f"{address}/v1/{path}", data=bytes(LARGEST_BODY_BYTES + 1), timeout=60)
+        assert (answer.status_code, "more than 26,214,400 bytes" in answer.json()["detail"]) == (413, True)
+        assert requests.post(f"{address}/v1/{path}", data=bytes(1000), timeout=60).status_code in (401, 422)
 
 
 def test_reads_need_a_token_unless_somebody_here_asks(api_url: str, server: str) -> None:
