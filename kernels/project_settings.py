@@ -1,15 +1,13 @@
 """Reads `[tool.tilewatch]`, a repository's settings for Tilewatch in its pyproject.toml."""
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tilewatch.errors import ExpectedError
-from tilewatch.given_files import BadFile, NoFile, read_given_text
+from tilewatch.given_files import MOST_TOML_BYTES, BadFile, NoFile, parse_toml, read_given_text
 
 FILE = "pyproject.toml"
-MOST_BYTES = 1 << 20
 
 
 class BadProject(ExpectedError, ValueError):
@@ -32,7 +30,7 @@ def read(folder: Path) -> ProjectSettings | None:
     the folder, such as one above a library in the sandbox. Raises BadProject."""
     file = folder / FILE
     try:
-        return parse(read_given_text(file, MOST_BYTES), str(file))
+        return parse(read_given_text(file, MOST_TOML_BYTES), str(file))
     except NoFile:
         return None
     except BadFile as error:
@@ -43,11 +41,14 @@ def parse(text: str, where: str) -> ProjectSettings | None:
     """Returns the settings in a pyproject.toml's text, None without the table. Messages call it `where`. Raises
     BadProject."""
     try:
-        table = tomllib.loads(text).get("tool", {}).get("tilewatch")
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        tool = parse_toml(text).get("tool")
+    except BadFile as error:
         raise BadProject(f"{where} cannot be read: {error}") from None
+    table = tool.get("tilewatch") if isinstance(tool, dict) else None
     if table is None:
         return None
+    if not isinstance(table, dict):
+        raise BadProject(f"{where}: [tool.tilewatch] is a table")
     path = table.get("path", [])
     if not isinstance(path, list) or not all(_is_folder(each) for each in path):
         raise BadProject(f'{where}: `path` of [tool.tilewatch] is a list of folders, as ["src"]')

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewatch.given_files import BadFile, NoFile, read_given, read_given_text
+from tilewatch.given_files import MOST_KEY_PARTS, BadFile, NoFile, parse_toml, read_given, read_given_text
 
 
 def test_what_is_in_a_file_or_behind_a_link_to_one_is_returned(tmp_path: Path) -> None:
@@ -46,3 +46,30 @@ def test_what_is_not_there_is_no_file_and_what_is_no_text_is_named(tmp_path: Pat
     (tmp_path / "file").write_bytes(b"ab\xff")
     with pytest.raises(BadFile, match="not text in UTF-8: invalid start byte at byte 2"):
         read_given_text(tmp_path / "file", 10)
+
+
+@pytest.mark.parametrize("part", ["a", "b-2_", "1", '"x.y"', "'z'", r'"\""', r'"\\"'])
+@pytest.mark.parametrize("dot", [".", " \t. "])
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("{} = 1", "[{}]", "[[ {} ]]", "x = {{ {} = 1 }}", '# \'\n# """\n{} = 1'),
+        *('x = {{ s = """"\'""", {} = 1 }}', "x = {{ s = '''\"''', {} = 1 }}", "x = '#'\n{} = 1"),
+    ],
+)
+def test_a_dotted_key_has_few_parts(part: str, dot: str, line: str) -> None:
+    """The parser takes memory by the square of their number."""
+    assert parse_toml(line.format(dot.join([part] * MOST_KEY_PARTS)))
+    with pytest.raises(BadFile, match="a key of more than 32 parts"):
+        parse_toml(line.format(dot.join([part] * (MOST_KEY_PARTS + 1))))
+
+
+def test_a_line_of_many_versions_is_no_long_key() -> None:
+    versions = ", ".join(f'"package{number}==1.2.3"' for number in range(100))
+    assert len(parse_toml(f"dependencies = [{versions}]")["dependencies"]) == 100
+
+
+@pytest.mark.parametrize("text", ["x = " + "[" * 100_000, "x = " + "1" * 5_000, "x = 1\nx = 2", "x"])
+def test_what_is_no_toml_is_refused(text: str) -> None:
+    with pytest.raises(BadFile, match="it is not TOML"):
+        parse_toml(text)

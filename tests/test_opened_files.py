@@ -64,7 +64,6 @@ OURS = {
     "worker/gpu/baseline_kernels.py:prepare",
     "worker/gpu/uncounted.py:_read",
     "worker/gpu/uncounted.py:read_counters",
-    "worker/local/secret_files.py:_find_short",
     "worker/local/watchdog.py:start",
     "worker/process/metrics_folder.py:_is_used",
     "worker/process/metrics_folder.py:count_in",
@@ -81,8 +80,6 @@ OF_THE_CALLER = {
     "tilewatch/tuned.py:_choose_table",
     "tilewatch/tuned.py:read_tables",
     "worker/cli/toolchains/group.py:add",
-    "worker/detection/policy.py:load",
-    "worker/notify/routing.py:load",
     "worker/git/working_tree.py:copy_working_tree",  # copies links as links
 }
 """Files of the person who runs the command, or who set the node up."""

@@ -35,3 +35,9 @@ def test_a_mistake_is_a_sentence_that_names_the_file(line: str, words: str, tmp_
     (tmp_path / "pyproject.toml").write_text(f"[tool.tilewatch]\n{line}\n")
     with pytest.raises(BadProject, match=f"^{tmp_path}/pyproject.toml.*{words}"):
         read(tmp_path)
+
+
+def test_a_table_that_is_none_is_named() -> None:
+    assert parse("tool = 5", "here") is None
+    with pytest.raises(BadProject, match=r"^here: \[tool.tilewatch\] is a table"):
+        parse("[tool]\ntilewatch = 5", "here")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewatch.errors import ExpectedError
+from tilewatch.given_files import BadFile, read_given_text
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Policy:
     rounds: int = 23  # replay rounds a night; one below the 24 that a night allows
 
 
+LONGEST_BYTES = 1 << 20
 MOST = 1_000_000
 """The largest number in a policy. The bound also refuses NaN and Infinity, which Python reads from JSON."""
 
@@ -53,10 +55,10 @@ def load(path: Path | None) -> Policy:
     if path is None:
         return Policy()
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadPolicy(f"the policy {path} cannot be read: {error.strerror}") from None
-    except ValueError:
+        fields = json.loads(read_given_text(path, LONGEST_BYTES))
+    except BadFile as error:
+        raise BadPolicy(f"the policy cannot be read: {error}") from None
+    except (ValueError, RecursionError):
         raise BadPolicy(f"the policy {path} is not JSON") from None
     if not isinstance(fields, dict):
         raise BadPolicy(f"the policy {path} is not a JSON object of names and numbers")

@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 from tilewatch.errors import ExpectedError
+from tilewatch.given_files import MOST_TOML_BYTES
 from tilewatch.kernels import project_settings
 from tilewatch.kernels.project_settings import ProjectSettings
 from tilewatch.kernels.recording.git_commit import AS_STORED, GitCommit, NoHistory, commit_of
@@ -172,7 +173,7 @@ def read_file(repository: Path, revision: str, name: str, most_bytes: int) -> st
 def read_settings(repository: Path, revision: str) -> ProjectSettings | None:
     """Returns [tool.tilewatch] of a commit's pyproject.toml; None without one. Raises BadProject and
     RepositoryError."""
-    text = read_file(repository, revision, project_settings.FILE, project_settings.MOST_BYTES)
+    text = read_file(repository, revision, project_settings.FILE, MOST_TOML_BYTES)
     where = f"{project_settings.FILE} of commit {revision[:10]} of {repository}"
     return None if text is None else project_settings.parse(text, where)
 

@@ -1,11 +1,11 @@
 """Finds files with secrets that other users of this machine may read, and cookie secrets that are too short."""
 
 import stat
-import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tilewatch.given_files import MOST_TOML_BYTES, BadFile, parse_toml, read_given_text
 from tilewatch.text import count_text
 
 SHORTEST_COOKIE_SECRET = 16
@@ -36,8 +36,8 @@ def _find_readers(file: Path) -> Iterable[Weakness]:
 def _find_short(file: Path) -> Iterable[Weakness]:
     """Yields a weakness if the cookie secret in a file is too short. A file that is not TOML is ignored."""
     try:
-        signing = tomllib.loads(file.read_text(encoding="utf-8")).get("auth", {})
-    except (OSError, ValueError):
+        signing = parse_toml(read_given_text(file, MOST_TOML_BYTES)).get("auth", {})
+    except BadFile:
         return
     secret = signing.get("cookie_secret") if isinstance(signing, dict) else None
     if isinstance(secret, str) and len(secret) < SHORTEST_COOKIE_SECRET:

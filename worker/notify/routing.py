@@ -6,7 +6,6 @@ it can write to the channel.
 
 import datetime as dt
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -16,6 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tilewatch.errors import ExpectedError
+from tilewatch.given_files import MOST_TOML_BYTES, BadFile, parse_toml, read_given_text
 
 LOG = "log"
 """The channel that always exists: the log of the sending process."""
@@ -111,9 +111,9 @@ def load(file: Path | None, environment: Mapping[str, str] = os.environ) -> Noti
     if file is None:
         return NotifySettings()
     try:
-        return _read(file.name, file.read_text(encoding="utf-8"), environment)
-    except OSError as error:
-        raise BadNotifySettings(f"the notification settings {file} cannot be read: {error.strerror}") from None
+        return _read(file.name, parse_toml(read_given_text(file, MOST_TOML_BYTES)), environment)
+    except BadFile as error:
+        raise BadNotifySettings(f"the notification settings {file} cannot be used: {error}") from None
 
 
 def recipients(settings: NotifySettings, topic: Topic, kernel: str | None, gpus: Sequence[str]) -> tuple[str, ...]:
@@ -161,11 +161,7 @@ def _matches(route: Route, kernel: str | None, gpus: Sequence[str]) -> bool:
     return fits_kernel and (any(fnmatchcase(gpu, route.gpu) for gpu in gpus) if gpus else route.gpu == "*")
 
 
-def _read(name: str, text: str, environment: Mapping[str, str]) -> NotifySettings:
-    try:
-        written = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise BadNotifySettings(f"{name} is not TOML: {error}") from None
+def _read(name: str, written: dict[str, Any], environment: Mapping[str, str]) -> NotifySettings:
     channels = written.get("channels")
     for fields in channels.values() if isinstance(channels, dict) else ():
         if isinstance(fields, dict):

@@ -68,11 +68,11 @@ def test_settings_that_are_a_link_are_refused_unread(repository: Path, tmp_path:
         checkout_library(repository, resolve(repository, "HEAD").sha, "library", tmp_path / "cache")
 
 
-def test_settings_of_more_than_a_mebibyte_are_refused(repository: Path, tmp_path: Path) -> None:
-    (repository / "pyproject.toml").write_text("#" * ((1 << 20) + 1))
+def test_settings_of_more_than_a_quarter_of_a_mebibyte_are_refused(repository: Path, tmp_path: Path) -> None:
+    (repository / "pyproject.toml").write_text("#" * ((1 << 18) + 1))
     tiny_repository.git(repository, "add", ".")
     tiny_repository.commit(repository, "Fill", factor=3)
-    with pytest.raises(RepositoryError, match=r"pyproject.toml of commit .* has more than 1 MiB"):
+    with pytest.raises(RepositoryError, match=r"pyproject.toml of commit .* has more than 0.25 MiB"):
         checkout_library(repository, resolve(repository, "HEAD").sha, "library", tmp_path / "cache")
 
 

@@ -92,7 +92,7 @@ def test_the_policy_is_named_or_what_is_wrong_with_its_file(tmp_path: Path) -> N
     assert _found(_settings(tmp_path))["policy"].ok is True
     file = tmp_path / "bolder.json"
     missing = _found(_settings(tmp_path, policy=file))["policy"]
-    assert (missing.ok, missing.found) == (False, f"the policy {file} cannot be read: No such file or directory")
+    assert (missing.ok, missing.found) == (False, f"the policy cannot be read: there is no file {file}")
     file.write_text("{}")
     assert _found(_settings(tmp_path, policy=file))["policy"] == Finding("policy", True, f"bolder ({file})")
 

@@ -135,8 +135,17 @@ def test_an_error_is_named_without_an_address(text: str, words: str, tmp_path: P
 
 
 def test_a_file_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(BadNotifySettings, match="cannot be read: No such file"):
+    with pytest.raises(BadNotifySettings, match="cannot be used: there is no file"):
         routing.load(tmp_path / "nowhere.toml")
+
+
+def test_a_file_that_has_no_end_or_is_no_text_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "link.toml").symlink_to("/dev/zero")
+    with pytest.raises(BadNotifySettings, match=r"cannot be used: .*link.toml is not a file"):
+        routing.load(tmp_path / "link.toml")
+    (tmp_path / "notify.toml").write_bytes(b"\xff")
+    with pytest.raises(BadNotifySettings, match="is not text in UTF-8"):
+        routing.load(tmp_path / "notify.toml")
 
 
 def test_an_address_is_in_no_repr(written: NotifySettings) -> None:
