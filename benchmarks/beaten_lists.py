@@ -76,7 +76,7 @@ def make_world(space: Space, planted: int | None) -> World:
 def run_nights(world: World, draw: np.random.Generator, nights: int) -> list[int]:
     """Returns the configs about which the nights opened an alarm."""
     rest = [{"number": number} for number in range(len(world.times_us))]
-    tried, ahead, alarms = Tried([], [], [], "no toolchain"), 0.0, []
+    tried, ahead, alarms = Tried([], [], [], "no toolchain", False), 0.0, []
     for night in range(nights):
         drawn = [config["number"] for config in choose_share(rest, tried, "kernel", f"day {night}", "source")]
         true_us = {LISTED: world.listed_us} | {each: float(world.times_us[each]) for each in drawn}
@@ -101,7 +101,7 @@ def continue_record(
     keys = [make_key(rest[each]) for each in drawn]
     near = [make_key(rest[each]) for each in drawn if world.times_us[each] <= REACH * world.listed_us]
     kept = [rest[winner]] if winner != LISTED else []
-    return Tried([*tried.keys, *keys], [*tried.near, *near], kept, "source")
+    return Tried([*tried.keys, *keys], [*tried.near, *near], kept, "source", True)
 
 
 if __name__ == "__main__":

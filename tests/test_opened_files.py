@@ -17,6 +17,7 @@ IN_SANDBOX = {
     "kernels/compiling/compiler_input.py:make_input.stop",
     "kernels/compiling/cubin.py:read_static_facts",
     "kernels/catalog/loading.py:_read",
+    "kernels/catalog/short_lists.py:read_short_lists",
     "kernels/problems/definitions.py:_read_definition",
     "kernels/problems/definitions.py:read_workloads",
     "kernels/problems/reading.py:_read_file",

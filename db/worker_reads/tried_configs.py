@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import and_, func, or_, select, true
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
@@ -27,11 +27,13 @@ WAS_TRIED = Trial.status.not_in(("waiting", "compiled"))
 class TriedConfigs:
     """The configs outside the short list that a series has tried in the state of its newest run, by their sha256, the
     one tried longest ago first. `near` maps each to whether it came within REACH of a winner. `kept` are those that won
-    or tied in the newest run, which had this source, compiler and driver (its major version)."""
+    or tied in the newest run, which had this source, compiler and driver (its major version). `has_changed`: the series
+    had a run of another state before."""
 
     source_sha256: str
     compiler: str
     driver: str
+    has_changed: bool
     near: dict[str, bool] = field(default_factory=dict)
     kept: list[Mapping[str, int]] = field(default_factory=list)
 
@@ -57,6 +59,12 @@ def list_tried(session: Session, repository: str, gpu_model: str) -> dict[tuple[
         .order_by(Sweep.kernel, Sweep.problem, Run.finished_at.desc(), Run.id.desc())
         .subquery()
     )
+    oldest = (
+        _join_runs(select(Sweep.kernel, Sweep.problem, func.min(Run.id).label("run_id")))
+        .where(Sweep.repository == repository, Sweep.gpu_model == gpu_model)
+        .group_by(Sweep.kernel, Sweep.problem)
+        .subquery()
+    )
     compiler = (
         select(func.coalesce(func.max(Compilation.compiler), ""))
         .join(Trial, Trial.compilation_id == Compilation.id)
@@ -74,13 +82,15 @@ def list_tried(session: Session, repository: str, gpu_model: str) -> dict[tuple[
                 Sweep.space["listed"].label("listed"),
                 func.array_append(Run.tie, Measurement.config_id).label("best"),
                 CERTIFICATE["first_run"].as_integer().label("first_run"),
+                func.coalesce(CERTIFICATE["first_run"].as_integer() > oldest.c.run_id, true()).label("has_changed"),
             )
         )
         .join(last, last.c.run_id == Run.id)
+        .join(oldest, and_(oldest.c.kernel == last.c.kernel, oldest.c.problem == last.c.problem))
         .cte("newest")
     )
     found = {
-        (row.kernel, row.problem): TriedConfigs(row.source_sha256, row.compiler, row.driver)
+        (row.kernel, row.problem): TriedConfigs(row.source_sha256, row.compiler, row.driver, row.has_changed)
         for row in session.execute(select(newest))
     }
     is_drawn = ~newest.c.listed.contains(func.to_jsonb(Config.id))

@@ -11,7 +11,7 @@ from tests.worker.fixtures import tiny_repository
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.catalog.share import (
     LEAST_LOOK,
-    MOST_FIRST,
+    MOST_QUIET,
     ROTATION_NIGHTS,
     SHORT_LISTS_ALONE,
     WIDE,
@@ -40,8 +40,11 @@ def tried(
     kept: Sequence[Config] = (),
     near: Sequence[Config] = (),
     source: str = "s",
+    *,
+    has_changed: bool = True,
 ) -> Tried:
-    return Tried([make_key(config) for config in configs], [make_key(config) for config in near], kept, source)
+    keys, of_near = ([make_key(config) for config in each] for each in (configs, near))
+    return Tried(keys, of_near, kept, source, has_changed)
 
 
 @pytest.mark.parametrize("size", [864, 18_432])
@@ -54,9 +57,14 @@ def test_a_look_tries_the_whole_space_in_a_month_and_a_small_one_in_three_nights
     assert len(set(map(make_key, seen))) == size, "none was tried twice"
 
 
-def test_the_first_night_of_a_series_tries_little() -> None:
-    assert len(choose_share(make_rest(1000), None, "k", "day", "s")) == 36
-    assert len(choose_share(make_rest(5000), None, "k", "day", "s")) == MOST_FIRST
+def test_nights_try_little_while_nothing_has_changed() -> None:
+    """Or the first nights of an installation would take longer than its users pay for."""
+    for size, drawn in ((5000, MOST_QUIET), (100, 4)):
+        rest = make_rest(size)
+        for before in (None, tried([], has_changed=False), tried(rest[:2], has_changed=False)):
+            assert len(choose_share(rest, before, "k", "day", "s")) == drawn
+    changed = tried([], source="other", has_changed=False)
+    assert len(choose_share(make_rest(5000), changed, "k", "day", "s")) == LEAST_LOOK, "a change begins a look"
 
 
 def test_after_a_look_only_configs_near_the_winner_are_tried_again() -> None:
@@ -77,10 +85,11 @@ def test_another_source_begins_a_look_in_the_same_night() -> None:
 
 def test_the_draw_is_random_by_kernel_and_day_and_the_same_for_all_problems() -> None:
     rest = make_rest(1000)
-    draws = [choose_share(rest, None, *names, "s") for names in (("k", "day"), ("k", "other day"), ("other", "day"))]
+    look = tried([])
+    draws = [choose_share(rest, look, *names, "s") for names in (("k", "day"), ("k", "other day"), ("other", "day"))]
     assert len({str(draw) for draw in draws}) == 3
-    assert draws[0] == choose_share(rest, None, "k", "day", "s")
-    often = [sum(config["tile"] < 500 for config in choose_share(rest, None, "k", f"{day}", "s")) for day in range(50)]
+    assert draws[0] == choose_share(rest, look, "k", "day", "s")
+    often = [sum(config["tile"] < 500 for config in choose_share(rest, look, "k", f"{day}", "s")) for day in range(50)]
     assert 0.45 < sum(often) / (50 * len(draws[0])) < 0.55, "a half of the space gets a half of the draws"
 
 
