@@ -29,7 +29,7 @@ def show(url: str, found: pd.Series) -> None:
     _headline(url, found)
     run_action.show_outcome()
     series = reads.regression_series(url, int(found["id"]))
-    left, right = st.columns([3, 2], gap="medium")
+    left, right = st.container(key="chart-and-run").columns([3, 2], gap="medium")
     with left:
         chosen = _series(series)
         measured = None if chosen is None else reads.evidence(url, int(chosen["run_id"]))

@@ -15,6 +15,8 @@ pytestmark = pytest.mark.browser
 
 OVERVIEW = "/?since=a+commit&from=5e6f7a8b00"
 
+NAMES = "document.querySelectorAll('.stMarkdown td:first-child')"
+"""Names of rows. With too little room, each letter was a line (2026-11-28)."""
 RADIOS = "document.querySelectorAll('[role=radio]')"
 """The choices of the filters that show all of them."""
 
@@ -126,6 +128,8 @@ def test_who_reads_that_something_is_slower_sees_the_commit_s_diff_and_its_repla
     replay.locator(".scatterlayer .trace").nth(5).wait_for()
     page.get_by_text(f"tilewatch replay gemm_fp8 320x32576x7168 --of {SHAS[2]} --beside {SHAS[1]}").wait_for()
     assert clicks(page) == 2
+    page.set_viewport_size({"width": 800, "height": 1000})
+    page.wait_for_function(f"innerWidth === 800 && [...{NAMES}].every(name => name.offsetHeight < 60)")
 
 
 def test_who_has_a_keyboard_alone_comes_from_the_answer_to_a_regression_s_diff_and_to_another_page(page: Any) -> None:
