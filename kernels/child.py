@@ -66,11 +66,9 @@ def import_role(role: str) -> Handler:
             importlib.import_module(first)
     # Imported by role: the catalog must answer without a compiler or a GPU stack, the compiler without CuPy.
     if role in WITHOUT_GPU:  # also the compiler: cuTile looks for PyTorch once, and others are forked later
-        from tilewatch.kernels.watching import pretend_driver
-        from tilewatch.kernels.watching.torch_stand_in import module
+        from tilewatch.kernels.watching import no_gpu
 
-        pretend_driver.install()
-        module.install()
+        no_gpu.install()
     if role in ("catalog", "validate", "trace", "library"):
         from tilewatch.kernels.watching import tracer
 

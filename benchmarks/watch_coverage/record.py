@@ -20,11 +20,9 @@ COMPILE_S = 120
 
 def record_and_compile(library: Path, arch: str) -> None:
     """Prints a line for each operator, for each that failed, and for each compilation of a kernel."""
-    from tilewatch.kernels.watching import pretend_driver, tracer
-    from tilewatch.kernels.watching.torch_stand_in import module
+    from tilewatch.kernels.watching import no_gpu, tracer
 
-    pretend_driver.install()
-    module.install()
+    no_gpu.install()
     tracer.replace_launch_and_search()
     from tilewatch.kernels.catalog.loading import LibraryOperator, list_failures, load
     from tilewatch.kernels.library_errors import LibraryError

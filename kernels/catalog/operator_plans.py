@@ -8,7 +8,7 @@ from tilewatch.kernels.catalog.loading import LibraryOperator
 from tilewatch.kernels.catalog.share import Shares
 from tilewatch.kernels.catalog.validation import split_configs
 from tilewatch.kernels.contract import Config, Problem
-from tilewatch.kernels.watching.tracer import list_dtypes
+from tilewatch.kernels.watching.device_array import DeviceArray
 
 
 def plan_operator(loaded: LibraryOperator, problem: Problem, arch: str, shares: Shares) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def plan_operator(loaded: LibraryOperator, problem: Problem, arch: str, shares: 
         "source_sha256": source_sha256,
         "element_bytes": traced.element_bytes,
         "sizes": dict(problem.sizes),
-        "dtypes": list_dtypes(traced.arrays),
+        "dtypes": sorted({each.dtype for each in traced.arrays}),
         "axes": traced.axes,
         "flops": traced.case.flops,
         "bytes": traced.bytes_moved,
@@ -59,7 +59,7 @@ def describe_operator(loaded: LibraryOperator, problem: Problem, config: Config,
         "config": dict(config),
         "sizes": dict(problem.sizes),
         "arrays": [
-            (f"array {number}", tuple(each.shape), str(each.dtype).removeprefix("torch."), _has_aligned_rows(each))
+            (f"array {number}", each.shape, each.dtype, _has_aligned_rows(each))
             for number, each in enumerate(traced.arrays)
         ],
         "constants": [each.value for each in launches[0].signature.parameters if hasattr(each, "value")],
@@ -68,5 +68,5 @@ def describe_operator(loaded: LibraryOperator, problem: Problem, config: Config,
     }
 
 
-def _has_aligned_rows(array: Any) -> bool:
-    return len(array.shape) < 2 or array.stride()[-2] * array.element_size() % 16 == 0
+def _has_aligned_rows(array: DeviceArray) -> bool:
+    return len(array.shape) < 2 or array.strides[-2] * array.item_bytes % 16 == 0

@@ -1,7 +1,13 @@
 """Gives a watch file's function the sizes and choices of its problem, and makes its input tensors."""
 
+import contextlib
+import importlib
+import importlib.util
+import sys
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from tilewatch.kernels.contract import Problem
 
@@ -24,15 +30,30 @@ SHORT_TYPES = {
 class ProblemInputs:
     """The `p` of a watch file: `p.rows` is a size and `p.dtype` a choice, by their names. A choice that names a PyTorch
     type is that type. Random tensors are equal for equal seeds. Their type is `p.dtype` unless a type or its name is
-    given."""
+    given.
+
+    A watch file without PyTorch makes arrays itself: `p.seed` is for its generator, `p.numpy_dtype` for their type."""
 
     device = "cuda"
 
     def __init__(self, problem: Problem, seed: int) -> None:
-        import torch
+        self._problem, self.seed = problem, seed
+        np.random.seed(seed)
+        if "cupy" in sys.modules:
+            sys.modules["cupy"].random.seed(seed)
+        with contextlib.suppress(ModuleNotFoundError):
+            self._torch.manual_seed(seed)
 
-        self._torch, self._problem = torch, problem
-        torch.manual_seed(seed)
+    @property
+    def _torch(self) -> Any:
+        """Returns PyTorch. Raises ModuleNotFoundError if host code has to do without."""
+        return importlib.import_module("torch")
+
+    @property
+    def numpy_dtype(self) -> np.dtype[Any]:
+        """Returns `p.dtype` as NumPy and CuPy write it."""
+        choice = self._problem.choices.get("dtype", "f32")
+        return np.dtype(SHORT_TYPES.get(choice, choice))
 
     @property
     def problem(self) -> Problem:
@@ -81,5 +102,7 @@ class ProblemInputs:
 
     def _type(self, choice: str) -> Any:
         """Returns the PyTorch type that a choice names; None if it names none."""
+        if importlib.util.find_spec("torch") is None:
+            return None
         found = getattr(self._torch, SHORT_TYPES.get(choice, choice), None)
         return found if isinstance(found, self._torch.dtype) else None

@@ -10,10 +10,21 @@ from typing import Any
 from unittest import mock
 
 from tilewatch.kernels import device
+from tilewatch.kernels.watching import pretend_driver
+from tilewatch.kernels.watching.cuda_stand_ins import modules as cuda_stand_ins
 from tilewatch.kernels.watching.meta_tensors import WHAT_HAS_VALUES, on_meta
 from tilewatch.kernels.watching.project import Project
-from tilewatch.kernels.watching.torch_stand_in import missing, module
+from tilewatch.kernels.watching.torch_stand_in import missing
+from tilewatch.kernels.watching.torch_stand_in import module as torch_module
 from tilewatch.kernels.watching.tracer import TracingError
+
+assert torch_module, "it adds its names to the stand-ins"
+
+
+def install() -> None:
+    """Makes this process one without a GPU: its driver, PyTorch where it is missing, and CuPy are stand-ins."""
+    pretend_driver.install()
+    cuda_stand_ins.install()
 
 
 @contextlib.contextmanager
@@ -37,7 +48,8 @@ class PretendGpu:
         model = device.model_of(arch)
         capability = int(arch[3:-1]), int(arch[-1])
         sm_count = device.MULTIPROCESSORS[model.slug if model else "h200"]
-        self._make_answers = _make_answers(capability, sm_count, model.name if model else arch)
+        self._gpu = cuda_stand_ins.GpuFacts(model.name if model else arch, capability, sm_count)
+        self._make_answers = _make_answers(self._gpu)
 
     @contextlib.contextmanager
     def at_import(self) -> Iterator[None]:
@@ -45,6 +57,7 @@ class PretendGpu:
         are real."""
         import torch
 
+        cuda_stand_ins.show_gpu(self._gpu)
         with contextlib.ExitStack() as stack:
             for name, value in self._make_answers.items():
                 stack.enter_context(mock.patch.object(torch.cuda, name, value))
@@ -54,7 +67,8 @@ class PretendGpu:
     def in_use(self) -> Iterator[None]:
         """Pretends a GPU while host code runs. Raises TracingError if host code needs values that no tensor has, or
         would end the process."""
-        with self.at_import(), missing.running_host_code() if module.is_in_use() else on_meta():
+        cuda_stand_ins.begin_run()
+        with self.at_import(), missing.running_host_code() if cuda_stand_ins.is_in_use("torch") else on_meta():
             try:
                 yield
             except KeyboardInterrupt:
@@ -69,15 +83,15 @@ class PretendGpu:
                 raise TracingError(sentence).with_traceback(error.__traceback__) from error
 
 
-def _make_answers(capability: tuple[int, int], sm_count: int, name: str) -> Mapping[str, Any]:
+def _make_answers(gpu: cuda_stand_ins.GpuFacts) -> Mapping[str, Any]:
     """Returns replacements for functions of torch.cuda, by their names."""
     properties = SimpleNamespace(
-        name=name,
-        multi_processor_count=sm_count,
-        major=capability[0],
-        minor=capability[1],
-        total_memory=140 << 30,
-        L2_cache_size=50 << 20,
+        name=gpu.name,
+        multi_processor_count=gpu.sm_count,
+        major=gpu.capability[0],
+        minor=gpu.capability[1],
+        total_memory=gpu.memory_bytes,
+        L2_cache_size=gpu.l2_bytes,
         warp_size=32,
         shared_memory_per_block_optin=232448,
         shared_memory_per_multiprocessor=233472,
@@ -90,9 +104,9 @@ def _make_answers(capability: tuple[int, int], sm_count: int, name: str) -> Mapp
         "current_device": 0,
         "current_stream": stream,
         "default_stream": stream,
-        "get_device_capability": capability,
+        "get_device_capability": gpu.capability,
         "get_device_properties": properties,
-        "get_device_name": name,
+        "get_device_name": gpu.name,
         "synchronize": None,
         "set_device": None,
         "is_current_stream_capturing": False,
@@ -102,7 +116,7 @@ def _make_answers(capability: tuple[int, int], sm_count: int, name: str) -> Mapp
     return {**{each: _Constant(value) for each, value in constants.items()}, "Stream": PretendStream}
 
 
-class PretendStream:
+class PretendStream(cuda_stand_ins.Idle):
     """A stream that does nothing."""
 
     cuda_stream = 0
@@ -111,12 +125,6 @@ class PretendStream:
         import torch
 
         self.device = torch.device("cuda", 0)
-
-    def synchronize(self) -> None:
-        pass
-
-    def wait_stream(self, _: Any) -> None:
-        pass
 
 
 class _Constant:

@@ -24,18 +24,18 @@ from tilewatch.kernels.watching.configs import (
     make_plain,
     read_given,
 )
+from tilewatch.kernels.watching.cuda_stand_ins.modules import is_in_use
 from tilewatch.kernels.watching.declare import BadWatchFile, Case, WatchedOperator
+from tilewatch.kernels.watching.device_array import DeviceArray, describe_array
 from tilewatch.kernels.watching.expected_results import list_wrong_results
 from tilewatch.kernels.watching.inputs import ProblemInputs
 from tilewatch.kernels.watching.project import Project, activate, remember_globals, restore_globals
-from tilewatch.kernels.watching.torch_stand_in import module
 from tilewatch.kernels.watching.tracer import (
     Execute,
     LaunchTrace,
     TracedLaunch,
     find_signature,
     list_arrays,
-    list_dtypes,
     open_trace,
     trace_launches,
 )
@@ -149,10 +149,10 @@ def find_first_config(case: Case, given: GivenConfigs | None) -> PlainConfig | N
     return given.configs[0]
 
 
-def describe_work(case: Case, arrays: Sequence[Any]) -> dict[str, Any]:
+def describe_work(case: Case, arrays: Sequence[DeviceArray]) -> dict[str, Any]:
     """Returns the operations, bytes and types that bound the time of a case. Bytes are 0 if the case does not state
     them: a launch may read only a part of its arrays, such as a paged cache."""
-    return {"flops": case.flops, "bytes": case.moves or 0, "dtypes": list_dtypes(arrays)}
+    return {"flops": case.flops, "bytes": case.moves or 0, "dtypes": sorted({each.dtype for each in arrays})}
 
 
 def _with_hints(launch: TracedLaunch, hints: Mapping[str, Any]) -> TracedLaunch:
@@ -216,7 +216,7 @@ class TracedOperator:
         self.configs = list_configs(first) if self._given is None else self._given.configs
         runs_its_own = config is None and not first.searches
         self._shipped = [to_launch(each).identity for each in first.launches] if runs_its_own else None
-        self.arrays = list_arrays(first.launches)
+        self.arrays = tuple(map(describe_array, list_arrays(first.launches)))
 
     @property
     def axes(self) -> tuple[tuple[str, tuple[Any, ...]], ...]:
@@ -227,11 +227,11 @@ class TracedOperator:
         """Returns the bytes that the case states, or else the size of every array of the launches once."""
         if self.case.moves is not None:
             return int(self.case.moves)
-        return sum(each.numel() * each.element_size() for each in self.arrays)
+        return sum(each.nbytes for each in self.arrays)
 
     @property
     def element_bytes(self) -> int:
-        return int(self.arrays[0].element_size()) if self.arrays else 1
+        return self.arrays[0].item_bytes if self.arrays else 1
 
     def launches(self, config: PlainConfig) -> tuple[CompilableLaunch, ...]:
         """Returns the launches of the host code with this config, in order."""
@@ -248,7 +248,7 @@ class TracedOperator:
         """Returns a sentence for the reference and each baseline that returns other shapes than `run`, without a GPU.
 
         Empty if PyTorch is not installed: its stand-in lacks what references use."""
-        if module.is_in_use():
+        if is_in_use("torch"):
             return ()
         activate(self.project)
         with self._gpu.in_use():

@@ -9,7 +9,7 @@ import importlib.machinery
 import importlib.util
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +18,7 @@ import cuda.tile as ct
 import cuda.tile.tune
 
 from tilewatch.errors import ExpectedError
+from tilewatch.kernels.watching.device_array import is_array
 
 
 class TracingError(ExpectedError):
@@ -234,13 +235,8 @@ def list_fields(config: Any) -> Mapping[str, Any]:
 
 
 def list_arrays(launches: Sequence[TracedLaunch]) -> tuple[Any, ...]:
-    """Returns the different tensors that are given to launches, also those in lists."""
+    """Returns the different arrays that are given to launches, also those in lists."""
     return tuple({id(each): each for launch in launches for each in _list_arrays_in(launch.args)}.values())
-
-
-def list_dtypes(arrays: Iterable[Any]) -> list[str]:
-    """Returns the types of tensors as cuTile names them, sorted."""
-    return sorted({str(each.dtype).removeprefix("torch.") for each in arrays})
 
 
 def _list_arrays_in(args: Any) -> list[Any]:
@@ -248,5 +244,5 @@ def _list_arrays_in(args: Any) -> list[Any]:
         each
         for argument in args
         for each in (_list_arrays_in(argument) if isinstance(argument, list | tuple) else [argument])
-        if hasattr(each, "element_size")
+        if is_array(each)
     ]

@@ -19,6 +19,7 @@ from tilewatch.kernels.gpu.rounds import CHECKED_SETS
 from tilewatch.kernels.library_errors import first_line
 from tilewatch.kernels.watching.configs import PlainConfig
 from tilewatch.kernels.watching.declare import Case
+from tilewatch.kernels.watching.device_array import DeviceArray, describe_array
 from tilewatch.kernels.watching.project import activate, remember_globals
 from tilewatch.kernels.watching.traced_operator import (
     describe_work,
@@ -68,7 +69,7 @@ class OperatorDescription:
         self._given = find_given(operator, self._problem, f"sm_{device.compute_capability}")
         traced = run_config(case, loaded.project, operator, self._given, find_first_config(case, self._given))
         configs = request["configs"] or (list_configs(traced) if self._given is None else self._given.configs)
-        self._facts = _describe_facts(case, list_arrays(traced.launches))
+        self._facts = _describe_facts(case, tuple(map(describe_array, list_arrays(traced.launches))))
         del case, traced  # frees their memory
         self._expected = operator_results.expected_values(self._make_case(self._seed).reference())
         self._contents = _Contents(INPUT_BUDGET * device.mem_info[1])
@@ -153,23 +154,19 @@ class OperatorDescription:
         }
 
     def _share_reference(self, place: int, value: Any) -> dict[str, Any]:
-        import torch
-
-        own = str(value.dtype).removeprefix("torch.")
+        own = operator_results.name_type(value)
         view = self._needed[0][1].results[place] if self._needed else None
         dtype = shared_arrays.find_shared_type(own, view.dtype if view else own)
-        wide = value.to(getattr(torch, dtype)).contiguous()
-        handle = shared_arrays.share_bytes(wide.data_ptr(), wide.numel() * wide.element_size())
-        return {"handle": handle, "shape": list(wide.shape), "dtype": dtype}
+        return shared_arrays.share(operator_results.convert(value, dtype), dtype)
 
 
-def _describe_facts(case: Case, arrays: Sequence[Any]) -> dict[str, Any]:
+def _describe_facts(case: Case, arrays: Sequence[DeviceArray]) -> dict[str, Any]:
     work = describe_work(case, arrays)
     return {
         "flops": int(work["flops"]),
         "bytes": int(work["bytes"]),
         "dtypes": work["dtypes"],
-        "element_bytes": arrays[0].element_size() if arrays else 1,
+        "element_bytes": arrays[0].item_bytes if arrays else 1,
         "tolerance": None if case.tolerance is None else float(case.tolerance),
         "bytes_moved": int(case.moves or sum(each.nbytes for each in arrays)),
     }

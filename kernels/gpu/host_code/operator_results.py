@@ -1,8 +1,12 @@
-"""Compares what a watched operator's host code returns with its reference. Runs inside the GPU child, on PyTorch."""
+"""Compares what a watched operator's host code returns with its reference: tensors of PyTorch, arrays of CuPy and of
+others. Runs inside the GPU child."""
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
+from unittest import mock
 
 import cupy
 
@@ -12,11 +16,15 @@ from tilewatch.kernels.library_errors import LibraryError
 
 
 def expected_values(result: Any) -> tuple[Any, ...]:
-    """Returns copies of the reference's tensors. None stands for a result that is not compared."""
-    values = tuple(None if each is None else each.detach().clone() for each in flatten(result))
+    """Returns copies of the reference's arrays. None stands for a result that is not compared."""
+    values = tuple(None if each is None else _copy(each) for each in flatten(result))
     if not any(each is not None for each in values):
         raise LibraryError("`reference` returns no tensor, so there is nothing to compare with")
     return values
+
+
+def _copy(value: Any) -> Any:
+    return value.detach().clone() if hasattr(value, "detach") else cupy.array(_to_cupy(value))
 
 
 def judge_result(result: Any, expected: Sequence[Any], tolerance: float | None, slack: float = 1.0) -> ResultError:
@@ -32,22 +40,30 @@ def judge_result(result: Any, expected: Sequence[Any], tolerance: float | None, 
 
 
 def _make_result(name: str, value: Any, wanted: Any, tolerance: float | None, slack: float) -> Result:
-    own = _name_type(value)
+    own = name_type(value)
     accepted = find_tolerance(own) if tolerance is None else tolerance
-    dtype = shared_arrays.find_shared_type(_name_type(wanted), own)
+    dtype = shared_arrays.find_shared_type(name_type(wanted), own)
     held = "int64" if own in WHOLE else "float64" if own == "float64" else "float32"
-    return Result(name, _convert(value, held), held, Reference.of(_convert(wanted, dtype)), slack * accepted)
+    return Result(name, convert(value, held), held, Reference.of(convert(wanted, dtype)), slack * accepted)
 
 
-def _name_type(tensor: Any) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
+def name_type(value: Any) -> str:
+    """Returns the type of an array by PyTorch's name."""
+    return str(value.dtype).removeprefix("torch.")
 
 
-def _convert(tensor: Any, dtype: str) -> Any:
-    """Converts a tensor to a type of CuPy that holds its values exactly."""
-    import torch
+def convert(value: Any, dtype: str) -> Any:
+    """Converts an array to a type of CuPy that holds its values exactly."""
+    if hasattr(value, "detach"):
+        return cupy.asarray(value.detach().to(getattr(sys.modules["torch"], dtype)).contiguous())
+    return cupy.ascontiguousarray(_to_cupy(value), dtype=dtype)
 
-    return cupy.asarray(tensor.detach().to(getattr(torch, dtype)).contiguous())
+
+def _to_cupy(value: Any) -> Any:
+    """Returns an array of CuPy, on the same memory if the value is on the GPU."""
+    only_dlpack = hasattr(value, "__dlpack__") and not hasattr(value, "__cuda_array_interface__")
+    is_on_gpu = only_dlpack and not hasattr(value, "__array_interface__")
+    return cupy.from_dlpack(value) if is_on_gpu else cupy.asarray(value)
 
 
 def require_shapes(values: Sequence[Any], expected: Sequence[Any]) -> None:
@@ -62,9 +78,30 @@ def require_shapes(values: Sequence[Any], expected: Sequence[Any]) -> None:
             )
 
 
+EMPTY = ("empty", "empty_like")
+"""Functions of CuPy whose arrays have no values yet."""
+
+
 @contextmanager
 def poisoned_outputs() -> Iterator[None]:
-    """Fills the tensors that `torch.empty` and its like make with NaN, so that an unwritten element cannot pass."""
+    """Fills the arrays that `torch.empty`, `cupy.empty` and their like make with NaN, so that an unwritten element
+    cannot pass."""
+    with ExitStack() as stack:
+        for name in EMPTY:
+            stack.enter_context(mock.patch.object(cupy, name, partial(_make_poisoned, getattr(cupy, name))))
+        if "torch" in sys.modules:
+            stack.enter_context(_poison_tensors())
+        yield
+
+
+def _make_poisoned(make: Any, *args: Any, **named: Any) -> Any:
+    made = make(*args, **named)
+    if made.nbytes:
+        made.data.memset_async(0xFF, made.nbytes)
+    return made
+
+
+def _poison_tensors() -> Any:
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -77,8 +114,7 @@ def poisoned_outputs() -> Iterator[None]:
                 result.untyped_storage().fill_(0xFF)
             return result
 
-    with Poison():
-        yield
+    return Poison()
 
 
 def flatten(result: Any) -> list[Any]:

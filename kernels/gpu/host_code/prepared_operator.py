@@ -28,6 +28,7 @@ from tilewatch.kernels.gpu.telemetry import Telemetry
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.watching.configs import GivenConfigs, PlainConfig
 from tilewatch.kernels.watching.declare import Case
+from tilewatch.kernels.watching.device_array import describe_array
 from tilewatch.kernels.watching.project import activate, remember_globals
 from tilewatch.kernels.watching.traced_operator import (
     BUILT_IN,
@@ -102,9 +103,10 @@ class PreparedOperator:
         self._library = Path(request["library"])
         ct.kernel._compile = _serve
         first = self._prepare(loaded, 1)
-        arrays = list_arrays(self._trace(first, 0, find_first_config(first.cases[0], first.given)).launches)
+        traced = self._trace(first, 0, find_first_config(first.cases[0], first.given))
+        arrays = tuple(map(describe_array, list_arrays(traced.launches)))
         self.bytes_moved = first.cases[0].moves or sum(each.nbytes for each in arrays)
-        self.element_bytes: int = arrays[0].element_size() if arrays else 1
+        self.element_bytes: int = arrays[0].item_bytes if arrays else 1
         self.work = describe_work(first.cases[0], arrays)
         sets = count_sets(sum(each.nbytes for each in arrays))
         self._sides = {self._library: first if sets == 1 else self._prepare(loaded, sets)}

@@ -3,7 +3,7 @@
 Nothing is launched. At each launch the memory that it is given is filled with one byte instead, as if the kernel had
 written everywhere. Each config runs twice, with different bytes. If the two runs differ, the host code depends on what
 a kernel wrote. If memory no longer holds the byte, the host code wrote to it after a launch. Repeating the launches
-would then not do what the host code does, and NotReplayable says why. Runs inside the library's child, on PyTorch.
+would then not do what the host code does, and NotReplayable says why. Runs inside the library's child.
 """
 
 from collections.abc import Sequence
@@ -25,6 +25,7 @@ from tilewatch.kernels.gpu.host_code.described_operator import (
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.watching.configs import GivenConfigs, PlainConfig
 from tilewatch.kernels.watching.declare import Case
+from tilewatch.kernels.watching.device_array import DeviceArray, describe_array, is_array
 from tilewatch.kernels.watching.project import activate
 from tilewatch.kernels.watching.traced_operator import hash_launch, run_config
 from tilewatch.kernels.watching.tracer import TracedLaunch, find_signature, list_arrays
@@ -44,7 +45,7 @@ class NotReplayable(LibraryError):
 
 @dataclass
 class _Seen:
-    """Memory of one run. `holder` is a tensor on it, which keeps it from being freed and used again."""
+    """Memory of one run. `holder` is an array on it, which keeps it from being freed and used again."""
 
     number: int
     address: int
@@ -100,12 +101,12 @@ class Run:
         for each in touched.values():
             device_memory.fill(each.address, self.byte, each.before.size)
 
-    def _see(self, tensor: Any) -> _Seen:
-        """Returns the memory of a tensor, copied if it is new. Raises NotReplayable if the host code wrote to it
+    def _see(self, given: Any) -> _Seen:
+        """Returns the memory of an array, copied if it is new. Raises NotReplayable if the host code wrote to it
         between launches."""
-        storage = tensor.untyped_storage()
-        address, nbytes = storage.data_ptr(), storage.nbytes()
-        if not tensor.is_cuda or not nbytes or address % 16:
+        array = describe_array(given)
+        address, nbytes = array.memory, array.memory_bytes
+        if not array.on_gpu or not nbytes or address % 16:
             raise NotReplayable("gives a kernel an array that is empty or not in the GPU's memory")
         if address not in self.seen:
             if len(self.seen) == MOST_MEMORY:
@@ -113,7 +114,7 @@ class Run:
             if any(each.address < address + nbytes and address < each.end for each in self.seen.values()):
                 raise NotReplayable("gives kernels memory of two owners that is the same")
             before = device_memory.copy_from(address, nbytes)
-            self.seen[address] = _Seen(len(self.seen), address, tensor, before)
+            self.seen[address] = _Seen(len(self.seen), address, given, before)
         elif not self._is_untouched(self.seen[address]):
             raise NotReplayable("writes between launches into memory that a kernel was given before")
         return self.seen[address]
@@ -131,17 +132,17 @@ class Run:
             case "TupleConstraint":
                 pairs = zip(constraint.items, value, strict=True)
                 return [each for item, part in pairs for each in self._describe(item, part)]
-            case "ArrayConstraint" if hasattr(value, "untyped_storage"):
-                return [self._view(value, wide=constraint.index_dtype.name == "int64")]
+            case "ArrayConstraint" if is_array(value):
+                return [self._view(describe_array(value), wide=constraint.index_dtype.name == "int64")]
         raise NotReplayable(f"gives a kernel a {type(value).__name__}")
 
-    def _view(self, tensor: Any, *, wide: bool = False) -> View:
-        dtype = str(tensor.dtype).removeprefix("torch.")
-        if dtype not in ITEM_BYTES or 0 in tensor.shape:
-            raise NotReplayable(f"has an array of {dtype} in the shape {tuple(tensor.shape)}")
-        number = self.seen[tensor.untyped_storage().data_ptr()].number
-        shape, strides = tuple(map(int, tensor.shape)), tuple(map(int, tensor.stride()))
-        return View(number, int(tensor.storage_offset()), shape, strides, dtype, wide)
+    def _view(self, array: DeviceArray, *, wide: bool = False) -> View:
+        if array.dtype not in ITEM_BYTES or 0 in array.shape:
+            raise NotReplayable(f"has an array of {array.dtype} in the shape {array.shape}")
+        offset, rest = divmod(array.address - array.memory, array.item_bytes)
+        if rest:
+            raise NotReplayable("has an array that begins inside of an element of its memory")
+        return View(self.seen[array.memory].number, offset, array.shape, array.strides, array.dtype, wide)
 
     def find_results(self, result: Any, expected: Sequence[Any]) -> tuple[View | None, ...]:
         """Returns where the results lie. Raises NotReplayable, or LibraryError if they do not fit the reference."""
@@ -153,12 +154,13 @@ class Run:
         )
 
     def _find_result(self, number: int, value: Any) -> View:
-        seen = self.seen.get(value.untyped_storage().data_ptr()) if hasattr(value, "untyped_storage") else None
-        if seen is None:
+        array = describe_array(value) if is_array(value) else None
+        seen = None if array is None else self.seen.get(array.memory)
+        if array is None or seen is None:
             raise NotReplayable(f"makes its result {number} itself: it is in memory that no kernel was given")
         if not self._is_untouched(seen):
             raise NotReplayable(f"finishes its result {number} itself, after its last launch")
-        view = self._view(value)
+        view = self._view(array)
         if view.dtype not in COMPARED:
             raise NotReplayable(f"has a result of {view.dtype}, which only its own process can compare")
         return view

@@ -1,20 +1,15 @@
-"""Builds the module `torch` out of the stand-in, which `import torch` finds if PyTorch is not installed.
+"""Fills the module `torch` of the stand-in, which `import torch` finds if PyTorch is not installed.
 
 Of the 183 kernels of TileGym 75a1430 and cutile-python 9c3ee3c in benchmarks/watch_files, a machine without PyTorch
 traces 157 for sm_90 with the stand-in and none without it (2026-11-28)."""
 
 import contextlib
 import functools
-import importlib
-import importlib.abc
-import importlib.machinery
-import importlib.util
-import sys
-import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from tilewatch.kernels.watching.cuda_stand_ins.modules import CONTENT, FALLBACKS, Idle, constant
 from tilewatch.kernels.watching.torch_stand_in import combining, views
 from tilewatch.kernels.watching.torch_stand_in.creation import CREATION
 from tilewatch.kernels.watching.torch_stand_in.functions import FUNCTIONS
@@ -32,44 +27,11 @@ for _functions in (FUNCTIONS, CREATION):
     _functions.update({name: refuse_unknown(each) for name, each in _functions.items()})
 
 
-class StandIn(types.ModuleType):
-    """`torch` or a module of it. A name that is not defined is an Unknown."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        whole = f"{self.__name__}.{name}"
-        if whole in _CONTENT:
-            return importlib.import_module(whole)
-        if name in FUNCTIONS and self.__name__ in (NAME, f"{NAME}.nn.functional", f"{NAME}.special"):
-            return FUNCTIONS[name]
-        return Unknown(whole)
-
-
-class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds `torch` and everything below it. Other finders come first, so an installed PyTorch has priority."""
-
-    def find_spec(self, fullname: str, *_: object) -> importlib.machinery.ModuleSpec | None:
-        if fullname.partition(".")[0] != NAME or (fullname != NAME and not is_in_use()):
-            return None
-        return importlib.util.spec_from_loader(fullname, self, is_package=True)
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
-        return StandIn(spec.name)
-
-    def exec_module(self, module: types.ModuleType) -> None:
-        vars(module).update(_CONTENT.get(module.__name__, {}))
-
-
-def install() -> None:
-    """Makes `import torch` find the stand-in if PyTorch is not installed. A second call does nothing."""
-    if not any(isinstance(each, _Finder) for each in sys.meta_path):
-        sys.meta_path.append(_Finder())
-
-
-def is_in_use() -> bool:
-    """Returns True if this process's `torch` is the stand-in."""
-    return isinstance(sys.modules.get(NAME), StandIn)
+def _find_name(module: str, name: str) -> Any:
+    """Returns PyTorch's function of that name, or an Unknown."""
+    if name in FUNCTIONS and module in (NAME, f"{NAME}.nn.functional", f"{NAME}.special"):
+        return FUNCTIONS[name]
+    return Unknown(f"{module}.{name}")
 
 
 class Function:
@@ -174,10 +136,6 @@ def _to_dlpack(tensor: Tensor) -> Any:
     raise BufferError(f"{tensor} has no memory")
 
 
-def _constant(value: Any) -> Callable[..., Any]:
-    return lambda *_, **__: value
-
-
 class _Bounds(SimpleNamespace):
     pass
 
@@ -197,18 +155,8 @@ def _iinfo(dtype: DType) -> _Bounds:
     return _Bounds(max=low + (1 << bits) - 1, min=low, bits=bits)
 
 
-class _Event:
-    def __init__(self, *_: Any, **__: Any) -> None:
-        pass
-
-    def record(self, *_: Any) -> None:
-        pass
-
-    wait = synchronize = record
-
-
 _NO_GRAD = dict.fromkeys(("no_grad", "enable_grad", "inference_mode", "autocast"), _Context)
-_CONTENT: Mapping[str, Mapping[str, Any]] = {
+CONTENT |= {
     NAME: {
         **DTYPES,
         **{name: DTYPES[meant] for name, meant in SYNONYMS.items()},
@@ -221,8 +169,8 @@ _CONTENT: Mapping[str, Mapping[str, Any]] = {
         "__version__": VERSION,
         "compile": _decorate,
         "is_tensor": lambda value: isinstance(value, Tensor),
-        "is_grad_enabled": _constant(True),
-        "manual_seed": _constant(None),
+        "is_grad_enabled": constant(True),
+        "manual_seed": constant(None),
         "finfo": _finfo,
         "iinfo": _iinfo,
         "strided": "strided",
@@ -230,9 +178,9 @@ _CONTENT: Mapping[str, Mapping[str, Any]] = {
         "preserve_format": "preserve_format",
     },
     f"{NAME}._C": {"_to_dlpack": _to_dlpack},
-    f"{NAME}.cuda": {"is_available": _constant(False), "device_count": _constant(0), "Stream": _Event, "Event": _Event},
+    f"{NAME}.cuda": {"is_available": constant(False), "device_count": constant(0), "Stream": Idle, "Event": Idle},
     f"{NAME}.version": {"cuda": None, "hip": None},
-    f"{NAME}.distributed": {"is_available": _constant(False), "is_initialized": _constant(False)},
+    f"{NAME}.distributed": {"is_available": constant(False), "is_initialized": constant(False)},
     f"{NAME}.autograd": {"Function": Function},
     f"{NAME}.autograd.function": {"Function": Function, "once_differentiable": _decorate},
     f"{NAME}.amp": {"custom_fwd": _decorate, "custom_bwd": _decorate, "autocast": _Context},
@@ -240,7 +188,8 @@ _CONTENT: Mapping[str, Mapping[str, Any]] = {
     f"{NAME}.nn": {"Module": Module, "Parameter": Parameter},
     f"{NAME}.nn.modules": {"Module": Module},
     f"{NAME}.nn.parameter": {"Parameter": Parameter},
-    f"{NAME}.compiler": {"disable": _decorate, "is_compiling": _constant(False)},
+    f"{NAME}.compiler": {"disable": _decorate, "is_compiling": constant(False)},
     f"{NAME}.jit": {"script": _decorate, "ignore": _decorate},
     f"{NAME}.nn.functional": {},
 }
+FALLBACKS[NAME] = _find_name

@@ -19,7 +19,7 @@ from tilewatch.kernels.baselines.names import NAMES
 from tilewatch.kernels.catalog.loading import load
 from tilewatch.kernels.contract import Kernel, Problem
 from tilewatch.kernels.library import FOLDER as LIBRARY
-from tilewatch.kernels.watching.torch_stand_in import module
+from tilewatch.kernels.watching.cuda_stand_ins import modules
 from tilewatch.kernels.watching.torch_stand_in.tensor import DType, Tensor
 
 MAJORS = {"sm_80": 8, "sm_90": 9, "sm_100": 10, "sm_103": 10, "sm_110": 11, "sm_120": 12}
@@ -60,7 +60,7 @@ def machine(gpu: FakeGpu, request: pytest.FixtureRequest, monkeypatch: pytest.Mo
     kept = {name: each for name, each in sys.modules.items() if name.partition(".")[0] == "torch"}
     for name in kept:
         del sys.modules[name]
-    monkeypatch.setattr(sys, "meta_path", [module._Finder()])
+    monkeypatch.setattr(sys, "meta_path", [modules.Finder()])
     import torch
 
     major = MAJORS[request.param]

@@ -44,8 +44,8 @@ RECORD = """
 import json, sys
 from pathlib import Path
 from tilewatch.kernels.watching import pretend_driver, tracer
-from tilewatch.kernels.watching.torch_stand_in import module
-pretend_driver.install(); module.install(); tracer.replace_launch_and_search()
+from tilewatch.kernels.watching import no_gpu
+pretend_driver.install(); no_gpu.install(); tracer.replace_launch_and_search()
 from tilewatch.kernels.catalog.loading import LibraryError, load
 found = {}
 for name, entry in load(Path(sys.argv[1]), "sm_90").items():

@@ -165,8 +165,9 @@ torch.eye(3) | (3, 3) (3, 1) torch.float32 0
 
 PROGRAM = """
 import json, sys
-from tilewatch.kernels.watching.torch_stand_in import missing, module
-module.install()
+from tilewatch.kernels.watching import no_gpu
+from tilewatch.kernels.watching.torch_stand_in import missing
+no_gpu.install()
 import torch
 x = torch.randn(4, 96, dtype=torch.bfloat16)
 y = torch.randn(96, dtype=torch.bfloat16)
@@ -208,6 +209,8 @@ def test_what_the_stand_in_cannot_do_says_so_while_host_code_runs(function: str)
 def test_no_function_drops_a_name_that_the_stand_in_does_not_have() -> None:
     """channels_last changes strides: a function that dropped it would trace another tensor."""
     program = f"""{PROGRAM.partition("x = ")[0]}
+from tilewatch.kernels.watching.torch_stand_in import module
+
 made = {{name: getattr(torch, name) for name in module.CREATION}}
 taken = []
 for name, function in (made | module.FUNCTIONS).items():
@@ -227,8 +230,8 @@ print(len(made | module.FUNCTIONS), taken)
 
 def test_import_time_gets_by_with_names_that_the_stand_in_does_not_have() -> None:
     program = """
-from tilewatch.kernels.watching.torch_stand_in import module
-module.install()
+from tilewatch.kernels.watching import no_gpu
+no_gpu.install()
 import torch
 import torch.utils.checkpoint
 from torch.distributed.tensor import DTensor

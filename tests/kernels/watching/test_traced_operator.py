@@ -12,6 +12,7 @@ from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.watching import tracer
 from tilewatch.kernels.watching.configs import GivenConfigs, read_given
 from tilewatch.kernels.watching.declare import BadWatchFile, Case, WatchedOperator, case, watch
+from tilewatch.kernels.watching.device_array import DeviceArray
 from tilewatch.kernels.watching.project import Project, activate
 from tilewatch.kernels.watching.traced_operator import describe_work, find_first_config, run_config
 
@@ -105,7 +106,7 @@ def test_a_space_that_nobody_can_compile_is_refused(given: Any) -> None:
 
 @pytest.mark.parametrize(("moves", "counted"), [(None, 0), (4096, 4096)])
 def test_only_bytes_that_a_case_states_bound_its_time(moves: int | None, counted: int) -> None:
-    cache_in_pages = SimpleNamespace(dtype="torch.bfloat16", nbytes=8 << 30)
+    cache_in_pages = DeviceArray(0, (4 << 30,), (1,), "bfloat16", 2, 0, 8 << 30)
     stated = case(run=print, reference=print, moves=moves, flops=7)
     assert describe_work(stated, [cache_in_pages]) == {"flops": 7, "bytes": counted, "dtypes": ["bfloat16"]}
 

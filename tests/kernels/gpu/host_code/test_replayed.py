@@ -65,6 +65,39 @@ def test_two_launches_with_a_tensor_in_between_are_measured_apart(make: Make) ->
     assert len(sets) == len({handle for each in sets for handle in each}) / 2 == 4, "two inputs in each of four sets"
 
 
+OF_CUPY = (
+    ("import torch\n", "import cupy\nimport numpy as np\n"),
+    ("torch.empty_like(x), torch.empty_like(x)", "cupy.empty_like(x), cupy.empty_like(x)"),
+    ("torch.cuda.current_stream(), (x.shape[0],), add_rows", "0, (x.shape[0],), add_rows"),
+    ("torch.cuda.current_stream(), (x.shape[0],), softmax_rows", "0, (x.shape[0],), softmax_rows"),
+    ("p.randn(p.rows, p.cols), p.randn(p.rows, p.cols)", "draw(p, 0), draw(p, 1)"),
+    ("(x + y).softmax(-1)", "softmax(np.asarray(x + y))"),
+    ("torch.softmax(x + y, -1)", "cupy.asarray(softmax(np.asarray(x + y)))"),
+)
+DRAWN = """
+def draw(p, number):
+    values = cupy.random.default_rng(2 * p.seed + number).standard_normal(128, dtype=np.float32)
+    return values.reshape(p.rows, p.cols)
+
+def softmax(values):
+    e = np.exp(values - values.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+"""
+
+
+def test_arrays_of_cupy_are_measured_apart(make: Make) -> None:
+    repository = make(*OF_CUPY, before=DRAWN)
+    result, child = run_sweep(repository, repository.describe())
+    assert child.introduction["library_runs_apart"]
+    assert [(each.failure, each.median_us) for each in result.trials] == [(None, TIMES_US[16]), (None, TIMES_US[32])]
+
+
+def test_an_output_of_cupy_that_a_kernel_leaves_unwritten_is_wrong(make: Make) -> None:
+    repository = make(*OF_CUPY, before=DRAWN)
+    result, _ = run_sweep(repository, repository.describe(), {}, {"fault": "last row unwritten"})
+    assert [each.failure is None for each in result.trials] == [True, False]
+
+
 IN_PLACE = (
     ("add_rows, (x, y, total, tile)", "add_rows, (x, y, x, tile)"),
     ("softmax_rows, (total, out, tile)", "add_rows, (x, y, x, tile)"),

@@ -1,0 +1,167 @@
+"""Defines arrays like those of CuPy in reserved memory that is mostly never touched: any size fits a small machine.
+
+NumPy's own views of that memory give the shapes, strides and offsets. Values are known only where the host code gave
+them, in arrays of at most MOST_VALUES elements. They are never made up: what `cupy.empty` or a random generator makes
+has no values, and neither has an array that a kernel was given, until `run` ends."""
+
+import mmap
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from tilewatch.kernels.watching.cuda_stand_ins.modules import find_run
+from tilewatch.kernels.watching.meta_tensors import MOST_VALUES
+from tilewatch.kernels.watching.tracer import TracingError
+
+MAP_NORESERVE = 0x4000
+"""Linux refuses memory larger than the machine's without it. Python 3.11 has no name for it."""
+
+METHODS: dict[str, Callable[..., Any]] = {}
+"""Methods of arrays by name, which numpy_functions.py adds."""
+
+
+class NoValues(TracingError):
+    """Host code asks for values that an array does not have."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"the host code needs the values of an array ({what}): without a GPU an array has them if it was made of "
+            f"known values, with at most {MOST_VALUES:,} elements, and if no kernel was given it"
+        )
+
+
+class _Memory:
+    """An allocation. `known` says whether it holds what the host code's arrays hold."""
+
+    def __init__(self, nbytes: int, *, known: bool) -> None:
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE
+        self.bytes = np.frombuffer(mmap.mmap(-1, max(1, nbytes), flags=flags), np.uint8)
+        self.known, self.given_in_run = known, -1
+
+    @property
+    def has_values(self) -> bool:
+        return self.known and self.given_in_run != find_run()
+
+
+class ndarray:
+    """A strided view of reserved memory."""
+
+    __array_priority__ = 100  # NumPy leaves an operation with it to this class
+
+    def __init__(self, shape: Any = (), dtype: Any = float, *, of: "tuple[Any, _Memory] | None" = None) -> None:
+        found: tuple[Any, _Memory] = new(shape, dtype).parts if of is None else of
+        self.view_, self.memory = found
+
+    parts = property(lambda self: (self.view_, self.memory))
+    T = property(lambda self: ndarray(of=(self.view_.T, self.memory)))
+    has_values = property(lambda self: self.memory.has_values)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("shape", "dtype", "ndim", "size", "nbytes", "itemsize", "strides", "flags"):
+            return getattr(self.view_, name)
+        if name in METHODS:
+            return lambda *args, **named: METHODS[name](self, *args, **named)
+        raise AttributeError(name)
+
+    @property
+    def base(self) -> "ndarray | None":
+        """Returns the whole memory that a view shares; None if the array is all of it."""
+        whole = self.memory.bytes
+        return None if self.nbytes == whole.nbytes else ndarray(of=(whole, self.memory))
+
+    @property
+    def data(self) -> Any:
+        """Returns the array's place in memory, as CuPy's MemoryPointer does."""
+        return SimpleNamespace(ptr=self.view_.ctypes.data)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {**self.view_.__array_interface__, "strides": self.strides, "version": 3, "stream": 1}
+
+    def give_to_kernel(self) -> "ndarray":
+        """Takes note that a kernel may write to the array."""
+        self.memory.given_in_run = find_run()
+        return self
+
+    def read(self, what: str) -> np.ndarray:
+        """Returns the values. Raises NoValues if they are not known."""
+        if not self.has_values:
+            raise NoValues(what)
+        values: np.ndarray = self.view_
+        return values
+
+    def get(self, *_: Any, **__: Any) -> np.ndarray:
+        return self.read("get").copy()
+
+    def fill(self, value: Any, *_: Any) -> None:
+        self[...] = value
+
+    set = fill
+
+    def item(self, *place: int) -> Any:
+        return self.read("item").item(*place)
+
+    def tolist(self) -> Any:
+        return self.read("tolist").tolist()
+
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+        raise TypeError("an array of the GPU becomes NumPy's by `.get()` alone")
+
+    def __len__(self) -> int:
+        return len(self.view_)
+
+    def __iter__(self) -> Iterator["ndarray"]:
+        return (self[each] for each in range(len(self)))
+
+    def __getitem__(self, index: Any) -> "ndarray":
+        places = _read_index(index)
+        found = self.view_[places]
+        if not isinstance(found, np.ndarray):  # one element, which CuPy leaves on the GPU
+            found = self.view_[(*(places if isinstance(places, tuple) else (places,)), ...)]
+        if np.may_share_memory(found, self.view_):
+            return ndarray(of=(found, self.memory))
+        return keep(found, known=self.has_values)  # a copy, by an index of numbers or booleans
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Writes to a part of the memory; its values are not known any more if those written are not."""
+        source = value if isinstance(value, ndarray) else None
+        if self.has_values and (source is None or source.has_values):
+            self.view_[_read_index(index)] = value if source is None else source.view_
+        else:
+            self.memory.known = False
+
+    def __repr__(self) -> str:
+        return f"ndarray({self.shape}, {self.dtype})"
+
+
+for _name in ("bool", "int", "float", "index", "complex"):
+    setattr(ndarray, f"__{_name}__", lambda self, name=f"__{_name}__": getattr(self.read(name), name)())
+
+
+def new(shape: Any, dtype: Any = float, order: str = "C", fill: Any = None) -> ndarray:
+    """Returns an array with values if `fill` is given and it is small enough."""
+    sizes = (int(shape),) if isinstance(shape, int | np.integer) else tuple(map(int, shape))
+    kind = np.dtype(float if dtype is None else dtype)
+    count = int(np.prod(sizes, dtype=np.int64))
+    memory = _Memory(count * kind.itemsize, known=fill is not None and count <= MOST_VALUES)
+    flat = memory.bytes[: count * kind.itemsize].view(kind)
+    if memory.known and fill != 0:
+        flat[...] = fill
+    return ndarray(of=(flat.reshape(sizes, order="F" if order == "F" else "C"), memory))
+
+
+def keep(values: np.ndarray, *, known: bool) -> ndarray:
+    """Returns a new array of NumPy's values, or without values if they are not known."""
+    made = new(values.shape, values.dtype, order="C" if values.flags.c_contiguous else "F", fill=0 if known else None)
+    if made.memory.known:
+        made.view_[...] = values
+    return made
+
+
+def _read_index(index: Any) -> Any:
+    """Returns an index with arrays replaced by their values, which decide the result's shape or its place."""
+    if isinstance(index, tuple):
+        return tuple(map(_read_index, index))
+    return index.read("as an index") if isinstance(index, ndarray) else index

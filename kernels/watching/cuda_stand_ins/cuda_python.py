@@ -1,0 +1,78 @@
+"""Fills the modules `cuda.core` and `cuda.bindings`: devices, streams and buffers, without a driver."""
+
+from enum import IntEnum
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from tilewatch.kernels.watching.cuda_stand_ins.array import ndarray, new
+from tilewatch.kernels.watching.cuda_stand_ins.cupy import Stream
+from tilewatch.kernels.watching.cuda_stand_ins.modules import CONTENT, FALLBACKS, Idle, constant, find_gpu
+
+_allocated: list[ndarray] = []
+"""Memory that host code knows by its address alone."""
+
+
+class Buffer(Idle):
+    """Memory of the GPU. As an array it has bytes, as cuda.core hands it over."""
+
+    is_device_accessible, is_host_accessible, device_id = True, False, 0
+
+    def __init__(self, size: int, *_: Any, **__: Any) -> None:
+        self._array, self.size = new(size, np.int8), int(size)
+        self.handle = int(self._array.data.ptr)
+        self.__cuda_array_interface__ = self._array.__cuda_array_interface__
+
+
+class MemoryResource(Idle):
+    allocate = Buffer
+
+
+class CoreDevice(Idle):
+    device_id = 0
+    memory_resource, default_stream = MemoryResource(), Stream()
+    allocate, create_stream = Buffer, Stream
+    compute_capability = property(lambda self: find_gpu().capability)  # noqa: ARG005
+    arch = property(lambda self: "{}{}".format(*self.compute_capability))
+    name = property(lambda self: find_gpu().name)  # noqa: ARG005
+
+    @property
+    def properties(self) -> Any:
+        return SimpleNamespace(multiprocessor_count=find_gpu().sm_count, l2_cache_size=find_gpu().l2_bytes)
+
+
+class _Result(IntEnum):
+    CUDA_SUCCESS = cudaSuccess = 0
+
+
+ANSWERS = {
+    "Init CtxSetCurrent CtxSynchronize DeviceSynchronize SetDevice StreamSynchronize StreamDestroy EventRecord": (),
+    "EventSynchronize MemFree MemFreeAsync Free FreeAsync Memcpy MemcpyAsync MemcpyHtoD MemcpyHtoDAsync": (),
+    "MemcpyDtoD MemcpyDtoDAsync Memset MemsetAsync MemsetD8 MemsetD32": (),
+    "DeviceGet GetDevice StreamCreate EventCreate CtxCreate CtxGetCurrent DevicePrimaryCtxRetain": (0,),
+    "DeviceGetCount GetDeviceCount": (1,),
+}
+"""What functions of the driver and the runtime return beside success, by their names without the prefix."""
+
+
+def _find_binding(_: str, name: str) -> Any:
+    bare = name.removeprefix("cuda").removeprefix("cu")
+    if bare in ("MemAlloc", "MemAllocAsync", "Malloc", "MallocAsync"):
+        return _allocate
+    answer = next((each for names, each in ANSWERS.items() if bare in names.split()), None)
+    if answer is not None:
+        return constant((_Result.cudaSuccess, *answer))
+    types = {"CUresult": _Result, "cudaError_t": _Result}
+    return types.get(name, int if name in ("CUdeviceptr", "CUstream", "CUdevice", "cudaStream_t") else None)
+
+
+def _allocate(nbytes: int, *_: Any) -> tuple[_Result, int]:
+    _allocated.append(new(nbytes, np.int8))
+    return _Result.cudaSuccess, int(_allocated[-1].data.ptr)
+
+
+_CORE = {"Device": CoreDevice, "Stream": Stream, "Buffer": Buffer, "DeviceMemoryResource": MemoryResource}
+CONTENT |= {"cuda.core": _CORE, "cuda.core.experimental": _CORE, "cuda.bindings": {}}
+CONTENT |= {"cuda.bindings.driver": {}, "cuda.bindings.runtime": {}}
+FALLBACKS["cuda.bindings"] = _find_binding

@@ -1,0 +1,149 @@
+"""Lets imports find the stand-ins: of PyTorch if it is not installed; of CuPy and its like always, because without a
+driver the installed package makes no array."""
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from tilewatch.kernels.watching.tracer import TracingError
+
+CONTENT: dict[str, Mapping[str, Any]] = {}
+"""Names of each module, which the stand-ins add at their import."""
+
+FALLBACKS: dict[str, Callable[[str, str], Any]] = {}
+"""Functions that find what is not in CONTENT, by package: module and name in, None out if there is no such name."""
+
+PACKAGES = ("torch", "cupy", "cupyx", "numba", "cuda.core", "cuda.bindings")
+
+
+@dataclass(frozen=True)
+class GpuFacts:
+    """What host code may ask of the GPU that it sees."""
+
+    name: str
+    capability: tuple[int, int]
+    sm_count: int
+    memory_bytes: int = 140 << 30
+    l2_bytes: int = 50 << 20
+
+
+_shown = [GpuFacts("GPU", (9, 0), 132)]
+
+
+def show_gpu(gpu: GpuFacts) -> None:
+    """Makes this the GPU that host code sees."""
+    _shown[:] = [gpu]
+
+
+def find_gpu() -> GpuFacts:
+    return _shown[0]
+
+
+_run_number = [0]
+
+
+def begin_run() -> None:
+    """Lets arrays that kernels were given before have their values again."""
+    _run_number[0] += 1
+
+
+def find_run() -> int:
+    """Returns a number that grows with each run of host code."""
+    return _run_number[0]
+
+
+class NoStandIn(TracingError, AttributeError):
+    """A stand-in lacks a name; also an AttributeError, so that `hasattr` returns False."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"without a GPU, Tilewatch's stand-in for {name.partition('.')[0]} has no {name}")
+
+
+class StandInModule(types.ModuleType):
+    """A module of a stand-in."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        whole = f"{self.__name__}.{name}"
+        if whole in CONTENT:
+            return importlib.import_module(whole)
+        find = FALLBACKS.get(_find_package(whole) or "")
+        found = None if find is None else find(self.__name__, name)
+        if found is None:
+            raise NoStandIn(whole)
+        return found
+
+
+class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds the modules of the stand-ins."""
+
+    def find_spec(self, fullname: str, *_: object) -> importlib.machinery.ModuleSpec | None:
+        package = _find_package(fullname)
+        if package is None:
+            return None
+        # The other modules of Numba work without a GPU.
+        if (package == "torch" or fullname == "numba") and any(
+            each.find_spec(package, None) for each in sys.meta_path if each is not self
+        ):
+            return None
+        if package != "torch" and "cupy" not in CONTENT:  # NumPy's functions are wrapped only where they are wanted
+            for name in ("cupy", "numba", "cuda_python"):
+                importlib.import_module(f"{__package__}.{name}")
+        if package != "torch" and fullname not in CONTENT:
+            return None
+        return importlib.util.spec_from_loader(fullname, self, is_package=True)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
+        return StandInModule(spec.name)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        vars(module).update(CONTENT.get(module.__name__, {}))
+
+
+def _find_package(module: str) -> str | None:
+    return next((each for each in PACKAGES if f"{module}.".startswith(f"{each}.")), None)
+
+
+def install() -> None:
+    """Makes imports find the stand-ins. A second call does nothing."""
+    if not any(isinstance(each, Finder) for each in sys.meta_path):
+        sys.meta_path.insert(0, Finder())
+
+
+def is_in_use(package: str) -> bool:
+    """Returns True if this process has imported the stand-in for a package."""
+    return isinstance(sys.modules.get(package), StandInModule)
+
+
+def constant(value: Any) -> Callable[..., Any]:
+    """Returns a function that returns the same value for every call."""
+    return lambda *_, **__: value
+
+
+class Idle:
+    """A stream, an event or a device of a stand-in: its methods in IDLE do nothing."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> Any:
+        if name in IDLE.split():
+            return constant(self if name == "use" else None)
+        raise AttributeError(f"Tilewatch's stand-in for {type(self).__name__} has no {name}")
+
+
+IDLE = "use synchronize sync record wait wait_event wait_stream query close set_current deallocate copy_to copy_from"
+IDLE += " fill free_all_blocks"
