@@ -142,6 +142,8 @@ def describe_boundary(detail: Mapping[str, Any]) -> str:
     if "library_runs_apart" not in detail:
         return ""
     kept_from = f"It was kept from {detail['sandbox']}." if "sandbox" in detail else ""
+    if detail.get("unchecked"):
+        kept_from += f" Its results are not checked. Its watch file says: {detail['unchecked']}."
     if detail["library_runs_apart"]:
         who = "The commit's code ran in a process of its own, which had ended before the first timed launch."
     else:

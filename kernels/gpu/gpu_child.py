@@ -146,6 +146,7 @@ def _introduce(prepared: Prepared) -> Mapping[str, Any]:
         "element_bytes": prepared.element_bytes,
         "sizes": dict(prepared.described.sizes) if isinstance(prepared, PreparedProblem) else {},
         "work": prepared.work,
+        "unchecked": getattr(prepared, "unchecked", ""),
         "telemetry": prepared.telemetry.read("prepared"),
     }
 

@@ -30,7 +30,7 @@ WARMING_US, LEAST_WARMING = 20_000.0, 5
 """Length of the first block, which warms up: rounds of WARMING_US together, between LEAST_WARMING and BLOCK_ROUNDS of
 them. It is short because each round of 4 ms is followed by 40 ms of rest, and the sweep has just ended."""
 
-BOUNDARY = ("library_runs_apart", "not_apart", "stated")
+BOUNDARY = ("library_runs_apart", "not_apart", "stated", "unchecked")
 """Keys of an introduction that say which process ran the commit's code."""
 
 OnStep = Callable[[str, int, int], None]

@@ -76,7 +76,7 @@ class _Launch(TypedDict):
 class _Config(TypedDict):
     memory: Annotated[list[_Memory], Field(min_length=1, max_length=MOST_MEMORY)]
     launches: Annotated[list[_Launch], Field(min_length=1, max_length=MOST_LAUNCHES)]
-    results: Annotated[list[_View | None], Field(min_length=1, max_length=MOST_ARGUMENTS)]
+    results: Annotated[list[_View | None], Field(max_length=MOST_ARGUMENTS)]
 
 
 @with_config(ConfigDict(strict=True, extra="forbid"))
@@ -91,7 +91,7 @@ class _Result(TypedDict):
     shape: Annotated[list[Annotated[int, Field(ge=1, le=2**48)]], Field(max_length=MOST_DIMENSIONS)]
 
 
-_Results = Annotated[list[_Result | None], Field(min_length=1, max_length=MOST_ARGUMENTS)]
+_Results = Annotated[list[_Result | None], Field(max_length=MOST_ARGUMENTS)]
 
 
 @with_config(ConfigDict(strict=True, extra="forbid"))
@@ -109,6 +109,7 @@ class _Operator(TypedDict):
     ]
     reference: Annotated[list[_Results], Field(min_length=1, max_length=CHECKED_SETS)]
     configs: Annotated[dict[Text, _Config | _NoConfig], Field(max_length=MOST_CONFIGS)]
+    unchecked: NotRequired[Text]
 
 
 _OPERATOR: TypeAdapter[_Operator] = TypeAdapter(_Operator)
@@ -129,7 +130,8 @@ def validate_operator(description: object, kernel: str) -> None:
     if len(found["reference"]) != min(CHECKED_SETS, len(found["sets"])):
         raise _bad(f"reference: expected one for each of the first {CHECKED_SETS} sets of inputs")
     shapes = [[None if each is None else each["shape"] for each in results] for results in found["reference"]]
-    if all(each is None for each in shapes[0]) or any(each != shapes[0] for each in shapes):
+    is_compared = any(each is not None for each in shapes[0])
+    if is_compared == bool(found.get("unchecked")) or any(each != shapes[0] for each in shapes):
         raise _bad("reference: nothing is compared, or something else for each set of inputs")
     for key, config in found["configs"].items():
         if "failure" not in config:

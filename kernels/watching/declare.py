@@ -9,6 +9,7 @@ def softmax_rows(p):
     return case(run=lambda: softmax(x), reference=lambda: x.softmax(-1), torch=lambda: x.softmax(-1))
 """
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,12 +38,18 @@ class Case:
     """One problem of an operator, ready to run: see `case`."""
 
     run: Callable[..., Any]
-    reference: Callable[[], Any]
+    reference: Callable[[], Any] | None
     baselines: Mapping[str, Callable[[], Any]]
     moves: int | None
     flops: int
     tolerance: float | None
     work: tuple[str, float] | None = None
+    before: Callable[[], Any] | None = None
+
+    @property
+    def own_parameters(self) -> list[inspect.Parameter]:
+        """Returns the parameters of `run` that take a config."""
+        return list(inspect.signature(self.run).parameters.values())[self.before is not None :]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +66,7 @@ class WatchedOperator:
     file: Path
     line: int
     not_apart: str = ""
+    unchecked: str = ""
 
     @property
     def place(self) -> str:
@@ -81,6 +89,7 @@ def watch(
     configs: Configs | None = None,
     nightly: bool = True,
     not_apart: str = "",
+    unchecked: str = "",
 ) -> Callable[[Callable[[Any], Case]], WatchedOperator]:
     """Watches the operator that the function below describes, under the function's name.
 
@@ -93,8 +102,10 @@ def watch(
     not_apart  why this host code must also be timed and checked in the process that runs it, in a few words: "it adds
                the parts with PyTorch". Without a reason, host code is refused if its launches alone do not compute its
                result. Pages and verdicts of the operator show the reason
+    unchecked  why the result is not compared with a reference, in a few words: "its shape follows from the tile". Pages
+               show the reason
     """
-    reason = check_reason(not_apart)
+    reasons = check_reason("not_apart", not_apart), check_reason("unchecked", unchecked)
 
     def decorate(make_case: Callable[[Any], Case]) -> WatchedOperator:
         file = Path(make_case.__globals__["__file__"])
@@ -109,23 +120,24 @@ def watch(
             nightly,
             file,
             make_case.__code__.co_firstlineno,
-            reason,
+            *reasons,
         )
 
     return decorate
 
 
-def check_reason(not_apart: str) -> str:
-    """Returns the reason of `not_apart`; "" if none is given. Raises BadWatchFile if it is too short."""
-    if not isinstance(not_apart, str) or 0 < len(not_apart.split()) < LEAST_WORDS:
-        raise BadWatchFile(f"not_apart is '{not_apart}': give the reason in {LEAST_WORDS} words or more")
-    return not_apart
+def check_reason(name: str, reason: str) -> str:
+    """Returns the reason; "" if none is given. Raises BadWatchFile if it is too short."""
+    if not isinstance(reason, str) or 0 < len(reason.split()) < LEAST_WORDS:
+        raise BadWatchFile(f"{name} is '{reason}': give the reason in {LEAST_WORDS} words or more")
+    return reason
 
 
 def case(
     *,
     run: Callable[..., Any],
-    reference: Callable[[], Any],
+    reference: Callable[[], Any] | None = None,
+    before: Callable[[], Any] | None = None,
     moves: int | None = None,
     flops: int = 0,
     work: tuple[str, float] | None = None,
@@ -136,11 +148,14 @@ def case(
 
     run        calls the host code and returns its result: a tensor, or a tuple of tensors. Every `ct.launch` in it is
                part of the operator. With `configs`, it may take the config as keyword arguments
-    reference  returns the right values in the same order; None for a value that is not compared
+    reference  returns the right values in the same order; None for a value that is not compared. Only an operator that
+               is `unchecked` has none
+    before     is called before `run`, which gets what it returns first, such as the forward of a backward. Its launches
+               are not timed
     moves      fewest bytes moved through device memory; None: every array of the launches once
     flops      floating-point operations
     work       size of the problem in a unit of your own: ("tokens", 8192) is shown as tokens/s
     tolerance  largest accepted |out - reference| as a share of the reference's largest magnitude; None: by type
     baselines  callables by name that compute the same
     """
-    return Case(run, reference, baselines, moves, flops, tolerance, work)
+    return Case(run, reference, baselines, moves, flops, tolerance, work, before)

@@ -83,7 +83,7 @@ def watch_definitions(
                 nightly=nightly,
                 file=file,
                 line=line,
-                not_apart=check_reason(not_apart),
+                not_apart=check_reason("not_apart", not_apart),
             )
             for name, definition in watched.items()
         )

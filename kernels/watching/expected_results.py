@@ -13,6 +13,7 @@ def list_wrong_results(case: Case, result: Any) -> tuple[str, ...]:
     """Returns a sentence for the reference and each baseline that fails, or returns other shapes than `run`."""
     given = list_shapes(result)
     wrong = []
+    assert case.reference is not None
     for name, function in {"reference": case.reference, **case.baselines}.items():
         try:
             wanted = list_shapes(function())

@@ -1,9 +1,8 @@
 """Traces a watched operator for one problem and one architecture: its configs, and the launches of each."""
 
 import hashlib
-import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -29,12 +28,15 @@ from tilewatch.kernels.watching.declare import BadWatchFile, Case, WatchedOperat
 from tilewatch.kernels.watching.device_array import DeviceArray, describe_array
 from tilewatch.kernels.watching.expected_results import list_wrong_results
 from tilewatch.kernels.watching.inputs import ProblemInputs
-from tilewatch.kernels.watching.project import Project, activate, remember_globals, restore_globals
+from tilewatch.kernels.watching.project import Project, activate, own_modules, remember_globals, restore_globals
+from tilewatch.kernels.watching.timed_launches import events_traced, settle
 from tilewatch.kernels.watching.tracer import (
     Execute,
     LaunchTrace,
     TracedLaunch,
+    find_part,
     find_signature,
+    launch_for_real,
     list_arrays,
     open_trace,
     trace_launches,
@@ -69,6 +71,11 @@ def make_case(operator: WatchedOperator, problem: Problem, seed: int) -> Case:
     found = operator.make_case(ProblemInputs(problem, seed))
     if not isinstance(found, Case):
         raise BadWatchFile(f"{operator.place}: {operator.name} returns {type(found).__name__}; expected case(...)")
+    if (found.reference is None) != bool(operator.unchecked):
+        raise BadWatchFile(
+            f"{operator.place}: the case of {operator.name} needs either a reference, or a reason in `unchecked` why "
+            "its result is not compared"
+        )
     for name in operator.baselines:
         if name not in found.baselines and name not in BUILT_IN:
             known = ", ".join((*found.baselines, *BUILT_IN))
@@ -94,9 +101,27 @@ def run_config(
     `given` are the configs of the watch file; None if it has none. A config may also be keyword arguments of `run`, or
     hints that replace those of every kernel launched."""
     restore_globals(project)
+    with events_traced(module for _, module in own_modules(project)):
+        if case.before is not None:
+            # On a GPU cuTile compiles its kernels: what `run` is given must hold their values.
+            with open_trace(launch_for_real if project.arch is None else None):
+                made = case.before()
+            case = replace(case, run=partial(case.run, made), before=None)
+        trace = _trace_config(case, operator, given, config, execute)
+    settle(trace)
+    return trace
+
+
+def _trace_config(
+    case: Case,
+    operator: WatchedOperator,
+    given: GivenConfigs | None,
+    config: PlainConfig | None,
+    execute: Execute | None,
+) -> LaunchTrace:
     if config is None:
         return trace_launches(case.run, execute=execute)
-    if _takes_config(case.run):
+    if case.own_parameters:
         return trace_launches(partial(case.run, **(given.make_original(config) if given else config)), execute=execute)
     hints = {name: value for name, value in config.items() if name in KERNEL_OPTIONS} if given else {}
     searched = False
@@ -104,7 +129,7 @@ def run_config(
     def choose(number: int, configs: tuple[Any, ...]) -> Any:
         nonlocal searched
         searched = True
-        wanted = _find_part(config, number)
+        wanted = find_part(config, number)
         for each in configs:
             if make_plain(each) == wanted:
                 return each
@@ -114,8 +139,9 @@ def run_config(
         assert execute is not None
         execute(launch if searched else _with_hints(launch, hints))
 
-    trace = trace_launches(case.run, choose=choose, execute=execute_hinted if execute and hints else execute)
-    if searched or not config:
+    hinted = execute_hinted if execute and hints else execute
+    trace = trace_launches(case.run, choose=choose, execute=hinted, config=config)
+    if searched or trace.regions or not config:
         return trace
     if given is None:
         raise BadWatchFile(
@@ -157,18 +183,6 @@ def describe_work(case: Case, arrays: Sequence[DeviceArray]) -> dict[str, Any]:
 
 def _with_hints(launch: TracedLaunch, hints: Mapping[str, Any]) -> TracedLaunch:
     return replace(launch, kernel=launch.kernel.replace_hints(**hints))
-
-
-def _takes_config(run: Callable[..., Any]) -> bool:
-    return bool(inspect.signature(run).parameters)
-
-
-def _find_part(config: PlainConfig, number: int) -> PlainConfig:
-    """Returns the part of a config that belongs to one of several searches: parameters of the second are named
-    "2.tile_m"."""
-    start = f"{number + 1}."
-    parts = {name.removeprefix(start): value for name, value in config.items() if name.startswith(start)}
-    return parts or config
 
 
 def to_launch(traced: TracedLaunch) -> CompilableLaunch:
@@ -247,8 +261,8 @@ class TracedOperator:
     def list_wrong_results(self) -> tuple[str, ...]:
         """Returns a sentence for the reference and each baseline that returns other shapes than `run`, without a GPU.
 
-        Empty if PyTorch is not installed: its stand-in lacks what references use."""
-        if is_in_use("torch"):
+        Empty if nothing is to be compared, or if PyTorch is not installed: its stand-in lacks what references use."""
+        if is_in_use("torch") or self.operator.unchecked:
             return ()
         activate(self.project)
         with self._gpu.in_use():
@@ -286,4 +300,4 @@ def _vary_one_search(trace: LaunchTrace) -> list[PlainConfig]:
 
 
 def _runs_by_itself(case: Case) -> bool:
-    return all(each.default is not each.empty for each in inspect.signature(case.run).parameters.values())
+    return all(each.default is not each.empty for each in case.own_parameters)

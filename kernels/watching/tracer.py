@@ -48,10 +48,15 @@ class TracedSearch:
 
 @dataclass
 class LaunchTrace:
-    """Launches and searches of one run of host code. `result` is what the run returned."""
+    """Launches and searches of one run of host code. `result` is what the run returned.
+
+    `regions` are the launches that host code timed, from and to their number, and whether it saw the shortest time.
+    `kept` are the numbers of the operator's launches; None if all are (timed_launches.py)."""
 
     launches: list[TracedLaunch] = field(default_factory=list)
     searches: list[TracedSearch] = field(default_factory=list)
+    regions: list[tuple[int, int, bool]] = field(default_factory=list)
+    kept: list[int] | None = None
     result: Any = None
 
 
@@ -71,6 +76,7 @@ class _Current:
     trace: LaunchTrace
     choose: Choose
     execute: Execute | None
+    config: Mapping[str, Any] | None
 
 
 _current: list[_Current] = []
@@ -81,10 +87,15 @@ def choose_first(_: int, configs: tuple[Any, ...]) -> Any:
 
 
 def trace_launches(
-    run: Callable[[], Any], *, choose: Choose = choose_first, execute: Execute | None = None
+    run: Callable[[], Any],
+    *,
+    choose: Choose = choose_first,
+    execute: Execute | None = None,
+    config: Mapping[str, Any] | None = None,
 ) -> LaunchTrace:
-    """Runs host code and returns its launches. Raises TracingError if it launches nothing."""
-    with open_trace(execute, choose=choose) as trace:
+    """Runs host code and returns its launches. `config` chooses among what host code times itself. Raises TracingError
+    if it launches nothing."""
+    with open_trace(execute, choose=choose, config=config) as trace:
         trace.result = run()
     if not trace.launches:
         raise TracingError("`run` launches no cuTile kernel")
@@ -92,13 +103,38 @@ def trace_launches(
 
 
 @contextlib.contextmanager
-def open_trace(execute: Execute | None, *, choose: Choose = choose_first) -> Iterator[LaunchTrace]:
+def open_trace(
+    execute: Execute | None, *, choose: Choose = choose_first, config: Mapping[str, Any] | None = None
+) -> Iterator[LaunchTrace]:
     """Traces the launches made inside it. `execute` is called at each launch; None executes nothing."""
-    _current.append(_Current(LaunchTrace(), choose, execute))
+    _current.append(_Current(LaunchTrace(), choose, execute, config))
     try:
         yield _current[-1].trace
     finally:
         _current.pop()
+
+
+def find_part(config: Mapping[str, Any], number: int) -> Mapping[str, Any]:
+    """Returns the part of a config that belongs to one of several searches: parameters of the second are named
+    "2.tile_m"."""
+    start = f"{number + 1}."
+    parts = {name.removeprefix(start): value for name, value in config.items() if name.startswith(start)}
+    return parts or config
+
+
+def count_launches() -> int:
+    """Returns the number of launches in the current trace so far."""
+    return len(_current[-1].trace.launches) if _current else 0
+
+
+def time_region(start: int, end: int, is_chosen: Callable[..., bool]) -> bool:
+    """Notes that host code timed the launches with these numbers. Returns whether it is to see the shortest time."""
+    if not _current or start == end:
+        return False
+    trace = _current[-1].trace
+    chosen = is_chosen(trace, start, end, _current[-1].config)
+    trace.regions.append((start, end, chosen))
+    return chosen
 
 
 def launch_for_real(launch: TracedLaunch) -> None:

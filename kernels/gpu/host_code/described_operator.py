@@ -103,7 +103,7 @@ class DescribedOperator:
     inputs; later sets lack those that one config alone uses. `reference` are the right results of the first sets; None
     if one is not compared. `tolerance` is None if each result has the tolerance of its type. `configs` maps a config
     key to launches, or to a sentence if its host code fails. `bytes` is 0 if the case does not state it; `bytes_moved`
-    then counts every array once.
+    then counts every array once. `unchecked` says why there is no reference, or is empty.
     """
 
     kernel: str
@@ -117,6 +117,7 @@ class DescribedOperator:
     sets: tuple[tuple[str, ...], ...]
     reference: tuple[tuple[Mapping[str, Any] | None, ...], ...]
     configs: Mapping[str, ConfigLaunches | str]
+    unchecked: str = ""
 
     def find_config(self, config: Mapping[str, Any]) -> ConfigLaunches | str:
         """Returns the launches of a config, or a sentence that says why it cannot be launched."""

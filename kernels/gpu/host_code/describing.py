@@ -71,7 +71,7 @@ class OperatorDescription:
         configs = request["configs"] or (list_configs(traced) if self._given is None else self._given.configs)
         self._facts = _describe_facts(case, tuple(map(describe_array, list_arrays(traced.launches))))
         del case, traced  # frees their memory
-        self._expected = operator_results.expected_values(self._make_case(self._seed).reference())
+        self._expected = operator_results.expected_values(self._make_case(self._seed).reference)
         self._contents = _Contents(INPUT_BUDGET * device.mem_info[1])
         self._described: dict[str, ConfigLaunches | str] = {}
         self._needed: list[tuple[PlainConfig, ConfigLaunches]] = []  # together they use all contents
@@ -82,6 +82,7 @@ class OperatorDescription:
     def as_json(self) -> dict[str, Any]:
         return {
             "kernel": self._loaded.kernel.name,
+            "unchecked": self._loaded.kernel.unchecked,
             **self._facts,
             "contents": self._sizes,
             "configs": {
@@ -133,7 +134,7 @@ class OperatorDescription:
         given, else those of the reference. None if the host code launches other kernels than it described."""
         try:
             if expected is None:
-                expected = operator_results.expected_values(self._make_case(seed).reference())
+                expected = operator_results.expected_values(self._make_case(seed).reference)
             host_code = HostCode(self._loaded, self._given, self._make_case(seed), expected)
             values: dict[int, Any] = {}
             for config, known in self._needed:

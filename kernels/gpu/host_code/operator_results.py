@@ -2,7 +2,7 @@
 others. Runs inside the GPU child."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -15,9 +15,12 @@ from tilewatch.kernels.gpu.result_error import WHOLE, Reference, Result, ResultE
 from tilewatch.kernels.library_errors import LibraryError
 
 
-def expected_values(result: Any) -> tuple[Any, ...]:
-    """Returns copies of the reference's arrays. None stands for a result that is not compared."""
-    values = tuple(None if each is None else _copy(each) for each in flatten(result))
+def expected_values(reference: Callable[[], Any] | None) -> tuple[Any, ...]:
+    """Returns copies of the reference's arrays. None stands for a result that is not compared; without a reference
+    there is none."""
+    if reference is None:
+        return ()
+    values = tuple(None if each is None else _copy(each) for each in flatten(reference()))
     if not any(each is not None for each in values):
         raise LibraryError("`reference` returns no tensor, so there is nothing to compare with")
     return values

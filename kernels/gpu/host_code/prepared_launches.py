@@ -87,6 +87,10 @@ class PreparedLaunches:
         return self.sides[self.library].described
 
     @property
+    def unchecked(self) -> str:
+        return self.described.unchecked
+
+    @property
     def tolerance(self) -> float | None:
         return self.described.tolerance
 
@@ -176,7 +180,7 @@ class PreparedLaunches:
         ComputedBefore."""
         turn %= len(config.turns)
         config.memory.restore_all(config.places[turn])
-        if self._judge(config, turn).failure is None:
+        if any(self.expected[turn]) and self._judge(config, turn).failure is None:
             raise ComputedBefore("its result is there before its first launch, so that its launches do not compute it")
         (checked_us,) = self.timer.time([lambda: self.launch(config, turn)], [config.names])
         error = self._judge(config, turn)

@@ -111,9 +111,10 @@ class PreparedOperator:
         sets = count_sets(sum(each.nbytes for each in arrays))
         self._sides = {self._library: first if sets == 1 else self._prepare(loaded, sets)}
         self._expected = tuple(
-            operator_results.expected_values(self._remake_case(self._own, turn).reference())
+            operator_results.expected_values(self._remake_case(self._own, turn).reference)
             for turn in range(min(sets, CHECKED_SETS))
         )
+        self.unchecked = loaded.kernel.unchecked
         self.tolerance = first.cases[0].tolerance
 
     @property

@@ -200,6 +200,8 @@ class HostCode:
                 )
             if run.refused is not None:
                 raise NotReplayable(run.refused)
+            if trace.kept is not None:
+                run.launches = [run.launches[place] for place in trace.kept]
             run.results = run.find_results(trace.result, self.expected)
             return run
         except Exception:

@@ -9,6 +9,7 @@ import numpy as np
 from tilewatch.kernels.watching.cuda_stand_ins.array import ndarray, new
 from tilewatch.kernels.watching.cuda_stand_ins.modules import CONTENT, FALLBACKS, Idle, constant, find_gpu
 from tilewatch.kernels.watching.cuda_stand_ins.numpy_functions import FUNCTIONS, call
+from tilewatch.kernels.watching.timed_launches import TracedEvent, benchmark, get_elapsed_time
 
 
 def _find_in_numpy(module: str, name: str) -> Any:
@@ -25,17 +26,13 @@ class Stream(Idle):
     null: "Stream"
 
     def record(self, event: Any = None, *_: Any) -> Any:
-        return event or Event()
+        return event or TracedEvent()
 
     def __cuda_stream__(self) -> tuple[int, int]:
         return 0, 0
 
 
 Stream.null = Stream()
-
-
-class Event(Idle):
-    done = True
 
 
 class CupyDevice(Idle):
@@ -97,8 +94,9 @@ CONTENT |= {
     "cupy.random": {**_RANDOM, "default_rng": _GENERATOR, "RandomState": _GENERATOR},
     "cupy.cuda": {
         "Stream": Stream,
-        "Event": Event,
+        "Event": TracedEvent,
         "Device": CupyDevice,
+        "get_elapsed_time": get_elapsed_time,
         "get_current_stream": constant(Stream.null),
         "is_available": constant(True),
     },
@@ -109,6 +107,7 @@ CONTENT |= {
         "getDeviceProperties": _get_properties,
     },
     "cupyx": {},
+    "cupyx.profiler": {"benchmark": benchmark},
 }
 FALLBACKS["cupy"] = _find_in_numpy
 

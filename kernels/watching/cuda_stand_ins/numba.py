@@ -6,8 +6,9 @@ import numpy as np
 
 from tilewatch.kernels.watching.cuda_stand_ins import numpy_functions
 from tilewatch.kernels.watching.cuda_stand_ins.array import ndarray, new
-from tilewatch.kernels.watching.cuda_stand_ins.cupy import Event, Stream
+from tilewatch.kernels.watching.cuda_stand_ins.cupy import Stream
 from tilewatch.kernels.watching.cuda_stand_ins.modules import CONTENT, constant
+from tilewatch.kernels.watching.timed_launches import TracedEvent, get_elapsed_time
 
 
 class DeviceNDArray(ndarray):
@@ -43,6 +44,7 @@ CONTENT |= {
         "is_available": constant(True),
         "synchronize": constant(None),
         **dict.fromkeys(("stream", "default_stream"), Stream),
-        "event": Event,
+        "event": TracedEvent,
+        "event_elapsed_time": get_elapsed_time,
     },
 }

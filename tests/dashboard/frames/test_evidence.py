@@ -159,6 +159,10 @@ def test_a_run_says_whether_the_commits_code_ran_beside_the_timer() -> None:
     assert evidence.describe_boundary(stated).startswith("Not measured apart: ")
     assert evidence.describe_boundary(stated).endswith("Its watch file says: it adds the parts with PyTorch.")
     assert evidence.describe_boundary({"sandbox": "network"}) == "", "a run of before says nothing of it"
+    unchecked = {"library_runs_apart": True, "unchecked": "the tile decides its shape"}
+    assert evidence.describe_boundary(unchecked).endswith(
+        "not checked. Its watch file says: the tile decides its shape."
+    )
 
 
 def test_a_replay_names_the_configs_that_are_known_and_the_base_one_only_if_it_differs() -> None:

@@ -31,6 +31,7 @@ def test_a_prepared_child_introduces_its_gpu(rig: Rig) -> None:
         "element_bytes": 4,
         "sizes": {"rows": 64, "columns": 64},
         "work": {"flops": 64 * 64, "bytes": 12 * 64 * 64, "dtypes": ["float32"]},
+        "unchecked": "",
     }
 
 

@@ -24,6 +24,10 @@ def no_such_baseline(p):
     return case(run=lambda: host.scale(p.randn(8, p.n)), reference=lambda: None, torch=lambda: None)
 
 @watch(problems="8", names="n")
+def no_reference(p):
+    return case(run=lambda: host.scale(p.randn(8, p.n)))
+
+@watch(problems="8", names="n")
 def nothing_launched(p):
     return case(run=lambda: p.randn(8, p.n), reference=lambda: None)
 
@@ -79,19 +83,21 @@ EARLY = "import torch\nfrom tiny_ops import host\n\nhost.scale(torch.ones(2, 2))
 SENTENCES = [
     "line 6: no_case returns function; expected case(...)",
     "line 10: no_such_baseline has no baseline 'torhc'; it has torch, copy",
-    "line 14: nothing_launched on 8 {}: `run` launches no cuTile kernel",
-    "line 18: no_such_size on 8 {}: AttributeError: the problem 8 has no 'rows'; it has n (watch/wrong.py, line 20)",
-    "line 22: values_needed on 8 {}: the host code needs the values of a tensor (Tensor.__int__), which Tilewatch's "
+    "line 14: the case of no_reference needs either a reference, or a reason in `unchecked` why its result is not "
+    "compared",
+    "line 18: nothing_launched on 8 {}: `run` launches no cuTile kernel",
+    "line 22: no_such_size on 8 {}: AttributeError: the problem 8 has no 'rows'; it has n (watch/wrong.py, line 24)",
+    "line 26: values_needed on 8 {}: the host code needs the values of a tensor (Tensor.__int__), which Tilewatch's "
     "stand-in for PyTorch does not have; `pip install torch` (the CPU build is enough) makes whole numbers known "
-    "(watch/wrong.py, line 25)",
-    "line 27: function_needed on 8 {}: PyTorch is not installed on this machine, and Tilewatch's stand-in for it has "
+    "(watch/wrong.py, line 29)",
+    "line 31: function_needed on 8 {}: PyTorch is not installed on this machine, and Tilewatch's stand-in for it has "
     "no torch.linalg.qr; `pip install torch` (the CPU build is enough) into Tilewatch's environment makes it possible "
-    "(watch/wrong.py, line 30)",
-    "line 32: host_code_fails on 8 {}: IndexError: list index out of range (src/tiny_ops/host.py, line 50)",
-    "line 36: `configs` of no_place_for_configs has tile, but `run` takes no arguments and its host code searches "
+    "(watch/wrong.py, line 34)",
+    "line 36: host_code_fails on 8 {}: IndexError: list index out of range (src/tiny_ops/host.py, line 50)",
+    "line 40: `configs` of no_place_for_configs has tile, but `run` takes no arguments and its host code searches "
     "nothing",
-    "line 40: no_list: `configs` has the axis 'tile' with 3; expected a list of values",
-    "line 44: `run` of configs_missing takes arguments, so `configs` must say which",
+    "line 44: no_list: `configs` has the axis 'tile' with 3; expected a list of values",
+    "line 48: `run` of configs_missing takes arguments, so `configs` must say which",
 ]
 
 NOT_LOADED = {

@@ -98,6 +98,53 @@ def test_an_output_of_cupy_that_a_kernel_leaves_unwritten_is_wrong(make: Make) -
     assert [each.failure is None for each in result.trials] == [True, False]
 
 
+UNCHECKED = (
+    ('configs={"tile": [16, 32]})', 'configs={"tile": [16, 32]}, unchecked="the tile decides its shape")'),
+    ("reference=lambda: (x + y).softmax(-1),", ""),
+    ('baselines=("torch", "copy")', 'baselines=("copy",)'),
+    ("torch=lambda: torch.softmax(x + y, -1),", ""),
+)
+
+
+def test_an_unchecked_result_is_timed_and_the_run_has_the_reason(make: Make) -> None:
+    repository = make(*UNCHECKED)
+    described = repository.describe()
+    assert described["operator"]["reference"] == [[]] * len(described["operator"]["reference"])
+    result, child = run_sweep(repository, described, {}, {"fault": "last row unwritten"})
+    assert [(each.failure, each.median_us) for each in result.trials] == [(None, TIMES_US[16]), (None, TIMES_US[32])]
+    assert (child.introduction["library_runs_apart"], child.introduction["unchecked"]) == (
+        True,
+        "the tile decides its shape",
+    )
+
+
+BY_EVENTS = (
+    (', configs={"tile": [16, 32]}', ""),
+    ("run=lambda tile: add_softmax_rows(x, y, tile)", "run=lambda y: add_softmax_rows(x, y, tune(x, y))"),
+    ("return case(", "return case(before=lambda: y,"),
+)
+TUNE = """
+def tune(x, y):
+    times = {}
+    for tile in (32, 16):
+        start, end = torch.cuda.Event(), torch.cuda.Event()
+        start.record()
+        ct.launch(torch.cuda.current_stream(), (x.shape[0],), add_rows, (x, y, torch.empty_like(x), tile))
+        end.record()
+        times[start.elapsed_time(end)] = tile
+    return times[min(times)]
+"""
+
+
+def test_launches_that_host_code_times_are_no_part_of_the_operator(make: Make) -> None:
+    described = make(*BY_EVENTS, before=TUNE).describe()["operator"]["configs"]
+    assert list(described) == ['{"TILE": 32}', '{"TILE": 16}']
+    assert all(
+        [each["symbol"] for each in config["launches"]] == ["add_rows", "softmax_rows"] for config in described.values()
+    )
+    assert len({config["launches"][0]["key"] for config in described.values()}) == 2
+
+
 IN_PLACE = (
     ("add_rows, (x, y, total, tile)", "add_rows, (x, y, x, tile)"),
     ("softmax_rows, (total, out, tile)", "add_rows, (x, y, x, tile)"),
