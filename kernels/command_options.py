@@ -50,6 +50,13 @@ def require_arch(arch: str) -> str:
     return arch
 
 
+def split_archs(archs: str) -> str:
+    """Returns architectures that are separated by commas. Raises BadParameter if one is not valid."""
+    for each in archs.split(","):
+        require_arch(each)
+    return archs
+
+
 def require_archs(archs: list[str] | None) -> list[str] | None:
     """Returns the architectures. Raises BadParameter if one is not valid."""
     for each in archs or ():

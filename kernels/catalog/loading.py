@@ -10,6 +10,7 @@ import hashlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import inspect
 import sys
 import traceback
 import types
@@ -25,7 +26,7 @@ from tilewatch.kernels.contract import Kernel, Problem, ShortList
 from tilewatch.kernels.library_errors import LibraryError, PackageMissing
 from tilewatch.kernels.project_settings import BadProject
 from tilewatch.kernels.watching.configs import PlainConfig
-from tilewatch.kernels.watching.declare import BadWatchFile, WatchedOperator
+from tilewatch.kernels.watching.declare import DECLARED, BadWatchFile, WatchedOperator
 from tilewatch.kernels.watching.no_gpu import as_gpu
 from tilewatch.kernels.watching.project import (
     Project,
@@ -217,12 +218,25 @@ def _read(library: Path, arch: str | None) -> _Library:
                 failures.append(LibraryError(sentence))
                 continue
             if entry.kernel.name in found:
-                raise LibraryError(
-                    f"kernel {entry.kernel.name} is defined twice in {library}: in {found[entry.kernel.name].file} and "
-                    f"{path.name}"
-                )
+                failures.append(_describe_repetition(found[entry.kernel.name], entry))
+                continue
             found[entry.kernel.name] = entry
     return _Library(found, project, sources, tuple(failures))
+
+
+def _describe_repetition(first: Entry, second: Entry) -> LibraryError:
+    places = [f"{each.file}, line {find_first_line(each)}" for each in (second, first)]
+    return LibraryError(
+        f"library file {places[0]}: {second.kernel.name} is left out: {places[1]} declares the name too; give it "
+        "another one (of a function under @watch, set __name__)"
+    )
+
+
+def find_first_line(entry: Entry) -> int:
+    """Returns the line where an operator or the function of a kernel begins."""
+    if isinstance(entry, LibraryOperator):
+        return entry.kernel.line
+    return int(inspect.unwrap(entry.kernel.entry._pyfunc).__code__.co_firstlineno)
 
 
 def _run_file(
@@ -241,6 +255,7 @@ def _run_file(
             code = compile(source, name, "exec")
         else:
             code = compile_file(project, str(path), content)
+        DECLARED.clear()
         with as_gpu(project):
             exec(code, module.__dict__)  # noqa: S102 - loading code is the task here
     except ForbiddenImport as error:
@@ -249,12 +264,14 @@ def _run_file(
         raise
     except BaseException as error:  # sys.exit() and pytest.skip() too
         raise _choose_error(error)(f"library file {path.name} does not load: {_describe_error(error, name)}") from error
-    operators = [
+    declared = tuple(DECLARED)
+    named = [
         each
         for value in vars(module).values()
         for each in (value if isinstance(value, tuple) else (value,))  # watch_definitions returns several
-        if isinstance(each, WatchedOperator) and each.file == path
     ]
+    made = [each for each in (*named, *declared) if isinstance(each, WatchedOperator) and each.file == path]
+    operators = list(dict.fromkeys(made))
     if operators and project is None:
         raise LibraryError(
             f"watch file {path.name} needs a table [tool.tilewatch] in the pyproject.toml of its repository: it says "

@@ -103,6 +103,7 @@ class ChildProcess:
         readable: Sequence[str] = (),
         writable: Sequence[str] = (),
         torch: bool = False,
+        cpu_limit_s: float | None = None,
     ) -> None:
         """Starts the child. If `packages` is a folder, the child imports from it before installed packages, and imports
         PyTorch first: CuPy would load the cuBLAS installed beside it, and a process has one cuBLASLt (13.1 for both,
@@ -145,6 +146,7 @@ class ChildProcess:
         assert self._process.stdout is not None
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
         self._memory_bytes = GPU_MEMORY_BYTES if role in ON_GPU else MEMORY_BYTES
+        self._cpu_limit_s = cpu_limit_s
         self._buffer = bytearray()
         self._unread = 0
         self._look_at = 0.0
@@ -305,7 +307,10 @@ class ChildProcess:
         """Returns which limit the child exceeds, None if it exceeds none."""
         if len(processes.list_descendants(self._process.pid)) > MOST_PROCESSES:
             return f"it started more than {MOST_PROCESSES:,} processes"
-        if processes.measure_usage(self._process.pid).resident_bytes > self._memory_bytes:
+        usage = processes.measure_usage(self._process.pid)
+        if self._cpu_limit_s is not None and usage.cpu_s > self._cpu_limit_s:
+            return f"it took more than {self._cpu_limit_s:g} CPU seconds"
+        if usage.resident_bytes > self._memory_bytes:
             return f"it took more than {self._memory_bytes / 2**30:.3g} GiB of memory"
         if self._home is not None and is_filled(self._home.folder, compile_cache.HOME_BYTES, compile_cache.HOME_FILES):
             most = f"{compile_cache.HOME_BYTES >> 30} GiB or {compile_cache.HOME_FILES:,} files"

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels.command_options import require_arch, require_files
+from tilewatch.kernels.command_options import require_files, split_archs
 from tilewatch.text import count_text, without_controls
 
 
@@ -24,13 +24,18 @@ def validate(
         ),
     ] = None,
     arch: Annotated[
-        str, typer.Option(callback=require_arch, help="The architecture to validate for; no GPU is needed.")
+        str,
+        typer.Option(metavar="A,B", callback=split_archs, help="Architectures to validate for; no GPU is needed."),
     ] = "sm_90",
+    limit: Annotated[
+        float,
+        typer.Option(envvar="TILEWATCH_COMPILE_LIMIT_S", min=1, help="CPU seconds that a compilation may take."),
+    ] = 15.0,
 ) -> None:
     """Validate library files and watch files before a GPU is spent on them.
 
-    Records what operators launch, compares the shapes of their references and baselines, and compiles one config of
-    each. Each finding is a line with file and line. The exit code is 1 if there is one.
+    Records what operators launch on every problem, compares the shapes of their references and baselines, and compiles
+    one config of each code. Each finding is a line with file and line. The exit code is 1 if there is one.
 
     Example: tilewatch validate watch/softmax.py
     """
@@ -41,11 +46,18 @@ def validate(
     if len(folders) > 1:
         raise SeveralFolders("the files lie in several folders; validate one folder at a time")
     (folder,) = folders
-    validated = validate_library(folder, [each.name for each in files or ()], arch, store.folder(store.DEFAULT_FOLDER))
+    validated = validate_library(
+        folder,
+        [each.name for each in files or ()],
+        arch.split(","),
+        store.folder(store.DEFAULT_FOLDER),
+        limit_s=limit,
+        on_step=lambda step: typer.echo(without_controls(step), err=True),
+    )
     for finding in validated.findings:
         print(without_controls(str(finding)))
     compiled, findings = count_text(validated.operators, "operator"), count_text(len(validated.findings), "finding")
-    print(f"{compiled} compiled for {arch}, {findings}")
+    print(f"{compiled} compiled for {arch.replace(',', ', ')}, {findings}")
     if validated.findings:
         raise typer.Exit(1)
 

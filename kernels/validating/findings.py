@@ -1,13 +1,12 @@
 """Child role `validate`: lists the mistakes of library files and watch files that need no compiler."""
 
-import inspect
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from tilewatch.kernels.catalog.catalog_child import list_problems, plan_alone
-from tilewatch.kernels.catalog.loading import Entry, LibraryOperator, list_failures, load
+from tilewatch.kernels.catalog.loading import Entry, LibraryOperator, find_first_line, list_failures, load
 from tilewatch.kernels.contract import HINTS, Problem
 from tilewatch.kernels.library_errors import LibraryError
 
@@ -22,7 +21,7 @@ _FILE = re.compile(r"[\w.-]+\.py\b")
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns `findings`, and `plans` of what must still be compiled: a few configs per operator.
 
-    `files` of the request are names in the folder; empty means all files."""
+    `files` of the request are names in the folder; empty means all files. `is_first` adds what is no file's."""
     library, arch, files = Path(request["library"]), request["arch"], request["files"]
     try:
         failures = [str(each) for each in list_failures(library, arch)]
@@ -32,16 +31,16 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     findings = [_make_finding(str(library), None, sentence) for sentence in failures]
     plans = []
     for entry in entries.values():
-        found, planned = _validate(entry, arch) if not files or entry.file in files else ([], None)
-        findings += [_make_finding(entry.file, _find_first_line(entry), sentence) for sentence in found]
-        if planned is not None:
-            plans.append({**planned, "file": entry.file, "line": _find_first_line(entry)})
+        found, planned = _validate(entry, arch) if not files or entry.file in files else ([], [])
+        findings += [_make_finding(entry.file, find_first_line(entry), sentence) for sentence in found]
+        plans += [{**each, "file": entry.file, "line": find_first_line(entry)} for each in planned]
     named = {each["file"] for each in findings}
     declared = {entry.file for entry in entries.values()}
     for file in files or ([] if entries or findings else [str(library)]):
         if file not in declared | named:
             findings.append(_make_finding(file, None, f"{Path(file).name} declares no operator"))
-    return {"findings": [each for each in findings if not files or each["file"] in files], "plans": plans}
+    wanted = [*files, *([str(library)] if request.get("is_first") else [])]
+    return {"findings": [each for each in findings if not files or each["file"] in wanted], "plans": plans}
 
 
 def _some_file_loads(library: Path, arch: str) -> bool:
@@ -51,26 +50,38 @@ def _some_file_loads(library: Path, arch: str) -> bool:
         return False
 
 
-def _validate(entry: Entry, arch: str) -> tuple[list[str], dict[str, Any] | None]:
-    """Returns sentences on an operator's mistakes; if there are none, also the plan of its first problem."""
+def _validate(entry: Entry, arch: str) -> tuple[list[str], list[dict[str, Any]]]:
+    """Returns sentences on an operator's mistakes; if there are none, also the plans of problems with code of their
+    own."""
     found: list[str] = []
     plans = []
     try:
-        for _, problem in list_problems(entry):
+        problems = [problem for _, problem in list_problems(entry)]
+    except LibraryError as error:
+        return [str(error)], []
+    for problem in problems:
+        try:
             plans.append(plan_alone(entry, problem, arch))
             if isinstance(entry, LibraryOperator):
                 found += [
                     f"{entry.kernel.name} on {problem.name}: {each}" for each in _list_wrong_results(entry, problem)
                 ]
-        found += list(dict.fromkeys(sentence for plan in plans for sentence in _list_idle_hints(plan)))
-        if not plans:
-            found.append(f"{entry.kernel.name} has no problem")
-    except LibraryError as error:
-        found.append(str(error))
-    if found or not plans or not plans[0]["trials"]:
-        return found, None
-    trials = [trial["config"] for trial in plans[0]["trials"][:MOST_TRIES]]
-    return [], {"kernel": entry.kernel.name, "problem": plans[0]["problem"], "configs": trials}
+        except LibraryError as error:
+            found.append(str(error))
+    found += [sentence for plan in plans for sentence in _list_idle_hints(plan)]
+    if not problems:
+        found.append(f"{entry.kernel.name} has no problem")
+    if found:
+        return list(dict.fromkeys(found)), []
+    own = {plan["trials"][0]["code_key"]: plan for plan in reversed(plans) if plan["trials"]}
+    return [], [
+        {
+            "kernel": entry.kernel.name,
+            "problem": plan["problem"],
+            "configs": [trial["config"] for trial in plan["trials"][:MOST_TRIES]],
+        }
+        for plan in reversed(own.values())
+    ]
 
 
 def _list_idle_hints(plan: Mapping[str, Any]) -> Iterator[str]:
@@ -96,12 +107,6 @@ def _list_wrong_results(entry: LibraryOperator, problem: Problem) -> tuple[str, 
         raise
     except Exception as error:
         raise entry.describe_failure(f"on {problem.name} cannot be run", error) from error
-
-
-def _find_first_line(entry: Entry) -> int:
-    if isinstance(entry, LibraryOperator):
-        return entry.kernel.line
-    return int(inspect.unwrap(entry.kernel.entry._pyfunc).__code__.co_firstlineno)
 
 
 def _make_finding(file: str, line: int | None, sentence: str) -> dict[str, Any]:

@@ -1,16 +1,21 @@
 """Validates a library folder before a GPU is used: loads its files, traces launches and compiles one config."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tilewatch.kernels.catalog.catalog import DEADLINE_S
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
-from tilewatch.kernels.compiling.compiler import Compiler
+from tilewatch.kernels.compiling.compiler import LIMIT_S, Compiler
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.validating.missing_files import find_outside_files
 from tilewatch.kernels.validating.mistake import Mistake
+
+READ_CPU_S = 120.0
+"""CPU seconds that a folder may take for an architecture. Limits are CPU time: a busy machine is no mistake."""
+
+LONGEST_WALL = 20
+"""Wall seconds for each CPU second, after which what waits for something else is ended."""
 
 
 @dataclass(frozen=True)
@@ -21,38 +26,63 @@ class Validated:
     operators: int
 
 
-def validate_library(library: Path, files: Sequence[str], arch: str, store_url: str) -> Validated:
-    """Returns the mistakes of the named files of a folder, or of all its files. Raises LibraryError if it
-    has no files."""
-    answer = _ask({"library": str(library), "files": list(files), "arch": arch})
-    findings = [Mistake(each["file"], each["line"], each["sentence"]) for each in answer["findings"]]
-    plans = answer["plans"]
-    failed = tuple(_compile(library, plans, arch, store_url)) if plans else ()
-    outside = find_outside_files(library, files)
-    return Validated((*findings, *failed, *outside), len(plans) - len(failed))
+def validate_library(
+    library: Path,
+    files: Sequence[str],
+    archs: Sequence[str],
+    store_url: str,
+    *,
+    limit_s: float = LIMIT_S,
+    on_step: Callable[[str], None] = lambda _: None,
+) -> Validated:
+    """Returns the mistakes of the named files of a folder, or of all its files. Calls `on_step` with what is done next.
+    A compilation may take `limit_s` CPU seconds. Raises LibraryError if the folder has no files."""
+    names = sorted(files or (each.name for each in library.glob("*.py") if not each.name.startswith("_")))
+    findings: list[Mistake] = []
+    plans = []
+    child = ChildProcess("validate", library=library, cpu_limit_s=READ_CPU_S * len(archs))
+    try:
+        for arch in archs:
+            for number, name in enumerate(names or [""]):
+                on_step(f"{name}: tracing for {arch}")
+                request = {"library": str(library), "files": [name] if name else [], "arch": arch}
+                answer = _ask(child, {**request, "is_first": number == 0})
+                findings += [Mistake(each["file"], each["line"], each["sentence"]) for each in answer["findings"]]
+                plans += [{**each, "arch": arch} for each in answer["plans"]]
+    finally:
+        child.close()
+    failed = list(_compile(library, plans, store_url, limit_s, on_step)) if plans else []
+    findings += [mistake for _, mistake in failed]
+    compiled = {plan["kernel"] for plan in plans} - {kernel for kernel, _ in failed}
+    return Validated(tuple(dict.fromkeys((*findings, *find_outside_files(library, files)))), len(compiled))
 
 
-def _compile(library: Path, plans: Sequence[dict[str, Any]], arch: str, store_url: str) -> Iterator[Mistake]:
-    """Compiles configs of each operator until one compiles. Yields a mistake if none does."""
-    with Compiler(store_url) as compiler:
+def _compile(
+    library: Path,
+    plans: Sequence[dict[str, Any]],
+    store_url: str,
+    limit_s: float,
+    on_step: Callable[[str], None],
+) -> Iterator[tuple[str, Mistake]]:
+    """Compiles configs of each plan until one compiles. Yields the operator and a mistake if none does."""
+    with Compiler(store_url, limit_s=limit_s, wall_limit_s=LONGEST_WALL * limit_s) as compiler:
         for plan in plans:
+            on_step(f"{plan['file']}: compiling {plan['kernel']} on {plan['problem']} for {plan['arch']}")
             for config in plan["configs"]:
-                outcome = compiler.compile(library, plan["kernel"], plan["problem"], config, arch)
+                outcome = compiler.compile(library, plan["kernel"], plan["problem"], config, plan["arch"])
                 if outcome.status == "ok":
                     break
             else:
-                what = f"{plan['kernel']} on {plan['problem']} does not compile for {arch} with {plan['configs'][-1]}"
-                yield Mistake(plan["file"], plan["line"], f"{what}: {outcome.failure}")
+                what = f"{plan['kernel']} on {plan['problem']} does not compile for {plan['arch']}"
+                sentence = f"{what} with {plan['configs'][-1]}: {outcome.failure}"
+                yield plan["kernel"], Mistake(plan["file"], plan["line"], sentence)
 
 
-def _ask(request: dict[str, Any]) -> dict[str, Any]:
-    child = ChildProcess("validate", library=request["library"])
+def _ask(child: ChildProcess, request: dict[str, Any]) -> dict[str, Any]:
     try:
-        answer = child.ask(request, deadline_s=DEADLINE_S)
+        answer = child.ask(request, deadline_s=LONGEST_WALL * READ_CPU_S)
     except (ChildHung, ChildDied) as error:
         raise LibraryError(f"the library {request['library']} cannot be read: {error}") from None
-    finally:
-        child.close()
     if "error" in answer:
         raise LibraryError(answer["error"])
     return answer

@@ -29,6 +29,10 @@ LEAST_WORDS = 3
 """Fewest words of a reason: `not_apart=True` or "yes" is not a reason."""
 
 
+DECLARED: list["WatchedOperator"] = []
+"""Operators that `watch` has made, in order. A loop may declare several, which no name of the module holds."""
+
+
 class BadWatchFile(ExpectedError, ValueError):
     """A watch file declares something that cannot be watched; the message is a sentence."""
 
@@ -110,7 +114,7 @@ def watch(
     def decorate(make_case: Callable[[Any], Case]) -> WatchedOperator:
         file = Path(make_case.__globals__["__file__"])
         read = read_problems(problems, names, file.parent)
-        return WatchedOperator(
+        made = WatchedOperator(
             make_case.__name__,
             make_case,
             read,
@@ -122,6 +126,8 @@ def watch(
             make_case.__code__.co_firstlineno,
             *reasons,
         )
+        DECLARED.append(made)
+        return made
 
     return decorate
 

@@ -28,7 +28,31 @@ def _cubins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tilewatch.kernels.compiling.store.DEFAULT_FOLDER", tmp_path / "cubins")
 
 
-def validate(*arguments: Path) -> tuple[int, list[str]]:
+LOOP = """
+from tilewatch import case, watch
+from tiny_ops import host
+
+for columns in (64, 128, 64):
+    def scaled(p, columns=columns):
+        x = p.randn(p.rows, columns)
+        return case(run=lambda: host.scale_and_sum(x), reference=lambda: None)
+
+    scaled.__name__ = f"scaled_{columns}"
+    watch(problems="8", names="rows")(scaled)
+"""
+
+SECOND = """
+from tilewatch import case, watch
+from tiny_ops import host
+
+@watch(problems="{8,16}", names="rows")
+def second_fails(p):
+    x = p.randn(p.rows, 64)
+    return case(run=lambda: host.scale_and_sum(x, 64 if p.rows == 8 else 96), reference=lambda: None)
+"""
+
+
+def validate(*arguments: Path | str) -> tuple[int, list[str]]:
     done = CliRunner().invoke(cli, ["validate", *map(str, arguments)])
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done.exit_code, done.stdout.splitlines()
@@ -57,6 +81,35 @@ def test_a_finding_has_file_and_line_and_costs_its_own_operator_only(tmp_path: P
         "wrong.py:6: watch file wrong.py, line 6: no_such_baseline has no baseline 'torhc'; it has torch, copy"
     )
     assert lines[2:] == ["0 operators compiled for sm_90, 2 findings"]
+
+
+def write_watch_file(tmp_path: Path, source: str) -> Path:
+    shutil.copytree(REPOSITORY, tmp_path / "repository")
+    file = tmp_path / "repository" / "watch" / "other.py"
+    file.write_text(source)
+    return file
+
+
+def test_operators_that_a_loop_declares_are_found_and_one_that_is_left_out_is_a_finding(tmp_path: Path) -> None:
+    code, lines = validate(write_watch_file(tmp_path, LOOP))
+    assert (code, lines[1:]) == (1, ["2 operators compiled for sm_90, 1 finding"])
+    assert lines[0].startswith("other.py:6: library file other.py, line 6: scaled_64 is left out: other.py, line 6")
+
+
+def test_every_problem_is_compiled_for_every_architecture(tmp_path: Path) -> None:
+    """A tile of 96 is no power of two, and only the second problem has it."""
+    code, lines = validate(write_watch_file(tmp_path, SECOND), "--arch", "sm_90,sm_100")
+    assert (code, lines[2:]) == (1, ["0 operators compiled for sm_90, sm_100, 2 findings"])
+    for line, arch in zip(lines, ("sm_90", "sm_100"), strict=False):
+        assert line.startswith(f"other.py:5: second_fails on 16 does not compile for {arch} with ")
+
+
+def test_progress_is_told_from_the_first_step() -> None:
+    done = CliRunner().invoke(cli, ["validate", str(REPOSITORY / "watch" / "operators.py"), "--limit", "20"])
+    assert done.stderr.splitlines()[:2] == [
+        "operators.py: tracing for sm_90",
+        "operators.py: compiling tuned on 8x64:bf16 for sm_90",
+    ]
 
 
 def test_a_hint_that_host_code_searches_and_never_applies_is_a_finding(tmp_path: Path) -> None:

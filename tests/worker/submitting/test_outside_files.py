@@ -42,7 +42,7 @@ def test_a_submodule_is_named_by_both(with_submodule: Settings, tmp_path: Path) 
     with pytest.raises(PackageMissing, match=sentence):
         submit_nightly(with_submodule, gpus=("h200",))
     library = with_submodule.repository / "library"
-    found = validate_library(library, [], "sm_90", (tmp_path / "cubins").as_uri()).findings
+    found = validate_library(library, [], ["sm_90"], (tmp_path / "cubins").as_uri()).findings
     assert f"double.py:1: {sentence}" in [str(each) for each in found]
 
 
