@@ -95,7 +95,8 @@ def _call_shrunk(name: str, args: Any, named: Any) -> Any:
     def shrink(value: Any) -> Any:
         if not isinstance(value, ndarray):
             return value
-        return np.ones([small.get(size, size) for size in value.shape], value.dtype, order=_find_order([value]))
+        shape = [small.get(size, size) for size in value.shape]
+        return np.asarray(np.ones(shape, value.dtype), order=_find_order([value]))  # type: ignore[call-overload]
 
     def grow(made: Any) -> Any:
         if isinstance(made, tuple):
