@@ -42,7 +42,7 @@ def record_and_compile(library: Path, arch: str) -> None:
                 _print(failure=str(error), where=_last_frames(error))
                 continue
             for launch in launches:
-                waiting.setdefault(_name_kernel(launch.kernel), {})[launch.key] = launch
+                waiting.setdefault(_name_kernel(launch.kernel), {})[launch.launch_key] = launch
     _compile_each(waiting, arch)
 
 
