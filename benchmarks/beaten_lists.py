@@ -82,7 +82,7 @@ def run_nights(world: World, draw: np.random.Generator, nights: int) -> list[int
         true_us = {LISTED: world.listed_us} | {each: float(world.times_us[each]) for each in drawn}
         seen_us = {each: us * (1 + SWEEP_NOISE * draw.standard_normal()) for each, us in true_us.items()}
         seen_us = {each: us for each, us in seen_us.items() if math.isfinite(us)}
-        winner, lead = min(seen_us, key=seen_us.__getitem__), find_lead(seen_us, {LISTED})
+        winner, lead = min(seen_us, key=seen_us.__getitem__), find_lead(seen_us, {LISTED}, ahead)
         if lead - ahead >= BETTER_BY and is_beaten(replay(true_us[winner] / world.listed_us, draw), Policy()):
             alarms.append(winner)
         ahead = max(ahead, lead)

@@ -104,9 +104,8 @@ def list_confinements(session: Session) -> list[tuple[str, str]]:
 def list_versions(session: Session, gpu_model: str) -> tuple[set[str], set[str]]:
     """Lists the drivers of a GPU model's live workers, and the compilers of all live workers that compile."""
     driver, compiler = (Worker.toolchain[name].astext for name in ("driver", "compiler"))
-    rows = session.execute(
-        select(driver, compiler).where(_lives(), or_(Worker.gpu_model == gpu_model, compiler.is_not(None)))
-    ).all()
+    query = select(driver, compiler).where(_lives(), or_(Worker.gpu_model == gpu_model, compiler.is_not(None)))
+    rows = session.execute(query).all()
     return {row[0] for row in rows if row[0]}, {row[1] for row in rows if row[1]}
 
 

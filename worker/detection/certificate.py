@@ -5,11 +5,12 @@ those not tried with the chance u = untried / rest, whatever the times are. Noth
 looks. With them, the chance q that a space's fastest config beats its short list by x is at most (k + 1) / (n + 1), if
 k of n full looks found one: looks count as exchangeable (Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random
 World", 2005, section 2.2). While no draw has beaten the list by x, Bayes' rule then gives q u / (1 - q (1 - u)).
-`python -m benchmarks.certificates` holds both against recorded sweeps.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+
+TIE = 0.003  # largest lead over the short list that is a tie, so that one of the list's winners is tried every night
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,13 @@ class Certificate:
     chance_3: float
 
 
-def find_lead(times_us: Mapping[int, float], listed: Collection[int]) -> float:
-    """Returns the share by which the fastest config beats the fastest of the short list; 0 if it is in the list, or if
-    no config of the list has a time."""
-    of_list = [time_us for config, time_us in times_us.items() if config in listed]
-    return 1 - min(times_us.values()) / min(of_list) if of_list else 0.0
+def find_lead(times_us: Mapping[int, float | None], listed: Collection[int], ahead_before: float) -> float:
+    """Returns the share by which the fastest tried config beats the short list's; 0 if it is in the list. A night that
+    tries only the list's winners again says nothing once a draw was ahead of them."""
+    timed = {config: time_us for config, time_us in times_us.items() if time_us is not None}
+    of_list = [timed[config] for config in listed if config in timed]
+    is_known = ahead_before <= TIE or times_us.keys() >= set(listed)
+    return 1 - min(timed.values()) / min(of_list) if of_list and is_known else 0.0
 
 
 def bound_chance(better_by: float, untried: float, ahead: float, looks: Sequence[float]) -> float:

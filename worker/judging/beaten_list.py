@@ -29,8 +29,7 @@ BETTER_BY = 0.01
 
 @dataclass(frozen=True)
 class ListSuspicion:
-    """A series whose winner is outside the short list and was never this far ahead of it. `listed` is the fastest
-    config of the list."""
+    """A series whose winner was never this far ahead of `listed`, the fastest config of the short list."""
 
     point: Point
     listed: Winner
@@ -77,9 +76,8 @@ def open_list_alarms(
     for suspicion, answer in answered:
         if answer is not None and is_beaten(answer, policy):
             lines[suspicion.point.kernel].append(f"{suspicion.point.problem}: {write_sentence(suspicion, answer)}")
-    if lines:
-        life.take_turns(session)
     for kernel, found in lines.items():
+        life.take_turns(session)
         life.open_once(
             session,
             key=f"{life.BEATEN_LIST}/{kernel}/{scope.gpu_model}/{scope.submission_id}",

@@ -64,8 +64,7 @@ def read_shares(session: Session, repository: str, gpu_model: str, day: str) -> 
         has_compiler = not compilers or is_known or is_branch(repository)  # a toolchain of its own compiles branches
         keys = {sha256[:KEY_LENGTH]: is_near for sha256, is_near in found.near.items()}
         source = found.source_sha256 if has_driver and has_compiler else ""
-        near = [key for key in keys if keys[key]]
-        series[names] = Tried(list(keys), near, found.kept, source, found.has_changed)
+        series[names] = Tried(list(keys), [key for key in keys if keys[key]], found.kept, source, found.has_changed)
     return Shares(day, series)
 
 

@@ -158,10 +158,11 @@ def certify(
 ) -> Certificate:
     """Returns the certificate of a run, which continues that of the previous run in its state."""
     before = state.certificate or {"first_run": run_id, "full_look": None, "ahead": 0.0}
-    times_us = {ids[config_sha256(each.config)]: each.median_us for each in result.trials if each.median_us is not None}
-    ahead = max(before["ahead"], round(find_lead(times_us, state.listed), 5))
+    times_us = {ids[config_sha256(each.config)]: each.median_us for each in result.trials}
+    compiled = set(state.listed) & set(ids.values())
+    ahead = max(before["ahead"], round(find_lead(times_us, compiled, before["ahead"]), 5))
     untried = max(0, state.rest - state.tried)
-    share = untried / state.rest if state.rest else 0.0
+    share = untried / state.rest
     looks = tried_configs.list_full_looks(opened, asdict(steps.read_sweep_facts(opened, sweep_id)))
     return Certificate(
         space=len(state.listed) + state.rest,

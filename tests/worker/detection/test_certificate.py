@@ -22,9 +22,15 @@ def test_looks_that_found_nothing_better_lower_the_chance() -> None:
 
 
 def test_the_lead_of_a_draw_is_over_the_fastest_of_the_list() -> None:
-    assert find_lead({1: 100.0, 2: 104.0, 3: 95.0, 4: 99.0}, [1, 2]) == pytest.approx(0.05)
-    assert find_lead({1: 100.0, 2: 104.0, 3: 101.0}, [1, 2]) == 0.0
-    assert find_lead({3: 101.0}, [1, 2]) == 0.0, "no config of the list has a time"
+    assert find_lead({1: 100.0, 2: 104.0, 3: 95.0, 4: 99.0}, [1, 2], 0.5) == pytest.approx(0.05)
+    assert find_lead({1: 100.0, 2: None, 3: 95.0}, [1, 2], 0.5) == pytest.approx(0.05)
+    assert find_lead({1: 100.0, 2: 104.0, 3: 101.0}, [1, 2], 0.0) == 0.0
+    assert find_lead({1: None, 2: None, 3: 101.0}, [1, 2], 0.0) == 0.0, "no config of the list has a time"
+
+
+def test_the_list_s_winners_stand_for_it_until_a_draw_was_ahead() -> None:
+    assert find_lead({1: 100.0, 3: 95.0}, [1, 2], 0.003) == pytest.approx(0.05)
+    assert find_lead({1: 100.0, 3: 95.0}, [1, 2], 0.004) == 0.0, "1 may be what ships, and slow"
 
 
 def test_a_draw_that_beat_the_short_list_takes_the_looks_from_the_bound() -> None:
