@@ -25,7 +25,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Page
 from sqlalchemy import func, select
 
-from benchmarks import browsing, fleet
+from benchmarks import browsing, fleet, published
 from tests.dashboard.fixtures import small_database
 from tilewatch.db import migrate
 from tilewatch.db.models import Commit, Run, Sweep
@@ -109,6 +109,8 @@ RECORDED = (
         run=("softmax_tma", "4096x4096:bf16", "3fbae3b654"),
     ),
 )
+PUBLISHED = Picture("published", "index.html", "How far from DeepGEMM", height=1150)
+"""The first page of the site that `tilewatch publish` makes of the recordings, opened from its file."""
 SIMULATED = (
     Picture("fleet-overview", "/?since=a+month+ago", "Biggest movers, as a table", height=1850),
     Picture(
@@ -144,12 +146,14 @@ MADE = (
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     sources = ((import_recordings, RECORDED), (fill_fleet, SIMULATED), (fill_made, MADE))
-    names = [picture.name for _, pictures in sources for picture in pictures]
+    names = [PUBLISHED.name, *(picture.name for _, pictures in sources for picture in pictures)]
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(names)}")
     wanted = parser.parse_args().names or names
     if unknown := set(wanted) - set(names):
         parser.error(f"no picture is named {', '.join(sorted(unknown))}; the names are {', '.join(names)}")
     with open_browser() as browser:
+        if PUBLISHED.name in wanted:
+            take_published(browser)
         for fill, pictures in sources:
             if chosen := [picture for picture in pictures if picture.name in wanted]:
                 with serve(fill) as (address, url):
@@ -246,6 +250,21 @@ def take(browser: Browser, address: str, picture: Picture) -> None:
     page.goto(picture.address)
     drawn = wait_until_drawn(page, picture)
     context.close()
+    store(picture, drawn)
+
+
+def take_published(browser: Browser) -> None:
+    context = browser.new_context(viewport={"width": PUBLISHED.width, "height": PUBLISHED.height}, color_scheme="light")
+    with tempfile.TemporaryDirectory(prefix="tilewatch-pictures-", dir="/var/tmp") as folder:
+        page = context.new_page()
+        page.goto((published.publish(Path(folder)) / PUBLISHED.address).as_uri())
+        if not page.get_by_text(PUBLISHED.text).count():
+            raise WrongPage(f"{PUBLISHED.name}: {PUBLISHED.address} does not show {PUBLISHED.text!r}")
+        store(PUBLISHED, page.screenshot())
+    context.close()
+
+
+def store(picture: Picture, drawn: bytes) -> None:
     file = PICTURES / f"{picture.name}.png"
     whole = Image.open(io.BytesIO(drawn)).convert("RGB")
     size = (round(whole.width * picture.scale), round(whole.height * picture.scale))

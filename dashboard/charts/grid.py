@@ -17,6 +17,7 @@ import pandas as pd
 
 from tilewatch.dashboard.charts import colours, hover
 from tilewatch.dashboard.frames import differences
+from tilewatch.dashboard.frames import scoreboard as scores
 from tilewatch.dashboard.text import label_baseline
 from tilewatch.text import change_text
 
@@ -69,6 +70,25 @@ def ratio_table(
     last ratios of its series, drawn as a line beside the newest. The default scale is the one for DeepGEMM.
     """
     return _table(series, scale or RATIO, address, sparks)
+
+
+def draw_groups(pairs: pd.DataFrame, address: Address | None, sparks: Sparks) -> dict[str, str]:
+    """Draws the ratios by group of the Overview, each on its scale. Series without a ratio are left out."""
+    pairs = pairs[pairs["ratio"].notna()]
+    groups = [
+        scores.find_group(kernel, baseline) for kernel, baseline in zip(pairs["kernel"], pairs["baseline"], strict=True)
+    ]
+    return {
+        group: ratio_table(rows, address, sparks, SCALES[group])
+        for group in scores.GROUPS
+        if len(rows := pairs[[each == group for each in groups]])
+    }
+
+
+def index_sparks(recent: pd.DataFrame) -> Sparks:
+    """Returns the sparks of rows of RecentRatiosRow."""
+    keys = zip(recent["kernel"], recent["problem"], recent["gpu_model"], recent["origin"], strict=True)
+    return dict(zip(keys, recent["ratios"], strict=True))
 
 
 def change_table(pairs: pd.DataFrame, address: Address | None = None) -> str:
@@ -277,3 +297,9 @@ CHANGE = Scale(
     _change_words,
     lambda row: -float(row["change"]) if row["finding"] in differences.CLAIMS else 0.0,
 )
+SCALES = {
+    scores.LIKE_DEEPGEMM: RATIO,
+    scores.LIBRARIES: LIBRARIES,
+    scores.MEMORY: MEMORY,
+    scores.TUTORIAL: LIBRARIES,
+}

@@ -31,6 +31,17 @@ class Mark:
     dash: str = "dash"
 
 
+def list_marks(points: pd.DataFrame, levels: pd.DataFrame, *, of_ratio: bool) -> list[Mark]:
+    """Lists all marks of a series' trend. Changes of the baseline are marks where the trend is of the ratio to it."""
+    return [
+        *level_changes(levels),
+        *toolchain_changes(points),
+        *(baseline_changes(points) if of_ratio else ()),
+        *node_changes(points),
+        *rewrites(points),
+    ]
+
+
 def toolchain_changes(points: pd.DataFrame) -> Iterator[Mark]:
     """Yields where the kernel's toolchain changed, per machine: another machine's driver is not a change."""
     for line in _by_machine(_list_kernel(points, "toolchain_sha256", "toolchain")):

@@ -11,6 +11,7 @@ import pandas as pd
 
 from tilewatch.dashboard.frames.changes import SERIES
 from tilewatch.dashboard.frames.plan import write_plan
+from tilewatch.dashboard.text import day
 from tilewatch.text import short_sha
 
 CHANGE_OF_TIME = "change of time"
@@ -83,6 +84,19 @@ def count_findings(pairs: pd.DataFrame, always: Sequence[str] = (FASTER, SLOWER)
     others = [name for name in (*CLAIMS, *OPEN, NOT_CONFIRMED, SAME_CODE, NOT_APART) if name in counts]
     words = {SAME_CODE: f"with {SAME_CODE}", HIGHER: f"with a {HIGHER}", LOWER: f"with a {LOWER}"}
     return ", ".join(f"{counts.get(name, 0):,} {words.get(name, name)}" for name in dict.fromkeys((*always, *others)))
+
+
+def write_counts(pairs: pd.DataFrame, since: str) -> str:
+    """Says how many series changed, and which days' commits they are compared with. Those may be older than requested
+    if nothing was measured in between."""
+    compared = pairs[pairs["change"].notna()]
+    if compared.empty:
+        return f"No series has a newer run to compare since {since}, of {len(pairs):,} series"
+    of = f"{len(compared):,} of " if len(compared) < len(pairs) else ""  # the others lack a run on one side
+    days = sorted({day(at) for at in compared["committed_at_before"]})
+    dates = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    counts = count_findings(pairs)
+    return f"{counts} since {since} (against commits of {dates}), in {of}{len(pairs):,} series"
 
 
 def write(row: Mapping[Any, Any]) -> str:

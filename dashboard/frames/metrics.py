@@ -177,3 +177,8 @@ METRICS = (
     *map(_counter, TRENDED),
     _static("compile_s", "Compile time", "compile time of the measured config, s", lambda value: f"{value:.1f} s"),
 )
+
+
+def find_drawable(points: pd.DataFrame) -> Metric | None:
+    """Returns the first metric that these points have, which is the ratio where there is one; None without points."""
+    return next((each for each in METRICS if each.values(points)["value"].notna().any()), None)

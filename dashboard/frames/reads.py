@@ -219,43 +219,44 @@ def remarks(url: str, sweep_id: int, config_id: int) -> pd.DataFrame:
     return pd.DataFrame(rows).reindex(columns=["line", "instruction", "shape", "passed", "text", "pass", "name"])
 
 
-@_cached(HISTORY_TTL_S)
-def evidence(url: str, run_id: int) -> Evidence | None:
+def find_evidence(opened: Session, run_id: int) -> Evidence | None:
     """Returns everything stored about a run and the one before it; None if the run does not exist."""
-    with session(url) as opened:
-        run = evidence_queries.find_run(opened, run_id)
-        if run is None:
-            return None
-        earlier = evidence_queries.find_run_before(opened, run_id)
-        before = evidence_queries.find_run(opened, earlier) if earlier is not None else None
-        sampled = evidence_queries.list_samples(opened, run_id)
-        sampled_before = evidence_queries.list_samples(opened, before.run_id) if before else []
-        after = before.position if before else run.position - 1
-        winner = next((each.config_id for each in sampled if each.config_id is not None), None)
-        winner_before = next((each.config_id for each in sampled_before if each.config_id is not None), None)
+    run = evidence_queries.find_run(opened, run_id)
+    if run is None:
+        return None
+    earlier = evidence_queries.find_run_before(opened, run_id)
+    before = evidence_queries.find_run(opened, earlier) if earlier is not None else None
+    sampled = evidence_queries.list_samples(opened, run_id)
+    sampled_before = evidence_queries.list_samples(opened, before.run_id) if before else []
+    after = before.position if before else run.position - 1
+    winner = next((each.config_id for each in sampled if each.config_id is not None), None)
+    winner_before = next((each.config_id for each in sampled_before if each.config_id is not None), None)
 
-        def cubin(of: evidence_queries.RunRow | None, config_id: int | None) -> evidence_queries.CubinRow | None:
-            return evidence_queries.find_cubin(opened, of.sweep_id, config_id) if of and config_id is not None else None
+    def cubin(of: evidence_queries.RunRow | None, config_id: int | None) -> evidence_queries.CubinRow | None:
+        return evidence_queries.find_cubin(opened, of.sweep_id, config_id) if of and config_id is not None else None
 
-        new, old = cubin(run, winner), cubin(before, winner_before)
-        other = evidence_queries.find_next_best(opened, run.sweep_id, winner) if winner is not None else None
-        next_best = cubin(run, other)
-        return Evidence(
-            run=run,
-            before=before,
-            sampled=tuple(sampled),
-            sampled_before=tuple(sampled_before),
-            winner=new,
-            winner_before=old,
-            same_config_before=cubin(before, winner),
-            next_best=next_best,
-            diff_to_before=evidence_queries.find_code_diff(opened, old, new),
-            diff_to_next_best=evidence_queries.find_code_diff(opened, next_best, new),
-            commits=tuple(evidence_queries.list_commits_between(opened, run.repository, after, run.position)),
-            suspicion=replay_queries.find_suspicion(opened, run_id),
-            replays=tuple(replay_queries.list_replays(opened, run_id)),
-            parts=tuple(evidence_queries.list_parts_of_total(opened, run_id)),
-        )
+    new, old = cubin(run, winner), cubin(before, winner_before)
+    other = evidence_queries.find_next_best(opened, run.sweep_id, winner) if winner is not None else None
+    next_best = cubin(run, other)
+    return Evidence(
+        run=run,
+        before=before,
+        sampled=tuple(sampled),
+        sampled_before=tuple(sampled_before),
+        winner=new,
+        winner_before=old,
+        same_config_before=cubin(before, winner),
+        next_best=next_best,
+        diff_to_before=evidence_queries.find_code_diff(opened, old, new),
+        diff_to_next_best=evidence_queries.find_code_diff(opened, next_best, new),
+        commits=tuple(evidence_queries.list_commits_between(opened, run.repository, after, run.position)),
+        suspicion=replay_queries.find_suspicion(opened, run_id),
+        replays=tuple(replay_queries.list_replays(opened, run_id)),
+        parts=tuple(evidence_queries.list_parts_of_total(opened, run_id)),
+    )
+
+
+evidence = _read(find_evidence, HISTORY_TTL_S)
 
 
 def this_hour() -> dt.datetime:

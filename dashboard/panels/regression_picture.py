@@ -7,7 +7,7 @@ import streamlit as st
 from tilewatch.dashboard.charts import evidence as evidence_charts
 from tilewatch.dashboard.charts import marks, trend
 from tilewatch.dashboard.frames import evidence, reads
-from tilewatch.dashboard.frames.metrics import METRICS
+from tilewatch.dashboard.frames.metrics import find_drawable
 from tilewatch.dashboard.panels.series import run_beside
 from tilewatch.dashboard.widgets import plots
 from tilewatch.text import count_text, plain, short_sha
@@ -21,7 +21,7 @@ def show_step(url: str, found: pd.Series, row: pd.Series, measured: reads.Eviden
     without evidence."""
     points = reads.points(url, found["repository"], row["kernel"], row["problem"], row["gpu_model"], static_facts=False)
     points = around(points, found["bad_sha"])
-    metric = next((each for each in METRICS if each.values(points)["value"].notna().any()), None)
+    metric = find_drawable(points)
     st.subheader(plain(f"{row['kernel']} {row['problem']} on {row['gpu_name']}"), anchor=False)
     if metric is None:
         st.caption("No point of this series is in this database.")

@@ -99,10 +99,20 @@ def _filter(operators: Sequence[OperatorRow]) -> list[OperatorRow]:
         "Verdict", [ALL, *(word for word in ORDER if word in {row.safety for row in here})], "safety"
     )
     shown = here if picked == ALL else [row for row in here if row.safety == picked]
-    return sorted(shown, key=lambda row: (ORDER.index(row.safety), -_change(row.frozen)))
+    return order_operators(shown)
+
+
+def order_operators(rows: Sequence[OperatorRow]) -> list[OperatorRow]:
+    """Returns the operators with the most urgent verdict first, the slowest of them first."""
+    return sorted(rows, key=lambda row: (ORDER.index(row.safety), -_change(row.frozen)))
 
 
 def _table(shown: Sequence[OperatorRow]) -> None:
+    tables.show(tabulate_operators(shown).style.map(badges.word_colour, subset="verdict"), key="operators")
+
+
+def tabulate_operators(shown: Sequence[OperatorRow]) -> pd.DataFrame:
+    """Returns one row per operator, without the columns that are empty in all rows."""
     table = pd.DataFrame(
         [
             {
@@ -117,8 +127,7 @@ def _table(shown: Sequence[OperatorRow]) -> None:
             for row in shown
         ]
     )
-    table = table.loc[:, (table != "").any()]  # nothing may have been timed or re-tuned
-    tables.show(table.style.map(badges.word_colour, subset="verdict"), key="operators")
+    return table.loc[:, (table != "").any()]  # nothing may have been timed or re-tuned
 
 
 def _launches(found: ReportStory, shown: Sequence[OperatorRow]) -> None:

@@ -11,7 +11,7 @@ from tilewatch.dashboard.charts import grid, scoreboard
 from tilewatch.dashboard.frames import changes, differences, reads
 from tilewatch.dashboard.frames import scoreboard as scores
 from tilewatch.dashboard.panels import headline
-from tilewatch.dashboard.text import day, rate_text, ratio_to, source_text, time_text
+from tilewatch.dashboard.text import rate_text, ratio_to, source_text, time_text
 from tilewatch.dashboard.widgets import badges, filters, first_visit, page_head, plots, repository, tables
 from tilewatch.text import change_text, short_sha
 
@@ -20,12 +20,6 @@ PERIODS = {"yesterday": 1, "a week ago": 7, "a month ago": 30, "a year ago": 365
 """Days before today's noon, which is after the night. "Changes since" also offers a commit."""
 A_COMMIT = "a commit"
 AN_HOUR = dt.timedelta(hours=1)
-SCALES = {
-    scores.LIKE_DEEPGEMM: grid.RATIO,
-    scores.LIBRARIES: grid.LIBRARIES,
-    scores.MEMORY: grid.MEMORY,
-    scores.TUTORIAL: grid.LIBRARIES,
-}
 
 ABOUT = (
     "The number of a GPU model is the geometric mean of DeepGEMM's time divided by ours, over all operators that do "
@@ -77,10 +71,10 @@ def _series(url: str, name: str, now: dt.datetime) -> None:
     every = reads.compared(url, name, since, now + AN_HOUR)  # up to the end of this hour
     regressed = _list_regressed(url, name, since)
     pairs = changes.keep_series(every, regressed) if only else every
-    st.text(f"{write_counts(every, words)} of {name}")
+    st.text(f"{differences.write_counts(every, words)} of {name}")
     for group, html in _draw_groups(url, name, since, now, only=only).items():
         st.markdown(f"##### {group}")
-        plots.show_grid(html, f"ratios-{SCALES[group].key}" if group != scores.TUTORIAL else "ratios-tutorial")
+        plots.show_grid(html, f"ratios-{grid.SCALES[group].key}" if group != scores.TUTORIAL else "ratios-tutorial")
     others = int(pairs["ratio"].isna().sum())
     st.caption(
         "The main baseline's time / ours: over 1.00 is faster than the baseline. "
@@ -94,19 +88,6 @@ def _series(url: str, name: str, now: dt.datetime) -> None:
     _movers(pairs, words)
 
 
-def write_counts(pairs: pd.DataFrame, since: str) -> str:
-    """Says how many series changed, and which days' commits they are compared with. Those may be older than requested
-    if nothing was measured in between."""
-    compared = pairs[pairs["change"].notna()]
-    if compared.empty:
-        return f"No series has a newer run to compare since {since}, of {len(pairs):,} series"
-    of = f"{len(compared):,} of " if len(compared) < len(pairs) else ""  # the others lack a run on one side
-    days = sorted({day(at) for at in compared["committed_at_before"]})
-    dates = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    counts = differences.count_findings(pairs)
-    return f"{counts} since {since} (against commits of {dates}), in {of}{len(pairs):,} series"
-
-
 def _list_regressed(url: str, name: str, since: dt.datetime) -> pd.DataFrame:
     judged = reads.judged_changes(url, name, reads.EVER)
     return judged[(judged["measured_at"] > since) & (judged["verdict"] == "regression")]
@@ -118,22 +99,11 @@ def _draw_groups(url: str, name: str, since: dt.datetime, now: dt.datetime, *, o
     pairs = reads.compared(url, name, since, now + AN_HOUR)
     if only:
         pairs = changes.keep_series(pairs, _list_regressed(url, name, since))
-    pairs = pairs[pairs["ratio"].notna()]
-    groups = [
-        scores.find_group(kernel, baseline) for kernel, baseline in zip(pairs["kernel"], pairs["baseline"], strict=True)
-    ]
-    links, sparks = repository.series_links(url), _sparks(url, name)
-    return {
-        group: grid.ratio_table(rows, links, sparks, SCALES[group])
-        for group in scores.GROUPS
-        if len(rows := pairs[[each == group for each in groups]])
-    }
+    return grid.draw_groups(pairs, repository.series_links(url), _sparks(url, name))
 
 
 def _sparks(url: str, name: str) -> grid.Sparks:
-    rows = reads.recent_ratios(url, name, scores.RECENT_COMMITS)
-    keys = zip(rows["kernel"], rows["problem"], rows["gpu_model"], rows["origin"], strict=True)
-    return dict(zip(keys, rows["ratios"], strict=True))
+    return grid.index_sparks(reads.recent_ratios(url, name, scores.RECENT_COMMITS))
 
 
 def _since(url: str, name: str, now: dt.datetime, picked: str) -> tuple[dt.datetime, str]:

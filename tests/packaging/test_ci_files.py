@@ -18,6 +18,8 @@ from tilewatch.worker.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 GITHUB, GITLAB = ROOT / "docs/use/ci/github.yml", ROOT / "docs/use/ci/gitlab.yml"
+GITHUB_PAGES, GITLAB_PAGES = ROOT / "docs/use/ci/github-pages.yml", ROOT / "docs/use/ci/gitlab-pages.yml"
+STORY = ROOT / "recordings" / "story" / "h200.jsonl.gz"
 OURS = ROOT / ".github/workflows/test.yml"
 ACTION, HOOKS = ROOT / "action/action.yml", ROOT / ".pre-commit-hooks.yaml"
 WITHOUT_GPU = pytest.mark.skipif(Path("/proc/driver/nvidia").exists(), reason="this machine has a GPU")
@@ -94,8 +96,10 @@ def environment(tmp_path: Path) -> dict[str, str]:
         ("vendor.github-workflows", OURS),
         ("vendor.github-actions", ACTION),
         ("vendor.gitlab-ci", GITLAB),
+        ("vendor.github-workflows", GITHUB_PAGES),
+        ("vendor.gitlab-ci", GITLAB_PAGES),
     ],
-    ids=["workflow", "ours", "action", "gitlab"],
+    ids=["workflow", "ours", "action", "gitlab", "pages", "gitlab pages"],
 )
 def test_a_file_follows_its_published_schema(schema: str, file: Path) -> None:
     check = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(file)]
@@ -107,12 +111,6 @@ def test_our_own_workflow_runs_what_any_ci_runs() -> None:
     steps = yaml.safe_load(OURS.read_text())["jobs"]["test"]["steps"]
     assert steps[-1]["run"] == ".ci/run"
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
-
-
-def test_the_document_prints_the_files_as_they_are() -> None:
-    text = (ROOT / "docs" / "use" / "ci.md").read_text()
-    for file in (GITHUB, GITLAB):
-        assert f"```yaml\n{file.read_text()}```" in text, f"docs/use/ci.md quotes another {file.name}"
 
 
 def test_no_variable_of_the_files_is_an_unknown_setting() -> None:
@@ -203,3 +201,24 @@ def test_the_lines_of_the_pre_commit_hooks_are_commands_of_ours() -> None:
         program, name, *arguments = shlex.split(hook["entry"])
         assert program == "tilewatch"
         commands[name].make_context(name, arguments).close()
+
+
+def test_the_nightly_job_publishes_the_recordings_of_the_repository(
+    tmp_path: Path, watched: Path, source: Path, environment: dict[str, str]
+) -> None:
+    (watched / "recordings").mkdir()
+    shutil.copy(STORY, watched / "recordings")
+    tiny_repository.git(watched, "add", ".")
+    tiny_repository.git(watched, "commit", "--quiet", "--message", "Add a recording")
+    variables = {"TILEWATCH_SOURCE": "example/tilewatch", "TILEWATCH_REF": ""}
+    environment["GITHUB_REPOSITORY"] = "example/kernels"
+    runner = GithubRunner(tmp_path / "runner", watched, {"example/tilewatch": source}, variables, environment)
+    runner.folder.mkdir()
+    workflow = yaml.safe_load(GITHUB_PAGES.read_text())
+    done = runner.run_job(workflow, "publish")
+    assert done.code == 0, done.output
+    assert runner.uploaded == [runner.workspace / "site"]
+    assert "by example/kernels, with tilewatch" in (runner.workspace / "site" / "index.html").read_text()
+    (command,) = yaml.safe_load(GITLAB_PAGES.read_text())["pages"]["script"]
+    steps = [step["run"].splitlines()[-1].split() for step in workflow["jobs"]["publish"]["steps"] if "run" in step]
+    assert [[*line[:2], *line[3:5]] for line in steps] == [[*command.split()[:2], *command.split()[3:5]]]

@@ -72,15 +72,11 @@ def import_(
 
     Example: tilewatch import recordings/*.jsonl.gz
     """
-    from tilewatch.worker.transfer import toolchain_reports
-    from tilewatch.worker.transfer.importing import import_file
+    from tilewatch.worker.local.recorded_database import import_recorded
 
     database_url = options.ready_database()
     for file in files:
-        if file.name.endswith(toolchain_reports.END):
-            print(toolchain_reports.import_report(database_url, file).sentence)
-        else:
-            print(import_file(database_url, file, named=repository).sentence)
+        print(import_recorded(database_url, file, repository))
 
 
 def migrate() -> None:

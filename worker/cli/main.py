@@ -19,6 +19,7 @@ from tilewatch.kernels.validating.command import validate
 from tilewatch.text import short_sha, without_controls
 from tilewatch.worker.cli import compare, data, options, serve, work
 from tilewatch.worker.cli.notify import notify
+from tilewatch.worker.cli.publish import publish
 from tilewatch.worker.cli.regressions import regressions
 from tilewatch.worker.cli.submit import submit
 from tilewatch.worker.cli.tokens import token
@@ -55,6 +56,7 @@ cli.command("export")(data.export_)
 cli.command("import")(data.import_)
 cli.command()(data.migrate)
 cli.command()(data.logins)
+cli.command()(publish)
 cli.command()(serve.api)
 cli.command()(serve.mcp)
 
@@ -199,17 +201,7 @@ def demo(
 
 @cli.command()
 def report(
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", callback=require_place, help="Where to write the page.")
-    ] = None,
-    png: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            callback=require_place,
-            help="Where to write the scoreboard as a picture, for mails and slides.",
-        ),
-    ] = None,
+    html: Annotated[Path, typer.Option(metavar="FILE", callback=require_place, help="Where to write the page.")],
     week: Annotated[
         bool, typer.Option("--week", help="A report of seven days; required, since there is no other period yet.")
     ] = False,
@@ -220,33 +212,21 @@ def report(
         str | None, typer.Option(metavar="NAME", help="The repository, where the database has several.")
     ] = None,
 ) -> None:
-    """Write the weekly report: an HTML page with the charts of seven days, or the scoreboard as a picture."""
+    """Write the weekly report: an HTML page with the charts of seven days."""
     import subprocess
 
-    from tilewatch.db.page_reads.series import list_repositories
-    from tilewatch.db.session import session
     from tilewatch.worker.settings import CHECKOUT
 
     if not week:
         raise typer.BadParameter("add --week: there is no report of another period")
-    if html is None and png is None:
-        raise typer.BadParameter("name a file to write: --html FILE, --png FILE or both")
 
     database_url = options.ready_database()
     if repository is not None:
-        with session(database_url) as opened:
-            names = list_repositories(opened)
-        if repository not in names:
-            those = ", ".join(names) or "none"
-            raise errors.ExpectedError(f"no repository '{repository}' has results; those that have: {those}")
+        options.require_repository(database_url, repository)
     # In a process of its own, because workers must not import the dashboard and may not have its packages.
-    line = [sys.executable, "-m", "tilewatch.dashboard.report", "--week"]
-    for option, file in (("--html", html), ("--png", png)):
-        line += [] if file is None else [option, str(file.absolute())]
-    if until is not None:
-        line += ["--until", str(options.day(until))]
-    if repository is not None:
-        line += ["--repository", repository]
+    last = options.day(until)
+    order = {"html": str(html.absolute()), "until": last and str(last), "repository": repository}
+    line = [sys.executable, "-m", "tilewatch.dashboard.site.weekly_report", json.dumps(order)]
     environment = {**os.environ, "TILEWATCH_DATABASE_URL": database_url}
     raise typer.Exit(subprocess.run(line, cwd=CHECKOUT, env=environment, check=False).returncode)
 

@@ -112,11 +112,25 @@ def open_session() -> "Iterator[Session]":
         yield opened
 
 
+def require_repository(database_url: str, name: str) -> None:
+    """Raises ExpectedError for a repository without results, with those that have some."""
+    from tilewatch.db.page_reads.series import list_repositories
+    from tilewatch.db.session import session
+
+    with session(database_url) as opened:
+        names = list_repositories(opened)
+    if name not in names:
+        raise ExpectedError(f"no repository '{name}' has results; those that have: {', '.join(names) or 'none'}")
+
+
 def day(text: str | None) -> dt.date | None:
     try:
-        return None if text is None else dt.date.fromisoformat(text)
+        found = None if text is None else dt.date.fromisoformat(text)
     except ValueError:
-        raise typer.BadParameter(f"{text} is not a day; expected YYYY-MM-DD, such as 2026-11-01") from None
+        found = dt.date.min
+    if found is not None and found.year < 2000:
+        raise typer.BadParameter(f"{text} is not a day since 2000; expected YYYY-MM-DD, such as 2026-11-01")
+    return found
 
 
 def name_of(who: str | None) -> str:

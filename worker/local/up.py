@@ -241,15 +241,13 @@ def find_usable(gpus_here: Iterable[Gpu], print_line: Callable[[str], None]) -> 
 
 def _import(settings: Settings, servers: Servers, screen: Screen, watch: Callable[[], None]) -> None:
     """Imports the recordings and toolchain reports of this checkout."""
-    from tilewatch.worker.transfer.importing import import_file
-    from tilewatch.worker.transfer.toolchain_reports import import_report
+    from tilewatch.worker.local.recorded_database import import_recorded
 
     own = _name(CHECKOUT) if _watches_checkout(settings) else None
-    for recording, name in list_recordings(own):
+    reports = ((report, None) for report in sorted(RECORDINGS.glob("toolchains/*.json")))
+    for file, name in (*list_recordings(own), *reports):
         watch()
-        screen.print_line(import_file(servers.database_url, recording, named=name).sentence)
-    for report in sorted(RECORDINGS.glob("toolchains/*.json")):
-        screen.print_line(import_report(servers.database_url, report).sentence)
+        screen.print_line(import_recorded(servers.database_url, file, name))
     with session(servers.database_url) as opened:
         queued = jobs.list_unsent(opened, dispatch.RESEND_AFTER_S)
     dispatch.send(dispatch.sender(servers.broker_url), servers.database_url, queued)

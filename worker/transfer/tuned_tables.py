@@ -28,11 +28,13 @@ def write_tables(
     repository: str | None = None,
     kernel: str | None = None,
     gpu_model: str | None = None,
+    every_repository: bool = False,
 ) -> list[Mapping[str, Any]]:
-    """Writes the tables and returns them. `link` returns the address of a run's page. Raises NothingTuned."""
+    """Writes the tables and returns them. `link` returns the address of a run's page. Raises NothingTuned, also for
+    winners of several repositories unless all are wanted: host code looks a table up by kernel and GPU."""
     with session(database_url) as opened:
         found = tuned_rows.list_newest_winners(opened, repository=repository, kernel=kernel, gpu_model=gpu_model)
-        winners = _of_one_repository(found, repository)
+        winners = found if every_repository else _of_one_repository(found, repository)
         config_ids = {winner.config_id for winner in winners}
         times = tuned_rows.read_trial_times(opened, [winner.sweep_id for winner in winners], config_ids)
         configs = tuned_rows.read_configs(opened, {tied for winner in winners for tied in winner.tie})
@@ -48,11 +50,11 @@ def make_tables(
     """Makes one table for each kernel and GPU model. Problems that were last measured before the kernel's source
     changed are left out. At one commit the source may differ by problem, as it is what tracing the problem imported.
     The first of the `winners` of a table is that of the newest commit."""
-    groups: dict[tuple[str, str], list[NewestWinner]] = {}
+    groups: dict[tuple[str, str, str], list[NewestWinner]] = {}
     for winner in winners:
-        groups.setdefault((winner.kernel, winner.gpu_model), []).append(winner)
+        groups.setdefault((winner.repository, winner.kernel, winner.gpu_model), []).append(winner)
     tables: list[Mapping[str, Any]] = []
-    for (kernel, gpu_model), group in groups.items():
+    for (_, kernel, gpu_model), group in groups.items():
         newest, by_problem = group[0], sorted(group, key=lambda winner: winner.problem)
         rows = [each for each in by_problem if newest.sha == each.sha or newest.source_sha256 == each.source_sha256]
         tables.append(

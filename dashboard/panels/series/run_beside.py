@@ -46,10 +46,10 @@ def show(url: str, found: Evidence) -> None:
 
 def show_change(found: Evidence) -> None:
     """Shows the times of a run and of the run before, why they differ, and what else may have changed them."""
-    for sentence in _list_causes(found):
+    for sentence in list_causes(found):
         st.text(sentence)
     tables.show_few(_tabulate_times(found))
-    st.caption("  \n".join(map(plain, _list_circumstances(found))))
+    st.caption("  \n".join(map(plain, list_circumstances(found))))
 
 
 def show_diff(repository: str, base_sha: str | None, head_sha: str) -> None:
@@ -68,7 +68,7 @@ def show_repeat(found: Evidence) -> None:
     st.code(evidence.repeat_commands(found), language="bash", wrap_lines=True)
 
 
-def _list_causes(found: Evidence) -> Iterator[str]:
+def list_causes(found: Evidence) -> Iterator[str]:
     """Yields why the time changed: the mechanism, the replays, and the differences in the code."""
     if (change := explanation.find_change(found)) is not None:
         yield f"Mechanism of the change: {write_mechanisms(change)}."
@@ -97,7 +97,7 @@ def _tabulate_times(found: Evidence) -> list[dict[str, str]]:
     return rows
 
 
-def _list_circumstances(found: Evidence) -> Iterator[str]:
+def list_circumstances(found: Evidence) -> Iterator[str]:
     """Yields what else may have changed the time: the toolchain, the clocks, other processes."""
     if found.before is not None:
         changed = evidence.differences(found.before.toolchain, found.run.toolchain).to_dict("records")

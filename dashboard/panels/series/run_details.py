@@ -54,7 +54,15 @@ def show(found: Evidence) -> None:
 
 
 def _measurements(found: Evidence) -> None:
-    """Shows the times of every implementation before and now, with intervals."""
+    tables.show(tabulate_times(found), key="implementations")
+    for sentence in baseline_texts.list_missing(found.sampled[0].detail) if found.sampled else ():
+        st.caption(plain(sentence))
+    if boundary := evidence.describe_boundary(explanation.read_detail(found.sampled)):
+        st.caption(plain(boundary))
+
+
+def tabulate_times(found: Evidence) -> pd.DataFrame:
+    """Returns the times of every implementation before and now, with intervals."""
     earlier = {row.implementation: row for row in found.sampled_before}
     rows = []
     shown = pd.DataFrame([{**asdict(row), "run_id": found.run.run_id} for row in found.sampled])
@@ -75,13 +83,7 @@ def _measurements(found: Evidence) -> None:
             }
         )
     table = pd.DataFrame(rows)
-    if not earlier:
-        table = table.drop(columns=["before", "time", "ratio before"], errors="ignore")
-    tables.show(table, key="implementations")
-    for sentence in baseline_texts.list_missing(found.sampled[0].detail) if found.sampled else ():
-        st.caption(plain(sentence))
-    if boundary := evidence.describe_boundary(explanation.read_detail(found.sampled)):
-        st.caption(plain(boundary))
+    return table if earlier else table.drop(columns=["before", "time", "ratio before"], errors="ignore")
 
 
 def _replays(found: Evidence) -> None:

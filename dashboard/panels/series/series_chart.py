@@ -79,7 +79,10 @@ def show_table(url: str, key: Key, others: Mapping[str, Key], view: ChartView) -
     columns = {name: st.column_config.NumberColumn(format="%.1f") for name in ("median us", "low us", "high us")}
     columns["ratio"] = st.column_config.NumberColumn(format="%.3fx")
     tables.show_in_expander(
-        "Measurements behind the chart", "points", lambda: _table(_list_points(url, key, others, view)), columns
+        "Measurements behind the chart",
+        "points",
+        lambda: tabulate_points(_list_points(url, key, others, view)),
+        columns,
     )
 
 
@@ -97,17 +100,12 @@ def _draw(url: str, key: Key, view: ChartView) -> trend.Drawing:
     if not metric.values(points)["value"].notna().any():
         why = f"{metric.missing}, so {metric.label.lower()} cannot be shown. Pick another value under Show."
         return trend.Drawing(None, why, "")
-    lines = [
-        *marks.level_changes(reads.levels(url, *key)),
-        *marks.toolchain_changes(points),
-        *(marks.baseline_changes(points) if metric.key == "ratio" else ()),
-        *marks.node_changes(points),
-        *marks.rewrites(points),
-    ]
+    lines = marks.list_marks(points, reads.levels(url, *key), of_ratio=metric.key == "ratio")
     branches = {name: line for name, line in branches.items() if metric.values(line)["value"].notna().any()}
     figure = trend.trend(points, metric, along=view.along, marks=lines, branches=branches)
     apart = ["hexagons are of branches and other toolchains, which count for no verdict"] if branches else []
-    caption = ", ".join([*_legend(points, lines), *apart]) + "."
+    first, *others = list_meanings(points, lines)
+    caption = ", ".join([first, "a click on a point of the kernel opens its run", *others, *apart]) + "."
     return trend.Drawing(figure, f"{metric.label} over {count_text(points['sha'].nunique(), 'commit')}", caption)
 
 
@@ -155,13 +153,13 @@ def _list_points(url: str, key: Key, others: Mapping[str, Key], view: ChartView)
     return pd.concat([points, *(line for line in named if len(line))])
 
 
-def _legend(points: pd.DataFrame, lines: list[marks.Mark]) -> list[str]:
+def list_meanings(points: pd.DataFrame, lines: list[marks.Mark]) -> list[str]:
     """Returns the meaning of each kind of mark in the chart."""
     dense = points.groupby("implementation").size().max() > trend_lines.PLAIN
     words = [
-        "Lines are medians in a band of their 95 % intervals, a click on a point of the kernel opens its run"
+        "Lines are medians in a band of their 95 % intervals"
         if dense
-        else "Points are medians with their 95 % interval, a click on a point of the kernel opens its run"
+        else "Points are medians with their 95 % interval"
     ]
     dashes = {mark.dash for mark in lines}
     for is_there, meaning in (
@@ -180,7 +178,8 @@ def _legend(points: pd.DataFrame, lines: list[marks.Mark]) -> list[str]:
     return words
 
 
-def _table(points: pd.DataFrame) -> pd.DataFrame:
+def tabulate_points(points: pd.DataFrame) -> pd.DataFrame:
+    """Returns one row per measurement, in the words of the page."""
     rows = points.to_dict("records")
     return pd.DataFrame(
         {

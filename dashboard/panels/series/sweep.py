@@ -60,10 +60,11 @@ def _failures(trials: pd.DataFrame) -> None:
         return
     kinds = ", ".join(f"{outcome} {count}" for outcome, count in failed["outcome"].value_counts().items())
     title = f"{count_text(len(failed), 'config')} failed: {kinds}"
-    tables.show_in_expander(title, "failed", lambda: _group_failures(failed))
+    tables.show_in_expander(title, "failed", lambda: group_failures(failed))
 
 
-def _group_failures(failed: pd.DataFrame) -> pd.DataFrame:
+def group_failures(failed: pd.DataFrame) -> pd.DataFrame:
+    """Counts the failed configs by outcome and reason, the most frequent first."""
     lines = failed.assign(reason=failed["failure"].map(first_line))
     table = lines.groupby(["outcome", "reason"]).size().rename("configs").reset_index()
     return table.sort_values("configs", ascending=False)
@@ -136,11 +137,25 @@ def _cells(trials: pd.DataFrame, sweep: pd.Series) -> None:
 
 
 def _best(trials: pd.DataFrame, tie: set[int], sweep: pd.Series) -> None:
-    timed = trials.dropna(subset="median_us").sort_values("median_us").head(BEST_CONFIGS)
+    timed = list_fastest(trials)
     if timed.empty:
         _ranges(trials)
         return
     st.subheader(f"The {len(timed)} fastest configs", anchor=False)
+    table, unit = tabulate_fastest(timed, tie, sweep)
+    number = st.column_config.NumberColumn
+    tables.show(table, key="best", column_config={"us": number(format="%.1f"), unit: number(format="%.0f")})
+    common = common_text(timed, [name for name, _ in sweep["axes"]])
+    meaning = "; ≈ not distinguishable from the winner" if "tie" in table else ""
+    st.caption(f"Times of the few samples of the sweep{meaning}. {plain(common)}")
+
+
+def list_fastest(trials: pd.DataFrame) -> pd.DataFrame:
+    return trials.dropna(subset="median_us").sort_values("median_us").head(BEST_CONFIGS)
+
+
+def tabulate_fastest(timed: pd.DataFrame, tie: set[int], sweep: pd.Series) -> tuple[pd.DataFrame, str]:
+    """Returns the times, rates and parameters of timed configs, and the unit of the rates."""
     fastest_us = timed["median_us"].min()
     slower = [change_text(us / fastest_us - 1) if us > fastest_us else "" for us in timed["median_us"]]
     table = _params(timed, sweep)
@@ -152,11 +167,7 @@ def _best(trials: pd.DataFrame, tie: set[int], sweep: pd.Series) -> None:
     unit = rate_unit(sweep["flops"], sweep["bytes"])
     work = sweep["bytes"] / US_GB if unit == "GB/s" else sweep["flops"] / US_TFLOP
     table[unit] = work / timed["median_us"]
-    number = st.column_config.NumberColumn
-    tables.show(table, key="best", column_config={"us": number(format="%.1f"), unit: number(format="%.0f")})
-    common = common_text(timed, [name for name, _ in sweep["axes"]])
-    meaning = "; ≈ not distinguishable from the winner" if tied.any() else ""
-    st.caption(f"Times of the few samples of the sweep{meaning}. {plain(common)}")
+    return table, unit
 
 
 def common_text(fastest: pd.DataFrame, axes: Sequence[str]) -> str:

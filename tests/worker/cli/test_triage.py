@@ -83,6 +83,7 @@ def test_lists_are_filtered_and_are_json_too(tilewatch: Tilewatch, number: int) 
         (("list", "--state", "gone"), "'gone' is not one of"),
         (("mark", "1", "perhaps"), "'perhaps' is not one of"),
         (("score", "--since", "yesterday"), "yesterday is not a day"),
+        (("score", "--since", "0001-01-01"), "0001-01-01 is not a day since 2000"),
     ],
 )
 def test_what_is_mistyped_is_said(tilewatch: Tilewatch, arguments: tuple[str, ...], words: str) -> None:

@@ -1,0 +1,5 @@
+"""Publishes what the database holds as pages that need no server: a site, and the weekly report."""
+
+from streamlit.logger import set_log_level
+
+set_log_level("error")  # it warns for each cached read that there is no server

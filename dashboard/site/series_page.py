@@ -1,0 +1,124 @@
+"""Makes the page of a series: its trend, its newest run beside the baselines, its newest whole sweep."""
+
+import pandas as pd
+from sqlalchemy.orm import Session
+
+from tilewatch.configs import config_text
+from tilewatch.dashboard.charts import search_space
+from tilewatch.dashboard.charts import sweep as sweep_charts
+from tilewatch.dashboard.frames import baseline_texts, evidence, explanation
+from tilewatch.dashboard.frames.reads import Evidence, find_evidence
+from tilewatch.dashboard.frames.row_frames import to_frame, trials_frame
+from tilewatch.dashboard.panels.series import run_beside, run_details, series_chart, sweep_winner
+from tilewatch.dashboard.panels.series import sweep as sweep_panel
+from tilewatch.dashboard.site import blocks
+from tilewatch.dashboard.site.site_content import Block, SitePage, name_series_page
+from tilewatch.dashboard.site.trend_blocks import read_trend
+from tilewatch.dashboard.text import commit_text, day, moment, timer_text
+from tilewatch.db.models import TOTAL
+from tilewatch.db.page_reads import series, sweeps
+from tilewatch.db.page_reads.series import SeriesRow
+from tilewatch.text import count_text, short_sha
+
+MOST_POINTS = 20
+"""Most rows of the table below a trend. With 60 all recordings made 22.6 MB, where 20 are wanted (2026-11-28)."""
+
+
+def read_series_page(opened: Session, row: SeriesRow) -> SitePage | None:
+    """Reads the page of a series; None if no run of it has a time."""
+    key = (row.repository, row.kernel, row.problem, row.gpu_model)
+    points = to_frame(series.PointRow, series.list_points(opened, *key, static_facts=False))
+    own = points[points["role"] == "kernel"]
+    found = find_evidence(opened, int(own.iloc[-1]["run_id"])) if len(own) else None
+    if found is None:
+        return None
+    shown = series_chart.tabulate_points(points.iloc[-MOST_POINTS:].iloc[::-1]).drop(columns="toolchain")
+    return SitePage(
+        file=name_series_page(*key),
+        title=f"{row.kernel} {row.problem} on {row.gpu_name}",
+        blocks=(
+            *read_trend(opened, key, lambda points: points, found.run.run_id),
+            *_list_run_blocks(found),
+            *_list_sweep_blocks(opened, key),
+            blocks.heading("The newest measurements behind the chart"),
+            blocks.table(shown),
+        ),
+        provenance=list_provenance(found),
+    )
+
+
+def list_provenance(found: Evidence) -> tuple[tuple[str, str], ...]:
+    run = found.run
+    return (
+        ("repository", run.repository),
+        ("commit", f"{run.sha} {commit_text(run.subject, run.author, run.committed_at)}"),
+        ("GPU", f"{run.device_name} ({run.arch}){timer_text(run.timer)}"),
+        ("host", f"{run.origin} on {run.machine}"),
+        ("measured", moment(run.measured_at)),
+        ("versions", ", ".join(f"{name} {version}" for name, version in run.toolchain.items())),
+    )
+
+
+def _list_run_blocks(found: Evidence) -> list[Block]:
+    """Lists what the newest run says: its verdict, the times beside the baselines, why they differ from before."""
+    run = found.run
+    detail = explanation.read_detail(found.sampled)
+    verdict = f"{run.verdict}: {run.reason}" if run.verdict else ""
+    listed = [
+        blocks.heading(f"Newest run: {short_sha(run.sha)} {run.subject}"),
+        *([blocks.text(verdict)] if verdict else ()),
+        *(blocks.text(sentence) for sentence in run_beside.list_causes(found)),
+        blocks.table(run_details.tabulate_times(found)),
+        blocks.note(*baseline_texts.list_missing(detail), evidence.describe_boundary(detail)),
+        blocks.note(*run_beside.list_circumstances(found)),
+    ]
+    if run.kernel != TOTAL:
+        listed += [blocks.heading("Repeat it"), Block("code", evidence.repeat_commands(found))]
+    return listed
+
+
+def _list_sweep_blocks(opened: Session, key: tuple[str, str, str, str]) -> list[Block]:
+    """Lists what the newest sweep of the whole space found, or the newest one that a GPU measured."""
+    rows = to_frame(sweeps.SweepRow, sweeps.list_sweeps(opened, *key))
+    rows = rows[rows["measure"].astype(bool)]
+    whole = rows[list(map(sweep_winner.is_whole, rows["reason"], rows["space_size"], rows["axes"]))]
+    for sweep in (each for shown in (whole, rows) for _, each in shown.iterrows()):
+        measured = to_frame(sweeps.MeasurementRow, sweeps.list_measurements(opened, int(sweep["id"])))
+        kernel = measured[measured["role"] == "kernel"]
+        if len(kernel) and kernel.iloc[0]["params"] is not None:
+            trials = trials_frame(sweeps.list_trials(opened, int(sweep["id"])))
+            return _describe_sweep(sweep_charts.prepare(trials, sweep["axes"]), kernel.iloc[0], sweep)
+    return []
+
+
+def _describe_sweep(trials: pd.DataFrame, winner: pd.Series, sweep: pd.Series) -> list[Block]:
+    tie = set(winner["tie"])
+    params = {name: winner["params"][name] for name, _ in sweep["axes"] if name in winner["params"]}
+    listed = [
+        blocks.heading(f"Sweep of {short_sha(sweep['sha'])} {sweep['subject']}, {day(sweep['committed_at'])}"),
+        blocks.text(f"{sweep_winner.headline(winner)}."),
+        Block("code", config_text(params)),
+        blocks.text(*sweep_winner.list_reasons(trials, winner, sweep["ships"], tie)),
+    ]
+    axes = [name for name, values in sweep["axes"] if len(values) > 1]
+    if len(axes) > 1 and trials["median_us"].notna().any():
+        fact = sweep_charts.FACTS[0]
+        across, down = sorted(axes, key=lambda name: -trials[f"param.{name}"].nunique())[:2]
+        words = f"{fact.label} over {across} and {down}"
+        listed += [
+            blocks.chart(sweep_charts.cells(trials, across, down, fact), words),
+            blocks.note(f"{words}. Each cell: {fact.cell}, of the configs that differ in the other parameters."),
+        ]
+    fastest = sweep_panel.list_fastest(trials)
+    if len(fastest):
+        listed += [
+            blocks.heading(f"The {len(fastest)} fastest configs"),
+            blocks.table(sweep_panel.tabulate_fastest(fastest, tie, sweep)[0]),
+        ]
+    failed = trials[trials["outcome"].isin(search_space.FAILURES)]
+    if len(failed):
+        listed += [
+            blocks.heading(f"{count_text(len(failed), 'config')} failed"),
+            blocks.table(sweep_panel.group_failures(failed)),
+        ]
+    return listed

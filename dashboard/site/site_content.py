@@ -1,0 +1,133 @@
+"""Holds a site as data: the parties that measured, their repositories and their pages. Knows no HTML and no query.
+
+The rows of a repository are those of db.page_reads, so the functions of the dashboard draw them. Everything of a site
+is in its file, so one party's file becomes pages of another party's site. A file is other people's: reading it checks
+every value, and rendering escapes every text.
+"""
+
+import datetime as dt
+import gzip
+import hashlib
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from tilewatch.db.page_reads.regressions import RegressionRow
+from tilewatch.db.page_reads.snapshots import CommitRow, JudgedChangeRow, RecentRatiosRow, SnapshotRow
+from tilewatch.errors import ExpectedError
+from tilewatch.given_files import open_given
+
+FORMAT = 1
+FILE = "site.json.gz"
+MOST_BYTES = 256 * 2**20
+"""Most bytes of a site's file when it is unpacked. All recordings of this repository take 18 MB (2026-11-28)."""
+SLUG_CHARACTERS = 80
+FileName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,150}\.html$")]
+
+
+class BadSite(ExpectedError):
+    """A file is not that of a site. The message is a sentence."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A text in a table, which may link to a page of the same party."""
+
+    text: str
+    page: FileName | None = None
+
+
+@dataclass(frozen=True)
+class Block:
+    """A part of a page. A table has `columns` and `rows`. A chart has its description as `text`, its `figure` as
+    Plotly's JSON, and its height."""
+
+    kind: Literal["heading", "text", "note", "code", "table", "chart"]
+    text: str = ""
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[Cell, ...], ...] = ()
+    figure: str = ""
+    height_px: int = 0
+
+
+@dataclass(frozen=True)
+class SitePage:
+    """A page about one thing. `provenance` says of which commit, GPU, host and date its numbers are."""
+
+    file: FileName
+    title: str
+    blocks: tuple[Block, ...]
+    provenance: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A repository on the front page. `before` are its newest points of a week before the newest of `after`."""
+
+    repository: str
+    after: tuple[SnapshotRow, ...]
+    before: tuple[SnapshotRow, ...]
+    judged: tuple[JudgedChangeRow, ...]
+    recent: tuple[RecentRatiosRow, ...]
+    commits: tuple[CommitRow, ...]
+    regressions: tuple[RegressionRow, ...]
+
+
+@dataclass(frozen=True)
+class Party:
+    """Everything that one party publishes. `links` are tables on its front page, of toolchains and of tuned tables."""
+
+    name: str
+    made_at: dt.datetime
+    made_by: str
+    sections: tuple[Section, ...]
+    pages: tuple[SitePage, ...]
+    links: tuple[Block, ...] = field(default=())
+
+
+_PARTIES = TypeAdapter(tuple[Party, ...])
+
+
+def name_page(kind: str, *about: object) -> str:
+    """Returns the file name of a page: the same in each site, and made of safe characters."""
+    key = "\n".join(map(str, about))
+    slug = re.sub(r"[^a-z0-9]+", "-", " ".join(map(str, about[1:])).lower())[:SLUG_CHARACTERS].strip("-")
+    return "-".join(filter(None, (kind, slug, hashlib.sha256(key.encode()).hexdigest()[:10]))) + ".html"
+
+
+def name_series_page(repository: str, kernel: str, problem: str, gpu_model: str) -> str:
+    return name_page("series", repository, kernel, problem, gpu_model)
+
+
+def name_regression_page(row: RegressionRow) -> str:
+    """Returns a file name that is the same in the sites of all who measured this change."""
+    return name_page(row.direction, row.repository, row.kernel, row.bad_sha, row.category)
+
+
+def write_parties(folder: Path, parties: tuple[Party, ...]) -> None:
+    content = {"format": FORMAT, "parties": _PARTIES.dump_python(parties, mode="json")}
+    (folder / FILE).write_bytes(gzip.compress(json.dumps(content).encode(), mtime=0))
+
+
+def read_parties(place: Path) -> tuple[Party, ...]:
+    """Reads the parties of a site from its folder or its file. Raises BadSite."""
+    file = place / FILE if place.is_dir() else place
+    try:
+        with open_given(file) as given, gzip.open(given) as unpacked:
+            text = unpacked.read(MOST_BYTES + 1)
+        if len(text) > MOST_BYTES:
+            raise BadSite(f"{file} has more than {MOST_BYTES >> 20} MiB")
+        content = json.loads(text)
+        if content.get("format") != FORMAT:
+            raise BadSite(f"{file} has format {content.get('format')!r:.20}, and this Tilewatch reads format {FORMAT}")
+        return _PARTIES.validate_python(content["parties"])
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise BadSite(f"{file} is not the file of a site: {where}: {first['msg']}") from None
+    except (OSError, EOFError, ValueError, RecursionError, AttributeError, KeyError) as error:
+        raise BadSite(f"{file} is not the file of a site: {error}") from None

@@ -1,0 +1,38 @@
+"""Reads the trend of a series and draws it as blocks."""
+
+from collections.abc import Callable
+
+import pandas as pd
+from sqlalchemy.orm import Session
+
+from tilewatch.dashboard.charts import marks, trend
+from tilewatch.dashboard.frames.metrics import find_drawable
+from tilewatch.dashboard.frames.row_frames import to_frame
+from tilewatch.dashboard.panels.series.series_chart import list_meanings
+from tilewatch.dashboard.site import blocks
+from tilewatch.dashboard.site.site_content import Block
+from tilewatch.db.page_reads import regressions, series
+from tilewatch.text import count_text
+
+SHOWN_COMMITS = 60
+"""Most commits in a trend. With more, a week would be too narrow to see."""
+
+
+def read_trend(
+    opened: Session, key: tuple[str, str, str, str], select: Callable[[pd.DataFrame], pd.DataFrame], run_id: int | None
+) -> list[Block]:
+    """Returns the chart of the selected points and its legend, with a ring around a run; empty without a value."""
+    points = select(to_frame(series.PointRow, series.list_points(opened, *key, static_facts=False)))
+    metric = find_drawable(points)
+    if metric is None:
+        return []
+    levels = to_frame(regressions.LevelRow, regressions.list_levels(opened, *key))
+    lines = marks.list_marks(points, levels, of_ratio=metric.key == "ratio")
+    figure = trend.ring(trend.trend(points, metric, marks=lines), run_id)
+    words = f"{metric.label} of {key[1]} {key[2]} over {count_text(points['sha'].nunique(), 'commit')}"
+    return [blocks.chart(figure, words), blocks.note(", ".join(list_meanings(points, lines)) + ".")]
+
+
+def keep_newest(points: pd.DataFrame) -> pd.DataFrame:
+    shas = list(dict.fromkeys(points["sha"]))[-SHOWN_COMMITS:]
+    return points[points["sha"].isin(shas)].reset_index(drop=True)

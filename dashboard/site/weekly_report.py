@@ -1,0 +1,135 @@
+"""Writes the weekly report: the dashboard's charts of one week as a single page that can be mailed and opened anywhere.
+
+    python -m tilewatch.dashboard.site.weekly_report ORDER
+
+`tilewatch report` starts it as a process of its own, because workers do not import the dashboard, pandas or Plotly.
+ORDER is JSON with the fields of ReportOrder.
+The page contains Plotly's script, and loads nothing from outside.
+"""
+
+import datetime as dt
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+from pydantic import TypeAdapter
+from sqlalchemy.orm import Session
+
+from tilewatch.dashboard.charts import grid, scoreboard, sorted_changes
+from tilewatch.dashboard.frames import gpu_time
+from tilewatch.dashboard.site import blocks, templates, weekly
+from tilewatch.dashboard.site.rendering import LEGEND, list_scores, pair_points, tabulate_regressions, write_apart
+from tilewatch.dashboard.site.session_output import write_from
+from tilewatch.dashboard.site.site_content import Block
+from tilewatch.dashboard.site.templates import insert
+from tilewatch.dashboard.site.weekly import Week
+from tilewatch.dashboard.text import day, moment
+from tilewatch.db.page_reads.regressions import RegressionRow
+from tilewatch.text import count_text
+
+Part = Block | Markup
+
+
+def page(week: Week) -> str:
+    """Returns the whole page. Pure."""
+    pairs = pair_points(week.section)
+    listed: list[Part] = [
+        blocks.text(headline(week)),
+        insert(f'<div class="scoreboard">{scoreboard.draw_scores(list_scores(week.section))}</div>'),
+        *_regressions("Confirmed this week", week.opened),
+        *_regressions("Open at its end", week.waiting),
+        *_ratios(pairs),
+        *_movers(pairs),
+        *week.trends,
+        *_nights(week),
+        blocks.note(f"Written {moment(week.until)}. Times are medians; intervals are of 95 %."),
+    ]
+    inserted = {"style": templates.STYLE, "script": templates.SCRIPT, "plotly": get_plotlyjs()}
+    html: str = (
+        templates.open_templates()
+        .get_template("week.html")
+        .render(
+            since=day(week.since), until=day(week.until), listed=listed, **{n: insert(s) for n, s in inserted.items()}
+        )
+    )
+    return html
+
+
+def headline(week: Week) -> str:
+    counted = [row.direction for row in week.opened if row.counted]
+    regressions, improvements = counted.count("regression"), counted.count("improvement")
+    waiting = sum(row.counted for row in week.waiting)
+    apart = write_apart(list({row.id: row for row in (*week.opened, *week.waiting)}.values()))
+    return (
+        f"{count_text(regressions, 'regression')} and {count_text(improvements, 'improvement')} were confirmed, "
+        f"{count_text(waiting, 'regression')} {'is' if waiting == 1 else 'are'} open, in "
+        f"{len(pair_points(week.section)):,} series of {week.section.repository}; "
+        f"{count_text(len(week.judged), 'verdict')} of a change. {apart}"
+    ).rstrip()
+
+
+def _regressions(title: str, rows: Sequence[RegressionRow]) -> Iterable[Part]:
+    yield blocks.heading(title)
+    if not rows:
+        yield blocks.text("None.")
+        return
+    table = tabulate_regressions(rows).assign(cause=[row.cause for row in rows])
+    table.insert(0, "#", [row.id for row in rows])
+    yield blocks.table(table.assign(owner=[row.owner or "nobody" for row in rows]))
+
+
+def _ratios(pairs: pd.DataFrame) -> Iterable[Part]:
+    for group, html in grid.draw_groups(pairs, None, grid.NO_SPARKS).items():
+        yield blocks.heading(group)
+        yield insert(f'<div class="series-grid">{html}</div>')
+    if pairs["ratio"].notna().any():
+        yield blocks.note(LEGEND)
+
+
+def _movers(pairs: pd.DataFrame) -> Iterable[Part]:
+    compared = pairs.dropna(subset="change")
+    if len(compared):
+        words = "Biggest movers of the week"
+        yield blocks.heading(words)
+        where = compared["gpu_name"].str.removeprefix("NVIDIA ")
+        yield blocks.chart(sorted_changes.draw_sorted_changes(compared.assign(where=where)), words)
+
+
+def _nights(week: Week) -> Iterable[Part]:
+    yield blocks.heading("Nights")
+    if week.nights.empty:
+        yield blocks.text("No nightly was submitted this week.")
+        return
+    yield blocks.table(week.nights.rename(columns={"gpu_name": "GPU"}))
+    if not week.gpu_times.empty:
+        yield blocks.table(gpu_time.tabulate(week.gpu_times))
+
+
+@dataclass(frozen=True)
+class ReportOrder:
+    """Where to write the report of the week up to a day, or up to now, of one repository or the one watched here."""
+
+    html: Path
+    until: dt.date | None
+    repository: str | None
+
+
+def main(arguments: Sequence[str]) -> int:
+    order = TypeAdapter(ReportOrder).validate_json(arguments[0])
+    until = dt.datetime.combine(order.until, dt.time.max, dt.UTC) if order.until else dt.datetime.now(dt.UTC)
+
+    def write(opened: Session) -> str:
+        written = page(weekly.read_week(opened, until, order.repository)).encode()
+        order.html.write_bytes(written)
+        return f"wrote {order.html}, {len(written) / 1e6:.1f} MB"
+
+    return write_from(os.environ.get("TILEWATCH_DATABASE_URL", ""), write)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,70 @@
+"""Publishes the database as a site: pages, charts, feeds and badges in one folder, which any web server or a browser
+alone can show.
+
+    python -m tilewatch.dashboard.site.write_site ORDER
+
+`tilewatch publish` starts it as a process of its own, because workers do not import the dashboard, pandas or Plotly.
+ORDER is JSON with the fields of SiteOrder.
+"""
+
+import datetime as dt
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from pydantic import TypeAdapter
+from sqlalchemy.orm import Session
+
+from tilewatch.dashboard.site import feeds, rendering, site_content, site_reads, templates
+from tilewatch.dashboard.site.session_output import write_from
+from tilewatch.tuned import read_tables
+
+
+@dataclass(frozen=True)
+class SiteOrder:
+    """What to publish, and where. `address` is where the site will be. `tables` is a file as
+    `tilewatch tuned export` writes it, `merge` are other parties' sites."""
+
+    folder: Path
+    name: str
+    release: str
+    repository: str | None = None
+    address: str = ""
+    tables: Path | None = None
+    merge: tuple[Path, ...] = ()
+
+
+def write_site(opened: Session, order: SiteOrder) -> str:
+    """Writes all files. A page of an earlier site stays, so that a link to it leads somewhere."""
+    others = [party for place in order.merge for party in site_content.read_parties(place)]
+    tables = read_tables(order.tables) if order.tables else ()
+    own = site_reads.read_party(opened, order.name, dt.datetime.now(dt.UTC), order.release, tables, order.repository)
+    newest = {party.name: party for party in sorted(others, key=lambda party: party.made_at) if party.name != own.name}
+    parties = (own, *newest.values())
+    opened_templates = templates.open_templates()
+    order.folder.mkdir(parents=True, exist_ok=True)
+    site_content.write_parties(order.folder, parties)
+    texts = {
+        **dict(rendering.render(parties, opened_templates)),
+        **dict(feeds.write_feeds(parties, f"{order.address.rstrip('/')}/" if order.address else "", opened_templates)),
+        **dict(feeds.write_badges(own, opened_templates)),
+        "site.css": templates.STYLE,
+        "site.js": templates.SCRIPT,
+        "plotly.min.js": files("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8"),
+    }
+    for name, text in texts.items():
+        (order.folder / name).write_text(text, encoding="utf-8")
+    size = sum((order.folder / name).stat().st_size for name in (*texts, site_content.FILE))
+    return f"wrote {len(texts) + 1} files, {size / 1e6:.1f} MB; open {order.folder / 'index.html'}"
+
+
+def main(arguments: Sequence[str]) -> int:
+    order = TypeAdapter(SiteOrder).validate_json(arguments[0])
+    return write_from(os.environ.get("TILEWATCH_DATABASE_URL", ""), lambda opened: write_site(opened, order))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

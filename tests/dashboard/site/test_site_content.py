@@ -1,0 +1,108 @@
+"""The file of a site: read back as it was written, and refused where a value is not what a site holds."""
+
+import datetime as dt
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.dashboard.fixtures import hostile
+from tilewatch.dashboard.site.site_content import (
+    FILE,
+    BadSite,
+    Block,
+    Cell,
+    Party,
+    Section,
+    SitePage,
+    name_page,
+    read_parties,
+    write_parties,
+)
+from tilewatch.db.page_reads.regressions import RegressionRow
+
+AT = dt.datetime(2026, 11, 28, 3, tzinfo=dt.UTC)
+CHANGE = RegressionRow(
+    *(7, "regression", "r", "k", "code", "its loads lost TMA", ["one"], "a" * 40, "good", "b" * 40, "bad", 1),
+    *(0.09, 0.08, 0.1, "new", None, None, None, AT, AT, 1, ["h200"], 0, 0, False, False, True),
+)
+PAGE = SitePage(
+    name_page("series", "r", "k", "p", "h200"),
+    "k p on H200",
+    (
+        Block("text", "A sentence."),
+        Block("table", columns=("one",), rows=((Cell("cell", name_page("series", "r")),),)),
+        Block("chart", "words", figure='{"data": [], "layout": {}}', height_px=320),
+    ),
+    (("commit", "a" * 40),),
+)
+PARTY = Party("lab", AT, "tilewatch 0.1.0", (Section("r", (), (), (), (), (), (CHANGE,)),), (PAGE,))
+
+
+def write(folder: Path, content: Any) -> Path:
+    (folder / FILE).write_bytes(gzip.compress(json.dumps(content).encode()))
+    return folder
+
+
+def read_written(folder: Path) -> Any:
+    write_parties(folder, (PARTY,))
+    return json.loads(gzip.decompress((folder / FILE).read_bytes()))
+
+
+def test_a_site_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    write_parties(tmp_path, (PARTY,))
+    assert read_parties(tmp_path) == (PARTY,) == read_parties(tmp_path / FILE)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "why"),
+    [
+        (("pages", 0, "file"), "../index.html", "should match pattern"),
+        (("pages", 0, "blocks", 1, "rows", 0, 0, "page"), "javascript:alert(1).html", "should match pattern"),
+        (("pages", 0, "blocks", 0, "kind"), "html", "should be 'heading'"),
+        (("pages", 0, "blocks", 2, "height_px"), "1px;background:url(x)", "valid integer"),
+        (("sections", 0, "regressions", 0, "size"), "<script>", "valid number"),
+        (("made_at",), "yesterday", "valid datetime"),
+    ],
+)
+def test_a_value_that_no_site_holds_is_refused_with_its_place(
+    place: tuple[str | int, ...], value: str, why: str, tmp_path: Path
+) -> None:
+    content = read_written(tmp_path)
+    within = content["parties"][0]
+    for step in place[:-1]:
+        within = within[step]
+    assert within[place[-1]] != value
+    within[place[-1]] = value
+    with pytest.raises(BadSite, match=why) as refused:
+        read_parties(write(tmp_path, content))
+    assert ".".join(map(str, place)) in str(refused.value)
+
+
+def test_a_file_of_another_kind_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(BadSite, match="format 2, and this Tilewatch reads format 1"):
+        read_parties(write(tmp_path, {**read_written(tmp_path), "format": 2}))
+    for other in ([], {"format": 1}, "text"):
+        with pytest.raises(BadSite, match="is not the file of a site"):
+            read_parties(write(tmp_path, other))
+    (tmp_path / FILE).write_bytes(b"no gzip")
+    with pytest.raises(BadSite, match="is not the file of a site"):
+        read_parties(tmp_path)
+
+
+def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_parties(tmp_path, (PARTY,))
+    monkeypatch.setattr("tilewatch.dashboard.site.site_content.MOST_BYTES", 1000)
+    with pytest.raises(BadSite, match="has more than"):
+        read_parties(tmp_path)
+
+
+def test_the_name_of_a_page_is_safe_and_of_one_thing() -> None:
+    names = [name_page("series", "r", "k", text, "h200") for text in ("a b", "a-b", hostile.END, "../" * 90, "")]
+    assert len(set(names)) == 5
+    pages = [SitePage(name, "", (), ()) for name in names]
+    assert all(set(page.file) <= set("abcdefghijklmnopqrstuvwxyz0123456789-.") for page in pages)
+    assert max(map(len, names)) <= 150
+    assert not any(".." in name for name in names)

@@ -1,0 +1,57 @@
+"""Opens a database of recordings alone, for a command that needs no Tilewatch running."""
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from tilewatch.db import migrate
+from tilewatch.db.lifecycle import jobs
+from tilewatch.db.server.embedded import Embedded
+from tilewatch.db.session import engine, session
+from tilewatch.worker import run_job
+from tilewatch.worker.context import Context
+from tilewatch.worker.settings import Settings
+from tilewatch.worker.transfer import toolchain_reports
+from tilewatch.worker.transfer.importing import import_file
+
+FOLDER = "/var/tmp"  # noqa: S108 - a folder with a name of its own is made in it; /tmp may be memory
+OWNER = "judge of recordings"
+
+
+@contextlib.contextmanager
+def open_recorded_database(
+    files: Sequence[Path], settings: Settings, print_line: Callable[[str], None]
+) -> Iterator[str]:
+    """Starts servers in a folder of their own, imports and judges the files, and yields the database's URL. Nothing of
+    it is left at the end."""
+    with tempfile.TemporaryDirectory(prefix="tilewatch-recordings-", dir=FOLDER) as folder:
+        home = Path(folder)
+        home.chmod(0o755)  # the embedded Postgres runs as nobody when this is run by root
+        with Embedded(home / "servers", fsync=False) as servers:
+            migrate.upgrade(servers.database_url)
+            for file in files:
+                print_line(import_recorded(servers.database_url, file))
+            own = {"home": home, "database_url": servers.database_url, "broker_url": servers.broker_url}
+            _judge_all(Context.of(settings.model_copy(update=own)))
+            try:
+                yield servers.database_url
+            finally:
+                engine(servers.database_url).dispose()
+
+
+def import_recorded(database_url: str, file: Path, named: str | None = None) -> str:
+    """Imports a recording or a report of `tilewatch toolchain compare`. Returns what came of it, as a sentence."""
+    if file.name.endswith(toolchain_reports.END):
+        return toolchain_reports.import_report(database_url, file).sentence
+    return import_file(database_url, file, named=named).sentence
+
+
+def _judge_all(context: Context) -> None:
+    while True:  # a recording queues no other kind of job
+        with session(context.database_url) as opened:
+            waiting = jobs.list_unsent(opened, 0)
+        if not waiting:
+            return
+        for job in waiting:
+            run_job.run(job.id, OWNER, context)
