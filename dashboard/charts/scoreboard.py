@@ -5,6 +5,7 @@ pictures.
 """
 
 import datetime as dt
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from html import escape
@@ -56,11 +57,13 @@ def _direction(score: GpuScore) -> str:
 
 
 def _line(line: Sequence[LinePoint]) -> str:
-    """Draws the history as SVG, with a line at 1.00. Empty if there is only one point."""
+    """Draws the history as SVG, with a line at 1.00. Empty if there is only one point. A commit may be older than its
+    parent, after a rebase; it is drawn at the parent's time, because a line that turns back cannot be read."""
     if len(line) < 2:
         return ""
     low, high = _range([place.ratio for place in line])
-    first, last = line[0].at, max(place.at for place in line)
+    times = list(itertools.accumulate((place.at for place in line), max))
+    first, last = times[0], times[-1]
     span_s = max((last - first).total_seconds(), 1.0)
 
     def x(at: dt.datetime) -> float:
@@ -69,11 +72,11 @@ def _line(line: Sequence[LinePoint]) -> str:
     def y(ratio: float) -> float:
         return TOP + (high - ratio) / (high - low) * (HEIGHT - TOP - BOTTOM)
 
-    corners = " ".join(f"{x(place.at):.1f},{y(place.ratio):.1f}" for place in line)
+    corners = " ".join(f"{x(at):.1f},{y(place.ratio):.1f}" for at, place in zip(times, line, strict=True))
     marks = "".join(
-        f'<circle cx="{x(place.at):.1f}" cy="{y(place.ratio):.1f}" r="4" fill="{colours.KERNEL}">'
+        f'<circle cx="{x(at):.1f}" cy="{y(place.ratio):.1f}" r="4" fill="{colours.KERNEL}">'
         f"<title>{escape(_hint(place))}</title></circle>"
-        for place in line
+        for at, place in zip(times, line, strict=True)
     )
     # The other label is on the far side of 1.0: beside it, both could not be read.
     far = low + 0.1 * (high - low) if 1.0 - low >= high - 1.0 else high - 0.1 * (high - low)
@@ -83,7 +86,7 @@ def _line(line: Sequence[LinePoint]) -> str:
         'fill="currentColor" '
         f'role="img" aria-label="{escape(_describe_line(line))}">{levels}'
         f'<polyline fill="none" stroke="{colours.KERNEL}" stroke-width="2.5" points="{corners}"/>{marks}'
-        f"{_dates(line, x)}</svg>"
+        f"{_dates(times, x)}</svg>"
     )
 
 
@@ -101,14 +104,14 @@ def _level(ratio: float, y: float) -> str:
     )
 
 
-def _dates(line: Sequence[LinePoint], x: Callable[[dt.datetime], float]) -> str:
+def _dates(times: Sequence[dt.datetime], x: Callable[[dt.datetime], float]) -> str:
     written: list[tuple[float, str]] = []
     taken = -float(DATES_PX)
-    for place in line:
-        if x(place.at) - taken >= DATES_PX and (not written or day(place.at) != written[-1][1]):
-            taken = x(place.at)
-            written.append((taken, day(place.at)))
-    last = x(line[-1].at)
+    for at in times:
+        if x(at) - taken >= DATES_PX and (not written or day(at) != written[-1][1]):
+            taken = x(at)
+            written.append((taken, day(at)))
+    last = x(times[-1])
     return "".join(
         f'<text class="date" x="{min(at, WIDTH - RIGHT - 34):.1f}" y="{HEIGHT - 6}" text-anchor="middle">{words}</text>'
         for at, words in written

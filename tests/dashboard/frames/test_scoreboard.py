@@ -105,6 +105,17 @@ def test_a_card_has_its_number_its_sentence_and_its_line_with_words_escaped() ->
     assert "<svg" not in draw_scores([score(series("a", [0.9], [0]))]), "one place is no line"
 
 
+def test_a_line_never_turns_back_where_a_commit_is_older_than_its_parent() -> None:
+    history = commits(4)
+    history.loc[1, "committed_at"] = history.loc[3, "committed_at"] - dt.timedelta(days=30)
+    rows = pd.DataFrame([series("a", [0.7, 0.8, 0.9, 0.95], [3, 2, 1, 0])])
+    html = draw_scores(scoreboard.list_scores(rows, history, NAMES))
+    across = [float(x) for x in re.findall(r'<circle cx="([0-9.]+)"', html)]
+    assert len(across) == 4
+    assert across == sorted(across)
+    assert across[1] == across[2], "it stands where its parent does"
+
+
 @pytest.mark.parametrize("ratios", [[0.8, 0.9], [0.98, 1.05], [1.1, 1.17], [1.0, 1.0], [0.999, 1.2]])
 def test_both_labels_of_the_line_can_be_read(ratios: list[float]) -> None:
     html = draw_scores([score(series("a", ratios, [1, 0]))])
