@@ -29,7 +29,7 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
         library, kernel, arch = Path(request["library"]), request["kernel"], request["arch"]
         loaded, failures = load(library, arch), list(list_failures(library, arch))
         parts = list_parts(loaded, failures)
-        shares = read_shares(request["shares"])
+        shares = read_shares(request["shares"]) if "shares" in request else SHORT_LISTS_ALONE
         if kernel is not None:
             wanted = _keep_runnable(_find_wanted(library, kernel, request["problem"], arch), kernel, arch)
             if request.get("config") is not None:  # {} is the only config of host code without a search
