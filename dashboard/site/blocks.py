@@ -1,5 +1,6 @@
 """Makes the blocks of a page from frames and figures. Pure."""
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -39,7 +40,8 @@ def chart(figure: go.Figure | Mapping[str, Any], words: str) -> Block:
     """Makes a chart. Its height is reserved before it is drawn."""
     drawn = figure if isinstance(figure, Mapping) else figure.update_layout(template=None).to_plotly_json()
     height_px = int(drawn["layout"].get("height", CHART_PX))
-    return Block("chart", one_line(words), figure=str(to_json_plotly(drawn)), height_px=height_px)
+    compact = json.loads(to_json_plotly(drawn), parse_float=lambda digits: float(f"{float(digits):.6g}"))
+    return Block("chart", one_line(words), figure=json.dumps(compact, separators=(",", ":")), height_px=height_px)
 
 
 def _write(value: Any) -> str:

@@ -20,8 +20,8 @@ from tilewatch.db.page_reads import series, sweeps
 from tilewatch.db.page_reads.series import SeriesRow
 from tilewatch.text import count_text, short_sha
 
-MOST_POINTS = 20
-"""Most rows of the table below a trend. With 60 all recordings made 22.6 MB, where 20 are wanted (2026-11-28)."""
+MOST_POINTS = 12
+"""Most rows of the table below a trend. With 20 all recordings made 21.4 MB, where 20 MB are wanted (2026-11-28)."""
 
 
 def read_series_page(opened: Session, row: SeriesRow) -> SitePage | None:

@@ -33,11 +33,7 @@ def read_party(
     repository: str | None,
 ) -> Party:
     """Reads one repository, or all without their branches. `tables` are those of `tilewatch tuned export`."""
-    names = [
-        each
-        for each in series.list_repositories(opened)
-        if (each == repository if repository is not None else not is_branch(each))
-    ]
+    names = [repository] if repository else [each for each in series.list_repositories(opened) if not is_branch(each)]
     sections = [section for each in names if (section := read_section(opened, each, made_at)).after]
     shown = {section.repository for section in sections}
     rows = [row for row in series.list_series(opened) if row.repository in shown]
