@@ -57,12 +57,11 @@ def _direction(score: GpuScore) -> str:
 
 
 def _line(line: Sequence[LinePoint]) -> str:
-    """Draws the history as SVG, with a line at 1.00. Empty if there is only one point. A commit may be older than its
-    parent, after a rebase; it is drawn at the parent's time, because a line that turns back cannot be read."""
+    """Draws the history as SVG, with a line at 1.00. Empty if there is only one point."""
     if len(line) < 2:
         return ""
     low, high = _range([place.ratio for place in line])
-    times = list(itertools.accumulate((place.at for place in line), max))
+    times = find_times(line)
     first, last = times[0], times[-1]
     span_s = max((last - first).total_seconds(), 1.0)
 
@@ -88,6 +87,12 @@ def _line(line: Sequence[LinePoint]) -> str:
         f'<polyline fill="none" stroke="{colours.KERNEL}" stroke-width="2.5" points="{corners}"/>{marks}'
         f"{_dates(times, x)}</svg>"
     )
+
+
+def find_times(line: Sequence[LinePoint]) -> list[dt.datetime]:
+    """Returns the time at which each point of a line is drawn. A commit may be older than its parent after a rebase. It
+    is drawn at its parent's time, because a line that turns back cannot be read."""
+    return list(itertools.accumulate((place.at for place in line), max))
 
 
 def _range(ratios: Sequence[float]) -> tuple[float, float]:

@@ -24,12 +24,14 @@ from tilewatch.dashboard.charts import grid, scoreboard, sorted_changes
 from tilewatch.dashboard.frames import gpu_time
 from tilewatch.dashboard.site import blocks, templates, weekly
 from tilewatch.dashboard.site.rendering import LEGEND, list_scores, pair_points, tabulate_regressions, write_apart
+from tilewatch.dashboard.site.score_picture import draw_picture
 from tilewatch.dashboard.site.session_output import write_from
 from tilewatch.dashboard.site.site_content import Block
 from tilewatch.dashboard.site.templates import insert
 from tilewatch.dashboard.site.weekly import Week
 from tilewatch.dashboard.text import day, moment
 from tilewatch.db.page_reads.regressions import RegressionRow
+from tilewatch.errors import ExpectedError
 from tilewatch.text import count_text
 
 Part = Block | Markup
@@ -112,11 +114,25 @@ def _nights(week: Week) -> Iterable[Part]:
 
 @dataclass(frozen=True)
 class ReportOrder:
-    """Where to write the report of the week up to a day, or up to now, of one repository or the one watched here."""
+    """Where to write the report of the week up to a day, or up to now, of one repository or the one watched here: the
+    page, the scoreboard as a picture, or both."""
 
-    html: Path
+    html: Path | None
+    png: Path | None
     until: dt.date | None
     repository: str | None
+
+
+def _draw(week: Week) -> bytes:
+    scores = list_scores(week.section)
+    if not scores:
+        raise ExpectedError("there is no scoreboard to draw: no operator was measured beside DeepGEMM")
+    return draw_picture(scores)
+
+
+def _write(file: Path, content: bytes) -> str:
+    file.write_bytes(content)
+    return f"wrote {file}, {len(content) / 1e6:.1f} MB"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -124,9 +140,9 @@ def main(arguments: Sequence[str]) -> int:
     until = dt.datetime.combine(order.until, dt.time.max, dt.UTC) if order.until else dt.datetime.now(dt.UTC)
 
     def write(opened: Session) -> str:
-        written = page(weekly.read_week(opened, until, order.repository)).encode()
-        order.html.write_bytes(written)
-        return f"wrote {order.html}, {len(written) / 1e6:.1f} MB"
+        week = weekly.read_week(opened, until, order.repository)
+        wrote = [] if order.html is None else [_write(order.html, page(week).encode())]
+        return "\n".join(wrote if order.png is None else [*wrote, _write(order.png, _draw(week))])
 
     return write_from(os.environ.get("TILEWATCH_DATABASE_URL", ""), write)
 

@@ -201,7 +201,13 @@ def demo(
 
 @cli.command()
 def report(
-    html: Annotated[Path, typer.Option(metavar="FILE", callback=require_place, help="Where to write the page.")],
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", callback=require_place, help="Where to write the page.")
+    ] = None,
+    png: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", callback=require_place, help="Where to write the scoreboard as a picture."),
+    ] = None,
     week: Annotated[
         bool, typer.Option("--week", help="A report of seven days; required, since there is no other period yet.")
     ] = False,
@@ -212,20 +218,23 @@ def report(
         str | None, typer.Option(metavar="NAME", help="The repository, where the database has several.")
     ] = None,
 ) -> None:
-    """Write the weekly report: an HTML page with the charts of seven days."""
+    """Write the weekly report: an HTML page with the charts of seven days, or the scoreboard as a picture."""
     import subprocess
 
     from tilewatch.worker.settings import CHECKOUT
 
     if not week:
         raise typer.BadParameter("add --week: there is no report of another period")
+    files = {"html": html and str(html.absolute()), "png": png and str(png.absolute())}
+    if not any(files.values()):
+        raise typer.BadParameter("name a file to write: --html FILE, --png FILE or both")
 
     database_url = options.ready_database()
     if repository is not None:
         options.require_repository(database_url, repository)
     # In a process of its own, because workers must not import the dashboard and may not have its packages.
     last = options.day(until)
-    order = {"html": str(html.absolute()), "until": last and str(last), "repository": repository}
+    order = {**files, "until": last and str(last), "repository": repository}
     line = [sys.executable, "-m", "tilewatch.dashboard.site.weekly_report", json.dumps(order)]
     environment = {**os.environ, "TILEWATCH_DATABASE_URL": database_url}
     raise typer.Exit(subprocess.run(line, cwd=CHECKOUT, env=environment, check=False).returncode)

@@ -9,16 +9,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from sqlalchemy.orm import Session
 
+from tests.conftest import NewDatabase
 from tests.dashboard.fixtures.small_database import FIRST_DAY
+from tests.db.fixtures import worlds
 from tests.worker.fixtures import open_regression
-from tilewatch.dashboard.site import session_output, weekly
+from tilewatch.dashboard.site import score_picture, session_output, weekly
 from tilewatch.dashboard.site import weekly_report as report
+from tilewatch.db import session
 from tilewatch.db.page_reads.series import PointRow
 
 UNTIL = FIRST_DAY + dt.timedelta(days=6)
 ROOT = Path(__file__).parents[3]
+ORDER = {"html": None, "png": None, "until": None, "repository": None}
 
 
 @pytest.fixture
@@ -105,6 +110,31 @@ def test_a_file_that_cannot_be_written_is_one_sentence(
     filled_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TILEWATCH_DATABASE_URL", filled_url)
-    order = {"html": "/nowhere/week.html", "until": None, "repository": None}
-    assert report.main([json.dumps(order)]) == session_output.EXPECTED_ERROR
+    assert report.main([json.dumps(ORDER | {"html": "/nowhere/week.html"})]) == session_output.EXPECTED_ERROR
     assert capsys.readouterr().err == "tilewatch: /nowhere/week.html cannot be written: No such file or directory\n"
+
+
+def test_the_scoreboard_is_a_picture_by_the_same_command(
+    new_database: NewDatabase, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with new_database() as url:
+        with session.session(url) as opened:
+            worlds.fill(opened, 1, ratio=0.9)
+        monkeypatch.setenv("TILEWATCH_DATABASE_URL", url)
+        target = tmp_path / "score.png"
+        assert report.main([json.dumps(ORDER | {"png": str(target)})]) == 0
+    with Image.open(target) as picture:
+        assert picture.size == (score_picture.WIDTH, score_picture.HEIGHT)
+        drawn = {colour for _, colour in picture.convert("RGB").getcolors(1 << 20) or ()}
+    assert (0xFF, 0xFF, 0xFF) in drawn
+    assert len(drawn) > 2, "words and not paper alone"
+    assert capsys.readouterr().out.startswith(f"wrote {target}")
+
+
+def test_without_deepgemm_there_is_no_picture_and_a_sentence(
+    empty_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TILEWATCH_DATABASE_URL", empty_url)
+    order = ORDER | {"png": str(tmp_path / "score.png")}
+    assert report.main([json.dumps(order)]) == session_output.EXPECTED_ERROR
+    assert "there is no scoreboard to draw" in capsys.readouterr().err
