@@ -78,7 +78,7 @@ def replay_sentence(row: ReplayRow) -> str:
         "toolchain": f"{row.good_toolchain} → {row.bad_toolchain}, same commit {short_sha(row.bad_sha)}",
         "config": f"best of the short list → winner, same commit {short_sha(row.bad_sha)}",
         "node": f"node {row.host or 'unknown'}, for comparison with another: {_cubins(row)}",
-    }[row.axis]
+    }.get(row.axis, f"two sides along {row.axis}")  # of a newer release
     if row.failure is not None:
         return f"{sides}: could not be replayed: {row.failure}"
     if row.axis == "node":

@@ -124,6 +124,11 @@ def test_identical_code_has_no_difference_to_tell() -> None:
     assert evidence.replay_sentence(replay(bad_code_sha256="a")).endswith("identical machine code")
 
 
+def test_a_replay_along_an_axis_of_a_newer_release_has_a_sentence() -> None:
+    """The database takes any axis, and a recording may come from a newer release."""
+    assert evidence.replay_sentence(replay(axis="moon")).startswith("two sides along moon: +10.0 %")
+
+
 def test_a_replay_of_toolchains_names_them_and_one_that_failed_says_why() -> None:
     words = evidence.replay_sentence(replay(axis="toolchain", failure="the cubin is gone", good_us=[], bad_us=[]))
     assert words == ("tileiras 13.4 → tileiras 13.5, same commit 2222222222: could not be replayed: the cubin is gone")
