@@ -157,7 +157,7 @@ def _below(url: str, key: Key, found: Evidence | None) -> None:
         views = [sweep_sizes.THIS_SWEEP, *([THIS_RUN] if found else ()), WHAT_MOVED, OVER_SIZES, STEPS]
         view = filters.choose("Below the chart", views, "view")
     sweep = sweeps.iloc[named[picked]]
-    with st.container(key="below"), show_errors():
+    with show_errors():
         if view == THIS_RUN and found is not None:
             run_details.show(found)
         elif view == WHAT_MOVED:
