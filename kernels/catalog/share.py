@@ -20,7 +20,7 @@ enough for a space of 864, the largest of which a full sweep is recorded."""
 
 MOST_QUIET = 6
 """Most configs that a series draws in a night while nothing has changed since its first one. For 126 series they are
-756 trials of 25 ms beside a night of 4 minutes. With 1/28 of each space, up to 64, a first night took 520 s, and all
+756 trials of 25 ms beside a night of 4 minutes. With 1/28 of each space, up to 64, a first night took 540 s, and all
 code was compiled after 431 s (H100, 16 cores, 2026-11-28)."""
 
 KEY_LENGTH = 12
