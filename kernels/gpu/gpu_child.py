@@ -103,7 +103,7 @@ def begin(make: Callable[[str, timing.Timer], Prepared], wanted_timer: str | Non
 
 def _is_fit() -> bool:
     """Returns whether this process may measure another series. Launches nothing: another process has the GPU."""
-    return not _has_failed and _series < MOST_SERIES
+    return not _has_failed and _series < MOST_SERIES and not _is_context_dead(may_launch=False)
 
 
 def _free_prepared() -> None:
@@ -358,11 +358,12 @@ def _make_failure(status: str, failure: Exception) -> dict[str, Any]:
     return {"status": status, "failure": f"{type(failure).__name__}: {failure}".splitlines()[0]}
 
 
-def _is_context_dead() -> bool:
+def _is_context_dead(*, may_launch: bool = True) -> bool:
     """Returns whether a fault makes every later CUDA call fail. The parent then replaces this process."""
     try:
         cupy.cuda.runtime.deviceSynchronize()
-        cupy.zeros(1).sum().get()
+        if may_launch:
+            cupy.zeros(1).sum().get()
     except cupy.cuda.runtime.CUDARuntimeError:
         return True
     return False

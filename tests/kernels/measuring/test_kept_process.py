@@ -94,6 +94,29 @@ def test_the_process_in_which_a_baseline_raised_measures_no_other(
     assert started.count("gpu") == 2
 
 
+def test_a_process_whose_context_died_after_its_series_measures_no_other(
+    rig: Rig, started: list[str], kept: KeptProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault may show only when nothing waits for it any more. To look for it launches nothing."""
+    from tilewatch.kernels.gpu import gpu_child
+
+    def fail() -> None:
+        raise gpu_child.cupy.cuda.runtime.CUDARuntimeError("an illegal memory access was encountered")
+
+    with monkeypatch.context() as only_here:
+        put_back = KeptProcess.put_back
+
+        def put_back_dead(self: KeptProcess, *about: Any) -> None:
+            only_here.setattr(gpu_child.cupy.cuda.runtime, "deviceSynchronize", fail)
+            only_here.setattr(gpu_child.cupy, "zeros", None)
+            put_back(self, *about)
+
+        only_here.setattr(KeptProcess, "put_back", put_back_dead)
+        measure_uncounted(make_request(rig), kept=kept)
+    measure_uncounted(make_request(rig), kept=kept)
+    assert started.count("gpu") == 2
+
+
 def test_the_series_of_another_commit_has_another_process(
     rig: Rig, started: list[str], kept: KeptProcess, tmp_path: Path
 ) -> None:
