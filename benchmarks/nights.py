@@ -120,38 +120,43 @@ def read_file(file: Path) -> Iterator[RecordedNight]:
         yield RecordedNight(f"{file.stem} {sha[:8]}", model, run["gpu_uuid"], run["finished_at"], timed)
 
 
+def compare_nights(nights: Sequence[RecordedNight], *, on_one_card: bool) -> Iterator[Mapping[Series, float]]:
+    """Yields for each pair of nights of a GPU model, on one card or on two, the logarithm of the later ratio over the
+    earlier one, for each series that has the same code in both."""
+    for earlier, later in itertools.combinations(nights, 2):
+        if earlier.gpu_model == later.gpu_model and (earlier.card == later.card) == on_one_card:
+            yield {
+                series: math.log(here.ratio / there.ratio)
+                for series, here in later.timed.items()
+                if (there := earlier.timed.get(series)) is not None and there.same == here.same
+            }
+
+
 def measure_spreads(nights: Sequence[RecordedNight], *, on_one_card: bool) -> dict[Series, Spread]:
     """Returns the spread of each series that two nights on one card, or on two cards, have with the same code."""
     apart: dict[Series, list[float]] = {}
-    for earlier, later in itertools.combinations(nights, 2):
-        if earlier.gpu_model != later.gpu_model or (earlier.card == later.card) != on_one_card:
-            continue
-        for series, here in later.timed.items():
-            there = earlier.timed.get(series)
-            if there is not None and there.same == here.same:
-                apart.setdefault(series, []).append(math.log(here.ratio / there.ratio))
-    return {
-        series: Spread(len(logs), math.sqrt(statistics.fmean(each**2 for each in logs) / 2), max(map(abs, logs)))
-        for series, logs in apart.items()
-    }
+    for compared in compare_nights(nights, on_one_card=on_one_card):
+        for series, change in compared.items():
+            apart.setdefault(series, []).append(change)
+    return {series: Spread(len(logs), _deviation(logs), max(map(abs, logs))) for series, logs in apart.items()}
 
 
 def measure_means(nights: Sequence[RecordedNight]) -> dict[tuple[str, str], float]:
     """Returns the spread of the geometric mean of each kernel and baseline, from pairs of nights on two cards. Only
     series with the same code in both count."""
     apart: dict[tuple[str, str], list[float]] = {}
-    for earlier, later in itertools.combinations(nights, 2):
-        if earlier.gpu_model != later.gpu_model or earlier.card == later.card:
-            continue
-        shared: dict[tuple[str, str], list[float]] = {}
-        for (kernel, problem, baseline), here in later.timed.items():
-            there = earlier.timed.get((kernel, problem, baseline))
-            if there is not None and there.same == here.same:
-                group = name_group(kernel, problem), baseline
-                shared.setdefault(group, []).append(math.log(here.ratio / there.ratio))
-        for group, logs in shared.items():
+    for compared in compare_nights(nights, on_one_card=False):
+        groups: dict[tuple[str, str], list[float]] = {}
+        for (kernel, problem, baseline), change in compared.items():
+            groups.setdefault((name_group(kernel, problem), baseline), []).append(change)
+        for group, logs in groups.items():
             apart.setdefault(group, []).append(statistics.fmean(logs))
-    return {group: math.sqrt(statistics.fmean(each**2 for each in logs) / 2) for group, logs in apart.items()}
+    return {group: _deviation(logs) for group, logs in apart.items()}
+
+
+def _deviation(logs: Sequence[float]) -> float:
+    """Returns the standard deviation of one night, from the differences of two."""
+    return math.sqrt(statistics.fmean(each**2 for each in logs) / 2)
 
 
 def list_moved(nights: Sequence[RecordedNight], spreads: Mapping[Series, Spread]) -> Iterator[str]:
@@ -176,7 +181,7 @@ def _list_figures(nights: Sequence[RecordedNight]) -> Iterator[Figure]:
             spreads = measure_spreads(here, on_one_card=on_one_card)
             if spreads:
                 yield from _describe(f"{model}, {where}", spreads.values())
-        for (kernel, baseline), sd in sorted(measure_means(whole).items()):
+        for (kernel, baseline), sd in sorted(measure_means(here).items()):
             ratios = [
                 timed.ratio
                 for (named, problem, other), timed in whole[-1].timed.items()
