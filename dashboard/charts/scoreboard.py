@@ -60,7 +60,7 @@ def _line(line: Sequence[LinePoint]) -> str:
     """Draws the history as SVG, with a line at 1.00. Empty if there is only one point."""
     if len(line) < 2:
         return ""
-    low, high = _range([place.ratio for place in line])
+    low, high = find_range([place.ratio for place in line])
     times = find_times(line)
     first, last = times[0], times[-1]
     span_s = max((last - first).total_seconds(), 1.0)
@@ -95,7 +95,8 @@ def find_times(line: Sequence[LinePoint]) -> list[dt.datetime]:
     return list(itertools.accumulate((place.at for place in line), max))
 
 
-def _range(ratios: Sequence[float]) -> tuple[float, float]:
+def find_range(ratios: Sequence[float]) -> tuple[float, float]:
+    """Returns the ends of the scale on which a line and 1.00 are drawn."""
     low, high = min(*ratios, 1.0), max(*ratios, 1.0)
     room = max(LEAST_ROOM, 0.1 * (high - low))
     return low - room, high + room

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from PIL import Image, ImageDraw, ImageFont
 
 from tilewatch.dashboard.charts import colours
-from tilewatch.dashboard.charts.scoreboard import find_times
+from tilewatch.dashboard.charts.scoreboard import find_range, find_times
 from tilewatch.dashboard.frames.scoreboard import GpuScore, write_direction, write_distance
 from tilewatch.dashboard.text import day
 from tilewatch.text import count_text
@@ -15,7 +15,6 @@ WIDTH, HEIGHT = 1240, 600
 """Size in pixels of one GPU model's card."""
 LEFT, RIGHT, TOP, FOOT = 110, 60, 320, 90
 PAPER, INK = "#ffffff", "#1c2430"
-LEAST_ROOM = 0.01
 
 
 def draw_picture(scores: Sequence[GpuScore]) -> bytes:
@@ -41,8 +40,7 @@ def _draw_card(draw: ImageDraw.ImageDraw, score: GpuScore, top: int) -> None:
     if len(score.line) < 2:
         return
     ratios = [place.ratio for place in score.line]
-    low, high = min(*ratios, 1.0), max(*ratios, 1.0)
-    room = max(LEAST_ROOM, 0.1 * (high - low))
+    low, high = find_range(ratios)
     times = find_times(score.line)
     first, last = times[0], times[-1]
     span_s = max((last - first).total_seconds(), 1.0)
@@ -52,9 +50,9 @@ def _draw_card(draw: ImageDraw.ImageDraw, score: GpuScore, top: int) -> None:
         return x, top + height_of(ratios[place])
 
     def height_of(ratio: float) -> float:
-        return TOP + (high + room - ratio) / (high - low + 2 * room) * (HEIGHT - TOP - FOOT)
+        return TOP + (high - ratio) / (high - low) * (HEIGHT - TOP - FOOT)
 
-    for level in sorted({low, 1.0}):
+    for level in sorted({min(*ratios, 1.0), 1.0}):
         y = height_of(level)
         draw.line([(LEFT, top + y), (WIDTH - RIGHT, top + y)], fill=colours.LINE, width=2 if level == 1.0 else 1)
         write(LEFT - 12, y + 8, f"{level:.2f}", 24, "rs")
