@@ -92,6 +92,10 @@ def is_of_series(keys: CTE | Mapping[str, str] | Mapping[str, BindParameter[str]
     return [getattr(Sweep, name) == columns[name] for name in SERIES]
 
 
+NOT_TRIED = Trial.status.in_(("waiting", "compiled"))
+"""The condition that no GPU has tried a config: it waits for the compiler or for a run, or a run left it out."""
+
+
 def is_drawn() -> ColumnElement[bool]:
     """Returns the condition that the enclosing query's trial is outside the short list of its sweep's kernel."""
     listed = Sweep.space["listed"]
@@ -101,8 +105,7 @@ def is_drawn() -> ColumnElement[bool]:
 def is_part_of_space() -> ColumnElement[bool]:
     """Returns the condition that the enclosing query's sweep has a run that left out compiled configs. Drawn ones do
     not count: a night stops trying them at the first that hangs."""
-    is_left_out = (Trial.sweep_id == Sweep.id, Trial.status.in_(("waiting", "compiled")), ~is_drawn())
-    left_out = exists().where(*is_left_out).correlate(Sweep)
+    left_out = exists().where(Trial.sweep_id == Sweep.id, NOT_TRIED, ~is_drawn()).correlate(Sweep)
     return and_(exists().where(Run.sweep_id == Sweep.id).correlate(Sweep), left_out)
 
 

@@ -25,7 +25,7 @@ from tilewatch.db.models import (
     Trial,
     Worker,
 )
-from tilewatch.db.query_parts import SERIES, WORKER_ALIVE_S, is_drawn, is_part_of_space, select_row
+from tilewatch.db.query_parts import NOT_TRIED, SERIES, WORKER_ALIVE_S, is_drawn, is_part_of_space, select_row
 from tilewatch.db.repository_names import name_of_branch
 
 RUNS_WITH_COUNTERS = 20
@@ -105,7 +105,7 @@ def list_unmeasured(session: Session, submission_id: int, kernel: str) -> list[U
         .select_from(Trial)
         .join(Sweep, Sweep.id == Trial.sweep_id)
         .outerjoin(Compilation, Compilation.id == Trial.compilation_id)
-        .where(Sweep.submission_id == submission_id, Sweep.kernel == kernel, Trial.status.in_(("waiting", "compiled")))
+        .where(Sweep.submission_id == submission_id, Sweep.kernel == kernel, NOT_TRIED)
         .ext(distinct_on(code_key))
         .order_by(code_key, Trial.sweep_id, Trial.config_id)
         .subquery()

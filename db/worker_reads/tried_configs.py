@@ -13,14 +13,13 @@ from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db.models import Compilation, Config, Measurement, Run, Sweep, Trial
-from tilewatch.db.query_parts import SERIES, Query
+from tilewatch.db.query_parts import NOT_TRIED, SERIES, Query
 
 REACH = 1.3
 """Largest time of a config, relative to the winner, that may change enough for the config to win in the same state."""
 
 CERTIFICATE = Measurement.detail["certificate"]
 DRIVER = func.split_part(Run.toolchain["driver"].astext, ".", 1)
-WAS_TRIED = Trial.status.not_in(("waiting", "compiled"))
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ def list_tried(session: Session, repository: str, gpu_model: str) -> dict[tuple[
         .join(Trial, Trial.sweep_id == Sweep.id)
         .join(Config, Config.id == Trial.config_id)
         .where(Sweep.repository == repository, Sweep.gpu_model == gpu_model, Run.id >= newest.c.first_run)
-        .where(WAS_TRIED, is_drawn)
+        .where(~NOT_TRIED, is_drawn)
         .group_by(newest.c.kernel, newest.c.problem, Config.id)
         .order_by(func.max(Run.finished_at), Config.sha256)
     )
@@ -149,7 +148,7 @@ def find_state(session: Session, sweep_id: int, run_id: int) -> TriedState | Non
         .join(this, is_series)
         .join(Run, Run.sweep_id == Sweep.id)
         .outerjoin(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
-        .where(in_state, WAS_TRIED, Trial.config_id.not_in(space["listed"]))
+        .where(in_state, ~NOT_TRIED, Trial.config_id.not_in(space["listed"]))
     )
     return TriedState(certificate, space["listed"], space["rest"], session.scalars(tried).one())
 
