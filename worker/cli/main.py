@@ -6,7 +6,6 @@ Each command imports what it needs when it runs, so that `--help` is quick.
 import contextlib
 import io
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -219,10 +218,6 @@ def report(
     ] = None,
 ) -> None:
     """Write the weekly report: an HTML page with the charts of seven days, or the scoreboard as a picture."""
-    import subprocess
-
-    from tilewatch.worker.settings import CHECKOUT
-
     if not week:
         raise typer.BadParameter("add --week: there is no report of another period")
     files = {"html": html and str(html.absolute()), "png": png and str(png.absolute())}
@@ -232,12 +227,9 @@ def report(
     database_url = options.ready_database()
     if repository is not None:
         options.require_repository(database_url, repository)
-    # In a process of its own, because workers must not import the dashboard and may not have its packages.
     last = options.day(until)
     order = {**files, "until": last and str(last), "repository": repository}
-    line = [sys.executable, "-m", "tilewatch.dashboard.site.weekly_report", json.dumps(order)]
-    environment = {**os.environ, "TILEWATCH_DATABASE_URL": database_url}
-    raise typer.Exit(subprocess.run(line, cwd=CHECKOUT, env=environment, check=False).returncode)
+    options.run_dashboard_program("site.weekly_report", order, database_url)
 
 
 @cli.command()

@@ -4,10 +4,12 @@ import contextlib
 import datetime as dt
 import functools
 import getpass
+import json
+import os
 import re
 import sys
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -121,6 +123,18 @@ def require_repository(database_url: str, name: str) -> None:
         names = list_repositories(opened)
     if name not in names:
         raise ExpectedError(f"no repository '{name}' has results; those that have: {', '.join(names) or 'none'}")
+
+
+def run_dashboard_program(module: str, order: Mapping[str, Any], database_url: str) -> NoReturn:
+    """Runs a program of the dashboard with an order in JSON, and ends this one with its exit code. It is a process of
+    its own, because workers must not import the dashboard and may not have its packages."""
+    import subprocess
+
+    from tilewatch.worker.settings import CHECKOUT
+
+    environment = {**os.environ, "TILEWATCH_DATABASE_URL": database_url}
+    line = [sys.executable, "-m", f"tilewatch.dashboard.{module}", json.dumps(order)]
+    raise typer.Exit(subprocess.run(line, cwd=CHECKOUT, env=environment, check=False).returncode)
 
 
 def day(text: str | None) -> dt.date | None:

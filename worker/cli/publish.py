@@ -1,10 +1,6 @@
 """The command `tilewatch publish`, which writes the database as pages that need no server."""
 
 import contextlib
-import json
-import os
-import subprocess
-import sys
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -44,7 +40,6 @@ def publish(
     """
     from tilewatch.worker.local.recorded_database import open_recorded_database
     from tilewatch.worker.logs import set_up
-    from tilewatch.worker.settings import CHECKOUT
     from tilewatch.worker.transfer.tuned_tables import write_tables
 
     settings = options.settings()
@@ -69,7 +64,4 @@ def publish(
             "tables": str(tables),
             "merge": [str(site.absolute()) for site in merge or ()],
         }
-        # In a process of its own, because workers must not import the dashboard and may not have its packages.
-        line = [sys.executable, "-m", "tilewatch.dashboard.site.write_site", json.dumps(order)]
-        environment = {**os.environ, "TILEWATCH_DATABASE_URL": database_url}
-        raise typer.Exit(subprocess.run(line, cwd=CHECKOUT, env=environment, check=False).returncode)
+        options.run_dashboard_program("site.write_site", order, database_url)
