@@ -13,7 +13,7 @@ from tilewatch.dashboard.site import blocks
 from tilewatch.dashboard.site.rendering import write_size
 from tilewatch.dashboard.site.series_page import list_provenance
 from tilewatch.dashboard.site.site_content import Block, SitePage, name_regression_page, name_series_page
-from tilewatch.dashboard.site.trend_blocks import read_trend
+from tilewatch.dashboard.site.trend_blocks import read_points, read_trend
 from tilewatch.dashboard.text import moment
 from tilewatch.db.page_reads import regressions
 from tilewatch.db.page_reads.regressions import RegressionRow, RegressionSeriesRow, describe_origin
@@ -39,7 +39,7 @@ def read_regression_page(opened: Session, row: RegressionRow) -> SitePage:
     if worst is not None and found is not None:
         key = (row.repository, worst.kernel, worst.problem, worst.gpu_model)
         listed.append(blocks.heading(f"{worst.kernel} {worst.problem} on {worst.gpu_name}"))
-        listed += read_trend(opened, key, lambda points: around(points, row.bad_sha), None)
+        listed += read_trend(opened, key, around(read_points(opened, key), row.bad_sha), None)
         listed += [blocks.heading("Evidence"), *map(blocks.text, run_beside.list_causes(found))]
         listed += [
             blocks.chart(evidence_charts.replay(replay.good_us, replay.bad_us), evidence.replay_sentence(replay))

@@ -13,10 +13,10 @@ from tilewatch.dashboard.panels.series import run_beside, run_details, series_ch
 from tilewatch.dashboard.panels.series import sweep as sweep_panel
 from tilewatch.dashboard.site import blocks
 from tilewatch.dashboard.site.site_content import Block, SitePage, name_series_page
-from tilewatch.dashboard.site.trend_blocks import read_trend
+from tilewatch.dashboard.site.trend_blocks import read_points, read_trend
 from tilewatch.dashboard.text import commit_text, day, moment, timer_text
 from tilewatch.db.models import TOTAL
-from tilewatch.db.page_reads import series, sweeps
+from tilewatch.db.page_reads import sweeps
 from tilewatch.db.page_reads.series import SeriesRow
 from tilewatch.text import count_text, short_sha
 
@@ -27,7 +27,7 @@ MOST_POINTS = 12
 def read_series_page(opened: Session, row: SeriesRow) -> SitePage | None:
     """Reads the page of a series; None if no run of it has a time."""
     key = (row.repository, row.kernel, row.problem, row.gpu_model)
-    points = to_frame(series.PointRow, series.list_points(opened, *key, static_facts=False))
+    points = read_points(opened, key)
     own = points[points["role"] == "kernel"]
     found = find_evidence(opened, int(own.iloc[-1]["run_id"])) if len(own) else None
     if found is None:
@@ -37,7 +37,7 @@ def read_series_page(opened: Session, row: SeriesRow) -> SitePage | None:
         file=name_series_page(*key),
         title=f"{row.kernel} {row.problem} on {row.gpu_name}",
         blocks=(
-            *read_trend(opened, key, lambda points: points, found.run.run_id),
+            *read_trend(opened, key, points, found.run.run_id),
             *_list_run_blocks(found),
             *_list_sweep_blocks(opened, key),
             blocks.heading("The newest measurements behind the chart"),

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from tilewatch.dashboard.frames.row_frames import to_frame
 from tilewatch.dashboard.site.site_content import Block, Section
 from tilewatch.dashboard.site.site_reads import WEEK, read_section
-from tilewatch.dashboard.site.trend_blocks import keep_newest, read_trend
+from tilewatch.dashboard.site.trend_blocks import keep_newest, read_points, read_trend
 from tilewatch.db.lifecycle.regressions import OPEN
 from tilewatch.db.page_reads import gpu_health
 from tilewatch.db.page_reads import regressions as regression_queries
@@ -59,7 +59,8 @@ def read_week(session: Session, until: dt.datetime, repository: str | None = Non
         trends=[
             block
             for series in _worst(session, opened, judged)
-            for block in read_trend(session, (repository, *series), keep_newest, None)
+            for key in [(repository, *series)]
+            for block in read_trend(session, key, keep_newest(read_points(session, key)), None)
         ],
         gpu_times=to_frame(gpu_health.GpuTimeRow, gpu_health.list_gpu_times(session, since, until)),
     )
