@@ -3,12 +3,13 @@
 // moved what stood below them (a layout shift of 0.4 on the Overview, 2026-11-27).
 // Also loads Plotly's script, 4.7 MB: while the server runs the page Series, else after the first screen.
 
-const FRAMES_STILL = 5;
+const FRAMES_STILL = 2; // five were 0.1 s more (2026-11-28)
 const LONGEST_MS = 4000; // a script that does not come must not hide the page
 const SETTLED_MS = 500; // what is below the first screen is drawn by then
 const PLOTS_FIRST = /\/series$/;
-const GREY_BOX = '.stElementContainer:not([class*="st-key-plot-"], [class*="st-key-table-"])'
-  + ' > [data-testid="stSkeleton"]'; // plots and tables have their height before their script has come
+// page.css or the figure reserves the height of these.
+const RESERVED = '[class*="st-key-plot-"], [class*="st-key-table-"], .st-key-commit, .st-key-view';
+const GREY_BOX = `.stElementContainer:not(${RESERVED}) > [data-testid="stSkeleton"]`;
 const UNDRAWN = `${GREY_BOX}, span.drawn`; // plots.py reserves the place of a drawing with such a span
 
 const { plotly } = document.querySelector("script[data-plotly]").dataset;
