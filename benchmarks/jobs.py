@@ -141,7 +141,7 @@ class Chaos:
 
     limit_s: float = LIMIT_S
     waits: bool = True
-    """If False, the lease of a killed worker ends at once, and a message counts as lost at once."""
+    """If False, a postponed job is due at once, and a message counts as lost at once."""
 
 
 @dataclass(frozen=True)
@@ -246,8 +246,6 @@ def _torment(here: Stage, chance: random.Random, wanted: Chaos, harm: Harm) -> N
                 harm.kills += end(running[victim])
                 running[victim] = start(here, victim, "gpu.sim,judge", "1")
                 kill = now
-                if not wanted.waits and wanted.lease_s == LEASE_S:
-                    _end_leases(here, victim)
             measured = count(here, Run)  # verdicts come only when the whole night is measured
             if stopped is not None or _has_last_attempts(here):
                 pass
@@ -342,24 +340,18 @@ def _break_fetches(here: Stage, number: int) -> None:
 
 
 def _wait_for_messages(here: Stage, number: int) -> list[int]:
-    """Updates alarms as beat does, and returns the number of messages of each alarm about a fetch."""
+    """Updates alarms as beat does, and returns the number of messages of each alarm about a fetch. An alarm and its
+    messages are written in one transaction."""
     of_alarms = select(func.count(Message.id)).select_from(Alarm).outerjoin(Message, Message.alarm_id == Alarm.id)
     query = of_alarms.where(Alarm.kind == "fetch_failed").group_by(Alarm.id)
     found: list[int] = []
     deadline = time.monotonic() + MESSAGES_LIMIT_S
-    while found.count(1) < number and time.monotonic() < deadline:
+    while len(found) < number and time.monotonic() < deadline:
         dispatch.sender(here.servers.broker_url).send_task("worker.watch", queue=dispatch.NOTIFY_QUEUE)
-        time.sleep(TICK_S)
+        time.sleep(1.0)
         with session(here.servers.database_url) as opened:
             found = list(opened.scalars(query))
     return found
-
-
-def _end_leases(here: Stage, worker: str) -> None:
-    """Ends the leases of a worker, as its silence would in time."""
-    with session(here.servers.database_url) as opened:
-        held = update(Job).where(Job.state == "running", Job.owner.startswith(f"{worker}#"))
-        opened.execute(held.values(lease_until=func.now() - dt.timedelta(seconds=1)))
 
 
 def _end_waits(here: Stage) -> None:
