@@ -29,17 +29,6 @@ BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-c
 """The first has no windows: a page that is loaded again takes 2.1 s of CPU time in it, 2.5 in the second (2026-11)."""
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _components_are_looked_for_once() -> Iterator[None]:
-    """Streamlit's test harness reads the metadata of every installed package for each app: 0.35 s of CPU time."""
-    from streamlit.components.v2 import manifest_scanner  # not a cost for the collection of other tests
-
-    with pytest.MonkeyPatch.context() as patch:
-        once = functools.cache(manifest_scanner.scan_component_manifests)
-        patch.setattr(manifest_scanner, "scan_component_manifests", once)
-        yield
-
-
 @pytest.fixture(scope="session")
 def empty_url(new_database: NewDatabase) -> Iterator[str]:
     with new_database() as url:
