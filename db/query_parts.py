@@ -144,16 +144,13 @@ def find_not_apart(run_id: InstrumentedAttribute[int]) -> ScalarSelect[str | Non
 
 
 def select_row(row: type[Any], tables: Sequence[Any], **named: Any) -> Query:
-    """Selects the columns that make a dataclass `row`, for read_rows.
-
-    A field is the expression in `named`, else the column of that name of the first table, alias or subquery that has
-    it.
-    """
+    """Selects the columns that make a dataclass `row`, for read_rows. A field is the expression in `named`, else the
+    column of that name of the first table, alias or subquery that has it."""
 
     def find_column(field: str) -> Any:
         if field in named:
             return named[field].label(field)
-        return next(getattr(table, field) for table in columns if hasattr(table, field))
+        return next(getattr(table, field).label(field) for table in columns if hasattr(table, field))
 
     columns = [table.c if isinstance(table, FromClause) else table for table in tables]
     return select(*map(find_column, row.__dataclass_fields__))
@@ -177,6 +174,11 @@ def read_rows(
     if found and found[0].keys() != row.__dataclass_fields__.keys():  # type: ignore[attr-defined]
         raise TypeError(f"the columns {sorted(found[0])} are not the fields of {row.__name__}")
     return [make_row(row, fields) for fields in found]
+
+
+def find_row(session: Session, query: Query, row: type[Made]) -> Made | None:
+    """Returns the first result of a query as a dataclass; None if it has no result."""
+    return next(iter(read_rows(session, query, row)), None)
 
 
 def read_fields(

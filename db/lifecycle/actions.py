@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle.regressions import NoSuchRegression, NotPossible
-from tilewatch.db.models import ENDED_SHORT, Action
+from tilewatch.db.models import ENDED_SHORT, OPEN_JOB, Action, Submission
 from tilewatch.db.page_reads import regressions as regression_queries
 from tilewatch.db.page_reads.regressions import RegressionRow
 from tilewatch.db.worker_reads import steps
@@ -64,12 +64,8 @@ class RequestedAction:
 
 
 def cancel(session: Session, chosen: JobSelection, who: str) -> str:
-    """Cancels jobs that have not ended, for a person. Returns a sentence of what was done. A worker that runs one stops
-    within seconds. Raises NoSuchWork."""
-    wanted = (
-        _jobs(session, chosen) if chosen.submission_id is None else steps.list_open_jobs(session, chosen.submission_id)
-    )
-    ended = jobs.cancel(session, wanted)
+    """Cancels jobs for a person and returns a sentence. A worker stops one within seconds. Raises NoSuchWork."""
+    ended = jobs.cancel(session, _list_chosen(session, chosen, OPEN_JOB))
     if not ended:
         raise NoSuchWork(_nothing(session, chosen, "has ended", "nothing left to cancel"))
     return write_action(session, who, "cancel", chosen.named(), f"cancelled {_counted(ended)}")
@@ -78,12 +74,7 @@ def cancel(session: Session, chosen: JobSelection, who: str) -> str:
 def retry(session: Session, chosen: JobSelection, who: str) -> str:
     """Retries jobs that ended before their work was done, for a person, and stores the action. Returns a sentence of
     what was done. `jobs.retry` changes the jobs. Raises NoSuchWork."""
-    wanted = (
-        _jobs(session, chosen)
-        if chosen.submission_id is None
-        else steps.list_ended_short(session, chosen.submission_id)
-    )
-    again = jobs.retry(session, wanted)
+    again = jobs.retry(session, _list_chosen(session, chosen, ENDED_SHORT))
     if not again:
         raise NoSuchWork(
             _nothing(session, chosen, f"is not one of {', '.join(ENDED_SHORT)}", "no job that ended short")
@@ -144,10 +135,8 @@ def measure_again(session: Session, regression_id: int, who: str) -> RegressionR
 
 
 def bisect(session: Session, regression_id: int, who: str) -> RegressionRow:
-    """Requests a bisection of a regression's range by replays of its worst series. Returns the regression.
-
-    Raises NotPossible if the range is one commit, if replays cannot separate its commits, or during a bisection.
-    """
+    """Requests a bisection of a regression's range by replays of its worst series. Returns the regression. Raises
+    NotPossible if the range is one commit, if replays cannot separate its commits, or during a bisection."""
     row = _regression(session, regression_id)
     if row.commits_in_range <= 1:
         raise NotPossible(
@@ -165,10 +154,8 @@ def bisect(session: Session, regression_id: int, who: str) -> RegressionRow:
 
 
 def find_next_request(session: Session, after: int = 0) -> RequestedAction | None:
-    """Returns the oldest open request with a larger id, locked for this transaction; None if there is none.
-
-    Requests that another transaction has locked are skipped.
-    """
+    """Returns the oldest open request with a larger id, locked for this transaction; None if there is none. Requests
+    that another transaction has locked are skipped."""
     query = (
         select(Action.id, Action.who, Action.action, Action.wanted, Action.asked_at)
         .where(Action.state == "asked", Action.id > after)
@@ -184,16 +171,10 @@ def end_request(
     session: Session, action_id: int, *, refused: bool, outcome: str, learned: Mapping[str, Any] | None = None
 ) -> None:
     """Ends a request with its outcome, a sentence, and adds what was `learned` to the wanted fields."""
-    state = "refused" if refused else "done"
+    columns = {"state": "refused" if refused else "done", "outcome": outcome, "ended_at": func.now()}
+    wanted = Action.wanted.concat(cast(dict(learned or {}), JSONB))
     session.execute(
-        update(Action)
-        .where(Action.id == action_id, Action.state == "asked")
-        .values(
-            state=state,
-            outcome=outcome,
-            ended_at=func.now(),
-            wanted=Action.wanted.concat(cast(dict(learned or {}), JSONB)),
-        ),
+        update(Action).where(Action.id == action_id, Action.state == "asked").values(**columns, wanted=wanted),
         execution_options={"synchronize_session": False},
     )
 
@@ -232,7 +213,9 @@ def _regression(session: Session, regression_id: int) -> RegressionRow:
     return row
 
 
-def _jobs(session: Session, chosen: JobSelection) -> list[int]:
+def _list_chosen(session: Session, chosen: JobSelection, states: Sequence[str]) -> list[int]:
+    if chosen.submission_id is not None:
+        return steps.list_jobs_in(session, chosen.submission_id, states)
     assert chosen.job_id is not None
     if steps.find_job_state(session, chosen.job_id) is None:
         raise NoSuchWork(f"there is no job {chosen.job_id}; `tilewatch status` shows the numbers of jobs")
@@ -243,7 +226,7 @@ def _nothing(session: Session, chosen: JobSelection, wrong: str, none_left: str)
     if chosen.job_id is not None:
         return f"job {chosen.job_id} {wrong}: it is {steps.find_job_state(session, chosen.job_id)}"
     assert chosen.submission_id is not None
-    if not steps.submission_exists(session, chosen.submission_id):
+    if session.get(Submission, chosen.submission_id) is None:
         return f"there is no submission {chosen.submission_id}; `tilewatch status` shows their numbers"
     return f"submission {chosen.submission_id} has {none_left}"
 

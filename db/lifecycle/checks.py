@@ -1,8 +1,5 @@
-"""Changes the state of a check: submitted, prepared, each operator compared, ended.
-
-A check ends when its last operator has an outcome. A second call of the same write changes nothing. The caller, who
-opened the session, commits.
-"""
+"""Changes the state of a check: submitted, prepared, each operator compared, ended. A check ends when its last operator
+has an outcome. A second call of the same write changes nothing. The caller, who opened the session, commits."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +11,7 @@ from sqlalchemy.orm import Session
 from tilewatch.db.lifecycle.waiting import clock_now
 from tilewatch.db.models import OPEN_JOB, Check, CheckOperator, Job
 from tilewatch.db.natural_keys import find_or_add
-from tilewatch.db.query_parts import select_row
+from tilewatch.db.query_parts import find_row, select_row
 
 FINE, OVER, UNSURE = 0, 1, 2
 """Exit codes, as of `tilewatch compare`: nothing is slower than allowed, something surely is, something may be."""
@@ -98,8 +95,7 @@ def find_open_operator(session: Session, operator_id: int) -> OpenOperator | Non
         .join(Check, Check.id == CheckOperator.check_id)
         .where(CheckOperator.id == operator_id, CheckOperator.kind.is_(None))
     )
-    row = session.execute(query).one_or_none()
-    return None if row is None else OpenOperator(**row._mapping)
+    return find_row(session, query, OpenOperator)
 
 
 def write_outcome(session: Session, check_id: int, operator_id: int, columns: Mapping[str, Any]) -> None:

@@ -27,10 +27,8 @@ CHECKS_TURN_S = 300.0
 
 
 class Priority(IntEnum):
-    """The order of jobs in a queue: the lowest goes first. A job gives its priority to the jobs that it queues.
-
-    Jobs of checks have MANUAL, and go before the sweeps with MANUAL, in the order of their checks (`claim`).
-    """
+    """The order of jobs in a queue: the lowest goes first. A job gives its priority to the jobs that it queues. Jobs of
+    checks have MANUAL, and go before the sweeps with MANUAL, in the order of their checks (`claim`)."""
 
     CONFIRM = 0
     BISECT = 1
@@ -140,64 +138,34 @@ def renew(session: Session, job_id: int, owner: str, lease_s: float, done_steps:
 
 
 def finish(session: Session, job_id: int, owner: str) -> bool:
-    """Ends a job whose work is done. Returns False if the lease was lost meanwhile: the caller must roll back, unless
-    its writes may be repeated."""
-    return _as_owner(
-        session,
-        job_id,
-        owner,
-        {**_let_go("done"), "done_steps": Job.total_steps, "log": None, "finished_at": clock_now()},
-    )
+    """Ends a job whose work is done. Returns False if the lease was lost: the caller then rolls back."""
+    columns = {"done_steps": Job.total_steps, "log": None, "finished_at": clock_now()}
+    return _as_owner(session, job_id, owner, {**_let_go("done"), **columns})
 
 
 def fail(
     session: Session, job_id: int, owner: str, failure: str, trace: str | None = None, log: str | None = None
 ) -> bool:
     """Ends a job that failed for good, with one line for people. Returns False if the lease was lost meanwhile."""
-    return _as_owner(
-        session,
-        job_id,
-        owner,
-        {**_let_go("failed"), "failure": failure, "trace": trace, "log": log, "finished_at": clock_now()},
-    )
+    columns = {"failure": failure, "trace": trace, "log": log, "finished_at": clock_now()}
+    return _as_owner(session, job_id, owner, {**_let_go("failed"), **columns})
 
 
 def hand_back(session: Session, job_id: int, owner: str) -> bool:
     """Queues the job of a worker that must stop, without counting an attempt. Returns False if the lease was lost."""
-    return _as_owner(
-        session, job_id, owner, {**_let_go("queued"), "sent_at": None, "attempt": func.greatest(Job.attempt - 1, 0)}
-    )
+    return _queue_again(session, job_id, owner)
 
 
 def move(session: Session, job_id: int, owner: str, queue: str) -> bool:
     """Moves a job to another queue, without counting an attempt. Returns False if the lease was lost."""
-    return _as_owner(
-        session,
-        job_id,
-        owner,
-        {**_let_go("queued"), "queue": queue, "sent_at": None, "attempt": func.greatest(Job.attempt - 1, 0)},
-    )
+    return _queue_again(session, job_id, owner, queue=queue)
 
 
 def put_off(session: Session, job_id: int, owner: str, trouble: str) -> bool:
-    """Queues a job again after passing trouble: the automatic retry, after a wait that doubles each time.
-
-    It does not count as an attempt. `trouble` is a sentence for people. Returns False if the lease was lost.
-    """
-    doubled = backoff_s(Job.put_offs)
-    return _as_owner(
-        session,
-        job_id,
-        owner,
-        {
-            **_let_go("queued"),
-            "sent_at": None,
-            "attempt": func.greatest(Job.attempt - 1, 0),
-            "put_offs": Job.put_offs + 1,
-            "not_before": after(doubled),
-            "trouble": trouble,
-        },
-    )
+    """Queues a job again after passing trouble: the automatic retry, after a wait that doubles each time. It does not
+    count as an attempt. `trouble` is a sentence for people. Returns False if the lease was lost."""
+    columns = {"put_offs": Job.put_offs + 1, "not_before": after(backoff_s(Job.put_offs)), "trouble": trouble}
+    return _queue_again(session, job_id, owner, **columns)
 
 
 def release(session: Session, job_ids: Sequence[int]) -> list[UnsentJob]:
@@ -245,18 +213,9 @@ def retry(session: Session, job_ids: Sequence[int]) -> list[int]:
     part of a person's retry that changes jobs; `actions.retry` calls it."""
     anew = {
         **_let_go("queued"),
+        **dict.fromkeys(("failure", "trace", "log", "trouble", "sent_at", "started_at", "finished_at")),
+        **dict.fromkeys(("attempt", "put_offs", "done_steps"), 0),
         "state": case((Job.kind == "measure", "waiting"), else_="queued"),
-        "failure": None,
-        "trace": None,
-        "log": None,
-        "trouble": None,
-        "not_before": None,
-        "sent_at": None,
-        "started_at": None,
-        "finished_at": None,
-        "attempt": 0,
-        "put_offs": 0,
-        "done_steps": 0,
     }
     which = and_(Job.id == func.any(list(job_ids)), Job.state.in_(ENDED_SHORT))
     return [job.id for job in _change(session, which, anew)]
@@ -291,6 +250,12 @@ def _expired() -> ColumnElement[bool]:
 
 def _let_go(state: str) -> dict[str, Any]:
     return {"state": state, "owner": None, "lease_until": None, "not_before": None}
+
+
+def _queue_again(session: Session, job_id: int, owner: str, **columns: Any) -> bool:
+    """Queues a job that this owner runs, without counting an attempt."""
+    again = {**_let_go("queued"), "sent_at": None, "attempt": func.greatest(Job.attempt - 1, 0)}
+    return _as_owner(session, job_id, owner, {**again, **columns})
 
 
 def _as_owner(session: Session, job_id: int, owner: str, columns: dict[str, Any]) -> bool:

@@ -79,11 +79,9 @@ def write(session: Session, **row: Unpack[NewMessage]) -> bool:
 
 
 def list_unreported_changes(session: Session) -> list[UnreportedChange]:
-    """Lists changes of regressions that no message reports yet, the oldest first.
-
-    Each change is an event, written in the same transaction, so none is forgotten. The keys of its messages contain the
-    event's id, so none is reported twice. Regressions that came with a recording are left out.
-    """
+    """Lists changes of regressions that no message reports yet, the oldest first. Each change is an event, written in
+    the same transaction, so none is forgotten. The keys of its messages contain the event's id, so none is reported
+    twice. Regressions that came with a recording are left out."""
     event = RegressionEvent
     kind = case(
         (event.action == "open", "opened"),
@@ -120,8 +118,7 @@ def event_key(event_id: int, channel: str) -> str:
 
 
 def take_turns(session: Session) -> None:
-    """Waits until no other process writes messages, and locks others out until the transaction ends: two writers would
-    assign one regression to two owners."""
+    """Waits until no other process writes messages: two writers would assign one regression to two owners."""
     session.execute(select(func.pg_advisory_xact_lock(WRITERS)))
 
 

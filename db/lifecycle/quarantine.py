@@ -1,7 +1,5 @@
-"""Begins a quarantine of an ill GPU, with a reason and evidence, and ends it after a clean canary.
-
-A GPU has at most one open quarantine. worker/gpu/quarantine.py decides what makes a GPU ill.
-"""
+"""Begins a quarantine of an ill GPU, with a reason and evidence, and ends it after a clean canary. A GPU has at most
+one open quarantine. worker/gpu/quarantine.py decides what makes a GPU ill."""
 
 import datetime as dt
 from collections.abc import Mapping

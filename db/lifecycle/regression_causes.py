@@ -25,10 +25,8 @@ RECOVERED_SHARE = 0.6
 
 @dataclass(frozen=True)
 class Cause:
-    """The cause of a change, which came after `good_commit_id`, with `bad_commit_id` at the latest.
-
-    `what` distinguishes causes that are not commits: the base and head toolchain, or two nodes.
-    """
+    """The cause of a change, which came after `good_commit_id`, with `bad_commit_id` at the latest. `what`
+    distinguishes causes that are not commits: the base and head toolchain, or two nodes."""
 
     direction: Direction
     category: Category
@@ -98,11 +96,9 @@ def add_to_explanation(session: Session, regression_id: int, sentence: str) -> N
 def mark_recovered(
     session: Session, moved: ChangedSeries, *, repository: str, kernel: str, of_node: bool = False
 ) -> list[int]:
-    """Marks a series as recovered in its open regressions after a confirmed improvement. Returns their ids.
-
-    A regression is resolved when its last series has recovered. `of_node` selects the regressions of nodes;
-    otherwise they are left out, as a commit does not make a node faster. A change for the worse recovers nothing.
-    """
+    """Marks a series as recovered in its open regressions after a confirmed improvement. Returns their ids. A
+    regression is resolved when its last series has recovered. `of_node` selects the regressions of nodes; otherwise
+    they are left out, as a commit does not make a node faster. A change for the worse recovers nothing."""
     if moved.size >= 0:
         return []
     series = aliased(RegressionSeries)

@@ -6,7 +6,6 @@ session, commits.
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from sqlalchemy import func
 from sqlalchemy.dialects.postgresql import insert
@@ -160,15 +159,9 @@ def add_remark(session: Session, regression: Regression, who: str, action: str, 
 def add_event(
     session: Session, regression_id: int, who: str, action: str, from_state: str | None, to_state: str, text: str | None
 ) -> None:
-    row: dict[str, Any] = {
-        "regression_id": regression_id,
-        "who": _person(who),
-        "action": action,
-        "from_state": from_state,
-        "to_state": to_state,
-        "note": text,
-    }
-    session.execute(insert(RegressionEvent).values(at=func.clock_timestamp(), **row))
+    of = {"regression_id": regression_id, "who": _person(who), "action": action, "note": text}
+    states = {"from_state": from_state, "to_state": to_state}
+    session.execute(insert(RegressionEvent).values(at=func.clock_timestamp(), **of, **states))
 
 
 def _person(who: str) -> str:
@@ -178,6 +171,5 @@ def _person(who: str) -> str:
 
 
 def _given(text: str | None) -> str | None:
-    """Returns a text without control characters, or None if it is empty. Postgres cannot store a NUL, and terminals
-    obey other control characters."""
+    """Returns a text without control characters, which terminals obey; None if it is empty."""
     return without_controls(text or "").strip() or None

@@ -1,8 +1,5 @@
 """Opens and closes suspicions, and stores the replays that settle them. A second call of the same write changes
-nothing.
-
-The caller, who opened the session, commits.
-"""
+nothing. The caller, who opened the session, commits."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict, Unpack

@@ -7,15 +7,13 @@ from sqlalchemy import BigInteger, cast, func, select
 from sqlalchemy.orm import Session
 
 from tilewatch.db.models import Action, CheckOperator
-from tilewatch.db.query_parts import read_rows
+from tilewatch.db.query_parts import read_rows, select_row
 
 
 @dataclass(frozen=True)
 class ActionRow:
-    """A request of a person or a program. `outcome` is None until there is one.
-
-    `gpu_s` is what its checks have cost so far, in GPU seconds; None if it submitted no check.
-    """
+    """A request of a person or a program. `outcome` is None until there is one. `gpu_s` is what its checks have cost so
+    far, in GPU seconds; None if it submitted no check."""
 
     asked_at: dt.datetime
     who: str
@@ -35,7 +33,6 @@ def list_actions(session: Session, limit: int = 20) -> list[ActionRow]:
         .join(CheckOperator, CheckOperator.check_id == cast(checks.c.check_id, BigInteger))
         .correlate(Action)
         .scalar_subquery()
-        .label("gpu_s")
     )
-    columns = [getattr(Action, name).label(name) for name in ActionRow.__dataclass_fields__ if hasattr(Action, name)]
-    return read_rows(session, select(*columns, cost).order_by(Action.id.desc()).limit(limit), ActionRow)
+    query = select_row(ActionRow, [Action], gpu_s=cost).order_by(Action.id.desc()).limit(limit)
+    return read_rows(session, query, ActionRow)

@@ -2,23 +2,20 @@
 
 import datetime as dt
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 from sqlalchemy import func, select, true
 from sqlalchemy.orm import Session
 
 from tilewatch.db.models import Check, CheckOperator, GpuModel
-from tilewatch.db.query_parts import Query, read_rows
+from tilewatch.db.query_parts import Query, find_row, read_rows, select_row
 
 
 @dataclass(frozen=True)
 class CheckRow:
     """A check in a list. `exit_code` is 0 for fine, 1 for slower, 2 for could not tell; None until the check has ended.
-
     `operators` counts its operators, `answered` those with an outcome; they are 0 until the check is prepared.
-    `changed` counts the operators that need launches; None until then. `failure` says why there are no operators.
-    """
+    `changed` counts the operators that need launches; None until then. `failure` says why there are no operators."""
 
     id: int
     repository: str
@@ -86,11 +83,11 @@ class CheckStory:
 
 def find_check(session: Session, check_id: int) -> CheckStory | None:
     """Returns a check with its operators; None if there is no such check."""
-    row = next(iter(read_rows(session, _checks().where(Check.id == check_id), CheckRow)), None)
+    row = find_row(session, _checks().where(Check.id == check_id), CheckRow)
     if row is None:
         return None
-    columns: list[Any] = [getattr(CheckOperator, field.name) for field in fields(CheckOperatorRow)]
-    operators = select(*columns).where(CheckOperator.check_id == check_id).order_by(CheckOperator.id)
+    stored = select_row(CheckOperatorRow, [CheckOperator])
+    operators = stored.where(CheckOperator.check_id == check_id).order_by(CheckOperator.id)
     return CheckStory(row, tuple(read_rows(session, operators, CheckOperatorRow)))
 
 
@@ -112,9 +109,8 @@ def _checks() -> Query:
         .where(CheckOperator.check_id == Check.id)
         .lateral()
     )
-    columns: list[Any] = [getattr(Check, field.name) for field in fields(CheckRow) if hasattr(Check, field.name)]
     return (
-        select(*columns, GpuModel.name.label("gpu_name"), GpuModel.arch, *counted.c)
+        select_row(CheckRow, [Check, GpuModel, counted], gpu_name=GpuModel.name)
         .join(GpuModel, GpuModel.slug == Check.gpu_model)
         .join(counted, true())
     )

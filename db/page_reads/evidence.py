@@ -69,11 +69,9 @@ class RunRow:
 
 @dataclass(frozen=True)
 class SamplesRow:
-    """The raw samples of one implementation in a run. Element i is from paired round i.
-
-    `throttled_us` holds samples of rounds in which the GPU was throttled, which do not count; None without any.
-    `detail` holds what else the run stored, such as the config that a baseline chose.
-    """
+    """The raw samples of one implementation in a run. Element i is from paired round i. `throttled_us` holds samples of
+    rounds in which the GPU was throttled, which do not count; None without any. `detail` holds what else the run
+    stored, such as the config that a baseline chose."""
 
     implementation: str
     role: str

@@ -81,8 +81,7 @@ class GpuTimeRow:
 
 
 def list_gpu_times(session: Session, since: dt.datetime, until: dt.datetime) -> list[GpuTimeRow]:
-    """Lists the kernels with runs of nightlies between two times, without recorded ones; those that took longest come
-    first."""
+    """Lists the kernels with own runs of nightlies between two times, those that took longest first."""
     spent_s = func.extract("epoch", Run.finished_at - Run.started_at) - func.coalesce(WAITED_S, 0.0)
     gpu_s = cast(func.sum(spent_s), Double).label("gpu_s")
     query = (

@@ -33,10 +33,8 @@ class Delay:
 @dataclass(frozen=True)
 class Score:
     """How well the judge did. `missed` counts runs that somebody marked wrong though their verdict was no change.
-
     `from_commit` is the time from the commit that made a regression to the first message about it; `from_run` starts at
-    the end of the run that showed it. `launches` counts those of replays, `runs` the nightly runs.
-    """
+    the end of the run that showed it. `launches` counts those of replays, `runs` the nightly runs."""
 
     since: dt.datetime | None
     points: int
@@ -134,10 +132,8 @@ def _marked_regressions(session: Session, since: dt.datetime | None) -> tuple[in
 
 
 def _marked_runs(session: Session, since: dt.datetime | None) -> tuple[int, int, int]:
-    """Counts marked runs: changes marked right, changes marked wrong, and other verdicts marked wrong.
-
-    Runs of a regression that was marked itself are left out.
-    """
+    """Counts marked runs: changes marked right, changes marked wrong, and other verdicts marked wrong. Runs of a
+    regression that was marked itself are left out."""
     theirs = aliased(Mark)
     of_marked = exists().where(
         RegressionSeries.run_id == Mark.run_id, theirs.regression_id == RegressionSeries.regression_id

@@ -1,9 +1,8 @@
-"""Reads jobs, workers and queues, and what `tilewatch status` shows of them.
-
-Ages, and whether a worker is alive, are computed by the database's clock, because the reader's clock may differ.
-"""
+"""Reads jobs, workers and queues, and what `tilewatch status` shows of them. Ages, and whether a worker is alive, are
+computed by the database's clock, because the reader's clock may differ."""
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -143,9 +142,5 @@ def list_queues(session: Session) -> list[QueueRow]:
         .group_by(Job.queue)
         .order_by(Job.queue)
     )
-    taking: dict[str, int] = {}
-    for worker in list_workers(session):
-        if worker.alive:
-            for queue in worker.queues:
-                taking[queue] = taking.get(queue, 0) + 1
-    return [QueueRow(**row._asdict(), workers=taking.get(row.queue, 0)) for row in session.execute(query)]
+    taking = Counter(queue for worker in list_workers(session) if worker.alive for queue in worker.queues)
+    return [QueueRow(**row._asdict(), workers=taking[row.queue]) for row in session.execute(query)]

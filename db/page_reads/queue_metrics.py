@@ -1,5 +1,6 @@
 """Reads metrics for alerting: how many jobs wait and how long, GPUs in quarantine, and the last good night."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 from sqlalchemy import and_, exists, func, or_, select
@@ -80,11 +81,7 @@ def _nights(session: Session) -> list[LastGoodNight]:
 
 
 def _workers(session: Session) -> list[LiveWorkers]:
-    living: dict[tuple[str, str], int] = {}
-    for worker in list_workers(session):
-        if worker.alive:
-            group = (worker.kind, worker.gpu_model or "")
-            living[group] = living.get(group, 0) + 1
+    living = Counter((worker.kind, worker.gpu_model or "") for worker in list_workers(session) if worker.alive)
     return [LiveWorkers(kind, model, count) for (kind, model), count in sorted(living.items())]
 
 

@@ -9,17 +9,24 @@ from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db.models import Commit, GpuModel, Mark, Regression, RegressionEvent, RegressionSeries
-from tilewatch.db.query_parts import Query, find_not_apart, is_counted, is_recorded, is_simulated, read_rows, select_row
+from tilewatch.db.query_parts import (
+    Query,
+    find_not_apart,
+    find_row,
+    is_counted,
+    is_recorded,
+    is_simulated,
+    read_rows,
+    select_row,
+)
 from tilewatch.db.repository_names import is_example
 
 
 @dataclass(frozen=True)
 class RegressionRow:
-    """A confirmed change. `size` is the relative change in time of its worst series: +0.05 is 5 % slower.
-
-    A `recorded` one came with a recording, so people were notified elsewhere. A `simulated` one is not from a GPU.
-    A `counted` one is in the counts of all pages and messages: it was not recorded, and it is no planted example.
-    """
+    """A confirmed change. `size` is the relative change in time of its worst series: +0.05 is 5 % slower. A `recorded`
+    one came with a recording, so people were notified elsewhere. A `simulated` one is not from a GPU. A `counted` one
+    is in the counts of all pages and messages: it was not recorded, and it is no planted example."""
 
     id: int
     direction: str
@@ -108,7 +115,7 @@ def list_regressions(session: Session, since: dt.datetime | None = None, limit: 
 
 def find_regression(session: Session, regression_id: int) -> RegressionRow | None:
     """Returns a regression; None if there is no such regression."""
-    return next(iter(read_rows(session, _regressions().where(Regression.id == regression_id), RegressionRow)), None)
+    return find_row(session, _regressions().where(Regression.id == regression_id), RegressionRow)
 
 
 def list_series(session: Session, regression_id: int) -> list[RegressionSeriesRow]:

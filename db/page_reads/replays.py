@@ -8,15 +8,14 @@ from sqlalchemy import or_
 from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db.models import Commit, Replay, Run, Suspicion, Sweep
-from tilewatch.db.query_parts import read_rows, select_row
+from tilewatch.db.query_parts import find_row, read_rows, select_row
 
 
 @dataclass(frozen=True)
 class ReplayRow:
     """A replay: two cubins, timed in turns on one GPU. Element i of the two lists of times is the median of launch i.
-
-    `counters` holds the counters of both cubins, as "good" and "bad", or a reason as "missing"; None if none were read.
-    """
+    `counters` holds the counters of both cubins, as "good" and "bad", or a reason as "missing"; None if none were
+    read."""
 
     axis: str
     good_sha: str
@@ -49,10 +48,8 @@ class SuspicionRow:
 
 def find_suspicion(session: Session, run_id: int) -> SuspicionRow | None:
     """Returns the suspicion of a run; None if it has none."""
-    return next(
-        iter(read_rows(session, select_row(SuspicionRow, [Suspicion]).where(Suspicion.run_id == run_id), SuspicionRow)),
-        None,
-    )
+    query = select_row(SuspicionRow, [Suspicion]).where(Suspicion.run_id == run_id)
+    return find_row(session, query, SuspicionRow)
 
 
 def list_replays(session: Session, run_id: int) -> list[ReplayRow]:

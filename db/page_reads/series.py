@@ -102,10 +102,8 @@ class UnknownName(ExpectedError):
 
 
 def require_known(session: Session, **given: str | None) -> None:
-    """Raises UnknownName for a name that no sweep has, so that a misspelt or renamed kernel is noticed.
-
-    `given` may have repository, kernel, problem and gpu_model. None means all, and is always known.
-    """
+    """Raises UnknownName for a name that no sweep has, so that a misspelt or renamed kernel is noticed. `given` may
+    have repository, kernel, problem and gpu_model. None means all, and is always known."""
     for what, name in given.items():
         column = Commit.repository if what == "repository" else getattr(Sweep, what)
         query = select(column).select_from(Sweep).join(Commit, Commit.id == Sweep.commit_id).distinct()
@@ -118,8 +116,7 @@ def require_known(session: Session, **given: str | None) -> None:
 
 
 def list_repositories(session: Session) -> list[str]:
-    """Lists repositories with a submission: first those that are watched, the oldest first, then branches, removed
-    repositories and recorded ones."""
+    """Lists repositories with a submission: watched ones, the oldest first, then branches, removed and recorded."""
     own = func.bool_or(Submission.reason != "recorded")
     is_branch = Commit.repository.contains(BRANCH_START, autoescape=True)
     removed = exists().where(Repository.name == Commit.repository, Repository.removed_at.is_not(None))

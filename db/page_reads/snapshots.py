@@ -1,7 +1,5 @@
-"""Reads one point of each series: the newest one at a moment, or the one at a commit.
-
-The overview compares today with a week ago, the comparison page two commits. The dashboard computes the difference.
-"""
+"""Reads one point of each series: the newest one at a moment, or the one at a commit. The overview compares today with
+a week ago, the comparison page two commits. The dashboard computes the difference."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -280,11 +278,9 @@ def _runs(*nearest_first: ColumnElement[Any]) -> Query:
 def _nearest_measured(
     repository: BindParameter[str], dated: Subquery, nearest_first: Sequence[ColumnElement[Any]]
 ) -> Query:
-    """Selects the run of each series at the commit nearest to a moment, without recorded runs.
-
-    The commits are sorted once, and for each series they are tested in this order until one has a run: a few index
-    probes per series. With 480 series and 72,000 runs this takes 42 ms, sorting all runs 390 ms (2 cores, 2026-11).
-    """
+    """Selects the run of each series at the commit nearest to a moment, without recorded runs. The commits are sorted
+    once, and for each series they are tested in this order until one has a run: a few index probes per series. With 480
+    series and 72,000 runs this takes 42 ms, sorting all runs 390 ms (2 cores, 2026-11)."""
     commits = select(func.array_agg(aggregate_order_by(dated.c.id, *nearest_first))).scalar_subquery()
     keys = series_keys()
     ranked = func.unnest(commits).table_valued("commit_id", with_ordinality="rank").render_derived()

@@ -74,11 +74,8 @@ def list_last_nights(session: Session) -> list[SubmissionRow]:
 
 
 def list_submissions_by_id(session: Session, submission_ids: Sequence[int]) -> list[SubmissionRow]:
-    """Lists these submissions with their states, the newest first.
-
-    The ids are found by another query, because Postgres keeps a plan for a query with `limit` that expects a tenth of
-    all submissions, and that counts every sweep.
-    """
+    """Lists these submissions with their states, the newest first. The ids are found by another query, because Postgres
+    keeps a plan for a query with `limit` that expects a tenth of all submissions, and that counts every sweep."""
     ids = list(submission_ids)
     trials, runs, jobs = _trial_counts(ids), _run_counts(ids), _job_counts(ids)
     query = (

@@ -26,8 +26,7 @@ from tilewatch.db.query_parts import MACHINE, SHORT_DETAIL, is_of_series, read_r
 
 @dataclass(frozen=True)
 class SweepRow:
-    """A sweep in a list. `tile_table` and `ships` are the configs that the tile table and the library's host code
-    choose; None if there is none."""
+    """A sweep in a list. `tile_table` and `ships` are the configs of the tile table and of the library's host code."""
 
     id: int
     repository: str

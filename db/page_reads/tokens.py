@@ -7,7 +7,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from tilewatch.db.models import Check, CheckOperator, Token
-from tilewatch.db.query_parts import read_rows
+from tilewatch.db.query_parts import read_rows, select_row
 
 BUDGET_H = 24
 """Hours in which the checks of a token may use up its budget."""
@@ -15,10 +15,7 @@ BUDGET_H = 24
 
 @dataclass(frozen=True)
 class TokenRow:
-    """A token, without its secret. `spent_gpu_s` is what its checks cost in the last BUDGET_H hours.
-
-    `revoked_at` is None while it is valid.
-    """
+    """A token, without its secret. `spent_gpu_s` is what its checks cost in the last BUDGET_H hours."""
 
     name: str
     rights: list[str]
@@ -44,7 +41,5 @@ def list_tokens(session: Session) -> list[TokenRow]:
             Check.requested_at > func.now() - dt.timedelta(hours=BUDGET_H),
         )
         .scalar_subquery()
-        .label("spent_gpu_s")
     )
-    columns = [getattr(Token, name) for name in TokenRow.__dataclass_fields__ if hasattr(Token, name)]
-    return read_rows(session, select(*columns, spent).order_by(Token.name), TokenRow)
+    return read_rows(session, select_row(TokenRow, [Token], spent_gpu_s=spent).order_by(Token.name), TokenRow)

@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from tilewatch.db.models import OPEN_JOB, Job, ToolchainReport
-from tilewatch.db.query_parts import read_rows
+from tilewatch.db.query_parts import Query, find_row, read_rows, select_row
 
 SIDES = (("base", "a"), ("head", "b"))
 """Names of both sides in a stored report, each followed by its name before 2026-11-28."""
@@ -54,11 +54,9 @@ class TimeChange:
 
 @dataclass(frozen=True)
 class OperatorRow:
-    """The verdict on a kernel and problem. `gpu_model` is None if the code was compared without a GPU.
-
-    `frozen` is the change with A's config on both sides, `retuned` with B's best config on B; None without launches.
-    `moved_to` is B's best config; None if that is A's, or if none was searched.
-    """
+    """The verdict on a kernel and problem. `gpu_model` is None if the code was compared without a GPU. `frozen` is the
+    change with A's config on both sides, `retuned` with B's best config on B; None without launches. `moved_to` is B's
+    best config; None if that is A's, or if none was searched."""
 
     kernel: str
     problem: str
@@ -115,14 +113,14 @@ def list_reports_of(session: Session, compilers: tuple[str, str]) -> list[Report
     return read_rows(session, query, ReportRow)
 
 
-def find_row(session: Session, report_id: int) -> ReportRow | None:
+def find_report_row(session: Session, report_id: int) -> ReportRow | None:
     """Returns a report as in the list; None if there is no such report."""
-    return next(iter(read_rows(session, _reports().where(ToolchainReport.id == report_id), ReportRow)), None)
+    return find_row(session, _reports().where(ToolchainReport.id == report_id), ReportRow)
 
 
 def find_report(session: Session, report_id: int) -> ReportStory | None:
     """Returns a report with its operators; None if there is no such report, or if it has no result yet."""
-    row = find_row(session, report_id)
+    row = find_report_row(session, report_id)
     if row is None or row.safety is None:
         return None
     columns = select(ToolchainReport.answer, ToolchainReport.contents, ToolchainReport.markdown)
@@ -140,11 +138,10 @@ def find_report(session: Session, report_id: int) -> ReportStory | None:
     )
 
 
-def _reports() -> Any:
-    safety = ToolchainReport.answer["safety"].astext.label("safety")
-    columns = (ToolchainReport.id, ToolchainReport.a, ToolchainReport.b, ToolchainReport.made_at)
-    of_job = (Job.state.label("job_state"), Job.failure)
-    return select(*columns, safety, *of_job).outerjoin(Job, Job.id == ToolchainReport.job_id)
+def _reports() -> Query:
+    safety = ToolchainReport.answer["safety"].astext
+    columns = select_row(ReportRow, [ToolchainReport, Job], safety=safety, job_state=Job.state)
+    return columns.outerjoin(Job, Job.id == ToolchainReport.job_id)
 
 
 def _read_operator(row: Mapping[str, Any]) -> OperatorRow:

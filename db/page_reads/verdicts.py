@@ -8,17 +8,15 @@ from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db import commit_order
 from tilewatch.db.models import Commit, GpuModel, Run, Sweep, Verdict
-from tilewatch.db.query_parts import SERIES, find_not_apart, is_of_series, judged_runs, read_rows, select_row
+from tilewatch.db.query_parts import SERIES, find_not_apart, find_row, is_of_series, judged_runs, read_rows, select_row
 from tilewatch.db.repository_names import EXAMPLES
 
 
 @dataclass(frozen=True)
 class VerdictRow:
     """The verdict on a run. `change` is the relative change of the time (+0.05 is 5 % slower), with its 95 % interval
-    `low` to `high`; None if the history is too short.
-
-    The change came after `good_sha`, with `bad_sha` at the latest; None if nothing changed.
-    """
+    `low` to `high`; None if the history is too short. The change came after `good_sha`, with `bad_sha` at the latest;
+    None if nothing changed."""
 
     run_id: int
     repository: str
@@ -45,10 +43,8 @@ class VerdictRow:
 @dataclass(frozen=True)
 class DetectableChange:
     """The smallest relative change that one night of a series would show, from its newest verdict with a known noise.
-
     `noise` is the standard deviation between nights. The launches of a check have less noise, because they compare two
-    commits within the same minutes.
-    """
+    commits within the same minutes."""
 
     run_id: int
     sha: str
@@ -80,11 +76,8 @@ class UndecidedRow:
 
 
 def list_undecided(session: Session, since: dt.datetime) -> list[UndecidedRow]:
-    """Lists the series of all repositories whose newest run was judged since a time and is undecided.
-
-    Recorded runs are left out, because they are not judged again. So are planted examples, and runs that only need more
-    nights.
-    """
+    """Lists the series of all repositories whose newest run was judged since a time and is undecided. Recorded runs are
+    left out, because they are not judged again. So are planted examples, and runs that only need more nights."""
     later_sweep, later_run, later_commit = aliased(Sweep), aliased(Run), aliased(Commit)
     is_superseded = (
         select(later_run.id)
@@ -165,4 +158,4 @@ def find_detectable_change(
         .order_by(*commit_order.newest_first(), Verdict.run_id.desc())
         .limit(1)
     )
-    return next(iter(read_rows(session, query, DetectableChange)), None)
+    return find_row(session, query, DetectableChange)

@@ -1,7 +1,4 @@
-"""Reads the contents of a recording: the sweeps and replays that were measured here, with all their rows.
-
-Rows that came with another recording are left out.
-"""
+"""Reads the contents of a recording: the sweeps and replays that were measured here, with all their rows."""
 
 import datetime as dt
 from collections.abc import Mapping, Sequence

@@ -62,10 +62,8 @@ def list_newest_pairs(session: Session, since: dt.datetime) -> list[SweepPair]:
 def list_pairs_since(
     session: Session, kernel: str, gpu_model: str, submission_id: int, *, measured: bool
 ) -> list[SweepPair]:
-    """Lists for each series of a kernel the last sweep before a submission and the newest one, for open alarms.
-
-    With `measured`, the newest sweep is the newest with a run.
-    """
+    """Lists for each series of a kernel the last sweep before a submission and the newest one, for open alarms. With
+    `measured`, the newest sweep is the newest with a run."""
     named = (Sweep.submission_id == submission_id, Sweep.kernel == kernel, Sweep.gpu_model == gpu_model)
     then = _sweeps().where(*named).subquery()
     compiles = exists().where(Trial.sweep_id == Sweep.id, Trial.status == "waiting")

@@ -1,7 +1,5 @@
 """Reads the GPUs of the nodes: which one measured a run, which can work now, and which jobs wait for one that is gone.
-
-worker/judging/node_cause.py, which compares nodes, and the reconciler use it.
-"""
+worker/judging/node_cause.py, which compares nodes, and the reconciler use it."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -58,8 +56,7 @@ def list_available_gpus(session: Session, gpu_model: str) -> list[NodeGpu]:
 
 
 def read_open_causes(session: Session, repository: str, gpu_model: str) -> dict[tuple[str, str], dict[str, float]]:
-    """Returns the nodes and toolchains that unresolved regressions name as causes, with their sizes, by kernel and
-    problem. They are named as in `Cause.what`."""
+    """Returns the nodes and toolchains that unresolved regressions name (`Cause.what`), with sizes, by series."""
     query = (
         select(RegressionSeries.kernel, RegressionSeries.problem, Regression.key, RegressionSeries.size)
         .join(Regression, Regression.id == RegressionSeries.regression_id)

@@ -1,14 +1,12 @@
-"""Reads for the judge: the nights of a scope, what they measured, and the answers of replays.
-
-A scope is the runs of one repository and GPU model from one origin, because only those are comparable.
-"""
+"""Reads for the judge: the nights of a scope, what they measured, and the answers of replays. A scope is the runs of
+one repository and GPU model from one origin, because only those are comparable."""
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import and_, case, exists, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, and_, case, exists, func, or_, select, tuple_
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
@@ -28,7 +26,7 @@ from tilewatch.db.models import (
     Sweep,
     Verdict,
 )
-from tilewatch.db.query_parts import measured_runs, select_row
+from tilewatch.db.query_parts import find_row, measured_runs, select_row
 
 RUNS_LOOKED_AT = 2_000
 """Newest runs among which a worker looks, every minute. They are found by id: a fleet makes 178,000 runs a year."""
@@ -106,8 +104,7 @@ class Point:
 
 @dataclass(frozen=True)
 class ExpectedLevel:
-    """A level of a series that people marked as expected, from build `first_bad` on. `host` is the node that has this
-    level; None if every node has it."""
+    """A level of a series that people marked as expected, from build `first_bad` on, of one node if `host` is given."""
 
     kernel: str
     problem: str
@@ -162,6 +159,9 @@ class NightBefore:
     sha: str
     time_us: float
 
+
+_GOOD, _BAD = aliased(Commit), aliased(Commit)
+"""The commits of a replay."""
 
 _SCOPES = (
     select_row(Scope, [Commit, Sweep, Run])
@@ -274,8 +274,7 @@ def list_unjudged_nights(session: Session, submission_id: int | None = None) -> 
 
 
 def list_nights(session: Session, scope: Scope) -> list[Night]:
-    """Lists the nights up to the scope's own, oldest first. Another commit at the scope's position is left out, because
-    it is on another branch."""
+    """Lists the nights up to the scope's own, oldest first, without other branches at the scope's position."""
     measured = (
         select(Run.id)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -359,8 +358,7 @@ def find_regression_range(session: Session, regression_id: int) -> RegressionRan
         .order_by(func.abs(RegressionSeries.size).desc(), RegressionSeries.id)
         .limit(1)
     )
-    row = session.execute(query).one_or_none()
-    return None if row is None else RegressionRange(**row._mapping)
+    return find_row(session, query, RegressionRange)
 
 
 def read_nights_before(
@@ -390,57 +388,38 @@ def list_runs(session: Session, scope: Scope) -> list[int]:
 
 def list_replays(session: Session, scope: Scope, since_position: int) -> list[ReplayFact]:
     """Lists the replays of a scope whose bad commit is at this position or later, in the order in which they ran."""
-    good, bad = aliased(Commit), aliased(Commit)
-    query = (
-        select_row(
-            ReplayFact,
-            [Replay],
-            good_position=good.position,
-            bad_position=bad.position,
-            good_code=Replay.good_code_sha256,
-            bad_code=Replay.bad_code_sha256,
-        )
-        .join(good, good.id == Replay.good_commit_id)
-        .join(bad, bad.id == Replay.bad_commit_id)
-        .where(
-            good.repository == scope.repository,
-            bad.position >= since_position,
-            Replay.gpu_model == scope.gpu_model,
-            Replay.axis == "commit",
-            Replay.origin == scope.origin,
-        )
-        .order_by(Replay.id)
+    return _read_replays(
+        session,
+        _GOOD.repository == scope.repository,
+        _BAD.position >= since_position,
+        Replay.gpu_model == scope.gpu_model,
+        Replay.axis == "commit",
+        Replay.origin == scope.origin,
     )
-    rows = [dict(row._mapping) for row in session.execute(query)]
-    return [ReplayFact(**{**row, "good_us": tuple(row["good_us"]), "bad_us": tuple(row["bad_us"])}) for row in rows]
 
 
 def find_replay(session: Session, key: str) -> ReplayFact | None:
     """Returns the replay with a key; None while it has not run."""
-    good, bad = aliased(Commit), aliased(Commit)
+    return next(iter(_read_replays(session, Replay.key == key)), None)
+
+
+def _read_replays(session: Session, *conditions: ColumnElement[bool]) -> list[ReplayFact]:
     query = (
-        select(Replay, good.position, bad.position)
-        .join(good, good.id == Replay.good_commit_id)
-        .join(bad, bad.id == Replay.bad_commit_id)
-        .where(Replay.key == key)
+        select_row(
+            ReplayFact,
+            [Replay],
+            good_position=_GOOD.position,
+            bad_position=_BAD.position,
+            good_code=Replay.good_code_sha256,
+            bad_code=Replay.bad_code_sha256,
+        )
+        .join(_GOOD, _GOOD.id == Replay.good_commit_id)
+        .join(_BAD, _BAD.id == Replay.bad_commit_id)
+        .where(*conditions)
+        .order_by(Replay.id)
     )
-    row = session.execute(query).one_or_none()
-    if row is None:
-        return None
-    replay, good_position, bad_position = row
-    return ReplayFact(
-        replay.kernel,
-        replay.problem,
-        replay.good_commit_id,
-        replay.bad_commit_id,
-        good_position,
-        bad_position,
-        replay.good_code_sha256,
-        replay.bad_code_sha256,
-        tuple(replay.good_us),
-        tuple(replay.bad_us),
-        replay.failure,
-    )
+    rows = [dict(row._mapping) for row in session.execute(query)]
+    return [ReplayFact(**{**row, "good_us": tuple(row["good_us"]), "bad_us": tuple(row["bad_us"])}) for row in rows]
 
 
 def count_launches_of_code(session: Session, row: Mapping[str, Any]) -> int:

@@ -7,7 +7,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from tilewatch.db.models import Commit, Repository
-from tilewatch.db.query_parts import read_rows, select_row
+from tilewatch.db.query_parts import find_row, read_rows, select_row
 from tilewatch.db.repository_names import BRANCH_START
 
 
@@ -58,5 +58,4 @@ def list_rewrites(session: Session, since: dt.datetime) -> list[Rewrite]:
 
 def find_repository(session: Session, name: str) -> RepositoryRow | None:
     """Returns the repository with a name, also a removed one; None if none was ever added under it."""
-    rows = read_rows(session, select_row(RepositoryRow, [Repository]).where(Repository.name == name), RepositoryRow)
-    return rows[0] if rows else None
+    return find_row(session, select_row(RepositoryRow, [Repository]).where(Repository.name == name), RepositoryRow)

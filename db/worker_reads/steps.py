@@ -11,7 +11,6 @@ from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db.models import (
-    ENDED_SHORT,
     OPEN_JOB,
     RECORDED_HOST_END,
     Commit,
@@ -25,7 +24,16 @@ from tilewatch.db.models import (
     Trial,
     Worker,
 )
-from tilewatch.db.query_parts import NOT_TRIED, SERIES, WORKER_ALIVE_S, is_drawn, is_part_of_space, select_row
+from tilewatch.db.query_parts import (
+    NOT_TRIED,
+    SERIES,
+    WORKER_ALIVE_S,
+    find_row,
+    is_drawn,
+    is_of_series,
+    is_part_of_space,
+    select_row,
+)
 from tilewatch.db.repository_names import name_of_branch
 
 RUNS_WITH_COUNTERS = 20
@@ -95,10 +103,8 @@ def list_gpu_models_measured_here(session: Session) -> list[str]:
 
 def list_unmeasured(session: Session, submission_id: int, kernel: str) -> list[UnmeasuredCode]:
     """Lists the distinct code keys of a kernel's trials that were not measured yet, in the order of the search space.
-
     Trials with a compilation are included, because its cubin may not be in this store: it may have come with a
-    recording or from another kernel's compile job.
-    """
+    recording or from another kernel's compile job."""
     code_key = func.coalesce(Trial.code_key, Compilation.code_key)
     first = (
         select(code_key.label("code_key"), Sweep.problem, Trial.sweep_id, Trial.config_id)
@@ -122,10 +128,8 @@ def read_compiled_keys(
     session: Session, code_keys: Sequence[str], compiler: str, limit_s: float
 ) -> dict[str, str | None]:
     """Returns the code keys that need no compiling, each with its cubin's key in the store; None if compiling failed.
-
     Timeouts that used less CPU time than `limit_s` are left out, because the machine may have been slow. Failures from
-    a recording are left out, because the code may compile here.
-    """
+    a recording are left out, because the code may compile here."""
     query = select(Compilation.code_key, Compilation.status, Compilation.content_key).where(
         Compilation.compiler == compiler,
         Compilation.code_key == func.any(list(code_keys)),
@@ -137,10 +141,8 @@ def read_compiled_keys(
 
 def list_ready_to_measure(session: Session, submission_id: int | None = None, kernel: str | None = None) -> list[int]:
     """Lists waiting measure jobs that no open compile job holds up, of all submissions and kernels or of one. A job
-    that plans batches holds up its kernel; a batch holds up the sweeps that have its code.
-
-    It is not enough that every trial has a compilation: the cubin may be missing here.
-    """
+    that plans batches holds up its kernel; a batch holds up the sweeps that have its code. It is not enough that every
+    trial has a compilation: the cubin may be missing here."""
     compiling = and_(Job.kind == "compile", Job.state.in_(OPEN_JOB))
     waiting = and_(Job.kind == "measure", Job.state == "waiting")
     if submission_id is not None:
@@ -186,8 +188,7 @@ def read_sweep_facts(session: Session, sweep_id: int) -> SweepFacts:
 
 
 def list_compiled_configs(session: Session, sweep_id: int) -> list[CompiledConfig]:
-    """Lists the configs of a sweep that have a cubin, timed or not, because a sweep is measured as a whole. The drawn
-    ones come last."""
+    """Lists the configs of a sweep that have a cubin, timed or not, as it is measured whole; drawn ones last."""
     drawn = is_drawn()
     query = (
         select(Trial.config_id, Config.params, Compilation.content_key, Compilation.symbol, drawn.label("drawn"))
@@ -217,14 +218,7 @@ def list_counted(session: Session, facts: SweepFacts) -> list[tuple[dict[str, An
         select(Measurement.detail, Run.finished_at)
         .join(Run, Run.id == Measurement.run_id)
         .join(Sweep, Sweep.id == Run.sweep_id)
-        .where(
-            Sweep.repository == facts.repository,
-            Sweep.kernel == facts.kernel,
-            Sweep.problem == facts.problem,
-            Sweep.gpu_model == facts.gpu_model,
-            Measurement.role == "kernel",
-            Measurement.detail.has_key("launch"),
-        )
+        .where(*is_of_series(vars(facts)), Measurement.role == "kernel", Measurement.detail.has_key("launch"))
         .order_by(Run.finished_at.desc())
         .limit(RUNS_WITH_COUNTERS)
     )
@@ -232,8 +226,7 @@ def list_counted(session: Session, facts: SweepFacts) -> list[tuple[dict[str, An
 
 
 def find_last_sweep(session: Session, sweep_id: int, since: dt.datetime) -> LastSweep | None:
-    """Finds the last run of a sweep's series, since a time, that tried the whole space. None for a sweep that somebody
-    asked for."""
+    """Finds the last run of a sweep's series, since a time, that tried the whole space. None for a manual sweep."""
     this = aliased(Sweep)
     same = and_(*(getattr(this, name) == getattr(Sweep, name) for name in SERIES), this.id == sweep_id)
     query = (
@@ -275,8 +268,7 @@ def is_any_due(session: Session, queues: Collection[str]) -> bool:
 def find_measure_job(session: Session, job_id: int, key: str) -> MeasureJob | None:
     """Returns the measure job with an id and a key; None if this is not the database that it came from."""
     query = select(Job.sweep_id, Job.priority).where(Job.id == job_id, Job.key == key, Job.kind == "measure")
-    row = session.execute(query).one_or_none()
-    return None if row is None else MeasureJob(**row._mapping)
+    return find_row(session, query, MeasureJob)
 
 
 def find_run(session: Session, sweep_id: int) -> int | None:
@@ -285,9 +277,10 @@ def find_run(session: Session, sweep_id: int) -> int | None:
     return session.scalars(query).first()
 
 
-def list_open_jobs(session: Session, submission_id: int) -> list[int]:
-    """Lists the jobs of a submission that have not ended."""
-    return _jobs(session, submission_id, OPEN_JOB)
+def list_jobs_in(session: Session, submission_id: int, states: Sequence[str]) -> list[int]:
+    """Lists the jobs of a submission that are in one of these states."""
+    query = select(Job.id).where(Job.submission_id == submission_id, Job.state.in_(states)).order_by(Job.id)
+    return list(session.scalars(query))
 
 
 def list_open_jobs_of_repository(session: Session, name: str) -> list[int]:
@@ -303,23 +296,9 @@ def list_open_jobs_of_repository(session: Session, name: str) -> list[int]:
     return list(session.scalars(query))
 
 
-def list_ended_short(session: Session, submission_id: int) -> list[int]:
-    """Lists the jobs of a submission that ended before their work was done."""
-    return _jobs(session, submission_id, ENDED_SHORT)
-
-
-def _jobs(session: Session, submission_id: int, states: Sequence[str]) -> list[int]:
-    query = select(Job.id).where(Job.submission_id == submission_id, Job.state.in_(states)).order_by(Job.id)
-    return list(session.scalars(query))
-
-
 def find_job_state(session: Session, job_id: int) -> str | None:
     """Returns the state of a job; None if there is no such job."""
     return session.scalar(select(Job.state).where(Job.id == job_id))
-
-
-def submission_exists(session: Session, submission_id: int) -> bool:
-    return session.get(Submission, submission_id) is not None
 
 
 def find_last_night(session: Session, repository: str) -> dt.date | None:

@@ -38,10 +38,8 @@ class NewestWinner:
 def list_newest_winners(
     session: Session, *, repository: str | None = None, kernel: str | None = None, gpu_model: str | None = None
 ) -> list[NewestWinner]:
-    """Lists the newest winner of each series that a GPU measured, here or elsewhere. None means no restriction.
-
-    For each kernel and GPU model the winner of the newest commit comes first.
-    """
+    """Lists the newest winner of each series that a GPU measured, here or elsewhere. None means no restriction. For
+    each kernel and GPU model the winner of the newest commit comes first."""
     keys = series_keys()
     newest = (
         measured_runs(

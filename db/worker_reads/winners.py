@@ -50,12 +50,9 @@ class LastTrial:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """A run's winner and what may explain its time.
-
-    `tied` lists the configs that were as fast as the winner, within the error. `instructions` counts the instructions
-    in the compiler's remarks. `counters` is empty if the run read none. `is_swizzled` comes from the winner's
-    checklist; None if that does not say.
-    """
+    """A run's winner and what may explain its time. `tied` lists the configs that were as fast as the winner, within
+    the error. `instructions` counts the instructions in the compiler's remarks. `counters` is empty if the run read
+    none. `is_swizzled` comes from the winner's checklist; None if that does not say."""
 
     time_us: float
     baseline: str | None

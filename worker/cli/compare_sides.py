@@ -9,11 +9,12 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tilewatch.kernels import project_settings
 from tilewatch.kernels.comparing.changes import Comparison, end_by_static_facts, find_changed
-from tilewatch.kernels.comparing.configs import Candidates, ConfigSource, RecordedWinner, read_winners
+from tilewatch.kernels.comparing.configs import Candidates, ConfigSource, read_winners
 from tilewatch.kernels.comparing.gpu_bench import GpuBench
 from tilewatch.kernels.comparing.launching import end_by_launches
 from tilewatch.kernels.comparing.outcome import Outcome
@@ -106,7 +107,8 @@ def compare(
     archs, model = (ARCHS, "") if gpu is None else ((gpu.arch,), gpu.slug)
     targets = list_targets(sides.base, sides.head, Selection(archs, wanted.kernel, wanted.problem))
     with CompilerPool(folder(store), jobs=wanted.jobs) as pool:
-        comparison = Comparison(sides.base, sides.head, model, pool, _reader(wanted), wanted.source, wanted.given)
+        read = partial(read_winners, wanted.recordings)  # only if code changed, as it takes seconds
+        comparison = Comparison(sides.base, sides.head, model, pool, read, wanted.source, wanted.given)
         changed = find_changed(comparison, targets)
     if bench is None:
         end_by_static_facts(comparison, changed)
@@ -120,8 +122,3 @@ def compare(
 def _checkout(at: Path, commit: GitCommit, library: str, cache: Path) -> Library:
     name = short_sha(commit.sha)
     return Library(name, checkouts.checkout(at, commit.sha, library, cache), revision=name)
-
-
-def _reader(wanted: Wanted) -> Callable[[], Sequence[RecordedWinner]]:
-    """Returns a function that reads the recordings. It is only called if code changed, as it takes seconds."""
-    return lambda: read_winners(wanted.recordings)

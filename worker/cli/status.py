@@ -45,19 +45,9 @@ def _status(database_url: str) -> Status:
 
 
 def _drawn(status: Status) -> RenderableType:
-    parts: list[RenderableType] = []
-    if status.submissions:
-        parts += [_submissions(status), ""]
-    if status.running:
-        parts += [_running(status), ""]
-    if status.put_off:
-        parts += [_put_off(status), ""]
-    if status.failed:
-        parts += [_failed(status), ""]
-    if status.quarantines:
-        parts += [_quarantines(status), ""]
-    if status.workers:
-        parts += [_workers(status), ""]
+    tables = [_submissions(status), _running(status), _put_off(status), _failed(status)]
+    tables += [_quarantines(status), _workers(status)]
+    parts: list[RenderableType] = [part for table in tables if table.row_count for part in (table, "")]
     return Group(*parts, _counts(status))
 
 

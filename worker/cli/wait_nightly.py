@@ -46,10 +46,11 @@ def nightly_code(states: Sequence[str], confirmed: Sequence[int]) -> int:
 
 def _write_state(opened: "Session", submission_ids: Sequence[int]) -> str | None:
     """Writes the progress of the submissions as a line; None when none has an open job."""
+    from tilewatch.db.models import OPEN_JOB
     from tilewatch.db.page_reads import submissions
     from tilewatch.db.worker_reads import steps
 
-    waiting = {each: len(steps.list_open_jobs(opened, each)) for each in submission_ids}
+    waiting = {each: len(steps.list_jobs_in(opened, each, OPEN_JOB)) for each in submission_ids}
     if not any(waiting.values()):
         return None
     rows = submissions.list_submissions_by_id(opened, submission_ids)
