@@ -183,7 +183,7 @@ def sweep(
     result = add_checklist(result, request, cubins_made)
     if record is not None and commit is not None:
         machine = f"{result.host}, {result.gpu_name}"
-        header = recording_file.Header(machine, recording_file.now(), commit.repository, _name_release())
+        header = recording_file.Header(machine, recording_file.now(), commit.repository, f"tilewatch {find_release()}")
         rows = recording_file.append(record, header, list_rows(plan, commit, model, outcomes, result))
         say.print(f"{rows} rows written to {record}; `tilewatch import {record}` reads them")
     if as_json:
@@ -244,10 +244,6 @@ def _summarize_compiling(
         "cpu_s": round(sum(outcome.cpu_s for outcome in fresh), 2),
         "jobs": jobs,
     }
-
-
-def _name_release() -> str:
-    return f"tilewatch {find_release()}"
 
 
 def main() -> None:

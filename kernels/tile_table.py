@@ -7,6 +7,7 @@ winner as the baseline `tile_table`, so its regret is a series. A kernel is also
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from statistics import median_low
 from typing import Any, Literal
 
 from tilewatch.kernels.device import find_rate, gpu_model
@@ -229,7 +230,7 @@ def default_config(gpu: str, element_bytes: int, configs: Iterable[Params], size
     named = table_config(gpu, element_bytes, space, sizes)
     if named is not None:
         return named
-    middle = {axis: _find_median({config[axis] for config in space}) for axis in space[0] if axis not in PLAIN}
+    middle = {axis: median_low({config[axis] for config in space}) for axis in space[0] if axis not in PLAIN}
     return min(space, key=lambda config: (_measure_distance(config, {**PLAIN, **middle}), sorted(config.items())))
 
 
@@ -250,8 +251,3 @@ def stored_space(plan: Plan, gpu: str) -> dict[str, Any]:
 def _measure_distance(config: Params, prefers: Mapping[str, int]) -> float:
     # Flags and hints may be 0, which has no logarithm; adding one keeps the order.
     return sum(abs(math.log2((config[axis] + 1) / (prefers[axis] + 1))) for axis in config if axis in prefers)
-
-
-def _find_median(values: set[int]) -> int:
-    ordered = sorted(values)
-    return ordered[(len(ordered) - 1) // 2]

@@ -145,6 +145,7 @@ def run_nightly() -> None:
 @celery.task(name="worker.reconcile")  # type: ignore[untyped-decorator]  # Celery has no types
 @ticks.skip_repeated
 def run_reconcile() -> None:
+    from tilewatch.worker import metrics
     from tilewatch.worker.queue.reconcile import reconcile
     from tilewatch.worker.submitting import schedule, submit_requests
 
@@ -155,7 +156,7 @@ def run_reconcile() -> None:
         log.info("a night was missed", outcome=outcome)
     for outcome in submit_requests.carry_out(settings):
         log.info("an action was carried out", outcome=outcome)
-    _count_tick()
+    metrics.LAST_TICK.set_to_current_time()
 
 
 @celery.task(name=dispatch.NOTIFY_TASK)  # type: ignore[untyped-decorator]  # Celery has no types
@@ -218,12 +219,6 @@ def _set_up_logging(loglevel: int | str = "INFO", **_: Any) -> None:
     logs.set_up(loglevel)
 
 
-def _count_tick() -> None:
-    from tilewatch.worker import metrics
-
-    metrics.LAST_TICK.set_to_current_time()
-
-
 def _set_up_worker(sender: str, instance: Any, **_: Any) -> None:
     """Makes the worker's lifecycle after -Q was read and before the pool forks. Celery ignores exceptions of signal
     handlers, except SystemExit."""
@@ -249,8 +244,7 @@ def _set_up_worker(sender: str, instance: Any, **_: Any) -> None:
 
 
 def _consume(controller: Any, queue: str, wanted: bool) -> None:
-    """Starts or stops taking from a queue, by the way of Celery's own remote control: another thread than the
-    consumer's calls this."""
+    """Starts or stops taking from a queue, by Celery's remote control: another thread than the consumer calls it."""
     change = controller.consumer.add_task_queue if wanted else controller.consumer.cancel_task_queue
     controller.consumer.call_soon(change, queue)
 

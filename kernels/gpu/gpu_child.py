@@ -1,7 +1,5 @@
-"""Child role `gpu`: owns one GPU's CUDA context; prepares a problem, checks and times configs, runs paired rounds.
-
-The parent (kernels/measuring/sweep.py) decides which config is tried next, and survives a crash of this process.
-"""
+"""Child role `gpu`: owns one GPU's CUDA context; prepares a problem, checks and times configs, runs paired rounds. The
+parent (kernels/measuring/sweep.py) decides which config is tried next, and survives a crash of this process."""
 
 import gc
 import math
@@ -97,7 +95,8 @@ def begin(make: Callable[[str, timing.Timer], Prepared], wanted_timer: str | Non
     _free_prepared()  # before the arrays of the new problem are made
     _series += 1
     _prepared = make(_read_uuid(), _start_timer(wanted_timer))
-    _require_tolerance(_prepared.tolerance)
+    if (tolerance := _prepared.tolerance) is not None and not 0 <= tolerance <= MOST_TOLERANCE:
+        raise LibraryError(f"its tolerance is {tolerance:g}; at most {MOST_TOLERANCE:g} is accepted")
     return _introduce(_prepared)
 
 
@@ -128,11 +127,6 @@ def _start_timer(wanted: str | None) -> timing.Timer:
     global _timer
     _timer = _timer or timing.timer(wanted)
     return _timer
-
-
-def _require_tolerance(tolerance: float | None) -> None:
-    if tolerance is not None and not 0 <= tolerance <= MOST_TOLERANCE:
-        raise LibraryError(f"its tolerance is {tolerance:g}; at most {MOST_TOLERANCE:g} is accepted")
 
 
 def _introduce(prepared: Prepared) -> Mapping[str, Any]:

@@ -1,7 +1,5 @@
-"""Reads hardware counters of launches with Nsight Compute. No time of a profiled launch is ever kept.
-
-Nsight Compute repeats each launch until all counters are read, and empties L2 before each repetition.
-"""
+"""Reads hardware counters of launches with Nsight Compute. No time of a profiled launch is ever kept. Nsight Compute
+repeats each launch until all counters are read, and empties L2 before each repetition."""
 
 import csv
 import io
@@ -88,11 +86,9 @@ def add_counts(
     known: Mapping[str, Counted],
     start: Callable[[], Profiler],
 ) -> tuple[Measured, ...]:
-    """Returns the measurements with counters in the kernel's detail, or with the reason why there are none.
-
-    `configs` are those that are described: the winner, then those that tied with it. Launches in `known`
-    (known_counters.py) are not read again; if all are known, no profiler is started.
-    """
+    """Returns the measurements with counters in the kernel's detail, or with the reason why there are none. `configs`
+    are those that are described: the winner, then those that tied with it. Launches in `known` (known_counters.py) are
+    not read again; if all are known, no profiler is started."""
     try:
         winner, *tied = _find_counted(described, store_url, gpu, known, start)
     except NoCounters as reason:
@@ -123,11 +119,8 @@ def count_several(
     runs: Sequence[Described | str], *, store_url: str, gpu: Gpu, known: Mapping[str, Counted], profiler: Profiler
 ) -> Mapping[str, Counted]:
     """Returns the counters of several runs' unknown launches by launch, read with one start of Nsight Compute. Empty if
-    one launch cannot be read: the caller then reads each run alone.
-
-    The start, the first launch and the end take 2 s of the 2.4 s that a run with one launch takes alone (H100,
-    2026-11-26).
-    """
+    one launch cannot be read: the caller then reads each run alone. The start, the first launch and the end take 2 s of
+    the 2.4 s that a run with one launch takes alone (H100, 2026-11-26)."""
     described = [each for run in runs if not isinstance(run, str) for each in run]
     try:
         return _count_unknown(_identify(described, store_url, gpu), described, store_url, known, lambda: profiler)
@@ -191,7 +184,8 @@ def read_counts(output: str, launches: Sequence[int]) -> tuple[Counts, ...]:
         runs = [profiled[start : start + number] for start in range(0, TIMES * number, number)]
         if len(runs[-1]) < number:
             break
-        counted.append(_take_medians([_join(each) for each in runs]))
+        joined = [_join(each) for each in runs]
+        counted.append({name: median(each[name] for each in joined if name in each) for name in joined[0]})
         profiled = profiled[TIMES * number :]
     return tuple(counted)
 
@@ -208,10 +202,6 @@ def _join(launches: Sequence[Mapping[str, float]]) -> Counts:
             total = sum(weight * each[name] for weight, each in zip(weights, named, strict=True))
             joined[name] = total / (sum(weights) or 1.0) if name in WEIGHTS else total
     return joined
-
-
-def _take_medians(counted: Sequence[Counts]) -> Counts:
-    return {name: median(each[name] for each in counted if name in each) for name in counted[0]}
 
 
 def _add_metrics(values: Mapping[str, float]) -> Counts:

@@ -38,8 +38,7 @@ ENTRY = "run"
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """An input or output. `shape` names its axes; None means a Python number. `default` is the reference's default
-    value, or None."""
+    """An input or output. `shape` names its axes; None means a number, with the reference's `default` or None."""
 
     name: str
     shape: tuple[str, ...] | None
@@ -77,8 +76,7 @@ class Definition:
         return values
 
     def make_problem(self, given: Mapping[str, object]) -> Problem:
-        """Makes the problem of the given axes and scalars. Derived numbers are checked, but are not part of
-        its name."""
+        """Makes the problem of the given axes and scalars. Derived numbers are checked, and not in its name."""
         missing = [name for name in self.free if name not in given]
         if missing:
             raise BadProblem(f"{self.file.name}: axis {missing[0]} has no value; it needs {', '.join(self.free)}")
@@ -123,7 +121,9 @@ def read_workloads(pattern: str, folder: Path, definitions: Mapping[str, Definit
             row = _parse(line, place)
             try:
                 workload = row.get("workload") or {}
-                given = {**workload["axes"], **_find_scalars(workload.get("inputs", {}))}
+                inputs = workload.get("inputs", {}).items()
+                scalars = {name: each["value"] for name, each in inputs if each["type"] == "scalar"}
+                given = {**workload["axes"], **scalars}
             except (KeyError, TypeError, AttributeError):
                 raise BadProblem(
                     f"{place}: not a workload: expected definition, workload.axes, workload.inputs"
@@ -138,10 +138,6 @@ def read_workloads(pattern: str, folder: Path, definitions: Mapping[str, Definit
             if problem not in found[definition.name]:
                 found[definition.name].append(problem)
     return found
-
-
-def _find_scalars(inputs: Mapping[str, Mapping[str, Any]]) -> dict[str, object]:
-    return {name: each["value"] for name, each in inputs.items() if each["type"] == "scalar"}
 
 
 def _read_definition(file: Path) -> Definition:

@@ -80,8 +80,7 @@ def change_text(change: float) -> str:
 
 
 def write_change(change: float) -> str:
-    """Writes a relative change of a time in words: -0.031 is "-3.1 % time, faster". Without the last word if the change
-    rounds to zero."""
+    """Writes a relative change of a time: -0.031 is "-3.1 % time, faster". No last word if it rounds to zero."""
     words = change_text(change)
     if words == "+0.0 %":
         return f"{words} time"
@@ -161,7 +160,7 @@ def fit_lines(lines: Sequence[str], longest: int, link: str | None = None) -> li
     """Returns as many first lines as fit into `longest` characters. If some do not fit, a last line says how many, with
     a link to all lines."""
     short = [shorten(line, min(LINE_CHARACTERS, longest)) for line in lines]
-    if _count_characters(short) <= longest:
+    if sum(len(line) + 1 for line in short) <= longest:
         return short
     end = f"and {len(lines):,} more" + (f": {link}" if link else "")
     kept: list[str] = []
@@ -172,7 +171,3 @@ def fit_lines(lines: Sequence[str], longest: int, link: str | None = None) -> li
         kept.append(line)
         left -= len(line) + 1
     return [*kept, end.replace(f"{len(lines):,}", f"{len(lines) - len(kept):,}", 1)]
-
-
-def _count_characters(lines: Sequence[str]) -> int:
-    return sum(len(line) + 1 for line in lines)

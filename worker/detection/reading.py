@@ -1,7 +1,4 @@
-"""Reduces the samples of one series in one night to one number: the natural logarithm of its time.
-
-So a difference of 0.01 is 1 %.
-"""
+"""Reduces the samples of one series in one night to one number: the logarithm of its time, so that 0.01 is 1 %."""
 
 import math
 from collections.abc import Sequence
@@ -22,9 +19,7 @@ MAD_TO_DEVIATION = 1.4826
 @dataclass(frozen=True)
 class Reading:
     """The samples of one series in one night, launch by launch: the kernel's, and its baseline's where it has one.
-
-    `code` identifies the machine code that was measured; None if it is not known.
-    """
+    `code` identifies the machine code that was measured; None if it is not known."""
 
     build: int
     machine: str
@@ -45,11 +40,9 @@ class NightLevel:
 
 def read_level(launches: Sequence[Sequence[float]]) -> NightLevel | None:
     """Returns the level of one series in one night, from the samples of its launches; None if no time is usable.
-
     Launches differ more than the samples within a launch, so each launch counts as one value. The variance of a single
-    launch is that of the median of its n samples: pi/2 sigma^2 / n.
-    """
-    samples = [ordered for launch in launches if (ordered := _ordered(launch))]
+    launch is that of the median of its n samples: pi/2 sigma^2 / n."""
+    samples = [ordered for launch in launches if (ordered := sorted(filter(is_time, launch)))]
     if not samples:
         return None
     logs = sorted(math.log(_median(each)) for each in samples)
@@ -61,10 +54,6 @@ def read_level(launches: Sequence[Sequence[float]]) -> NightLevel | None:
     middle = _median(samples[0])
     spread = MAD_TO_DEVIATION * _median(sorted(abs(each / middle - 1.0) for each in samples[0]))
     return NightLevel(logs[0], math.pi / 2 * spread**2 / len(samples[0]), 1)
-
-
-def _ordered(launch: Sequence[float]) -> list[float]:
-    return sorted(filter(is_time, launch))
 
 
 def is_time(time_us: float) -> bool:

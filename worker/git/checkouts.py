@@ -63,11 +63,9 @@ def checkout(repository: Path, sha: str, library: str, cache: Path) -> Path:
 
 
 def checkout_commit(repository: Path, sha: str, cache: Path) -> Path:
-    """Returns the checkout of a whole commit, which is made once under `cache` and then reused.
-
-    It appears by a rename, so that other workers never see half of it. `git archive` is not used, because it drops
-    files that .gitattributes marks export-ignore. Submodules are empty folders.
-    """
+    """Returns the checkout of a whole commit, which is made once under `cache` and then reused. It appears by a rename,
+    so that other workers never see half of it. `git archive` is not used, because it drops files that .gitattributes
+    marks export-ignore. Submodules are empty folders."""
     target = cache / sha
     if _mark_used(target):
         return target
@@ -161,10 +159,6 @@ def choose_unused(kept: list[KeptCommit], now: float) -> list[Path]:
         chosen.append(each.folder)
         count, total_bytes = count - 1, total_bytes - each.size_bytes
     return chosen
-
-
-def is_checked_out(sha: str, cache: Path) -> bool:
-    return (cache / sha).is_dir()
 
 
 def _mark_used(folder: Path) -> bool:

@@ -83,15 +83,12 @@ def list_path(repository: Path, start: str, end: str) -> set[str]:
 def resolve_range(repository: Path, revisions: str) -> tuple[str, str]:
     """Returns the shas of the two ends of a range A..B. Raises RepositoryError."""
     require_history(repository)
-    start, dots, end = revisions.partition("..")
-    if not (start and dots and end) or end.startswith("."):
-        raise RepositoryError(f"'{revisions}' is not a range of commits; expected A..B, such as v1.2..HEAD")
+    start, end = split_range(revisions)
     return resolve(repository, start).sha, resolve(repository, end).sha
 
 
 def find_merge_base(repository: Path, base: str, head: str) -> str:
-    """Returns the commit at which `head` left `base`, which is a sha or a branch. The remote's branch is used if there
-    is one. Raises RepositoryError."""
+    """Returns the commit at which `head` left `base`, a sha or branch, the remote's first. Raises RepositoryError."""
     tip = resolve(repository, head).sha
     remote = None if SHA.fullmatch(base) else find_branch(repository, f"origin/{base}")
     other = resolve(repository, remote or base).sha
@@ -171,8 +168,7 @@ def read_file(repository: Path, revision: str, name: str, most_bytes: int) -> st
 
 
 def read_settings(repository: Path, revision: str) -> ProjectSettings | None:
-    """Returns [tool.tilewatch] of a commit's pyproject.toml; None without one. Raises BadProject and
-    RepositoryError."""
+    """Returns [tool.tilewatch] of a commit's pyproject.toml; None without. Raises BadProject, RepositoryError."""
     text = read_file(repository, revision, project_settings.FILE, MOST_TOML_BYTES)
     where = f"{project_settings.FILE} of commit {revision[:10]} of {repository}"
     return None if text is None else project_settings.parse(text, where)

@@ -30,10 +30,7 @@ from tilewatch.worker.settings import Settings
 @dataclass(frozen=True)
 class WatchedRepository:
     """A watched repository on this node. `folder` is the clone to read. The first parents of `branch` are its main
-    line.
-
-    `clone` is None for the repository of TILEWATCH_REPOSITORY, which its owner fetches.
-    """
+    line. `clone` is None for the repository of TILEWATCH_REPOSITORY, which its owner fetches."""
 
     name: str
     folder: Path
@@ -151,17 +148,15 @@ def resolve(watched: WatchedRepository, revision: str) -> GitCommit:
 
 def library_at(context: Context, name: str, sha: str, library: str) -> Path:
     """Returns the library's folder in a checkout of a commit. Clones or fetches the repository if this node lacks it.
-
     `library` is the folder if the commit's pyproject.toml names none. A name that was never added is taken for that of
-    TILEWATCH_REPOSITORY. Raises FetchFailed and RepositoryError.
-    """
+    TILEWATCH_REPOSITORY. Raises FetchFailed and RepositoryError."""
     row = _find(context, name)
     if row is None:
         return checkouts.checkout_library(context.repository, sha, library, context.checkouts)
     if row.removed_at is not None:
         raise RepositoryError(f"{row.name} is not watched any more; `tilewatch watch add` takes it up again")
     clone = _clone(row, context.clones)
-    if not checkouts.is_checked_out(sha, context.checkouts):
+    if not (context.checkouts / sha).is_dir():
         clones.bring_commit(clone, sha)
     return checkouts.checkout_library(clone.folder, sha, library, context.checkouts)
 
@@ -206,8 +201,7 @@ def _has_git(folder: Path) -> bool:
 
 
 def _own_name(folder: Path) -> str:
-    """Returns the name of the repository in a folder; the folder's name if Git cannot read it, which the first use of
-    the repository will report."""
+    """Returns the name of the repository in a folder; the folder's name if Git cannot read it."""
     try:
         return repository_name(folder)
     except NoHistory:

@@ -45,11 +45,9 @@ class RecordedCommits:
         """Adds a commit and returns its id. A stored commit of a repository that is watched here is not changed."""
         written = tuple(sorted(commit.items()))
         if written not in self._ids:
-            dates = {name: self._read_date(commit[name]) for name in DATES if name in commit}
+            written_at = {name: dt.datetime.fromisoformat(commit[name]) for name in DATES if name in commit}
+            dates = {name: min(at, self._now) for name, at in written_at.items()}
             self._ids[written] = fact_writes.add_commit(
                 self._session, **{**commit, **dates}, corrects=commit["repository"] not in self._own
             )
         return self._ids[written]
-
-    def _read_date(self, written: str) -> dt.datetime:
-        return min(dt.datetime.fromisoformat(written), self._now)
